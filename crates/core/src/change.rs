@@ -1,0 +1,41 @@
+//! What a decision changes, as values. The store applies a list of changes in one transaction, in order.
+
+use windlass_types::work::{AttemptKey, Exit, Usage};
+use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
+
+/// One change to the rows of one job.
+///
+/// Every variant names the state it starts from, so that the store can refuse a change that does not fit what is
+/// on disk: memory and database then disagree, which is a bug and never papered over.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A transition that leaves no other trace: unblocked, canceled by a failed dependency, reset.
+    Status { job: JobId, from: JobStatus, to: JobStatus },
+    /// `ready` → `pending`: from here on it may have started.
+    Claim { job: JobId, attempt: Attempt, worker: WorkerId },
+    /// `pending` → `running`, for jobs that run long enough for somebody to look.
+    Start { job: JobId, attempt: Attempt, at: Timestamp, pid: u32 },
+    /// An attempt is over: `pending` or `running` → `to`, and a result row.
+    End { from: JobStatus, to: JobStatus, result: AttemptResult, next_attempt: Attempt, orphaned: bool },
+    /// A claim that certainly never started: `pending` → `ready` with the same attempt number.
+    GiveBack { job: JobId },
+}
+
+/// The result row of one attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptResult {
+    pub key: AttemptKey,
+    pub worker: WorkerId,
+    /// How the *attempt* ended. Not always what the job becomes: an interrupted attempt is `terminated` while its
+    /// job goes back to `ready`.
+    pub status: JobStatus,
+    pub return_code: i32,
+    pub exit: Option<Exit>,
+    pub out_of_memory: bool,
+    /// Why it ended and what happens next, in words, where that is not plain from the code.
+    pub reason: Option<String>,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Timestamp,
+    pub wall: std::time::Duration,
+    pub usage: Usage,
+}

@@ -1,0 +1,96 @@
+//! Dependencies as they are written, stored and counted: single edges, and gates for "all of these before all of those".
+
+use rustc_hash::FxHashMap;
+
+/// The dependencies of a workflow between jobs numbered `0..n` in creation order.
+///
+/// A list of two or more jobs that several jobs wait for is kept once, as a *gate*: its members on one side, its
+/// waiters on the other. A thousand jobs that each wait for the same thousand cost two thousand entries, not a million.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// `(job, the one it waits for)`.
+    pub direct: Vec<(u32, u32)>,
+    /// The jobs that each gate waits for; sorted, without repetition, at least two.
+    pub gates: Vec<Vec<u32>>,
+    /// `(job, gate)`.
+    pub waits: Vec<(u32, u32)>,
+}
+
+/// Collects dependencies job by job and keeps equal lists once.
+#[derive(Debug, Default)]
+pub struct EdgesBuilder {
+    edges: Edges,
+    known: FxHashMap<Vec<u32>, u32>,
+    scratch: Vec<u32>,
+}
+
+impl EdgesBuilder {
+    /// Adds that `job` waits for all of `on`. Repetitions in `on` count once.
+    pub fn depend(&mut self, job: u32, on: &[u32]) {
+        if let &[only] = on {
+            self.edges.direct.push((job, only));
+            return;
+        }
+        self.scratch.clear();
+        self.scratch.extend_from_slice(on);
+        self.scratch.sort_unstable();
+        self.scratch.dedup();
+        match *self.scratch.as_slice() {
+            [] => {}
+            [only] => self.edges.direct.push((job, only)),
+            _ => {
+                let gate = match self.known.get(&self.scratch) {
+                    Some(&gate) => gate,
+                    None => {
+                        let gate = self.edges.gates.len() as u32;
+                        self.edges.gates.push(self.scratch.clone());
+                        self.known.insert(self.scratch.clone(), gate);
+                        gate
+                    }
+                };
+                self.edges.waits.push((job, gate));
+            }
+        }
+    }
+
+    /// The edges; each pair once even if it was named twice.
+    pub fn finish(self) -> Edges {
+        let mut edges = self.edges;
+        edges.direct.sort_unstable();
+        edges.direct.dedup();
+        edges.waits.sort_unstable();
+        edges.waits.dedup();
+        edges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_behind_a_stage_costs_the_sum_not_the_product() {
+        let before: Vec<u32> = (0..1000).collect();
+        let mut builder = EdgesBuilder::default();
+        for job in 1000..2000 {
+            builder.depend(job, &before);
+        }
+        let edges = builder.finish();
+        assert_eq!((edges.direct.len(), edges.gates.len(), edges.waits.len()), (0, 1, 1000));
+        assert_eq!(edges.gates[0].len(), 1000);
+    }
+
+    #[test]
+    fn order_and_repetition_in_a_list_do_not_matter() {
+        let mut builder = EdgesBuilder::default();
+        builder.depend(5, &[1, 2, 2]);
+        builder.depend(6, &[2, 1]);
+        builder.depend(7, &[3, 3]);
+        builder.depend(7, &[3]);
+        builder.depend(8, &[]);
+        let edges = builder.finish();
+        assert_eq!(edges.gates, [vec![1, 2]]);
+        assert_eq!(edges.waits, [(5, 0), (6, 0)]);
+        assert_eq!(edges.direct, [(7, 3)]);
+    }
+}

@@ -1,0 +1,7 @@
+//! The decisions of Windlass, as pure functions: job states, the dependency graph, readiness, dispatch.
+//!
+//! No I/O, no clock, no randomness, no threads. `(state, event)` goes in, [`change::Change`]s come out; the store
+//! commits them and only then does anybody act on them.
+
+pub mod change;
+pub mod edges;

@@ -1,0 +1,3 @@
+//! Runs workflows: the dispatcher that turns decisions of `windlass-core` into commits and assignments.
+
+pub mod observe;

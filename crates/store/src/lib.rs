@@ -1,0 +1,78 @@
+//! The books of Windlass: workflows, jobs, attempts. The only crate that contains SQL.
+//!
+//! [`Store`] methods are use cases, batch-first. The database is the truth: what a method acknowledged survives
+//! `kill -9` and power loss. SQLite today ([`sqlite::SqliteStore`]); PostgreSQL joins behind the same trait and the same
+//! conformance suite.
+
+pub mod model;
+
+use model::{
+    HeldJob, JobCommand, JobFilter, JobRow, LoadedJobs, NewJob, NewWorker, NewWorkflow, ResultFilter, ResultRow, WorkerRow,
+    WorkflowRow,
+};
+use windlass_core::change::Change;
+use windlass_types::{JobId, RunId, Timestamp, WorkerId, WorkflowId};
+
+/// Called once the batch is on disk, or could not be put there. Runs on the writer's thread: hand the news on, do no work.
+pub type Done = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// Changes that belong together: all of them are committed, or none.
+#[derive(Debug)]
+pub struct Batch {
+    pub workflow: WorkflowId,
+    pub run: RunId,
+    pub changes: std::sync::Arc<[Change]>,
+}
+
+/// The use cases. Reads may be called from any thread and never wait for the writer.
+pub trait Store: Send + Sync {
+    /// Creates a workflow and all its jobs in one transaction.
+    fn create_workflow(
+        &self,
+        workflow: &NewWorkflow<'_>,
+        jobs: &mut dyn Iterator<Item = NewJob<'_>>,
+        now: Timestamp,
+    ) -> Result<WorkflowId, Error>;
+
+    /// Queues changes for the next group commit.
+    fn submit(&self, batch: Batch, done: Done);
+
+    /// Notes that the run is (again) under way and ends the note of an earlier end.
+    fn begin_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
+    /// Notes that nothing more will happen by itself in the current run.
+    fn end_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
+    /// Starts run + 1: failed, canceled, terminated and pending_failed jobs, and `also`, go to `uninitialized` with attempt 1,
+    /// `is_canceled` is cleared. The caller decides on ready and blocked and submits that.
+    fn begin_next_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<RunId, Error>;
+
+    /// Asks whoever runs the workflow to cancel it. The request survives until it is answered.
+    fn request_cancel(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
+    fn cancel_requested(&self, workflow: WorkflowId) -> Result<bool, Error>;
+    /// Answers the request: the workflow is canceled.
+    fn mark_canceled(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
+
+    fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error>;
+    /// Workers that never said goodbye.
+    fn active_workers(&self, workflow: WorkflowId) -> Result<Vec<WorkerRow>, Error>;
+    fn retire_worker(&self, worker: WorkerId, now: Timestamp) -> Result<(), Error>;
+
+    fn workflows(&self) -> Result<Vec<WorkflowRow>, Error>;
+    fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, Error>;
+    /// The newest workflow made from this spec text in this directory.
+    fn find_by_digest(&self, digest: &str, submission_dir: &str) -> Result<Option<WorkflowRow>, Error>;
+    fn load_jobs(&self, workflow: WorkflowId) -> Result<LoadedJobs, Error>;
+    /// In the order asked for.
+    fn commands(&self, jobs: &[JobId]) -> Result<Vec<JobCommand>, Error>;
+    fn held_jobs(&self, workflow: WorkflowId) -> Result<Vec<HeldJob>, Error>;
+    fn jobs(&self, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobRow>, Error>;
+    fn results(&self, workflow: WorkflowId, filter: &ResultFilter) -> Result<Vec<ResultRow>, Error>;
+    /// Names by id, for showing what runs. In the order asked for; an unknown id gives an empty name.
+    fn job_names(&self, jobs: &[JobId]) -> Result<Vec<String>, Error>;
+}
+
+/// Why the store could not do it. `hint()` says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("placeholder")]
+    Placeholder,
+}

@@ -1,0 +1,17 @@
+//! The words of Windlass as types: ids, states, amounts, time, and what a worker and the engine say to each other.
+//!
+//! Lives at the bottom of the house: no I/O, no clock (the one exception is [`Clock`], which the edges hold and
+//! pass *instants* from), no policy. Decisions belong to `windlass-core`, parsing of spec files to `windlass-spec`.
+
+mod amount;
+mod id;
+mod resources;
+mod status;
+mod time;
+pub mod work;
+
+pub use amount::{Bytes, ParseAmountError, format_duration, parse_duration};
+pub use id::{Attempt, JobId, ResultId, RunId, WorkerId, WorkflowId};
+pub use resources::{Capacity, Resources};
+pub use status::{JobStatus, ParseStatusError, StatusCounts};
+pub use time::{Clock, Timestamp};

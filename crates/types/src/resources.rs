@@ -1,0 +1,38 @@
+//! What a job asks for and what a worker can give.
+
+use crate::Bytes;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What one job asks for. `memory` and `runtime` are limits only where the user wrote them (see [`crate::work::Limits`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Resources {
+    pub cpus: u32,
+    pub memory: Bytes,
+    pub gpus: u32,
+    pub nodes: u32,
+    /// `None`: not said. Such a job is never ended for its time, and counts as [`Resources::UNSAID_RUNTIME`] when
+    /// somebody has to guess.
+    pub runtime: Option<Duration>,
+}
+
+impl Resources {
+    /// The contract's default for a requirement that does not name a runtime.
+    pub const UNSAID_RUNTIME: Duration = Duration::from_secs(3600);
+
+    /// What a job that names no requirements counts as: one CPU, one MiB, nothing enforced.
+    pub const DEFAULT: Self = Self { cpus: 1, memory: Bytes(1 << 20), gpus: 0, nodes: 1, runtime: None };
+}
+
+/// What a worker can give at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capacity {
+    pub cpus: u32,
+    pub memory: Bytes,
+    pub gpus: u32,
+    pub nodes: u32,
+    /// At most so many jobs at once, whatever they ask for.
+    pub max_jobs: Option<u32>,
+    /// With `false` the requirements of jobs are ignored and only `max_jobs` counts.
+    pub by_resources: bool,
+}

@@ -1,0 +1,186 @@
+//! The eleven job states of the Torc contract, with their numbers and names.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Where a job stands. The numbers are stored in the database and are part of the REST contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum JobStatus {
+    /// Created, not yet looked at.
+    Uninitialized = 0,
+    /// Waits for the jobs it depends on.
+    Blocked = 1,
+    /// May be claimed by a worker.
+    Ready = 2,
+    /// Claimed: it may have started.
+    Pending = 3,
+    /// Known to have started.
+    Running = 4,
+    /// Ended with exit code 0 and all declared outputs in place.
+    Completed = 5,
+    /// Ended otherwise.
+    Failed = 6,
+    /// Never ran, or was stopped, because somebody or a failed dependency said so.
+    Canceled = 7,
+    /// Ended by Windlass: its time was up.
+    Terminated = 8,
+    /// Left out on purpose; counts as satisfied for those who depend on it.
+    Disabled = 9,
+    /// Failed, and a person or an agent is to say what happens next.
+    PendingFailed = 10,
+}
+
+impl JobStatus {
+    pub const ALL: [Self; 11] = [
+        Self::Uninitialized,
+        Self::Blocked,
+        Self::Ready,
+        Self::Pending,
+        Self::Running,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+        Self::Terminated,
+        Self::Disabled,
+        Self::PendingFailed,
+    ];
+
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    pub const fn from_code(code: u8) -> Option<Self> {
+        if (code as usize) < Self::ALL.len() { Some(Self::ALL[code as usize]) } else { None }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uninitialized => "uninitialized",
+            Self::Blocked => "blocked",
+            Self::Ready => "ready",
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::Terminated => "terminated",
+            Self::Disabled => "disabled",
+            Self::PendingFailed => "pending_failed",
+        }
+    }
+
+    /// The job is over for this run: its dependents need not wait for it any longer.
+    pub const fn is_complete(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Terminated)
+    }
+
+    /// Over, and not well: dependents with `cancel_on_blocking_job_failure` are canceled.
+    pub const fn is_unsuccessful(self) -> bool {
+        matches!(self, Self::Failed | Self::Canceled | Self::Terminated)
+    }
+
+    /// Nothing more will happen to it by itself; a workflow of such jobs is complete.
+    pub const fn is_settled(self) -> bool {
+        self.is_complete() || matches!(self, Self::Disabled)
+    }
+
+    /// A worker holds it.
+    pub const fn is_active(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+impl fmt::Display for JobStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "unknown job status `{0}`; known: uninitialized, blocked, ready, pending, running, completed, failed, canceled, terminated, disabled, pending_failed"
+)]
+pub struct ParseStatusError(pub String);
+
+impl std::str::FromStr for JobStatus {
+    type Err = ParseStatusError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|s| s.name() == text).ok_or_else(|| ParseStatusError(text.to_owned()))
+    }
+}
+
+/// How many jobs stand in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusCounts([u64; 11]);
+
+impl StatusCounts {
+    pub fn get(&self, status: JobStatus) -> u64 {
+        self.0[status as usize]
+    }
+
+    pub fn add(&mut self, status: JobStatus, n: u64) {
+        self.0[status as usize] += n;
+    }
+
+    pub fn moved(&mut self, from: JobStatus, to: JobStatus) {
+        self.0[from as usize] -= 1;
+        self.0[to as usize] += 1;
+    }
+
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    pub fn settled(&self) -> u64 {
+        self.sum(JobStatus::is_settled)
+    }
+
+    pub fn unsuccessful(&self) -> u64 {
+        self.sum(JobStatus::is_unsuccessful)
+    }
+
+    pub fn active(&self) -> u64 {
+        self.sum(JobStatus::is_active)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (JobStatus, u64)> + '_ {
+        JobStatus::ALL.into_iter().map(|s| (s, self.get(s)))
+    }
+
+    fn sum(&self, which: impl Fn(JobStatus) -> bool) -> u64 {
+        self.iter().filter(|(s, _)| which(*s)).map(|(_, n)| n).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_those_of_the_contract() {
+        let expected = [
+            "uninitialized",
+            "blocked",
+            "ready",
+            "pending",
+            "running",
+            "completed",
+            "failed",
+            "canceled",
+            "terminated",
+            "disabled",
+            "pending_failed",
+        ];
+        for (code, name) in expected.into_iter().enumerate() {
+            let status = JobStatus::from_code(code as u8).unwrap();
+            assert_eq!(status.code() as usize, code);
+            assert_eq!(status.name(), name);
+            assert_eq!(name.parse::<JobStatus>().unwrap(), status);
+            assert_eq!(format!("{status:<16}|"), format!("{name:<16}|"));
+        }
+        assert_eq!(JobStatus::from_code(11), None);
+        assert!("done".parse::<JobStatus>().is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! Wall-clock time as stored and shown, and the clock that the edges carry.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Microseconds since 1970 in UTC. Shown as RFC 3339 with `Z`.
+///
+/// For records only: durations and deadlines are measured with `std::time::Instant`, which no clock change moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// How long `earlier` was before this; zero if the clock went backwards in between.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(t) => write!(f, "{t:.3}"),
+            Err(_) => write!(f, "{} µs since 1970", self.0),
+        }
+    }
+}
+
+impl std::str::FromStr for Timestamp {
+    type Err = jiff::Error;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.parse::<jiff::Timestamp>()?.as_microsecond()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Where timestamps come from. Held at the edges; everything below is given a [`Timestamp`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock;
+
+impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    pub fn now(self) -> Timestamp {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_utc_and_reads_it_back() {
+        let t = Timestamp(1_700_000_000_123_000);
+        assert_eq!(t.to_string(), "2023-11-14T22:13:20.123Z");
+        assert_eq!(t.to_string().parse::<Timestamp>().unwrap(), t);
+    }
+
+    #[test]
+    fn a_clock_set_back_gives_zero_not_a_panic() {
+        assert_eq!(Timestamp(5).since(Timestamp(9)), Duration::ZERO);
+        assert_eq!(Timestamp(9).since(Timestamp(5)), Duration::from_micros(4));
+    }
+}

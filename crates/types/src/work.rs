@@ -1,0 +1,213 @@
+//! What the engine and a worker say to each other.
+//!
+//! The same messages travel over a socket pair to the worker of `windlass run` and, later, over HTTP to workers
+//! elsewhere. A claim carries its [`AttemptKey`]; every report quotes it, and a stale one changes nothing.
+
+use crate::{Attempt, Bytes, Capacity, JobId, Resources, RunId, Timestamp, WorkflowId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// Names one execution of one job; the fencing token of every report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AttemptKey {
+    pub workflow: WorkflowId,
+    pub job: JobId,
+    pub run: RunId,
+    pub attempt: Attempt,
+}
+
+impl AttemptKey {
+    /// `job_wf1_j7_r1_a2`: the stem of the log files and the name of a Slurm step.
+    pub fn stem(&self) -> String {
+        format!("job_wf{}_j{}_r{}_a{}", self.workflow, self.job, self.run, self.attempt)
+    }
+}
+
+impl fmt::Display for AttemptKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job {} (workflow {}, run {}, attempt {})", self.job, self.workflow, self.run, self.attempt)
+    }
+}
+
+/// Where a job's output goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StdioMode {
+    /// `.o` and `.e`.
+    #[default]
+    Separate,
+    /// Both in `.log`.
+    Combined,
+    /// Neither is kept.
+    None,
+    /// Only `.e` is kept.
+    NoStdout,
+    /// Only `.o` is kept.
+    NoStderr,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stdio {
+    pub mode: StdioMode,
+    pub delete_on_success: bool,
+}
+
+/// What ends a job before it ends by itself. Only what the user wrote: a default requirement limits nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub memory: Option<Bytes>,
+    pub runtime: Option<Duration>,
+}
+
+/// One claimed job, with all that is needed to execute it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    pub key: AttemptKey,
+    pub name: String,
+    /// Run as `/bin/sh -c COMMAND`.
+    pub command: String,
+    /// On top of the worker's own environment and the `WINDLASS_*`/`TORC_*` names.
+    pub env: Vec<(String, String)>,
+    pub resources: Resources,
+    pub limits: Limits,
+    pub stdio: Stdio,
+    /// Paths that must exist after exit code 0, relative to the working directory.
+    pub output_files: Vec<String>,
+}
+
+/// Engine to worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// Start these, in this order, as soon as their resources are free.
+    Assign(Vec<Assignment>),
+    /// Hand back what has not started; ask what runs to stop, and kill what is left after the grace period.
+    Stop { why: StopReason, grace: Duration },
+    /// The same for single jobs.
+    StopJobs { jobs: Vec<JobId>, why: StopReason, grace: Duration },
+    /// Finish nothing more, exit. Sent when nothing is running.
+    Quit,
+}
+
+/// Why the engine ended a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// Somebody pressed Ctrl-C: the job goes back to ready and runs again on resume.
+    Interrupted,
+    /// Somebody canceled the workflow.
+    Canceled,
+}
+
+/// Worker to engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// First message: what this worker can give.
+    Hello { capacity: Capacity },
+    /// What happened since the last message, in order.
+    Reports(Vec<Report>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Report {
+    /// Sent for jobs that have run for a little while; a short job only sends `Ended`.
+    Started {
+        key: AttemptKey,
+        at: Timestamp,
+        pid: u32,
+    },
+    Ended(Ended),
+    /// Never started: handed back on request, or this worker could not start it through no fault of the job.
+    Returned {
+        key: AttemptKey,
+        why: ReturnReason,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReturnReason {
+    /// The engine asked for it.
+    Recalled,
+    /// No space for its logs, no process or memory to be had: worth trying again later.
+    WorkerTrouble(String),
+}
+
+/// The end of an attempt, with what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    pub key: AttemptKey,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+    /// Measured on the monotonic clock, so it may differ from the difference of the two timestamps.
+    pub wall: Duration,
+    pub exit: Exit,
+    pub cause: EndCause,
+    pub usage: Usage,
+}
+
+/// How the first process of the job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Exit {
+    /// The exit code as is, 128 + n for a signal.
+    pub const fn return_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+
+    pub const fn signal(self) -> Option<i32> {
+        match self {
+            Self::Code(_) => None,
+            Self::Signal(signal) => Some(signal),
+        }
+    }
+}
+
+/// Who ended it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EndCause {
+    /// It ended by itself (which includes a signal from outside Windlass).
+    Itself,
+    /// Its `runtime` was over.
+    Timeout,
+    /// It used more than its `memory`.
+    OutOfMemory,
+    /// The engine asked.
+    Stopped(StopReason),
+    /// Exit code 0, but these declared outputs are not there.
+    MissingOutputs(Vec<String>),
+    /// It could not be started and never will be as it is written (for example a command longer than the system takes).
+    CannotStart(String),
+}
+
+/// What an attempt used. `None` where it was over before it could be measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    pub peak_memory: Option<Bytes>,
+    pub avg_memory: Option<Bytes>,
+    /// User and system time of the whole tree that was waited for.
+    pub cpu_time: Duration,
+    /// 100 is one core busy.
+    pub peak_cpu_percent: Option<f64>,
+    pub avg_cpu_percent: Option<f64>,
+}
+
+/// Codes that the contract gives a meaning, whatever the process itself returned.
+pub mod return_code {
+    /// Ended because its `runtime` was over.
+    pub const TIMEOUT: i32 = 152;
+    /// Ended because it used more than its `memory`.
+    pub const OUT_OF_MEMORY: i32 = 137;
+    /// Exit code 0 without its declared outputs.
+    pub const MISSING_OUTPUT: i32 = 1;
+    /// Could not be started.
+    pub const CANNOT_START: i32 = 126;
+    /// Its worker died while it ran.
+    pub const ORPHANED: i32 = -128;
+}
