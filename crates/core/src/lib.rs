@@ -4,4 +4,7 @@
 //! commits them and only then does anybody act on them.
 
 pub mod change;
+pub mod dispatch;
 pub mod edges;
+pub mod graph;
+pub mod state;
