@@ -1,0 +1,503 @@
+//! The command line as types. Only shapes and words live here; what a command does is in `commands/`.
+
+use crate::error::Exit;
+use crate::sweep::ParamArg;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use windlass_types::{Bytes, JobId, JobStatus, RunId, WorkflowId};
+
+const ABOUT: &str = "Runs graphs of jobs to completion, and never gives back progress that was made.";
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass demo                              watch a small workflow run
+  windlass run pipeline.yaml                 run a workflow; run it again to go on where it stopped
+  windlass status                            where the newest workflow stands
+  windlass jobs --status failed              which jobs failed
+  windlass logs align_7 --stderr             what one of them said
+  windlass resume --retry-failed             go on, and try the failed ones again
+  windlass exec -j4 -C commands.txt          run a list of commands, four at a time
+
+Results are kept in .windlass/ in this directory or the nearest one above it that has one.";
+
+#[derive(Debug, Parser)]
+#[command(name = "windlass", version, about = ABOUT, after_help = EXAMPLES, after_long_help = long_help())]
+#[command(infer_subcommands = false, disable_help_subcommand = false, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Globals {
+    /// Use this database instead of looking for `.windlass/windlass.db` here and above.
+    #[arg(long, value_name = "PATH", env = "WINDLASS_DB", global = true)]
+    pub(crate) db: Option<PathBuf>,
+    /// Print data as tables for people or as JSON for programs.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table", global = true)]
+    pub(crate) format: Format,
+    /// Print only data, failures and errors.
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Colour the output; `auto` colours a terminal unless NO_COLOR is set.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
+    pub(crate) color: ColorChoice,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a workflow from a spec file on this machine, or go on with it.
+    Run(RunArgs),
+    /// Go on with a workflow that was interrupted, killed, or left with failures.
+    Resume(ResumeArgs),
+    /// Run a list of commands, like GNU parallel, with everything a workflow has.
+    Exec(ExecArgs),
+    /// Check a spec file and store its workflow without running it.
+    Create(CreateArgs),
+    /// Show where a workflow stands.
+    Status(StatusArgs),
+    /// List the workflows in this database, the newest first.
+    Workflows(WorkflowsArgs),
+    /// List the jobs of a workflow.
+    Jobs(JobsArgs),
+    /// List attempts that ended: exit codes, times, memory.
+    Results(ResultsArgs),
+    /// Show what a job printed.
+    Logs(LogsArgs),
+    /// Stop a workflow for good: end what runs, start nothing more.
+    Cancel(CancelArgs),
+    /// Run a small workflow that explains itself.
+    Demo(DemoArgs),
+    /// The process that a run starts to execute jobs; not for people.
+    #[command(name = "__worker", hide = true)]
+    Worker(WorkerArgs),
+}
+
+/// What this machine may give to the jobs.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "This machine")]
+pub(crate) struct MachineArgs {
+    /// Let jobs use this many CPUs at once instead of all that the machine has.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) num_cpus: Option<u32>,
+    /// Let jobs use this much memory at once, in GiB, instead of all that the machine has.
+    #[arg(long = "memory-gb", value_name = "GIB", value_parser = parse_gib)]
+    pub(crate) memory: Option<Bytes>,
+    /// Let jobs use this many GPUs at once instead of all that are found.
+    #[arg(long, value_name = "N")]
+    pub(crate) num_gpus: Option<u32>,
+    /// Run at most this many jobs at once, whatever CPUs and memory they ask for.
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_parallel_jobs: Option<u32>,
+    /// Time that a job gets to end by itself when it is stopped, before it is killed.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
+    pub(crate) grace: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Running the same, unchanged file again goes on with the workflow that it made: what completed stays
+completed. A changed file, or --new, makes a new workflow.
+
+Examples:
+  windlass run pipeline.yaml
+  windlass run pipeline.yaml -j 8 --output-dir logs
+  windlass run --new pipeline.yaml
+  generate-spec | windlass run -")]
+pub(crate) struct RunArgs {
+    /// Spec file in YAML; `-` reads it from stdin.
+    #[arg(value_name = "SPEC")]
+    pub(crate) spec: PathBuf,
+    /// Make a new workflow even if this file was run here before.
+    #[arg(long)]
+    pub(crate) new: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Directory for the logs of jobs, made if it is not there.
+    #[arg(short, long, value_name = "DIR", default_value = "windlass_output")]
+    pub(crate) output_dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Jobs that were running when windlass died are first made sure to be dead, then run again. Jobs that
+failed stay failed unless --retry-failed is given; it starts a new run in which they, and what was
+canceled because of them, run again.
+
+Examples:
+  windlass resume
+  windlass resume --retry-failed
+  windlass resume 3 -j 2")]
+pub(crate) struct ResumeArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Run failed, canceled and timed-out jobs again.
+    #[arg(long)]
+    pub(crate) retry_failed: bool,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Commands are run by /bin/sh. Words after `--` are quoted as needed, so they arrive as typed; a single
+word after `--` is taken as a whole shell command.
+
+Examples:
+  windlass exec -c 'make test' -c 'make docs'
+  windlass exec -j4 -C commands.txt                      one command per line
+  ls *.png | sed 's/.*/convert & &.jpg/' | windlass exec -C -
+  windlass exec --param n=1:10 -- ./simulate --seed {n}
+  windlass exec --param a=1,2 --param b=x,y -- ./try {a} {b}            four jobs
+  windlass exec --param a=1,2 --param b=x,y --link zip -- ./try {a} {b} two jobs
+  windlass exec --param f=@files.txt --dry-run -- wc -l {f}")]
+pub(crate) struct ExecArgs {
+    /// A shell command; give it again for more. `{name}` stands for a parameter.
+    #[arg(short, long = "command", value_name = "CMD")]
+    pub(crate) commands: Vec<String>,
+    /// File with one shell command per line; `-` is stdin. Empty lines and lines starting with # are skipped.
+    #[arg(short = 'C', long, value_name = "FILE")]
+    pub(crate) commands_file: Option<PathBuf>,
+    /// Values for `{name}`: `n=1:10`, `n=0:1:0.25`, `n=a,b`, `n=[a,b]`, or `n=@FILE` with one per line.
+    #[arg(long = "param", value_name = "NAME=VALUES")]
+    pub(crate) params: Vec<ParamArg>,
+    /// How several parameters combine: every value with every other, or first with first.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "product")]
+    pub(crate) link: Link,
+    /// Name of the workflow.
+    #[arg(short, long, default_value = "exec")]
+    pub(crate) name: String,
+    /// Print the commands and run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// A command and its arguments, as typed after `--`.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) trailing: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Link {
+    /// Every value with every other.
+    Product,
+    /// First with first, second with second; all lists must be equally long.
+    Zip,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass create pipeline.yaml
+  windlass create --dry-run pipeline.yaml     check the file only")]
+pub(crate) struct CreateArgs {
+    /// Spec file in YAML; `-` reads it from stdin.
+    #[arg(value_name = "SPEC")]
+    pub(crate) spec: PathBuf,
+    /// Check the file and say what it would create; store nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkflowsArgs {}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs --status failed --status terminated
+  windlass jobs 3 --limit 20 --offset 40
+  windlass jobs -f json | jq -r '.[] | select(.return_code == 137) | .name'")]
+pub(crate) struct JobsArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Only jobs in this state; give it again for more.
+    #[arg(short, long, value_name = "STATUS")]
+    pub(crate) status: Vec<JobStatus>,
+    /// List at most this many jobs.
+    #[arg(short, long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Leave out this many jobs at the start.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every attempt leaves a result, also the ones that failed and were tried again.
+
+Examples:
+  windlass results --failed
+  windlass results --job align_7 --all-runs")]
+pub(crate) struct ResultsArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Only attempts that did not complete.
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Only this job, by id or name.
+    #[arg(short, long, value_name = "JOB")]
+    pub(crate) job: Option<JobRef>,
+    /// Earlier runs of the workflow as well.
+    #[arg(long)]
+    pub(crate) all_runs: bool,
+    /// List at most this many attempts.
+    #[arg(short, long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Leave out this many attempts at the start.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Shows the newest attempt of the current run, both streams, unless told otherwise.
+
+Examples:
+  windlass logs align_7
+  windlass logs align_7 --stderr --tail 20
+  windlass logs align_7 --follow                until the job is over, across attempts
+  windlass logs 12 --run 1 --attempt 1")]
+pub(crate) struct LogsArgs {
+    /// Job: its id or its name.
+    #[arg(value_name = "JOB")]
+    pub(crate) job: JobRef,
+    /// Only what it wrote to stderr.
+    #[arg(long)]
+    pub(crate) stderr: bool,
+    /// Only what it wrote to stdout.
+    #[arg(long)]
+    pub(crate) stdout: bool,
+    /// Show this attempt instead of the newest.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempt: Option<u32>,
+    /// Show this run of the workflow instead of the current one.
+    #[arg(short, long, value_name = "N")]
+    pub(crate) run: Option<RunId>,
+    /// Go on printing what the job writes until it is over.
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Begin with the last N lines.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) tail: Option<usize>,
+    /// Workflow of the job: its id, its name, or `last`.
+    #[arg(short, long, value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The process that runs the workflow is told to stop its jobs. If none runs it, the workflow is
+canceled at once. `windlass resume --retry-failed` starts a canceled workflow again.")]
+pub(crate) struct CancelArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Return only when nothing of it runs any more.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Keep the demo's directory, to look round with the other commands.
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// Which workflow is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WorkflowRef {
+    /// The newest.
+    Last,
+    Id(WorkflowId),
+    Name(String),
+}
+
+impl FromStr for WorkflowRef {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text.parse() {
+            Ok(id) => Self::Id(id),
+            Err(_) if text == "last" => Self::Last,
+            Err(_) => Self::Name(text.to_owned()),
+        })
+    }
+}
+
+/// Which job of a workflow is meant. A number is an id first, and a name if there is no such id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JobRef {
+    pub(crate) text: String,
+    pub(crate) id: Option<JobId>,
+}
+
+impl FromStr for JobRef {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self { text: text.to_owned(), id: text.parse().ok() })
+    }
+}
+
+fn parse_gib(text: &str) -> Result<Bytes, String> {
+    let gib: f64 = text.parse().map_err(|_| "write a number of GiB, for example 16 or 0.5".to_owned())?;
+    let bytes = gib * f64::from(1 << 30);
+    if bytes >= 1.0 && bytes < i64::MAX as f64 {
+        Ok(Bytes(bytes as u64))
+    } else {
+        Err("must be more than nothing and less than the universe".to_owned())
+    }
+}
+
+fn long_help() -> String {
+    let codes = Exit::ALL.map(|exit| format!("\n  {:>2}  {}", exit.code(), exit.meaning())).concat();
+    format!("{EXAMPLES}\n\nExit codes:{codes}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn parse(line: &[&str]) -> Result<Command, clap::Error> {
+        Cli::try_parse_from(std::iter::once(&"windlass").chain(line)).map(|cli| cli.command.unwrap())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_argument_and_command_is_explained() {
+        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for arg in command.get_arguments() {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(
+                    help.ends_with(['.', 'N']) || help.len() > 20,
+                    "{} {}: `{help}`",
+                    command.get_name(),
+                    arg.get_id()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn workflows_are_named_by_id_name_or_last() {
+        for (text, expected) in [
+            ("last", WorkflowRef::Last),
+            ("7", WorkflowRef::Id(WorkflowId(7))),
+            ("sim", WorkflowRef::Name("sim".into())),
+        ] {
+            let Command::Status(args) = parse(&["status", text]).unwrap() else { panic!("not status") };
+            assert_eq!(args.workflow, expected);
+        }
+        let Command::Status(args) = parse(&["status"]).unwrap() else { panic!("not status") };
+        assert_eq!(args.workflow, WorkflowRef::Last);
+    }
+
+    #[test]
+    fn the_machine_is_described() {
+        let Command::Run(args) =
+            parse(&["run", "a.yaml", "--num-cpus", "4", "--memory-gb", "1.5", "-j2", "--grace", "1m"])
+                .unwrap()
+        else {
+            panic!("not run")
+        };
+        assert_eq!(args.machine.num_cpus, Some(4));
+        assert_eq!(args.machine.memory, Some(Bytes(3 << 29)));
+        assert_eq!(args.machine.max_parallel_jobs, Some(2));
+        assert_eq!(args.machine.grace, Duration::from_secs(60));
+        for wrong in [
+            ["--num-cpus", "0"],
+            ["-j", "0"],
+            ["--memory-gb", "0"],
+            ["--memory-gb", "x"],
+            ["--grace", "soon"],
+        ] {
+            assert!(parse(&["run", "a.yaml", wrong[0], wrong[1]]).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn exec_takes_words_after_two_dashes_as_they_are() {
+        let Command::Exec(args) =
+            parse(&["exec", "--param", "n=1:3", "--link", "zip", "--", "sim", "--seed", "{n}"]).unwrap()
+        else {
+            panic!("not exec")
+        };
+        assert_eq!(args.trailing, ["sim", "--seed", "{n}"]);
+        assert_eq!(args.link, Link::Zip);
+        assert_eq!(args.params.len(), 1);
+        assert!(parse(&["exec", "--param", "no-values"]).is_err());
+    }
+
+    #[test]
+    fn several_states_may_be_asked_for_and_only_known_ones() {
+        let Command::Jobs(args) = parse(&["jobs", "-s", "failed", "--status", "ready"]).unwrap() else {
+            panic!("not jobs")
+        };
+        assert_eq!(args.status, [JobStatus::Failed, JobStatus::Ready]);
+        let error = parse(&["jobs", "--status", "done"]).unwrap_err().to_string();
+        assert!(error.contains("pending_failed"), "{error}");
+    }
+
+    #[test]
+    fn the_long_help_lists_every_exit_code() {
+        let help = Cli::command().render_long_help().to_string();
+        for exit in Exit::ALL {
+            let line = format!("  {:>2}  {}", exit.code(), exit.meaning());
+            assert!(help.contains(&line), "{line}\n{help}");
+        }
+    }
+}
