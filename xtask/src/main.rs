@@ -1,1 +1,53 @@
-fn main() {}
+//! `cargo xtask`: the project's own chores. This file only reads the first word and hands over.
+//!
+//! Plain std, anyhow and serde_json, so that the chores build in seconds and nothing of them reaches the product.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
+
+mod bench;
+mod ci;
+mod layers;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask: the chores of this repository
+
+  cargo xtask test [ARGS...]    every test there is, with one command, also on a fresh machine:
+                                finds or installs what the tests need, builds, then runs
+                                `cargo nextest run --workspace` and the doc tests
+  cargo xtask ci [STEP...]      what CI runs: fmt, clippy, layers, test; or only the steps named
+  cargo xtask layers            checks that dependencies between the crates point downwards
+  cargo xtask bench [A B C D]   windlass against fork+exec, xargs and its peers, interleaved
+
+Every subcommand explains itself with --help.
+";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let command = words.next();
+    let rest: Vec<String> = words.collect();
+    let outcome = match command.as_deref() {
+        Some("test") => test::main(&rest),
+        Some("ci") => ci::main(&rest),
+        Some("layers") => layers::main(&rest),
+        Some("bench") => bench::main(&rest),
+        None | Some("help" | "--help" | "-h") => {
+            print!("{HELP}");
+            Ok(())
+        }
+        Some(unknown) => {
+            eprintln!("error: there is no chore called `{unknown}`\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

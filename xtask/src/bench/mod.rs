@@ -1,0 +1,3 @@
+pub(crate) fn main(_: &[String]) -> anyhow::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! `cargo xtask ci`: the checks in order from cheap to dear, each timed, up to the first that fails.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::shell::{cargo, run};
+use crate::{layers, test};
+
+const HELP: &str = "\
+cargo xtask ci [STEP...]: what CI runs, in this order, up to the first failure
+
+  fmt      cargo fmt --all --check
+  clippy   cargo clippy --workspace --all-targets -- -D warnings
+  layers   cargo xtask layers
+  test     cargo xtask test
+
+With steps named, only those run: `cargo xtask ci fmt clippy`.
+";
+
+struct Step {
+    name: &'static str,
+    perform: fn() -> Result<()>,
+    /// What else to type when it failed.
+    hint: &'static str,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "fmt", perform: format, hint: "`cargo fmt --all` mends it" },
+    Step {
+        name: "clippy",
+        perform: lint,
+        hint: "one crate alone: `cargo clippy -p CRATE --all-targets -- -D warnings`",
+    },
+    Step { name: "layers", perform: layers::check, hint: "the rules: `cargo xtask layers --help`" },
+    Step { name: "test", perform: test_all, hint: "one crate alone: `cargo nextest run -p CRATE`" },
+];
+
+pub(crate) fn main(arguments: &[String]) -> Result<()> {
+    if arguments.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return Ok(());
+    }
+    let steps = choose(arguments)?;
+    let mut times = Vec::new();
+    for step in steps {
+        eprintln!("== {}", step.name);
+        let start = Instant::now();
+        let outcome = (step.perform)();
+        times.push((step.name, start.elapsed(), outcome.is_ok()));
+        if let Err(error) = outcome {
+            eprint!("\n{}", summary(&times));
+            return Err(error.context(failure(step)));
+        }
+    }
+    eprint!("\n{}", summary(&times));
+    Ok(())
+}
+
+/// The steps that were asked for, in the order of the table; all of them if none was.
+fn choose(names: &[String]) -> Result<Vec<&'static Step>> {
+    if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|step| step.name != name.as_str())) {
+        let known: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        bail!("there is no step `{unknown}`; the steps are {}", known.join(", "));
+    }
+    let asked = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.name);
+    Ok(STEPS.iter().filter(asked).collect())
+}
+
+fn failure(step: &Step) -> String {
+    format!("step `{0}` failed; run it again with `cargo xtask ci {0}` ({1})", step.name, step.hint)
+}
+
+fn summary(times: &[(&str, Duration, bool)]) -> String {
+    let mut text = String::new();
+    for (name, time, passed) in times {
+        let verdict = if *passed { "ok" } else { "FAILED" };
+        writeln!(text, "{name:<8} {:>7.1} s  {verdict}", time.as_secs_f64())
+            .expect("a String takes everything");
+    }
+    text
+}
+
+fn format() -> Result<()> {
+    run(&mut cargo(["fmt", "--all", "--check"]))
+}
+
+fn lint() -> Result<()> {
+    run(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn test_all() -> Result<()> {
+    test::main(&[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(names: &[&str]) -> Result<Vec<&'static str>> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Ok(choose(&names)?.iter().map(|step| step.name).collect())
+    }
+
+    #[test]
+    fn steps_run_in_the_order_of_the_table_whatever_the_order_of_the_words() {
+        assert_eq!(chosen(&[]).unwrap(), ["fmt", "clippy", "layers", "test"]);
+        assert_eq!(chosen(&["layers", "fmt"]).unwrap(), ["fmt", "layers"]);
+    }
+
+    #[test]
+    fn an_unknown_step_is_an_error_that_lists_the_steps() {
+        let error = chosen(&["fmt", "lint"]).unwrap_err().to_string();
+        assert!(error.contains("`lint`") && error.contains("fmt, clippy, layers, test"), "{error}");
+    }
+
+    #[test]
+    fn the_help_names_every_step() {
+        for step in STEPS {
+            assert!(HELP.contains(&format!("\n  {} ", step.name)), "{}", step.name);
+        }
+    }
+
+    #[test]
+    fn the_summary_says_how_long_and_whether() {
+        let times = [("fmt", Duration::from_millis(1240), true), ("clippy", Duration::from_secs(75), false)];
+        assert_eq!(summary(&times), "fmt          1.2 s  ok\nclippy      75.0 s  FAILED\n");
+    }
+
+    #[test]
+    fn a_failure_says_how_to_run_the_step_again() {
+        assert!(failure(&STEPS[1]).contains("cargo xtask ci clippy"));
+    }
+}

@@ -1,0 +1,334 @@
+//! `cargo xtask layers`: dependencies point downwards, and the pure crates stay pure.
+//!
+//! The rules are the tables below. The check is a function of a graph ([`graph::Graph`]), so that it is tested with
+//! graphs made up for the purpose; reading the real one from cargo lives in [`graph`], looking for `unsafe` in
+//! [`source`].
+
+mod graph;
+mod source;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use self::graph::{Graph, Member};
+
+const HELP: &str = "\
+cargo xtask layers: checks that the house still stands
+
+  - a workspace crate uses only the crates that the table in xtask/src/layers/mod.rs allows
+  - the pure crates (types, spec, core) have no runtime, database or system calls in their dependency tree
+  - a crate with a single owner (rusqlite, clap) is used by that owner alone
+  - `unsafe` occurs in crates/proc and nowhere else
+";
+
+/// A crate's place in the house and the workspace crates that it may use.
+struct Room {
+    name: &'static str,
+    layer: u8,
+    may_use: &'static [&'static str],
+}
+
+/// The house, from the ground up. A new crate gets a line here; crates of one layer do not see each other.
+const HOUSE: &[Room] = &[
+    Room { name: "windlass-types", layer: 0, may_use: &[] },
+    // The one exception: spec shares the ground floor with the types that it is made of.
+    Room { name: "windlass-spec", layer: 0, may_use: &["windlass-types"] },
+    Room { name: "windlass-core", layer: 1, may_use: &["windlass-types", "windlass-spec"] },
+    Room { name: "windlass-store", layer: 2, may_use: &["windlass-types", "windlass-core"] },
+    Room { name: "windlass-proc", layer: 2, may_use: &["windlass-types"] },
+    Room {
+        name: "windlass-worker",
+        layer: 3,
+        may_use: &["windlass-types", "windlass-proc", "windlass-core"],
+    },
+    Room {
+        name: "windlass-engine",
+        layer: 3,
+        may_use: &["windlass-types", "windlass-core", "windlass-store"],
+    },
+    Room {
+        name: "windlass",
+        layer: 4,
+        may_use: &[
+            "windlass-types",
+            "windlass-spec",
+            "windlass-core",
+            "windlass-store",
+            "windlass-proc",
+            "windlass-worker",
+            "windlass-engine",
+        ],
+    },
+    // A tool beside the house: it starts the product as a user does, and links none of it.
+    Room { name: "xtask", layer: 0, may_use: &[] },
+];
+
+/// Crates whose normal dependency tree must contain none of [`IMPURE`].
+const PURE: &[&str] = &["windlass-types", "windlass-spec", "windlass-core"];
+
+const IMPURE: &[&str] = &["tokio", "rusqlite", "libsqlite3-sys", "libc", "rustix"];
+
+/// An outside crate that only one crate of ours may name in its manifest.
+struct Owned {
+    dependency: &'static str,
+    owner: &'static str,
+    because: &'static str,
+}
+
+const OWNED: &[Owned] = &[
+    Owned {
+        dependency: "rusqlite",
+        owner: "windlass-store",
+        because: "SQL lives behind the store's use cases",
+    },
+    Owned { dependency: "clap", owner: "windlass", because: "arguments are parsed at the edge" },
+];
+
+/// The only folder whose code may say `unsafe`.
+const UNSAFE_ALLOWED: &str = "crates/proc";
+
+pub(crate) fn main(arguments: &[String]) -> Result<()> {
+    if arguments.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return Ok(());
+    }
+    if let Some(word) = arguments.first() {
+        bail!("`layers` takes no arguments, got `{word}`");
+    }
+    check()
+}
+
+/// The whole check on the real workspace.
+pub(crate) fn check() -> Result<()> {
+    let root = crate::shell::root();
+    let graph = graph::read(&root)?;
+    let mut complaints = complaints(&graph);
+    complaints.extend(unsafe_complaints(&root)?);
+    if complaints.is_empty() {
+        println!("layers: {} crates, every dependency points downwards", graph.members.len());
+        return Ok(());
+    }
+    let mut message = format!("{} broken rule(s) of the house:\n", complaints.len());
+    for complaint in &complaints {
+        write!(message, "\n  {}", complaint.replace('\n', "\n      "))?;
+    }
+    message.push_str("\n\nThe rules are the tables at the top of xtask/src/layers/mod.rs.");
+    bail!(message)
+}
+
+/// Everything that is wrong with the dependencies, each with what to do about it.
+fn complaints(graph: &Graph) -> Vec<String> {
+    let mut found = Vec::new();
+    for member in &graph.members {
+        match HOUSE.iter().find(|room| room.name == member.name) {
+            Some(room) => found.extend(forbidden_edges(graph, member, room)),
+            None => found.push(format!(
+                "{name} ({manifest}) has no place in the house\n\
+                 add a line for it to HOUSE: its layer, and the crates that it may use",
+                name = member.name,
+                manifest = member.manifest,
+            )),
+        }
+        found.extend(stolen_dependencies(member));
+        if PURE.contains(&member.name.as_str()) {
+            found.extend(impurities(graph, member));
+        }
+    }
+    found
+}
+
+fn forbidden_edges(graph: &Graph, member: &Member, room: &Room) -> Vec<String> {
+    let inside = |name: &str| graph.members.iter().any(|other| other.name == name);
+    let forbidden =
+        member.uses.iter().filter(|used| inside(&used.name) && !room.may_use.contains(&used.name.as_str()));
+    forbidden
+        .map(|used| {
+            format!(
+                "{from} -> {to} ({section} of {manifest})\n{relation}\n{remedy}",
+                from = member.name,
+                to = used.name,
+                section = used.section,
+                manifest = member.manifest,
+                relation = relation(room, &used.name),
+                remedy = remedy(room),
+            )
+        })
+        .collect()
+}
+
+fn relation(room: &Room, used: &str) -> String {
+    let place = HOUSE.iter().find(|other| other.name == used).map(|other| other.layer);
+    match place {
+        Some(layer) if layer > room.layer => {
+            format!("points upwards, from layer {} to layer {layer}", room.layer)
+        }
+        Some(layer) if layer == room.layer => {
+            format!("both are in layer {layer}, and siblings do not see each other")
+        }
+        _ => "is not in the list of what this crate may use".to_owned(),
+    }
+}
+
+fn remedy(room: &Room) -> String {
+    let allowed = match room.may_use {
+        [] => "no other crate of the workspace".to_owned(),
+        names => names.join(", "),
+    };
+    format!(
+        "{name} may use {allowed}. Move the shared part down to a crate that both may use, or the code (or the test) \
+         that needs both up to a crate above",
+        name = room.name
+    )
+}
+
+fn stolen_dependencies(member: &Member) -> Vec<String> {
+    let stolen = |owned: &&Owned| {
+        owned.owner != member.name && member.uses.iter().any(|used| used.name == owned.dependency)
+    };
+    let complain = |owned: &Owned| {
+        format!(
+            "{name} -> {dependency} ({manifest})\n\
+             only {owner} may depend on {dependency}: {because}. Ask for what you need through {owner}",
+            name = member.name,
+            manifest = member.manifest,
+            dependency = owned.dependency,
+            owner = owned.owner,
+            because = owned.because,
+        )
+    };
+    OWNED.iter().filter(stolen).map(complain).collect()
+}
+
+fn impurities(graph: &Graph, member: &Member) -> Vec<String> {
+    let paths = IMPURE.iter().filter_map(|impure| graph.path_to(&member.id, impure));
+    paths
+        .map(|path| {
+            format!(
+                "{chain}\n{name} is pure: no I/O, no clock, no runtime below it. Drop the dependency or the feature \
+                 that brings it in (`cargo tree -p {name} -e normal -i {impure}`), or move the code up",
+                chain = path.join(" -> "),
+                name = member.name,
+                impure = path.last().expect("a path has an end"),
+            )
+        })
+        .collect()
+}
+
+fn unsafe_complaints(root: &Path) -> Result<Vec<String>> {
+    let found = source::find_unsafe(root, UNSAFE_ALLOWED)?;
+    let complain = |place: source::Place| {
+        format!(
+            "{file}:{line} says `unsafe`\n\
+             only {UNSAFE_ALLOWED} may. Offer what you need there as a safe function, with a SAFETY comment",
+            file = place.file.display(),
+            line = place.line,
+        )
+    };
+    Ok(found.into_iter().map(complain).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A member that names `uses` under `[dependencies]`.
+    fn member(name: &str, uses: &[&str]) -> Member {
+        let named = |used: &&str| graph::Use { name: (*used).to_owned(), section: "dependencies" };
+        Member {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            manifest: format!("{name}/Cargo.toml"),
+            uses: uses.iter().map(named).collect(),
+        }
+    }
+
+    fn graph(members: Vec<Member>, tree: &[(&str, &[&str])]) -> Graph {
+        Graph::new(members, tree.iter().map(|(id, below)| ((*id).to_owned(), *id, *below)))
+    }
+
+    fn only_complaint(graph: &Graph) -> String {
+        let mut found = complaints(graph);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        found.remove(0)
+    }
+
+    #[test]
+    fn the_table_itself_points_downwards() {
+        for room in HOUSE {
+            for used in room.may_use {
+                let other = HOUSE.iter().find(|other| other.name == *used).expect(used);
+                let exception = room.name == "windlass-spec" && *used == "windlass-types";
+                assert!(other.layer < room.layer || exception, "{} -> {used}", room.name);
+            }
+        }
+    }
+
+    #[test]
+    fn everything_the_table_allows_passes() {
+        let members = HOUSE.iter().map(|room| member(room.name, room.may_use)).collect();
+        assert_eq!(complaints(&graph(members, &[])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_edge_upwards_is_named_with_both_ends_and_the_section() {
+        let mut core = member("windlass-core", &["windlass-types", "windlass-store"]);
+        core.uses[1].section = "dev-dependencies";
+        let members = vec![core, member("windlass-types", &[]), member("windlass-store", &[])];
+        let complaint = only_complaint(&graph(members, &[]));
+        assert!(complaint.contains("windlass-core -> windlass-store"), "{complaint}");
+        assert!(complaint.contains("dev-dependencies"), "{complaint}");
+        assert!(complaint.contains("upwards, from layer 1 to layer 2"), "{complaint}");
+        assert!(complaint.contains("may use windlass-types, windlass-spec"), "{complaint}");
+    }
+
+    #[test]
+    fn siblings_do_not_see_each_other() {
+        let members = vec![member("windlass-engine", &["windlass-worker"]), member("windlass-worker", &[])];
+        let complaint = only_complaint(&graph(members, &[]));
+        assert!(complaint.contains("both are in layer 3"), "{complaint}");
+    }
+
+    #[test]
+    fn downwards_is_not_enough_if_the_table_does_not_say_so() {
+        let members = vec![member("windlass-worker", &["windlass-store"]), member("windlass-store", &[])];
+        let complaint = only_complaint(&graph(members, &[]));
+        assert!(complaint.contains("not in the list"), "{complaint}");
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_told_to_get_one() {
+        let complaint = only_complaint(&graph(vec![member("windlass-util", &[])], &[]));
+        assert!(complaint.contains("windlass-util") && complaint.contains("HOUSE"), "{complaint}");
+    }
+
+    #[test]
+    fn owned_dependencies_belong_to_their_owner() {
+        let rightful = vec![member("windlass-store", &["rusqlite"]), member("windlass", &["clap"])];
+        assert_eq!(complaints(&graph(rightful, &[])), Vec::<String>::new());
+
+        let complaint = only_complaint(&graph(vec![member("windlass-engine", &["rusqlite"])], &[]));
+        assert!(complaint.contains("only windlass-store may depend on rusqlite"), "{complaint}");
+        let complaint = only_complaint(&graph(vec![member("xtask", &["clap"])], &[]));
+        assert!(complaint.contains("only windlass may depend on clap"), "{complaint}");
+    }
+
+    #[test]
+    fn impurity_is_found_however_deep_and_shown_as_a_path() {
+        let tree: &[(&str, &[&str])] = &[
+            ("windlass-core", &["fine", "deep"]),
+            ("deep", &["deeper"]),
+            ("deeper", &["libc"]),
+            ("libc", &[]),
+        ];
+        let complaint = only_complaint(&graph(vec![member("windlass-core", &["fine", "deep"])], tree));
+        assert!(complaint.starts_with("windlass-core -> deep -> deeper -> libc"), "{complaint}");
+    }
+
+    #[test]
+    fn crates_that_are_not_pure_may_have_it() {
+        let tree: &[(&str, &[&str])] = &[("windlass-proc", &["libc"]), ("libc", &[])];
+        assert_eq!(complaints(&graph(vec![member("windlass-proc", &["libc"])], tree)), Vec::<String>::new());
+    }
+}

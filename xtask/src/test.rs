@@ -1,0 +1,113 @@
+//! `cargo xtask test`: the one command that runs every test, also on a machine that has only a Rust toolchain.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{self, cargo, run, succeeds};
+
+const HELP: &str = "\
+cargo xtask test [ARGS...]: runs every test of the workspace
+
+  1. looks for the programs that the tests start; installs the missing ones as root on Debian,
+     otherwise prints the command that does
+  2. installs cargo-nextest if it is missing (`cargo install cargo-nextest --locked`)
+  3. builds the workspace, so that tests may start the `windlass` binary
+  4. cargo nextest run --workspace ARGS...
+  5. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
+
+ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
+";
+
+/// A program that the tests (or the build) start, and the Debian package that brings it.
+struct Tool {
+    program: &'static str,
+    package: &'static str,
+    needed_for: &'static str,
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        program: "cc",
+        package: "gcc",
+        needed_for: "building the bundled SQLite and the benchmark's floor",
+    },
+    Tool { program: "sh", package: "dash", needed_for: "every job" },
+    Tool { program: "setsid", package: "util-linux", needed_for: "jobs that leave their process group" },
+    Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
+];
+
+pub(crate) fn main(arguments: &[String]) -> Result<()> {
+    if arguments.first().is_some_and(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return Ok(());
+    }
+    provide_tools()?;
+    provide_nextest()?;
+    run(&mut cargo(["build", "--workspace"]))?;
+    run(cargo(["nextest", "run", "--workspace"]).args(arguments))?;
+    if arguments.is_empty() {
+        run(&mut cargo(["test", "--doc", "--workspace"]))?;
+    }
+    Ok(())
+}
+
+fn provide_tools() -> Result<()> {
+    let missing = missing(|program| shell::find_program(program).is_some());
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !shell::can_apt_install() {
+        bail!("{}", advice(&missing));
+    }
+    let packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
+    shell::apt_install(&packages).with_context(|| advice(&missing))
+}
+
+fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Tool> {
+    TOOLS.iter().filter(|tool| !is_there(tool.program)).collect()
+}
+
+fn advice(missing: &[&Tool]) -> String {
+    let reason = |tool: &&Tool| format!("  {} ({})\n", tool.program, tool.needed_for);
+    let reasons: String = missing.iter().map(reason).collect();
+    let packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
+    format!(
+        "programs that the tests need are missing:\n{reasons}install them with\n  sudo apt-get install {}\n\
+         or what your system calls them",
+        packages.join(" ")
+    )
+}
+
+fn provide_nextest() -> Result<()> {
+    if succeeds(&mut cargo(["nextest", "--version"])) {
+        return Ok(());
+    }
+    eprintln!("cargo-nextest, the test runner, is missing: installing it (once, a few minutes)");
+    let mut install = cargo(["install", "cargo-nextest", "--locked"]);
+    // Not among the artifacts of the workspace: another profile, other dependencies, and it would never be used again.
+    install.env_remove("CARGO_TARGET_DIR");
+    run(&mut install).context("cannot install cargo-nextest; see https://nexte.st for other ways")?;
+    if !succeeds(&mut cargo(["nextest", "--version"])) {
+        let place = shell::output(Command::new("sh").args(["-c", "echo ${CARGO_HOME:-~/.cargo}/bin"]))?;
+        bail!("cargo-nextest is installed but cargo does not find it; put {} on PATH", place.trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complete_machine_misses_nothing() {
+        assert!(missing(|_| true).is_empty());
+    }
+
+    #[test]
+    fn advice_names_the_program_its_use_and_the_command() {
+        let advice = advice(&missing(|program| program != "setsid"));
+        assert!(advice.contains("setsid (jobs that leave their process group)"), "{advice}");
+        assert!(advice.contains("apt-get install util-linux\n"), "{advice}");
+    }
+}
