@@ -1,0 +1,456 @@
+//! One active workflow in memory: where each job stands, who waits for whom, what is ready.
+//!
+//! The database is the truth and this is its index: built from the rows at start, changed only together with the
+//! [`Change`]s that the store commits. Every method is a decision: an event goes in, changes come out.
+
+use crate::change::{AttemptResult, Change};
+use crate::dispatch::{Mirror, ReadyQueue};
+use crate::edges::Edges;
+use crate::graph::{Cycle, Graph};
+use crate::state::{self, JobEvent};
+use windlass_types::work::{AttemptKey, EndCause, Ended, StopReason, Usage, return_code};
+use windlass_types::{
+    Attempt, JobId, JobStatus, Resources, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
+};
+
+/// The jobs of a workflow as columns, in creation order, without their commands.
+#[derive(Clone, Debug, Default)]
+pub struct JobTable {
+    /// Ascending.
+    pub ids: Vec<JobId>,
+    pub status: Vec<JobStatus>,
+    /// The attempt that runs, or the next one to run.
+    pub attempt: Vec<Attempt>,
+    pub priority: Vec<i32>,
+    pub cancel_on_blocking_job_failure: Vec<bool>,
+    /// Index into `requirements`.
+    pub class: Vec<u32>,
+    /// What jobs ask for; index 0 is [`Resources::DEFAULT`].
+    pub requirements: Vec<Resources>,
+    pub edges: Edges,
+}
+
+#[derive(Clone, Debug)]
+pub struct Board {
+    workflow: WorkflowId,
+    run: RunId,
+    ids: Vec<JobId>,
+    status: Vec<JobStatus>,
+    attempt: Vec<Attempt>,
+    priority: Vec<i32>,
+    cancel_on_failure: Vec<bool>,
+    class: Vec<u32>,
+    requirements: Vec<Resources>,
+    graph: Graph,
+    ready: ReadyQueue,
+    counts: StatusCounts,
+    canceling: bool,
+}
+
+/// A report that does not fit where the job stands: late, repeated, or about an attempt that was given up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stale report about {key}: {found}")]
+pub struct Stale {
+    pub key: AttemptKey,
+    pub found: String,
+}
+
+/// What became of an attempt and its job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    pub attempt_status: JobStatus,
+    pub job_status: JobStatus,
+    pub return_code: i32,
+    pub reason: Option<String>,
+}
+
+impl Board {
+    pub fn new(workflow: WorkflowId, run: RunId, table: JobTable) -> Result<Self, Cycle> {
+        let mut graph = Graph::new(table.ids.len() as u32, &table.edges)?;
+        let mut ready = ReadyQueue::new(&table.requirements);
+        let mut counts = StatusCounts::default();
+        for (job, &status) in (0u32..).zip(&table.status) {
+            counts.add(status, 1);
+            if status.is_settled() {
+                graph.settle(job, !status.is_unsuccessful(), |_, _| {});
+            }
+            if status == JobStatus::Ready {
+                ready.push(job, table.class[job as usize], table.priority[job as usize]);
+            }
+        }
+        Ok(Self {
+            workflow,
+            run,
+            ids: table.ids,
+            status: table.status,
+            attempt: table.attempt,
+            priority: table.priority,
+            cancel_on_failure: table.cancel_on_blocking_job_failure,
+            class: table.class,
+            requirements: table.requirements,
+            graph,
+            ready,
+            counts,
+            canceling: false,
+        })
+    }
+
+    pub fn counts(&self) -> &StatusCounts {
+        &self.counts
+    }
+
+    pub fn key(&self, job: u32) -> AttemptKey {
+        AttemptKey {
+            workflow: self.workflow,
+            job: self.ids[job as usize],
+            run: self.run,
+            attempt: self.attempt[job as usize],
+        }
+    }
+
+    pub fn resources(&self, job: u32) -> &Resources {
+        &self.requirements[self.class[job as usize] as usize]
+    }
+
+    /// Class 0 is "nothing asked for", which limits nothing.
+    pub fn asked_for_resources(&self, job: u32) -> bool {
+        self.class[job as usize] != 0
+    }
+
+    pub fn status(&self, job: u32) -> JobStatus {
+        self.status[job as usize]
+    }
+
+    pub fn index(&self, id: JobId) -> Option<u32> {
+        // One block per workflow is the rule; jobs added later may stand apart.
+        let guess = id.0.checked_sub(self.ids.first()?.0)? as usize;
+        if self.ids.get(guess) == Some(&id) {
+            return Some(guess as u32);
+        }
+        self.ids.binary_search(&id).ok().map(|i| i as u32)
+    }
+
+    /// Nothing more will happen by itself.
+    pub fn is_finished(&self) -> bool {
+        self.counts.settled() == self.counts.total()
+    }
+
+    /// Not finished, yet nothing runs and nothing may start: somebody has to decide on something.
+    pub fn is_stuck(&self) -> bool {
+        !self.is_finished() && self.counts.active() == 0 && self.ready.is_empty()
+    }
+
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty() && !self.canceling
+    }
+
+    /// Unfinished jobs that ask for more than `mirror`'s worker will ever have.
+    pub fn too_large_for<'a>(&'a self, mirror: &'a Mirror) -> impl Iterator<Item = u32> + 'a {
+        let too_large: Vec<bool> = self.requirements.iter().map(|r| !mirror.pool().could_hold(r)).collect();
+        (0u32..)
+            .zip(&self.status)
+            .filter(move |(job, status)| {
+                !status.is_settled() && too_large[self.class[*job as usize] as usize]
+            })
+            .map(|(job, _)| job)
+    }
+
+    /// Jobs that a worker of an earlier process held.
+    pub fn held(&self) -> impl Iterator<Item = u32> + '_ {
+        (0u32..).zip(&self.status).filter(|(_, status)| status.is_active()).map(|(job, _)| job)
+    }
+
+    /// What a new run starts over: all that ended badly, and whatever was built on it.
+    pub fn to_run_again(&self) -> Vec<JobId> {
+        let mut again: Vec<bool> =
+            self.status.iter().map(|s| s.is_unsuccessful() || *s == JobStatus::PendingFailed).collect();
+        let mut stack: Vec<u32> = (0u32..).zip(&again).filter(|(_, a)| **a).map(|(job, _)| job).collect();
+        while let Some(job) = stack.pop() {
+            for dependent in self.graph.dependents(job) {
+                if self.status[dependent as usize].is_complete() && !again[dependent as usize] {
+                    again[dependent as usize] = true;
+                    stack.push(dependent);
+                }
+            }
+        }
+        self.ids.iter().zip(again).filter(|(_, a)| *a).map(|(id, _)| *id).collect()
+    }
+
+    /// Decides where jobs that nobody has looked at yet stand.
+    pub fn on_initialize(&mut self, changes: &mut Vec<Change>) {
+        for job in 0..self.ids.len() as u32 {
+            if !matches!(self.status(job), JobStatus::Uninitialized | JobStatus::Blocked) {
+                continue;
+            }
+            if self.graph.is_free(job) {
+                self.release(job, changes);
+            } else if self.status(job) == JobStatus::Uninitialized {
+                self.step(job, JobEvent::Block, changes);
+            }
+        }
+    }
+
+    /// Takes jobs for a worker, `ahead` of them to wait there.
+    pub fn claim(
+        &mut self,
+        worker: WorkerId,
+        mirror: &mut Mirror,
+        ahead: usize,
+        changes: &mut Vec<Change>,
+    ) -> Vec<u32> {
+        if self.canceling {
+            return Vec::new();
+        }
+        let taken = mirror.fill(&mut self.ready, ahead);
+        for &job in &taken {
+            self.transition(job, JobEvent::Claim);
+            changes.push(Change::Claim {
+                job: self.ids[job as usize],
+                attempt: self.attempt[job as usize],
+                worker,
+            });
+        }
+        taken
+    }
+
+    pub fn on_started(
+        &mut self,
+        key: &AttemptKey,
+        at: Timestamp,
+        pid: u32,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Stale> {
+        let job = self.fenced(key)?;
+        if self.transition(job, JobEvent::Start).is_some() {
+            changes.push(Change::Start { job: key.job, attempt: key.attempt, at, pid });
+        }
+        Ok(())
+    }
+
+    /// An attempt is over: its result, what becomes of the job, and what follows for those who wait for it.
+    pub fn on_ended(
+        &mut self,
+        worker: WorkerId,
+        ended: Ended,
+        changes: &mut Vec<Change>,
+    ) -> Result<Verdict, Stale> {
+        let job = self.fenced(&ended.key)?;
+        let judged = judge(&ended, self.canceling);
+        let result = AttemptResult {
+            key: ended.key,
+            worker,
+            status: judged.attempt_status,
+            return_code: judged.return_code,
+            exit: Some(ended.exit),
+            out_of_memory: ended.cause == EndCause::OutOfMemory,
+            reason: judged.reason.clone(),
+            started_at: Some(ended.started_at),
+            ended_at: ended.ended_at,
+            wall: ended.wall,
+            usage: ended.usage,
+        };
+        let job_status = self.end(job, judged.event, result, false, changes);
+        Ok(Verdict {
+            attempt_status: judged.attempt_status,
+            job_status,
+            return_code: judged.return_code,
+            reason: judged.reason,
+        })
+    }
+
+    /// A claim that certainly never started.
+    pub fn on_returned(&mut self, key: &AttemptKey, changes: &mut Vec<Change>) -> Result<(), Stale> {
+        let job = self.fenced(key)?;
+        self.give_back(job, changes);
+        Ok(())
+    }
+
+    /// The worker that held `job` is gone, and so are all its processes. `may_have_started`: there is no proof that it
+    /// had not. Not the job's fault, so it uses up no retry.
+    pub fn on_orphaned(
+        &mut self,
+        job: u32,
+        worker: WorkerId,
+        started_at: Option<Timestamp>,
+        may_have_started: bool,
+        now: Timestamp,
+        changes: &mut Vec<Change>,
+    ) {
+        if !self.status(job).is_active() {
+            return;
+        }
+        if !may_have_started {
+            self.give_back(job, changes);
+            return;
+        }
+        let result = AttemptResult {
+            key: self.key(job),
+            worker,
+            status: JobStatus::Failed,
+            return_code: return_code::ORPHANED,
+            exit: None,
+            out_of_memory: false,
+            reason: Some(format!("orphaned: worker {worker} died while the job ran; it runs again")),
+            started_at,
+            ended_at: now,
+            wall: started_at.map_or(std::time::Duration::ZERO, |at| now.since(at)),
+            usage: Usage::default(),
+        };
+        let event = if self.canceling { JobEvent::Cancel } else { JobEvent::Requeue };
+        self.end(job, event, result, true, changes);
+    }
+
+    /// No more claims; what workers hold becomes canceled as they let go of it. Ready and blocked jobs keep their state.
+    pub fn on_cancel(&mut self) {
+        self.canceling = true;
+    }
+
+    /// Ends the attempt of `job` with `event` and tells its dependents.
+    fn end(
+        &mut self,
+        job: u32,
+        event: JobEvent,
+        result: AttemptResult,
+        orphaned: bool,
+        changes: &mut Vec<Change>,
+    ) -> JobStatus {
+        let Some((from, to)) = self.transition(job, event) else { return self.status(job) };
+        if to == JobStatus::Ready {
+            self.attempt[job as usize] = result.key.attempt.next();
+        }
+        changes.push(Change::End { from, to, result, next_attempt: self.attempt[job as usize], orphaned });
+        match to {
+            JobStatus::Ready => self.enqueue(job),
+            _ if to.is_settled() => self.settle(job, changes),
+            _ => {}
+        }
+        to
+    }
+
+    fn give_back(&mut self, job: u32, changes: &mut Vec<Change>) {
+        if self.canceling {
+            self.step(job, JobEvent::Cancel, changes);
+            self.settle(job, changes);
+        } else if self.status(job) == JobStatus::Pending && self.transition(job, JobEvent::Requeue).is_some()
+        {
+            changes.push(Change::GiveBack { job: self.ids[job as usize] });
+            self.enqueue(job);
+        }
+    }
+
+    /// `job` waits for nothing more: it is ready, or canceled because of what it waited for.
+    fn release(&mut self, job: u32, changes: &mut Vec<Change>) {
+        if self.graph.is_tainted(job) && self.cancel_on_failure[job as usize] {
+            self.step(job, JobEvent::Cancel, changes);
+            self.settle(job, changes);
+        } else {
+            self.step(job, JobEvent::Unblock, changes);
+            self.enqueue(job);
+        }
+    }
+
+    /// `job` is over; opens or cancels what waited for it, and so on down the graph.
+    fn settle(&mut self, job: u32, changes: &mut Vec<Change>) {
+        let mut over = vec![job];
+        let mut freed = Vec::new();
+        while let Some(job) = over.pop() {
+            let well = !self.status(job).is_unsuccessful();
+            self.graph.settle(job, well, |dependent, tainted| freed.push((dependent, tainted)));
+            for (dependent, tainted) in freed.drain(..) {
+                if self.status(dependent) != JobStatus::Blocked {
+                    continue;
+                }
+                if tainted && self.cancel_on_failure[dependent as usize] {
+                    self.step(dependent, JobEvent::Cancel, changes);
+                    over.push(dependent);
+                } else {
+                    self.step(dependent, JobEvent::Unblock, changes);
+                    self.enqueue(dependent);
+                }
+            }
+        }
+    }
+
+    fn enqueue(&mut self, job: u32) {
+        self.ready.push(job, self.class[job as usize], self.priority[job as usize]);
+    }
+
+    /// A transition that leaves no other trace than itself.
+    fn step(&mut self, job: u32, event: JobEvent, changes: &mut Vec<Change>) {
+        if let Some((from, to)) = self.transition(job, event) {
+            changes.push(Change::Status { job: self.ids[job as usize], from, to });
+        }
+    }
+
+    fn transition(&mut self, job: u32, event: JobEvent) -> Option<(JobStatus, JobStatus)> {
+        let from = self.status(job);
+        let to = state::next(from, event)?;
+        self.status[job as usize] = to;
+        self.counts.moved(from, to);
+        Some((from, to))
+    }
+
+    /// The job a report is about, if the attempt it names is the one that is under way.
+    fn fenced(&self, key: &AttemptKey) -> Result<u32, Stale> {
+        let stale = |found: String| Stale { key: *key, found };
+        if key.workflow != self.workflow || key.run != self.run {
+            return Err(stale(format!("workflow {} is in run {}", self.workflow, self.run)));
+        }
+        let job = self.index(key.job).ok_or_else(|| stale("there is no such job".to_owned()))?;
+        let (status, attempt) = (self.status(job), self.attempt[job as usize]);
+        if !status.is_active() || attempt != key.attempt {
+            return Err(stale(format!("the job is {status} in attempt {attempt}")));
+        }
+        Ok(job)
+    }
+}
+
+struct Judged {
+    event: JobEvent,
+    attempt_status: JobStatus,
+    return_code: i32,
+    reason: Option<String>,
+}
+
+/// What an end means. An attempt that was interrupted counts as not done whatever it returned: a program that answers
+/// SIGTERM with exit code 0 has said goodbye, not that its work is finished.
+fn judge(ended: &Ended, canceling: bool) -> Judged {
+    let code = ended.exit.return_code();
+    let judged = |event, attempt_status, return_code, reason: Option<String>| Judged {
+        event,
+        attempt_status,
+        return_code,
+        reason,
+    };
+    match &ended.cause {
+        EndCause::Itself if code == 0 => judged(JobEvent::Complete, JobStatus::Completed, 0, None),
+        EndCause::Itself => {
+            let reason =
+                ended.exit.signal().map(|signal| format!("killed by signal {signal} from outside Windlass"));
+            judged(JobEvent::Fail, JobStatus::Failed, code, reason)
+        }
+        EndCause::Timeout => {
+            let reason = "ran longer than its runtime limit".to_owned();
+            judged(JobEvent::Terminate, JobStatus::Terminated, return_code::TIMEOUT, Some(reason))
+        }
+        EndCause::OutOfMemory => {
+            let reason = "used more than its memory limit".to_owned();
+            judged(JobEvent::Fail, JobStatus::Failed, return_code::OUT_OF_MEMORY, Some(reason))
+        }
+        EndCause::Stopped(StopReason::Interrupted) if !canceling => {
+            let reason = "interrupted; it runs again on resume".to_owned();
+            judged(JobEvent::Requeue, JobStatus::Terminated, code, Some(reason))
+        }
+        EndCause::Stopped(StopReason::Interrupted | StopReason::Canceled) => {
+            judged(JobEvent::Cancel, JobStatus::Canceled, code, Some("the workflow was canceled".to_owned()))
+        }
+        EndCause::MissingOutputs(paths) => {
+            let reason = format!("ended with 0 but did not write {}", paths.join(", "));
+            judged(JobEvent::Fail, JobStatus::Failed, return_code::MISSING_OUTPUT, Some(reason))
+        }
+        EndCause::CannotStart(why) => {
+            let reason = format!("could not be started: {why}");
+            judged(JobEvent::Fail, JobStatus::Failed, return_code::CANNOT_START, Some(reason))
+        }
+    }
+}

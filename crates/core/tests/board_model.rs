@@ -1,0 +1,279 @@
+//! The board against a model of fifty lines that recomputes everything from scratch.
+
+use proptest::prelude::*;
+use std::time::Duration;
+use windlass_core::board::{Board, JobTable};
+use windlass_core::change::Change;
+use windlass_core::dispatch::Mirror;
+use windlass_core::edges::EdgesBuilder;
+use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, StopReason, Usage};
+use windlass_types::{
+    Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp, WorkerId,
+    WorkflowId,
+};
+
+const FIRST_ID: i64 = 101;
+const WORKER: WorkerId = WorkerId(7);
+
+/// What the rows would say: changed only through `Change`s, each of which must fit what is there.
+struct Rows {
+    status: Vec<S>,
+    attempt: Vec<u32>,
+    /// (job, attempt) of every result row; no attempt may have two.
+    results: Vec<(usize, u32)>,
+}
+
+impl Rows {
+    fn apply(&mut self, changes: &[Change]) {
+        let index = |id: JobId| (id.0 - FIRST_ID) as usize;
+        for change in changes {
+            match change {
+                Change::Status { job, from, to } => self.step(index(*job), *from, *to),
+                Change::Claim { job, attempt, worker } => {
+                    assert_eq!((*worker, attempt.0), (WORKER, self.attempt[index(*job)]));
+                    self.step(index(*job), S::Ready, S::Pending);
+                }
+                Change::Start { job, attempt, .. } => {
+                    assert_eq!(attempt.0, self.attempt[index(*job)]);
+                    self.step(index(*job), S::Pending, S::Running);
+                }
+                Change::GiveBack { job } => self.step(index(*job), S::Pending, S::Ready),
+                Change::End { from, to, result, next_attempt, .. } => {
+                    let job = index(result.key.job);
+                    self.step(job, *from, *to);
+                    assert_eq!(result.key.attempt.0, self.attempt[job]);
+                    assert!(next_attempt.0 >= self.attempt[job], "attempts rise");
+                    assert!(!self.results.contains(&(job, result.key.attempt.0)), "one result per attempt");
+                    self.results.push((job, result.key.attempt.0));
+                    self.attempt[job] = next_attempt.0;
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, job: usize, from: S, to: S) {
+        assert_eq!(self.status[job], from, "job {job} → {to}");
+        self.status[job] = to;
+    }
+}
+
+/// Where a job that no worker holds and that is not over must stand, by the rules alone.
+fn expected(job: usize, depends: &[Vec<u32>], cancel: &[bool], status: &[S]) -> S {
+    let over = depends[job].iter().all(|&d| status[d as usize].is_settled());
+    let badly = depends[job].iter().any(|&d| status[d as usize].is_unsuccessful());
+    match (over, badly && cancel[job]) {
+        (false, _) => S::Blocked,
+        (true, true) => S::Canceled,
+        (true, false) => S::Ready,
+    }
+}
+
+fn check(board: &Board, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
+    let mut counts = StatusCounts::default();
+    for (job, &status) in rows.status.iter().enumerate() {
+        assert_eq!(board.status(job as u32), status, "memory and rows agree on job {job}");
+        counts.add(status, 1);
+        if matches!(status, S::Blocked | S::Ready)
+            || (status == S::Canceled && !rows.results.iter().any(|r| r.0 == job))
+        {
+            assert_eq!(status, expected(job, depends, cancel, &rows.status), "job {job}");
+        }
+    }
+    assert_eq!(*board.counts(), counts);
+}
+
+fn ended(key: AttemptKey, how: u8) -> Ended {
+    let (exit, cause) = match how % 6 {
+        0 | 1 => (Exit::Code(0), EndCause::Itself),
+        2 => (Exit::Code(3), EndCause::Itself),
+        3 => (Exit::Signal(15), EndCause::Timeout),
+        4 => (Exit::Signal(9), EndCause::OutOfMemory),
+        _ => (Exit::Signal(15), EndCause::Stopped(StopReason::Interrupted)),
+    };
+    let at = Timestamp(1);
+    Ended { key, started_at: at, ended_at: at, wall: Duration::ZERO, exit, cause, usage: Usage::default() }
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    depends: Vec<Vec<u32>>,
+    cancel: Vec<bool>,
+    priority: Vec<i32>,
+    steps: Vec<(u8, u16, u8)>,
+}
+
+fn world() -> impl Strategy<Value = World> {
+    (2usize..24).prop_flat_map(|n| {
+        let depends: Vec<_> =
+            (0..n).map(|job| prop::collection::vec(0..job.max(1) as u32, 0..=job.min(4))).collect();
+        (
+            depends,
+            prop::collection::vec(prop::bool::weighted(0.7), n),
+            prop::collection::vec(0..3i32, n),
+            prop::collection::vec((any::<u8>(), any::<u16>(), any::<u8>()), 1..120),
+        )
+            .prop_map(|(depends, cancel, priority, steps)| World {
+                depends,
+                cancel,
+                priority,
+                steps,
+            })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_sequence_of_reports_breaks_the_invariants(world in world()) {
+        let n = world.depends.len();
+        let mut edges = EdgesBuilder::default();
+        for (job, on) in world.depends.iter().enumerate() {
+            edges.depend(job as u32, on);
+        }
+        let table = JobTable {
+            ids: (0..n as i64).map(|i| JobId(FIRST_ID + i)).collect(),
+            status: vec![S::Uninitialized; n],
+            attempt: vec![Attempt::FIRST; n],
+            priority: world.priority.clone(),
+            cancel_on_blocking_job_failure: world.cancel.clone(),
+            class: vec![0; n],
+            requirements: vec![Resources::DEFAULT],
+            edges: edges.finish(),
+        };
+        let mut rows = Rows { status: table.status.clone(), attempt: vec![1; n], results: Vec::new() };
+        let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+        let capacity =
+            Capacity { cpus: 3, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None, by_resources: true };
+        let mut mirror = Mirror::new(capacity);
+        let mut changes = Vec::new();
+        board.on_initialize(&mut changes);
+        rows.apply(&changes);
+        check(&board, &rows, &world.depends, &world.cancel);
+
+        for (what, which, how) in world.steps {
+            changes.clear();
+            let job = u32::from(which) % n as u32;
+            let key = board.key(job);
+            let active = board.status(job).is_active();
+            match what % 8 {
+                0 | 1 => {
+                    let before = rows.status.clone();
+                    let taken = board.claim(WORKER, &mut mirror, usize::from(how % 3), &mut changes);
+                    for job in taken {
+                        prop_assert_eq!(before[job as usize], S::Ready);
+                    }
+                }
+                2 => {
+                    let fresh = board.on_started(&key, Timestamp(1), 42, &mut changes).is_ok();
+                    prop_assert_eq!(fresh, active);
+                }
+                3..=5 => {
+                    let verdict = board.on_ended(WORKER, ended(key, how), &mut changes);
+                    prop_assert_eq!(verdict.is_ok(), active, "only what a worker holds can end");
+                    if active {
+                        mirror.remove(job);
+                    }
+                }
+                6 => {
+                    // A report about another attempt, or another run, changes nothing.
+                    let late = AttemptKey { attempt: Attempt(key.attempt.0 + 1 + u32::from(how % 2)), ..key };
+                    let elsewhere = AttemptKey { run: RunId(9), ..key };
+                    for stale in [late, elsewhere] {
+                        prop_assert!(board.on_ended(WORKER, ended(stale, how), &mut changes).is_err());
+                        prop_assert!(board.on_returned(&stale, &mut changes).is_err());
+                    }
+                    prop_assert!(changes.is_empty());
+                }
+                _ => {
+                    if active {
+                        let may_have_started = board.status(job) == S::Running || how % 2 == 0;
+                        board.on_orphaned(job, WORKER, None, may_have_started, Timestamp(2), &mut changes);
+                        mirror.remove(job);
+                        prop_assert_eq!(board.status(job), S::Ready, "an orphan runs again");
+                    }
+                }
+            }
+            rows.apply(&changes);
+            check(&board, &rows, &world.depends, &world.cancel);
+        }
+
+        // Whatever happened, the rest can be brought to an end, and a board built anew from the rows agrees.
+        let mut rounds = 0;
+        while !board.is_finished() {
+            prop_assert!(!board.is_stuck());
+            changes.clear();
+            board.claim(WORKER, &mut mirror, 0, &mut changes);
+            let held: Vec<u32> = board.held().collect();
+            for job in held {
+                board.on_ended(WORKER, ended(board.key(job), 0), &mut changes).unwrap();
+                mirror.remove(job);
+            }
+            rows.apply(&changes);
+            check(&board, &rows, &world.depends, &world.cancel);
+            rounds += 1;
+            prop_assert!(rounds < 1000);
+        }
+        prop_assert!(mirror.is_idle());
+    }
+}
+
+#[test]
+fn canceling_stops_what_is_held_and_leaves_the_rest() {
+    let table = JobTable {
+        ids: (0..4).map(|i| JobId(FIRST_ID + i)).collect(),
+        status: vec![S::Ready, S::Ready, S::Ready, S::Blocked],
+        attempt: vec![Attempt::FIRST; 4],
+        priority: vec![0; 4],
+        cancel_on_blocking_job_failure: vec![true; 4],
+        class: vec![0; 4],
+        requirements: vec![Resources::DEFAULT],
+        edges: {
+            let mut edges = EdgesBuilder::default();
+            edges.depend(3, &[0]);
+            edges.finish()
+        },
+    };
+    let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+    let capacity =
+        Capacity { cpus: 1, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None, by_resources: true };
+    let mut mirror = Mirror::new(capacity);
+    let mut changes = Vec::new();
+    assert_eq!(
+        board.claim(WORKER, &mut mirror, 1, &mut changes),
+        [0, 1],
+        "one runs, one waits at the worker"
+    );
+    board.on_cancel();
+    assert!(board.claim(WORKER, &mut mirror, 9, &mut changes).is_empty());
+    board.on_returned(&board.key(1), &mut changes).unwrap();
+    let stopped = Ended { cause: EndCause::Stopped(StopReason::Canceled), ..ended(board.key(0), 5) };
+    let verdict = board.on_ended(WORKER, stopped, &mut changes).unwrap();
+    assert_eq!((verdict.attempt_status, verdict.job_status), (S::Canceled, S::Canceled));
+    assert_eq!(
+        (0..4).map(|j| board.status(j)).collect::<Vec<_>>(),
+        [S::Canceled, S::Canceled, S::Ready, S::Canceled]
+    );
+}
+
+#[test]
+fn a_new_run_repeats_what_failed_and_what_was_built_on_it() {
+    // 0 failed; 1 ran all the same; 2 was built on 1; 3 was canceled; 4 stands apart.
+    let mut edges = EdgesBuilder::default();
+    edges.depend(1, &[0]);
+    edges.depend(2, &[1]);
+    edges.depend(3, &[0, 4]);
+    let table = JobTable {
+        ids: (0..5).map(|i| JobId(FIRST_ID + i)).collect(),
+        status: vec![S::Failed, S::Completed, S::Completed, S::Canceled, S::Completed],
+        attempt: vec![Attempt::FIRST; 5],
+        priority: vec![0; 5],
+        cancel_on_blocking_job_failure: vec![true, false, true, true, true],
+        class: vec![0; 5],
+        requirements: vec![Resources::DEFAULT],
+        edges: edges.finish(),
+    };
+    let board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+    let again: Vec<i64> = board.to_run_again().into_iter().map(|id| id.0 - FIRST_ID).collect();
+    assert_eq!(again, [0, 1, 2, 3]);
+}
