@@ -235,7 +235,7 @@ impl Board {
         changes: &mut Vec<Change>,
     ) -> Result<Verdict, Stale> {
         let job = self.fenced(&ended.key)?;
-        let judged = judge(&ended, self.canceling);
+        let judged = judge(ended, self.canceling);
         let result = AttemptResult {
             key: ended.key,
             worker,

@@ -39,18 +39,21 @@ impl EdgesBuilder {
             [] => {}
             [only] => self.edges.direct.push((job, only)),
             _ => {
-                let gate = match self.known.get(&self.scratch) {
-                    Some(&gate) => gate,
-                    None => {
-                        let gate = self.edges.gates.len() as u32;
-                        self.edges.gates.push(self.scratch.clone());
-                        self.known.insert(self.scratch.clone(), gate);
-                        gate
-                    }
-                };
+                let gate = self.gate();
                 self.edges.waits.push((job, gate));
             }
         }
+    }
+
+    /// The gate for the list in `scratch`, made if there is none yet.
+    fn gate(&mut self) -> u32 {
+        if let Some(&gate) = self.known.get(&self.scratch) {
+            return gate;
+        }
+        let gate = self.edges.gates.len() as u32;
+        self.edges.gates.push(self.scratch.clone());
+        self.known.insert(self.scratch.clone(), gate);
+        gate
     }
 
     /// The edges; each pair once even if it was named twice.

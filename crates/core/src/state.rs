@@ -58,55 +58,34 @@ impl JobEvent {
 }
 
 /// The state that follows, or `None` where the event means nothing in that state (a stale or duplicate report).
-pub const fn next(from: JobStatus, event: JobEvent) -> Option<JobStatus> {
-    use JobEvent as E;
-    use JobStatus as S;
-    let to = match (from, event) {
-        (S::Uninitialized | S::Ready, E::Block) => S::Blocked,
-        (S::Uninitialized | S::Blocked, E::Unblock) => S::Ready,
+pub fn next(from: JobStatus, event: JobEvent) -> Option<JobStatus> {
+    let (sources, to) = transition(event);
+    sources.contains(&from).then_some(to)
+}
 
-        (S::Ready, E::Claim) => S::Pending,
-        (S::Pending, E::Start) => S::Running,
-
-        (S::Pending | S::Running, E::Complete) => S::Completed,
-        (S::Pending | S::Running | S::PendingFailed, E::Fail) => S::Failed,
-        (S::Pending | S::Running, E::Terminate) => S::Terminated,
-        (S::Pending | S::Running, E::AwaitVerdict) => S::PendingFailed,
-        (S::Pending | S::Running | S::Failed | S::Terminated | S::PendingFailed, E::Requeue) => S::Ready,
-
-        (
-            S::Uninitialized | S::Blocked | S::Ready | S::Pending | S::Running | S::PendingFailed,
-            E::Cancel,
-        ) => S::Canceled,
-        (S::Uninitialized | S::Blocked | S::Ready, E::Disable) => S::Disabled,
-        (
-            S::Blocked
-            | S::Ready
-            | S::Completed
-            | S::Failed
-            | S::Canceled
-            | S::Terminated
-            | S::Disabled
-            | S::PendingFailed,
-            E::Reset,
-        ) => S::Uninitialized,
-
-        (
-            S::Uninitialized
-            | S::Blocked
-            | S::Ready
-            | S::Pending
-            | S::Running
-            | S::Completed
-            | S::Failed
-            | S::Canceled
-            | S::Terminated
-            | S::Disabled
-            | S::PendingFailed,
-            _,
-        ) => return None,
+/// The table: from which states an event leads on, and where to.
+const fn transition(event: JobEvent) -> (&'static [JobStatus], JobStatus) {
+    use JobStatus::{
+        Blocked, Canceled, Completed, Disabled, Failed, Pending, PendingFailed, Ready, Running, Terminated,
+        Uninitialized,
     };
-    Some(to)
+    match event {
+        JobEvent::Block => (&[Uninitialized, Ready], Blocked),
+        JobEvent::Unblock => (&[Uninitialized, Blocked], Ready),
+        JobEvent::Claim => (&[Ready], Pending),
+        JobEvent::Start => (&[Pending], Running),
+        JobEvent::Complete => (&[Pending, Running], Completed),
+        JobEvent::Fail => (&[Pending, Running, PendingFailed], Failed),
+        JobEvent::Terminate => (&[Pending, Running], Terminated),
+        JobEvent::Cancel => (&[Uninitialized, Blocked, Ready, Pending, Running, PendingFailed], Canceled),
+        JobEvent::AwaitVerdict => (&[Pending, Running], PendingFailed),
+        JobEvent::Requeue => (&[Pending, Running, Failed, Terminated, PendingFailed], Ready),
+        JobEvent::Reset => (
+            &[Blocked, Ready, Completed, Failed, Canceled, Terminated, Disabled, PendingFailed],
+            Uninitialized,
+        ),
+        JobEvent::Disable => (&[Uninitialized, Blocked, Ready], Disabled),
+    }
 }
 
 #[cfg(test)]

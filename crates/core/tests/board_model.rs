@@ -169,7 +169,7 @@ proptest! {
                     prop_assert_eq!(fresh, active);
                 }
                 3..=5 => {
-                    let verdict = board.on_ended(WORKER, ended(key, how), &mut changes);
+                    let verdict = board.on_ended(WORKER, &ended(key, how), &mut changes);
                     prop_assert_eq!(verdict.is_ok(), active, "only what a worker holds can end");
                     if active {
                         mirror.remove(job);
@@ -180,7 +180,7 @@ proptest! {
                     let late = AttemptKey { attempt: Attempt(key.attempt.0 + 1 + u32::from(how % 2)), ..key };
                     let elsewhere = AttemptKey { run: RunId(9), ..key };
                     for stale in [late, elsewhere] {
-                        prop_assert!(board.on_ended(WORKER, ended(stale, how), &mut changes).is_err());
+                        prop_assert!(board.on_ended(WORKER, &ended(stale, how), &mut changes).is_err());
                         prop_assert!(board.on_returned(&stale, &mut changes).is_err());
                     }
                     prop_assert!(changes.is_empty());
@@ -206,7 +206,7 @@ proptest! {
             board.claim(WORKER, &mut mirror, 0, &mut changes);
             let held: Vec<u32> = board.held().collect();
             for job in held {
-                board.on_ended(WORKER, ended(board.key(job), 0), &mut changes).unwrap();
+                board.on_ended(WORKER, &ended(board.key(job), 0), &mut changes).unwrap();
                 mirror.remove(job);
             }
             rows.apply(&changes);
@@ -248,7 +248,7 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
     assert!(board.claim(WORKER, &mut mirror, 9, &mut changes).is_empty());
     board.on_returned(&board.key(1), &mut changes).unwrap();
     let stopped = Ended { cause: EndCause::Stopped(StopReason::Canceled), ..ended(board.key(0), 5) };
-    let verdict = board.on_ended(WORKER, stopped, &mut changes).unwrap();
+    let verdict = board.on_ended(WORKER, &stopped, &mut changes).unwrap();
     assert_eq!((verdict.attempt_status, verdict.job_status), (S::Canceled, S::Canceled));
     assert_eq!(
         (0..4).map(|j| board.status(j)).collect::<Vec<_>>(),

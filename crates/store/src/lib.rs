@@ -41,9 +41,9 @@ pub trait Store: Send + Sync {
     fn begin_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
     /// Notes that nothing more will happen by itself in the current run.
     fn end_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
-    /// Starts run + 1: failed, canceled, terminated and pending_failed jobs, and `also`, go to `uninitialized` with attempt 1,
+    /// Starts run + 1: `again` (jobs that no worker holds, in any other state) go to `uninitialized` with attempt 1, and
     /// `is_canceled` is cleared. The caller decides on ready and blocked and submits that.
-    fn begin_next_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<RunId, Error>;
+    fn begin_next_run(&self, workflow: WorkflowId, again: &[JobId], now: Timestamp) -> Result<RunId, Error>;
 
     /// Asks whoever runs the workflow to cancel it. The request survives until it is answered.
     fn request_cancel(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;

@@ -74,21 +74,8 @@ pub struct WorkflowRow {
     pub ended_at: Option<Timestamp>,
 }
 
-/// All that the dispatcher needs to know of a workflow, in creation order. Commands stay in the database until claimed.
-#[derive(Clone, Debug, Default)]
-pub struct LoadedJobs {
-    pub ids: Vec<JobId>,
-    pub status: Vec<JobStatus>,
-    /// The attempt that runs, or the next one to run.
-    pub attempt: Vec<Attempt>,
-    pub priority: Vec<i32>,
-    pub cancel_on_blocking_job_failure: Vec<bool>,
-    /// Index into `requirements`.
-    pub class: Vec<u32>,
-    /// What jobs ask for; index 0 is [`Resources::DEFAULT`].
-    pub requirements: Vec<Resources>,
-    pub edges: Edges,
-}
+/// All that the dispatcher needs to know of a workflow; commands stay in the database until claimed.
+pub use windlass_core::board::JobTable as LoadedJobs;
 
 /// What is read when a job is claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -58,7 +58,7 @@ impl fmt::Display for Bytes {
             [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         let text = match UNITS.into_iter().find(|(_, unit)| self.0 >= *unit) {
             None => format!("{} B", self.0),
-            Some((name, unit)) if self.0 % unit == 0 => format!("{} {name}", self.0 / unit),
+            Some((name, unit)) if self.0.is_multiple_of(unit) => format!("{} {name}", self.0 / unit),
             Some((name, unit)) => format!("{:.1} {name}", self.0 as f64 / unit as f64),
         };
         f.pad(&text)

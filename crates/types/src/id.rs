@@ -49,6 +49,7 @@ define_id! {
 impl Attempt {
     pub const FIRST: Self = Self(1);
 
+    #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }

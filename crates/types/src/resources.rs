@@ -18,7 +18,7 @@ pub struct Resources {
 
 impl Resources {
     /// The contract's default for a requirement that does not name a runtime.
-    pub const UNSAID_RUNTIME: Duration = Duration::from_secs(3600);
+    pub const UNSAID_RUNTIME: Duration = Duration::from_hours(1);
 
     /// What a job that names no requirements counts as: one CPU, one MiB, nothing enforced.
     pub const DEFAULT: Self = Self { cpus: 1, memory: Bytes(1 << 20), gpus: 0, nodes: 1, runtime: None };
