@@ -231,7 +231,7 @@ impl Board {
     pub fn on_ended(
         &mut self,
         worker: WorkerId,
-        ended: Ended,
+        ended: &Ended,
         changes: &mut Vec<Change>,
     ) -> Result<Verdict, Stale> {
         let job = self.fenced(&ended.key)?;
