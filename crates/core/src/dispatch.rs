@@ -169,6 +169,10 @@ impl Pool {
         Self { capacity, nodes, jobs: 0 }
     }
 
+    pub fn capacity(&self) -> &Capacity {
+        &self.capacity
+    }
+
     /// Could ever run here, with nothing else running.
     pub fn could_hold(&self, asked: &Resources) -> bool {
         let node = Self::empty_node(&self.capacity);

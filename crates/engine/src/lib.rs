@@ -1,3 +1,42 @@
-//! Runs workflows: the dispatcher that turns decisions of `windlass-core` into commits and assignments.
+//! Runs workflows: the dispatcher that turns decisions of `windlass-core` into commits, and commits into assignments.
+//!
+//! Invariants:
+//! - A completion is on disk before anything is done because of it: dependents become ready and the next jobs are claimed
+//!   in the same transaction, and only then does a worker hear of them.
+//! - A claim is on disk before its worker hears of it, so that after a crash every job that may have started is known.
+//! - Memory changes only together with the [`windlass_core::change::Change`]s that are committed; a commit that fails for
+//!   want of space is repeated as it is until it succeeds.
+//!
+//! The engine knows no processes: a [`host::WorkerHost`] starts workers and makes sure that dead ones are dead.
 
+mod dispatcher;
+pub mod host;
 pub mod observe;
+mod pace;
+mod takeover;
+
+pub use dispatcher::{Control, Dispatcher, Options, RunEnd, Summary};
+pub use takeover::{begin_next_run, take_over};
+
+use windlass_types::{Capacity, Resources, WorkflowId};
+
+/// Why a run could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the database could not be used")]
+    Store(#[from] windlass_store::Error),
+    #[error("there is no workflow {0}")]
+    NoSuchWorkflow(WorkflowId),
+    #[error("workflow {0} has no jobs that wait for nothing: its dependencies go in a circle")]
+    Cycle(WorkflowId),
+    #[error("{count} jobs ask for more than this machine has; the first is `{name}`")]
+    TooLarge { name: String, count: usize, asked: Box<Resources>, capacity: Box<Capacity> },
+    #[error("the worker could not be started")]
+    Start(#[source] host::HostError),
+    #[error("it is not certain that an earlier worker and its jobs are dead")]
+    Bury(#[source] host::HostError),
+    #[error("the worker died {0} times in a row without finishing a job")]
+    WorkerKeepsDying(u32),
+    #[error("the worker said something that makes no sense: {0}")]
+    Protocol(String),
+}

@@ -1,0 +1,76 @@
+//! Where workers come from, and the line to one.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use windlass_store::model::{NewWorker, WorkflowRow};
+use windlass_types::work::{AttemptKey, FromWorker, ToWorker};
+
+pub type HostError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Starts workers and makes sure that dead ones are dead. Implemented where processes are known.
+pub trait WorkerHost {
+    fn start(&mut self, workflow: &WorkflowRow) -> Result<Started, HostError>;
+
+    /// Makes sure that this worker and everything it started are dead, however it ended.
+    fn bury(&mut self, worker: &NewWorker) -> Result<Buried, HostError>;
+}
+
+#[derive(Debug)]
+pub struct Started {
+    pub worker: NewWorker,
+    pub stream: UnixStream,
+}
+
+/// What was found at the burial.
+#[derive(Debug, Default)]
+pub struct Buried {
+    /// What the worker had started lately according to its own notes; `None` if there are no notes to read.
+    pub started: Option<Vec<AttemptKey>>,
+    /// Processes that were still alive and had to be ended.
+    pub ended_processes: usize,
+}
+
+impl Buried {
+    /// There is no proof that this attempt had not started.
+    pub fn may_have_started(&self, key: &AttemptKey) -> bool {
+        self.started.as_ref().is_none_or(|started| started.contains(key))
+    }
+}
+
+/// The sending half of the line to a worker: one JSON message per line.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    stream: UnixStream,
+    buffer: Vec<u8>,
+}
+
+impl Sender {
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        Self { stream, buffer: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, message: &ToWorker) -> io::Result<()> {
+        self.buffer.clear();
+        serde_json::to_writer(&mut self.buffer, message)?;
+        self.buffer.push(b'\n');
+        self.stream.write_all(&self.buffer)
+    }
+}
+
+/// Reads messages until the worker is gone, on the calling thread. Ends with `None`, or with what could not be understood.
+pub(crate) fn receive(stream: UnixStream, mut on_message: impl FnMut(FromWorker)) -> Option<String> {
+    let mut reader = BufReader::with_capacity(1 << 16, stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match reader.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return None,
+            // A last line without its end was cut off by the worker's death: whatever it said was not said.
+            Ok(_) if line.last() != Some(&b'\n') => return None,
+            Ok(_) => match serde_json::from_slice(&line) {
+                Ok(message) => on_message(message),
+                Err(error) => return Some(error.to_string()),
+            },
+        }
+    }
+}

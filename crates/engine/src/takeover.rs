@@ -1,0 +1,90 @@
+//! Taking a workflow over from whoever ran it before: a process that ended well, was interrupted, or died.
+
+use crate::Error;
+use crate::host::{Buried, WorkerHost};
+use crate::observe::Observer;
+use std::sync::mpsc;
+use windlass_core::board::Board;
+use windlass_core::change::Change;
+use windlass_store::model::WorkflowRow;
+use windlass_store::{Batch, Store};
+use windlass_types::work::AttemptKey;
+use windlass_types::{RunId, Timestamp, WorkerId, WorkflowId};
+
+/// Builds the board of a workflow. Workers that never said goodbye are first made sure to be dead with all they
+/// started; what they held goes back to ready, as a new attempt where it may have run.
+pub fn take_over(
+    store: &dyn Store,
+    host: &mut dyn WorkerHost,
+    observer: &mut dyn Observer,
+    workflow: &WorkflowRow,
+    now: Timestamp,
+) -> Result<Board, Error> {
+    let dead = bury_workers(store, host, workflow.id)?;
+    let mut board = load(store, workflow.id, workflow.run_id)?;
+    let mut changes = Vec::new();
+    let mut orphans = 0;
+    for held in store.held_jobs(workflow.id)? {
+        let Some(job) = board.index(held.id) else { continue };
+        let key = board.key(job);
+        let may_have_started =
+            dead.iter().find(|(id, _)| *id == held.worker).is_none_or(|(_, buried)| may_have_started(buried, &key, held.pid));
+        orphans += usize::from(may_have_started);
+        board.on_orphaned(job, held.worker, held.started_at, may_have_started, now, &mut changes);
+    }
+    board.on_initialize(&mut changes);
+    commit(store, workflow.id, workflow.run_id, changes)?;
+    for (worker, buried) in &dead {
+        store.retire_worker(*worker, now)?;
+        if buried.ended_processes > 0 {
+            observer.notice(&format!(
+                "ended {} processes that an earlier worker had left running",
+                buried.ended_processes
+            ));
+        }
+    }
+    if orphans > 0 {
+        observer.notice(&format!("{orphans} jobs were running when an earlier process died; they run again"));
+    }
+    Ok(board)
+}
+
+/// Starts the next run of a workflow: what ended badly, and what was built on it, is to run again.
+pub fn begin_next_run(store: &dyn Store, workflow: &WorkflowRow, now: Timestamp) -> Result<RunId, Error> {
+    let again = load(store, workflow.id, workflow.run_id)?.to_run_again();
+    Ok(store.begin_next_run(workflow.id, &again, now)?)
+}
+
+fn bury_workers(
+    store: &dyn Store,
+    host: &mut dyn WorkerHost,
+    workflow: WorkflowId,
+) -> Result<Vec<(WorkerId, Buried)>, Error> {
+    let workers = store.active_workers(workflow)?;
+    workers.iter().map(|row| Ok((row.id, host.bury(&row.worker).map_err(Error::Bury)?))).collect()
+}
+
+fn may_have_started(buried: &Buried, key: &AttemptKey, pid: Option<u32>) -> bool {
+    pid.is_some() || buried.may_have_started(key)
+}
+
+fn load(store: &dyn Store, workflow: WorkflowId, run: RunId) -> Result<Board, Error> {
+    Board::new(workflow, run, store.load_jobs(workflow)?).map_err(|_| Error::Cycle(workflow))
+}
+
+/// Commits and waits.
+pub(crate) fn commit(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    run: RunId,
+    changes: Vec<Change>,
+) -> Result<(), Error> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let done = Box::new(move |result| sender.send(result).unwrap_or_default());
+    store.submit(Batch { workflow, run, changes: changes.into() }, done);
+    receiver.recv().unwrap_or(Err(windlass_store::Error::Closed))?;
+    Ok(())
+}
