@@ -1,1 +1,23 @@
+//! Processes on Linux, as Windlass needs them: start one, wait for it, find its whole family, measure it, limit it, end
+//! it; and afterwards, from another process, make sure that nothing of it lives.
+//!
+//! Mechanism only. *When* a job is ended, and with how much grace, is decided by the worker. The only crate with
+//! `unsafe` code, and only in [`spawn`], [`wait`] and [`signals`], where the system's own interface asks for it.
+//!
+//! What everything here rests on: the worker is the *subreaper* of all that it starts, so whatever a job leaves behind
+//! becomes a child of the worker's main thread, which starts nothing itself. An empty list of that thread's children
+//! says that no daemon got away, for the price of one read.
 
+pub mod bury;
+pub mod cgroup;
+pub mod identity;
+pub mod ledger;
+pub mod machine;
+pub mod procfs;
+pub mod sample;
+pub mod signals;
+pub mod spawn;
+pub mod tree;
+pub mod wait;
+
+pub use rustix::process::{Pid, Signal};

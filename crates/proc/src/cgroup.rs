@@ -1,0 +1,389 @@
+//! Memory cgroups, one per slot and reused from job to job, where the system lets us have them.
+//!
+//! Cgroup v1: a slot's *thread* enters the group once, and every job it starts is born in it, at no price per job.
+//! Cgroup v2 knows no threads in memory groups, so there only jobs with a memory limit enter one, by themselves and
+//! before they run anything (see [`crate::spawn::Launch::enter`]): writing a pid from outside would come too late for
+//! what the job already started.
+//!
+//! Where nothing may be written there is simply no [`Cgroups`], and the worker samples instead. Directories carry pid and
+//! start time of their owner, so that a later worker can tell and remove those of a dead one.
+
+use crate::identity::Identity;
+use crate::procfs;
+use rustix::process::Pid;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use windlass_types::Bytes;
+
+const PREFIX: &str = "windlass-";
+
+/// Below this a group would fail the kernel's own allocations for the job; the sampler enforces what is smaller.
+const SMALLEST_LIMIT: Bytes = Bytes(4 << 20);
+
+/// Where to look. Another root lets the search be tested on a tree of plain files.
+#[derive(Clone, Debug)]
+pub struct Places {
+    pub root: PathBuf,
+    /// The text of `/proc/self/cgroup`.
+    pub own: String,
+}
+
+impl Places {
+    pub fn of_this_process() -> Self {
+        Self {
+            root: PathBuf::from("/sys/fs/cgroup"),
+            own: fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
+        }
+    }
+
+    /// Our own group in the v1 hierarchy of a controller.
+    pub(crate) fn v1(&self, controller: &str) -> Option<PathBuf> {
+        let path = self.own.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            controllers.split(',').any(|name| name == controller).then_some(path)
+        })?;
+        existing_below(self.root.join(controller), path)
+    }
+
+    /// Our own group in the v2 hierarchy, which is the root itself or, on hybrid systems, beside the v1 ones.
+    pub(crate) fn v2(&self) -> Option<(PathBuf, PathBuf)> {
+        let path = self.own.lines().find_map(|line| line.strip_prefix("0::"))?;
+        let mount = [self.root.clone(), self.root.join("unified")]
+            .into_iter()
+            .find(|mount| mount.join("cgroup.controllers").exists())?;
+        let own = existing_below(mount.clone(), path)?;
+        Some((mount, own))
+    }
+}
+
+/// In a container the path may be that of the host, of which only our own end is mounted.
+fn existing_below(mount: PathBuf, path: &str) -> Option<PathBuf> {
+    let own = mount.join(path.trim_start_matches('/'));
+    [own, mount].into_iter().find(|place| place.is_dir())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// The group that holds the groups of our slots. Removed when dropped.
+#[derive(Debug)]
+pub struct Cgroups {
+    directory: PathBuf,
+    version: Version,
+}
+
+impl Cgroups {
+    /// Makes our group where we may and removes those of dead workers beside it. `None`: we may not.
+    pub fn create(places: &Places, owner: Identity) -> Option<Self> {
+        Self::create_v1(places, owner).or_else(|| Self::create_v2(places, owner))
+    }
+
+    fn create_v1(places: &Places, owner: Identity) -> Option<Self> {
+        let parent = places.v1("memory")?;
+        remove_stale(&parent);
+        Self { directory: make(&parent, owner)?, version: Version::V1 }.if_usable()
+    }
+
+    /// The nearest ancestor that hands the memory controller down and where we may create. Not below our own group: a
+    /// v2 group with processes in it hands nothing down.
+    fn create_v2(places: &Places, owner: Identity) -> Option<Self> {
+        let (mount, own) = places.v2()?;
+        let hands_memory_down = |group: &Path| {
+            fs::read_to_string(group.join("cgroup.subtree_control"))
+                .is_ok_and(|text| text.split_ascii_whitespace().any(|name| name == "memory"))
+        };
+        own.ancestors()
+            .skip(1)
+            .take_while(|group| group.starts_with(&mount))
+            .filter(|group| hands_memory_down(group))
+            .find_map(|parent| {
+                remove_stale(parent);
+                let directory = make(parent, owner)?;
+                let group = Self { directory, version: Version::V2 };
+                fs::write(group.directory.join("cgroup.subtree_control"), "+memory").ok()?;
+                group.if_usable()
+            })
+    }
+
+    /// Tries a slot: what may be created can still lack the files that limit anything.
+    fn if_usable(self) -> Option<Self> {
+        let slot = self.slot("probe").ok()?;
+        let usable = slot.limit(Bytes(1 << 40)).is_ok() && slot.unlimit().is_ok() && slot.can_be_entered();
+        drop(slot);
+        usable.then_some(self)
+    }
+
+    pub fn slot(&self, name: &str) -> io::Result<Slot> {
+        let directory = self.directory.join(name);
+        fs::create_dir(&directory)?;
+        let evidence = directory.join(match self.version {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        });
+        Ok(Slot { evidence: File::open(evidence).ok(), directory, version: self.version })
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Drop for Cgroups {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+/// The group of one slot.
+#[derive(Debug)]
+pub struct Slot {
+    directory: PathBuf,
+    version: Version,
+    /// Kept open: read after every job.
+    evidence: Option<File>,
+}
+
+impl Slot {
+    /// Moves the calling thread in, so that all it starts is born here. Only v1 knows this.
+    pub fn enter_thread(&self) -> io::Result<bool> {
+        match self.version {
+            Version::V1 => fs::write(self.directory.join("tasks"), "0").map(|()| true),
+            Version::V2 => Ok(false),
+        }
+    }
+
+    /// The file by which a job enters before it runs, where threads cannot.
+    pub fn entry(&self) -> Option<PathBuf> {
+        (self.version == Version::V2).then(|| self.directory.join("cgroup.procs"))
+    }
+
+    /// Memory and swap together, so that swapping is no way round it.
+    pub fn limit(&self, limit: Bytes) -> io::Result<()> {
+        let limit = limit.max(SMALLEST_LIMIT).0.to_string();
+        match self.version {
+            // The limit with swap may never be below the one without, so the order matters both ways. It is absent
+            // where swap is not accounted for.
+            Version::V1 => {
+                self.unlimit()?;
+                self.write("memory.limit_in_bytes", &limit)?;
+                self.write_if_there("memory.memsw.limit_in_bytes", &limit)
+            }
+            Version::V2 => {
+                self.write("memory.max", &limit)?;
+                self.write_if_there("memory.swap.max", "0")
+            }
+        }
+    }
+
+    pub fn unlimit(&self) -> io::Result<()> {
+        match self.version {
+            Version::V1 => {
+                self.write_if_there("memory.memsw.limit_in_bytes", "-1")?;
+                self.write("memory.limit_in_bytes", "-1")
+            }
+            Version::V2 => {
+                self.write_if_there("memory.swap.max", "max")?;
+                self.write("memory.max", "max")
+            }
+        }
+    }
+
+    /// How many processes in here the kernel has ended for lack of memory, ever.
+    pub fn oom_kills(&self) -> u64 {
+        let mut text = [0u8; 512];
+        let read = self.evidence.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        field(&text[..read], "oom_kill").unwrap_or(0)
+    }
+
+    /// Memory that is not a mere copy of files.
+    pub fn anonymous_memory(&self) -> Option<Bytes> {
+        let text = fs::read(self.directory.join("memory.stat")).ok()?;
+        let name = match self.version {
+            Version::V1 => "rss",
+            Version::V2 => "anon",
+        };
+        field(&text, name).map(Bytes)
+    }
+
+    /// Who is in it, but for ourselves: v1 counts a process in if only one of its threads is.
+    pub fn processes(&self) -> Vec<Pid> {
+        let own = rustix::process::getpid();
+        let mut pids = processes(&self.directory);
+        pids.retain(|pid| *pid != own);
+        pids
+    }
+
+    fn can_be_entered(&self) -> bool {
+        let file = match self.version {
+            Version::V1 => "tasks",
+            Version::V2 => "cgroup.procs",
+        };
+        File::options().write(true).open(self.directory.join(file)).is_ok()
+    }
+
+    fn write(&self, file: &str, value: &str) -> io::Result<()> {
+        // Not created if it is not there: these are the kernel's files, not ours.
+        let file = File::options().write(true).open(self.directory.join(file))?;
+        file.write_all_at(value.as_bytes(), 0)
+    }
+
+    fn write_if_there(&self, file: &str, value: &str) -> io::Result<()> {
+        match self.write(file, value) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // Fails while somebody is in it; whoever removes the parent tries again.
+        fs::remove_dir(&self.directory).ok();
+    }
+}
+
+/// Who is in a group or in one of the groups right below it.
+pub fn processes_below(directory: &Path) -> Vec<Pid> {
+    let mut pids = processes(directory);
+    for slot in subdirectories(directory) {
+        pids.extend(processes(&slot));
+    }
+    pids.sort_by_key(|pid| pid.as_raw_nonzero());
+    pids.dedup();
+    pids
+}
+
+/// Removes a worker's group with those of its slots. What still has processes stays.
+pub fn remove(directory: &Path) {
+    for slot in subdirectories(directory) {
+        fs::remove_dir(slot).ok();
+    }
+    fs::remove_dir(directory).ok();
+}
+
+fn processes(directory: &Path) -> Vec<Pid> {
+    procfs::parse_pids(&fs::read(directory.join("cgroup.procs")).unwrap_or_default())
+}
+
+fn subdirectories(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+fn make(parent: &Path, owner: Identity) -> Option<PathBuf> {
+    let directory = parent.join(format!("{PREFIX}{}-{}", owner.pid, owner.start_ticks));
+    fs::create_dir(&directory).ok()?;
+    Some(directory)
+}
+
+/// Groups beside ours whose owner is dead. What they still hold is for [`crate::bury`] to end.
+fn remove_stale(parent: &Path) {
+    for directory in subdirectories(parent) {
+        let owner = directory.file_name().and_then(|name| parse_owner(name.to_str()?));
+        if owner.is_some_and(|owner| !owner.is_alive()) {
+            remove(&directory);
+        }
+    }
+}
+
+fn parse_owner(name: &str) -> Option<Identity> {
+    let (pid, start) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    Some(Identity { pid: pid.parse().ok()?, start_ticks: start.parse().ok()? })
+}
+
+fn field(text: &[u8], name: &str) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Identity = Identity { pid: 7, start_ticks: 70 };
+
+    fn places(own: &str) -> (tempfile::TempDir, Places) {
+        let root = tempfile::tempdir().unwrap();
+        let places = Places { root: root.path().to_owned(), own: own.to_owned() };
+        (root, places)
+    }
+
+    #[test]
+    fn our_own_groups_are_found_in_all_layouts() {
+        let (root, places) = places("4:memory,hugetlb:/a/b\n1:name=systemd:/x\n0::/c\n");
+        fs::create_dir_all(root.path().join("memory/a/b")).unwrap();
+        assert_eq!(places.v1("memory"), Some(root.path().join("memory/a/b")));
+        assert_eq!(places.v1("cpu"), None);
+        assert_eq!(places.v2(), None);
+        fs::create_dir_all(root.path().join("unified/c")).unwrap();
+        fs::write(root.path().join("unified/cgroup.controllers"), "").unwrap();
+        assert_eq!(places.v2(), Some((root.path().join("unified"), root.path().join("unified/c"))));
+        // A container that sees the path of its host but has only its own end mounted.
+        fs::remove_dir_all(root.path().join("memory/a")).unwrap();
+        assert_eq!(places.v1("memory"), Some(root.path().join("memory")));
+    }
+
+    #[test]
+    fn a_directory_without_the_controllers_files_is_not_taken_and_nothing_is_left_in_it() {
+        let (root, places) = places("4:memory:/a\n0::/a\n");
+        let own = root.path().join("memory/a");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(root.path().join("cgroup.controllers"), "memory").unwrap();
+        fs::write(root.path().join("cgroup.subtree_control"), "cpu memory").unwrap();
+        fs::create_dir_all(root.path().join("a")).unwrap();
+        assert!(Cgroups::create(&places, OWNER).is_none());
+        assert_eq!(subdirectories(&own), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn v2_takes_the_nearest_ancestor_that_hands_memory_down() {
+        let (root, places) = places("0::/user.slice/app.slice/run.scope\n");
+        let own = root.path().join("user.slice/app.slice/run.scope");
+        fs::create_dir_all(&own).unwrap();
+        for (group, controllers) in
+            [("", "cpu memory"), ("user.slice", "memory pids"), ("user.slice/app.slice", "cpu")]
+        {
+            fs::write(root.path().join(group).join("cgroup.subtree_control"), controllers).unwrap();
+        }
+        fs::write(root.path().join("cgroup.controllers"), "cpu memory").unwrap();
+        // Plain directories have no memory.max, so nothing is taken, but we see where it looked: it had to be made and
+        // its own subtree_control written before the missing file was noticed.
+        assert!(Cgroups::create_v2(&places, OWNER).is_none());
+        let tried = root.path().join("user.slice/windlass-7-70/cgroup.subtree_control");
+        assert_eq!(fs::read_to_string(tried).unwrap(), "+memory");
+        assert!(!root.path().join("user.slice/app.slice/windlass-7-70").exists());
+    }
+
+    #[test]
+    fn groups_of_the_dead_are_removed_and_others_left() {
+        let (root, _) = places("");
+        let alive = Identity::own().unwrap();
+        let names =
+            [format!("windlass-{}-{}", alive.pid, alive.start_ticks), "windlass-x".into(), "other".into()];
+        for name in &names {
+            fs::create_dir(root.path().join(name)).unwrap();
+        }
+        fs::create_dir_all(root.path().join(format!("windlass-{}-1/slot-0", alive.pid))).unwrap();
+        remove_stale(root.path());
+        let mut left = subdirectories(root.path());
+        left.sort();
+        let mut expected: Vec<_> = names.iter().map(|name| root.path().join(name)).collect();
+        expected.sort();
+        assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn fields_are_whole_words() {
+        let text = b"oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
+        assert_eq!(field(text, "oom_kill"), Some(3));
+        assert_eq!(field(text, "oom"), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Who a process is, so that a pid that was given to somebody else is never taken for it.
+
+use crate::procfs;
+use rustix::process::Pid;
+use rustix::time::{ClockId, clock_gettime};
+use std::fs;
+use std::io;
+
+/// A process on this machine, for as long as the machine is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    pub pid: u32,
+    /// Start time in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl Identity {
+    pub fn own() -> io::Result<Self> {
+        let pid = rustix::process::getpid();
+        let stat = procfs::stat(pid).ok_or_else(|| io::Error::other("cannot read /proc/self/stat"))?;
+        Ok(Self { pid: pid.as_raw_nonzero().get().cast_unsigned(), start_ticks: stat.start_ticks })
+    }
+
+    /// The process that has this pid now, if any.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = procfs::stat(to_pid(pid)?)?;
+        Some(Self { pid, start_ticks: stat.start_ticks })
+    }
+
+    /// Runs still. A zombie does not.
+    pub fn is_alive(self) -> bool {
+        let stat = to_pid(self.pid).and_then(procfs::stat);
+        stat.is_some_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_over())
+    }
+}
+
+/// Changes with every boot.
+pub fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// Now, in the clock and the unit of process start times.
+pub fn boot_ticks() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let nanos = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
+    nanos / (1_000_000_000 / procfs::ticks_per_second())
+}
+
+pub fn to_pid(raw: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(raw).ok()?)
+}
+
+pub fn from_pid(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_with_another_start_time_is_somebody_else() {
+        let own = Identity::own().unwrap();
+        assert!(own.is_alive());
+        assert_eq!(Identity::of(own.pid), Some(own));
+        assert!(!Identity { start_ticks: own.start_ticks + 1, ..own }.is_alive());
+        assert!(!Identity { pid: u32::MAX, ..own }.is_alive());
+    }
+
+    #[test]
+    fn start_times_and_boot_ticks_are_of_one_clock() {
+        let before = boot_ticks();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let start = Identity::of(child.id()).unwrap().start_ticks;
+        let after = boot_ticks();
+        child.wait().unwrap();
+        assert!((before..=after).contains(&start), "{before} <= {start} <= {after}");
+    }
+
+    #[test]
+    fn the_boot_has_a_name() {
+        assert_eq!(boot_id().unwrap().len(), 36);
+    }
+}

@@ -1,0 +1,331 @@
+//! The worker's note of what it starts, so that a later process can tell which claims had started and end what lives.
+//!
+//! A file of fixed records, written before and after each start and reused in a circle; the record of a job that still
+//! runs is never reused. Not synced: it must survive the death of processes, and after a power cut no process lives.
+
+use crate::identity;
+use rustix::process::Pid;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use windlass_types::work::AttemptKey;
+use windlass_types::{Attempt, JobId, RunId, WorkflowId};
+
+const MAGIC: &[u8; 8] = b"WLEDGER1";
+const HEADER: usize = 512;
+const RECORD: usize = 64;
+const LONGEST_PATH: usize = HEADER - 32;
+
+/// How many starts are remembered. The engine must not have more claims than this that are neither settled nor given
+/// back, or it could not tell which of them had started.
+pub const RECORDS: usize = 8192;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {action} the ledger {path}: {source}")]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("{path} is not a ledger of this version")]
+    NotALedger { path: PathBuf },
+    #[error("more jobs run than the ledger has records")]
+    Full,
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    Attempt(AttemptKey),
+    /// A process that left its job's family and does not say whose it is.
+    Stray,
+}
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub subject: Subject,
+    /// `None`: about to start when the worker died; it may or may not have.
+    pub pid: Option<Pid>,
+    /// In boot ticks: it started no earlier than the first and no later than the second (zero if not known).
+    pub window: (u64, u64),
+}
+
+impl Entry {
+    /// Whether a process with this pid that started then is the one meant.
+    pub fn is(&self, pid: Pid, start_ticks: u64) -> bool {
+        let (earliest, latest) = self.window;
+        self.pid == Some(pid) && (earliest..=latest).contains(&start_ticks)
+    }
+}
+
+/// A whole ledger, read after its writer died.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The session that the worker and all that did not leave it belong to.
+    pub session: i32,
+    /// The worker's cgroup, if it had one.
+    pub cgroup: Option<PathBuf>,
+    pub entries: Vec<Entry>,
+}
+
+impl Contents {
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let bytes =
+            fs::read(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
+        Self::parse(&bytes).ok_or_else(|| Error::NotALedger { path: path.to_owned() })
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (header, records) = bytes.split_at_checked(HEADER)?;
+        if !header.starts_with(MAGIC) || records.len() % RECORD != 0 {
+            return None;
+        }
+        let length = read_u64(header, 16) as usize;
+        let path = header.get(32..32 + length)?;
+        let mut numbered: Vec<(u64, Entry)> = records.chunks_exact(RECORD).filter_map(decode).collect();
+        numbered.sort_by_key(|(number, _)| *number);
+        Some(Self {
+            session: read_u64(header, 8) as i32,
+            cgroup: (length > 0).then(|| PathBuf::from(std::ffi::OsString::from_vec(path.to_vec()))),
+            entries: numbered.into_iter().map(|(_, entry)| entry).collect(),
+        })
+    }
+
+    /// The attempts that had started, or may have.
+    pub fn started(&self) -> Vec<AttemptKey> {
+        self.entries
+            .iter()
+            .filter_map(|entry| match entry.subject {
+                Subject::Attempt(key) => Some(key),
+                Subject::Stray => None,
+            })
+            .collect()
+    }
+}
+
+/// The ledger as its writer holds it. Shared by all slots.
+#[derive(Debug)]
+pub struct Ledger {
+    file: File,
+    path: PathBuf,
+    ring: Mutex<Ring>,
+}
+
+#[derive(Debug)]
+struct Ring {
+    next: usize,
+    number: u64,
+    busy: Vec<bool>,
+}
+
+/// A record in use. Given back with [`Ledger::close`] when its process is over.
+#[derive(Debug)]
+pub struct Open {
+    index: usize,
+    number: u64,
+    key: AttemptKey,
+    earliest: u64,
+}
+
+impl Ledger {
+    /// A new, empty ledger. Its space is taken now, so that a full disk cannot come between a job and its record.
+    pub fn create(path: &Path, cgroup: Option<&Path>) -> Result<Self, Error> {
+        let failed = |source| Error::Io { action: "create", path: path.to_owned(), source };
+        let file = File::options().write(true).create(true).truncate(true).open(path).map_err(failed)?;
+        file.write_all_at(&vec![0; HEADER + RECORDS * RECORD], 0).map_err(failed)?;
+        file.write_all_at(&header(cgroup), 0).map_err(failed)?;
+        let ring = Mutex::new(Ring { next: 0, number: 0, busy: vec![false; RECORDS] });
+        Ok(Self { file, path: path.to_owned(), ring })
+    }
+
+    /// Notes that this attempt is about to start.
+    pub fn open(&self, key: AttemptKey) -> Result<Open, Error> {
+        let (index, number) = self.take()?;
+        let open = Open { index, number, key, earliest: identity::boot_ticks() };
+        match self.write(&open, None) {
+            Ok(()) => Ok(open),
+            Err(error) => {
+                self.close(open);
+                Err(error)
+            }
+        }
+    }
+
+    /// Notes the pid it got.
+    pub fn started(&self, open: &Open, pid: Pid) -> Result<(), Error> {
+        self.write(open, Some(pid))
+    }
+
+    /// It did not start after all: the record is as if it had never been.
+    pub fn forget(&self, open: Open) {
+        // If this fails, recovery takes it for an attempt that may have started, which is safe.
+        self.file.write_all_at(&[0; RECORD], offset(open.index)).ok();
+        self.close(open);
+    }
+
+    /// Its process is over. The record stays until the circle comes round.
+    #[expect(clippy::needless_pass_by_value, reason = "a closed record must not be used again")]
+    pub fn close(&self, open: Open) {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).busy[open.index] = false;
+    }
+
+    /// Notes a process that could not be found again by itself.
+    pub fn note_stray(&self, pid: Pid, start_ticks: u64) -> Result<(), Error> {
+        let (index, number) = self.take()?;
+        let entry = Entry { subject: Subject::Stray, pid: Some(pid), window: (start_ticks, start_ticks) };
+        let result = self.write_record(index, number, &entry);
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).busy[index] = false;
+        result
+    }
+
+    fn take(&self) -> Result<(usize, u64), Error> {
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = (0..RECORDS).map(|step| (ring.next + step) % RECORDS).find(|index| !ring.busy[*index]);
+        let index = free.ok_or(Error::Full)?;
+        ring.busy[index] = true;
+        ring.next = (index + 1) % RECORDS;
+        ring.number += 1;
+        Ok((index, ring.number))
+    }
+
+    fn write(&self, open: &Open, pid: Option<Pid>) -> Result<(), Error> {
+        let latest = if pid.is_some() { identity::boot_ticks() } else { 0 };
+        let entry = Entry { subject: Subject::Attempt(open.key), pid, window: (open.earliest, latest) };
+        self.write_record(open.index, open.number, &entry)
+    }
+
+    fn write_record(&self, index: usize, number: u64, entry: &Entry) -> Result<(), Error> {
+        self.file.write_all_at(&encode(number, entry), offset(index)).map_err(|source| Error::Io {
+            action: "write",
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+const fn offset(index: usize) -> u64 {
+    (HEADER + index * RECORD) as u64
+}
+
+fn header(cgroup: Option<&Path>) -> [u8; HEADER] {
+    let mut bytes = [0; HEADER];
+    bytes[..8].copy_from_slice(MAGIC);
+    let session = rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
+    put_u64(&mut bytes, 8, i64::from(session).cast_unsigned());
+    let path = cgroup.map_or(&b""[..], |path| path.as_os_str().as_bytes());
+    // A path too long to note is not noted: burying then works without it.
+    if path.len() <= LONGEST_PATH {
+        put_u64(&mut bytes, 16, path.len() as u64);
+        bytes[32..32 + path.len()].copy_from_slice(path);
+    }
+    bytes
+}
+
+fn encode(number: u64, entry: &Entry) -> [u8; RECORD] {
+    let (key, attempt) = match entry.subject {
+        Subject::Attempt(key) => ([key.workflow.0, key.job.0, key.run.0], key.attempt.0),
+        // Attempts count from 1.
+        Subject::Stray => ([0; 3], 0),
+    };
+    let pid = entry.pid.map_or(0, |pid| pid.as_raw_nonzero().get());
+    let mut bytes = [0; RECORD];
+    put_u64(&mut bytes, 0, number);
+    for (at, id) in [8, 16, 24].into_iter().zip(key) {
+        put_u64(&mut bytes, at, id.cast_unsigned());
+    }
+    put_u64(&mut bytes, 32, u64::from(attempt));
+    put_u64(&mut bytes, 40, u64::from(pid.cast_unsigned()));
+    put_u64(&mut bytes, 48, entry.window.0);
+    put_u64(&mut bytes, 56, entry.window.1);
+    bytes
+}
+
+/// `None` for a record that was never written, or taken back.
+fn decode(bytes: &[u8]) -> Option<(u64, Entry)> {
+    let number = read_u64(bytes, 0);
+    let id = |at| read_u64(bytes, at).cast_signed();
+    let subject = match read_u64(bytes, 32) as u32 {
+        0 => Subject::Stray,
+        attempt => Subject::Attempt(AttemptKey {
+            workflow: WorkflowId(id(8)),
+            job: JobId(id(16)),
+            run: RunId(id(24)),
+            attempt: Attempt(attempt),
+        }),
+    };
+    let pid = Pid::from_raw(read_u64(bytes, 40) as i32);
+    let window = (read_u64(bytes, 48), read_u64(bytes, 56));
+    (number > 0).then_some((number, Entry { subject, pid, window }))
+}
+
+fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn read_u64(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(job: i64) -> AttemptKey {
+        AttemptKey { workflow: WorkflowId(1), job: JobId(job), run: RunId(2), attempt: Attempt(3) }
+    }
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger");
+        (directory, path)
+    }
+
+    #[test]
+    fn what_was_noted_is_read_back() {
+        let (_directory, path) = place();
+        let ledger = Ledger::create(&path, Some(Path::new("/sys/fs/cgroup/x"))).unwrap();
+        let pid = rustix::process::getpid();
+        let first = ledger.open(key(1)).unwrap();
+        ledger.started(&first, pid).unwrap();
+        let second = ledger.open(key(2)).unwrap();
+        let third = ledger.open(key(3)).unwrap();
+        ledger.forget(third);
+        ledger.note_stray(pid, 77).unwrap();
+        ledger.close(second);
+
+        let contents = Contents::read(&path).unwrap();
+        assert_eq!(contents.cgroup.as_deref(), Some(Path::new("/sys/fs/cgroup/x")));
+        assert_eq!(contents.session, rustix::process::getsid(None).unwrap().as_raw_nonzero().get());
+        assert_eq!(contents.started(), [key(1), key(2)]);
+        let [started, unknown, stray] = contents.entries[..] else { panic!("{:?}", contents.entries) };
+        assert!(started.is(pid, started.window.0) && !started.is(pid, started.window.1 + 1));
+        assert_eq!(unknown.pid, None);
+        assert!(stray.is(pid, 77) && stray.subject == Subject::Stray);
+    }
+
+    #[test]
+    fn the_record_of_a_running_job_outlives_any_number_of_short_ones() {
+        let (_directory, path) = place();
+        let ledger = Ledger::create(&path, None).unwrap();
+        let long = ledger.open(key(-1)).unwrap();
+        ledger.started(&long, rustix::process::getpid()).unwrap();
+        for job in 0..2 * RECORDS as i64 {
+            let short = ledger.open(key(job)).unwrap();
+            ledger.close(short);
+        }
+        let started = Contents::read(&path).unwrap().started();
+        assert_eq!(started.len(), RECORDS);
+        assert_eq!((started.first(), started.last()), (Some(&key(-1)), Some(&key(2 * RECORDS as i64 - 1))));
+    }
+
+    #[test]
+    fn another_file_is_not_taken_for_a_ledger() {
+        let (_directory, path) = place();
+        assert!(matches!(Contents::read(&path), Err(Error::Io { .. })));
+        for text in [&b""[..], b"WLEDGER1", &[0; HEADER + RECORD]] {
+            fs::write(&path, text).unwrap();
+            assert!(matches!(Contents::read(&path), Err(Error::NotALedger { .. })));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What this machine can give: processors, memory, graphics cards, as far as we are allowed to use them.
+
+use crate::cgroup::Places;
+use std::fs;
+use std::path::Path;
+use windlass_types::Bytes;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    pub hostname: String,
+    pub cpus: u32,
+    pub memory: Bytes,
+    /// Ids as the vendors' `*_VISIBLE_DEVICES` take them.
+    pub gpus: Vec<String>,
+}
+
+impl Machine {
+    pub fn detect() -> Self {
+        let variable = |name: &str| std::env::var(name).ok();
+        Self {
+            hostname: hostname(),
+            cpus: cpus(),
+            memory: memory(
+                &Places::of_this_process(),
+                &fs::read_to_string("/proc/meminfo").unwrap_or_default(),
+            ),
+            gpus: gpus(&variable, Path::new("/")),
+        }
+    }
+}
+
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Those we may run on: the standard library looks at the affinity mask and at cgroup quotas.
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+}
+
+/// The machine's memory, or less if a cgroup above us says so.
+fn memory(places: &Places, meminfo: &str) -> Bytes {
+    let total = meminfo
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+        })
+        .map_or(u64::MAX, |kib| kib * 1024);
+    let limit = v1_memory_limit(places).into_iter().chain(v2_memory_limits(places)).min();
+    Bytes(total.min(limit.unwrap_or(u64::MAX)))
+}
+
+/// Already the smallest of all groups above.
+fn v1_memory_limit(places: &Places) -> Option<u64> {
+    let text = fs::read_to_string(places.v1("memory")?.join("memory.stat")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("hierarchical_memory_limit ")?.trim().parse().ok())
+}
+
+fn v2_memory_limits(places: &Places) -> Vec<u64> {
+    let Some((mount, own)) = places.v2() else { return Vec::new() };
+    own.ancestors()
+        .take_while(|group| group.starts_with(&mount))
+        .filter_map(|group| fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok())
+        .collect()
+}
+
+/// What the environment allows (a batch system sets these), else what the drivers show. An empty list in the environment
+/// means none, not all.
+fn gpus(variable: &dyn Fn(&str) -> Option<String>, root: &Path) -> Vec<String> {
+    const NAMES: [&str; 6] = [
+        "CUDA_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "GPU_DEVICE_ORDINAL",
+        "SLURM_STEP_GPUS",
+        "SLURM_JOB_GPUS",
+    ];
+    if let Some(text) = NAMES.iter().find_map(|name| variable(name)) {
+        return parse_devices(&text);
+    }
+    let count = [nvidia_driver(root), nvidia_devices(root), amd_devices(root)]
+        .into_iter()
+        .find(|count| *count > 0)
+        .unwrap_or(0);
+    (0..count).map(|index| index.to_string()).collect()
+}
+
+/// `0,1`, `GPU-8f3a…,GPU-…`, Slurm's `0-3`; all from the first negative number on is hidden, as CUDA reads it.
+fn parse_devices(text: &str) -> Vec<String> {
+    let mut devices = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        if part.starts_with('-') || part == "NoDevFiles" {
+            break;
+        }
+        match part.split_once('-').map(|(from, to)| (from.parse::<u32>(), to.parse::<u32>())) {
+            Some((Ok(from), Ok(to))) => devices.extend((from..=to).map(|index| index.to_string())),
+            _ => devices.push(part.to_owned()),
+        }
+    }
+    devices
+}
+
+fn nvidia_driver(root: &Path) -> usize {
+    names_in(&root.join("proc/driver/nvidia/gpus")).len()
+}
+
+fn nvidia_devices(root: &Path) -> usize {
+    let is_card = |name: &String| {
+        name.strip_prefix("nvidia")
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    };
+    names_in(&root.join("dev")).iter().filter(|name| is_card(name)).count()
+}
+
+/// Nodes of the compute driver's topology; processors are listed there too, with id 0.
+fn amd_devices(root: &Path) -> usize {
+    let nodes = root.join("sys/class/kfd/kfd/topology/nodes");
+    let is_card = |name: &String| {
+        fs::read_to_string(nodes.join(name).join("gpu_id")).is_ok_and(|id| !matches!(id.trim(), "" | "0"))
+    };
+    names_in(&nodes).iter().filter(|name| is_card(name)).count()
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with<'a>(name: &'a str, value: &'a str) -> impl Fn(&str) -> Option<String> + 'a {
+        move |asked| (asked == name).then(|| value.to_owned())
+    }
+
+    #[test]
+    fn this_machine_has_something_to_give() {
+        let machine = Machine::detect();
+        assert!(machine.cpus >= 1);
+        assert!(machine.memory > Bytes(1 << 20) && machine.memory < Bytes(1 << 50));
+        assert!(!machine.hostname.is_empty());
+    }
+
+    #[test]
+    fn the_environment_names_the_cards_or_says_that_there_are_none() {
+        let nowhere = Path::new("/no/such/root");
+        for (value, devices) in [
+            ("0,1", &["0", "1"][..]),
+            (" 3 , GPU-8f3a ", &["3", "GPU-8f3a"]),
+            ("0-2,5", &["0", "1", "2", "5"]),
+            ("", &[]),
+            ("-1", &[]),
+            ("2,-1,3", &["2"]),
+            ("NoDevFiles", &[]),
+        ] {
+            assert_eq!(gpus(&with("CUDA_VISIBLE_DEVICES", value), nowhere), devices, "{value:?}");
+        }
+        assert_eq!(gpus(&with("SLURM_JOB_GPUS", "1"), nowhere), ["1"]);
+    }
+
+    #[test]
+    fn otherwise_the_drivers_show_them() {
+        let root = tempfile::tempdir().unwrap();
+        let nobody = |_: &str| None;
+        assert!(gpus(&nobody, root.path()).is_empty());
+        let node = |number: u32, id: &str| {
+            let node = root.path().join(format!("sys/class/kfd/kfd/topology/nodes/{number}"));
+            fs::create_dir_all(&node).unwrap();
+            fs::write(node.join("gpu_id"), id).unwrap();
+        };
+        node(0, "0\n");
+        node(1, "51000\n");
+        assert_eq!(gpus(&nobody, root.path()), ["0"]);
+        fs::create_dir_all(root.path().join("dev")).unwrap();
+        for name in ["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"] {
+            fs::write(root.path().join("dev").join(name), "").unwrap();
+        }
+        assert_eq!(gpus(&nobody, root.path()), ["0", "1"]);
+        for name in ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"] {
+            fs::create_dir_all(root.path().join("proc/driver/nvidia/gpus").join(name)).unwrap();
+        }
+        assert_eq!(gpus(&nobody, root.path()), ["0", "1", "2"]);
+    }
+
+    #[test]
+    fn a_cgroup_can_leave_us_less_memory_than_the_machine_has() {
+        let root = tempfile::tempdir().unwrap();
+        let meminfo = "MemFree: 1 kB\nMemTotal:       1000 kB\n";
+        let places = |own: &str| Places { root: root.path().to_owned(), own: own.to_owned() };
+        assert_eq!(memory(&places(""), meminfo), Bytes(1_024_000));
+        fs::create_dir_all(root.path().join("a/b")).unwrap();
+        fs::write(root.path().join("cgroup.controllers"), "").unwrap();
+        fs::write(root.path().join("a/memory.max"), "5000\n").unwrap();
+        fs::write(root.path().join("a/b/memory.max"), "max\n").unwrap();
+        assert_eq!(memory(&places("0::/a/b\n"), meminfo), Bytes(5000));
+        fs::create_dir_all(root.path().join("memory")).unwrap();
+        fs::write(root.path().join("memory/memory.stat"), "cache 1\nhierarchical_memory_limit 4000\n")
+            .unwrap();
+        assert_eq!(memory(&places("4:memory:/\n"), meminfo), Bytes(4000));
+    }
+}

@@ -1,0 +1,163 @@
+//! What a tree of processes uses, looked at from outside.
+
+use crate::procfs;
+use rustix::process::Pid;
+use std::time::{Duration, Instant};
+use windlass_types::Bytes;
+use windlass_types::work::Usage;
+
+/// One look at a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Of all that run, and of all that they waited for.
+    pub cpu: Duration,
+    /// Sum over the processes; pages they share count several times.
+    pub rss: Bytes,
+}
+
+impl Sample {
+    pub fn take(members: &[Pid]) -> Self {
+        let stats = members.iter().filter_map(|pid| procfs::stat(*pid));
+        stats.fold(Self::default(), |sum, stat| Self {
+            cpu: sum.cpu + stat.cpu,
+            rss: Bytes(sum.rss.0 + stat.rss.0),
+        })
+    }
+}
+
+/// Memory of a tree with shared pages divided among their users: ten times the price of [`Sample::take`], so for when
+/// it matters. `None` if the system does not say for one of them that still runs.
+pub fn proportional_memory(members: &[Pid]) -> Option<Bytes> {
+    let mut sum = 0;
+    for pid in members {
+        match procfs::read(&format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())) {
+            Some(text) => sum += field_kib(&text, "Pss:")?.0,
+            None if procfs::is_running(*pid) => return None,
+            None => {}
+        }
+    }
+    Some(Bytes(sum))
+}
+
+/// The most memory this process ever held.
+pub fn own_peak_rss() -> Option<Bytes> {
+    field_kib(&procfs::read("/proc/self/status")?, "VmHWM:")
+}
+
+/// `exec` folds the high-water mark of the process that started a child into the child's own, so a value not above that
+/// says nothing about the child.
+pub fn trusted_peak(max_rss: Bytes, spawner_peak: Bytes) -> Option<Bytes> {
+    (max_rss > spawner_peak).then_some(max_rss)
+}
+
+fn field_kib(text: &[u8], name: &str) -> Option<Bytes> {
+    let text = std::str::from_utf8(text).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes(kib * 1024))
+}
+
+/// The samples of one job, summed up as they come.
+#[derive(Clone, Debug)]
+pub struct Series {
+    last: (Instant, Duration),
+    count: u64,
+    memory_sum: u128,
+    memory_peak: Bytes,
+    cpu_peak: Option<f64>,
+}
+
+impl Series {
+    /// A job that starts now.
+    pub const fn new(started: Instant) -> Self {
+        Self {
+            last: (started, Duration::ZERO),
+            count: 0,
+            memory_sum: 0,
+            memory_peak: Bytes(0),
+            cpu_peak: None,
+        }
+    }
+
+    pub fn add(&mut self, at: Instant, cpu: Duration, memory: Bytes) {
+        let (last_at, last_cpu) = self.last;
+        let elapsed = at.saturating_duration_since(last_at);
+        // A process that ended without being waited for takes its time with it: less than before is not less than zero.
+        let used = cpu.saturating_sub(last_cpu);
+        if !elapsed.is_zero() {
+            let percent = 100.0 * used.as_secs_f64() / elapsed.as_secs_f64();
+            self.cpu_peak = Some(self.cpu_peak.map_or(percent, |peak| peak.max(percent)));
+            self.last = (at, cpu);
+        }
+        self.count += 1;
+        self.memory_sum += u128::from(memory.0);
+        self.memory_peak = self.memory_peak.max(memory);
+    }
+
+    /// With what the system said at the end: the peak of a single process, if it can be trusted, and the whole CPU time.
+    pub fn usage(&self, end: &EndUsage) -> Usage {
+        let sampled = (self.count > 0).then_some(self.memory_peak);
+        let measurable = end.wall >= MEASURABLE;
+        let average = 100.0 * end.cpu_time.as_secs_f64() / end.wall.as_secs_f64();
+        Usage {
+            peak_memory: sampled.max(end.peak_rss),
+            avg_memory: (self.count > 0).then(|| Bytes((self.memory_sum / u128::from(self.count)) as u64)),
+            cpu_time: end.cpu_time,
+            peak_cpu_percent: self.cpu_peak.map(|peak| if measurable { peak.max(average) } else { peak }),
+            avg_cpu_percent: measurable.then_some(average),
+        }
+    }
+}
+
+/// Below this a percentage is only noise of the clock tick.
+const MEASURABLE: Duration = Duration::from_millis(100);
+
+/// What is known when a job is over.
+#[derive(Clone, Copy, Debug)]
+pub struct EndUsage {
+    pub wall: Duration,
+    pub cpu_time: Duration,
+    pub peak_rss: Option<Bytes>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn peaks_and_averages_of_what_was_seen() {
+        let start = Instant::now();
+        let mut series = Series::new(start);
+        series.add(start + SECOND, SECOND / 2, Bytes(100));
+        series.add(start + 2 * SECOND, 2 * SECOND, Bytes(300));
+        series.add(start + 3 * SECOND, SECOND, Bytes(200));
+        let end = EndUsage { wall: 4 * SECOND, cpu_time: 2 * SECOND, peak_rss: Some(Bytes(250)) };
+        let usage = series.usage(&end);
+        assert_eq!((usage.peak_memory, usage.avg_memory), (Some(Bytes(300)), Some(Bytes(200))));
+        assert_eq!((usage.peak_cpu_percent, usage.avg_cpu_percent), (Some(150.0), Some(50.0)));
+    }
+
+    #[test]
+    fn a_job_that_was_never_seen_says_only_what_is_certain() {
+        let end = EndUsage { wall: SECOND / 1000, cpu_time: SECOND / 2000, peak_rss: None };
+        let usage = Series::new(Instant::now()).usage(&end);
+        assert_eq!(usage, Usage { cpu_time: SECOND / 2000, ..Usage::default() });
+    }
+
+    #[test]
+    fn a_peak_not_above_the_spawners_is_unknown() {
+        assert_eq!(trusted_peak(Bytes(10), Bytes(10)), None);
+        assert_eq!(trusted_peak(Bytes(11), Bytes(10)), Some(Bytes(11)));
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        let own = [rustix::process::getpid()];
+        let sample = Sample::take(&own);
+        assert!(sample.rss > Bytes(0));
+        assert!(proportional_memory(&own).unwrap() <= own_peak_rss().unwrap());
+        assert!(own_peak_rss().unwrap() >= Bytes(4096));
+    }
+}

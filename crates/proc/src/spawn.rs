@@ -1,0 +1,441 @@
+//! Starting `/bin/sh -c COMMAND`, as cheaply as the system allows.
+//!
+//! `posix_spawn` shares our memory with the child until it executes, so its price does not grow with our size, and
+//! nothing of ours runs in the child. The environment is prepared once; a job only adds to it.
+
+#![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that takes a prepared environment")]
+
+use rustix::process::Pid;
+use std::ffi::{CStr, CString, OsString};
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::ptr;
+
+const SHELL: &CStr = c"/bin/sh";
+const SHELL_NAME: &CStr = c"sh";
+
+/// Enters a cgroup before anything of the job runs: `$1` is its `cgroup.procs`, `$2` the command. A group that cannot
+/// be entered does not stop the job.
+const ENTER_AND_RUN: &CStr = c"{ echo 0 >\"$1\"; } 2>/dev/null; exec /bin/sh -c \"$2\"";
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{what} contains a NUL byte")]
+    Nul { what: &'static str },
+    #[error("`{name}` cannot be the name of an environment variable")]
+    BadName { name: String },
+    #[error(
+        "the command ({command} bytes) and its environment ({environment} bytes) are longer than the system takes; \
+         put the command into a script"
+    )]
+    TooLong { command: usize, environment: usize },
+    #[error("cannot start a process in {directory}: {source}")]
+    Trouble { directory: String, source: io::Error },
+}
+
+impl Error {
+    /// Worth trying again: it is the machine that lacks something, not the job that is wrong.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Trouble { .. })
+    }
+}
+
+/// The part of the environment that all jobs share. Sorted by name.
+#[derive(Debug)]
+pub struct Environment {
+    entries: Vec<CString>,
+}
+
+impl Environment {
+    /// Later entries win over earlier ones of the same name.
+    pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let mut entries: Vec<CString> = variables
+            .into_iter()
+            .filter_map(|(name, value)| {
+                let mut entry = name.into_vec();
+                entry.push(b'=');
+                entry.extend_from_slice(value.as_bytes());
+                CString::new(entry).ok()
+            })
+            .collect();
+        entries.sort_by(|a, b| name_of(a.to_bytes()).cmp(name_of(b.to_bytes())));
+        entries.reverse();
+        // Of equal names the last one given comes first now, and is the one that is kept.
+        entries.dedup_by(|a, b| name_of(a.to_bytes()) == name_of(b.to_bytes()));
+        entries.reverse();
+        Self { entries }
+    }
+}
+
+/// What one job adds to the [`Environment`]. Kept and cleared by its owner, so that adding allocates nothing.
+#[derive(Debug, Default)]
+pub struct Additions {
+    /// `NAME=VALUE\0` one after the other.
+    text: String,
+    /// Where each begins.
+    starts: Vec<usize>,
+    bad_name: Option<String>,
+}
+
+impl Additions {
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.starts.clear();
+        self.bad_name = None;
+    }
+
+    /// Later values win over earlier ones of the same name.
+    pub fn set(&mut self, name: &str, value: impl fmt::Display) {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            self.bad_name = Some(name.to_owned());
+            return;
+        }
+        self.starts.push(self.text.len());
+        self.text.push_str(name);
+        self.text.push('=');
+        write!(self.text, "{value}").ok();
+        self.text.push('\0');
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if let Some(name) = &self.bad_name {
+            return Err(Error::BadName { name: name.clone() });
+        }
+        let ends = self.text.bytes().filter(|b| *b == 0).count();
+        if ends == self.starts.len() {
+            Ok(())
+        } else {
+            Err(Error::Nul { what: "a value in the environment" })
+        }
+    }
+
+    /// Entries with their NUL, sorted by name, each name once.
+    fn sorted(&self) -> Vec<&[u8]> {
+        let ends = self.starts.iter().skip(1).copied().chain([self.text.len()]);
+        let mut entries: Vec<&[u8]> =
+            self.starts.iter().zip(ends).map(|(start, end)| &self.text.as_bytes()[*start..end]).collect();
+        entries.sort_by(|a, b| name_of(a).cmp(name_of(b)));
+        entries.reverse();
+        entries.dedup_by(|a, b| name_of(a) == name_of(b));
+        entries.reverse();
+        entries
+    }
+}
+
+/// What to start.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    pub command: &'a str,
+    pub environment: &'a Environment,
+    pub additions: &'a Additions,
+    pub stdout: BorrowedFd<'a>,
+    pub stderr: BorrowedFd<'a>,
+    /// The `cgroup.procs` of a group that the job enters by itself before it runs (cgroup v2).
+    pub enter: Option<&'a Path>,
+}
+
+/// Starts jobs in one working directory. Shared by all threads.
+#[derive(Debug)]
+pub struct Spawner {
+    attributes: Attributes,
+    directory: CString,
+    null: File,
+}
+
+impl Spawner {
+    pub fn new(directory: &Path) -> Result<Self, Error> {
+        let trouble = |source| Error::Trouble { directory: directory.display().to_string(), source };
+        Ok(Self {
+            attributes: Attributes::new().map_err(trouble)?,
+            directory: CString::new(directory.as_os_str().as_bytes())
+                .map_err(|_| Error::Nul { what: "the working directory" })?,
+            null: File::options().read(true).write(true).open("/dev/null").map_err(trouble)?,
+        })
+    }
+
+    /// `/dev/null`, for output that is not kept.
+    pub fn null(&self) -> BorrowedFd<'_> {
+        self.null.as_fd()
+    }
+
+    /// The job leads a process group of its own, with all signals at their defaults and none blocked.
+    pub fn spawn(&self, launch: &Launch<'_>) -> Result<Pid, Error> {
+        launch.additions.check()?;
+        let command = CString::new(launch.command).map_err(|_| Error::Nul { what: "the command" })?;
+        let enter = launch.enter.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
+        let arguments: Vec<&CStr> = match &enter {
+            Some(path) => vec![SHELL_NAME, c"-c", ENTER_AND_RUN, SHELL_NAME, path, &command],
+            None => vec![SHELL_NAME, c"-c", &command],
+        };
+        let argument_pointers: Vec<_> =
+            arguments.iter().map(|argument| argument.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect();
+        let additions = launch.additions.sorted();
+        let environment = merge(&launch.environment.entries, &additions);
+        let actions = self.file_actions(launch).map_err(|errno| self.error(launch, errno))?;
+
+        let mut pid: libc::pid_t = 0;
+        // SAFETY: attributes and actions are initialised; both pointer lists end with null and point at strings that
+        // outlive the call; posix_spawn does not write through them.
+        let errno = unsafe {
+            libc::posix_spawn(
+                &raw mut pid,
+                SHELL.as_ptr(),
+                &raw const actions.0,
+                &raw const *self.attributes.0,
+                argument_pointers.as_ptr(),
+                environment.as_ptr(),
+            )
+        };
+        match (errno, Pid::from_raw(pid)) {
+            (0, Some(pid)) => Ok(pid),
+            _ => Err(self.error(launch, errno)),
+        }
+    }
+
+    fn file_actions(&self, launch: &Launch<'_>) -> Result<FileActions, libc::c_int> {
+        let mut actions = FileActions::new()?;
+        actions.change_directory(&self.directory)?;
+        actions.duplicate(self.null.as_fd(), libc::STDIN_FILENO)?;
+        actions.duplicate(launch.stdout, libc::STDOUT_FILENO)?;
+        actions.duplicate(launch.stderr, libc::STDERR_FILENO)?;
+        Ok(actions)
+    }
+
+    fn error(&self, launch: &Launch<'_>, errno: libc::c_int) -> Error {
+        match errno {
+            libc::E2BIG | libc::ENAMETOOLONG => Error::TooLong {
+                command: launch.command.len(),
+                environment: launch.additions.text.len()
+                    + launch.environment.entries.iter().map(|entry| entry.count_bytes() + 1).sum::<usize>(),
+            },
+            _ => Error::Trouble {
+                directory: self.directory.to_string_lossy().into_owned(),
+                source: io::Error::from_raw_os_error(errno),
+            },
+        }
+    }
+}
+
+/// Two sorted lists into one list of pointers, ended by null; an addition stands over a shared entry of its name.
+fn merge(shared: &[CString], additions: &[&[u8]]) -> Vec<*mut libc::c_char> {
+    let mut merged = Vec::with_capacity(shared.len() + additions.len() + 1);
+    let mut shared = shared.iter().peekable();
+    for addition in additions {
+        let name = name_of(addition);
+        while let Some(entry) = shared.next_if(|entry| name_of(entry.to_bytes()) < name) {
+            merged.push(entry.as_ptr().cast_mut());
+        }
+        shared.next_if(|entry| name_of(entry.to_bytes()) == name);
+        merged.push(addition.as_ptr().cast_mut().cast());
+    }
+    merged.extend(shared.map(|entry| entry.as_ptr().cast_mut()));
+    merged.push(ptr::null_mut());
+    merged
+}
+
+fn name_of(entry: &[u8]) -> &[u8] {
+    entry.split(|b| *b == b'=').next().unwrap_or_default()
+}
+
+/// `posix_spawnattr_t`, boxed because its address is handed to the system.
+#[derive(Debug)]
+struct Attributes(Box<libc::posix_spawnattr_t>);
+
+// SAFETY: after `new` the attributes are only read, by posix_spawn, which may be called from any thread.
+unsafe impl Send for Attributes {}
+// SAFETY: as above.
+unsafe impl Sync for Attributes {}
+
+impl Attributes {
+    fn new() -> io::Result<Self> {
+        let mut attributes = Box::new(MaybeUninit::<libc::posix_spawnattr_t>::zeroed());
+        let mut none = MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
+        let flags = libc::POSIX_SPAWN_SETPGROUP | libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK;
+        // SAFETY: every pointer is valid; the attributes are initialised by the first call before they are used, and
+        // the sets by sigemptyset and sigfillset.
+        let results = unsafe {
+            let attributes = attributes.as_mut_ptr();
+            let initialised = libc::posix_spawnattr_init(attributes);
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::sigfillset(all.as_mut_ptr());
+            // These two cannot be set, and not every C library overlooks the attempt.
+            libc::sigdelset(all.as_mut_ptr(), libc::SIGKILL);
+            libc::sigdelset(all.as_mut_ptr(), libc::SIGSTOP);
+            [
+                initialised,
+                libc::posix_spawnattr_setflags(attributes, flags as libc::c_short),
+                libc::posix_spawnattr_setpgroup(attributes, 0),
+                libc::posix_spawnattr_setsigdefault(attributes, all.as_ptr()),
+                libc::posix_spawnattr_setsigmask(attributes, none.as_ptr()),
+            ]
+        };
+        if let Some(errno) = results.into_iter().find(|result| *result != 0) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        // SAFETY: posix_spawnattr_init succeeded.
+        Ok(Self(unsafe { attributes.assume_init() }))
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: initialised in `new`, destroyed once.
+        unsafe { libc::posix_spawnattr_destroy(&raw mut *self.0) };
+    }
+}
+
+struct FileActions(libc::posix_spawn_file_actions_t);
+
+impl FileActions {
+    fn new() -> Result<Self, libc::c_int> {
+        let mut actions = MaybeUninit::zeroed();
+        // SAFETY: the pointer is valid for writes.
+        ok_or_errno(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
+        // SAFETY: initialised by the call above.
+        Ok(Self(unsafe { actions.assume_init() }))
+    }
+
+    fn change_directory(&mut self, directory: &CStr) -> Result<(), libc::c_int> {
+        // SAFETY: initialised in `new`; the path is copied.
+        ok_or_errno(unsafe {
+            libc::posix_spawn_file_actions_addchdir_np(&raw mut self.0, directory.as_ptr())
+        })
+    }
+
+    fn duplicate(&mut self, from: BorrowedFd<'_>, to: libc::c_int) -> Result<(), libc::c_int> {
+        // SAFETY: initialised in `new`.
+        ok_or_errno(unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.0, from.as_raw_fd(), to) })
+    }
+}
+
+impl Drop for FileActions {
+    fn drop(&mut self) {
+        // SAFETY: initialised in `new`, destroyed once.
+        unsafe { libc::posix_spawn_file_actions_destroy(&raw mut self.0) };
+    }
+}
+
+const fn ok_or_errno(result: libc::c_int) -> Result<(), libc::c_int> {
+    if result == 0 { Ok(()) } else { Err(result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait;
+    use std::io::{Read as _, Seek as _};
+    use windlass_types::work::Exit;
+
+    struct Bench {
+        spawner: Spawner,
+        environment: Environment,
+        additions: Additions,
+        output: File,
+    }
+
+    impl Bench {
+        fn new(shared: &[(&str, &str)]) -> Self {
+            let shared = shared.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+            Self {
+                spawner: Spawner::new(Path::new("/")).unwrap(),
+                environment: Environment::new(shared),
+                additions: Additions::default(),
+                output: tempfile::tempfile().unwrap(),
+            }
+        }
+
+        fn spawn(&self, command: &str, enter: Option<&Path>) -> Result<Pid, Error> {
+            self.spawner.spawn(&Launch {
+                command,
+                environment: &self.environment,
+                additions: &self.additions,
+                stdout: self.output.as_fd(),
+                stderr: self.output.as_fd(),
+                enter,
+            })
+        }
+
+        fn run(&mut self, command: &str) -> (Exit, String) {
+            let pid = self.spawn(command, None).unwrap();
+            let exit = wait::reap(pid).unwrap().exit;
+            let mut text = String::new();
+            self.output.rewind().unwrap();
+            self.output.read_to_string(&mut text).unwrap();
+            (exit, text)
+        }
+    }
+
+    #[test]
+    fn ends_are_told_apart() {
+        assert_eq!(Bench::new(&[]).run("true").0, Exit::Code(0));
+        assert_eq!(Bench::new(&[]).run("exit 7").0, Exit::Code(7));
+        assert_eq!(Bench::new(&[]).run("kill -9 $$").0, Exit::Signal(9));
+    }
+
+    #[test]
+    fn what_a_job_sets_stands_over_what_all_share() {
+        let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin"), ("B", "shared"), ("D", "4"), ("B", "later")]);
+        for (name, value) in [("C", "3"), ("B", "job"), ("A", "first"), ("A", "last"), ("BB", "x=y")] {
+            bench.additions.set(name, value);
+        }
+        let (_, text) = bench.run("env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= -e ^OLDPWD= | sort");
+        assert_eq!(text, "A=last\nB=job\nBB=x=y\nC=3\nD=4\nPATH=/usr/bin:/bin\n");
+    }
+
+    #[test]
+    fn the_later_of_two_shared_values_is_the_one() {
+        let (_, text) = Bench::new(&[("B", "shared"), ("B", "later")]).run("echo $B");
+        assert_eq!(text, "later\n");
+    }
+
+    #[test]
+    fn a_job_leads_its_group_has_no_input_and_no_ignored_signals() {
+        // Rust ignores SIGPIPE in this process; the job must not inherit that. The C library keeps two signals for
+        // itself, 32 and 33, and ignores them in what it spawns.
+        const ITS_OWN: u64 = 0b11 << 31;
+        let (_, text) = Bench::new(&[("PATH", "/usr/bin:/bin")])
+            .run("pwd; cat; cut -d' ' -f5 /proc/$$/stat; echo $$; sed -n 's/Sig[BI][lg][kn]:\t//p' /proc/self/status");
+        let [directory, group, pid, blocked, ignored] = text.lines().collect::<Vec<_>>()[..] else {
+            panic!("{text}")
+        };
+        assert_eq!((directory, group), ("/", pid));
+        assert_eq!(u64::from_str_radix(blocked, 16), Ok(0));
+        assert_eq!(u64::from_str_radix(ignored, 16).map(|set| set & !ITS_OWN), Ok(0));
+    }
+
+    #[test]
+    fn what_can_never_start_is_told_from_what_may_start_later() {
+        let mut bench = Bench::new(&[]);
+        let error = bench.spawn(&format!("true {}", "x".repeat(1 << 20)), None).unwrap_err();
+        assert!(matches!(error, Error::TooLong { command: 1_048_581, .. }), "{error}");
+        assert!(!error.is_transient());
+        assert!(matches!(bench.spawn("true\0", None), Err(Error::Nul { .. })));
+        bench.additions.set("A", "x\0y");
+        assert!(matches!(bench.spawn("true", None), Err(Error::Nul { .. })));
+        bench.additions.clear();
+        bench.additions.set("A=B", "x");
+        assert!(matches!(bench.spawn("true", None), Err(Error::BadName { .. })));
+
+        let mut nowhere = Bench::new(&[]);
+        nowhere.spawner = Spawner::new(Path::new("/no/such/directory")).unwrap();
+        assert!(nowhere.spawn("true", None).unwrap_err().is_transient());
+    }
+
+    #[test]
+    fn a_job_enters_its_group_before_it_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let procs = directory.path().join("cgroup.procs");
+        let bench = Bench::new(&[]);
+        let command = format!("read first < {}; exit $((first + 3))", procs.display());
+        let pid = bench.spawn(&command, Some(&procs)).unwrap();
+        assert_eq!(wait::reap(pid).unwrap().exit, Exit::Code(3));
+        let pid = bench.spawn("exit 4", Some(Path::new("/no/such/group/cgroup.procs"))).unwrap();
+        assert_eq!(wait::reap(pid).unwrap().exit, Exit::Code(4));
+    }
+}

@@ -1,0 +1,127 @@
+//! The family of a job: its process group, its descendants, and what left both but can still be told to be its own.
+//!
+//! A process that left the group (`setsid`) is found as a descendant; one whose parent died as a child the worker
+//! adopted, which is recognised by its group, its cgroup, or the names the worker put into its environment.
+
+use crate::procfs;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use std::collections::HashSet;
+use std::time::Duration;
+use windlass_types::work::AttemptKey;
+
+/// The names in a job's environment that say whose it is.
+pub mod tag {
+    pub const WORKER: &str = "WINDLASS_WORKER";
+    pub const JOB: &str = "WINDLASS_JOB_ID";
+    pub const RUN: &str = "WINDLASS_RUN_ID";
+    pub const ATTEMPT: &str = "WINDLASS_ATTEMPT_ID";
+}
+
+/// What the environment of a process says about whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Of this worker, and this attempt.
+    Ours { job: i64, run: i64, attempt: u32 },
+    /// Of another worker, or of none that it would say.
+    None,
+}
+
+impl Mark {
+    pub fn read(pid: Pid, token: &str) -> Self {
+        let [worker, job, run, attempt] =
+            procfs::environment(pid, [tag::WORKER, tag::JOB, tag::RUN, tag::ATTEMPT]);
+        if worker.as_deref() != Some(token) {
+            return Self::None;
+        }
+        let number = |text: Option<String>| text.and_then(|text| text.parse::<i64>().ok());
+        match (number(job), number(run), number(attempt).and_then(|n| u32::try_from(n).ok())) {
+            (Some(job), Some(run), Some(attempt)) => Self::Ours { job, run, attempt },
+            _ => Self::None,
+        }
+    }
+
+    pub fn names(&self, key: &AttemptKey) -> bool {
+        *self == Self::Ours { job: key.job.0, run: key.run.0, attempt: key.attempt.0 }
+    }
+}
+
+/// All that is known of one job's processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Family<'a> {
+    pub key: &'a AttemptKey,
+    pub token: &'a str,
+    /// The pid of the first process, which is the id of the group also after that process is over.
+    pub group: Pid,
+    /// Who is in its cgroup, if it has one to itself.
+    pub cgroup: &'a [Pid],
+}
+
+impl Family<'_> {
+    /// Whether a process that the worker adopted is one of these.
+    pub fn includes(&self, adopted: Pid) -> bool {
+        let group = self.group.as_raw_nonzero().get();
+        self.cgroup.contains(&adopted)
+            || procfs::stat(adopted).is_some_and(|stat| stat.group == group || stat.session == group)
+            || Mark::read(adopted, self.token).names(self.key)
+    }
+
+    /// All members that still run, given what the worker has adopted.
+    pub fn members(&self, adopted: &[Pid]) -> Vec<Pid> {
+        let roots = adopted.iter().copied().filter(|pid| self.includes(*pid));
+        with_descendants([self.group].into_iter().chain(roots).chain(self.cgroup.iter().copied()))
+    }
+}
+
+/// The roots and all below them, without zombies, each once.
+pub fn with_descendants(roots: impl IntoIterator<Item = Pid>) -> Vec<Pid> {
+    let mut known = HashSet::new();
+    let mut found: Vec<Pid> = Vec::new();
+    let mut open: Vec<Pid> = roots.into_iter().collect();
+    while let Some(pid) = open.pop() {
+        if known.insert(pid) {
+            open.extend(procfs::children(pid));
+            found.push(pid);
+        }
+    }
+    found.retain(|pid| procfs::is_running(*pid));
+    found
+}
+
+/// Whether anybody is in the group, zombies included.
+pub fn group_exists(group: Pid) -> bool {
+    rustix::process::test_kill_process_group(group).is_ok()
+}
+
+/// Signals the group as one, then the members outside of it. Stopped processes are woken, or they could not obey.
+pub fn signal(group: Pid, members: &[Pid], signal: Signal) {
+    let wake = (signal != Signal::KILL).then_some(Signal::CONT);
+    for signal in [Some(signal), wake].into_iter().flatten() {
+        // Errors mean that somebody is gone already, which is what is wanted.
+        rustix::process::kill_process_group(group, signal).ok();
+        for pid in members {
+            let outside = procfs::stat(*pid).is_some_and(|stat| stat.group != group.as_raw_nonzero().get());
+            if outside {
+                rustix::process::kill_process(*pid, signal).ok();
+            }
+        }
+    }
+}
+
+/// Returns when one of these is over, or after this time.
+pub fn await_exit(pids: &[Pid], at_most: Duration) {
+    let mut handles = Vec::with_capacity(pids.len());
+    for pid in pids {
+        match pidfd_open(*pid, PidfdFlags::empty()) {
+            Ok(handle) => handles.push(handle),
+            Err(rustix::io::Errno::SRCH) => return,
+            // No handle to be had (an old kernel, too many files): the caller looks again after the wait.
+            Err(_) => {}
+        }
+    }
+    let mut polls: Vec<PollFd<'_>> =
+        handles.iter().map(|handle| PollFd::new(handle, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+    // An interrupted wait is only a shorter one.
+    poll(&mut polls, Some(&timeout)).ok();
+}
