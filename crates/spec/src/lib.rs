@@ -1,1 +1,60 @@
+//! Workflow spec files: parsing, checking, and errors that show the place and say what to do.
+//!
+//! The way through: [`mod@source`] checks the text, a front end (`yaml`) turns it into events, `decode` turns events
+//! into a [`Spec`] while they stream by (no tree is built), `resolve` looks the names up, and out comes a [`Workflow`].
+//! Every stage goes on after a mistake, so one reading reports all of them as [`Diagnostics`].
+//!
+//! No I/O, no clock: text in, values out. Other formats join as front ends behind `event::Events`.
 
+mod cycle;
+mod decode;
+mod diagnostic;
+mod event;
+mod index;
+mod model;
+mod render;
+mod resolve;
+mod source;
+mod suggest;
+mod text;
+mod workflow;
+mod yaml;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Report};
+pub use model::{RequirementsSpec, Spec};
+pub use render::Style;
+pub use source::Span;
+pub use workflow::{Job, Workflow};
+
+use diagnostic::Sink;
+
+/// Reads a whole spec: [`parse`] and [`resolve`] with all their problems together.
+///
+/// `source_name` is for messages only, usually the path of the file.
+pub fn load<'s>(source_name: &str, text: &'s [u8]) -> Result<Workflow<'s>, Diagnostics> {
+    let source = source::read(source_name, text)?;
+    let mut decoded = decode::decode(source, yaml::Yaml::new(source));
+    if !decoded.sink.is_empty() && !decoded.has_all_names {
+        return Err(decoded.sink.into_diagnostics(source_name, source));
+    }
+    let resolved = resolve::resolve(&decoded.spec, &mut decoded.sink);
+    finish(source_name, source, decoded.sink, Workflow::new(decoded.spec, resolved))
+}
+
+/// The first half of [`load`]: syntax, fields and values.
+pub fn parse<'s>(source_name: &str, text: &'s [u8]) -> Result<Spec<'s>, Diagnostics> {
+    let source = source::read(source_name, text)?;
+    let decoded = decode::decode(source, yaml::Yaml::new(source));
+    finish(source_name, source, decoded.sink, decoded.spec)
+}
+
+/// The second half of [`load`]: names and the graph.
+pub fn resolve<'s>(source_name: &str, spec: Spec<'s>) -> Result<Workflow<'s>, Diagnostics> {
+    let mut sink = Sink::default();
+    let resolved = resolve::resolve(&spec, &mut sink);
+    finish(source_name, spec.texts.source(), sink, Workflow::new(spec, resolved))
+}
+
+fn finish<T>(source_name: &str, source: &str, sink: Sink, value: T) -> Result<T, Diagnostics> {
+    if sink.is_empty() { Ok(value) } else { Err(sink.into_diagnostics(source_name, source)) }
+}

@@ -1,0 +1,260 @@
+//! Turns events into a [`Spec`], typed field by typed field.
+//!
+//! A string is what is written (`0755`, `yes` and `1.10` stay what they are); integers and truth values are read from
+//! unquoted scalars only where one is wanted. A bad value is reported and skipped, so that one reading finds all mistakes.
+
+mod fields;
+mod workflow;
+
+use crate::diagnostic::{Diagnostic, Sink};
+use crate::event::{Event, Events, Kind, NodeId, Scalar, Stop};
+use crate::model::Spec;
+use crate::source::Span;
+use crate::suggest::Suggester;
+use fields::OpenMap;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// What could be decoded, and what was wrong with the rest.
+pub(crate) struct Decoded<'s> {
+    pub(crate) spec: Spec<'s>,
+    pub(crate) sink: Sink,
+    /// Every job that is written is in the spec with its name, and every requirement too: looking names up makes sense.
+    pub(crate) has_all_names: bool,
+}
+
+/// Decodes a whole document.
+pub(crate) fn decode<'s>(source: &'s str, events: impl Events<'s>) -> Decoded<'s> {
+    workflow::decode(source, events)
+}
+
+/// Reads values from events.
+struct Decoder<'s, E> {
+    events: E,
+    sink: Sink,
+    suggester: Suggester,
+    source: std::marker::PhantomData<&'s str>,
+}
+
+/// A list being decoded.
+struct OpenList {
+    id: Option<NodeId>,
+}
+
+/// What a value is of, for messages.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    /// A value of a known field.
+    Field(&'static str),
+    /// An item of the list in a known field.
+    ItemOf(&'static str),
+    /// A map of its own: "a job".
+    Thing(&'static str),
+    /// An environment variable.
+    Variable(&'a str),
+}
+
+impl fmt::Display for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => write!(f, "`{name}`"),
+            Self::ItemOf(name) => write!(f, "an item of `{name}`"),
+            Self::Thing(what) => f.write_str(what),
+            Self::Variable(name) => write!(f, "variable `{name}`"),
+        }
+    }
+}
+
+/// A string and where it is written.
+type Spanned<'s> = (Cow<'s, str>, Span);
+
+impl<'s, E: Events<'s>> Decoder<'s, E> {
+    fn new(events: E) -> Self {
+        let (sink, suggester) = (Sink::default(), Suggester::default());
+        Self { events, sink, suggester, source: std::marker::PhantomData }
+    }
+
+    fn next(&mut self) -> Result<Event<'s>, Stop> {
+        self.events.next(&mut self.sink)
+    }
+
+    /// Reads past the rest of a value that begins with `event`.
+    fn skip(&mut self, event: &Event<'s>) -> Result<(), Stop> {
+        match event.kind {
+            Kind::MapStart(_) | Kind::SeqStart(_) => self.events.leave(&mut self.sink),
+            _ => Ok(()),
+        }
+    }
+
+    fn map(&mut self, event: &Event<'s>, subject: Subject<'_>) -> Result<Option<OpenMap>, Stop> {
+        match event.kind {
+            Kind::MapStart(id) => Ok(Some(OpenMap::new(event.span, id))),
+            _ => self.wrong_type(event, subject, "a map").map(|()| None),
+        }
+    }
+
+    fn list(&mut self, event: &Event<'s>, subject: Subject<'_>) -> Result<Option<OpenList>, Stop> {
+        match event.kind {
+            Kind::SeqStart(id) => Ok(Some(OpenList { id })),
+            _ => self.wrong_type(event, subject, "a list").map(|()| None),
+        }
+    }
+
+    /// The event that begins the next item of the innermost list.
+    fn next_item(&mut self) -> Result<Option<Event<'s>>, Stop> {
+        let event = self.next()?;
+        Ok((!matches!(event.kind, Kind::SeqEnd | Kind::End)).then_some(event))
+    }
+
+    fn scalar(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+        expected: &str,
+    ) -> Result<Option<(Scalar<'s>, Span)>, Stop> {
+        match event.kind {
+            Kind::Scalar(scalar) if !scalar.is_null() => Ok(Some((scalar, event.span))),
+            _ => self.wrong_type(&event, subject, expected).map(|()| None),
+        }
+    }
+
+    /// A string as written.
+    fn string(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Spanned<'s>>, Stop> {
+        let Some((scalar, span)) = self.scalar(event, subject, "a string")? else { return Ok(None) };
+        if scalar.text.contains('\0') {
+            self.sink.push(
+                Diagnostic::new("nul-byte", format!("{subject} contains a NUL byte"))
+                    .at(span)
+                    .help("neither commands nor names can hold one"),
+            );
+            return Ok(None);
+        }
+        Ok(Some((scalar.text, span)))
+    }
+
+    /// A string with something in it.
+    fn non_empty(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Spanned<'s>>, Stop> {
+        let Some((text, span)) = self.string(event, subject)? else { return Ok(None) };
+        if text.trim().is_empty() {
+            self.sink.push(Diagnostic::new("empty", format!("{subject} is empty")).at(span));
+            return Ok(None);
+        }
+        Ok(Some((text, span)))
+    }
+
+    fn integer(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<u32>, Stop> {
+        let Some((scalar, span)) = self.scalar(event, subject, "an integer")? else { return Ok(None) };
+        match parse_integer(&scalar, &range) {
+            Ok(number) => Ok(Some(number)),
+            Err(NotInteger::OutOfRange) => {
+                let (least, most) = range.into_inner();
+                self.sink.push(
+                    Diagnostic::new("out-of-range", format!("{subject} is {}", shown(&scalar.text)))
+                        .at(span)
+                        .help(format!("it must be from {least} to {most}")),
+                );
+                Ok(None)
+            }
+            Err(NotInteger::Other { help }) => {
+                let diagnostic = not(subject, "an integer", &found_scalar(&scalar), span);
+                self.sink.push(if help.is_empty() { diagnostic } else { diagnostic.help(help) });
+                Ok(None)
+            }
+        }
+    }
+
+    fn boolean(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<bool>, Stop> {
+        const EXPECTED: &str = "`true` or `false`";
+        let Some((scalar, span)) = self.scalar(event, subject, EXPECTED)? else { return Ok(None) };
+        let meant = match &*scalar.text {
+            "true" if scalar.plain => return Ok(Some(true)),
+            "false" if scalar.plain => return Ok(Some(false)),
+            text => match text.to_ascii_lowercase().as_str() {
+                "true" | "yes" | "on" | "y" | "1" => Some("true"),
+                "false" | "no" | "off" | "n" | "0" => Some("false"),
+                _ => None,
+            },
+        };
+        let diagnostic = not(subject, EXPECTED, &found_scalar(&scalar), span);
+        self.sink.push(match meant {
+            Some(meant) => diagnostic.help(format!("write `{meant}` without quotes")),
+            None => diagnostic,
+        });
+        Ok(None)
+    }
+
+    /// Reports that `event` does not begin what is wanted, and goes past it.
+    fn wrong_type(&mut self, event: &Event<'s>, subject: Subject<'_>, expected: &str) -> Result<(), Stop> {
+        let diagnostic = match &event.kind {
+            Kind::Scalar(scalar) if scalar.is_null() => {
+                let help = match expected {
+                    "a list" => "write `[]` for an empty list, or leave the field out",
+                    "a map" => "write `{}` for an empty map, or leave the field out",
+                    "a string" => "write \"\" for an empty string",
+                    _ => "give it a value, or leave the field out",
+                };
+                Diagnostic::new("no-value", format!("{subject} has no value")).at(event.span).help(help)
+            }
+            Kind::Scalar(scalar) => {
+                let diagnostic = not(subject, expected, &found_scalar(scalar), event.span);
+                if expected == "a list" {
+                    diagnostic.help(format!("write `[{}]`", shown_bare(&scalar.text)))
+                } else {
+                    diagnostic
+                }
+            }
+            Kind::MapStart(_) => not(subject, expected, "a map", event.span),
+            Kind::SeqStart(_) => not(subject, expected, "a list", event.span),
+            // A bad value was reported; the rest begins no value.
+            Kind::Bad | Kind::MapEnd | Kind::SeqEnd | Kind::Key { .. } | Kind::End => return Ok(()),
+        };
+        self.sink.push(diagnostic);
+        self.skip(event)
+    }
+}
+
+fn not(subject: Subject<'_>, expected: &str, found: &str, span: Span) -> Diagnostic {
+    Diagnostic::new("wrong-type", format!("{subject} must be {expected}, not {found}")).at(span)
+}
+
+fn found_scalar(scalar: &Scalar<'_>) -> String {
+    if scalar.plain { shown(&scalar.text) } else { format!("the string {}", shown(&scalar.text)) }
+}
+
+fn shown(text: &str) -> String {
+    format!("`{}`", shown_bare(text))
+}
+
+/// The beginning of a text, on one line.
+fn shown_bare(text: &str) -> String {
+    const MOST: usize = 40;
+    let cut: String = text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MOST).is_some() { cut + "…" } else { cut }
+}
+
+enum NotInteger {
+    OutOfRange,
+    Other { help: &'static str },
+}
+
+fn parse_integer(scalar: &Scalar<'_>, range: &RangeInclusive<u32>) -> Result<u32, NotInteger> {
+    let text = &*scalar.text;
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(NotInteger::Other { help: "" });
+    }
+    if !scalar.plain {
+        return Err(NotInteger::Other { help: "remove the quotes" });
+    }
+    if digits.len() > 1 && digits.starts_with('0') {
+        // Octal for some readers of YAML, decimal for others.
+        return Err(NotInteger::Other { help: "remove the leading zeros" });
+    }
+    text.parse().ok().filter(|number| range.contains(number)).ok_or(NotInteger::OutOfRange)
+}

@@ -1,0 +1,134 @@
+//! The text of a spec file: places in it, and what has to hold before anybody tries to parse it.
+
+use crate::diagnostic::{Diagnostic, Diagnostics, Sink};
+
+/// Larger files are refused, so that every offset fits a `u32` with room to spare.
+const MAX_BYTES: usize = 1 << 30;
+
+/// A stretch of the source text, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32 }
+    }
+
+    pub(crate) fn at(offset: usize) -> Self {
+        Self::new(offset, offset)
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// Finds lines and columns. Built only when there is something to report.
+#[derive(Debug)]
+pub(crate) struct Lines<'s> {
+    text: &'s str,
+    /// Offset of the first byte of each line.
+    starts: Vec<u32>,
+}
+
+impl<'s> Lines<'s> {
+    pub(crate) fn new(text: &'s str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(0).chain(breaks.map(|(at, _)| at as u32 + 1)).collect();
+        Self { text, starts }
+    }
+
+    /// Index of the line that holds the offset, from 0.
+    pub(crate) fn line_of(&self, offset: u32) -> usize {
+        self.starts.partition_point(|start| *start <= offset) - 1
+    }
+
+    /// Start and end of a line without its line break.
+    pub(crate) fn bounds(&self, line: usize) -> (usize, usize) {
+        let start = self.starts[line] as usize;
+        let end = self.starts.get(line + 1).map_or(self.text.len(), |next| *next as usize);
+        let content = self.text[start..end].trim_end_matches(['\n', '\r']);
+        (start, start + content.len())
+    }
+
+    /// Line and column from 1; columns count characters.
+    pub(crate) fn line_column(&self, offset: u32) -> (usize, usize) {
+        let line = self.line_of(offset);
+        let start = self.starts[line] as usize;
+        let end = floor_char_boundary(self.text, offset as usize);
+        (line + 1, self.text[start..end.max(start)].chars().count() + 1)
+    }
+
+    pub(crate) fn text(&self) -> &'s str {
+        self.text
+    }
+}
+
+/// The largest character boundary at or before `offset`.
+pub(crate) fn floor_char_boundary(text: &str, offset: usize) -> usize {
+    let offset = offset.min(text.len());
+    (0..=offset).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The file as text: UTF-8 without its byte order mark.
+pub(crate) fn read<'s>(name: &str, bytes: &'s [u8]) -> Result<&'s str, Diagnostics> {
+    let refuse = |text: &str, diagnostic: Diagnostic| {
+        let mut sink = Sink::default();
+        sink.push(diagnostic);
+        Err(sink.into_diagnostics(name, text))
+    };
+    if bytes.len() > MAX_BYTES {
+        let diagnostic = Diagnostic::new("file-too-large", format!("the file has {} bytes", bytes.len()))
+            .help(format!("at most {MAX_BYTES} bytes are read"));
+        return refuse("", diagnostic);
+    }
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        let diagnostic = Diagnostic::new("not-utf8", "the file is UTF-16").help("save it as UTF-8");
+        return refuse("", diagnostic);
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let at = error.valid_up_to();
+            let diagnostic = Diagnostic::new("not-utf8", format!("byte 0x{:02x} is not UTF-8", bytes[at]))
+                .at(Span::at(at))
+                .help("save the file as UTF-8");
+            return refuse(&String::from_utf8_lossy(through_line_end(bytes, at)), diagnostic);
+        }
+    };
+    // YAML has no place for it, and parsers take it for the end of the file.
+    if let Some(at) = text.find('\0') {
+        let diagnostic = Diagnostic::new("nul-byte", "the file contains a NUL byte")
+            .at(Span::new(at, at + 1))
+            .help("is it really a text file?");
+        return refuse(text, diagnostic);
+    }
+    Ok(text)
+}
+
+/// All up to the end of the line that holds `at`: enough for a picture. Text before `at` keeps its offsets.
+fn through_line_end(bytes: &[u8], at: usize) -> &[u8] {
+    let end = bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |length| at + length);
+    &bytes[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_from_one_and_in_characters() {
+        let lines = Lines::new("ab\r\nü: x\n");
+        for (offset, place) in [(0, (1, 1)), (1, (1, 2)), (4, (2, 1)), (6, (2, 2)), (5, (2, 1)), (10, (3, 1))]
+        {
+            assert_eq!(lines.line_column(offset), place, "{offset}");
+        }
+        assert_eq!(lines.bounds(0), (0, 2));
+        assert_eq!(lines.bounds(1), (4, 9));
+        assert_eq!(lines.bounds(2), (10, 10));
+    }
+}

@@ -1,0 +1,114 @@
+//! "Did you mean …?": the nearest of the known words.
+
+/// Finds near words, with a limit on the work so that a typo among a million names stays cheap.
+#[derive(Debug)]
+pub(crate) struct Suggester {
+    comparisons_left: usize,
+    rows: [Vec<usize>; 3],
+}
+
+impl Default for Suggester {
+    fn default() -> Self {
+        Self { comparisons_left: 3_000_000, rows: Default::default() }
+    }
+}
+
+impl Suggester {
+    /// The candidate nearest to `word`, if one is near enough to be meant. The first of equals.
+    pub(crate) fn nearest<'c>(
+        &mut self,
+        word: &str,
+        candidates: impl IntoIterator<Item = &'c str>,
+    ) -> Option<&'c str> {
+        let limit = word.chars().count().div_ceil(3).min(4);
+        let mut best: Option<(usize, &str)> = None;
+        for candidate in candidates {
+            if self.comparisons_left == 0 {
+                break;
+            }
+            self.comparisons_left -= 1;
+            // A quick bound: every byte too many or too few is at least a quarter of a change.
+            if candidate.len().abs_diff(word.len()) > 4 * limit {
+                continue;
+            }
+            let distance = self.distance(word, candidate);
+            if distance <= limit && best.is_none_or(|(least, _)| distance < least) {
+                best = Some((distance, candidate));
+            }
+        }
+        best.map(|(_, candidate)| candidate)
+    }
+
+    /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`; case is nearly free.
+    fn distance(&mut self, a: &str, b: &str) -> usize {
+        if a.eq_ignore_ascii_case(b) {
+            return usize::from(a != b);
+        }
+        let [two_back, above, row] = &mut self.rows;
+        above.clear();
+        above.extend(0..=b.chars().count());
+        let mut previous_a = None;
+        for (i, char_a) in a.chars().enumerate() {
+            row.clear();
+            row.push(i + 1);
+            let mut previous_b = None;
+            for (j, char_b) in b.chars().enumerate() {
+                let replace = above[j] + usize::from(char_a != char_b);
+                let mut least = replace.min(above[j + 1] + 1).min(row[j] + 1);
+                if previous_a == Some(char_b) && previous_b == Some(char_a) {
+                    least = least.min(two_back[j - 1] + 1);
+                }
+                row.push(least);
+                previous_b = Some(char_b);
+            }
+            previous_a = Some(char_a);
+            std::mem::swap(two_back, above);
+            std::mem::swap(above, row);
+        }
+        above.last().copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        for (a, b, distance) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("comand", "command", 1),
+            ("nmae", "name", 1),
+            ("kitten", "sitting", 3),
+            ("Name", "name", 1),
+            ("NAME", "name", 1),
+            ("größe", "grosse", 2),
+        ] {
+            assert_eq!(Suggester::default().distance(a, b), distance, "{a} {b}");
+            assert_eq!(Suggester::default().distance(b, a), distance, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn only_near_words_are_suggested() {
+        let known = ["name", "command", "depends_on", "env"];
+        for (word, suggestion) in [
+            ("comand", Some("command")),
+            ("depend_on", Some("depends_on")),
+            ("dependsOn", Some("depends_on")),
+            ("Env", Some("env")),
+            ("colour", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(Suggester::default().nearest(word, known), suggestion, "{word}");
+        }
+    }
+
+    #[test]
+    fn work_is_limited() {
+        let mut suggester = Suggester { comparisons_left: 2, ..Suggester::default() };
+        assert_eq!(suggester.nearest("ab", ["xx", "yy", "ab"]), None);
+    }
+}

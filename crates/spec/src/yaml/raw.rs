@@ -1,0 +1,340 @@
+//! YAML nodes with their anchors and aliases resolved.
+//!
+//! What stands under an anchor is recorded once, aliases in it unexpanded, so a recording is never larger than the
+//! source. An alias replays its recording; a budget on replayed events stops alias bombs.
+
+use super::syntax;
+use crate::diagnostic::{Diagnostic, Sink};
+use crate::event::{NodeId, Scalar, Stop};
+use crate::source::Span;
+use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+
+/// Replayed events that every file may cause, and how many more per byte of it.
+const BUDGET_FLOOR: usize = 1_000_000;
+const BUDGET_PER_BYTE: usize = 16;
+/// A replayed scalar costs one more for so many bytes.
+const BYTES_PER_COST: usize = 16;
+/// Events that may stand under anchors.
+const MAX_RECORDED: usize = 2_000_000;
+
+/// The nodes of one document.
+pub(super) struct Nodes<'s> {
+    parser: Parser<'s, StrInput<'s>>,
+    /// Every recorded event, in order.
+    recorded: Vec<Recorded<'s>>,
+    /// The recorded maps and lists that are not closed yet, from the outside in.
+    open: Vec<u32>,
+    /// Where the recording of an anchor begins.
+    anchors: FxHashMap<usize, u32>,
+    replays: Vec<Replay>,
+    budget: usize,
+}
+
+struct Recorded<'s> {
+    node: Node<'s>,
+    /// Of a map or list: the place of its end, [`UNFINISHED`] while it is open. Of anything else: its own place.
+    end: u32,
+}
+
+const UNFINISHED: u32 = 0;
+
+/// The next recorded event to replay, and where to stop.
+#[derive(Clone, Copy)]
+struct Replay {
+    next: u32,
+    end: u32,
+}
+
+#[derive(Clone)]
+pub(super) struct Node<'s> {
+    pub(super) kind: NodeKind<'s>,
+    pub(super) span: Span,
+}
+
+#[derive(Clone)]
+pub(super) enum NodeKind<'s> {
+    MapStart(Option<NodeId>),
+    SeqStart(Option<NodeId>),
+    /// Of a map or a list: which one is always known from its start.
+    End,
+    Scalar(Scalar<'s>),
+    /// Only in recordings.
+    Alias(usize),
+    /// Was reported.
+    Bad,
+    DocumentStart,
+    DocumentEnd,
+    StreamEnd,
+}
+
+/// What [`Nodes::capture`] read past.
+pub(super) enum Captured {
+    Collection(NodeId),
+    Other,
+    /// Was reported.
+    Bad,
+}
+
+impl<'s> Nodes<'s> {
+    pub(super) fn new(text: &'s str) -> Self {
+        let options = granit_parser::options! { emit_comments: false, emit_unresolved_aliases: true };
+        Self {
+            parser: Parser::new_from_str_with_options(text, options),
+            recorded: Vec::new(),
+            open: Vec::new(),
+            anchors: FxHashMap::default(),
+            replays: Vec::new(),
+            budget: BUDGET_FLOOR.saturating_add(text.len().saturating_mul(BUDGET_PER_BYTE)),
+        }
+    }
+
+    /// The next node, aliases replaced by what they stand for.
+    pub(super) fn next(&mut self, sink: &mut Sink) -> Result<Node<'s>, Stop> {
+        self.pull(false, sink)
+    }
+
+    /// Reads past one whole node and returns the recording of it, if it is a map or list.
+    pub(super) fn capture(&mut self, sink: &mut Sink) -> Result<Captured, Stop> {
+        let id = match self.pull(true, sink)?.kind {
+            NodeKind::MapStart(Some(id)) | NodeKind::SeqStart(Some(id)) => id,
+            NodeKind::Bad => return Ok(Captured::Bad),
+            _ => return Ok(Captured::Other),
+        };
+        if self.is_finished(id) {
+            self.jump_to_end(id, self.replays.len());
+        }
+        self.skip_rest(sink)?;
+        Ok(Captured::Collection(id))
+    }
+
+    /// Reads past the end of the map or list that was begun last.
+    pub(super) fn skip_rest(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+        let mut depth = 1;
+        while depth > 0 {
+            match self.next(sink)?.kind {
+                NodeKind::MapStart(_) | NodeKind::SeqStart(_) => depth += 1,
+                NodeKind::End => depth -= 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn skip_node(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+        match self.next(sink)?.kind {
+            NodeKind::MapStart(_) | NodeKind::SeqStart(_) => self.skip_rest(sink),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many replays are under way, one inside the other.
+    pub(super) fn replay_depth(&self) -> usize {
+        self.replays.len()
+    }
+
+    /// Whether replays above `depth` have anything left.
+    pub(super) fn has_replay_above(&mut self, depth: usize) -> bool {
+        while self.replays.len() > depth {
+            match self.replays.last() {
+                Some(replay) if replay.next < replay.end => return true,
+                _ => self.replays.pop(),
+            };
+        }
+        false
+    }
+
+    /// Lets the replay at `depth`, which is inside of the map or list, go on at its end.
+    pub(super) fn jump_to_end(&mut self, id: NodeId, depth: usize) {
+        self.replays.truncate(depth);
+        if let Some(replay) = self.replays.last_mut() {
+            replay.next = self.recorded[id.0 as usize].end;
+        }
+    }
+
+    /// The maps that a merge value names: itself, or the members of a list. An `Err` is the place of something else.
+    pub(super) fn maps_to_merge(
+        &mut self,
+        id: NodeId,
+        sink: &mut Sink,
+    ) -> Result<Vec<Result<NodeId, Span>>, Stop> {
+        let whole = &self.recorded[id.0 as usize];
+        let (end, span) = (whole.end, whole.node.span);
+        if matches!(whole.node.kind, NodeKind::MapStart(_)) {
+            return Ok(vec![Ok(id)]);
+        }
+        let mut members = Vec::new();
+        let mut place = id.0 + 1;
+        while place < end {
+            let member = &self.recorded[place as usize];
+            members.push(self.map_at(place).ok_or(member.node.span));
+            place = member.end + 1;
+        }
+        self.spend(members.len(), span, sink)?;
+        Ok(members)
+    }
+
+    /// Replays what stands between the start and the end of a map.
+    pub(super) fn replay_inside(&mut self, id: NodeId) {
+        self.replays.push(Replay { next: id.0 + 1, end: self.recorded[id.0 as usize].end });
+    }
+
+    fn map_at(&self, place: u32) -> Option<NodeId> {
+        match self.recorded[place as usize].node.kind {
+            NodeKind::MapStart(id) => id,
+            NodeKind::Alias(anchor) => {
+                let target = NodeId(*self.anchors.get(&anchor)?);
+                let is_map = matches!(self.recorded[target.0 as usize].node.kind, NodeKind::MapStart(_));
+                (is_map && self.is_finished(target)).then_some(target)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_finished(&self, id: NodeId) -> bool {
+        self.recorded[id.0 as usize].end != UNFINISHED
+    }
+
+    fn pull(&mut self, record: bool, sink: &mut Sink) -> Result<Node<'s>, Stop> {
+        loop {
+            let node = match self.replayed(sink)? {
+                Some(node) => node,
+                None => self.live(record, sink)?,
+            };
+            let NodeKind::Alias(anchor) = node.kind else { return Ok(node) };
+            match self.anchors.get(&anchor).map(|start| (*start, self.recorded[*start as usize].end)) {
+                Some((start, end)) if end != UNFINISHED => {
+                    self.replays.push(Replay { next: start, end: end + 1 });
+                }
+                _ => {
+                    sink.push(
+                        Diagnostic::new("recursive-alias", "this alias stands inside of what it stands for")
+                            .at(node.span),
+                    );
+                    return Ok(Node { kind: NodeKind::Bad, span: node.span });
+                }
+            }
+        }
+    }
+
+    fn replayed(&mut self, sink: &mut Sink) -> Result<Option<Node<'s>>, Stop> {
+        if !self.has_replay_above(0) {
+            return Ok(None);
+        }
+        let Some(replay) = self.replays.last_mut() else { return Ok(None) };
+        let node = self.recorded[replay.next as usize].node.clone();
+        replay.next += 1;
+        let cost = match &node.kind {
+            NodeKind::Scalar(scalar) => 1 + scalar.text.len() / BYTES_PER_COST,
+            _ => 1,
+        };
+        self.spend(cost, node.span, sink)?;
+        Ok(Some(node))
+    }
+
+    fn spend(&mut self, cost: usize, span: Span, sink: &mut Sink) -> Result<(), Stop> {
+        if let Some(left) = self.budget.checked_sub(cost) {
+            self.budget = left;
+            return Ok(());
+        }
+        sink.push(
+            Diagnostic::new("too-many-aliases", "the aliases of this file stand for too much")
+                .at(span)
+                .label(span, "repeated too often"),
+        );
+        Err(Stop)
+    }
+
+    /// The next node of the file itself. It is recorded if it stands under an anchor, or if `record` says so.
+    fn live(&mut self, record: bool, sink: &mut Sink) -> Result<Node<'s>, Stop> {
+        let (event, span) = loop {
+            match self.parser.next_event() {
+                Some(Ok((Event::StreamStart, _))) => {}
+                Some(Ok(spanned)) => break spanned,
+                Some(Err(error)) => {
+                    sink.push(syntax::diagnostic(&error));
+                    return Err(Stop);
+                }
+                None => return Ok(Node { kind: NodeKind::StreamEnd, span: Span::default() }),
+            }
+        };
+        let anchor = event.anchor_id();
+        check_tag(event.tag(), &span, sink);
+        let range = span.byte_range().unwrap_or_default();
+        let mut node = Node { span: Span::new(range.start, range.end), kind: NodeKind::Bad };
+        node.kind = match event {
+            Event::MappingStart(..) => NodeKind::MapStart(None),
+            Event::SequenceStart(..) => NodeKind::SeqStart(None),
+            Event::MappingEnd | Event::SequenceEnd => NodeKind::End,
+            Event::Scalar(text, style, _, tag) => {
+                NodeKind::Scalar(scalar(text, style, tag.as_deref(), node.span))
+            }
+            Event::Alias(anchor) => NodeKind::Alias(anchor),
+            Event::UnresolvedAlias(name) => {
+                sink.push(unknown_alias(&name, node.span));
+                NodeKind::Bad
+            }
+            Event::DocumentStart(..) => NodeKind::DocumentStart,
+            Event::DocumentEnd => NodeKind::DocumentEnd,
+            _ => NodeKind::StreamEnd,
+        };
+        if record || anchor.is_some() || !self.open.is_empty() {
+            self.record(&mut node, anchor, sink)?;
+        }
+        Ok(node)
+    }
+
+    fn record(&mut self, node: &mut Node<'s>, anchor: Option<usize>, sink: &mut Sink) -> Result<(), Stop> {
+        let place = self.recorded.len() as u32;
+        if self.recorded.len() >= MAX_RECORDED {
+            sink.push(
+                Diagnostic::new("too-many-aliases", "too much of this file stands under anchors")
+                    .at(node.span),
+            );
+            return Err(Stop);
+        }
+        if let Some(anchor) = anchor {
+            self.anchors.insert(anchor, place);
+        }
+        let mut end = place;
+        match &mut node.kind {
+            NodeKind::MapStart(id) | NodeKind::SeqStart(id) => {
+                *id = Some(NodeId(place));
+                self.open.push(place);
+                end = UNFINISHED;
+            }
+            NodeKind::End => {
+                if let Some(start) = self.open.pop() {
+                    self.recorded[start as usize].end = place;
+                }
+            }
+            _ => {}
+        }
+        self.recorded.push(Recorded { node: node.clone(), end });
+        Ok(())
+    }
+}
+
+fn scalar<'s>(text: Cow<'s, str>, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Scalar<'s> {
+    let plain = style == ScalarStyle::Plain;
+    // Where nothing is written the parser says `~`; a tag `!!str` makes it an empty text.
+    let text = if plain && span.is_empty() { Cow::Borrowed("") } else { text };
+    Scalar { text, plain: plain && !tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str")) }
+}
+
+fn check_tag(tag: Option<&Tag>, span: &granit_parser::Span, sink: &mut Sink) {
+    let Some(tag) = tag.filter(|tag| tag.is_custom()) else { return };
+    let tag_span = span.tag_span().as_ref().unwrap_or(span).byte_range().unwrap_or_default();
+    sink.push(
+        Diagnostic::new("unknown-tag", format!("unknown tag `{}`", tag.original()))
+            .at(Span::new(tag_span.start, tag_span.end))
+            .help("put the value in quotes if it begins with `!`"),
+    );
+}
+
+fn unknown_alias(name: &str, span: Span) -> Diagnostic {
+    Diagnostic::new("unknown-alias", format!("`*{name}` refers to an anchor that is not defined before it"))
+        .at(span)
+        .help("put the value in quotes if it begins with `*`")
+}
