@@ -1,3 +1,111 @@
-pub(crate) fn main(_: &[String]) -> anyhow::Result<()> {
+//! `cargo xtask bench`: windlass against the floor of fork+exec, xargs and its peers, in one go and interleaved.
+//!
+//! Deciding what to run is [`options`], [`workloads`] and [`contestants`]; running it is [`measure`]; the rest turns
+//! samples into numbers ([`statistics`], [`targets`]) and numbers into text ([`report`], [`table`]).
+
+mod contestants;
+mod machine;
+mod measure;
+mod options;
+mod peers;
+mod report;
+mod rounds;
+mod statistics;
+mod table;
+mod targets;
+mod workloads;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use self::contestants::{LIST, Surroundings};
+use self::machine::Machine;
+use self::measure::Native;
+use self::options::Options;
+use self::report::Report;
+use self::rounds::Track;
+use self::workloads::{CREATION, RUNS};
+use crate::shell::{cargo, output, run};
+
+pub(crate) fn main(words: &[String]) -> Result<()> {
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{}", options::HELP);
+        return Ok(());
+    }
+    let known: Vec<&str> = LIST.iter().map(|(name, _)| *name).collect();
+    let options = Options::parse(words, &known)?;
+    let target = target_directory()?;
+    let peers = target.join("bench-peers");
+    peers::install(options.install, &peers);
+
+    let native = Native::build(&target.join("bench-native"))?;
+    let windlass =
+        if options.wants("windlass") { build_windlass(&target) } else { Err("not asked for".to_owned()) };
+    let surroundings = Surroundings { native: &native, windlass, peers: &peers };
+    let ground = target.join("bench").join(format!("{}-{}", seconds_now(), std::process::id()));
+    let outcome = perform(&options, &surroundings, &ground);
+    // Only now: on some file systems, creating files is slow for a while after many were deleted.
+    if !options.keep && ground.exists() {
+        fs::remove_dir_all(&ground).with_context(|| format!("cannot remove {}", ground.display()))?;
+    }
+    publish(&outcome?, options.json.as_deref())
+}
+
+fn perform(options: &Options, surroundings: &Surroundings<'_>, ground: &Path) -> Result<Report> {
+    let machine = Machine::look();
+    let entries = contestants::find_all(surroundings, |name| options.wants(name));
+    let track = Track { native: surroundings.native, entries: &entries, options, ground };
+    let asked = |letter: char| options.workloads.contains(&letter);
+    let mut runs = Vec::new();
+    for workload in RUNS.iter().filter(|workload| asked(workload.letter)) {
+        runs.push(track.run_workload(workload)?);
+    }
+    let mut creations = Vec::new();
+    if asked(CREATION) {
+        for jobs in &options.sizes {
+            creations.push(track.run_creation(*jobs)?);
+        }
+    }
+    Ok(Report { machine, slots: options.slots, runs, creations })
+}
+
+/// The table to the terminal, the JSON to where it was asked for.
+fn publish(report: &Report, json: Option<&Path>) -> Result<()> {
+    let text = report::render_text(report, table::terminal_width());
+    let Some(file) = json else {
+        print!("{text}");
+        return Ok(());
+    };
+    let json = format!("{:#}\n", report::render_json(report));
+    if file == Path::new("-") {
+        eprint!("{text}");
+        print!("{json}");
+    } else {
+        print!("{text}");
+        fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
+    }
     Ok(())
+}
+
+/// A build that fails is a row that says so, so that the others can be measured all the same.
+fn build_windlass(target: &Path) -> Result<PathBuf, String> {
+    let built = run(&mut cargo(["build", "--release", "--package", "windlass"]));
+    built.map(|()| target.join("release/windlass")).map_err(|error| format!("{error:#}"))
+}
+
+fn target_directory() -> Result<PathBuf> {
+    let text = output(&mut cargo(["metadata", "--format-version", "1", "--no-deps"]))?;
+    let metadata: Value = serde_json::from_str(&text).context("cargo metadata printed no JSON")?;
+    let directory =
+        metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    Ok(directory.into())
+}
+
+#[expect(clippy::disallowed_methods, reason = "only names a directory")]
+fn seconds_now() -> u64 {
+    std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,0 +1,176 @@
+//! Workload managers that keep a database: windlass itself, and torc.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Contestant, Creator, Found, Specification, Surroundings};
+use crate::bench::measure::{Invocation, PATH, Place};
+use crate::bench::workloads::{Graph, Shape, render_yaml};
+use crate::shell::{find_program, is_executable, output};
+
+/// As shipped: durable commits, logs of every job. Nothing is tuned for the benchmark.
+struct Windlass(PathBuf);
+
+impl Windlass {
+    fn invocation<W: Into<OsString>>(&self, words: impl IntoIterator<Item = W>) -> Invocation {
+        let start: [OsString; 3] = [self.0.clone().into(), "--db".into(), "windlass.db".into()];
+        Invocation::new(start.into_iter().chain(words.into_iter().map(Into::into)))
+    }
+
+    fn ask_status(&self, place: &Place) -> Result<Value> {
+        let answer = output(&mut self.invocation(["status", "--format", "json"]).command(place))?;
+        serde_json::from_str(&answer).context("`windlass status --format json` printed no JSON")
+    }
+}
+
+impl Contestant for Windlass {
+    fn invocation(&self, graph: &Graph, slots: usize, place: &Place) -> Result<Invocation> {
+        let specification = place.write_input("spec.yaml", &render_yaml(graph))?;
+        let slots = slots.to_string();
+        let words = ["run", &specification, "--quiet", "-o", "output", "--num-cpus", &slots];
+        Ok(Windlass::invocation(self, words.into_iter().chain(["--max-parallel-jobs", &slots])))
+    }
+
+    fn check(&self, graph: &Graph, place: &Place) -> Result<()> {
+        let status = self.ask_status(place)?;
+        let completed = number_called("completed", &status);
+        if completed != Some(graph.jobs.len() as u64) {
+            bail!("status does not say that all {} jobs completed: {status}", graph.jobs.len());
+        }
+        Ok(())
+    }
+
+    fn creator(&self) -> Option<&dyn Creator> {
+        Some(self)
+    }
+}
+
+impl Creator for Windlass {
+    fn create(&self, specification: &Specification<'_>, _place: &Place) -> Result<Invocation> {
+        Ok(self.invocation([
+            OsString::from("create"),
+            specification.yaml.into(),
+            "--format".into(),
+            "json".into(),
+        ]))
+    }
+
+    fn status(&self, _place: &Place) -> Option<Invocation> {
+        Some(self.invocation(["status", "--format", "json"]))
+    }
+
+    fn check_created(&self, jobs: usize, place: &Place) -> Result<()> {
+        let status = self.ask_status(place)?;
+        if !mentions(jobs as u64, &status) {
+            bail!("status does not say that there are {jobs} jobs: {status}");
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn find_windlass(surroundings: &Surroundings<'_>) -> Found {
+    surroundings.windlass.clone().map(|program| Box::new(Windlass(program)) as Box<dyn Contestant>)
+}
+
+/// The first number stored under `key`, at any depth.
+fn number_called(key: &str, value: &Value) -> Option<u64> {
+    match value {
+        Value::Object(fields) => {
+            let here = fields.get(key).and_then(Value::as_u64);
+            here.or_else(|| fields.values().find_map(|field| number_called(key, field)))
+        }
+        Value::Array(items) => items.iter().find_map(|item| number_called(key, item)),
+        _ => None,
+    }
+}
+
+/// Does the number occur as a value, at any depth?
+fn mentions(number: u64, value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().any(|field| mentions(number, field)),
+        Value::Array(items) => items.iter().any(|item| mentions(number, item)),
+        other => other.as_u64() == Some(number),
+    }
+}
+
+/// Torc as shipped: its own server for the length of one command. Its exit code says nothing about the jobs, so what
+/// it does is known from the proof alone.
+struct Torc(PathBuf);
+
+impl Torc {
+    fn invocation<W: Into<OsString>>(&self, words: impl IntoIterator<Item = W>) -> Invocation {
+        let start: [OsString; 4] = [self.0.clone().into(), "-s".into(), "--db".into(), "torc.db".into()];
+        let folder = self.0.parent().unwrap_or(Path::new("/usr/bin")).display();
+        let path = format!("{folder}:{PATH}");
+        Invocation::new(start.into_iter().chain(words.into_iter().map(Into::into))).with("PATH", path)
+    }
+}
+
+impl Contestant for Torc {
+    fn invocation(&self, graph: &Graph, slots: usize, place: &Place) -> Result<Invocation> {
+        let specification = place.write_input("spec.yaml", &render_yaml(graph))?;
+        let slots = slots.to_string();
+        let words =
+            ["run", &specification, "-o", "output", "--num-cpus", &slots, "--max-parallel-jobs", &slots];
+        Ok(Torc::invocation(self, words))
+    }
+
+    /// A hundred milliseconds per job, and half a minute until a dependent starts.
+    fn share(&self, shape: Shape) -> usize {
+        if shape == Shape::Chain { 250 } else { 100 }
+    }
+
+    fn creator(&self) -> Option<&dyn Creator> {
+        Some(self)
+    }
+}
+
+impl Creator for Torc {
+    fn create(&self, specification: &Specification<'_>, _place: &Place) -> Result<Invocation> {
+        Ok(self.invocation([OsString::from("create"), specification.yaml.into()]))
+    }
+
+    fn status(&self, _place: &Place) -> Option<Invocation> {
+        Some(self.invocation(["status", "1"]))
+    }
+
+    fn check_created(&self, _jobs: usize, _place: &Place) -> Result<()> {
+        Ok(())
+    }
+
+    fn at_most(&self) -> usize {
+        100_000
+    }
+}
+
+pub(super) fn find_torc(surroundings: &Surroundings<'_>) -> Found {
+    let ours = surroundings.peers.join("bin/torc");
+    let found = if is_executable(&ours) { Some(ours) } else { find_program("torc") };
+    match found {
+        Some(program) => Ok(Box::new(Torc(program))),
+        None => Err("not found; --install-peers=all or `SQLX_OFFLINE=true cargo install torc`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn counts_are_found_at_any_depth() {
+        let status = json!({"workflow": {"id": 1}, "runs": [{"jobs": {"completed": 7, "failed": 0}}]});
+        assert_eq!(number_called("completed", &status), Some(7));
+        assert_eq!(number_called("canceled", &status), None);
+        assert!(mentions(7, &status) && !mentions(8, &status));
+    }
+
+    #[test]
+    fn a_text_called_completed_is_no_count() {
+        let status = json!({"completed": "all", "counts": {"completed": 3}});
+        assert_eq!(number_called("completed", &status), Some(3));
+    }
+}

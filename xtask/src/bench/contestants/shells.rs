@@ -1,0 +1,133 @@
+//! Programs that run commands and remember nothing: the floor, xargs, make, GNU parallel.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::{Contestant, Found, Surroundings};
+use crate::bench::measure::{Invocation, Place};
+use crate::bench::workloads::{Graph, Shape, render_commands, render_makefile};
+use crate::shell::{find_program, output};
+
+/// Runs a file of commands, so many at once. It knows no dependencies: a graph is given to it phase by phase.
+struct Lister {
+    /// The words before the number of jobs at once, and those after it.
+    before: Vec<OsString>,
+    after: Vec<&'static str>,
+    reads: Reads,
+    share: usize,
+}
+
+/// Where a [`Lister`] takes its commands from.
+enum Reads {
+    LastArgument,
+    Stdin,
+}
+
+impl Contestant for Lister {
+    fn invocation(&self, graph: &Graph, slots: usize, place: &Place) -> Result<Invocation> {
+        let mut script = Vec::new();
+        for (index, phase) in graph.phases(slots).into_iter().enumerate() {
+            let commands = render_commands(&graph.jobs[phase.jobs]);
+            let file = place.write_input(&format!("commands-{index}"), &commands)?;
+            script.push(self.line(phase.at_once, &file));
+        }
+        // One shell that becomes the last phase; its own start is the price of redirecting stdin, for all alike.
+        let last = script.pop().map(|line| format!("exec {line}"));
+        script.extend(last);
+        Ok(Invocation::new(["/bin/sh", "-c", &script.join(" && ")]))
+    }
+
+    fn share(&self, _shape: Shape) -> usize {
+        self.share
+    }
+}
+
+impl Lister {
+    fn line(&self, at_once: usize, file: &str) -> String {
+        let mut words: Vec<String> = self.before.iter().map(|word| quote(&word.to_string_lossy())).collect();
+        words.push(at_once.to_string());
+        words.extend(self.after.iter().map(|word| quote(word)));
+        match self.reads {
+            Reads::LastArgument => words.push(file.to_owned()),
+            Reads::Stdin => words.push(format!("< {file}")),
+        }
+        words.join(" ")
+    }
+}
+
+/// A word as the shell reads it back.
+fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the others may be missing, and all are found in the same way")]
+pub(super) fn find_floor(surroundings: &Surroundings<'_>) -> Found {
+    let before = vec![surroundings.native.floor.clone().into()];
+    Ok(Box::new(Lister { before, after: Vec::new(), reads: Reads::LastArgument, share: 1 }))
+}
+
+pub(super) fn find_xargs(_: &Surroundings<'_>) -> Found {
+    let program = find("xargs", "findutils")?;
+    let after = vec!["-I{}", "sh", "-c", "{}"];
+    Ok(Box::new(Lister { before: vec![program.into(), "-P".into()], after, reads: Reads::Stdin, share: 1 }))
+}
+
+pub(super) fn find_parallel(_: &Surroundings<'_>) -> Found {
+    let program = find("parallel", "parallel")?;
+    // moreutils has another program of this name.
+    let version = output(std::process::Command::new(&program).arg("--version")).unwrap_or_default();
+    if !version.contains("GNU parallel") {
+        return Err("the `parallel` here is not GNU parallel".to_owned());
+    }
+    let before = vec![program.into(), "--will-cite".into(), "-j".into()];
+    Ok(Box::new(Lister { before, after: Vec::new(), reads: Reads::Stdin, share: 10 }))
+}
+
+struct Make(PathBuf);
+
+impl Contestant for Make {
+    fn invocation(&self, graph: &Graph, slots: usize, place: &Place) -> Result<Invocation> {
+        let file = place.write_input("Makefile", &render_makefile(graph))?;
+        let words: [OsString; 4] =
+            [self.0.clone().into(), format!("-j{slots}").into(), "-f".into(), file.into()];
+        Ok(Invocation::new(words))
+    }
+}
+
+pub(super) fn find_make(_: &Surroundings<'_>) -> Found {
+    Ok(Box::new(Make(find("make", "make")?)))
+}
+
+fn find(program: &str, package: &str) -> Result<PathBuf, String> {
+    find_program(program).ok_or_else(|| format!("not found; --install-peers or `apt-get install {package}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_the_width_and_the_file_where_the_program_wants_them() {
+        let floor = Lister {
+            before: vec!["/t/floor".into()],
+            after: Vec::new(),
+            reads: Reads::LastArgument,
+            share: 1,
+        };
+        assert_eq!(floor.line(2, "../input/c"), "'/t/floor' 2 ../input/c");
+        let xargs = Lister {
+            before: vec!["xargs".into(), "-P".into()],
+            after: vec!["-I{}", "sh"],
+            reads: Reads::Stdin,
+            share: 1,
+        };
+        assert_eq!(xargs.line(1, "../input/c"), "'xargs' '-P' 1 '-I{}' 'sh' < ../input/c");
+    }
+
+    #[test]
+    fn quoting_survives_quotes() {
+        assert_eq!(quote("it's"), r"'it'\''s'");
+    }
+}
