@@ -4,11 +4,17 @@
 //! `kill -9` and power loss. SQLite today ([`sqlite::SqliteStore`]); PostgreSQL joins behind the same trait and the same
 //! conformance suite.
 
+mod error;
+pub mod lock;
 pub mod model;
+mod sql;
+pub mod sqlite;
+
+pub use error::{Error, JobState, Locked};
 
 use model::{
-    HeldJob, JobCommand, JobFilter, JobRow, LoadedJobs, NewJob, NewWorker, NewWorkflow, ResultFilter, ResultRow, WorkerRow,
-    WorkflowRow,
+    HeldJob, JobCommand, JobFilter, JobRow, LoadedJobs, NewJob, NewWorker, NewWorkflow, ResultFilter,
+    ResultRow, WorkerRow, WorkflowRow,
 };
 use windlass_core::change::Change;
 use windlass_types::{JobId, RunId, Timestamp, WorkerId, WorkflowId};
@@ -41,8 +47,9 @@ pub trait Store: Send + Sync {
     fn begin_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
     /// Notes that nothing more will happen by itself in the current run.
     fn end_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
-    /// Starts run + 1: `again` (jobs that no worker holds, in any other state) go to `uninitialized` with attempt 1, and
-    /// `is_canceled` is cleared. The caller decides on ready and blocked and submits that.
+    /// Starts run + 1: `again` (jobs that no worker holds, in any other state) go to `uninitialized`, all that has still
+    /// to run starts anew at attempt 1, and `is_canceled` is cleared. The caller decides on ready and blocked and submits
+    /// that. Refused while a worker holds a job.
     fn begin_next_run(&self, workflow: WorkflowId, again: &[JobId], now: Timestamp) -> Result<RunId, Error>;
 
     /// Asks whoever runs the workflow to cancel it. The request survives until it is answered.
@@ -68,11 +75,4 @@ pub trait Store: Send + Sync {
     fn results(&self, workflow: WorkflowId, filter: &ResultFilter) -> Result<Vec<ResultRow>, Error>;
     /// Names by id, for showing what runs. In the order asked for; an unknown id gives an empty name.
     fn job_names(&self, jobs: &[JobId]) -> Result<Vec<String>, Error>;
-}
-
-/// Why the store could not do it. `hint()` says what to do about it.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("placeholder")]
-    Placeholder,
 }

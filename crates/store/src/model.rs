@@ -5,7 +5,8 @@ use std::time::Duration;
 use windlass_core::edges::Edges;
 use windlass_types::work::{AttemptKey, Stdio};
 use windlass_types::{
-    Attempt, Bytes, Capacity, JobId, JobStatus, Resources, ResultId, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
+    Attempt, Bytes, Capacity, JobId, JobStatus, Resources, ResultId, RunId, StatusCounts, Timestamp,
+    WorkerId, WorkflowId,
 };
 
 /// A workflow to be created, all but its jobs.

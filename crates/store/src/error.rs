@@ -1,0 +1,271 @@
+//! Why the store could not do it, and what to do about it.
+
+use crate::lock::Holder;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkerId, WorkflowId};
+
+/// Why the store could not do it. [`Error::hint`] says what to do about it.
+///
+/// Cheap to clone: when a group commit fails, everybody who was part of it is told the same.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    // ---- the file ----
+    #[error("there is no database at {}", path.display())]
+    Missing { path: PathBuf },
+    #[error("there is already something at {}", path.display())]
+    AlreadyExists { path: PathBuf },
+    #[error("{} is not a file", path.display())]
+    NotAFile { path: PathBuf },
+    #[error("{} is not a database", path.display())]
+    NotADatabase { path: PathBuf },
+    #[error("{} is a database of another program (application id {application_id:#010x})", path.display())]
+    Foreign { path: PathBuf, application_id: u32 },
+    #[error("the database {} was written by a newer windlass (format {found}, this one knows up to {known})", path.display())]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("the database {} has the old format {found} and was opened for reading only", path.display())]
+    Older { path: PathBuf, found: u32 },
+    #[error("step {version} of the format of {} is not the one this windlass knows", path.display())]
+    DifferentHistory { path: PathBuf, version: u32 },
+    #[error("the database {} is truncated: {found} bytes, {}", path.display(), Expected(*expected))]
+    Truncated { path: PathBuf, found: u64, expected: Option<u64> },
+    #[error("the database {} is damaged: {detail}", path.display())]
+    Damaged { path: PathBuf, detail: String },
+    #[error("the database {} is gone, but its write-ahead log {} is still there", path.display(), log.display())]
+    LeftoverLog { path: PathBuf, log: PathBuf },
+    #[error("may not write {}", path.display())]
+    ReadOnly { path: PathBuf },
+    #[error("the SQLite library {found} is older than 3.51.3, which fixed a bug that damages databases")]
+    SqliteTooOld { found: &'static str },
+    #[error("cannot open the database {}", path.display())]
+    CannotOpen { path: PathBuf, source: Arc<rusqlite::Error> },
+    #[error("cannot {what} {}", path.display())]
+    File { what: &'static str, path: PathBuf, source: Arc<std::io::Error> },
+
+    // ---- who else is there ----
+    #[error("{}", busy_text(what, holder.as_ref()))]
+    Busy { what: Locked, holder: Option<Holder> },
+
+    // ---- the disk ----
+    #[error("no space left for the database {}", path.display())]
+    DiskFull { path: PathBuf, source: Arc<rusqlite::Error> },
+    #[error("cannot read or write the database {}", path.display())]
+    Disk { path: PathBuf, source: Arc<rusqlite::Error> },
+    #[error("another process kept the database {} locked for too long", path.display())]
+    LockedOut { path: PathBuf, source: Arc<rusqlite::Error> },
+
+    // ---- the request ----
+    #[error("there is no workflow {0}")]
+    NoSuchWorkflow(WorkflowId),
+    #[error("there is no job {0}")]
+    NoSuchJob(JobId),
+    #[error("there is no worker {0}")]
+    NoSuchWorker(WorkerId),
+    #[error("two jobs of the workflow are called `{name}`")]
+    DuplicateJobName { name: String },
+    #[error("job {job} of workflow {workflow} was expected to be {expected}, but {}", found_text(*found))]
+    Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> },
+    #[error("workflow {workflow} is in run {found}; this belongs to run {expected}")]
+    StaleRun { workflow: WorkflowId, expected: RunId, found: RunId },
+    #[error("run {run} of workflow {workflow} has not begun")]
+    RunNotBegun { workflow: WorkflowId, run: RunId },
+    #[error("workflow {workflow} has {held} jobs that a worker holds")]
+    StillActive { workflow: WorkflowId, held: u64 },
+    #[error("{what} is out of range")]
+    OutOfRange { what: String },
+    #[error("the database refused the change: {source}")]
+    Refused { source: Arc<rusqlite::Error> },
+    #[error("the database did not understand a statement of this windlass")]
+    Internal { source: Arc<rusqlite::Error> },
+    #[error("the store was closed")]
+    Closed,
+}
+
+/// What somebody else has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locked {
+    Database,
+    Workflow(WorkflowId),
+}
+
+/// A job's state as expected or as found. An expectation may leave the attempt open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobState {
+    pub status: JobStatus,
+    pub attempt: Option<Attempt>,
+}
+
+impl Error {
+    /// Worth trying again later, unchanged: the trouble lies with the disk or a lock, not with the request.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::DiskFull { .. } | Self::Disk { .. } | Self::LockedOut { .. })
+    }
+
+    pub const fn is_disk_full(&self) -> bool {
+        matches!(self, Self::DiskFull { .. })
+    }
+
+    /// The file itself is no good: nothing that is asked of it will work.
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Truncated { .. } | Self::Damaged { .. })
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Missing { .. } => "`windlass create` or `windlass run` makes one; --db or WINDLASS_DB names another place".into(),
+            Self::AlreadyExists { .. } => "open it instead, or choose another name".into(),
+            Self::NotAFile { .. } | Self::NotADatabase { .. } | Self::Foreign { .. } => {
+                "nothing was changed; name another file with --db or WINDLASS_DB, or move this one away".into()
+            }
+            Self::Newer { .. } => "use the newer windlass, or another database".into(),
+            Self::Older { .. } => "any command that writes, for example `windlass run`, brings it up to date".into(),
+            Self::DifferentHistory { .. } => "use the windlass that made it, or another database".into(),
+            Self::Truncated { path, .. } | Self::Damaged { path, .. } => format!(
+                "nothing was changed; restore {0} from a copy, or save what can be read with `sqlite3 {0} .recover`; \
+                 move it away to start anew",
+                path.display()
+            ),
+            Self::LeftoverLog { log, .. } => format!(
+                "put the database back beside it; if it was deleted on purpose, delete {} too",
+                log.display()
+            ),
+            Self::ReadOnly { .. } => {
+                "the database, its directory and its -wal and -shm files must be writable; name another place with --db".into()
+            }
+            Self::SqliteTooOld { .. } => "build windlass with the SQLite it brings along".into(),
+            Self::CannotOpen { .. } | Self::File { .. } => "check that the path exists and that you may use it".into(),
+            Self::Busy { what: Locked::Workflow(id), .. } => {
+                format!("wait for it, or stop it with `windlass cancel {id}`")
+            }
+            Self::Busy { what: Locked::Database, .. } => "wait for it, stop it, or use another database".into(),
+            Self::DiskFull { .. } => "free some space; nothing that was acknowledged is lost".into(),
+            Self::Disk { .. } => "check the disk (`dmesg` may say more); nothing that was acknowledged is lost".into(),
+            Self::LockedOut { .. } => "see who has it open, for example with `fuser -v`, and try again".into(),
+            Self::NoSuchWorkflow(_) => "`windlass status` lists the workflows".into(),
+            Self::NoSuchJob(_) => "`windlass jobs` lists the jobs".into(),
+            Self::DuplicateJobName { .. } => "give every job its own name".into(),
+            Self::StillActive { .. } => "wait for them, or cancel the workflow first".into(),
+            Self::Conflict { .. } | Self::StaleRun { .. } => {
+                "somebody else changed the workflow meanwhile; nothing was changed by this request".into()
+            }
+            Self::NoSuchWorker(_)
+            | Self::RunNotBegun { .. }
+            | Self::OutOfRange { .. }
+            | Self::Refused { .. }
+            | Self::Internal { .. }
+            | Self::Closed => return None,
+        };
+        Some(text)
+    }
+
+    pub(crate) fn file(what: &'static str, path: &Path, source: std::io::Error) -> Self {
+        match source.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly { path: path.to_owned() }
+            }
+            _ => Self::File { what, path: path.to_owned(), source: Arc::new(source) },
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.attempt {
+            Some(attempt) => write!(f, "{} at attempt {attempt}", self.status),
+            None => write!(f, "{}", self.status),
+        }
+    }
+}
+
+struct Expected(Option<u64>);
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(bytes) => write!(f, "its header says {bytes}"),
+            None => f.write_str("too few to hold its header"),
+        }
+    }
+}
+
+fn found_text(found: Option<JobState>) -> String {
+    found.map_or_else(|| "it is not there".to_owned(), |state| format!("is {state}"))
+}
+
+fn busy_text(what: &Locked, holder: Option<&Holder>) -> String {
+    let what = match what {
+        Locked::Database => "the database is in use".to_owned(),
+        Locked::Workflow(id) => format!("workflow {id} is being run"),
+    };
+    match holder {
+        Some(holder) => format!("{what} by {holder}"),
+        None => format!("{what} by another process"),
+    }
+}
+
+/// What went wrong inside the store, before it is known which file it was about.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Sqlite(rusqlite::Error),
+    Told(Error),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl Fault {
+    /// Tells the disk's faults, the lock's, the file's and the request's apart.
+    pub(crate) fn explain(self, db: &Path) -> Error {
+        use rusqlite::ErrorCode as Code;
+        let source = match self {
+            Self::Told(error) => return error,
+            Self::Sqlite(source) => Arc::new(source),
+        };
+        let path = || db.to_owned();
+        if source.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_CORRUPTFS) {
+            return Error::Damaged { path: path(), detail: source.to_string() };
+        }
+        match source.sqlite_error_code() {
+            Some(Code::DiskFull) => Error::DiskFull { path: path(), source },
+            Some(Code::SystemIoFailure) if is_full(db) => Error::DiskFull { path: path(), source },
+            Some(Code::SystemIoFailure | Code::OutOfMemory) => Error::Disk { path: path(), source },
+            Some(Code::DatabaseBusy | Code::DatabaseLocked | Code::FileLockingProtocolFailed) => {
+                Error::LockedOut { path: path(), source }
+            }
+            Some(Code::DatabaseCorrupt | Code::NotADatabase) => {
+                Error::Damaged { path: path(), detail: source.to_string() }
+            }
+            Some(Code::ReadOnly | Code::PermissionDenied) => Error::ReadOnly { path: path() },
+            Some(Code::CannotOpen) => Error::CannotOpen { path: path(), source },
+            Some(Code::ConstraintViolation | Code::TooBig | Code::TypeMismatch) => Error::Refused { source },
+            _ => match *source {
+                // A value that no version of windlass writes, or a row that every version does.
+                rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+                | rusqlite::Error::InvalidColumnType(..)
+                | rusqlite::Error::Utf8Error(..)
+                | rusqlite::Error::StatementChangedRows(..)
+                | rusqlite::Error::QueryReturnedNoRows => {
+                    Error::Damaged { path: path(), detail: source.to_string() }
+                }
+                _ => Error::Internal { source },
+            },
+        }
+    }
+}
+
+/// Some calls of SQLite report a full disk as a plain failure.
+fn is_full(db: &Path) -> bool {
+    rustix::fs::statvfs(db).is_ok_and(|fs| fs.f_bavail == 0)
+}

@@ -1,0 +1,214 @@
+//! Who may run what: one server owns the whole file, or several `run`s own one workflow each.
+//!
+//! The locks are `flock`s on files in `<database>.run/`, so the kernel releases them when their process dies, whatever
+//! the way. What stands in a lock file says who took it last and counts only while the file is locked.
+
+use crate::Error;
+use crate::error::Locked;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use windlass_types::{Timestamp, WorkflowId};
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    pub pid: u32,
+    /// Start time of that pid in clock ticks since boot, so that a reused pid is not taken for it.
+    pub pid_start_ticks: u64,
+    pub host: String,
+    pub command: String,
+    pub since: Timestamp,
+}
+
+/// Held while a server runs: nobody else may run anything in this database.
+#[derive(Debug)]
+pub struct ServerLock {
+    _server: File,
+}
+
+/// Held while a workflow runs: no server and no second `run` of the same workflow.
+#[derive(Debug)]
+pub struct WorkflowLock {
+    _server: File,
+    _workflow: File,
+}
+
+impl ServerLock {
+    pub fn acquire(db: &Path, now: Timestamp) -> Result<Self, Error> {
+        let directory = make_directory(db)?;
+        let path = directory.join(SERVER);
+        let server = open(&path)?;
+        if !try_lock(&server, &path, Kind::Exclusive)? {
+            let holder = read_holder(&path).or_else(|| any_workflow_holder(&directory));
+            return Err(Error::Busy { what: Locked::Database, holder });
+        }
+        write_holder(&server, &path, now)?;
+        Ok(Self { _server: server })
+    }
+}
+
+impl WorkflowLock {
+    pub fn acquire(db: &Path, workflow: WorkflowId, now: Timestamp) -> Result<Self, Error> {
+        let directory = make_directory(db)?;
+        let server_path = directory.join(SERVER);
+        let server = open(&server_path)?;
+        if !try_lock(&server, &server_path, Kind::Shared)? {
+            return Err(Error::Busy { what: Locked::Database, holder: read_holder(&server_path) });
+        }
+        // Whatever an earlier server left there no longer counts.
+        clear(&server, &server_path)?;
+        let path = directory.join(workflow_file(workflow));
+        let lock = open(&path)?;
+        if !try_lock(&lock, &path, Kind::Exclusive)? {
+            return Err(Error::Busy { what: Locked::Workflow(workflow), holder: read_holder(&path) });
+        }
+        write_holder(&lock, &path, now)?;
+        Ok(Self { _server: server, _workflow: lock })
+    }
+
+    /// Who runs the workflow now, if anybody does: a `run` of it, or the server.
+    pub fn holder(db: &Path, workflow: WorkflowId) -> Result<Option<Holder>, Error> {
+        let directory = run_directory(db)?;
+        match holder_of(&directory.join(workflow_file(workflow)), Locked::Workflow(workflow))? {
+            Some(holder) => Ok(Some(holder)),
+            None => holder_of(&directory.join(SERVER), Locked::Database),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} on {} since {} ({})", self.pid, self.host, self.since, self.command)
+    }
+}
+
+const SERVER: &str = "server.lock";
+
+/// Somebody who asks for the holder has the lock for a moment; so long an acquirer goes on trying.
+const PROBE_TRIES: u32 = 10;
+const PROBE_PAUSE: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Shared,
+    Exclusive,
+}
+
+fn workflow_file(workflow: WorkflowId) -> String {
+    format!("workflow-{workflow}.lock")
+}
+
+/// Beside the real file, so that a symbolic link leads to the same locks.
+fn run_directory(db: &Path) -> Result<PathBuf, Error> {
+    let real = db.canonicalize().map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Error::Missing { path: db.to_owned() },
+        _ => Error::file("find", db, e),
+    })?;
+    let mut name = real.into_os_string();
+    name.push(".run");
+    Ok(name.into())
+}
+
+fn make_directory(db: &Path) -> Result<PathBuf, Error> {
+    let directory = run_directory(db)?;
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Error::file("make the directory", &directory, e))
+        }
+        _ => Ok(directory),
+    }
+}
+
+fn open(path: &Path) -> Result<File, Error> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| Error::file("open", path, e))
+}
+
+/// Whether the lock was free. Outlasts somebody who only looks (see [`holder_of`]).
+fn try_lock(file: &File, path: &Path, kind: Kind) -> Result<bool, Error> {
+    for attempt in 0..PROBE_TRIES {
+        let outcome = match kind {
+            Kind::Shared => file.try_lock_shared(),
+            Kind::Exclusive => file.try_lock(),
+        };
+        match outcome {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if attempt + 1 < PROBE_TRIES => std::thread::sleep(PROBE_PAUSE),
+            Err(TryLockError::WouldBlock) => break,
+            Err(TryLockError::Error(e)) => return Err(Error::file("lock", path, e)),
+        }
+    }
+    Ok(false)
+}
+
+/// The holder of a lock file that is exclusively locked; `None` if it is not there or nobody holds it. A holder that
+/// cannot be named is an error, so that it is never taken for nobody.
+fn holder_of(path: &Path, what: Locked) -> Result<Option<Holder>, Error> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::file("open", path, e)),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => match read_holder(path) {
+            Some(holder) => Ok(Some(holder)),
+            None => Err(Error::Busy { what, holder: None }),
+        },
+        Err(TryLockError::Error(e)) => Err(Error::file("lock", path, e)),
+    }
+}
+
+/// A server is kept out by any `run`; the first one found is named.
+fn any_workflow_holder(directory: &Path) -> Option<Holder> {
+    let files = std::fs::read_dir(directory).ok()?;
+    files
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.file_name().is_some_and(|name| name != SERVER))
+        .find_map(|path| holder_of(&path, Locked::Database).ok().flatten())
+}
+
+fn read_holder(path: &Path) -> Option<Holder> {
+    let mut text = String::new();
+    File::open(path).ok()?.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn write_holder(mut file: &File, path: &Path, now: Timestamp) -> Result<(), Error> {
+    let text = serde_json::to_string(&myself(now)).unwrap_or_default();
+    clear(file, path)?;
+    file.rewind().and_then(|()| file.write_all(text.as_bytes())).map_err(|e| Error::file("write", path, e))
+}
+
+fn clear(file: &File, path: &Path) -> Result<(), Error> {
+    file.set_len(0).map_err(|e| Error::file("write", path, e))
+}
+
+fn myself(now: Timestamp) -> Holder {
+    let command: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    Holder {
+        pid: std::process::id(),
+        pid_start_ticks: own_start_ticks().unwrap_or(0),
+        host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
+        command: command.join(" "),
+        since: now,
+    }
+}
+
+/// Field 22 of `/proc/self/stat`. The second field is the program's name in brackets and may contain anything.
+fn own_start_ticks() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    after_name.split_ascii_whitespace().nth(19)?.parse().ok()
+}

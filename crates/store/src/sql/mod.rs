@@ -1,0 +1,44 @@
+//! The SQL of the store, as text. `common` holds what PostgreSQL will run unchanged, `sqlite` what only SQLite says.
+//!
+//! Rules for `common`: times are parameters, never `now()`; `$1..$n` appear for the first time in ascending order,
+//! because SQLite takes `$n` for a name and numbers the names as they come (a test checks every statement).
+
+pub(crate) mod common;
+pub(crate) mod sqlite;
+
+/// Defines statements as constants, and the list of all of them for the tests.
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        $($(#[$doc])* pub(crate) const $name: &str = $text;)*
+
+        #[cfg(test)]
+        pub(crate) const ALL: &[(&str, &str)] = &[$((stringify!($name), $name)),*];
+    };
+}
+use statements;
+
+#[cfg(test)]
+mod tests {
+    /// The numbers behind `$` in order of first appearance.
+    fn placeholders(sql: &str) -> Vec<u32> {
+        let mut seen = Vec::new();
+        for piece in sql.split('$').skip(1) {
+            let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
+            let number = piece[..digits].parse().expect("a number behind $");
+            if !seen.contains(&number) {
+                seen.push(number);
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn placeholders_first_appear_in_ascending_order() {
+        assert_eq!(placeholders("a $2 b $1 c $2"), [2, 1]);
+        for (name, sql) in super::common::ALL.iter().chain(super::sqlite::ALL) {
+            let found = placeholders(sql);
+            let ascending: Vec<u32> = (1..=found.len() as u32).collect();
+            assert_eq!(found, ascending, "{name}: {sql}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! How much of a database file is missing, read without SQLite once SQLite has refused the file.
+//!
+//! Not to be called while this process has the file open: closing any descriptor of a file drops the locks that
+//! SQLite holds on it.
+
+use crate::Error;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+const HEADER_LENGTH: usize = 100;
+
+/// If the file is shorter than its header says, or too short to have one: the error that says so.
+pub(crate) fn shortfall(path: &Path) -> Option<Error> {
+    let found = path.metadata().ok()?.len();
+    let mut start = Vec::with_capacity(HEADER_LENGTH);
+    File::open(path).ok()?.take(HEADER_LENGTH as u64).read_to_end(&mut start).ok()?;
+    let expected = expected_length(&start);
+    let short = expected.is_none_or(|expected| found < expected);
+    short.then(|| Error::Truncated { path: path.to_owned(), found, expected })
+}
+
+/// Page size times number of pages.
+fn expected_length(start: &[u8]) -> Option<u64> {
+    let page_size = match u16::from_be_bytes(start.get(16..18)?.try_into().ok()?) {
+        1 => 65536,
+        other => u64::from(other),
+    };
+    let page_count = u32::from_be_bytes(start.get(28..32)?.try_into().ok()?);
+    (start.len() == HEADER_LENGTH).then(|| page_size * u64::from(page_count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_is_in_the_header() {
+        let mut start = vec![0; HEADER_LENGTH];
+        start[16..18].copy_from_slice(&4096u16.to_be_bytes());
+        start[28..32].copy_from_slice(&3u32.to_be_bytes());
+        assert_eq!(expected_length(&start), Some(3 * 4096));
+        start[16..18].copy_from_slice(&1u16.to_be_bytes());
+        assert_eq!(expected_length(&start), Some(3 * 65536));
+        assert_eq!(expected_length(&start[..50]), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Reads a whole workflow into the arrays that the dispatcher works on.
+
+use super::column;
+use super::read::{Block, block};
+use crate::error::Fault;
+use crate::model::LoadedJobs;
+use crate::sql::common as sql;
+use rusqlite::{Connection, Row};
+use std::collections::HashMap;
+use windlass_core::edges::Edges;
+use windlass_types::{Attempt, Bytes, JobId, Resources, WorkflowId};
+
+pub(crate) fn load_jobs(conn: &Connection, workflow: WorkflowId) -> Result<LoadedJobs, Fault> {
+    let block = block(conn, workflow)?;
+    let classes = load_classes(conn, workflow)?;
+    let mut loaded = load_rows(conn, block, &classes)?;
+    loaded.requirements = classes.requirements;
+    loaded.edges = load_edges(conn, workflow, block)?;
+    Ok(loaded)
+}
+
+/// What jobs ask for, each set of values once.
+struct Classes {
+    requirements: Vec<Resources>,
+    /// From the row's id to its class.
+    class: HashMap<i64, u32>,
+}
+
+/// Class 0 is for jobs that name no requirement. One that names a requirement with the same values is in another class,
+/// because what a user wrote is a limit and the default is none.
+fn load_classes(conn: &Connection, workflow: WorkflowId) -> Result<Classes, Fault> {
+    let mut requirements = vec![Resources::DEFAULT];
+    let mut class = HashMap::new();
+    let mut known: HashMap<Resources, u32> = HashMap::new();
+    let mut statement = conn.prepare_cached(sql::LOAD_REQUIREMENTS)?;
+    let mut rows = statement.query([workflow.0])?;
+    while let Some(row) = rows.next()? {
+        let resources = resources(row)?;
+        let index = *known.entry(resources).or_insert_with(|| {
+            requirements.push(resources);
+            requirements.len() as u32 - 1
+        });
+        class.insert(row.get(0)?, index);
+    }
+    Ok(Classes { requirements, class })
+}
+
+fn resources(row: &Row<'_>) -> rusqlite::Result<Resources> {
+    Ok(Resources {
+        cpus: row.get(1)?,
+        memory: Bytes(row.get::<_, i64>(2)?.unsigned_abs()),
+        gpus: row.get(3)?,
+        nodes: row.get(4)?,
+        runtime: column::duration(row, 5)?,
+    })
+}
+
+fn load_rows(conn: &Connection, block: Block, classes: &Classes) -> Result<LoadedJobs, Fault> {
+    let n = block.count as usize;
+    let mut loaded = LoadedJobs {
+        ids: (block.first..block.end()).map(JobId).collect(),
+        status: Vec::with_capacity(n),
+        attempt: Vec::with_capacity(n),
+        priority: Vec::with_capacity(n),
+        cancel_on_blocking_job_failure: Vec::with_capacity(n),
+        class: Vec::with_capacity(n),
+        ..LoadedJobs::default()
+    };
+    let mut statement = conn.prepare_cached(sql::LOAD_JOBS)?;
+    let mut rows = statement.query([block.first, block.end()])?;
+    // Thousands of jobs in a row usually ask for the same.
+    let mut last = (None, 0);
+    while let Some(row) = rows.next()? {
+        loaded.status.push(column::status(row, 0)?);
+        loaded.attempt.push(Attempt(row.get(1)?));
+        loaded.priority.push(row.get(2)?);
+        loaded.cancel_on_blocking_job_failure.push(column::flag(row, 3)?);
+        let requirements: Option<i64> = row.get(4)?;
+        if requirements != last.0 {
+            let class = requirements.and_then(|id| classes.class.get(&id)).copied();
+            last = (requirements, class.unwrap_or(0));
+        }
+        loaded.class.push(last.1);
+    }
+    if loaded.status.len() == n { Ok(loaded) } else { Err(rusqlite::Error::QueryReturnedNoRows.into()) }
+}
+
+fn load_edges(conn: &Connection, workflow: WorkflowId, block: Block) -> Result<Edges, Fault> {
+    let mut edges = Edges::default();
+    let index = |id: i64| (id - block.first) as u32;
+    for_each_pair(conn, sql::LOAD_EDGES, workflow, |job, waits_for| {
+        edges.direct.push((index(job), index(waits_for)));
+    })?;
+    for_each_pair(conn, sql::LOAD_GATE_MEMBERS, workflow, |gate, job| {
+        if edges.gates.len() <= gate as usize {
+            edges.gates.resize_with(gate as usize + 1, Vec::new);
+        }
+        edges.gates[gate as usize].push(index(job));
+    })?;
+    for_each_pair(conn, sql::LOAD_JOB_GATES, workflow, |job, gate| {
+        edges.waits.push((index(job), gate as u32));
+    })?;
+    Ok(edges)
+}
+
+fn for_each_pair(
+    conn: &Connection,
+    sql: &str,
+    workflow: WorkflowId,
+    mut take: impl FnMut(i64, i64),
+) -> Result<(), Fault> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([workflow.0])?;
+    while let Some(row) = rows.next()? {
+        take(row.get(0)?, row.get(1)?);
+    }
+    Ok(())
+}

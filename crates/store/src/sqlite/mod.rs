@@ -1,0 +1,203 @@
+//! The store in a SQLite file: one thread writes ([`writer`]), any number of connections read ([`pool`]), and a large
+//! workflow is created on a connection of its own ([`create`]).
+//!
+//! Other processes may read the file and create workflows in it at the same time.
+
+mod apply;
+mod column;
+mod create;
+mod filesystem;
+mod header;
+mod load;
+mod migrate;
+mod open;
+mod pool;
+mod read;
+mod runs;
+mod writer;
+
+pub use open::{OpenMode, Warning};
+
+use crate::error::Fault;
+use crate::model::{
+    HeldJob, JobCommand, JobFilter, JobRow, LoadedJobs, NewJob, NewWorker, NewWorkflow, ResultFilter,
+    ResultRow, WorkerRow, WorkflowRow,
+};
+use crate::{Batch, Done, Error, Store};
+use pool::ReadPool;
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::Arc;
+use windlass_types::{JobId, RunId, Timestamp, WorkerId, WorkflowId};
+use writer::Writer;
+
+/// An open database. Dropping it waits until everything that was submitted is on disk.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: Arc<Path>,
+    readers: ReadPool,
+    /// `None` when opened for reading only.
+    writer: Option<Writer>,
+}
+
+/// A store, and what its user should know about it.
+#[derive(Debug)]
+pub struct Opened {
+    pub store: SqliteStore,
+    pub warnings: Vec<Warning>,
+}
+
+impl SqliteStore {
+    /// Opens a database that is there.
+    pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Opened, Error> {
+        let checked = open::check(path.as_ref())?;
+        let path = checked.path;
+        let writer = match mode {
+            OpenMode::ReadWrite => Some(Writer::start(open::writer(&path)?, Arc::clone(&path))?),
+            OpenMode::ReadOnly => {
+                open::require_current(&checked.reader, &path)?;
+                None
+            }
+        };
+        let readers = ReadPool::new(Arc::clone(&path), checked.access, checked.reader);
+        Ok(Opened { store: Self { path, readers, writer }, warnings: checked.warnings })
+    }
+
+    /// Makes an empty database and opens it. Its directory must be there, and nothing of that name in it.
+    pub fn create(path: impl AsRef<Path>) -> Result<Opened, Error> {
+        open::create(path.as_ref())?;
+        Self::open(path, OpenMode::ReadWrite)
+    }
+
+    /// Opens the database for writing, and makes it first if there is none.
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Opened, Error> {
+        let path = path.as_ref();
+        match Self::open(path, OpenMode::ReadWrite) {
+            Err(Error::Missing { .. }) => match open::create(path) {
+                // Somebody else was quicker.
+                Ok(()) | Err(Error::AlreadyExists { .. }) => Self::open(path, OpenMode::ReadWrite),
+                Err(error) => Err(error),
+            },
+            other => other,
+        }
+    }
+
+    /// The real and absolute path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn writer(&self) -> Result<&Writer, Error> {
+        self.writer.as_ref().ok_or_else(|| Error::ReadOnly { path: self.path.to_path_buf() })
+    }
+
+    fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.writer()?.call(work)
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        // Readers first: the writer is then the last one out and tidies up.
+        self.readers.clear();
+    }
+}
+
+impl Store for SqliteStore {
+    fn create_workflow(
+        &self,
+        workflow: &NewWorkflow<'_>,
+        jobs: &mut dyn Iterator<Item = NewJob<'_>>,
+        now: Timestamp,
+    ) -> Result<WorkflowId, Error> {
+        self.writer()?;
+        let conn = open::writer(&self.path)?;
+        create::prepare(&conn)
+            .and_then(|()| create::create(&conn, workflow, jobs, now))
+            .map_err(|fault| fault.explain(&self.path))
+    }
+
+    fn submit(&self, batch: Batch, done: Done) {
+        match self.writer() {
+            Ok(writer) => writer.submit(Box::new(apply::Submission { batch, done })),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    fn begin_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error> {
+        self.write(move |conn| runs::begin_run(conn, workflow, now))
+    }
+
+    fn end_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error> {
+        self.write(move |conn| runs::end_run(conn, workflow, now))
+    }
+
+    fn begin_next_run(&self, workflow: WorkflowId, again: &[JobId], now: Timestamp) -> Result<RunId, Error> {
+        let again = again.to_vec();
+        self.write(move |conn| runs::begin_next_run(conn, workflow, &again, now))
+    }
+
+    fn request_cancel(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error> {
+        self.write(move |conn| runs::request_cancel(conn, workflow, now))
+    }
+
+    fn cancel_requested(&self, workflow: WorkflowId) -> Result<bool, Error> {
+        self.readers.read(|conn| runs::cancel_requested(conn, workflow))
+    }
+
+    fn mark_canceled(&self, workflow: WorkflowId, _now: Timestamp) -> Result<(), Error> {
+        self.write(move |conn| runs::mark_canceled(conn, workflow))
+    }
+
+    fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error> {
+        let worker = worker.clone();
+        self.write(move |conn| runs::add_worker(conn, &worker, now))
+    }
+
+    fn active_workers(&self, workflow: WorkflowId) -> Result<Vec<WorkerRow>, Error> {
+        self.readers.read(|conn| runs::active_workers(conn, workflow))
+    }
+
+    fn retire_worker(&self, worker: WorkerId, now: Timestamp) -> Result<(), Error> {
+        self.write(move |conn| runs::retire_worker(conn, worker, now))
+    }
+
+    fn workflows(&self) -> Result<Vec<WorkflowRow>, Error> {
+        self.readers.read(read::workflows)
+    }
+
+    fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, Error> {
+        self.readers.read(|conn| read::workflow(conn, id))
+    }
+
+    fn find_by_digest(&self, digest: &str, submission_dir: &str) -> Result<Option<WorkflowRow>, Error> {
+        self.readers.read(|conn| read::find_by_digest(conn, digest, submission_dir))
+    }
+
+    fn load_jobs(&self, workflow: WorkflowId) -> Result<LoadedJobs, Error> {
+        self.readers.read(|conn| load::load_jobs(conn, workflow))
+    }
+
+    fn commands(&self, jobs: &[JobId]) -> Result<Vec<JobCommand>, Error> {
+        self.readers.read(|conn| read::commands(conn, jobs))
+    }
+
+    fn held_jobs(&self, workflow: WorkflowId) -> Result<Vec<HeldJob>, Error> {
+        self.readers.read(|conn| read::held_jobs(conn, workflow))
+    }
+
+    fn jobs(&self, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobRow>, Error> {
+        self.readers.read(|conn| read::jobs(conn, workflow, filter))
+    }
+
+    fn results(&self, workflow: WorkflowId, filter: &ResultFilter) -> Result<Vec<ResultRow>, Error> {
+        self.readers.read(|conn| read::results(conn, workflow, filter))
+    }
+
+    fn job_names(&self, jobs: &[JobId]) -> Result<Vec<String>, Error> {
+        self.readers.read(|conn| read::job_names(conn, jobs))
+    }
+}

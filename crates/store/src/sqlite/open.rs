@@ -1,0 +1,346 @@
+//! Opening and making a database file, and refusing, by name, what is not one.
+
+use super::migrate::{self, MIGRATIONS};
+use super::{filesystem, header};
+use crate::Error;
+use crate::error::Fault;
+use rusqlite::{Connection, OpenFlags};
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// In the header of every database that windlass makes: "Wdls".
+const APPLICATION_ID: u32 = 0x5764_6c73;
+
+/// 3.51.3 fixed a race between a writer and a checkpoint that could damage the file.
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// Another process may be creating a workflow of millions of jobs meanwhile.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+const CACHED_STATEMENTS: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    ReadWrite,
+    ReadOnly,
+}
+
+/// Something to tell the user; the database was opened all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    NetworkFilesystem {
+        path: PathBuf,
+        kind: &'static str,
+    },
+    /// Read as it lies there, without locks: neither the file nor its directory may be written.
+    Frozen {
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NetworkFilesystem { path, kind } => write!(
+                f,
+                "the database {} is on a network filesystem ({kind}), where locks are not reliable: \
+                 use it from one machine at a time, or put it on a local disk (--db)",
+                path.display()
+            ),
+            Self::Frozen { path } => write!(
+                f,
+                "the database {} is read as it lies there, because its directory may not be written; \
+                 changes that are made meanwhile may not be seen",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// How readers open the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Shared,
+    /// No locks and no shared memory: for a file that nobody may write.
+    Frozen,
+}
+
+/// A database that was found to be ours and whole as far as can be seen.
+pub(crate) struct Checked {
+    /// Real and absolute.
+    pub(crate) path: Arc<Path>,
+    pub(crate) reader: Connection,
+    pub(crate) access: Access,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Opens an existing file for reading and makes sure that it is one of ours. Changes nothing.
+pub(crate) fn check(path: &Path) -> Result<Checked, Error> {
+    require_sqlite(rusqlite::version_number(), rusqlite::version())?;
+    let missing = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
+        _ => Error::file("look at", path, e),
+    };
+    let path: Arc<Path> = path.canonicalize().map_err(missing)?.into();
+    let metadata = path.metadata().map_err(missing)?;
+    if !metadata.is_file() {
+        return Err(Error::NotAFile { path: path.to_path_buf() });
+    }
+    // SQLite would take it for an empty database.
+    if metadata.len() == 0 {
+        return Err(Error::Truncated { path: path.to_path_buf(), found: 0, expected: None });
+    }
+    let (reader, access) = identify(&path)?;
+    let mut warnings = Vec::new();
+    if let Some(kind) = filesystem::network_filesystem(&path) {
+        warnings.push(Warning::NetworkFilesystem { path: path.to_path_buf(), kind });
+    }
+    if access == Access::Frozen {
+        warnings.push(Warning::Frozen { path: path.to_path_buf() });
+    }
+    Ok(Checked { path, reader, access, warnings })
+}
+
+/// Makes an empty database with its schema. Never replaces anything.
+pub(crate) fn create(path: &Path) -> Result<(), Error> {
+    require_sqlite(rusqlite::version_number(), rusqlite::version())?;
+    let name = path.file_name().ok_or_else(|| Error::NotAFile { path: path.to_owned() })?;
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::AlreadyExists { path: path.to_owned() });
+    }
+    refuse_leftover_log(path)?;
+    let mut new_name = OsString::from(".");
+    new_name.push(name);
+    new_name.push(format!(".{}.new", uuid::Uuid::new_v4().simple()));
+    let new = directory.join(new_name);
+    let made = build(&new).and_then(|()| put_in_place(&new, path, directory));
+    if made.is_err() {
+        for leftover in [new.clone(), sibling(&new, "-journal"), sibling(&new, "-wal"), sibling(&new, "-shm")]
+        {
+            // Most of them are not there, and there is nobody to tell.
+            drop(std::fs::remove_file(leftover));
+        }
+    }
+    made
+}
+
+/// A connection that may write, brought to the newest format.
+pub(crate) fn writer(path: &Path) -> Result<Connection, Error> {
+    let conn =
+        connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| name_open_fault(fault, path))?;
+    let ready = || -> Result<(), Fault> {
+        if conn.is_readonly("main")? {
+            return Err(Error::ReadOnly { path: path.to_owned() }.into());
+        }
+        conn.pragma_update(None, "journal_mode", "WAL")?;
+        // An acknowledged commit survives a power cut.
+        conn.pragma_update(None, "synchronous", "FULL")?;
+        conn.pragma_update(None, "foreign_keys", true)?;
+        // We decide when, after the answers were given.
+        conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+        conn.pragma_update(None, "cache_size", -16 * 1024)?;
+        migrate::migrate(&conn, path, MIGRATIONS)
+    };
+    ready().map_err(|fault| name_open_fault(fault, path))?;
+    Ok(conn)
+}
+
+/// Somebody who may not write cannot bring a database to the newest format.
+pub(crate) fn require_current(conn: &Connection, path: &Path) -> Result<(), Error> {
+    let check = || -> Result<(), Fault> {
+        if migrate::is_current(conn, path, MIGRATIONS)? {
+            return Ok(());
+        }
+        let found = migrate::version(conn)?;
+        Err(Error::Older { path: path.to_owned(), found }.into())
+    };
+    check().map_err(|fault| fault.explain(path))
+}
+
+/// A connection that only reads.
+pub(crate) fn reader(path: &Path, access: Access) -> Result<Connection, Fault> {
+    let conn = match access {
+        Access::Shared => connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
+        Access::Frozen => connect(
+            Path::new(&frozen_uri(path)),
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
+        )?,
+    };
+    conn.pragma_update(None, "query_only", true)?;
+    conn.pragma_update(None, "cache_size", -8 * 1024)?;
+    Ok(conn)
+}
+
+/// The file beside the database whose name ends with `suffix`.
+pub(crate) fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
+    // Each connection belongs to one thread at a time, so SQLite need not lock it.
+    let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(PATIENCE)?;
+    conn.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    // What a savepoint may have to undo is small; it need not touch the disk.
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    Ok(conn)
+}
+
+fn identify(path: &Path) -> Result<(Connection, Access), Error> {
+    let attempt = |access| {
+        let conn = reader(path, access)?;
+        identify_connection(&conn, path)?;
+        Ok((conn, access))
+    };
+    let first = attempt(Access::Shared);
+    let second = match first {
+        // Without a log nobody can be writing, and without permission nobody of us will.
+        Err(fault)
+            if is_cannot_open(&fault) && !may_write_beside(path) && !sibling(path, "-wal").exists() =>
+        {
+            attempt(Access::Frozen)
+        }
+        other => other,
+    };
+    second.map_err(|fault| name_open_fault(fault, path))
+}
+
+fn identify_connection(conn: &Connection, path: &Path) -> Result<(), Fault> {
+    let application_id: i32 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let application_id = application_id.cast_unsigned();
+    if application_id != APPLICATION_ID {
+        return Err(Error::Foreign { path: path.to_owned(), application_id }.into());
+    }
+    let found = migrate::version(conn)?;
+    let known = migrate::latest(MIGRATIONS);
+    if found > known {
+        return Err(Error::Newer { path: path.to_owned(), found, known }.into());
+    }
+    Ok(())
+}
+
+/// What SQLite says of a file that it cannot open, in our words.
+fn name_open_fault(fault: Fault, path: &Path) -> Error {
+    let not_a_database = matches!(
+        &fault,
+        Fault::Sqlite(e) if e.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase)
+    );
+    if not_a_database {
+        return Error::NotADatabase { path: path.to_owned() };
+    }
+    match fault.explain(path) {
+        damaged @ Error::Damaged { .. } => header::shortfall(path).unwrap_or(damaged),
+        Error::CannotOpen { .. } if !may_write_beside(path) => Error::ReadOnly { path: path.to_owned() },
+        other => other,
+    }
+}
+
+fn is_cannot_open(fault: &Fault) -> bool {
+    matches!(fault, Fault::Sqlite(e) if e.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen))
+}
+
+/// SQLite keeps its log and its shared memory beside the file.
+fn may_write_beside(path: &Path) -> bool {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+fn frozen_uri(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
+    let encode = |&byte: &u8| {
+        if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }
+    };
+    let name: String = path.as_os_str().as_bytes().iter().map(encode).collect();
+    format!("file:{name}?immutable=1")
+}
+
+/// SQLite would apply the log of a database that was deleted to the new one.
+fn refuse_leftover_log(path: &Path) -> Result<(), Error> {
+    let log = sibling(path, "-wal");
+    match log.metadata() {
+        Ok(metadata) if metadata.len() > 0 => Err(Error::LeftoverLog { path: path.to_owned(), log }),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a whole database under a name that nobody else looks at.
+fn build(path: &Path) -> Result<(), Error> {
+    let make = || -> Result<(), Fault> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let conn = connect(path, flags)?;
+        // Synced once, as a whole, before it gets its name.
+        conn.pragma_update(None, "synchronous", "OFF")?;
+        conn.pragma_update(None, "journal_mode", "MEMORY")?;
+        conn.pragma_update(None, "application_id", APPLICATION_ID.cast_signed())?;
+        migrate::migrate(&conn, path, MIGRATIONS)?;
+        conn.pragma_update(None, "journal_mode", "WAL")?;
+        conn.close().map_err(|(_, error)| error.into())
+    };
+    make().map_err(|fault| name_open_fault(fault, path))?;
+    File::open(path).and_then(|file| file.sync_all()).map_err(|e| Error::file("sync", path, e))
+}
+
+fn put_in_place(new: &Path, path: &Path, directory: &Path) -> Result<(), Error> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Err(Error::AlreadyExists { path: path.to_owned() }),
+        // Filesystems that cannot: a second name that must be new, then without the first.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_in_place(new, path)?,
+        Err(e) => return Err(Error::file("make", path, e.into())),
+    }
+    File::open(directory).and_then(|file| file.sync_all()).map_err(|e| Error::file("sync", directory, e))
+}
+
+fn link_in_place(new: &Path, path: &Path) -> Result<(), Error> {
+    std::fs::hard_link(new, path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => Error::AlreadyExists { path: path.to_owned() },
+        _ => Error::file("make", path, e),
+    })?;
+    std::fs::remove_file(new).map_err(|e| Error::file("remove", new, e))
+}
+
+fn require_sqlite(number: i32, text: &'static str) -> Result<(), Error> {
+    if number < OLDEST_SQLITE { Err(Error::SqliteTooOld { found: text }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_sqlite_is_refused() {
+        assert!(require_sqlite(3_051_003, "3.51.3").is_ok());
+        let error = require_sqlite(3_051_002, "3.51.2").unwrap_err();
+        assert!(error.to_string().contains("3.51.2"), "{error}");
+        assert!(error.hint().is_some());
+    }
+
+    #[test]
+    fn a_file_without_a_new_name_gets_one_by_linking_and_never_replaces() {
+        let directory = tempfile::tempdir().unwrap();
+        let (new, path) = (directory.path().join("new"), directory.path().join("db"));
+        std::fs::write(&new, "one").unwrap();
+        link_in_place(&new, &path).unwrap();
+        std::fs::write(&new, "two").unwrap();
+        assert!(matches!(link_in_place(&new, &path), Err(Error::AlreadyExists { .. })));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
+    }
+
+    #[test]
+    fn a_path_becomes_a_uri() {
+        assert_eq!(frozen_uri(Path::new("/a b/c?d%.db")), "file:/a%20b/c%3fd%25.db?immutable=1");
+    }
+}
