@@ -315,7 +315,7 @@ pub(crate) struct LogsArgs {
     #[arg(short, long, value_name = "N")]
     pub(crate) run: Option<RunId>,
     /// Go on printing what the job writes until it is over.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["attempt", "run"])]
     pub(crate) follow: bool,
     /// Begin with the last N lines.
     #[arg(short = 'n', long, value_name = "N")]
@@ -340,9 +340,9 @@ pub(crate) struct CancelArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Keep the demo's directory, to look round with the other commands.
-    #[arg(long)]
-    pub(crate) keep: bool,
+    /// Directory to run it in, made if it is not there; a new one among the temporary files by default.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -377,6 +377,12 @@ impl FromStr for WorkflowRef {
 pub(crate) struct JobRef {
     pub(crate) text: String,
     pub(crate) id: Option<JobId>,
+}
+
+impl From<JobId> for JobRef {
+    fn from(id: JobId) -> Self {
+        Self { text: id.to_string(), id: Some(id) }
+    }
 }
 
 impl FromStr for JobRef {
@@ -422,12 +428,7 @@ mod tests {
             assert!(command.get_about().is_some(), "{}", command.get_name());
             for arg in command.get_arguments() {
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-                assert!(
-                    help.ends_with(['.', 'N']) || help.len() > 20,
-                    "{} {}: `{help}`",
-                    command.get_name(),
-                    arg.get_id()
-                );
+                assert!(help.contains(' '), "{} {}: `{help}`", command.get_name(), arg.get_id());
             }
         }
     }

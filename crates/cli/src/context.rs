@@ -3,17 +3,22 @@
 use crate::args::Globals;
 use crate::error::CliError;
 use crate::ui::Ui;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use windlass_store::Store;
+use windlass_store::sqlite::{OpenMode, Opened, SqliteStore};
 use windlass_types::Clock;
+
+const FOLDER: &str = ".windlass";
+const DATABASE: &str = "windlass.db";
 
 pub(crate) struct Context {
     pub(crate) ui: Ui,
     pub(crate) clock: Clock,
     /// Absolute: where the command was typed.
     pub(crate) cwd: PathBuf,
-    /// From `--db` or `WINDLASS_DB`.
+    /// From `--db` or `WINDLASS_DB`, absolute.
     db: Option<PathBuf>,
 }
 
@@ -26,22 +31,102 @@ impl Context {
     }
 
     /// The database, for reading only. It must exist.
-    pub(crate) fn open_read(&self) -> Result<Arc<dyn Store>, CliError> {
-        Err(self.no_store())
+    pub(crate) fn open_read(&self) -> Result<SqliteStore, CliError> {
+        let path = self.existing()?;
+        Ok(self.warned(SqliteStore::open(&path, OpenMode::ReadOnly)?))
     }
 
     /// The database, for writing. It must exist.
-    pub(crate) fn open_write(&self) -> Result<Arc<dyn Store>, CliError> {
-        Err(self.no_store())
+    pub(crate) fn open_write(&self) -> Result<SqliteStore, CliError> {
+        let path = self.existing()?;
+        self.refuse_foreign(&path)?;
+        Ok(self.warned(SqliteStore::open(&path, OpenMode::ReadWrite)?))
     }
 
-    /// The database, for writing; made here if there is none yet.
-    pub(crate) fn open_or_create(&self) -> Result<Arc<dyn Store>, CliError> {
-        Err(self.no_store())
+    /// The database, for writing; made here if there is none here or above.
+    pub(crate) fn open_or_create(&self) -> Result<SqliteStore, CliError> {
+        let path = match self.find() {
+            Some(path) => {
+                self.refuse_foreign(&path)?;
+                path
+            }
+            None => make_folder(&self.cwd)?.join(DATABASE),
+        };
+        Ok(self.warned(SqliteStore::open_or_create(&path)?))
     }
 
-    fn no_store(&self) -> CliError {
-        let path = self.db.as_deref().unwrap_or(Path::new(".windlass/windlass.db"));
-        CliError::internal(format!("{}: the store is not built yet", path.display()))
+    fn find(&self) -> Option<PathBuf> {
+        self.db.clone().or_else(|| find_folder(&self.cwd).map(|folder| folder.join(DATABASE)))
+    }
+
+    fn existing(&self) -> Result<PathBuf, CliError> {
+        self.find().ok_or_else(|| {
+            CliError::user(format!("there is no {FOLDER} folder in {} or above it", self.cwd.display()))
+                .with_hint("`windlass run SPEC` makes one; --db or WINDLASS_DB names a database elsewhere")
+        })
+    }
+
+    /// What a database says is run as commands: one that was merely found must be one's own.
+    fn refuse_foreign(&self, path: &Path) -> Result<(), CliError> {
+        let Some(folder) = path.parent().filter(|_| self.db.is_none()) else { return Ok(()) };
+        let owner = std::fs::metadata(folder).map(|meta| meta.uid());
+        if owner.is_ok_and(|uid| uid != rustix::process::geteuid().as_raw()) {
+            return Err(CliError::refused(format!("{} belongs to somebody else", folder.display()))
+                .with_hint(format!("to use it all the same, say so: --db {}", path.display())));
+        }
+        Ok(())
+    }
+
+    fn warned(&self, opened: Opened) -> SqliteStore {
+        for warning in &opened.warnings {
+            self.ui.warn(&warning.to_string());
+        }
+        opened.store
+    }
+}
+
+fn find_folder(from: &Path) -> Option<PathBuf> {
+    from.ancestors().map(|dir| dir.join(FOLDER)).find(|folder| folder.is_dir())
+}
+
+/// Private, and out of git's sight.
+fn make_folder(parent: &Path) -> Result<PathBuf, CliError> {
+    let folder = parent.join(FOLDER);
+    let made = match DirBuilder::new().mode(0o700).create(&folder) {
+        // Somebody else made it just now.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| std::fs::write(folder.join(".gitignore"), "*\n")),
+    };
+    made.map_err(|e| {
+        CliError::io(format!("cannot make {}: {e}", folder.display()))
+            .with_hint("--db or WINDLASS_DB names a database elsewhere")
+    })?;
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn the_folder_is_found_here_and_above() {
+        let root = tempfile::tempdir().unwrap();
+        let deep = root.path().join("a/b");
+        std::fs::create_dir_all(&deep).unwrap();
+        assert_eq!(find_folder(&deep).filter(|f| f.starts_with(root.path())), None);
+        let folder = make_folder(root.path()).unwrap();
+        assert_eq!(find_folder(&deep), Some(folder.clone()));
+        assert_eq!(find_folder(root.path()), Some(folder));
+    }
+
+    #[test]
+    fn the_folder_is_private_and_ignored_by_git() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = make_folder(root.path()).unwrap();
+        let mode = std::fs::metadata(&folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert_eq!(std::fs::read_to_string(folder.join(".gitignore")).unwrap(), "*\n");
+        assert_eq!(make_folder(root.path()).unwrap(), folder);
     }
 }

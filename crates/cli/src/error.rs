@@ -4,6 +4,8 @@
 
 use serde::Serialize;
 use std::fmt;
+use windlass_spec::Diagnostics;
+use windlass_types::Bytes;
 
 /// The exit codes of `windlass`. Documented in `docs/exit-codes.md` and in `windlass --help`; scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +93,13 @@ pub(crate) struct CliError {
     pub(crate) kind: Kind,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
+    /// What is wrong with the spec file, place by place.
+    pub(crate) diagnostics: Option<Box<Diagnostics>>,
 }
 
 impl CliError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None }
+        Self { kind, message: message.into(), hint: None, diagnostics: None }
     }
 
     pub(crate) fn user(message: impl Into<String>) -> Self {
@@ -127,6 +131,84 @@ impl fmt::Display for CliError {
 }
 
 impl std::error::Error for CliError {}
+
+impl From<windlass_store::Error> for CliError {
+    fn from(error: windlass_store::Error) -> Self {
+        use windlass_store::Error as E;
+        let kind = match &error {
+            E::Missing { .. }
+            | E::NoSuchWorkflow(_)
+            | E::NoSuchJob(_)
+            | E::NoSuchWorker(_)
+            | E::DuplicateJobName { .. }
+            | E::OutOfRange { .. } => Kind::User,
+            E::AlreadyExists { .. }
+            | E::Newer { .. }
+            | E::Older { .. }
+            | E::DifferentHistory { .. }
+            | E::Busy { .. }
+            | E::LockedOut { .. }
+            | E::Conflict { .. }
+            | E::StaleRun { .. }
+            | E::StillActive { .. } => Kind::Refused,
+            E::NotAFile { .. }
+            | E::NotADatabase { .. }
+            | E::Foreign { .. }
+            | E::Truncated { .. }
+            | E::Damaged { .. }
+            | E::LeftoverLog { .. }
+            | E::ReadOnly { .. }
+            | E::SqliteTooOld { .. }
+            | E::CannotOpen { .. }
+            | E::File { .. }
+            | E::DiskFull { .. }
+            | E::Disk { .. } => Kind::Io,
+            E::RunNotBegun { .. } | E::Refused { .. } | E::Internal { .. } | E::Closed => Kind::Internal,
+        };
+        Self { hint: error.hint(), ..Self::new(kind, with_sources(&error)) }
+    }
+}
+
+impl From<windlass_engine::Error> for CliError {
+    fn from(error: windlass_engine::Error) -> Self {
+        use windlass_engine::Error as E;
+        let message = with_sources(&error);
+        match error {
+            E::Store(error) => error.into(),
+            E::NoSuchWorkflow(_) => Self::user(message).with_hint("`windlass workflows` lists them"),
+            E::Cycle(_) => Self::new(Kind::Spec, message),
+            E::TooLarge { asked, capacity, .. } => Self::user(message).with_hint(format!(
+                "it asks for {}, and jobs may use {} here; --num-cpus, --memory-gb and --num-gpus say otherwise",
+                amounts(asked.cpus, asked.memory, asked.gpus),
+                amounts(capacity.cpus, capacity.memory, capacity.gpus)
+            )),
+            E::Start(_) | E::WorkerKeepsDying(_) => Self::io(message),
+            E::Bury(_) => Self::refused(message)
+                .with_hint("nothing was started, so that no job runs twice at the same time; end them, then resume"),
+            E::Protocol(_) => Self::internal(message),
+        }
+    }
+}
+
+impl From<Diagnostics> for CliError {
+    fn from(diagnostics: Diagnostics) -> Self {
+        let count = diagnostics.count();
+        let errors = if count == 1 { "an error".to_owned() } else { format!("{count} errors") };
+        let message = format!("{} has {errors}", diagnostics.source_name);
+        Self { diagnostics: Some(Box::new(diagnostics)), ..Self::new(Kind::Spec, message) }
+    }
+}
+
+fn amounts(cpus: u32, memory: Bytes, gpus: u32) -> String {
+    let gpus = if gpus == 0 { String::new() } else { format!(", {gpus} GPUs") };
+    format!("{cpus} CPUs, {memory}{gpus}")
+}
+
+/// The error and what caused it, on one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
 
 #[cfg(test)]
 mod tests {

@@ -4,9 +4,15 @@ mod args;
 mod commands;
 mod context;
 mod error;
+mod job_logs;
+mod liveness;
 mod local;
+mod plan;
+mod select;
 mod sweep;
+mod tail;
 mod ui;
+mod view;
 
 use args::Cli;
 use clap::{CommandFactory as _, Parser as _};

@@ -4,6 +4,7 @@
 
 use crate::args::Link;
 use crate::error::CliError;
+use crate::ui::text;
 use std::str::FromStr;
 
 /// More jobs than this from one command line is a mistake, not a wish.
@@ -172,7 +173,7 @@ impl Template {
             Self::Shell(text) => substitute(text, binding),
             Self::Words(words) => {
                 let quoted: Vec<String> =
-                    words.iter().map(|w| shell_quote(&substitute(w, binding))).collect();
+                    words.iter().map(|w| text::shell_quote(&substitute(w, binding))).collect();
                 quoted.join(" ")
             }
         }
@@ -202,14 +203,6 @@ fn substitute(text: &str, binding: &[(&str, &str)]) -> String {
     }
     filled.push_str(rest);
     filled
-}
-
-fn shell_quote(word: &str) -> String {
-    let harmless = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%^".contains(c);
-    if !word.is_empty() && word.chars().all(harmless) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

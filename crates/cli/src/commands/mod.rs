@@ -1,10 +1,16 @@
 //! One file per command. Each has `run(ctx, args)`, which says how the program exits.
 
-pub(crate) mod cancel;
-pub(crate) mod demo;
-pub(crate) mod exec;
-pub(crate) mod resume;
-pub(crate) mod run;
+mod cancel;
+mod create;
+mod demo;
+mod exec;
+mod jobs;
+mod logs;
+mod results;
+mod resume;
+mod run;
+mod status;
+mod workflows;
 
 use crate::args::Command;
 use crate::context::Context;
@@ -15,9 +21,14 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Run(args) => run::run(ctx, args),
         Command::Resume(args) => resume::run(ctx, args),
         Command::Exec(args) => exec::run(ctx, args),
+        Command::Create(args) => create::run(ctx, args),
+        Command::Status(args) => status::run(ctx, args),
+        Command::Workflows(args) => workflows::run(ctx, args),
+        Command::Jobs(args) => jobs::run(ctx, args),
+        Command::Results(args) => results::run(ctx, args),
+        Command::Logs(args) => logs::run(ctx, args),
         Command::Cancel(args) => cancel::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),
         Command::Worker(args) => crate::local::worker(args),
-        _ => Err(CliError::internal("this command is not built yet")),
     }
 }

@@ -1,0 +1,44 @@
+//! `windlass create`: checks a spec and stores its workflow.
+
+use crate::args::CreateArgs;
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::plan::{self, SpecFile};
+use crate::ui::text;
+use serde::Serialize;
+use windlass_types::WorkflowId;
+
+#[derive(Serialize)]
+struct CreatedView<'a> {
+    /// `null` after a dry run.
+    workflow_id: Option<WorkflowId>,
+    name: &'a str,
+    jobs: usize,
+    dry_run: bool,
+}
+
+pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
+    let file = SpecFile::read(&ctx.cwd, &args.spec)?;
+    let workflow = file.load()?;
+    let (name, jobs) = (workflow.name(), workflow.job_count());
+    let workflow_id = if args.dry_run {
+        None
+    } else {
+        let store = ctx.open_or_create()?;
+        let output_dir = ctx.cwd.join(&args.output.output_dir);
+        Some(plan::create_from_spec(&store, &file, &workflow, &ctx.cwd, &output_dir, ctx.clock.now())?)
+    };
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&CreatedView { workflow_id, name, jobs, dry_run: args.dry_run })?;
+        return Ok(Exit::Success);
+    }
+    let jobs = text::count(jobs as u64, "job");
+    match workflow_id {
+        None => ctx.ui.print_line(&format!("the spec is good: {name}, {jobs}"))?,
+        Some(id) => {
+            ctx.ui.print_line(&format!("workflow {id}: {name}, {jobs}"))?;
+            ctx.ui.note("next: windlass resume");
+        }
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,386 @@
+//! `windlass logs`: what a job printed, or prints.
+
+use crate::args::{LogsArgs, WorkflowRef};
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::job_logs::{self, Stream};
+use crate::select;
+use crate::tail::{Cursor, skip_to_last_lines};
+use crate::view::{State, WorkflowView};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use windlass_store::Store;
+use windlass_store::model::{JobRow, ResultFilter, WorkflowRow};
+use windlass_types::work::AttemptKey;
+use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkflowId};
+
+/// Files are looked at again and again: network filesystems tell nobody when a file has grown.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(ctx: &Context, args: &LogsArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_read()?;
+    let workflow = select::workflow(&store, &args.workflow)?;
+    let job = select::job(&store, &workflow, &args.job)?;
+    let streams = wanted_streams(args, &workflow)?;
+    if args.follow {
+        Follow { ctx, store: &store, workflow: &workflow, job: job.id, streams, last_heading: None }
+            .run(args.tail)?;
+    } else {
+        let key = wanted_attempt(args, &store, &workflow, &job)?;
+        show(ctx, &Shown { workflow: &workflow, job: &job, key, streams }, args.tail)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn wanted_streams(args: &LogsArgs, workflow: &WorkflowRow) -> Result<Vec<Stream>, CliError> {
+    let both = args.stdout == args.stderr;
+    let wanted = |stream: &Stream| match stream {
+        Stream::Stdout => both || args.stdout,
+        Stream::Stderr => both || args.stderr,
+        Stream::Combined => true,
+    };
+    let streams: Vec<Stream> = job_logs::kept(workflow.stdio.mode).iter().copied().filter(wanted).collect();
+    if streams.is_empty() {
+        return Err(CliError::user(format!(
+            "workflow {} ({}) does not keep that output",
+            workflow.id, workflow.name
+        ))
+        .with_hint("its spec says so under `stdio`"));
+    }
+    Ok(streams)
+}
+
+/// The attempts of the job in that run that may have printed something, in order.
+fn attempts(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    job: &JobRow,
+    run: RunId,
+) -> Result<Vec<Attempt>, CliError> {
+    let filter = ResultFilter { job: Some(job.id), run: Some(run), ..ResultFilter::default() };
+    let mut attempts: Vec<Attempt> =
+        store.results(workflow.id, &filter)?.iter().map(|r| r.key.attempt_id).collect();
+    if run == workflow.run_id && job.status.is_active() {
+        attempts.push(job.attempt_id);
+    }
+    attempts.sort_unstable();
+    attempts.dedup();
+    Ok(attempts)
+}
+
+fn wanted_attempt(
+    args: &LogsArgs,
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    job: &JobRow,
+) -> Result<AttemptKey, CliError> {
+    let run = args.run.unwrap_or(workflow.run_id);
+    let attempts = attempts(store, workflow, job, run)?;
+    let chosen = match args.attempt {
+        None => attempts.last().copied(),
+        Some(number) => attempts.iter().copied().find(|attempt| attempt.0 == number),
+    };
+    let key = |attempt| AttemptKey { workflow: workflow.id, job: job.id, run, attempt };
+    chosen.map(key).ok_or_else(|| no_such_attempt(args, workflow, job, run, &attempts))
+}
+
+fn no_such_attempt(
+    args: &LogsArgs,
+    workflow: &WorkflowRow,
+    job: &JobRow,
+    run: RunId,
+    attempts: &[Attempt],
+) -> CliError {
+    let name = &job.name;
+    match (attempts, args.attempt) {
+        ([], _) if run == workflow.run_id => {
+            let earlier = if run.0 > 1 { "; --run shows an earlier run" } else { "" };
+            CliError::user(format!("job `{name}` has not run yet in run {run}; it is {}", job.status))
+                .with_hint(format!(
+                    "`windlass status {}` shows where the workflow stands{earlier}",
+                    workflow.id
+                ))
+        }
+        ([], _) => CliError::user(format!("job `{name}` did not run in run {run}")).with_hint(format!(
+            "`windlass results {} --job {} --all-runs` lists its attempts",
+            workflow.id, job.id
+        )),
+        (_, Some(number)) => {
+            let list = attempts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            CliError::user(format!("job `{name}` has no attempt {number} in run {run}"))
+                .with_hint(format!("it has: {list}"))
+        }
+        (_, None) => CliError::internal("an attempt was there and was not chosen"),
+    }
+}
+
+/// What `logs` shows when it does not follow.
+struct Shown<'a> {
+    workflow: &'a WorkflowRow,
+    job: &'a JobRow,
+    key: AttemptKey,
+    streams: Vec<Stream>,
+}
+
+fn show(ctx: &Context, shown: &Shown<'_>, tail: Option<usize>) -> Result<(), CliError> {
+    let files: Vec<(Stream, PathBuf, Option<File>)> = shown
+        .streams
+        .iter()
+        .map(|stream| {
+            let path = job_logs::path(shown.workflow, shown.key, *stream);
+            open(&path, tail).map(|file| (*stream, path, file))
+        })
+        .collect::<Result<_, _>>()?;
+    if files.iter().all(|(_, _, file)| file.is_none()) {
+        return Err(no_files(shown));
+    }
+    if ctx.ui.json_wanted() { show_json(ctx, shown, files) } else { show_text(ctx, shown, files) }
+}
+
+fn show_text(
+    ctx: &Context,
+    shown: &Shown<'_>,
+    files: Vec<(Stream, PathBuf, Option<File>)>,
+) -> Result<(), CliError> {
+    let headed = files.len() > 1;
+    let mut silent = true;
+    for (stream, path, file) in files {
+        let Some(mut file) = file else { continue };
+        if is_at_end(&mut file).map_err(|e| read_error(&path, &e))? {
+            continue;
+        }
+        if headed {
+            let gap = if silent { "" } else { "\n" };
+            ctx.ui.print_line(&format!(
+                "{gap}==> {}: {} <==",
+                stream.name(),
+                job_logs::short(&path, &ctx.cwd)
+            ))?;
+        }
+        ctx.ui.print_from(&mut file, &path)?;
+        silent = false;
+    }
+    if silent {
+        let said =
+            if shown.job.status.is_active() { "has printed nothing so far" } else { "printed nothing" };
+        ctx.ui.note(&format!("job `{}`, attempt {}, {said}", shown.job.name, shown.key.attempt));
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct LogsView<'a> {
+    workflow_id: WorkflowId,
+    job_id: JobId,
+    job_name: &'a str,
+    run_id: RunId,
+    attempt_id: Attempt,
+    streams: Vec<StreamView>,
+}
+
+#[derive(Serialize)]
+struct StreamView {
+    stream: &'static str,
+    path: PathBuf,
+    /// What is not UTF-8 is replaced.
+    text: String,
+}
+
+fn show_json(
+    ctx: &Context,
+    shown: &Shown<'_>,
+    files: Vec<(Stream, PathBuf, Option<File>)>,
+) -> Result<(), CliError> {
+    let mut streams = Vec::new();
+    for (stream, path, file) in files {
+        let mut bytes = Vec::new();
+        if let Some(mut file) = file {
+            file.read_to_end(&mut bytes).map_err(|e| read_error(&path, &e))?;
+        }
+        streams.push(StreamView {
+            stream: stream.name(),
+            path,
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        });
+    }
+    let AttemptKey { workflow, job, run, attempt } = shown.key;
+    ctx.ui.print_json(&LogsView {
+        workflow_id: workflow,
+        job_id: job,
+        job_name: &shown.job.name,
+        run_id: run,
+        attempt_id: attempt,
+        streams,
+    })
+}
+
+fn open(path: &Path, tail: Option<usize>) -> Result<Option<File>, CliError> {
+    let opened = match File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other,
+    };
+    let positioned = opened.and_then(|mut file| {
+        if let Some(lines) = tail {
+            skip_to_last_lines(&mut file, lines)?;
+        }
+        Ok(file)
+    });
+    positioned.map(Some).map_err(|e| read_error(path, &e))
+}
+
+fn is_at_end(file: &mut File) -> io::Result<bool> {
+    Ok(file.stream_position()? >= file.metadata()?.len())
+}
+
+fn no_files(shown: &Shown<'_>) -> CliError {
+    let Shown { job, key, workflow, .. } = shown;
+    if job.status.is_active() {
+        return CliError::user(format!("job `{}` has not printed anything yet", job.name))
+            .with_hint("--follow waits for it");
+    }
+    if workflow.stdio.delete_on_success && job.status == JobStatus::Completed {
+        return CliError::user(format!("the output of job `{}` was deleted because it completed", job.name))
+            .with_hint("the spec says `delete_on_success` under `stdio`");
+    }
+    let directory = Path::new(&workflow.output_dir).join("job_stdio");
+    CliError::user(format!("there are no log files for {key} in {}", directory.display()))
+        .with_hint("they may have been moved or deleted")
+}
+
+fn read_error(path: &Path, error: &io::Error) -> CliError {
+    CliError::io(format!("cannot read {}: {error}", path.display()))
+}
+
+/// `--follow`: prints what comes, across attempts, until the job is over.
+struct Follow<'a> {
+    ctx: &'a Context,
+    store: &'a dyn Store,
+    workflow: &'a WorkflowRow,
+    job: JobId,
+    streams: Vec<Stream>,
+    last_heading: Option<Stream>,
+}
+
+/// One line of `logs --follow --format json`.
+#[derive(Serialize)]
+struct LineView<'a> {
+    job_id: JobId,
+    run_id: RunId,
+    attempt_id: Attempt,
+    stream: &'static str,
+    line: &'a str,
+}
+
+impl Follow<'_> {
+    fn run(&mut self, tail: Option<usize>) -> Result<(), CliError> {
+        self.say_if_nothing_will_come()?;
+        let mut current: Option<(AttemptKey, Vec<Cursor>)> = None;
+        loop {
+            // The state is read before the files: what the job wrote before it was over is then certainly seen.
+            let (workflow, job) = self.look()?;
+            let over = job.status.is_settled() || job.status == JobStatus::PendingFailed;
+            let attempts = attempts(self.store, &workflow, &job, workflow.run_id)?;
+            if let Some((key, cursors)) = &mut current {
+                self.drain(*key, cursors, over)?;
+            }
+            let shown = current.as_ref().map(|(key, _)| (key.run, key.attempt));
+            let next =
+                attempts.into_iter().find(|attempt| shown.is_none_or(|at| (workflow.run_id, *attempt) > at));
+            let newest_first = shown.is_none();
+            match next {
+                Some(attempt) => current = Some(self.begin(&workflow, &job, attempt, newest_first, tail)?),
+                None if over => return Ok(()),
+                None => std::thread::sleep(LOOK_EVERY),
+            }
+        }
+    }
+
+    /// Cursors for the files of the next attempt to show; at first that is the newest there is.
+    fn begin(
+        &mut self,
+        workflow: &WorkflowRow,
+        job: &JobRow,
+        attempt: Attempt,
+        newest_first: bool,
+        tail: Option<usize>,
+    ) -> Result<(AttemptKey, Vec<Cursor>), CliError> {
+        let newest = attempts(self.store, workflow, job, workflow.run_id)?.last().copied();
+        let attempt = newest.filter(|_| newest_first).unwrap_or(attempt);
+        let key = AttemptKey { workflow: workflow.id, job: job.id, run: workflow.run_id, attempt };
+        if attempt > Attempt::FIRST {
+            self.ctx.ui.note(&format!("attempt {attempt}:"));
+        }
+        self.last_heading = None;
+        let cursors = self.streams.iter().map(|stream| {
+            Cursor::new(*stream, job_logs::path(workflow, key, *stream), tail.filter(|_| newest_first))
+        });
+        Ok((key, cursors.collect()))
+    }
+
+    fn drain(&mut self, key: AttemptKey, cursors: &mut [Cursor], over: bool) -> Result<(), CliError> {
+        for cursor in cursors {
+            let news = cursor.read_news().map_err(|e| read_error(&cursor.path, &e))?;
+            if self.ctx.ui.json_wanted() {
+                self.print_json_lines(key, cursor, &news, over)?;
+            } else if !news.is_empty() {
+                self.print_heading(cursor.stream)?;
+                self.ctx.ui.print_bytes(&news)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_heading(&mut self, stream: Stream) -> Result<(), CliError> {
+        if self.streams.len() > 1 && self.last_heading != Some(stream) {
+            self.ctx.ui.print_line(&format!("==> {} <==", stream.name()))?;
+            self.last_heading = Some(stream);
+        }
+        Ok(())
+    }
+
+    fn print_json_lines(
+        &self,
+        key: AttemptKey,
+        cursor: &mut Cursor,
+        news: &[u8],
+        over: bool,
+    ) -> Result<(), CliError> {
+        for line in cursor.complete_lines(news, over) {
+            self.ctx.ui.print_json_line(&LineView {
+                job_id: key.job,
+                run_id: key.run,
+                attempt_id: key.attempt,
+                stream: cursor.stream.name(),
+                line: &line,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn look(&self) -> Result<(WorkflowRow, JobRow), CliError> {
+        let workflow = select::workflow(self.store, &WorkflowRef::Id(self.workflow.id))?;
+        let job = select::job(self.store, &workflow, &self.job.into())?;
+        Ok((workflow, job))
+    }
+
+    fn say_if_nothing_will_come(&self) -> Result<(), CliError> {
+        let (workflow, job) = self.look()?;
+        let view = WorkflowView::load(self.store, workflow, self.ctx.clock.now())?;
+        if job.status.is_settled() || job.status.is_active() {
+            return Ok(());
+        }
+        match view.state {
+            State::Running => {
+                self.ctx.ui.note(&format!("job `{}` is {}; waiting for it to start", job.name, job.status))
+            }
+            _ => self.ctx.ui.warn(&format!(
+                "job `{}` is {} and nobody runs its workflow; `windlass resume {}` does",
+                job.name, job.status, view.row.id
+            )),
+        }
+        Ok(())
+    }
+}

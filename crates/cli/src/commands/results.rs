@@ -1,0 +1,72 @@
+//! `windlass results`: attempts that ended, with what was measured.
+
+use crate::args::ResultsArgs;
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::select;
+use crate::ui::outcome::Outcome;
+use crate::ui::style::Tone;
+use crate::ui::table::{Cell, Column, Table};
+use windlass_store::Store as _;
+use windlass_store::model::{ResultFilter, ResultRow};
+use windlass_types::{JobStatus, format_duration};
+
+pub(crate) fn run(ctx: &Context, args: &ResultsArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_read()?;
+    let workflow = select::workflow(&store, &args.workflow)?;
+    let job = args.job.as_ref().map(|job| select::job(&store, &workflow, job)).transpose()?;
+    let filter = ResultFilter {
+        job: job.map(|job| job.id),
+        run: None,
+        all_runs: args.all_runs,
+        failed_only: args.failed,
+        offset: args.offset,
+        limit: args.limit,
+    };
+    let results = store.results(workflow.id, &filter)?;
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&results)?;
+    } else if results.is_empty() {
+        ctx.ui.note(&format!("workflow {} ({}) has no such results", workflow.id, workflow.name));
+    } else {
+        ctx.ui.print_table(&table(&results))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn table(results: &[ResultRow]) -> Table {
+    let mut table = Table::new(vec![
+        Column::number("JOB"),
+        Column::elastic("NAME"),
+        Column::number("RUN"),
+        Column::number("ATTEMPT"),
+        Column::text("STATUS"),
+        Column::number("TIME"),
+        Column::number("CPU"),
+        Column::number("MEMORY"),
+        Column::elastic("OUTCOME"),
+    ]);
+    for row in results {
+        table.row(vec![
+            Cell::new(row.key.job_id.to_string()),
+            Cell::new(&row.job_name),
+            Cell::new(row.key.run_id.to_string()),
+            Cell::new(row.key.attempt_id.to_string()),
+            Cell::toned(row.status.name(), Tone::of(row.status)),
+            Cell::new(format_duration(row.wall)),
+            Cell::new(format_duration(row.cpu_time)),
+            Cell::maybe(row.peak_memory_bytes),
+            Cell::new(outcome(row)),
+        ]);
+    }
+    table
+}
+
+fn outcome(row: &ResultRow) -> String {
+    let ended = match row.status {
+        JobStatus::Completed => None,
+        _ => Some(Outcome::from(row).describe()),
+    };
+    let known: Vec<String> = [ended, row.reason.clone()].into_iter().flatten().collect();
+    if known.is_empty() { "ok".to_owned() } else { known.join(": ") }
+}

@@ -1,0 +1,140 @@
+//! `windlass status`: one workflow on one screen.
+
+use super::workflows;
+use crate::args::StatusArgs;
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::select;
+use crate::ui::style::{Paint, Tone};
+use crate::ui::{progress, summary, text};
+use crate::view::{Overview, RunningView, State, WorkflowView};
+use std::path::Path;
+use windlass_types::{JobStatus, Timestamp, format_duration};
+
+const BAR: usize = 40;
+
+pub(crate) fn run(ctx: &Context, args: &StatusArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_read()?;
+    let row = select::workflow(&store, &args.workflow)?;
+    let now = ctx.clock.now();
+    let overview = Overview::load(&store, row, now)?;
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&overview)?;
+        return Ok(Exit::Success);
+    }
+    ctx.ui.print_lines(&render(&overview, now, &ctx.cwd, ctx.ui.paint_out()))?;
+    Ok(Exit::Success)
+}
+
+fn render(overview: &Overview, now: Timestamp, cwd: &Path, paint: Paint) -> Vec<String> {
+    let view = &overview.workflow;
+    let counts = &view.row.counts;
+    let mut lines = vec![
+        format!(
+            "{}  workflow {}, run {}, {}",
+            paint.apply(Tone::Bold, &text::one_line(&view.row.name)),
+            view.row.id,
+            view.row.run_id,
+            paint.apply(workflows::tone(view.state), view.state.name())
+        ),
+        format!(
+            "{}  {} of {} done ({}%)",
+            progress::bar(counts, BAR, paint),
+            counts.settled(),
+            text::count(counts.total(), "job"),
+            progress::percent(counts)
+        ),
+        summary::counts_line(counts, paint),
+        times(view),
+    ];
+    lines.extend(running_lines(overview, now, paint));
+    let failures = summary::failure_lines(overview, cwd, paint);
+    if !failures.is_empty() {
+        lines.push(paint.apply(Tone::Bold, "Failed"));
+        lines.extend(failures);
+    }
+    lines.extend(summary::next_lines(overview, paint));
+    lines
+}
+
+fn times(view: &WorkflowView) -> String {
+    let created = text::short_time(view.row.created_at);
+    let took = view.elapsed().map(format_duration).unwrap_or_default();
+    match (view.row.started_at, view.state) {
+        (None, _) => format!("created {created}, never started"),
+        (Some(started), State::Running) => {
+            format!("started {}, running for {took}", text::short_time(started))
+        }
+        (Some(started), _) if took.is_empty() => {
+            format!("started {}, stopped before its end", text::short_time(started))
+        }
+        (Some(started), _) => format!("started {}, took {took}", text::short_time(started)),
+    }
+}
+
+fn running_lines(overview: &Overview, now: Timestamp, paint: Paint) -> Vec<String> {
+    // What an interrupted run left as running is not running.
+    if overview.workflow.state != State::Running || overview.running.is_empty() {
+        return Vec::new();
+    }
+    let line = |job: &RunningView| {
+        let elapsed = job.started_at.map(|at| format_duration(now.since(at))).unwrap_or_default();
+        format!("  {}  {}", text::pad_left(&elapsed, 7), text::one_line(&job.name))
+    };
+    let mut lines = vec![paint.apply(Tone::Bold, "Running")];
+    lines.extend(overview.running.iter().map(line));
+    let total = overview.workflow.row.counts.get(JobStatus::Running);
+    let unnamed = total.saturating_sub(overview.running.len() as u64);
+    if unnamed > 0 {
+        lines.push(format!("           and {unnamed} more"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::summary::tests::{failure, overview};
+    use windlass_types::{Attempt, JobId};
+
+    #[test]
+    fn a_failed_workflow_on_one_screen() {
+        let overview =
+            overview(&[(JobStatus::Completed, 3), (JobStatus::Failed, 1)], vec![failure("b", 2, None, None)]);
+        assert_eq!(
+            render(&overview, Timestamp(99_000_000), Path::new("/home/me/p"), Paint::PLAIN),
+            [
+                "sim  workflow 3, run 1, failed",
+                "████████████████████████████████████████  4 of 4 jobs done (100%)",
+                "3 completed, 1 failed",
+                "started 1970-01-01 00:00:00Z, took 12s",
+                "Failed",
+                "  b  exit code 2",
+                "    out/job_stdio/job_wf3_j7_r1_a2.e",
+                "next: windlass logs b --stderr",
+                "      windlass resume --retry-failed",
+            ]
+        );
+    }
+
+    #[test]
+    fn running_jobs_are_shown_only_while_somebody_runs_them() {
+        let mut overview = overview(&[(JobStatus::Completed, 1), (JobStatus::Running, 3)], Vec::new());
+        let running = RunningView {
+            job_id: JobId(2),
+            name: "slow".into(),
+            attempt_id: Attempt::FIRST,
+            pid: Some(42),
+            started_at: Some(Timestamp(1_000_000)),
+        };
+        overview.running = vec![running];
+        let now = Timestamp(62_000_000);
+        assert_eq!(overview.workflow.state, State::Interrupted);
+        assert!(running_lines(&overview, now, Paint::PLAIN).is_empty());
+        overview.workflow.state = State::Running;
+        assert_eq!(
+            running_lines(&overview, now, Paint::PLAIN),
+            ["Running", "    1m 1s  slow", "           and 2 more"]
+        );
+    }
+}

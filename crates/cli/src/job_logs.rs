@@ -1,0 +1,60 @@
+//! Where the output of jobs lies: `OUTPUT_DIR/job_stdio/job_wf{W}_j{J}_r{R}_a{A}.o`, `.e` and `.log`.
+
+use std::path::{Path, PathBuf};
+use windlass_store::model::WorkflowRow;
+use windlass_types::work::{AttemptKey, StdioMode};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+    /// Both in one file.
+    Combined,
+}
+
+impl Stream {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Combined => "output",
+        }
+    }
+
+    const fn extension(self) -> &'static str {
+        match self {
+            Self::Stdout => "o",
+            Self::Stderr => "e",
+            Self::Combined => "log",
+        }
+    }
+}
+
+pub(crate) fn path(workflow: &WorkflowRow, key: AttemptKey, stream: Stream) -> PathBuf {
+    let file = format!("{}.{}", key.stem(), stream.extension());
+    Path::new(&workflow.output_dir).join("job_stdio").join(file)
+}
+
+/// The streams that this workflow keeps.
+pub(crate) const fn kept(mode: StdioMode) -> &'static [Stream] {
+    match mode {
+        StdioMode::Separate => &[Stream::Stdout, Stream::Stderr],
+        StdioMode::Combined => &[Stream::Combined],
+        StdioMode::None => &[],
+        StdioMode::NoStdout => &[Stream::Stderr],
+        StdioMode::NoStderr => &[Stream::Stdout],
+    }
+}
+
+/// The file that most likely says why a job failed: what it wrote to stderr, else to stdout.
+pub(crate) fn first_to_look_at(workflow: &WorkflowRow, key: AttemptKey) -> Option<PathBuf> {
+    let files: Vec<PathBuf> =
+        kept(workflow.stdio.mode).iter().rev().map(|s| path(workflow, key, *s)).collect();
+    let spoken = files.iter().find(|file| std::fs::metadata(file).is_ok_and(|meta| meta.len() > 0));
+    spoken.or(files.first()).cloned()
+}
+
+/// Short if it lies below the current directory, as people would type it.
+pub(crate) fn short(path: &Path, cwd: &Path) -> String {
+    path.strip_prefix(cwd).unwrap_or(path).display().to_string()
+}

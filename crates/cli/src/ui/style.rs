@@ -1,0 +1,66 @@
+//! Colour, always as an addition: what is coloured also says its meaning in words.
+
+use windlass_types::JobStatus;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Good,
+    Bad,
+    Warn,
+    Busy,
+    Dim,
+    Bold,
+}
+
+impl Tone {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Good => "32",
+            Self::Bad => "31",
+            Self::Warn => "33",
+            Self::Busy => "36",
+            Self::Dim => "2",
+            Self::Bold => "1",
+        }
+    }
+
+    pub(crate) const fn of(status: JobStatus) -> Option<Self> {
+        match status {
+            JobStatus::Completed => Some(Self::Good),
+            JobStatus::Failed | JobStatus::Terminated => Some(Self::Bad),
+            JobStatus::Canceled | JobStatus::PendingFailed => Some(Self::Warn),
+            JobStatus::Pending | JobStatus::Running => Some(Self::Busy),
+            JobStatus::Uninitialized | JobStatus::Disabled => Some(Self::Dim),
+            JobStatus::Blocked | JobStatus::Ready => None,
+        }
+    }
+}
+
+/// Paints, or leaves text as it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint {
+    pub(crate) enabled: bool,
+}
+
+impl Paint {
+    pub(crate) const PLAIN: Self = Self { enabled: false };
+
+    pub(crate) fn apply(self, tone: impl Into<Option<Tone>>, text: &str) -> String {
+        match tone.into() {
+            Some(tone) if self.enabled && !text.is_empty() => format!("\x1b[{}m{text}\x1b[0m", tone.code()),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_paint_adds_nothing() {
+        assert_eq!(Paint::PLAIN.apply(Tone::Bad, "failed"), "failed");
+        assert_eq!(Paint { enabled: true }.apply(Tone::Bad, "failed"), "\x1b[31mfailed\x1b[0m");
+        assert_eq!(Paint { enabled: true }.apply(None, "ready"), "ready");
+    }
+}

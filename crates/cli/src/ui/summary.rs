@@ -1,0 +1,247 @@
+//! How a run went: counts, time, what failed and why, and what to type next. Rendering is pure.
+
+use super::outcome::Outcome;
+use super::style::{Paint, Tone};
+use super::text;
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::job_logs;
+use crate::view::{Failure, Overview, State, exit_of};
+use std::path::Path;
+use std::time::Duration;
+use windlass_store::Store;
+use windlass_types::{JobStatus, StatusCounts, WorkflowId, format_duration};
+
+/// Tells how a run ended, on stderr or as JSON on stdout, and how the program should exit.
+///
+/// `wall` is what this process measured; the store only knows the wall clock.
+pub(crate) fn report_end(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    wall: Duration,
+) -> Result<Exit, CliError> {
+    let row = store
+        .workflow(workflow)?
+        .ok_or_else(|| CliError::internal(format!("workflow {workflow} is gone from the database")))?;
+    let overview = Overview::load(store, row, ctx.clock.now())?;
+    let exit = exit_of(&overview.workflow.row.counts);
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&overview)?;
+    } else if exit != Exit::Success || !ctx.ui.is_quiet() {
+        ctx.ui.say_lines(&render_end(&overview, wall, &ctx.cwd, ctx.ui.paint_err()));
+    }
+    Ok(exit)
+}
+
+pub(crate) fn render_end(overview: &Overview, wall: Duration, cwd: &Path, paint: Paint) -> Vec<String> {
+    let row = &overview.workflow.row;
+    let counts = &row.counts;
+    let title = paint.apply(Tone::Bold, &text::one_line(&row.name));
+    let mut lines = vec![format!("{title}: {} in {}", counts_line(counts, paint), format_duration(wall))];
+    lines.extend(failure_lines(overview, cwd, paint));
+    lines.extend(next_lines(overview, paint));
+    lines
+}
+
+/// `97 completed, 2 failed, 1 canceled`.
+pub(crate) fn counts_line(counts: &StatusCounts, paint: Paint) -> String {
+    use JobStatus::{
+        Blocked, Canceled, Completed, Disabled, Failed, Pending, PendingFailed, Ready, Running, Terminated,
+        Uninitialized,
+    };
+    const ORDER: [JobStatus; 11] = [
+        Completed,
+        Failed,
+        Terminated,
+        PendingFailed,
+        Canceled,
+        Running,
+        Pending,
+        Ready,
+        Blocked,
+        Uninitialized,
+        Disabled,
+    ];
+    let shown: Vec<String> = ORDER
+        .into_iter()
+        .filter(|status| counts.get(*status) > 0)
+        .map(|status| paint.apply(Tone::of(status), &format!("{} {status}", counts.get(status))))
+        .collect();
+    if shown.is_empty() { "no jobs".to_owned() } else { shown.join(", ") }
+}
+
+/// Two lines for each failed job: what happened, and where it is written.
+pub(crate) fn failure_lines(overview: &Overview, cwd: &Path, paint: Paint) -> Vec<String> {
+    let counts = &overview.workflow.row.counts;
+    let failed = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
+    let total: u64 = failed.into_iter().map(|status| counts.get(status)).sum();
+    let mut lines = Vec::new();
+    for failure in &overview.failures {
+        lines.push(format!(
+            "  {}  {}",
+            paint.apply(Tone::Bad, &text::one_line(&failure.name)),
+            text::one_line(&what_happened(failure))
+        ));
+        if let Some(path) = &failure.log_path {
+            lines.push(format!("    {}", paint.apply(Tone::Dim, &job_logs::short(path, cwd))));
+        }
+    }
+    let unnamed = total.saturating_sub(overview.failures.len() as u64);
+    if unnamed > 0 {
+        lines.push(format!("  and {unnamed} more"));
+    }
+    lines
+}
+
+fn what_happened(failure: &Failure) -> String {
+    let outcome = failure.return_code.map(|return_code| Outcome {
+        status: failure.status,
+        return_code,
+        signal: failure.signal,
+        out_of_memory: failure.out_of_memory,
+    });
+    let parts = [outcome.map(|outcome| outcome.describe()), failure.reason.clone()];
+    let known: Vec<String> = parts.into_iter().flatten().collect();
+    if known.is_empty() { failure.status.to_string() } else { known.join(": ") }
+}
+
+/// The commands that help from here.
+pub(crate) fn next_commands(overview: &Overview) -> Vec<String> {
+    let id = overview.workflow.row.id;
+    let (which, of_which) = if overview.is_newest {
+        (String::new(), String::new())
+    } else {
+        (format!(" {id}"), format!(" -w {id}"))
+    };
+    let mut commands = Vec::new();
+    if let Some(failure) = overview.failures.first() {
+        let name = text::shell_quote(&failure.name);
+        commands.push(format!("windlass logs {name} --stderr{of_which}"));
+    }
+    match overview.workflow.state {
+        State::Created | State::Interrupted => commands.push(format!("windlass resume{which}")),
+        State::Failed | State::Canceled => commands.push(format!("windlass resume{which} --retry-failed")),
+        State::Running | State::Completed => {}
+    }
+    commands
+}
+
+pub(crate) fn next_lines(overview: &Overview, paint: Paint) -> Vec<String> {
+    let commands = next_commands(overview);
+    let heading = |i: usize| if i == 0 { "next:" } else { "     " };
+    commands.iter().enumerate().map(|(i, c)| format!("{} {c}", paint.apply(Tone::Busy, heading(i)))).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::view::{Counts, WorkflowView};
+    use std::path::PathBuf;
+    use windlass_store::model::WorkflowRow;
+    use windlass_types::work::Stdio;
+    use windlass_types::{Attempt, JobId, RunId, Timestamp};
+
+    pub(crate) fn overview(list: &[(JobStatus, u64)], failures: Vec<Failure>) -> Overview {
+        let mut counts = StatusCounts::default();
+        for (status, n) in list {
+            counts.add(*status, *n);
+        }
+        let row = WorkflowRow {
+            id: WorkflowId(3),
+            uuid: "u".into(),
+            name: "sim".into(),
+            user: "me".into(),
+            description: None,
+            created_at: Timestamp(0),
+            run_id: RunId(1),
+            is_canceled: false,
+            submission_dir: "/home/me/p".into(),
+            output_dir: "/home/me/p/out".into(),
+            spec_path: None,
+            spec_digest: None,
+            env: Vec::new(),
+            stdio: Stdio::default(),
+            counts,
+            started_at: Some(Timestamp(0)),
+            ended_at: Some(Timestamp(12_000_000)),
+        };
+        let state = State::of(&row, false);
+        let workflow = WorkflowView { row, state, jobs: Counts(counts), elapsed_seconds: Some(12.0) };
+        Overview { workflow, running: Vec::new(), failures, is_newest: true }
+    }
+
+    pub(crate) fn failure(
+        name: &str,
+        return_code: i32,
+        signal: Option<i32>,
+        reason: Option<&str>,
+    ) -> Failure {
+        Failure {
+            job_id: JobId(7),
+            name: name.into(),
+            status: JobStatus::Failed,
+            run_id: RunId(1),
+            attempt_id: Attempt(2),
+            return_code: Some(return_code),
+            signal,
+            out_of_memory: false,
+            reason: reason.map(str::to_owned),
+            log_path: Some(PathBuf::from("/home/me/p/out/job_stdio/job_wf3_j7_r1_a2.e")),
+        }
+    }
+
+    fn end(overview: &Overview) -> Vec<String> {
+        render_end(overview, Duration::from_millis(12_400), Path::new("/home/me/p"), Paint::PLAIN)
+    }
+
+    #[test]
+    fn a_good_end_is_one_line() {
+        assert_eq!(end(&overview(&[(JobStatus::Completed, 40)], Vec::new())), ["sim: 40 completed in 12s"]);
+    }
+
+    #[test]
+    fn failures_are_named_with_cause_log_and_next_step() {
+        let failures =
+            vec![failure("it's", 139, Some(11), None), failure("b", 1, None, Some("no output `x.csv`"))];
+        let mut overview = overview(
+            &[(JobStatus::Completed, 5), (JobStatus::Failed, 3), (JobStatus::Canceled, 1)],
+            failures,
+        );
+        assert_eq!(
+            end(&overview),
+            [
+                "sim: 5 completed, 3 failed, 1 canceled in 12s",
+                "  it's  killed by SIGSEGV (139)",
+                "    out/job_stdio/job_wf3_j7_r1_a2.e",
+                "  b  exit code 1: no output `x.csv`",
+                "    out/job_stdio/job_wf3_j7_r1_a2.e",
+                "  and 1 more",
+                r"next: windlass logs 'it'\''s' --stderr",
+                "      windlass resume --retry-failed",
+            ]
+        );
+        overview.is_newest = false;
+        assert_eq!(end(&overview)[7], "      windlass resume 3 --retry-failed");
+    }
+
+    #[test]
+    fn an_interrupted_run_says_how_to_go_on() {
+        let overview = overview(
+            &[(JobStatus::Completed, 5), (JobStatus::Ready, 2), (JobStatus::Blocked, 9)],
+            Vec::new(),
+        );
+        assert_eq!(end(&overview), ["sim: 5 completed, 2 ready, 9 blocked in 12s", "next: windlass resume"]);
+    }
+
+    #[test]
+    fn the_exit_code_follows_the_counts() {
+        for (list, exit) in [
+            (vec![(JobStatus::Completed, 3), (JobStatus::Disabled, 1)], Exit::Success),
+            (vec![(JobStatus::Completed, 3), (JobStatus::Canceled, 1)], Exit::JobsFailed),
+            (vec![(JobStatus::Failed, 3), (JobStatus::Ready, 1)], Exit::Interrupted),
+        ] {
+            assert_eq!(exit_of(&overview(&list, Vec::new()).workflow.row.counts), exit, "{list:?}");
+        }
+    }
+}

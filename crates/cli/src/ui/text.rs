@@ -1,0 +1,92 @@
+//! Text made to fit: widths in terminal columns, truncation, and nothing that could confuse the terminal.
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use windlass_types::Timestamp;
+
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// One line without control characters: names and commands come from files and may hold anything.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// At most `limit` columns, with `…` at the end if something was cut.
+pub(crate) fn truncate(text: &str, limit: usize) -> String {
+    if width(text) <= limit {
+        return text.to_owned();
+    }
+    let room = limit.saturating_sub(1);
+    let mut used = 0;
+    let kept = text.chars().take_while(|c| {
+        used += c.width().unwrap_or(0);
+        used <= room
+    });
+    let mut cut: String = kept.collect();
+    if limit > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+pub(crate) fn pad_right(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+pub(crate) fn pad_left(text: &str, columns: usize) -> String {
+    format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+/// `2026-08-22 10:11:12Z`: UTC, to the second.
+pub(crate) fn short_time(at: Timestamp) -> String {
+    let full = at.to_string();
+    match full.split_once('.') {
+        Some((seconds, _)) => format!("{}Z", seconds.replacen('T', " ", 1)),
+        None => full,
+    }
+}
+
+/// `1 job`, `3 jobs`.
+pub(crate) fn count(n: u64, singular: &str) -> String {
+    if n == 1 { format!("1 {singular}") } else { format!("{n} {singular}s") }
+}
+
+/// A word that `/bin/sh` takes as it is.
+pub(crate) fn shell_quote(word: &str) -> String {
+    let harmless = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%^".contains(c);
+    if !word.is_empty() && word.chars().all(harmless) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncation_counts_columns_not_bytes() {
+        for (text, limit, expected) in [
+            ("hello", 5, "hello"),
+            ("hello", 4, "hel…"),
+            ("hello", 1, "…"),
+            ("hello", 0, ""),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本…"),
+            ("日本語", 4, "日…"),
+        ] {
+            assert_eq!(truncate(text, limit), expected, "{text} {limit}");
+        }
+    }
+
+    #[test]
+    fn times_are_utc_to_the_second() {
+        assert_eq!(short_time(Timestamp(1_700_000_000_123_000)), "2023-11-14 22:13:20Z");
+    }
+
+    #[test]
+    fn escapes_do_not_reach_the_terminal() {
+        assert_eq!(one_line("a\nb\x1b[2J\tc"), "a b [2J c");
+    }
+}

@@ -1,0 +1,209 @@
+//! What is shown about a workflow, gathered from the store; shared by `status`, `workflows` and the end of a run.
+//!
+//! The serialized field names are part of the contract of `--format json`.
+
+use crate::error::{CliError, Exit};
+use crate::job_logs;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+use std::path::PathBuf;
+use std::time::Duration;
+use windlass_store::Store;
+use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
+use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp};
+
+/// So many failed or running jobs are named; the counts say how many there are.
+const NAMED: u64 = 10;
+
+/// Where a workflow stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// Never started.
+    Created,
+    /// Somebody is running it.
+    Running,
+    /// It was started, is not over, and nobody is running it.
+    Interrupted,
+    /// All jobs completed.
+    Completed,
+    /// All jobs are over, and some did not complete.
+    Failed,
+    Canceled,
+}
+
+impl State {
+    pub(crate) fn of(row: &WorkflowRow, somebody_runs_it: bool) -> Self {
+        let counts = &row.counts;
+        match () {
+            () if somebody_runs_it => Self::Running,
+            () if row.is_canceled => Self::Canceled,
+            () if counts.settled() < counts.total() => match row.started_at {
+                None => Self::Created,
+                Some(_) => Self::Interrupted,
+            },
+            () if counts.unsuccessful() > 0 => Self::Failed,
+            () => Self::Completed,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Running => "running",
+            Self::Interrupted => "interrupted",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+/// How a command that ran the workflow exits.
+pub(crate) fn exit_of(counts: &StatusCounts) -> Exit {
+    match () {
+        () if counts.settled() < counts.total() => Exit::Interrupted,
+        () if counts.unsuccessful() > 0 => Exit::JobsFailed,
+        () => Exit::Success,
+    }
+}
+
+/// One workflow in a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct WorkflowView {
+    #[serde(flatten)]
+    pub(crate) row: WorkflowRow,
+    pub(crate) state: State,
+    pub(crate) jobs: Counts,
+    /// Of the current run: from its start to its end, or until now if somebody runs it.
+    pub(crate) elapsed_seconds: Option<f64>,
+}
+
+impl WorkflowView {
+    pub(crate) fn load(store: &dyn Store, row: WorkflowRow, now: Timestamp) -> Result<Self, CliError> {
+        let state = State::of(&row, is_run_by_somebody(store, &row)?);
+        let elapsed = elapsed(&row, state, now);
+        let jobs = Counts(row.counts);
+        Ok(Self { row, state, jobs, elapsed_seconds: elapsed.map(|e| e.as_secs_f64()) })
+    }
+
+    pub(crate) fn elapsed(&self) -> Option<Duration> {
+        self.elapsed_seconds.map(Duration::from_secs_f64)
+    }
+}
+
+/// One workflow in full: what runs, what failed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Overview {
+    #[serde(flatten)]
+    pub(crate) workflow: WorkflowView,
+    pub(crate) running: Vec<RunningView>,
+    pub(crate) failures: Vec<Failure>,
+    /// Commands that name no workflow mean this one.
+    #[serde(skip)]
+    pub(crate) is_newest: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RunningView {
+    pub(crate) job_id: JobId,
+    pub(crate) name: String,
+    pub(crate) attempt_id: Attempt,
+    pub(crate) pid: Option<u32>,
+    pub(crate) started_at: Option<Timestamp>,
+}
+
+/// A job that failed, with its last attempt.
+#[derive(Debug, Serialize)]
+pub(crate) struct Failure {
+    pub(crate) job_id: JobId,
+    pub(crate) name: String,
+    pub(crate) status: JobStatus,
+    pub(crate) run_id: RunId,
+    pub(crate) attempt_id: Attempt,
+    pub(crate) return_code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) out_of_memory: bool,
+    pub(crate) reason: Option<String>,
+    /// Where to look first; `None` if nothing was kept.
+    pub(crate) log_path: Option<PathBuf>,
+}
+
+impl Overview {
+    pub(crate) fn load(store: &dyn Store, row: WorkflowRow, now: Timestamp) -> Result<Self, CliError> {
+        let running = list(store, &row, &[JobStatus::Running])?;
+        let failed =
+            list(store, &row, &[JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed])?;
+        let failures =
+            failed.into_iter().map(|job| Failure::load(store, &row, job)).collect::<Result<_, _>>()?;
+        let is_newest = store.workflows()?.iter().all(|other| other.id <= row.id);
+        let running = running.into_iter().map(RunningView::from).collect();
+        Ok(Self { workflow: WorkflowView::load(store, row, now)?, running, failures, is_newest })
+    }
+}
+
+impl From<JobRow> for RunningView {
+    fn from(job: JobRow) -> Self {
+        let JobRow { id, name, attempt_id, pid, started_at, .. } = job;
+        Self { job_id: id, name, attempt_id, pid, started_at }
+    }
+}
+
+impl Failure {
+    fn load(store: &dyn Store, workflow: &WorkflowRow, job: JobRow) -> Result<Self, CliError> {
+        let filter = ResultFilter { job: Some(job.id), failed_only: true, ..ResultFilter::default() };
+        let newest = store.results(workflow.id, &filter)?.into_iter().max_by_key(|row| row.key.attempt_id);
+        Ok(Self::new(workflow, job, newest.as_ref()))
+    }
+
+    fn new(workflow: &WorkflowRow, job: JobRow, result: Option<&ResultRow>) -> Self {
+        let log_path = result.and_then(|row| job_logs::first_to_look_at(workflow, row.key.into()));
+        Self {
+            job_id: job.id,
+            name: job.name,
+            status: job.status,
+            run_id: result.map_or(workflow.run_id, |row| row.key.run_id),
+            attempt_id: result.map_or(job.attempt_id, |row| row.key.attempt_id),
+            return_code: result.map(|row| row.return_code).or(job.return_code),
+            signal: result.and_then(|row| row.signal),
+            out_of_memory: result.is_some_and(|row| row.out_of_memory),
+            reason: result.and_then(|row| row.reason.clone()).or(job.reason),
+            log_path,
+        }
+    }
+}
+
+/// All eleven states by name, and `total`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts(pub(crate) StatusCounts);
+
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("total", &self.0.total())?;
+        for (status, n) in self.0.iter() {
+            map.serialize_entry(status.name(), &n)?;
+        }
+        map.end()
+    }
+}
+
+fn list(store: &dyn Store, row: &WorkflowRow, status: &[JobStatus]) -> Result<Vec<JobRow>, CliError> {
+    if status.iter().all(|s| row.counts.get(*s) == 0) {
+        return Ok(Vec::new());
+    }
+    let filter = JobFilter { status: status.to_vec(), limit: Some(NAMED), ..JobFilter::default() };
+    Ok(store.jobs(row.id, &filter)?)
+}
+
+fn elapsed(row: &WorkflowRow, state: State, now: Timestamp) -> Option<Duration> {
+    let end = row.ended_at.or((state == State::Running).then_some(now))?;
+    Some(end.since(row.started_at?))
+}
+
+/// Whether a process that runs the workflow is alive, as far as one can see from here.
+fn is_run_by_somebody(store: &dyn Store, row: &WorkflowRow) -> Result<bool, CliError> {
+    if row.started_at.is_none() {
+        return Ok(false);
+    }
+    Ok(store.active_workers(row.id)?.iter().any(|worker| crate::liveness::is_alive(&worker.worker)))
+}
