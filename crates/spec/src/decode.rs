@@ -20,8 +20,20 @@ use std::ops::RangeInclusive;
 pub(crate) struct Decoded<'s> {
     pub(crate) spec: Spec<'s>,
     pub(crate) sink: Sink,
-    /// Every job that is written is in the spec with its name, and every requirement too: looking names up makes sense.
-    pub(crate) has_all_names: bool,
+    /// `None`: the file could not be read to its end.
+    pub(crate) names: Option<NamesRead>,
+}
+
+/// Whether every definition that stands in the file is in the spec with its name, bad as the rest of it may be.
+/// If not, a name that is not found may well be the one that could not be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamesRead {
+    pub(crate) all_jobs: bool,
+    pub(crate) all_requirements: bool,
+}
+
+impl NamesRead {
+    pub(crate) const ALL: Self = Self { all_jobs: true, all_requirements: true };
 }
 
 /// Decodes a whole document.
@@ -183,6 +195,7 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         };
         let diagnostic = not(subject, EXPECTED, &found_scalar(&scalar), span);
         self.sink.push(match meant {
+            Some(meant) if scalar.plain => diagnostic.help(format!("write `{meant}`")),
             Some(meant) => diagnostic.help(format!("write `{meant}` without quotes")),
             None => diagnostic,
         });
@@ -193,11 +206,12 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
     fn wrong_type(&mut self, event: &Event<'s>, subject: Subject<'_>, expected: &str) -> Result<(), Stop> {
         let diagnostic = match &event.kind {
             Kind::Scalar(scalar) if scalar.is_null() => {
-                let help = match expected {
-                    "a list" => "write `[]` for an empty list, or leave the field out",
-                    "a map" => "write `{}` for an empty map, or leave the field out",
-                    "a string" => "write \"\" for an empty string",
-                    _ => "give it a value, or leave the field out",
+                let help = match (subject, expected) {
+                    (Subject::Variable(_), _) => "write \"\" for an empty string",
+                    (Subject::Thing(_) | Subject::ItemOf(_), _) => "fill it in, or remove the `-`",
+                    (Subject::Field(_), "a list") => "write `[]` for an empty list, or leave the field out",
+                    (Subject::Field(_), "a map") => "write `{}` for an empty map, or leave the field out",
+                    (Subject::Field(_), _) => "give it a value, or leave the field out",
                 };
                 Diagnostic::new("no-value", format!("{subject} has no value")).at(event.span).help(help)
             }

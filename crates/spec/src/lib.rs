@@ -26,6 +26,7 @@ pub use render::Style;
 pub use source::Span;
 pub use workflow::{Job, Workflow};
 
+use decode::NamesRead;
 use diagnostic::Sink;
 
 /// Reads a whole spec: [`parse`] and [`resolve`] with all their problems together.
@@ -34,10 +35,10 @@ use diagnostic::Sink;
 pub fn load<'s>(source_name: &str, text: &'s [u8]) -> Result<Workflow<'s>, Diagnostics> {
     let source = source::read(source_name, text)?;
     let mut decoded = decode::decode(source, yaml::Yaml::new(source));
-    if !decoded.sink.is_empty() && !decoded.has_all_names {
+    let Some(names) = decoded.names else {
         return Err(decoded.sink.into_diagnostics(source_name, source));
-    }
-    let resolved = resolve::resolve(&decoded.spec, &mut decoded.sink);
+    };
+    let resolved = resolve::resolve(&decoded.spec, names, &mut decoded.sink);
     finish(source_name, source, decoded.sink, Workflow::new(decoded.spec, resolved))
 }
 
@@ -51,7 +52,7 @@ pub fn parse<'s>(source_name: &str, text: &'s [u8]) -> Result<Spec<'s>, Diagnost
 /// The second half of [`load`]: names and the graph.
 pub fn resolve<'s>(source_name: &str, spec: Spec<'s>) -> Result<Workflow<'s>, Diagnostics> {
     let mut sink = Sink::default();
-    let resolved = resolve::resolve(&spec, &mut sink);
+    let resolved = resolve::resolve(&spec, NamesRead::ALL, &mut sink);
     finish(source_name, spec.texts.source(), sink, Workflow::new(spec, resolved))
 }
 

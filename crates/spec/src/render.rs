@@ -77,7 +77,7 @@ impl Picture<'_> {
         let message = self.style.paint(Paint::Strong, &format!(": {}", printable(&diagnostic.message)));
         self.line(&format!("{title}{message}"));
         let Some(primary) = diagnostic.span else {
-            self.line(&format!("  {} {source_name}", self.style.paint(Paint::Frame, "-->")));
+            self.line(&format!(" {} {source_name}", self.style.paint(Paint::Frame, "-->")));
             self.help(1, diagnostic.help.as_deref());
             return;
         };

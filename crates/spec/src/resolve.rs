@@ -1,6 +1,7 @@
 //! Names become numbers: what each job waits for and what it asks for, checked as a whole.
 
 use crate::cycle;
+use crate::decode::NamesRead;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::index::NameIndex;
 use crate::model::Spec;
@@ -20,8 +21,8 @@ pub(crate) struct Resolved {
 }
 
 /// Looks all names up and checks the graph. Whatever is wrong goes to the sink.
-pub(crate) fn resolve(spec: &Spec<'_>, sink: &mut Sink) -> Resolved {
-    let mut resolver = Resolver { spec, sink, suggester: Suggester::default() };
+pub(crate) fn resolve(spec: &Spec<'_>, names: NamesRead, sink: &mut Sink) -> Resolved {
+    let mut resolver = Resolver { spec, names, sink, suggester: Suggester::default() };
     let requirements = resolver.requirements();
     let targets = resolver.dependencies();
     cycle::report_cycles(spec, &targets, resolver.sink);
@@ -30,6 +31,7 @@ pub(crate) fn resolve(spec: &Spec<'_>, sink: &mut Sink) -> Resolved {
 
 struct Resolver<'a, 's> {
     spec: &'a Spec<'s>,
+    names: NamesRead,
     sink: &'a mut Sink,
     suggester: Suggester,
 }
@@ -47,7 +49,7 @@ impl Resolver<'_, '_> {
         }
         let names = &self.spec.requirement_names;
         let found: Vec<u32> = names.iter().map(|name| index.find(name, name_of).unwrap_or(UNKNOWN)).collect();
-        if found.contains(&UNKNOWN) {
+        if self.names.all_requirements && found.contains(&UNKNOWN) {
             self.unknown_requirements(&found);
         }
         found
@@ -81,7 +83,7 @@ impl Resolver<'_, '_> {
         for dependency in &spec.dependencies {
             let name = spec.texts.get(dependency.text);
             let target = index.find(name, name_of);
-            if target.is_none() {
+            if target.is_none() && self.names.all_jobs {
                 self.unknown_job(name, dependency.span);
             }
             targets.push(target.unwrap_or(UNKNOWN));

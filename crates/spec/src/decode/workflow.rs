@@ -1,7 +1,7 @@
 //! The shape of a workflow spec: which fields there are, and what may stand in each.
 
 use super::fields::{Field, Fields, OpenMap};
-use super::{Decoded, Decoder, OpenList, Subject};
+use super::{Decoded, Decoder, NamesRead, OpenList, Subject};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Kind, NodeId, Stop};
 use crate::index::NameIndex;
@@ -112,7 +112,7 @@ const MOST: u32 = 1_000_000;
 struct Building<'s, E> {
     decoder: Decoder<'s, E>,
     spec: Spec<'s>,
-    has_all_names: bool,
+    names: NamesRead,
     /// Lists and maps that came once and may come again through an alias.
     known_lists: FxHashMap<NodeId, List>,
     known_envs: FxHashMap<NodeId, List>,
@@ -124,16 +124,14 @@ pub(super) fn decode<'s>(source: &'s str, events: impl Events<'s>) -> Decoded<'s
     let mut building = Building {
         decoder: Decoder::new(events),
         spec: Spec::new(source),
-        has_all_names: true,
+        names: NamesRead::ALL,
         known_lists: FxHashMap::default(),
         known_envs: FxHashMap::default(),
         requirement_names: NameIndex::default(),
         variable_names: NameIndex::default(),
     };
-    if building.document().is_err() {
-        building.has_all_names = false;
-    }
-    Decoded { spec: building.spec, sink: building.decoder.sink, has_all_names: building.has_all_names }
+    let names = building.document().is_ok().then_some(building.names);
+    Decoded { spec: building.spec, sink: building.decoder.sink, names }
 }
 
 impl<'s, E: Events<'s>> Building<'s, E> {
@@ -157,9 +155,12 @@ impl<'s, E: Events<'s>> Building<'s, E> {
     }
 
     fn workflow(&mut self, event: &Event<'s>) -> Result<(), Stop> {
-        let Some(mut map) = self.decoder.map(event, Subject::Thing("a workflow"))? else {
+        if !matches!(event.kind, Kind::MapStart(_)) {
+            let diagnostic = Diagnostic::new("wrong-type", "a workflow must be a map").at(event.span);
+            self.decoder.sink.push(diagnostic.help("begin with `name:` and `jobs:`"));
             return Err(Stop);
-        };
+        }
+        let mut map = OpenMap::new(event.span, None);
         while let Some((field, value)) = self.decoder.next_field(&mut map, &WORKFLOW)? {
             match field {
                 WorkflowField::Name => {
@@ -185,7 +186,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
 
     fn jobs(&mut self, event: &Event<'s>) -> Result<(), Stop> {
         if self.decoder.list(event, Subject::Field("jobs"))?.is_none() {
-            self.has_all_names = false;
+            self.names.all_jobs = false;
             return Ok(());
         }
         let mut is_empty = true;
@@ -201,7 +202,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
 
     fn job(&mut self, event: &Event<'s>) -> Result<(), Stop> {
         let Some(mut map) = self.decoder.map(event, Subject::Thing("a job"))? else {
-            self.has_all_names = false;
+            self.names.all_jobs = false;
             return Ok(());
         };
         let mut name = None;
@@ -243,7 +244,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         // A job that lacks something else stays, so that others that name it are not reported too.
         match name {
             Some(name) => self.spec.jobs.push(JobSpec { name, ..job }),
-            None => self.has_all_names = false,
+            None => self.names.all_jobs = false,
         }
         Ok(())
     }
@@ -336,7 +337,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
 
     fn all_requirements(&mut self, event: &Event<'s>) -> Result<(), Stop> {
         if self.decoder.list(event, Subject::Field("resource_requirements"))?.is_none() {
-            self.has_all_names = false;
+            self.names.all_requirements = false;
             return Ok(());
         }
         while let Some(item) = self.decoder.next_item()? {
@@ -347,7 +348,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
 
     fn requirements(&mut self, event: &Event<'s>) -> Result<(), Stop> {
         let Some(mut map) = self.decoder.map(event, Subject::Thing("a resource requirement"))? else {
-            self.has_all_names = false;
+            self.names.all_requirements = false;
             return Ok(());
         };
         let mut name = None;
@@ -380,7 +381,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             Some((name, span)) => {
                 self.spec.requirements.push(RequirementsSpec { name: name.into_owned(), resources, span });
             }
-            None => self.has_all_names = false,
+            None => self.names.all_requirements = false,
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ const MAX_RECORDED: usize = 2_000_000;
 
 /// The nodes of one document.
 pub(super) struct Nodes<'s> {
+    text: &'s str,
     parser: Parser<'s, StrInput<'s>>,
     /// Every recorded event, in order.
     recorded: Vec<Recorded<'s>>,
@@ -38,7 +39,7 @@ struct Recorded<'s> {
     end: u32,
 }
 
-const UNFINISHED: u32 = 0;
+const UNFINISHED: u32 = u32::MAX;
 
 /// The next recorded event to replay, and where to stop.
 #[derive(Clone, Copy)]
@@ -81,6 +82,7 @@ impl<'s> Nodes<'s> {
     pub(super) fn new(text: &'s str) -> Self {
         let options = granit_parser::options! { emit_comments: false, emit_unresolved_aliases: true };
         Self {
+            text,
             parser: Parser::new_from_str_with_options(text, options),
             recorded: Vec::new(),
             open: Vec::new(),
@@ -253,7 +255,7 @@ impl<'s> Nodes<'s> {
                 Some(Ok((Event::StreamStart, _))) => {}
                 Some(Ok(spanned)) => break spanned,
                 Some(Err(error)) => {
-                    sink.push(syntax::diagnostic(&error));
+                    sink.push(syntax::diagnostic(&error, self.text));
                     return Err(Stop);
                 }
                 None => return Ok(Node { kind: NodeKind::StreamEnd, span: Span::default() }),

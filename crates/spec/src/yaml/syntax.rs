@@ -4,14 +4,29 @@ use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use granit_parser::{ErrorKind, ScanError};
 
-pub(super) fn diagnostic(error: &ScanError) -> Diagnostic {
+pub(super) fn diagnostic(error: &ScanError, text: &str) -> Diagnostic {
     let (message, help) = words(error.kind());
-    let at = error.marker().byte_offset().unwrap_or(0);
+    let mut at = error.marker().byte_offset().unwrap_or(0);
+    if is_about_tab(error.kind()) {
+        // The parser points at what it was reading when it met the tab.
+        at += text.get(at..).and_then(|rest| rest.find('\t')).unwrap_or(0);
+    }
     let diagnostic = Diagnostic::new("syntax", message).at(Span::at(at));
     match help {
         Some(help) => diagnostic.help(help),
         None => diagnostic,
     }
+}
+
+fn is_about_tab(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::TabNotAllowed
+            | ErrorKind::TabInBlockIndentation
+            | ErrorKind::TabInIndentation
+            | ErrorKind::TabInPlainScalar
+            | ErrorKind::TabAtBlockScalarStart
+    )
 }
 
 /// What is wrong, and what usually helps.
@@ -25,6 +40,10 @@ fn words(kind: &ErrorKind) -> (String, Option<&'static str>) {
         E::UnclosedQuotedScalar => ("this quote is never closed", None),
         E::InvalidTrailingDoubleQuotedScalar | E::InvalidTrailingSingleQuotedScalar => {
             ("text after the closing quote", quote)
+        }
+        E::UnexpectedCharacter { character } if character.is_control() => {
+            let help = "write it as an escape in double quotes";
+            return (format!("the control character `{}`", character.escape_default()), Some(help));
         }
         E::UnexpectedCharacter { character } => {
             return (format!("a value cannot begin with `{}`", character.escape_default()), quote);
@@ -46,11 +65,7 @@ fn words(kind: &ErrorKind) -> (String, Option<&'static str>) {
         E::InvalidIndentation | E::InvalidFlowScalarIndent | E::InvalidQuotedScalarIndent => {
             ("the indentation does not fit the lines around it", None)
         }
-        E::TabNotAllowed
-        | E::TabInBlockIndentation
-        | E::TabInIndentation
-        | E::TabInPlainScalar
-        | E::TabAtBlockScalarStart => ("a tab where only spaces may stand", Some("indent with spaces")),
+        kind if is_about_tab(kind) => ("a tab where only spaces may stand", Some("indent with spaces")),
         E::UnknownQuotedScalarEscape => (
             "unknown escape in a double-quoted text",
             Some("write `\\\\` for a backslash, or use single quotes"),

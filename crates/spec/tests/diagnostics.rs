@@ -1,0 +1,401 @@
+//! What is said about mistakes, word for word.
+
+use windlass_spec::{Diagnostics, Report, Style, load};
+
+fn problems(text: &str) -> Diagnostics {
+    load("sim.yaml", text.as_bytes()).expect_err(text)
+}
+
+/// Compares the picture of all problems of `text`.
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let rendered = problems(text).render(Style::Plain);
+    assert_eq!(rendered.trim_end(), expected.trim_matches('\n'), "\n{rendered}");
+}
+
+/// `code message` of all problems, for tables where the picture adds nothing.
+fn lines(text: &str) -> Vec<String> {
+    let reports = problems(text).reports();
+    reports.iter().map(|report| format!("{} {}", report.code, report.message)).collect()
+}
+
+fn workflow(jobs: &str) -> String {
+    format!("name: w\njobs:\n{jobs}")
+}
+
+#[test]
+fn an_unknown_field_with_a_suggestion() {
+    check(
+        "name: sim\njobs:\n  - name: a\n    comand: echo hi\n",
+        "
+error[unknown-field]: unknown field `comand`
+ --> sim.yaml:4:5
+  |
+4 |     comand: echo hi
+  |     ^^^^^^ did you mean `command`?",
+    );
+}
+
+#[test]
+fn an_unknown_field_that_resembles_none() {
+    check(
+        "name: sim\nstdio: {colour: blue}\njobs: [{name: a, command: b}]\n",
+        "
+error[unknown-field]: unknown field `colour`
+ --> sim.yaml:2:9
+  |
+2 | stdio: {colour: blue}
+  |         ^^^^^^
+  |
+  = help: the fields of a stdio are `mode`, `delete_on_success`",
+    );
+}
+
+#[test]
+fn all_mistakes_of_a_file_at_once_in_its_order() {
+    let text = "\
+jobs:
+  - name: prepare
+    command: [not, a, string]
+    priority: high
+  - name: work
+    depends_on: [prepar]
+    resource_requirements: smal
+    colour: {deep: [in, {side: 1}]}
+  - name: work
+    command: 'x'
+resource_requirements:
+  - {name: small, num_cpus: 0, memory: 4x}
+";
+    let reports = problems(text).reports();
+    let found: Vec<_> =
+        reports.iter().map(|r| (r.line, r.column, r.code, r.help.as_deref().unwrap_or(""))).collect();
+    assert_eq!(
+        found,
+        [
+            (Some(1), Some(1), "missing-field", ""),
+            (Some(3), Some(14), "wrong-type", ""),
+            (Some(4), Some(15), "wrong-type", ""),
+            (Some(5), Some(5), "missing-field", ""),
+            (Some(6), Some(18), "unknown-job", "did you mean `prepare`?"),
+            (Some(7), Some(28), "unknown-requirement", "did you mean `small`?"),
+            (
+                Some(8),
+                Some(5),
+                "unknown-field",
+                "the fields of a job are `name`, `command`, `depends_on`, `env`, `resource_requirements`, `priority`, \
+                 `cancel_on_blocking_job_failure`"
+            ),
+            (Some(9), Some(11), "duplicate-name", ""),
+            (Some(12), Some(29), "out-of-range", "it must be from 1 to 1000000"),
+            (Some(12), Some(40), "bad-amount", ""),
+        ]
+    );
+}
+
+#[test]
+fn both_places_of_a_duplicate() {
+    check(
+        "name: w\njobs:\n- {name: a, command: x}\n- {name: b, command: x}\n- {name: a, command: x}\n",
+        "
+error[duplicate-name]: two jobs are named `a`
+ --> sim.yaml:5:10
+  |
+3 | - {name: a, command: x}
+  |          - first here
+...
+5 | - {name: a, command: x}
+  |          ^ again here",
+    );
+    check(
+        "name: w\nname: v\njobs:\n- {name: a, command: x}\n",
+        "
+error[duplicate-field]: field `name` is given twice
+ --> sim.yaml:2:1
+  |
+1 | name: w
+  | ---- first here
+2 | name: v
+  | ^^^^",
+    );
+}
+
+#[test]
+fn a_circle_as_a_path() {
+    check(
+        &workflow(
+            "- {name: a, command: x, depends_on: [b]}\n- {name: b, command: x, depends_on: [c]}\n\
+             - {name: c, command: x, depends_on: [d, a]}\n- {name: d, command: x}\n",
+        ),
+        "
+error[cycle]: jobs wait for each other in a circle: a -> b -> c -> a
+ --> sim.yaml:5:41
+  |
+3 | - {name: a, command: x, depends_on: [b]}
+  |                                      - `a` waits for `b`
+4 | - {name: b, command: x, depends_on: [c]}
+  |                                      - `b` waits for `c`
+5 | - {name: c, command: x, depends_on: [d, a]}
+  |                                         ^ `c` waits for `a`",
+    );
+    let mut long = String::new();
+    long.extend(
+        (0..100).map(|job| format!("- {{name: j{job}, command: x, depends_on: [j{}]}}\n", (job + 1) % 100)),
+    );
+    assert_eq!(
+        lines(&workflow(&long)),
+        [
+            "cycle jobs wait for each other in a circle: j0 -> j1 -> j2 -> j3 -> j4 -> j5 -> (93 more) -> j99 -> j0"
+        ]
+    );
+}
+
+#[test]
+fn circles_through_shared_lists() {
+    // b waits for the list that holds c, c waits for a, a waits for the same list.
+    let through_list = "- {name: a, command: x, depends_on: &l [c, d]}\n- {name: b, command: x, depends_on: *l}\n\
+                        - {name: c, command: x, depends_on: [e]}\n- {name: d, command: x}\n\
+                        - {name: e, command: x, depends_on: *l}\n";
+    assert_eq!(lines(&workflow(through_list)), ["cycle jobs wait for each other in a circle: c -> e -> c"]);
+    let itself = "- {name: a, command: x, depends_on: &l [b]}\n- {name: b, command: x, depends_on: *l}\n";
+    assert_eq!(lines(&workflow(itself)), ["self-dependency job `b` depends on itself"]);
+    assert_eq!(
+        lines(&workflow("- {name: a, command: x, depends_on: [a]}\n")),
+        ["self-dependency job `a` depends on itself"]
+    );
+}
+
+#[test]
+fn values_of_the_wrong_kind() {
+    for (field, problem) in [
+        ("priority: high", "wrong-type `priority` must be an integer, not `high`"),
+        ("priority: 1.5", "wrong-type `priority` must be an integer, not `1.5`"),
+        ("priority: '5'", "wrong-type `priority` must be an integer, not the string `5`"),
+        ("priority: 010", "wrong-type `priority` must be an integer, not `010`"),
+        ("priority: 0x10", "wrong-type `priority` must be an integer, not `0x10`"),
+        ("priority: [1]", "wrong-type `priority` must be an integer, not a list"),
+        ("priority:", "no-value `priority` has no value"),
+        ("priority: -1", "out-of-range `priority` is `-1`"),
+        ("priority: 2147483648", "out-of-range `priority` is `2147483648`"),
+        ("priority: 99999999999999999999999999", "out-of-range `priority` is `99999999999999999999999999`"),
+        (
+            "cancel_on_blocking_job_failure: yes",
+            "wrong-type `cancel_on_blocking_job_failure` must be `true` or `false`, not `yes`",
+        ),
+        (
+            "cancel_on_blocking_job_failure: 'true'",
+            "wrong-type `cancel_on_blocking_job_failure` must be `true` or `false`, not the string `true`",
+        ),
+        ("depends_on: b", "wrong-type `depends_on` must be a list, not `b`"),
+        ("depends_on: {b: c}", "wrong-type `depends_on` must be a list, not a map"),
+        ("depends_on: [~]", "no-value an item of `depends_on` has no value"),
+        ("depends_on: [[b]]", "wrong-type an item of `depends_on` must be a string, not a list"),
+        ("depends_on:", "no-value `depends_on` has no value"),
+        (
+            "resource_requirements: {num_cpus: 1}",
+            "wrong-type `resource_requirements` must be a string, not a map",
+        ),
+        ("env: [A, B]", "wrong-type `env` must be a map, not a list"),
+        ("env: {A: [1]}", "wrong-type variable `A` must be a string, not a list"),
+        ("env: {A: }", "no-value variable `A` has no value"),
+        ("env: {A: null}", "no-value variable `A` has no value"),
+        ("env: {A: 1, A: 2}", "duplicate-field variable `A` is given twice"),
+        ("env: {A-B: 1}", "variable-name `A-B` cannot be the name of an environment variable"),
+        ("env: {1A: 1}", "variable-name `1A` cannot be the name of an environment variable"),
+        ("env: {'': 1}", "variable-name `` cannot be the name of an environment variable"),
+        (r#"env: {A: "x\0y"}"#, "nul-byte variable `A` contains a NUL byte"),
+        (r#"env: {A=: "x\0y"}"#, "nul-byte variable `A=` contains a NUL byte"),
+    ] {
+        let found =
+            lines(&workflow(&format!("- name: a\n  command: x\n  {field}\n- name: b\n  command: x\n")));
+        assert!(found.contains(&problem.to_owned()), "{field}: {found:?}");
+    }
+}
+
+#[test]
+fn jobs_and_requirements_that_cannot_be() {
+    for (text, problem) in [
+        ("name: w\njobs: []\n", "no-jobs the workflow has no jobs"),
+        ("name: w\njobs:\n", "no-value `jobs` has no value"),
+        ("name: w\njobs: {a: b}\n", "wrong-type `jobs` must be a list, not a map"),
+        ("name: w\njobs: [a]\n", "wrong-type a job must be a map, not `a`"),
+        ("name: w\njobs:\n-\n", "no-value a job has no value"),
+        ("name: w\njobs: [{name: ' ', command: x}]\n", "empty `name` is empty"),
+        ("name: w\njobs: [{name: a, command: ''}]\n", "empty `command` is empty"),
+        ("name: w\njobs: [{name: a, command: ~}]\n", "no-value `command` has no value"),
+        ("name: w\njobs: [{name: a, command: \"a\\0\"}]\n", "nul-byte `command` contains a NUL byte"),
+        ("name: w\njobs: [{name: \"a\\0\", command: b}]\n", "nul-byte `name` contains a NUL byte"),
+        ("name: w\njobs: [{}]\n", "missing-field missing field `command`"),
+        ("jobs: [{name: a, command: b}]\n", "missing-field missing field `name`"),
+        ("name: w\n", "missing-field missing field `jobs`"),
+        (
+            "name: w\nresource_requirements: [{name: r, num_cpus: 1}]\n",
+            "missing-field missing field `memory`",
+        ),
+        ("name: w\nresource_requirements: [{num_nodes: 0}]\n", "out-of-range `num_nodes` is `0`"),
+        ("name: w\nresource_requirements: [{memory: 0g}]\n", "bad-amount `memory` must be more than nothing"),
+        (
+            "name: w\nresource_requirements: [{runtime: PT0S}]\n",
+            "bad-amount `runtime` must be more than nothing",
+        ),
+        ("name: w\nstdio: {mode: seperate}\n", "unknown-value unknown stdio mode `seperate`"),
+        ("- name: w\n", "wrong-type a workflow must be a map"),
+        ("hello\n", "wrong-type a workflow must be a map"),
+        ("", "empty-file the file is empty"),
+        ("# only a remark\n", "empty-file the file is empty"),
+        ("---\n", "empty-file the file is empty"),
+        ("~\n", "empty-file the file is empty"),
+        (
+            "name: w\njobs: [{name: a, command: b}]\n---\nname: v\n",
+            "several-documents the file holds more than one document",
+        ),
+    ] {
+        let found = lines(text);
+        assert!(found.contains(&problem.to_owned()), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn names_that_could_not_be_read_do_not_make_others_unknown() {
+    let text = workflow("- {name: [a], command: x}\n- {name: b, command: x, depends_on: [a]}\n");
+    assert_eq!(lines(&text), ["wrong-type `name` must be a string, not a list"]);
+}
+
+#[test]
+fn a_file_that_breaks_off_is_not_judged_beyond_the_break() {
+    let text = workflow("- {name: a, comand: x, depends_on: [b]}\n- {name: b");
+    assert_eq!(lines(&text), ["unknown-field unknown field `comand`", "syntax `{` is never closed"]);
+}
+
+#[test]
+fn syntax_errors_say_what_helps() {
+    for (text, code, help) in [
+        ("name: a: b\n", "syntax", Some("put a text that contains `: ` in quotes")),
+        ("name: @a\n", "syntax", Some("put the whole value in quotes")),
+        ("name: 'a' b\n", "syntax", Some("put the whole value in quotes")),
+        ("name: \"a\n", "syntax", None),
+        ("jobs: [\n", "syntax", None),
+        ("name: a\u{7}b\n", "syntax", Some("write it as an escape in double quotes")),
+        ("name: a\n\tjobs: b\n", "syntax", Some("indent with spaces")),
+        ("name: a\njobs\n", "syntax", Some("is a `:` missing, or a space after it?")),
+        ("name: \"\\q\"\n", "syntax", Some("write `\\\\` for a backslash, or use single quotes")),
+        (
+            "name: *a\njobs: [{name: a, command: b}]\n",
+            "unknown-alias",
+            Some("put the value in quotes if it begins with `*`"),
+        ),
+        (
+            "name: !a b\njobs: [{name: a, command: b}]\n",
+            "unknown-tag",
+            Some("put the value in quotes if it begins with `!`"),
+        ),
+    ] {
+        let reports = problems(text).reports();
+        let [Report { code: found, help: found_help, line: Some(_), .. }] = reports.as_slice() else {
+            panic!("{text}: {reports:?}");
+        };
+        assert_eq!((*found, found_help.as_deref()), (code, help), "{text}");
+    }
+}
+
+#[test]
+fn only_so_many_are_listed_and_the_rest_is_counted() {
+    let mut jobs = String::new();
+    jobs.extend((0..70).map(|job| format!("- {{name: j{job}, command: x, prio: 1}}\n")));
+    let diagnostics = problems(&workflow(&jobs));
+    assert_eq!((diagnostics.list.len(), diagnostics.more, diagnostics.count()), (50, 20, 70));
+    assert!(diagnostics.to_string().ends_with("… and 20 more"));
+}
+
+#[test]
+fn tabs_and_wide_characters_before_the_place_move_the_picture_along() {
+    check(
+        "name: w\njobs:\n  - {name: \"日本\t\", comand: ü}\n",
+        "
+error[unknown-field]: unknown field `comand`
+ --> sim.yaml:3:19
+  |
+3 |   - {name: \"日本    \", comand: ü}
+  |                        ^^^^^^ did you mean `command`?",
+    );
+}
+
+#[test]
+fn what_would_move_the_cursor_is_not_printed() {
+    let text = "name: w\njobs: [{name: \"a\u{202e}b\", \"x\\a\\x9b\": 1, command: c}]\n";
+    let rendered = problems(text).render(Style::Plain);
+    assert!(rendered.contains("unknown field `x\u{fffd}\u{fffd}`"), "{rendered}");
+    assert!(!rendered.contains(['\u{202e}', '\u{7}', '\u{9b}']), "{rendered}");
+}
+
+#[test]
+fn long_lines_are_cut_around_the_place() {
+    let text = format!("name: w\njobs: [{{name: {}, comand: {}}}]\n", "a".repeat(300), "ü".repeat(300));
+    check(
+        &text,
+        &format!(
+            "
+error[unknown-field]: unknown field `comand`
+ --> sim.yaml:2:317
+  |
+2 | …{}, comand: {}…
+  |  {}^^^^^^ did you mean `command`?",
+            "a".repeat(48),
+            "ü".repeat(42),
+            " ".repeat(50)
+        ),
+    );
+}
+
+#[test]
+fn two_places_far_apart_in_one_line_are_both_shown() {
+    let filler = "x".repeat(400);
+    let text = format!("name: w\njobs: [{{name: same, command: {filler}}}, {{name: same, command: c}}]\n");
+    let rendered = problems(&text).render(Style::Plain);
+    assert!(rendered.contains("---- first here"), "{rendered}");
+    assert!(rendered.contains("^^^^ again here"), "{rendered}");
+}
+
+#[test]
+fn line_endings_of_windows_and_a_byte_order_mark() {
+    check(
+        "\u{feff}nmae: w\r\njobs: [{name: a, command: b}]\r\n",
+        "
+error[unknown-field]: unknown field `nmae`
+ --> sim.yaml:1:1
+  |
+1 | nmae: w
+  | ^^^^ did you mean `name`?",
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text() {
+    for (bytes, code, place) in [
+        (&b"name: \xff\njobs: []\n"[..], "not-utf8", Some((1, 7))),
+        (b"name: a\n\xc3", "not-utf8", Some((2, 1))),
+        (b"\xff\xfen\0a\0", "not-utf8", None),
+        (b"name: a\0b\n", "nul-byte", Some((1, 8))),
+    ] {
+        let diagnostics = load("sim.yaml", bytes).expect_err("is no text");
+        let report = &diagnostics.reports()[0];
+        assert_eq!((report.code, report.line.zip(report.column)), (code, place));
+        assert!(diagnostics.to_string().starts_with(&format!("error[{code}]")));
+    }
+}
+
+#[test]
+fn colours_are_only_added() {
+    let diagnostics = problems("name: w\njobs: [{name: a, command: b, depends_on: [aa]}]\n");
+    let coloured = diagnostics.render(Style::Ansi);
+    assert!(coloured.starts_with("\u{1b}[1;31merror[unknown-job]\u{1b}[0m"), "{coloured}");
+    let mut plain = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, text)| text);
+    }
+    plain.push_str(rest);
+    let trim = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    assert_eq!(trim(&plain), trim(&diagnostics.render(Style::Plain)));
+}

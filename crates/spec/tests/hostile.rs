@@ -1,0 +1,213 @@
+//! Input made to hurt, and input made by chance: always an answer, never a panic, never without bounds.
+
+use proptest::prelude::*;
+use windlass_spec::{Style, load};
+
+/// The code of the last problem in the file.
+#[track_caller]
+fn last_code(text: &str) -> &'static str {
+    let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+    assert!(!diagnostics.render(Style::Plain).is_empty());
+    diagnostics.list.last().map_or("", |diagnostic| diagnostic.code)
+}
+
+#[test]
+fn deep_nesting() {
+    for depth in [100, 200] {
+        assert_eq!(last_code(&format!("name: {}{}", "[".repeat(depth), "]".repeat(depth))), "too-deep");
+        assert_eq!(last_code(&format!("x: {}{}", "{a: ".repeat(depth), "}".repeat(depth))), "too-deep");
+    }
+    for depth in [300, 100_000] {
+        // The parser itself has enough of these.
+        let text = format!("name: {}{}", "[".repeat(depth), "]".repeat(depth));
+        let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+        assert_eq!(diagnostics.list.last().map(|last| last.message.as_str()), Some("nested too deeply"));
+    }
+    let mut block = String::new();
+    block.extend((0..200).map(|depth| format!("{}a:\n", " ".repeat(depth))));
+    assert_eq!(last_code(&block), "too-deep");
+    let just_deep = format!("name: {}{}\njobs: [{{name: a, command: b}}]\n", "[".repeat(60), "]".repeat(60));
+    assert_eq!(last_code(&just_deep), "wrong-type");
+}
+
+/// Each level holds the one before `width` times.
+fn bomb(levels: usize, width: usize) -> String {
+    let mut text = "a0: &a0 [x]\n".to_owned();
+    for level in 1..levels {
+        let aliases = vec![format!("*a{}", level - 1); width].join(", ");
+        text.extend([format!("a{level}: &a{level} [{aliases}]\n")]);
+    }
+    text
+}
+
+#[test]
+fn alias_bombs() {
+    // Unknown fields are not even expanded; where a value is read, the budget ends it.
+    assert_eq!(last_code(&bomb(30, 10)), "unknown-field");
+    let read = format!("{}jobs:\n- name: a\n  depends_on: *a29\n", bomb(30, 10));
+    assert_ne!(last_code(&read), "");
+    let merged = "x: &x {a: {a: {a: 1}}}\ny: &y {<<: *x}\njobs:\n- <<: [*y, *x, *y]\n";
+    assert_ne!(last_code(merged), "");
+}
+
+#[test]
+fn a_merge_bomb() {
+    // Every map merges the one before it twice.
+    let mut text = "m0: &m0 {a: 1}\n".to_owned();
+    for level in 1..64 {
+        text.extend([format!("m{level}: &m{level} {{<<: [*m{0}, *m{0}]}}\n", level - 1)]);
+    }
+    text.push_str("name: w\njobs:\n- {name: a, command: b, env: *m63}\n");
+    let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+    assert!(diagnostics.list.iter().any(|diagnostic| diagnostic.code == "too-many-aliases"), "{diagnostics}");
+}
+
+#[test]
+fn aliases_of_large_strings() {
+    let long = "\\u0041".repeat(20_000);
+    let mut text = format!("name: w\nenv:\n  A: &a \"{long}\"\njobs:\n");
+    text.extend((0..10_000).map(|job| format!("- {{name: j{job}, command: *a}}\n")));
+    assert_eq!(last_code(&text), "too-many-aliases");
+}
+
+#[test]
+fn aliases_that_hold_themselves() {
+    for text in
+        ["name: &a [*a]\n", "name: &a {b: *a}\n", "&a {<<: *a, name: w}\n", "&a {<<: [*a], name: w}\n"]
+    {
+        assert_ne!(last_code(text), "", "{text}");
+    }
+}
+
+#[test]
+fn keys_that_are_no_names() {
+    let text = "? [a, b]\n: c\n? {d: e}\n: [f, g]\n? *h\n: i\nname: w\njobs: [{name: a, command: b}]\n";
+    let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+    let codes: Vec<_> = diagnostics.list.iter().map(|diagnostic| diagnostic.code).collect();
+    assert_eq!(codes, ["complex-key", "complex-key", "unknown-alias"]);
+}
+
+#[test]
+fn merges_of_what_is_no_map() {
+    for (value, code) in
+        [("x", "merge-value"), ("[*m, y]", "merge-value"), ("*no", "unknown-alias"), ("", "merge-value")]
+    {
+        let text = format!("name: w\nenv: &m {{A: b}}\njobs:\n- name: a\n  command: b\n  <<: {value}\n");
+        let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+        assert!(diagnostics.list.iter().any(|diagnostic| diagnostic.code == code), "{value}: {diagnostics}");
+    }
+}
+
+#[test]
+fn a_good_file_cut_off_anywhere() {
+    for end in 0..GOOD.len() {
+        let bytes = &GOOD.as_bytes()[..end];
+        if let Err(diagnostics) = load("cut.yaml", bytes) {
+            assert!(!diagnostics.list.is_empty());
+            assert!(diagnostics.render(Style::Ansi).contains("cut.yaml"));
+        }
+    }
+    assert!(load("whole.yaml", GOOD.as_bytes()).is_ok());
+}
+
+const GOOD: &str = r#"name: simulation
+description: "größer \u00e9"
+env: &env {MODE: 0755, "ODD": 'it''s'}
+stdio: {mode: combined}
+resource_requirements:
+  - {name: small, num_cpus: 1, memory: 1g, runtime: 1h30m}
+jobs:
+  - &first
+    name: prepare   # a remark
+    command: |
+      set -e
+      ./prepare
+    env: {<<: *env, X: 日本}
+  - name: work
+    command: >-
+      ./work
+      --fast
+    depends_on: &all [prepare]
+    resource_requirements: small
+    priority: 3
+  - {<<: *first, name: again, depends_on: *all, cancel_on_blocking_job_failure: false}
+"#;
+
+/// Whatever comes in, an answer comes out that can be shown.
+fn answer(bytes: &[u8]) {
+    match load("chance.yaml", bytes) {
+        Ok(workflow) => {
+            let jobs = workflow.job_count() as u32;
+            assert!(jobs > 0 && !workflow.name().is_empty());
+            for job in workflow.jobs() {
+                assert!(!job.name.is_empty() && !job.command.is_empty());
+                assert!(job.depends_on.iter().all(|target| *target < jobs));
+                assert!(
+                    job.requirements.is_none_or(|index| (index as usize) < workflow.requirements().len())
+                );
+            }
+        }
+        Err(diagnostics) => {
+            assert!(!diagnostics.list.is_empty());
+            assert_eq!(diagnostics.reports().len(), diagnostics.list.len());
+            assert!(!diagnostics.render(Style::Ansi).is_empty());
+        }
+    }
+}
+
+/// Pieces that mean something to YAML or to us.
+fn piece() -> impl Strategy<Value = String> {
+    prop_oneof![
+        prop::sample::select(vec![
+            "name",
+            "jobs",
+            "command",
+            "depends_on",
+            "env",
+            "<<",
+            "stdio",
+            "mode",
+            "priority",
+            "a",
+            "b",
+            "x",
+            "~",
+            "0",
+            "true",
+        ])
+        .prop_map(str::to_owned),
+        prop::sample::select(vec![
+            ": ", ":\n", "- ", "\n", "\n  ", "\n    ", "[", "]", "{", "}", ", ", "&a ", "*a", "!!str ",
+            "!x ", "\"", "'", "|\n", ">-\n", "# ", "---\n", "...\n", "? ", "\t", "\r\n", "\u{feff}", "ü",
+            "日", "\\",
+        ])
+        .prop_map(str::to_owned),
+        "[a-z]{1,4}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        answer(&bytes);
+    }
+
+    #[test]
+    fn any_pieces(pieces in prop::collection::vec(piece(), 0..40)) {
+        answer(pieces.concat().as_bytes());
+    }
+
+    /// A good file with some stretches replaced.
+    #[test]
+    fn any_damage(damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..20, piece()), 1..5)) {
+        let mut bytes = GOOD.as_bytes().to_vec();
+        for (place, length, piece) in damage {
+            let start = place.index(bytes.len());
+            let end = (start + length).min(bytes.len());
+            bytes.splice(start..end, piece.bytes());
+        }
+        answer(&bytes);
+    }
+}

@@ -1,0 +1,220 @@
+//! What a good spec means.
+
+use std::time::Duration;
+use windlass_spec::{Job, Workflow, load};
+use windlass_types::work::{Stdio, StdioMode};
+use windlass_types::{Bytes, Resources};
+
+#[track_caller]
+fn good(text: &str) -> Workflow<'_> {
+    load("sim.yaml", text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
+}
+
+fn pairs(env: &[(String, String)]) -> Vec<(&str, &str)> {
+    env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+#[test]
+fn every_field() {
+    let workflow = good(
+        "\
+# A remark.
+name: sim
+user: ada
+description: |
+  Two lines,
+  kept as they are.
+env: {MODE: test}
+stdio: {mode: no_stderr, delete_on_success: true}
+resource_requirements:
+  - name: small
+    num_cpus: 2
+    memory: 1.5g
+  - {name: large, num_cpus: 64, memory: 512, num_gpus: 4, num_nodes: 2, runtime: P1DT2H}
+jobs:
+  - name: prepare
+    command: ./prepare
+  - name: work
+    command: >-
+      ./work
+      --fast
+    depends_on:
+    - prepare
+    env:
+      LEVEL: 9
+    resource_requirements: large
+    priority: 7
+    cancel_on_blocking_job_failure: false
+",
+    );
+    assert_eq!(workflow.name(), "sim");
+    assert_eq!(workflow.user(), Some("ada"));
+    assert_eq!(workflow.description(), Some("Two lines,\nkept as they are.\n"));
+    assert_eq!(pairs(workflow.env()), [("MODE", "test")]);
+    assert_eq!(workflow.stdio(), Stdio { mode: StdioMode::NoStderr, delete_on_success: true });
+    let [small, large] = workflow.requirements() else { panic!("{:?}", workflow.requirements()) };
+    assert_eq!((small.name.as_str(), large.name.as_str()), ("small", "large"));
+    assert_eq!(
+        small.resources,
+        Resources { cpus: 2, memory: Bytes(3 << 29), gpus: 0, nodes: 1, runtime: None }
+    );
+    let runtime = Some(Duration::from_hours(26));
+    assert_eq!(large.resources, Resources { cpus: 64, memory: Bytes(512), gpus: 4, nodes: 2, runtime });
+    let jobs: Vec<Job<'_>> = workflow.jobs().collect();
+    assert_eq!(
+        jobs,
+        [
+            Job {
+                name: "prepare",
+                command: "./prepare",
+                env: &[],
+                depends_on: &[],
+                requirements: None,
+                priority: 0,
+                cancel_on_blocking_job_failure: true,
+            },
+            Job {
+                name: "work",
+                command: "./work --fast",
+                env: &[("LEVEL".to_owned(), "9".to_owned())],
+                depends_on: &[0],
+                requirements: Some(1),
+                priority: 7,
+                cancel_on_blocking_job_failure: false,
+            },
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_said_has_a_default() {
+    let workflow = good("name: w\njobs: [{name: a, command: b}]\n");
+    assert_eq!((workflow.user(), workflow.description()), (None, None));
+    assert_eq!(workflow.stdio(), Stdio { mode: StdioMode::Separate, delete_on_success: false });
+    assert!(workflow.env().is_empty() && workflow.requirements().is_empty());
+    assert_eq!(workflow.job_count(), 1);
+}
+
+#[test]
+fn strings_are_what_is_written() {
+    for (written, value) in [
+        ("0755", "0755"),
+        ("yes", "yes"),
+        ("no", "no"),
+        ("true", "true"),
+        ("1.10", "1.10"),
+        ("1e3", "1e3"),
+        ("0x1F", "0x1F"),
+        ("12:30:45", "12:30:45"),
+        ("2024-01-01", "2024-01-01"),
+        (".inf", ".inf"),
+        ("1_000", "1_000"),
+        ("-0", "-0"),
+        ("a # remark", "a"),
+        ("a#b", "a#b"),
+        ("''", ""),
+        ("\"\"", ""),
+        ("'null'", "null"),
+        ("!!str ~", "~"),
+        ("!!str", ""),
+        ("!!int 7", "7"),
+        ("'it''s'", "it's"),
+        ("\"a\\tb\\u00e9\\n\"", "a\tbé\n"),
+        ("äöü 日本 🚀", "äöü 日本 🚀"),
+        ("$HOME/{x,y}/*", "$HOME/{x,y}/*"),
+    ] {
+        let text = format!("name: w\nenv:\n  V: {written}\njobs:\n- name: a\n  command: b\n");
+        assert_eq!(pairs(good(&text).env()), [("V", value)], "{written}");
+    }
+    let workflow = good(
+        "name: 0755\njobs: [{name: 1.10, command: yes}, {name: 007, command: 1e3, depends_on: [1.10]}]\n",
+    );
+    assert_eq!(workflow.name(), "0755");
+    let jobs: Vec<_> = workflow.jobs().map(|job| (job.name, job.command, job.depends_on)).collect();
+    assert_eq!(jobs, [("1.10", "yes", &[][..]), ("007", "1e3", &[0])]);
+}
+
+#[test]
+fn anchors_and_aliases() {
+    let workflow = good(
+        "\
+name: &n w
+env: &e {A: 1, B: *n}
+jobs:
+  - {name: a, command: &c echo}
+  - {name: b, command: *c, env: *e, depends_on: &d [a]}
+  - {name: c, command: *c, env: *e, depends_on: *d}
+",
+    );
+    let (b, c) = (workflow.job(1), workflow.job(2));
+    assert_eq!((b.command, c.command), ("echo", "echo"));
+    assert_eq!(pairs(b.env), [("A", "1"), ("B", "w")]);
+    assert_eq!(b.depends_on, [0]);
+    // The same list and map, not copies of them.
+    assert!(std::ptr::eq(b.env, c.env) && std::ptr::eq(b.env, workflow.env()));
+    assert!(std::ptr::eq(b.depends_on, c.depends_on));
+}
+
+#[test]
+fn merge_keys_give_way_to_the_keys_of_the_map_itself() {
+    let workflow = good(
+        "\
+name: w
+jobs:
+  - &base
+    name: base
+    command: one
+    priority: 3
+    env: &env {A: 1, B: 2}
+  - &second
+    <<: *base
+    name: second
+    priority: 4
+  - {name: third, command: three, <<: [*second, *base]}
+  - {<<: {priority: 5, command: inline}, name: fourth, env: {B: 9, <<: *env, C: 3}}
+",
+    );
+    let jobs: Vec<_> =
+        workflow.jobs().map(|job| (job.name, job.command, job.priority, pairs(job.env))).collect();
+    assert_eq!(
+        jobs,
+        [
+            ("base", "one", 3, vec![("A", "1"), ("B", "2")]),
+            ("second", "one", 4, vec![("A", "1"), ("B", "2")]),
+            ("third", "three", 4, vec![("A", "1"), ("B", "2")]),
+            ("fourth", "inline", 5, vec![("B", "9"), ("C", "3"), ("A", "1")]),
+        ]
+    );
+}
+
+#[test]
+fn a_stage_behind_a_stage_shares_one_list() {
+    let first: Vec<String> = (0..1000).map(|job| format!("a{job}")).collect();
+    let mut text = "name: w\njobs:\n".to_owned();
+    text.extend(first.iter().map(|name| format!("- {{name: {name}, command: x}}\n")));
+    text.extend([format!("- {{name: b0, command: x, depends_on: &all [{}]}}\n", first.join(", "))]);
+    text.extend((1..1000).map(|job| format!("- {{name: b{job}, command: x, depends_on: *all}}\n")));
+    let workflow = good(&text);
+    assert_eq!(workflow.job_count(), 2000);
+    assert_eq!(workflow.job(1000).depends_on, (0..1000).collect::<Vec<u32>>());
+    assert!(
+        (1000..2000).all(|job| std::ptr::eq(workflow.job(job).depends_on, workflow.job(1000).depends_on))
+    );
+}
+
+#[test]
+fn forms_that_mean_the_same() {
+    let block = "name: w\njobs:\n- name: a\n  command: x y\n- name: b\n  command: x\n  depends_on:\n  - a\n";
+    let forms = [
+        "{name: w, jobs: [{name: a, command: x y}, {name: b, command: x, depends_on: [a]}]}",
+        r#"{"name": "w", "jobs": [{"name": "a", "command": "x y"}, {"name": "b", "command": "x", "depends_on": ["a"]}]}"#,
+        "---\nname: w\njobs:\n  - {command: x y, name: a}\n  - ? name\n    : b\n    command: x\n    depends_on: [ a, ]\n...\n",
+        "%YAML 1.2\n---\nname: w\njobs:\r\n- name: a\r\n  command: 'x\r\n    y'\r\n- {name: b, command: x, depends_on: [a]}\r\n",
+    ];
+    let expected = good(block);
+    for form in forms {
+        let workflow = good(form);
+        assert!(workflow.jobs().eq(expected.jobs()), "{form}");
+        assert_eq!(workflow.name(), "w", "{form}");
+    }
+}
