@@ -1,12 +1,12 @@
 //! YAML as events: which scalar is a key and which a value, merge keys, limits on nesting, one document per file.
 
-mod raw;
+mod nodes;
 mod syntax;
 
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::event::{Event, Events, Kind, NodeId, Stop};
 use crate::source::Span;
-use raw::{Captured, Node, NodeKind, Nodes};
+use nodes::{Captured, Node, NodeKind, Nodes};
 
 /// A spec needs four levels.
 const MAX_DEPTH: usize = 64;
@@ -136,11 +136,12 @@ impl<'s> Yaml<'s> {
                     return Ok(Event { kind: Kind::Key { text: scalar.text, merged }, span: node.span });
                 }
                 NodeKind::MapStart(_) | NodeKind::SeqStart(_) => {
-                    sink.push(Diagnostic::new("complex-key", "a key must be a text").at(node.span));
+                    sink.push(Diagnostic::new("complex-key", "a key must be a string").at(node.span));
                     self.nodes.skip_rest(sink)?;
                     self.nodes.skip_node(sink)?;
                 }
-                _ => self.nodes.skip_node(sink)?,
+                NodeKind::Alias(_) | NodeKind::Bad => self.nodes.skip_node(sink)?,
+                NodeKind::DocumentStart | NodeKind::DocumentEnd | NodeKind::StreamEnd => return Err(Stop),
             }
         }
     }
@@ -181,17 +182,18 @@ impl<'s> Events<'s> for Yaml<'s> {
 
     fn leave(&mut self, sink: &mut Sink) -> Result<(), Stop> {
         let depth = self.levels.len();
-        if let Some(Level { id: Some(id), replay_depth, own_end: None, .. }) = self.levels.last()
-            && *replay_depth > 0
-        {
-            // A replay: no need to look at what stands in between.
-            self.nodes.jump_to_end(*id, *replay_depth);
-            self.nodes.next(sink)?;
-            self.levels.pop();
-            return Ok(());
-        }
         while self.levels.len() >= depth {
-            self.next(sink)?;
+            match self.levels.last() {
+                // Opened by a replay: its end is known, no need to look at what stands in between.
+                Some(Level { id: Some(id), replay_depth: replays @ 1.., own_end: None, .. }) => {
+                    self.nodes.jump_to_end(*id, *replays);
+                    self.nodes.next(sink)?;
+                    self.levels.pop();
+                }
+                _ => {
+                    self.next(sink)?;
+                }
+            }
         }
         Ok(())
     }

@@ -116,8 +116,15 @@ impl<'s> Nodes<'s> {
         let mut depth = 1;
         while depth > 0 {
             match self.next(sink)?.kind {
-                NodeKind::MapStart(_) | NodeKind::SeqStart(_) => depth += 1,
+                NodeKind::MapStart(id) | NodeKind::SeqStart(id) => {
+                    depth += 1;
+                    if let Some(id) = id.filter(|id| self.is_finished(*id)) {
+                        self.jump_to_end(id, self.replays.len());
+                    }
+                }
                 NodeKind::End => depth -= 1,
+                // The parser never leaves anything open; should it, this must not wait for more.
+                NodeKind::StreamEnd => return Err(Stop),
                 _ => {}
             }
         }
