@@ -4,7 +4,6 @@ use crate::error::Exit;
 use crate::sweep::ParamArg;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::convert::Infallible;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -90,11 +89,11 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// The process that a run starts to execute jobs; not for people.
     #[command(name = "__worker", hide = true)]
-    Worker(WorkerArgs),
+    Worker,
 }
 
 /// What this machine may give to the jobs.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "This machine")]
 pub(crate) struct MachineArgs {
     /// Let jobs use this many CPUs at once instead of all that the machine has.
@@ -336,6 +335,9 @@ pub(crate) struct CancelArgs {
     /// Return only when nothing of it runs any more.
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Time that a job gets to end by itself, if this command has to end it.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
+    pub(crate) grace: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -343,12 +345,6 @@ pub(crate) struct DemoArgs {
     /// Directory to run it in, made if it is not there; a new one among the temporary files by default.
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WorkerArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) args: Vec<OsString>,
 }
 
 /// Which workflow is meant.

@@ -64,8 +64,6 @@ pub(crate) enum Kind {
     Spec,
     /// Somebody else is at it, or it would destroy something.
     Refused,
-    /// Ctrl-C or SIGTERM ended the command early.
-    Interrupted,
     /// Files, disk, permissions, a damaged database.
     Io,
     /// A bug.
@@ -79,7 +77,6 @@ impl Kind {
         match self {
             Self::User | Self::Spec => Exit::Usage,
             Self::Refused => Exit::Refused,
-            Self::Interrupted => Exit::Interrupted,
             Self::Io => Exit::Environment,
             Self::Internal => Exit::Internal,
             Self::OutputClosed => Exit::Success,
@@ -215,11 +212,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_documentation_lists_the_same_codes() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/exit-codes.md"))
+            .unwrap();
+        let listed: Vec<&str> = page
+            .lines()
+            .filter(|line| line.starts_with("| ") && line[2..].starts_with(char::is_numeric))
+            .collect();
+        let known = Exit::ALL.map(|exit| format!("| {} | {} |", exit.code(), exit.meaning()));
+        assert_eq!(listed, known);
+    }
+
+    #[test]
+    fn causes_are_told_after_what_they_caused() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot read")]
+        struct Outer(#[source] std::io::Error);
+        let error = Outer(std::io::Error::other("bad sector"));
+        assert_eq!(with_sources(&error), "cannot read: bad sector");
+    }
+
+    #[test]
     fn every_kind_has_its_code() {
         for (kind, code) in [
             (Kind::User, 2),
             (Kind::Spec, 2),
-            (Kind::Interrupted, 3),
             (Kind::Refused, 4),
             (Kind::Io, 5),
             (Kind::Internal, 70),

@@ -3,9 +3,9 @@
 mod args;
 mod commands;
 mod context;
+mod drive;
 mod error;
 mod job_logs;
-mod liveness;
 mod local;
 mod plan;
 mod select;

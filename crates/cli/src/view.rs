@@ -8,7 +8,9 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use std::path::PathBuf;
 use std::time::Duration;
 use windlass_store::Store;
+use windlass_store::lock::WorkflowLock;
 use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
+use windlass_store::sqlite::SqliteStore;
 use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp};
 
 /// So many failed or running jobs are named; the counts say how many there are.
@@ -79,11 +81,11 @@ pub(crate) struct WorkflowView {
 }
 
 impl WorkflowView {
-    pub(crate) fn load(store: &dyn Store, row: WorkflowRow, now: Timestamp) -> Result<Self, CliError> {
-        let state = State::of(&row, is_run_by_somebody(store, &row)?);
+    pub(crate) fn new(row: WorkflowRow, somebody_runs_it: bool, now: Timestamp) -> Self {
+        let state = State::of(&row, somebody_runs_it);
         let elapsed = elapsed(&row, state, now);
         let jobs = Counts(row.counts);
-        Ok(Self { row, state, jobs, elapsed_seconds: elapsed.map(|e| e.as_secs_f64()) })
+        Self { row, state, jobs, elapsed_seconds: elapsed.map(|e| e.as_secs_f64()) }
     }
 
     pub(crate) fn elapsed(&self) -> Option<Duration> {
@@ -129,7 +131,12 @@ pub(crate) struct Failure {
 }
 
 impl Overview {
-    pub(crate) fn load(store: &dyn Store, row: WorkflowRow, now: Timestamp) -> Result<Self, CliError> {
+    pub(crate) fn load(
+        store: &dyn Store,
+        row: WorkflowRow,
+        somebody_runs_it: bool,
+        now: Timestamp,
+    ) -> Result<Self, CliError> {
         let running = list(store, &row, &[JobStatus::Running])?;
         let failed =
             list(store, &row, &[JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed])?;
@@ -137,7 +144,7 @@ impl Overview {
             failed.into_iter().map(|job| Failure::load(store, &row, job)).collect::<Result<_, _>>()?;
         let is_newest = store.workflows()?.iter().all(|other| other.id <= row.id);
         let running = running.into_iter().map(RunningView::from).collect();
-        Ok(Self { workflow: WorkflowView::load(store, row, now)?, running, failures, is_newest })
+        Ok(Self { workflow: WorkflowView::new(row, somebody_runs_it, now), running, failures, is_newest })
     }
 }
 
@@ -200,10 +207,8 @@ fn elapsed(row: &WorkflowRow, state: State, now: Timestamp) -> Option<Duration> 
     Some(end.since(row.started_at?))
 }
 
-/// Whether a process that runs the workflow is alive, as far as one can see from here.
-fn is_run_by_somebody(store: &dyn Store, row: &WorkflowRow) -> Result<bool, CliError> {
-    if row.started_at.is_none() {
-        return Ok(false);
-    }
-    Ok(store.active_workers(row.id)?.iter().any(|worker| crate::liveness::is_alive(&worker.worker)))
+/// Whether some process runs the workflow now. A lock that cannot be looked at counts as free: being able to show the
+/// workflow matters more.
+pub(crate) fn is_run_by_somebody(store: &SqliteStore, row: &WorkflowRow) -> bool {
+    WorkflowLock::holder(store.path(), row.id).is_ok_and(|holder| holder.is_some())
 }

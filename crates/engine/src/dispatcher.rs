@@ -229,7 +229,9 @@ impl<'a> Dispatcher<'a> {
             Event::FromWorker { worker, message } if self.worker.as_ref().is_some_and(|w| w.id == worker) => {
                 self.on_message(message)
             }
-            Event::WorkerGone { worker, confused } if self.worker.as_ref().is_some_and(|w| w.id == worker) => {
+            Event::WorkerGone { worker, confused }
+                if self.worker.as_ref().is_some_and(|w| w.id == worker) =>
+            {
                 match confused {
                     Some(what) => Err(Error::Protocol(what)),
                     None => self.on_worker_gone(),
@@ -330,6 +332,7 @@ impl<'a> Dispatcher<'a> {
             in_flight.assignments.clear();
         }
         self.store.retire_worker(gone.id, now)?;
+        self.host.forget(&gone.row);
         if self.stop.is_some() {
             return Ok(());
         }
@@ -445,7 +448,10 @@ impl<'a> Dispatcher<'a> {
 
     /// Claims jobs for the worker if it has room now or will soon run dry.
     fn claim_more(&mut self) -> Result<(), Error> {
-        if self.stop.is_some() || self.in_flight.is_some() || self.trouble.as_ref().is_some_and(Trouble::lasts) {
+        if self.stop.is_some()
+            || self.in_flight.is_some()
+            || self.trouble.as_ref().is_some_and(Trouble::lasts)
+        {
             return Ok(());
         }
         let Some(worker) = &mut self.worker else { return Ok(()) };
@@ -555,7 +561,9 @@ impl<'a> Dispatcher<'a> {
         let gone = |event: &Event| matches!(event, Event::WorkerGone { worker: id, .. } if *id == worker.id);
         while self.events.recv_timeout(FAREWELL).is_ok_and(|event| !gone(&event)) {}
         self.host.bury(&worker.row).map_err(Error::Bury)?;
-        Ok(self.store.retire_worker(worker.id, self.clock.now())?)
+        self.store.retire_worker(worker.id, self.clock.now())?;
+        self.host.forget(&worker.row);
+        Ok(())
     }
 
     fn conclude(&self) -> Result<RunEnd, Error> {
@@ -601,8 +609,11 @@ impl<'a> Dispatcher<'a> {
             .iter()
             .filter_map(|(&job, held)| {
                 let elapsed = now.duration_since(held.since?);
-                (self.board.status(job) == JobStatus::Running)
-                    .then(|| RunningJob { job: self.board.key(job).job, name: held.name.clone(), elapsed })
+                (self.board.status(job) == JobStatus::Running).then(|| RunningJob {
+                    job: self.board.key(job).job,
+                    name: held.name.clone(),
+                    elapsed,
+                })
             })
             .collect();
         running.sort_by(|a, b| b.elapsed.cmp(&a.elapsed).then(a.job.cmp(&b.job)));

@@ -13,6 +13,9 @@ pub trait WorkerHost {
 
     /// Makes sure that this worker and everything it started are dead, however it ended.
     fn bury(&mut self, worker: &NewWorker) -> Result<Buried, HostError>;
+
+    /// What became of its jobs is on disk: nothing of this worker is needed any more.
+    fn forget(&mut self, worker: &NewWorker);
 }
 
 #[derive(Debug)]

@@ -33,14 +33,18 @@ impl Pace {
 
     pub(crate) fn mark(&mut self, now: Instant, settled: u64) {
         self.marks.push_back((now, settled));
-        while self.marks.len() > 2 && self.marks.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW) {
+        while self.marks.len() > 2
+            && self.marks.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
+        {
             self.marks.pop_front();
         }
     }
 
     /// Jobs settled per second over the last seconds.
     pub(crate) fn rate(&self) -> f64 {
-        let (Some((first, then)), Some((last, now))) = (self.marks.front(), self.marks.back()) else { return 0.0 };
+        let (Some((first, then)), Some((last, now))) = (self.marks.front(), self.marks.back()) else {
+            return 0.0;
+        };
         let seconds = last.duration_since(*first).as_secs_f64();
         if seconds > 0.0 { now.saturating_sub(*then) as f64 / seconds } else { 0.0 }
     }

@@ -6,10 +6,10 @@ use crate::observe::Observer;
 use std::sync::mpsc;
 use windlass_core::board::Board;
 use windlass_core::change::Change;
-use windlass_store::model::WorkflowRow;
+use windlass_store::model::{WorkerRow, WorkflowRow};
 use windlass_store::{Batch, Store};
 use windlass_types::work::AttemptKey;
-use windlass_types::{RunId, Timestamp, WorkerId, WorkflowId};
+use windlass_types::{RunId, Timestamp, WorkflowId};
 
 /// Builds the board of a workflow. Workers that never said goodbye are first made sure to be dead with all they
 /// started; what they held goes back to ready, as a new attempt where it may have run.
@@ -27,15 +27,18 @@ pub fn take_over(
     for held in store.held_jobs(workflow.id)? {
         let Some(job) = board.index(held.id) else { continue };
         let key = board.key(job);
-        let may_have_started =
-            dead.iter().find(|(id, _)| *id == held.worker).is_none_or(|(_, buried)| may_have_started(buried, &key, held.pid));
+        let may_have_started = dead
+            .iter()
+            .find(|(row, _)| row.id == held.worker)
+            .is_none_or(|(_, buried)| may_have_started(buried, &key, held.pid));
         orphans += usize::from(may_have_started);
         board.on_orphaned(job, held.worker, held.started_at, may_have_started, now, &mut changes);
     }
     board.on_initialize(&mut changes);
     commit(store, workflow.id, workflow.run_id, changes)?;
-    for (worker, buried) in &dead {
-        store.retire_worker(*worker, now)?;
+    for (row, buried) in &dead {
+        store.retire_worker(row.id, now)?;
+        host.forget(&row.worker);
         if buried.ended_processes > 0 {
             observer.notice(&format!(
                 "ended {} processes that an earlier worker had left running",
@@ -59,9 +62,13 @@ fn bury_workers(
     store: &dyn Store,
     host: &mut dyn WorkerHost,
     workflow: WorkflowId,
-) -> Result<Vec<(WorkerId, Buried)>, Error> {
+) -> Result<Vec<(WorkerRow, Buried)>, Error> {
     let workers = store.active_workers(workflow)?;
-    workers.iter().map(|row| Ok((row.id, host.bury(&row.worker).map_err(Error::Bury)?))).collect()
+    let mut bury = |row: WorkerRow| {
+        let buried = host.bury(&row.worker).map_err(Error::Bury)?;
+        Ok((row, buried))
+    };
+    workers.into_iter().map(&mut bury).collect()
 }
 
 fn may_have_started(buried: &Buried, key: &AttemptKey, pid: Option<u32>) -> bool {

@@ -1,9 +1,205 @@
-//! `windlass demo`.
+//! `windlass demo`: a small workflow that is killed on purpose in the middle, and goes on.
 
 use crate::args::DemoArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+use windlass_store::Store;
+use windlass_store::sqlite::{OpenMode, SqliteStore};
+use windlass_types::{JobStatus, StatusCounts, WorkflowId};
 
-pub(crate) fn run(_ctx: &Context, _args: &DemoArgs) -> Result<Exit, CliError> {
-    Err(CliError::internal("`windlass demo` is not built yet"))
+const THROWS: usize = 12;
+/// So many jobs are done when the engine is killed.
+const KILL_AFTER: u64 = 5;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+const THROW: &str = r#"# Throws 100,000 darts at a square and counts those inside the circle.
+echo "$WINDLASS_JOB_NAME" >> ran.txt
+awk -v seed="$1" 'BEGIN { srand(seed); for (i = 0; i < 100000; i++) { x = rand(); y = rand(); if (x*x + y*y < 1) hits++ } print hits }' > "hits/$1"
+sleep 0.4
+"#;
+
+pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
+    let demo = Demo::prepare(args.dir.as_deref())?;
+    ctx.ui.note(&format!(
+        "A small workflow: one job prepares, {THROWS} throw darts at the same time, one counts the hits to estimate π.\n\
+         It is written in {}:\n",
+        demo.dir.join("demo.yaml").display()
+    ));
+    ctx.ui.note(&indented(&excerpt(&spec())));
+
+    ctx.ui.note(&format!("\n1. Run it.          $ {} run demo.yaml\n", demo.program()));
+    let mut first = demo.start(&["run", "demo.yaml"])?;
+    let counts = demo.wait_until_done(KILL_AFTER, &mut first)?;
+    first.kill().map_err(|e| CliError::io(format!("cannot kill the run: {e}")))?;
+    demo.wait(first)?;
+
+    let done = counts.get(JobStatus::Completed);
+    ctx.ui.note(&format!(
+        "\n2. That run was just killed on purpose, with kill -9, after {done} of {} jobs: as if the machine had lost power.\n",
+        counts.total()
+    ));
+    ctx.ui.note(&format!("3. Go on.           $ {} resume\n", demo.program()));
+    let resumed = demo.start(&["resume"])?;
+    let status = demo.wait(resumed)?;
+    if !status.success() {
+        return Err(CliError::internal(format!("the demo did not complete: {status}"))
+            .with_hint(format!("look round in {}", demo.dir.display())));
+    }
+    demo.conclude(ctx)
+}
+
+struct Demo {
+    dir: PathBuf,
+    exe: PathBuf,
+}
+
+impl Demo {
+    fn prepare(dir: Option<&Path>) -> Result<Self, CliError> {
+        let trouble = |what: &str, e: io::Error| CliError::io(format!("cannot {what} for the demo: {e}"));
+        let exe = std::env::current_exe().map_err(|e| trouble("find windlass itself", e))?;
+        let dir = match dir {
+            Some(dir) => dir.to_owned(),
+            None => fresh_directory().map_err(|e| trouble("make a directory", e))?,
+        };
+        std::fs::create_dir_all(&dir).map_err(|e| trouble("make a directory", e))?;
+        let dir = dir.canonicalize().map_err(|e| trouble("find the directory", e))?;
+        if dir.join(".windlass").exists() {
+            return Err(CliError::refused(format!("{} has been used already", dir.display()))
+                .with_hint("give the demo a directory of its own"));
+        }
+        std::fs::write(dir.join("demo.yaml"), spec()).map_err(|e| trouble("write demo.yaml", e))?;
+        std::fs::write(dir.join("throw.sh"), THROW).map_err(|e| trouble("write throw.sh", e))?;
+        Ok(Self { dir, exe })
+    }
+
+    fn start(&self, args: &[&str]) -> Result<Child, CliError> {
+        Command::new(&self.exe)
+            .args(args)
+            .current_dir(&self.dir)
+            .env_remove("WINDLASS_DB")
+            .spawn()
+            .map_err(|e| CliError::io(format!("cannot start {}: {e}", self.exe.display())))
+    }
+
+    fn wait(&self, mut child: Child) -> Result<std::process::ExitStatus, CliError> {
+        child.wait().map_err(|e| CliError::io(format!("cannot wait for {}: {e}", self.exe.display())))
+    }
+
+    /// Looks at the books from outside, as `windlass status` does, until so many jobs are done.
+    fn wait_until_done(&self, jobs: u64, run: &mut Child) -> Result<StatusCounts, CliError> {
+        loop {
+            let counts = self.counts();
+            if counts.get(JobStatus::Completed) >= jobs {
+                return Ok(counts);
+            }
+            if let Ok(Some(status)) = run.try_wait() {
+                return Err(CliError::internal(format!("the demo ended early: {status}"))
+                    .with_hint(format!("look round in {}", self.dir.display())));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Nothing at all before the database is there.
+    fn counts(&self) -> StatusCounts {
+        let opened = SqliteStore::open(&self.dir.join(".windlass/windlass.db"), OpenMode::ReadOnly).ok();
+        let row = opened.and_then(|opened| opened.store.workflow(WorkflowId(1)).ok().flatten());
+        row.map(|row| row.counts).unwrap_or_default()
+    }
+
+    fn conclude(&self, ctx: &Context) -> Result<Exit, CliError> {
+        let read = |name: &str| {
+            std::fs::read_to_string(self.dir.join(name))
+                .map_err(|e| CliError::internal(format!("the demo did not write {name}: {e}")))
+        };
+        let (estimate, ran) = (read("pi.txt")?, read("ran.txt")?);
+        let runs: Vec<&str> = ran.lines().collect();
+        let mut distinct = runs.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let again = runs.len() - distinct.len();
+        ctx.ui.note(&format!(
+            "\nπ is about {}. Nothing that had completed ran twice; {again} jobs that were in the middle of their work when the\n\
+             run was killed were started again.\n",
+            estimate.trim()
+        ));
+        let program = self.program();
+        let mut next = format!("Try next, in {}:\n", self.dir.display());
+        for (command, what) in [
+            ("status", "where it stands"),
+            ("results", "every attempt, with its time and memory"),
+            ("logs estimate", "what a job printed"),
+            ("run --new demo.yaml", "once more; press Ctrl-C in the middle, then `resume`"),
+            ("exec --help", "run a list of your own commands"),
+        ] {
+            writeln!(next, "  {program} {command:<22} {what}").unwrap_or_default();
+        }
+        ctx.ui.note(next.trim_end());
+        Ok(Exit::Success)
+    }
+
+    /// What to type: `windlass` if that is this program, else where it is.
+    fn program(&self) -> String {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let on_path = std::env::split_paths(&path)
+            .map(|dir| dir.join("windlass"))
+            .any(|found| found.canonicalize().is_ok_and(|found| found == self.exe));
+        if on_path { "windlass".to_owned() } else { self.exe.display().to_string() }
+    }
+}
+
+fn fresh_directory() -> io::Result<PathBuf> {
+    let base = std::env::temp_dir();
+    for n in 1..1000 {
+        let dir = base.join(format!("windlass-demo-{n}"));
+        match std::fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("remove {}/windlass-demo-*", base.display())))
+}
+
+fn spec() -> String {
+    let mut spec = String::from("name: demo\njobs:\n  - name: prepare\n    command: mkdir -p hits\n");
+    let names: Vec<String> = (1..=THROWS).map(|n| format!("throw_{n:02}")).collect();
+    for (n, name) in (1..).zip(&names) {
+        write!(spec, "  - name: {name}\n    command: sh throw.sh {n}\n    depends_on: [prepare]\n")
+            .unwrap_or_default();
+    }
+    let total = THROWS * 100_000;
+    write!(
+        spec,
+        "  - name: estimate\n    command: cat hits/* | awk '{{ hits += $1 }} END {{ print 4 * hits / {total} }}' | tee pi.txt\n    depends_on: [{}]\n",
+        names.join(", ")
+    )
+    .unwrap_or_default();
+    spec
+}
+
+/// The first jobs and the last one; a reader gets the idea.
+fn excerpt(spec: &str) -> String {
+    let lines: Vec<&str> = spec.lines().collect();
+    let (head, tail) = (&lines[..10], &lines[lines.len() - 3..]);
+    let shorten = |line: &str| match line.split_once(", throw_03") {
+        Some((start, _)) => format!("{start}, …]"),
+        None => line.to_owned(),
+    };
+    head.iter()
+        .copied()
+        .map(str::to_owned)
+        .chain(["  …".to_owned()])
+        .chain(tail.iter().map(|l| shorten(l)))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }

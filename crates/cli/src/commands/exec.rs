@@ -1,9 +1,88 @@
-//! `windlass exec`.
+//! `windlass exec`: a list of commands as a workflow.
 
 use crate::args::ExecArgs;
 use crate::context::Context;
+use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
+use crate::plan::{self, Plan};
+use crate::sweep::{self, Param, Template};
+use std::io::Read as _;
+use std::path::Path;
+use windlass_spec::Job;
+use windlass_types::work::Stdio;
 
-pub(crate) fn run(_ctx: &Context, _args: &ExecArgs) -> Result<Exit, CliError> {
-    Err(CliError::internal("`windlass exec` is not built yet"))
+pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
+    let commands = commands(args)?;
+    if args.dry_run {
+        ctx.ui.print_lines(&commands)?;
+        return Ok(Exit::Success);
+    }
+    let names: Vec<String> = (1..=commands.len()).map(|n| format!("job{n}")).collect();
+    let store = ctx.open_or_create()?;
+    let output_dir = ctx.cwd.join(&args.output.output_dir);
+    let plan = Plan {
+        name: &args.name,
+        user: None,
+        description: None,
+        env: &[],
+        stdio: Stdio::default(),
+        requirements: &[],
+        spec_path: None,
+        spec_digest: None,
+        submission_dir: &ctx.cwd,
+        output_dir: &output_dir,
+    };
+    let job = |number: usize| Job {
+        name: &names[number],
+        command: &commands[number],
+        env: &[],
+        depends_on: &[],
+        requirements: None,
+        priority: 0,
+        cancel_on_blocking_job_failure: true,
+    };
+    let workflow = plan::create(&store, &plan, commands.len(), job, ctx.clock.now())?;
+    drive(ctx, &store, workflow, Failed::Keep, &args.machine)
+}
+
+/// Every command line to run: each template with each combination of the parameters.
+fn commands(args: &ExecArgs) -> Result<Vec<String>, CliError> {
+    let templates = templates(args)?;
+    let params: Vec<Param> = args.params.iter().map(|p| p.values()).collect::<Result<_, _>>()?;
+    let bindings = sweep::combine(&params, args.link)?;
+    let commands: Vec<String> =
+        templates.iter().flat_map(|template| bindings.iter().map(|binding| template.fill(binding))).collect();
+    match commands.iter().find(|command| command.contains('\0')) {
+        Some(_) => Err(CliError::user("a command contains a NUL byte, which no program can be given")),
+        None => Ok(commands),
+    }
+}
+
+fn templates(args: &ExecArgs) -> Result<Vec<Template>, CliError> {
+    let mut templates: Vec<Template> = args.commands.iter().cloned().map(Template::Shell).collect();
+    if let Some(path) = &args.commands_file {
+        let text = read(path)?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        templates.extend(lines.map(|line| Template::Shell(line.to_owned())));
+    }
+    if !args.trailing.is_empty() {
+        templates.push(Template::from_words(&args.trailing));
+    }
+    if templates.is_empty() {
+        return Err(CliError::user("there is nothing to run")
+            .with_hint("give commands with -c, a file of them with -C, or one after `--`"));
+    }
+    Ok(templates)
+}
+
+fn read(path: &Path) -> Result<String, CliError> {
+    let from_stdin = path == Path::new("-");
+    let text = if from_stdin {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    let name = if from_stdin { "stdin".to_owned() } else { path.display().to_string() };
+    text.map_err(|e| CliError::user(format!("cannot read commands from {name}: {e}")))
 }

@@ -6,7 +6,7 @@ use crate::error::{CliError, Exit};
 use crate::job_logs::{self, Stream};
 use crate::select;
 use crate::tail::{Cursor, skip_to_last_lines};
-use crate::view::{State, WorkflowView};
+use crate::view;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::{JobRow, ResultFilter, WorkflowRow};
+use windlass_store::sqlite::SqliteStore;
 use windlass_types::work::AttemptKey;
 use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkflowId};
 
@@ -257,7 +258,7 @@ fn read_error(path: &Path, error: &io::Error) -> CliError {
 /// `--follow`: prints what comes, across attempts, until the job is over.
 struct Follow<'a> {
     ctx: &'a Context,
-    store: &'a dyn Store,
+    store: &'a SqliteStore,
     workflow: &'a WorkflowRow,
     job: JobId,
     streams: Vec<Stream>,
@@ -368,18 +369,15 @@ impl Follow<'_> {
 
     fn say_if_nothing_will_come(&self) -> Result<(), CliError> {
         let (workflow, job) = self.look()?;
-        let view = WorkflowView::load(self.store, workflow, self.ctx.clock.now())?;
         if job.status.is_settled() || job.status.is_active() {
             return Ok(());
         }
-        match view.state {
-            State::Running => {
-                self.ctx.ui.note(&format!("job `{}` is {}; waiting for it to start", job.name, job.status))
-            }
-            _ => self.ctx.ui.warn(&format!(
-                "job `{}` is {} and nobody runs its workflow; `windlass resume {}` does",
-                job.name, job.status, view.row.id
-            )),
+        let stands = format!("job `{}` is {}", job.name, job.status);
+        if view::is_run_by_somebody(self.store, &workflow) {
+            self.ctx.ui.note(&format!("{stands}; waiting for it to start"));
+        } else {
+            let id = workflow.id;
+            self.ctx.ui.warn(&format!("{stands} and nobody runs its workflow; `windlass resume {id}` does"));
         }
         Ok(())
     }

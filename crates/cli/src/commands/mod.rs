@@ -29,6 +29,6 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Logs(args) => logs::run(ctx, args),
         Command::Cancel(args) => cancel::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),
-        Command::Worker(args) => crate::local::worker(args),
+        Command::Worker => crate::local::worker(),
     }
 }

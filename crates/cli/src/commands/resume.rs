@@ -1,9 +1,19 @@
-//! `windlass resume`.
+//! `windlass resume`: goes on with a workflow that was interrupted, killed, or left with failures.
 
 use crate::args::ResumeArgs;
 use crate::context::Context;
+use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
+use crate::select;
 
-pub(crate) fn run(_ctx: &Context, _args: &ResumeArgs) -> Result<Exit, CliError> {
-    Err(CliError::internal("`windlass resume` is not built yet"))
+pub(crate) fn run(ctx: &Context, args: &ResumeArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_write()?;
+    let row = select::workflow(&store, &args.workflow)?;
+    if row.is_canceled && !args.retry_failed {
+        return Err(CliError::refused(format!("workflow {} ({}) was canceled", row.id, row.name))
+            .with_hint("`windlass resume --retry-failed` starts it again"));
+    }
+    let starts_anew = args.retry_failed && (row.is_canceled || row.counts.unsuccessful() > 0);
+    let failed = if starts_anew { Failed::RunAgain } else { Failed::Keep };
+    drive(ctx, &store, row.id, failed, &args.machine)
 }

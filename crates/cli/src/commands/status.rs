@@ -7,7 +7,7 @@ use crate::error::{CliError, Exit};
 use crate::select;
 use crate::ui::style::{Paint, Tone};
 use crate::ui::{progress, summary, text};
-use crate::view::{Overview, RunningView, State, WorkflowView};
+use crate::view::{self, Overview, RunningView, State, WorkflowView};
 use std::path::Path;
 use windlass_types::{JobStatus, Timestamp, format_duration};
 
@@ -17,7 +17,8 @@ pub(crate) fn run(ctx: &Context, args: &StatusArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let row = select::workflow(&store, &args.workflow)?;
     let now = ctx.clock.now();
-    let overview = Overview::load(&store, row, now)?;
+    let somebody_runs_it = view::is_run_by_somebody(&store, &row);
+    let overview = Overview::load(&store, row, somebody_runs_it, now)?;
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&overview)?;
         return Ok(Exit::Success);

@@ -6,7 +6,7 @@ use crate::error::{CliError, Exit};
 use crate::ui::style::Tone;
 use crate::ui::table::{Cell, Column, Table};
 use crate::ui::text;
-use crate::view::{State, WorkflowView};
+use crate::view::{self, State, WorkflowView};
 use windlass_store::Store as _;
 use windlass_types::format_duration;
 
@@ -15,8 +15,11 @@ pub(crate) fn run(ctx: &Context, _args: &WorkflowsArgs) -> Result<Exit, CliError
     let mut rows = store.workflows()?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     let now = ctx.clock.now();
-    let views: Vec<WorkflowView> =
-        rows.into_iter().map(|row| WorkflowView::load(&store, row, now)).collect::<Result<_, _>>()?;
+    let view = |row| {
+        let somebody_runs_it = view::is_run_by_somebody(&store, &row);
+        WorkflowView::new(row, somebody_runs_it, now)
+    };
+    let views: Vec<WorkflowView> = rows.into_iter().map(view).collect();
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&views)?;
     } else if views.is_empty() {

@@ -60,7 +60,7 @@ fn facts(progress: &Progress) -> Vec<(String, Option<Tone>)> {
     if progress.jobs_per_second > 0.0 {
         facts.push((rate(progress.jobs_per_second), Some(Tone::Dim)));
     }
-    facts.push((format_duration(whole_seconds(progress.elapsed)), Some(Tone::Dim)));
+    facts.push((format!("{} so far", format_duration(whole_seconds(progress.elapsed))), Some(Tone::Dim)));
     facts
 }
 
@@ -191,11 +191,11 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "█████████████████▒░░░░░░░░░░░░░░░░  50/100 done (50%)  2 failed  4 running  about 12s left  4.0/s  12s",
-                "    1m 20s  align_1",
-                "    2m 40s  align_2",
+                "████████████▒░░░░░░░░░░░  50/100 done (50%)  2 failed  4 running  about 12s left  4.0/s  12s so far",
+                "   1m 20s  align_1",
+                "   2m 40s  align_2",
                 "       4m  align_3",
-                "    5m 20s  align_4",
+                "   5m 20s  align_4",
             ]
             .map(str::to_owned)
         );
@@ -241,9 +241,12 @@ mod tests {
 
     #[test]
     fn one_line_for_a_log_file() {
-        assert_eq!(line(&half_way()), "50/100 done (50%), 2 failed, 4 running, about 12s left, 4.0/s, 12s");
+        assert_eq!(
+            line(&half_way()),
+            "50/100 done (50%), 2 failed, 4 running, about 12s left, 4.0/s, 12s so far"
+        );
         let empty = Progress::default();
-        assert_eq!(line(&empty), "0/0 done (100%), 0ms");
+        assert_eq!(line(&empty), "0/0 done (100%), 0ms so far");
     }
 
     #[test]

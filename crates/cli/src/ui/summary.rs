@@ -24,7 +24,8 @@ pub(crate) fn report_end(
     let row = store
         .workflow(workflow)?
         .ok_or_else(|| CliError::internal(format!("workflow {workflow} is gone from the database")))?;
-    let overview = Overview::load(store, row, ctx.clock.now())?;
+    // Whoever calls this ran it until now.
+    let overview = Overview::load(store, row, false, ctx.clock.now())?;
     let exit = exit_of(&overview.workflow.row.counts);
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&overview)?;

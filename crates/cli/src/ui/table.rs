@@ -167,7 +167,7 @@ mod tests {
             sample().render(Some(36), Paint::PLAIN),
             [
                 "  ID  NAME    STATUS  COMMAND",
-                "   1  first   failed  python train…",
+                "   1  first   failed  python train.…",
                 "1000  second  -       true"
             ]
         );

@@ -30,10 +30,6 @@ pub(crate) fn truncate(text: &str, limit: usize) -> String {
     cut
 }
 
-pub(crate) fn pad_right(text: &str, columns: usize) -> String {
-    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
-}
-
 pub(crate) fn pad_left(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
 }
