@@ -34,6 +34,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool { program: "sh", package: "dash", needed_for: "every job" },
     Tool { program: "setsid", package: "util-linux", needed_for: "jobs that leave their process group" },
+    Tool { program: "flock", package: "util-linux", needed_for: "jobs that notice when two of them overlap" },
     Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
 ];
 
@@ -60,8 +61,7 @@ fn provide_tools() -> Result<()> {
     if !shell::can_apt_install() {
         bail!("{}", advice(&missing));
     }
-    let packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
-    shell::apt_install(&packages).with_context(|| advice(&missing))
+    shell::apt_install(&packages(&missing)).with_context(|| advice(&missing))
 }
 
 fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Tool> {
@@ -71,12 +71,19 @@ fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Tool> {
 fn advice(missing: &[&Tool]) -> String {
     let reason = |tool: &&Tool| format!("  {} ({})\n", tool.program, tool.needed_for);
     let reasons: String = missing.iter().map(reason).collect();
-    let packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
     format!(
         "programs that the tests need are missing:\n{reasons}install them with\n  sudo apt-get install {}\n\
          or what your system calls them",
-        packages.join(" ")
+        packages(missing).join(" ")
     )
+}
+
+/// Each package once, though it may bring several of the programs.
+fn packages(missing: &[&Tool]) -> Vec<&'static str> {
+    let mut packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
 }
 
 fn provide_nextest() -> Result<()> {
@@ -102,6 +109,11 @@ mod tests {
     #[test]
     fn a_complete_machine_misses_nothing() {
         assert!(missing(|_| true).is_empty());
+    }
+
+    #[test]
+    fn a_package_that_brings_two_programs_is_named_once() {
+        assert_eq!(packages(&missing(|program| !["flock", "setsid"].contains(&program))), ["util-linux"]);
     }
 
     #[test]

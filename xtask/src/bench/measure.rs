@@ -45,7 +45,7 @@ pub(super) struct Sample {
     pub(super) cpu: Duration,
     /// Of its largest process.
     pub(super) peak_rss: u64,
-    /// What it left on disk: bytes allocated, and files.
+    /// What it added on disk: bytes allocated, and files.
     pub(super) disk: u64,
     pub(super) files: u64,
 }
@@ -123,6 +123,7 @@ pub(super) fn run(native: &Native, invocation: &Invocation, place: &Place) -> Re
     command.arg(&figures).arg(LIMIT_SECONDS.to_string()).args(&invocation.words);
     invocation.furnish(&mut command, place);
     command.stdout(File::create(place.root.join("stdout"))?).stderr(File::create(&last_words)?);
+    let before = occupied(&place.work())?;
     settle_disk();
     let status = command.status().context("cannot start the benchmark's `measure`")?;
     if !status.success() {
@@ -132,13 +133,13 @@ pub(super) fn run(native: &Native, invocation: &Invocation, place: &Place) -> Re
     if let Some(trouble) = figures.trouble() {
         bail!("{trouble}{}", quote_end(&last_words));
     }
-    let (disk, files) = occupied(&place.work())?;
+    let after = occupied(&place.work())?;
     Ok(Sample {
         wall: figures.wall,
         cpu: figures.user + figures.system,
         peak_rss: figures.max_rss_kib * 1024,
-        disk,
-        files,
+        disk: after.bytes.saturating_sub(before.bytes),
+        files: after.files.saturating_sub(before.files),
     })
 }
 
@@ -147,23 +148,30 @@ fn settle_disk() {
     shell::succeeds(&mut Command::new("sync"));
 }
 
-/// Allocated bytes and number of files below a folder.
-pub(super) fn occupied(folder: &Path) -> Result<(u64, u64)> {
-    let (mut bytes, mut files) = (0, 0);
-    let mut folders = vec![folder.to_path_buf()];
+#[derive(Debug, Default)]
+struct Occupied {
+    /// As allocated, directories included: one with many entries is not small.
+    bytes: u64,
+    files: u64,
+}
+
+fn occupied(root: &Path) -> Result<Occupied> {
+    let mut occupied = Occupied::default();
+    let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
+        occupied.bytes += fs::metadata(&folder)?.blocks() * 512;
         for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
             let entry = entry?;
             let found = entry.metadata()?;
-            bytes += found.blocks() * 512;
             if found.is_dir() {
                 folders.push(entry.path());
             } else {
-                files += 1;
+                occupied.bytes += found.blocks() * 512;
+                occupied.files += 1;
             }
         }
     }
-    Ok((bytes, files))
+    Ok(occupied)
 }
 
 /// What `measure` wrote.

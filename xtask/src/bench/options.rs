@@ -31,7 +31,7 @@ fail, are rows that say so.
   --json FILE            also write everything as JSON; `-` is stdout, the table then goes to stderr
   --keep                 leave the directories of the runs under target/bench
 
-Peak memory is that of the contestant's largest process, jobs included. Disk is what it left in its directory.
+Peak memory is that of the contestant's largest process, jobs included. Disk is what it left in its directory, as allocated.
 ";
 
 #[derive(Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{Contestant, Creator, Found, Specification, Surroundings};
@@ -20,9 +20,12 @@ impl Windlass {
         Invocation::new(start.into_iter().chain(words.into_iter().map(Into::into)))
     }
 
-    fn ask_status(&self, place: &Place) -> Result<Value> {
+    /// How many jobs the newest workflow has in the state `state`; `total` is all of them.
+    fn count(&self, state: &str, place: &Place) -> Result<u64> {
         let answer = output(&mut self.invocation(["status", "--format", "json"]).command(place))?;
-        serde_json::from_str(&answer).context("`windlass status --format json` printed no JSON")
+        let status =
+            serde_json::from_str(&answer).context("`windlass status --format json` printed no JSON")?;
+        count_of(state, &status)
     }
 }
 
@@ -35,11 +38,9 @@ impl Contestant for Windlass {
     }
 
     fn check(&self, graph: &Graph, place: &Place) -> Result<()> {
-        let status = self.ask_status(place)?;
-        let completed = number_called("completed", &status);
-        if completed != Some(graph.jobs.len() as u64) {
-            bail!("status does not say that all {} jobs completed: {status}", graph.jobs.len());
-        }
+        let completed = self.count("completed", place)?;
+        let jobs = graph.jobs.len() as u64;
+        ensure!(completed == jobs, "status says that {completed} of {jobs} jobs completed");
         Ok(())
     }
 
@@ -63,10 +64,8 @@ impl Creator for Windlass {
     }
 
     fn check_created(&self, jobs: usize, place: &Place) -> Result<()> {
-        let status = self.ask_status(place)?;
-        if !mentions(jobs as u64, &status) {
-            bail!("status does not say that there are {jobs} jobs: {status}");
-        }
+        let total = self.count("total", place)?;
+        ensure!(total == jobs as u64, "status says that there are {total} jobs, not {jobs}");
         Ok(())
     }
 }
@@ -75,25 +74,10 @@ pub(super) fn find_windlass(surroundings: &Surroundings<'_>) -> Found {
     surroundings.windlass.clone().map(|program| Box::new(Windlass(program)) as Box<dyn Contestant>)
 }
 
-/// The first number stored under `key`, at any depth.
-fn number_called(key: &str, value: &Value) -> Option<u64> {
-    match value {
-        Value::Object(fields) => {
-            let here = fields.get(key).and_then(Value::as_u64);
-            here.or_else(|| fields.values().find_map(|field| number_called(key, field)))
-        }
-        Value::Array(items) => items.iter().find_map(|item| number_called(key, item)),
-        _ => None,
-    }
-}
-
-/// Does the number occur as a value, at any depth?
-fn mentions(number: u64, value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => fields.values().any(|field| mentions(number, field)),
-        Value::Array(items) => items.iter().any(|item| mentions(number, item)),
-        other => other.as_u64() == Some(number),
-    }
+fn count_of(state: &str, status: &Value) -> Result<u64> {
+    let count = status["jobs"][state].as_u64();
+    count
+        .with_context(|| format!("`windlass status --format json` has no number at jobs.{state}: {status}"))
 }
 
 /// Torc as shipped: its own server for the length of one command. Its exit code says nothing about the jobs, so what
@@ -161,16 +145,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn counts_are_found_at_any_depth() {
-        let status = json!({"workflow": {"id": 1}, "runs": [{"jobs": {"completed": 7, "failed": 0}}]});
-        assert_eq!(number_called("completed", &status), Some(7));
-        assert_eq!(number_called("canceled", &status), None);
-        assert!(mentions(7, &status) && !mentions(8, &status));
-    }
-
-    #[test]
-    fn a_text_called_completed_is_no_count() {
-        let status = json!({"completed": "all", "counts": {"completed": 3}});
-        assert_eq!(number_called("completed", &status), Some(3));
+    fn counts_are_read_where_status_puts_them() {
+        let status = json!({"id": 1, "jobs": {"total": 9, "completed": 7}});
+        assert_eq!(count_of("completed", &status).unwrap(), 7);
+        assert_eq!(count_of("total", &status).unwrap(), 9);
+        let error = count_of("completed", &json!({"completed": 7})).unwrap_err().to_string();
+        assert!(error.contains("jobs.completed"), "{error}");
     }
 }
