@@ -1,6 +1,6 @@
 //! Workflow spec files: parsing, checking, and errors that show the place and say what to do.
 //!
-//! The way through: [`mod@source`] checks the text, a front end (`yaml`) turns it into events, `decode` turns events
+//! The way through: `source` checks the text, a front end (`yaml`) turns it into events, `decode` turns events
 //! into a [`Spec`] while they stream by (no tree is built), `resolve` looks the names up, and out comes a [`Workflow`].
 //! Every stage goes on after a mistake, so one reading reports all of them as [`Diagnostics`].
 //!
