@@ -232,6 +232,7 @@ fn list(pids: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::CommandExt as _;
 
     const NOBODY: Identity = Identity { pid: u32::MAX, start_ticks: 0 };
 
@@ -259,6 +260,7 @@ mod tests {
         let mut job = std::process::Command::new("sh")
             .args(["-c", "env -i sh -c 'echo ready; sleep 1000' & wait"])
             .env(tree::tag::WORKER, &token)
+            .process_group(0)
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();

@@ -157,6 +157,15 @@ impl Slot {
         }
     }
 
+    /// Moves the calling thread back to where it was, since a group with a thread in it cannot be removed.
+    pub fn leave_thread(&self) {
+        let above = self.directory.parent().and_then(Path::parent);
+        if let (Version::V1, Some(above)) = (self.version, above) {
+            // If this fails, our directory is left for the next worker to remove.
+            fs::write(above.join("tasks"), "0").ok();
+        }
+    }
+
     /// The file by which a job enters before it runs, where threads cannot.
     pub fn entry(&self) -> Option<PathBuf> {
         (self.version == Version::V2).then(|| self.directory.join("cgroup.procs"))

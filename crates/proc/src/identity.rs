@@ -46,6 +46,10 @@ pub fn boot_ticks() -> u64 {
     nanos / (1_000_000_000 / procfs::ticks_per_second())
 }
 
+pub fn own_pid() -> Pid {
+    rustix::process::getpid()
+}
+
 pub fn to_pid(raw: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(raw).ok()?)
 }

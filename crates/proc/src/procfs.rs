@@ -106,6 +106,11 @@ impl Adopted {
         Self { file: File::open(format!("/proc/{own}/task/{own}/children")).ok() }
     }
 
+    /// Otherwise the system does not list children by thread, and all children of the process are taken for adopted.
+    pub const fn is_exact(&self) -> bool {
+        self.file.is_some()
+    }
+
     pub fn is_empty(&self) -> bool {
         let mut first = [0u8; 32];
         match &self.file {
@@ -121,7 +126,6 @@ impl Adopted {
                 let raw = own.as_raw_nonzero();
                 parse_pids(&read(&format!("/proc/{raw}/task/{raw}/children")).unwrap_or_default())
             }
-            // Without the children files job leaders are among these; callers tell them apart by their group.
             None => children_by_scan(own),
         }
     }

@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that takes a prepared environment")]
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use std::ffi::{CStr, CString, OsString};
 use std::fmt::{self, Write as _};
@@ -219,6 +220,13 @@ impl Spawner {
             },
         }
     }
+}
+
+/// A log for a job to write to. Appending, so that processes that share it do not overwrite each other; emptied first,
+/// so that a log of the same name from another life (a database that was thrown away) does not show up in this one.
+pub fn create_log(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?.into())
 }
 
 /// Two sorted lists into one list of pointers, ended by null; an addition stands over a shared entry of its name.

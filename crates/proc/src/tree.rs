@@ -108,6 +108,11 @@ pub fn signal(group: Pid, members: &[Pid], signal: Signal) {
     }
 }
 
+pub fn kill(pid: Pid) {
+    // An error means that it is gone already, or not ours to end.
+    rustix::process::kill_process(pid, Signal::KILL).ok();
+}
+
 /// Returns when one of these is over, or after this time.
 pub fn await_exit(pids: &[Pid], at_most: Duration) {
     let mut handles = Vec::with_capacity(pids.len());

@@ -1,1 +1,37 @@
+//! The worker: a small process of its own that starts jobs, watches them, ends them, and reports.
+//!
+//! Small, because `exec` folds the memory peak of whoever starts a job into that job's own; a process of its own, because
+//! it can then be the subreaper of all that jobs start, and end all of it when the engine dies. The engine talks to it in
+//! lines of JSON ([`windlass_types::work`]) over a socket that is the worker's standard input: see [`launch`] and
+//! [`serve_on_stdin`].
+//!
+//! Threads: the main one reads the link and starts nothing, so that whatever appears among its children was left behind
+//! by a job. *Slots* take jobs from a queue, strictly in order, and each runs one at a time. One supervisor keeps limits,
+//! takes samples and tells of jobs that have run for a while; one thread sends reports that can wait a moment.
+//!
+//! A job is over when its first process is over. What it leaves behind is ended, politely and then not, before the report.
+//! Locks are taken in this order: yard, slot, outbox.
 
+mod ending;
+mod environment;
+mod launch;
+mod logs;
+mod options;
+mod outbox;
+mod pool;
+mod run;
+mod service;
+mod slot;
+mod supervise;
+mod yard;
+
+pub use launch::{Launched, launch, serve_on_stdin};
+pub use options::WorkerOptions;
+pub use service::{Error, serve};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A thread that panicked leaves its lock behind; the others go on, so that jobs are still ended and reported.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

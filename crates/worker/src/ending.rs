@@ -1,0 +1,216 @@
+//! Ending jobs: one that is told to stop, what one leaves behind, and everything when the engine is gone.
+
+use crate::lock;
+use crate::service::Worker;
+use crate::slot::{Running, Slot, State, Stop, StopCause};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use windlass_proc::tree::{self, Family, Mark};
+use windlass_proc::{Pid, Signal, cgroup, identity, procfs, wait};
+use windlass_types::JobId;
+use windlass_types::work::{AttemptKey, StopReason};
+
+/// How long to wait for somebody to end before looking again.
+const ROUND: Duration = Duration::from_millis(50);
+/// A process that survives SIGKILL for so long hangs in the kernel; nobody can end it, so nobody waits for it.
+const HOPELESS: Duration = Duration::from_secs(10);
+
+impl Worker {
+    /// Hands back what has not started and asks what runs to end; of these jobs, or of all.
+    pub(crate) fn stop(self: &Arc<Self>, jobs: Option<&[JobId]>, why: StopReason, grace: Duration) {
+        self.recall(jobs);
+        let slots = lock(&self.yard).slots.clone();
+        for slot in slots {
+            self.stop_slot(&slot, jobs, StopCause::Engine(why), grace);
+        }
+        self.alarm.set(Instant::now());
+    }
+
+    fn stop_slot(&self, slot: &Slot, jobs: Option<&[JobId]>, cause: StopCause, grace: Duration) {
+        let mut state = lock(&slot.state);
+        if jobs.is_some_and(|jobs| !state.is_job(jobs)) {
+            return;
+        }
+        let by = Instant::now() + grace;
+        match &mut *state {
+            State::Idle => {}
+            State::Starting { stop, .. } => {
+                let kill_at = stop.map_or(by, |stop| stop.kill_at.min(by));
+                *stop = Some(Stop { cause, kill_at });
+            }
+            State::Running(running) => self.stop_running(slot, running, cause, grace),
+            State::Leaving { kill_at, .. } => *kill_at = by.min(*kill_at),
+        }
+    }
+
+    /// The first cause stands; a later one can only shorten the grace.
+    pub(crate) fn stop_running(&self, slot: &Slot, running: &mut Running, cause: StopCause, grace: Duration) {
+        let now = Instant::now();
+        let by = now + grace;
+        if let Some(stop) = &mut running.stop {
+            stop.kill_at = stop.kill_at.min(by);
+        } else {
+            running.stop = Some(Stop { cause, kill_at: by });
+            if !grace.is_zero() {
+                self.signal_family(slot, &running.key, running.pid, Signal::TERM);
+            }
+        }
+        if grace.is_zero() {
+            self.kill_running(slot, running, now);
+        }
+    }
+
+    pub(crate) fn kill_running(&self, slot: &Slot, running: &mut Running, now: Instant) {
+        self.signal_family(slot, &running.key, running.pid, Signal::KILL);
+        running.killed(now);
+    }
+
+    /// All processes of a job that can be told to be its own.
+    pub(crate) fn family(&self, slot: &Slot, key: &AttemptKey, leader: Pid) -> Vec<Pid> {
+        let in_cgroup = processes_in(slot);
+        let family = Family { key, token: &self.options.token, group: leader, cgroup: &in_cgroup };
+        family.members(&self.adopted.list())
+    }
+
+    fn signal_family(&self, slot: &Slot, key: &AttemptKey, leader: Pid, signal: Signal) {
+        tree::signal(leader, &self.family(slot, key, leader), signal);
+    }
+
+    /// Ends what a job left behind. Its first process is a zombie still, which keeps its group's id from being reused.
+    pub(crate) fn clear_away(&self, slot: &Slot, key: &AttemptKey, leader: Pid) {
+        let mut asked = false;
+        let mut killing_since = None;
+        loop {
+            let left = self.leftovers(slot, key, leader);
+            let now = Instant::now();
+            let kill_at = match &*lock(&slot.state) {
+                State::Leaving { kill_at, .. } => *kill_at,
+                State::Idle | State::Starting { .. } | State::Running(_) => now,
+            };
+            let hopeless = killing_since.is_some_and(|since| now.saturating_duration_since(since) > HOPELESS);
+            if left.is_empty() || hopeless {
+                return;
+            }
+            if now >= kill_at {
+                killing_since.get_or_insert(now);
+                tree::signal(leader, &left, Signal::KILL);
+            } else if !asked {
+                asked = true;
+                tree::signal(leader, &left, Signal::TERM);
+            }
+            // Not until `kill_at`: somebody may have moved it closer meanwhile.
+            tree::await_exit(&left, ROUND);
+        }
+    }
+
+    /// What runs of this job after its first process, and what nobody that runs could have started.
+    fn leftovers(&self, slot: &Slot, key: &AttemptKey, leader: Pid) -> Vec<Pid> {
+        let adopted = self.reap_adopted();
+        if adopted.is_empty() {
+            return Vec::new();
+        }
+        let in_cgroup = processes_in(slot);
+        let family = Family { key, token: &self.options.token, group: leader, cgroup: &in_cgroup };
+        let mut left = family.members(&adopted);
+        let others = self.others(slot);
+        let strays = adopted.into_iter().filter(|pid| !left.contains(pid)).collect::<Vec<_>>();
+        let ownerless = strays.into_iter().filter(|pid| self.is_ownerless(*pid, &others));
+        left.extend(tree::with_descendants(ownerless));
+        left
+    }
+
+    /// Takes note of the dead among the adopted; returns the others. One at a time, so that a pid that another slot has
+    /// just taken off the books, and that a new job got, is not waited for here.
+    fn reap_adopted(&self) -> Vec<Pid> {
+        let _one_at_a_time = lock(&self.reaping);
+        let mut adopted = self.adopted.list();
+        adopted.retain(|pid| !(self.may_reap(*pid) && wait::reap_if_over(*pid)));
+        adopted
+    }
+
+    /// Where the system does not list children by thread, first processes of jobs are among the adopted. They lead their
+    /// groups, and their slots wait for them.
+    fn may_reap(&self, pid: Pid) -> bool {
+        self.adopted.is_exact()
+            || procfs::stat(pid).is_some_and(|stat| stat.group != pid.as_raw_nonzero().get())
+    }
+
+    /// The jobs in the other slots that may have started something.
+    fn others(&self, own: &Slot) -> Vec<Other> {
+        let slots = lock(&self.yard).slots.clone();
+        slots.iter().filter(|slot| !std::ptr::eq(&raw const ***slot, own)).filter_map(Other::of).collect()
+    }
+
+    /// Nobody that runs can have started it: it is none of theirs by any mark, and older than all of them.
+    fn is_ownerless(&self, pid: Pid, others: &[Other]) -> bool {
+        let Some(stat) = procfs::stat(pid) else { return false };
+        let mark = Mark::read(pid, &self.options.token);
+        match mark {
+            Mark::Ours { .. } => !others.iter().any(|other| mark.names(&other.key)),
+            Mark::None => !others.iter().any(|other| other.may_own(pid, &stat)),
+        }
+    }
+
+    /// Notes in the ledger what could not be found again after our own death: adopted processes without a mark.
+    pub(crate) fn note_strays(&self, noted: &mut Vec<(Pid, u64)>) {
+        let strays: Vec<(Pid, u64)> = self
+            .adopted
+            .list()
+            .into_iter()
+            .filter(|pid| Mark::read(*pid, &self.options.token) == Mark::None)
+            .filter_map(|pid| Some((pid, procfs::stat(pid)?.start_ticks)))
+            .collect();
+        for stray in &strays {
+            if !noted.contains(stray) {
+                // If this fails there is one safeguard less, and the next look tries again.
+                self.ledger.note_stray(stray.0, stray.1).ok();
+            }
+        }
+        *noted = strays;
+    }
+
+    /// Kills all that we or our jobs ever started, until nothing is left.
+    pub(crate) fn kill_everything(&self) {
+        let give_up = Instant::now() + HOPELESS;
+        while Instant::now() < give_up {
+            self.reap_adopted();
+            let own = identity::own_pid();
+            let mut living = tree::with_descendants([own]);
+            living.retain(|pid| *pid != own);
+            if living.is_empty() && lock(&self.yard).busy == 0 {
+                return;
+            }
+            for pid in &living {
+                tree::kill(*pid);
+            }
+            tree::await_exit(&living, ROUND);
+        }
+    }
+}
+
+/// A job in another slot, as far as it matters for whose an orphan is.
+struct Other {
+    key: AttemptKey,
+    /// In boot ticks; `None`: about to start, so anything may be its own.
+    born_after: Option<u64>,
+    in_cgroup: Vec<Pid>,
+}
+
+impl Other {
+    fn of(slot: &Arc<Slot>) -> Option<Self> {
+        let (key, born_after) = match &*lock(&slot.state) {
+            State::Idle | State::Leaving { .. } => return None,
+            State::Starting { key, .. } => (*key, None),
+            State::Running(running) => (running.key, Some(running.born_after)),
+        };
+        Some(Self { key, born_after, in_cgroup: processes_in(slot) })
+    }
+
+    fn may_own(&self, pid: Pid, stat: &procfs::Stat) -> bool {
+        self.in_cgroup.contains(&pid) || self.born_after.is_none_or(|born| stat.start_ticks >= born)
+    }
+}
+
+fn processes_in(slot: &Slot) -> Vec<Pid> {
+    slot.cgroup.as_ref().map(cgroup::Slot::processes).unwrap_or_default()
+}

@@ -1,0 +1,61 @@
+//! The environment of a job: the worker's own, the names of the contract twice (`WINDLASS_*` and `TORC_*`), its
+//! devices, and on top what the job itself sets.
+
+use crate::WorkerOptions;
+use std::ffi::OsString;
+use windlass_proc::spawn::{Additions, Environment};
+use windlass_proc::tree::tag;
+use windlass_types::work::Assignment;
+
+/// What all jobs share.
+pub(crate) fn shared(
+    options: &WorkerOptions,
+    own: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Environment {
+    let mut variables: Vec<(OsString, OsString)> = own.into_iter().collect();
+    variables.push((tag::WORKER.into(), options.token.clone().into()));
+    let mut both = |name: &str, value: OsString| {
+        variables.push((format!("WINDLASS_{name}").into(), value.clone()));
+        variables.push((format!("TORC_{name}").into(), value));
+    };
+    both("OUTPUT_DIR", options.output_dir.clone().into());
+    both("WORKFLOW_SUBMISSION_DIR", options.submission_dir.clone().into());
+    if let Some(url) = &options.api_url {
+        both("API_URL", url.into());
+    }
+    Environment::new(variables)
+}
+
+/// What one job adds. `devices` are the ids of the graphics cards it was given.
+pub(crate) fn add(to: &mut Additions, assignment: &Assignment, devices: &[&str]) {
+    to.clear();
+    let key = &assignment.key;
+    to.set("WINDLASS_WORKFLOW_ID", key.workflow);
+    to.set("TORC_WORKFLOW_ID", key.workflow);
+    to.set(tag::RUN, key.run);
+    to.set("TORC_RUN_ID", key.run);
+    to.set(tag::JOB, key.job);
+    to.set("TORC_JOB_ID", key.job);
+    to.set("WINDLASS_JOB_NAME", &assignment.name);
+    to.set("TORC_JOB_NAME", &assignment.name);
+    to.set(tag::ATTEMPT, key.attempt);
+    to.set("TORC_ATTEMPT_ID", key.attempt);
+    to.set("WINDLASS_ATTEMPT", key.attempt);
+    to.set("WINDLASS_CPUS", assignment.resources.cpus);
+    to.set("WINDLASS_MEMORY_BYTES", assignment.resources.memory.0);
+    if !devices.is_empty() {
+        let devices = devices.join(",");
+        for name in [
+            "CUDA_VISIBLE_DEVICES",
+            "HIP_VISIBLE_DEVICES",
+            "ROCR_VISIBLE_DEVICES",
+            "WINDLASS_GPU_VISIBLE_DEVICES",
+            "TORC_GPU_VISIBLE_DEVICES",
+        ] {
+            to.set(name, &devices);
+        }
+    }
+    for (name, value) in &assignment.env {
+        to.set(name, value);
+    }
+}

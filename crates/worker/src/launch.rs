@@ -1,0 +1,46 @@
+//! The two ends of a worker's beginning: how the engine starts one, and how the new process becomes it.
+//!
+//! The link is the new process's standard input, which needs no agreement on descriptor numbers and no code between fork
+//! and exec. Its first line is the [`WorkerOptions`]; a command line would show the token to everybody on the machine.
+
+use crate::WorkerOptions;
+use crate::service::{Error, serve_buffered};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use windlass_proc::tree::tag;
+
+/// A worker process and our end of its link.
+#[derive(Debug)]
+pub struct Launched {
+    pub child: Child,
+    pub link: UnixStream,
+}
+
+/// Starts `command`, which must call [`serve_on_stdin`].
+pub fn launch(mut command: Command, options: &WorkerOptions) -> io::Result<Launched> {
+    let (mut link, theirs) = UnixStream::pair()?;
+    let child = command
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        // Between fork and exec a job shows the worker's environment, and must be found there too.
+        .env(tag::WORKER, &options.token)
+        .spawn()?;
+    // `command` still holds their end: as long as it does, the worker's death would not end our stream.
+    drop(command);
+    let mut line = serde_json::to_vec(options)?;
+    line.push(b'\n');
+    link.write_all(&line)?;
+    Ok(Launched { child, link })
+}
+
+/// Turns this process into a worker for whoever is at the other end of standard input. Returns when it is dismissed.
+pub fn serve_on_stdin() -> Result<(), Error> {
+    let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(Error::Link)?);
+    let mut reader = BufReader::new(link);
+    let mut line = Vec::new();
+    reader.read_until(b'\n', &mut line).map_err(Error::Link)?;
+    let options: WorkerOptions = serde_json::from_slice(&line).map_err(Error::Message)?;
+    serve_buffered(options, reader)
+}

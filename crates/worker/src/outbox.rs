@@ -1,0 +1,112 @@
+//! Reports on their way to the engine.
+//!
+//! While there is more to do than slots, nobody waits for a single report, so reports gather for a moment and go out
+//! together. When a slot runs dry the engine may be waiting for just this report: the slot itself sends all there is.
+
+use crate::lock;
+use std::io::Write as _;
+use std::mem;
+use std::os::unix::net::UnixStream;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+use windlass_types::work::{FromWorker, Report};
+
+const LINGER: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    CanWait,
+    Now,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    pending: Mutex<Pending>,
+    something: Condvar,
+    /// Taken before `pending` is emptied, so that batches leave in the order in which they were filled.
+    link: Mutex<Link>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    reports: Vec<Report>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Link {
+    stream: UnixStream,
+    line: Vec<u8>,
+}
+
+impl Outbox {
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        Self {
+            pending: Mutex::default(),
+            something: Condvar::new(),
+            link: Mutex::new(Link { stream, line: Vec::new() }),
+        }
+    }
+
+    pub(crate) fn push(&self, reports: impl IntoIterator<Item = Report>, urgency: Urgency) {
+        let mut pending = lock(&self.pending);
+        let was_empty = pending.reports.is_empty();
+        pending.reports.extend(reports);
+        let wake = was_empty && !pending.reports.is_empty();
+        drop(pending);
+        match urgency {
+            Urgency::Now => self.flush(),
+            Urgency::CanWait if wake => self.something.notify_one(),
+            Urgency::CanWait => {}
+        }
+    }
+
+    pub(crate) fn hello(&self, message: &FromWorker) {
+        lock(&self.link).send(message);
+    }
+
+    pub(crate) fn flush(&self) {
+        let mut link = lock(&self.link);
+        let reports = mem::take(&mut lock(&self.pending).reports);
+        if !reports.is_empty() {
+            link.send(&FromWorker::Reports(reports));
+        }
+    }
+
+    /// Sends what can wait, until [`Self::close`].
+    pub(crate) fn send_lingering(&self) {
+        loop {
+            let pending = lock(&self.pending);
+            let pending = self
+                .something
+                .wait_while(pending, |pending| pending.reports.is_empty() && !pending.closed)
+                .unwrap_or_else(PoisonError::into_inner);
+            let (pending, _) = self
+                .something
+                .wait_timeout_while(pending, LINGER, |pending| !pending.closed)
+                .unwrap_or_else(PoisonError::into_inner);
+            let closed = pending.closed;
+            drop(pending);
+            self.flush();
+            if closed {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        lock(&self.pending).closed = true;
+        self.something.notify_all();
+    }
+}
+
+impl Link {
+    fn send(&mut self, message: &FromWorker) {
+        self.line.clear();
+        // A message of ours can always be written as JSON; a broken link is noticed by the thread that reads it.
+        if serde_json::to_writer(&mut self.line, message).is_ok() {
+            self.line.push(b'\n');
+            self.stream.write_all(&self.line).ok();
+        }
+    }
+}

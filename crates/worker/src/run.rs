@@ -1,0 +1,322 @@
+//! One job in a slot, from its logs to its report.
+
+use crate::logs::JobLogs;
+use crate::service::Worker;
+use crate::slot::{CLOSE_WATCH, FIRST_LOOK, Running, Slot, State, Stop, StopCause};
+use crate::yard::Work;
+use crate::{environment, lock};
+use std::io::Write as _;
+use std::mem;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use windlass_proc::ledger::Open;
+use windlass_proc::sample::{self, EndUsage, Series};
+use windlass_proc::spawn::{self, Additions, Launch};
+use windlass_proc::wait::{self, Reaped};
+use windlass_proc::{Pid, cgroup, identity};
+use windlass_types::work::{Assignment, EndCause, Ended, Exit, Report, ReturnReason, Usage, return_code};
+use windlass_types::{Bytes, Timestamp};
+
+/// What a slot's thread keeps from job to job.
+#[derive(Debug)]
+pub(crate) struct Hand {
+    additions: Additions,
+    /// The thread is in its slot's cgroup, so all its jobs are.
+    in_cgroup: bool,
+    /// Kills for lack of memory in that group that were accounted for.
+    oom_kills: u64,
+}
+
+impl Hand {
+    /// Called on the slot's own thread.
+    pub(crate) fn new(slot: &Slot) -> Self {
+        let in_cgroup = slot.cgroup.as_ref().is_some_and(|group| matches!(group.enter_thread(), Ok(true)));
+        Self { additions: Additions::default(), in_cgroup, oom_kills: 0 }
+    }
+
+    /// Whether the kernel ended something in the slot's cgroup for lack of memory since this was last asked.
+    fn lost_some_to_memory(&mut self, slot: &Slot) -> bool {
+        let Some(group) = &slot.cgroup else { return false };
+        let kills = group.oom_kills();
+        mem::replace(&mut self.oom_kills, kills) < kills
+    }
+}
+
+/// Why a job has no process.
+enum NotStarted {
+    Recalled,
+    /// Not the job's fault.
+    Trouble(String),
+    Never(String),
+}
+
+/// A job that runs, as its own slot sees it.
+struct Started {
+    pid: Pid,
+    record: Open,
+    /// The kernel itself keeps its memory limit.
+    bound: bool,
+}
+
+/// What is known of a job before it has a process.
+struct Birth {
+    started: Instant,
+    started_at: Timestamp,
+    born_after: u64,
+    bound: bool,
+    in_cgroup: bool,
+}
+
+impl Worker {
+    /// Runs one job to its end.
+    pub(crate) fn run(self: &Arc<Self>, slot: &Slot, hand: &mut Hand, work: &Work) -> Report {
+        let assignment = &work.assignment;
+        let key = assignment.key;
+        match self.start(slot, hand, work) {
+            Ok(started) => Report::Ended(self.see_through(slot, hand, assignment, started)),
+            Err(NotStarted::Recalled) => Report::Returned { key, why: ReturnReason::Recalled },
+            Err(NotStarted::Trouble(text)) => {
+                Report::Returned { key, why: ReturnReason::WorkerTrouble(text) }
+            }
+            Err(NotStarted::Never(text)) => Report::Ended(never_started(assignment, self.clock.now(), text)),
+        }
+    }
+
+    fn start(&self, slot: &Slot, hand: &mut Hand, work: &Work) -> Result<Started, NotStarted> {
+        let assignment = &work.assignment;
+        if matches!(&*lock(&slot.state), State::Starting { stop: Some(_), .. }) {
+            return Err(NotStarted::Recalled);
+        }
+        let trouble = |error: &dyn std::error::Error| NotStarted::Trouble(error.to_string());
+        let logs = self.logs.open(&assignment.key, assignment.stdio.mode).map_err(|error| trouble(&error))?;
+        environment::add(&mut hand.additions, assignment, &self.devices(&work.grant.gpus));
+        let record = self.ledger.open(assignment.key).map_err(|error| trouble(&error))?;
+        let group = slot.cgroup.as_ref().filter(|group| hand.in_cgroup || group.entry().is_some());
+        let bound = bind(group, assignment.limits.memory);
+
+        let birth = Birth {
+            started: Instant::now(),
+            started_at: self.clock.now(),
+            born_after: identity::boot_ticks(),
+            bound,
+            in_cgroup: bound || hand.in_cgroup,
+        };
+        match self.spawn(assignment, hand, &logs, if bound { group } else { None }) {
+            Ok(pid) => {
+                // Without the pid in the ledger the job is still found by its name in the environment.
+                self.ledger.started(&record, pid).ok();
+                self.register(slot, assignment, pid, &birth);
+                Ok(Started { pid, record, bound })
+            }
+            Err(error) => {
+                self.ledger.forget(record);
+                unbind(group, bound);
+                Err(refused(&error, &logs))
+            }
+        }
+    }
+
+    fn spawn(
+        &self,
+        assignment: &Assignment,
+        hand: &Hand,
+        logs: &JobLogs,
+        group: Option<&cgroup::Slot>,
+    ) -> Result<Pid, spawn::Error> {
+        let enter = group.and_then(cgroup::Slot::entry);
+        self.spawner.spawn(&Launch {
+            command: &assignment.command,
+            environment: &self.environment,
+            additions: &hand.additions,
+            stdout: logs.stdout.as_ref().map_or(self.spawner.null(), |file| file.as_fd()),
+            stderr: logs.error_log().map_or(self.spawner.null(), |file| file.as_fd()),
+            enter: enter.as_deref(),
+        })
+    }
+
+    /// Makes the job known to the supervisor, and ends it if that was asked for while it started.
+    fn register(&self, slot: &Slot, assignment: &Assignment, pid: Pid, birth: &Birth) {
+        let Birth { started, started_at, born_after, bound, in_cgroup } = *birth;
+        let watched = assignment.limits.memory.is_some() && !bound;
+        let (sample_every, first) =
+            if watched { (CLOSE_WATCH, CLOSE_WATCH) } else { (self.options.sample_interval, FIRST_LOOK) };
+        let mut running = Running {
+            key: assignment.key,
+            pid,
+            started,
+            started_at,
+            born_after,
+            limits: assignment.limits,
+            in_cgroup,
+            told: false,
+            sample_every,
+            next_sample: started + first,
+            series: Series::new(started),
+            stop: None,
+        };
+        let mut state = lock(&slot.state);
+        if let State::Starting { stop: Some(stop), .. } = &*state {
+            let grace = stop.kill_at.saturating_duration_since(Instant::now());
+            self.stop_running(slot, &mut running, stop.cause, grace);
+        }
+        let (due, _) = running.next_act();
+        *state = State::Running(Box::new(running));
+        drop(state);
+        self.alarm.set(due);
+    }
+
+    /// Waits for the end of a job, clears up after it, and says how it went.
+    fn see_through(&self, slot: &Slot, hand: &mut Hand, assignment: &Assignment, started: Started) -> Ended {
+        // Only fails if somebody else took our child, of which there is nobody.
+        wait::until_over(started.pid).ok();
+        let (over, ended_at) = (Instant::now(), self.clock.now());
+        let running = self.leave(slot, over);
+        if !self.adopted.is_empty() {
+            self.clear_away(slot, &assignment.key, started.pid);
+        }
+        let reaped = wait::reap(started.pid).unwrap_or(Reaped {
+            exit: Exit::Signal(9),
+            cpu_time: Duration::ZERO,
+            max_rss: Bytes(0),
+        });
+        self.ledger.close(started.record);
+        unbind(slot.cgroup.as_ref(), started.bound);
+        let ran_out = hand.lost_some_to_memory(slot);
+
+        let wall = over.saturating_duration_since(running.started);
+        let end = EndUsage { wall, cpu_time: reaped.cpu_time, peak_rss: self.trusted_peak(reaped.max_rss) };
+        let cause = end_cause(running.stop, ran_out, assignment.limits.memory.is_some(), reaped.exit);
+        let cause = self.check_outputs(cause, reaped.exit, &assignment.output_files);
+        let succeeded = cause == EndCause::Itself && reaped.exit == Exit::Code(0);
+        if succeeded && assignment.stdio.delete_on_success {
+            self.logs.remove(&assignment.key, assignment.stdio.mode);
+        }
+        Ended {
+            key: assignment.key,
+            started_at: running.started_at,
+            ended_at,
+            wall,
+            exit: reaped.exit,
+            cause,
+            usage: running.series.usage(&end),
+        }
+    }
+
+    /// From here on nobody signals the job but its own slot.
+    fn leave(&self, slot: &Slot, now: Instant) -> Box<Running> {
+        let mut state = lock(&slot.state);
+        match mem::replace(&mut *state, State::Idle) {
+            State::Running(running) => {
+                let kill_at = running.stop.map_or(now + self.options.leftover_grace, |stop| stop.kill_at);
+                *state = State::Leaving { key: running.key, kill_at };
+                running
+            }
+            other => unreachable!("only its own slot ends a running job: {other:?}"),
+        }
+    }
+
+    /// Our own peak only grows, so it has to be looked up again only for what is above the last value.
+    fn trusted_peak(&self, max_rss: Bytes) -> Option<Bytes> {
+        let known = Bytes(self.own_peak.load(Ordering::Relaxed));
+        sample::trusted_peak(max_rss, known)?;
+        let own = sample::own_peak_rss()?;
+        self.own_peak.store(own.0, Ordering::Relaxed);
+        sample::trusted_peak(max_rss, own)
+    }
+
+    fn check_outputs(&self, cause: EndCause, exit: Exit, outputs: &[String]) -> EndCause {
+        if cause != EndCause::Itself || exit != Exit::Code(0) {
+            return cause;
+        }
+        let is_missing = |path: &&String| !self.options.submission_dir.join(path).exists();
+        let missing: Vec<String> = outputs.iter().filter(is_missing).cloned().collect();
+        if missing.is_empty() { cause } else { EndCause::MissingOutputs(missing) }
+    }
+
+    fn devices(&self, granted: &[u32]) -> Vec<&str> {
+        granted.iter().map(|index| self.devices[*index as usize].as_str()).collect()
+    }
+}
+
+/// Who ended it. `ran_out`: the kernel ended some process of it for lack of memory.
+fn end_cause(stop: Option<Stop>, ran_out: bool, limited: bool, exit: Exit) -> EndCause {
+    match stop {
+        Some(Stop { cause: StopCause::Timeout, .. }) if ran_out && limited => EndCause::OutOfMemory,
+        Some(stop) => stop.cause.into(),
+        // A job without a limit that got over the loss of a process has not failed for it.
+        None if ran_out && (limited || exit != Exit::Code(0)) => EndCause::OutOfMemory,
+        None => EndCause::Itself,
+    }
+}
+
+fn never_started(assignment: &Assignment, now: Timestamp, why: String) -> Ended {
+    Ended {
+        key: assignment.key,
+        started_at: now,
+        ended_at: now,
+        wall: Duration::ZERO,
+        exit: Exit::Code(return_code::CANNOT_START),
+        cause: EndCause::CannotStart(why),
+        usage: Usage::default(),
+    }
+}
+
+fn refused(error: &spawn::Error, logs: &JobLogs) -> NotStarted {
+    let text = error.to_string();
+    if error.is_transient() {
+        return NotStarted::Trouble(text);
+    }
+    if let Some(mut log) = logs.error_log() {
+        // The reason travels in the report as well.
+        writeln!(log, "windlass: {text}").ok();
+    }
+    NotStarted::Never(text)
+}
+
+/// Whether the kernel keeps the limit; if it will not, the sampler does.
+fn bind(group: Option<&cgroup::Slot>, limit: Option<Bytes>) -> bool {
+    match (group, limit) {
+        (Some(group), Some(limit)) => group.limit(limit).is_ok(),
+        _ => false,
+    }
+}
+
+fn unbind(group: Option<&cgroup::Slot>, bound: bool) {
+    if let (Some(group), true) = (group, bound) {
+        // A limit that cannot be lifted now is replaced by that of the next job that has one.
+        group.unlimit().ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::work::StopReason;
+
+    #[test]
+    fn who_ended_it() {
+        let stop = |cause| Some(Stop { cause, kill_at: Instant::now() });
+        let (ok, killed) = (Exit::Code(0), Exit::Signal(9));
+        let canceled = EndCause::Stopped(StopReason::Canceled);
+        for (stop, ran_out, limited, exit, cause) in [
+            (None, false, false, ok, EndCause::Itself),
+            (None, false, true, killed, EndCause::Itself),
+            (None, true, true, killed, EndCause::OutOfMemory),
+            (None, true, true, ok, EndCause::OutOfMemory),
+            (None, true, false, killed, EndCause::OutOfMemory),
+            (None, true, false, ok, EndCause::Itself),
+            (stop(StopCause::Timeout), false, true, ok, EndCause::Timeout),
+            (stop(StopCause::Timeout), true, true, killed, EndCause::OutOfMemory),
+            (stop(StopCause::OutOfMemory), false, true, killed, EndCause::OutOfMemory),
+            (stop(StopCause::Engine(StopReason::Canceled)), true, true, killed, canceled),
+        ] {
+            assert_eq!(
+                end_cause(stop, ran_out, limited, exit),
+                cause,
+                "{stop:?} {ran_out} {limited} {exit:?}"
+            );
+        }
+    }
+}

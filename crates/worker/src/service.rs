@@ -1,0 +1,163 @@
+//! A worker's whole life: what all its threads share, the loop that reads the link, and the end.
+
+use crate::environment;
+use crate::logs::Logs;
+use crate::options::WorkerOptions;
+use crate::outbox::Outbox;
+use crate::supervise::Alarm;
+use crate::yard::Yard;
+use std::io::{self, BufRead as _, BufReader};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use windlass_proc::cgroup::{Cgroups, Places};
+use windlass_proc::identity::Identity;
+use windlass_proc::ledger::Ledger;
+use windlass_proc::procfs::Adopted;
+use windlass_proc::spawn::{Environment, Spawner};
+use windlass_proc::{ledger, sample, signals, spawn, wait};
+use windlass_types::Clock;
+use windlass_types::work::{FromWorker, ToWorker};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot talk to the engine: {0}")]
+    Link(#[source] io::Error),
+    #[error("the engine said something that is not understood: {0}")]
+    Message(#[source] serde_json::Error),
+    #[error("cannot set this process up as a worker: {0}")]
+    Setup(#[source] io::Error),
+    #[error("cannot create the directory for logs in {path}: {source}")]
+    Logs { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Ledger(#[from] ledger::Error),
+    #[error(transparent)]
+    Spawner(#[from] spawn::Error),
+}
+
+/// What the threads of a worker share.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) options: WorkerOptions,
+    pub(crate) clock: Clock,
+    pub(crate) devices: Vec<String>,
+    pub(crate) spawner: Spawner,
+    pub(crate) environment: Environment,
+    pub(crate) ledger: Ledger,
+    pub(crate) logs: Logs,
+    pub(crate) adopted: Adopted,
+    pub(crate) reaping: Mutex<()>,
+    pub(crate) outbox: Outbox,
+    pub(crate) alarm: Alarm,
+    pub(crate) yard: Mutex<Yard>,
+    /// Slots without work wait here.
+    pub(crate) work: Condvar,
+    /// Our own memory peak when last looked at.
+    pub(crate) own_peak: AtomicU64,
+    pub(crate) cgroups: Option<Cgroups>,
+}
+
+/// Why a worker ends.
+enum Farewell {
+    Dismissed,
+    /// The engine is gone, or we were told to terminate.
+    LinkLost,
+    Confused(serde_json::Error),
+}
+
+/// Serves one engine until it dismisses us or is gone. Takes the whole process over: call it on the main thread of a
+/// process that starts nothing else.
+pub fn serve(options: WorkerOptions, link: UnixStream) -> Result<(), Error> {
+    // A copy is closed on exec, whatever the original was: jobs must not hold the link open.
+    let own = link.try_clone().map_err(Error::Link)?;
+    drop(link);
+    serve_buffered(options, BufReader::new(own))
+}
+
+pub(crate) fn serve_buffered(options: WorkerOptions, mut link: BufReader<UnixStream>) -> Result<(), Error> {
+    signals::ignore_interrupt().map_err(Error::Setup)?;
+    signals::hang_up_on_termination(link.get_ref().as_fd()).map_err(Error::Setup)?;
+    wait::become_subreaper().map_err(Error::Setup)?;
+    let worker = Arc::new(Worker::new(options, link.get_ref().try_clone().map_err(Error::Link)?)?);
+    worker.outbox.hello(&FromWorker::Hello { capacity: worker.options.capacity });
+
+    let supervisor = worker.thread("supervisor", Worker::supervise)?;
+    let sender = worker.thread("sender", |worker| worker.outbox.send_lingering())?;
+    let farewell = listen(&worker, &mut link);
+    worker.close_yard();
+    if matches!(farewell, Farewell::Dismissed) {
+        worker.join_slots();
+    }
+    worker.kill_everything();
+    worker.join_slots();
+    worker.outbox.close();
+    worker.alarm.close();
+    for thread in [supervisor, sender] {
+        // One that panicked has said so on standard error.
+        thread.join().ok();
+    }
+    match farewell {
+        Farewell::Dismissed | Farewell::LinkLost => Ok(()),
+        Farewell::Confused(error) => Err(Error::Message(error)),
+    }
+}
+
+impl Worker {
+    fn new(options: WorkerOptions, link: UnixStream) -> Result<Self, Error> {
+        let own = Identity::own().map_err(Error::Setup)?;
+        let cgroups = if options.cgroups { Cgroups::create(&Places::of_this_process(), own) } else { None };
+        let numbered =
+            (options.gpu_devices.len()..options.capacity.gpus as usize).map(|index| index.to_string());
+        Ok(Self {
+            clock: Clock,
+            devices: options.gpu_devices.iter().cloned().chain(numbered).collect(),
+            spawner: Spawner::new(&options.submission_dir)?,
+            environment: environment::shared(&options, std::env::vars_os()),
+            ledger: Ledger::create(&options.ledger, cgroups.as_ref().map(Cgroups::directory))?,
+            logs: Logs::create(&options.output_dir)
+                .map_err(|source| Error::Logs { path: options.output_dir.clone(), source })?,
+            adopted: Adopted::open(),
+            reaping: Mutex::new(()),
+            outbox: Outbox::new(link),
+            alarm: Alarm::default(),
+            yard: Mutex::new(Yard::new(options.capacity)),
+            work: Condvar::new(),
+            own_peak: AtomicU64::new(sample::own_peak_rss().map_or(0, |peak| peak.0)),
+            cgroups,
+            options,
+        })
+    }
+
+    fn thread(
+        self: &Arc<Self>,
+        name: &str,
+        body: impl FnOnce(&Self) + Send + 'static,
+    ) -> Result<thread::JoinHandle<()>, Error> {
+        let worker = Arc::clone(self);
+        thread::Builder::new().name(name.to_owned()).spawn(move || body(&worker)).map_err(Error::Setup)
+    }
+}
+
+/// Does what the engine says, until it says nothing more.
+fn listen(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> Farewell {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match link.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return Farewell::LinkLost,
+            // Cut off in the middle of a message: the engine died while it wrote.
+            Ok(_) if !line.ends_with(b"\n") => return Farewell::LinkLost,
+            Ok(_) => {}
+        }
+        match serde_json::from_slice(&line) {
+            Ok(ToWorker::Assign(assignments)) => worker.assign(assignments),
+            Ok(ToWorker::Stop { why, grace }) => worker.stop(None, why, grace),
+            Ok(ToWorker::StopJobs { jobs, why, grace }) => worker.stop(Some(&jobs), why, grace),
+            Ok(ToWorker::Quit) => return Farewell::Dismissed,
+            Err(error) => return Farewell::Confused(error),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The one thread that keeps limits, takes samples and tells of jobs that have run for a while.
+//!
+//! It sleeps until something is due and is woken only if something falls due earlier. In a flood of short jobs that is a
+//! few times a second, however many there are.
+
+use crate::lock;
+use crate::outbox::Urgency;
+use crate::service::Worker;
+use crate::slot::{Act, Slot, State, StopCause};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use windlass_proc::sample::{Sample, proportional_memory};
+use windlass_proc::{Pid, cgroup, identity};
+use windlass_types::Bytes;
+use windlass_types::work::{AttemptKey, Report};
+
+/// What is not urgent is done together with what is due a little earlier.
+const SLACK: Duration = Duration::from_millis(20);
+
+/// When the supervisor has to be awake.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    next: Mutex<Next>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Next {
+    at: Option<Instant>,
+    closed: bool,
+}
+
+impl Alarm {
+    /// Wakes the supervisor then, if it would not be awake by then anyway.
+    pub(crate) fn set(&self, at: Instant) {
+        let mut next = lock(&self.next);
+        if next.at.is_none_or(|set| at < set) {
+            next.at = Some(at);
+            self.moved.notify_one();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        lock(&self.next).closed = true;
+        self.moved.notify_one();
+    }
+
+    /// Returns when it is time, with the alarm off; false if it was closed.
+    fn wait(&self) -> bool {
+        let mut next = lock(&self.next);
+        loop {
+            let now = Instant::now();
+            next = match next.at {
+                _ if next.closed => return false,
+                Some(at) if at <= now => {
+                    next.at = None;
+                    return true;
+                }
+                Some(at) => self.moved.wait_timeout(next, at - now).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.moved.wait(next).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+impl Worker {
+    pub(crate) fn supervise(&self) {
+        let mut strays = Vec::new();
+        while self.alarm.wait() {
+            let slots = lock(&self.yard).slots.clone();
+            let due = slots.iter().filter_map(|slot| self.attend(slot)).min();
+            if let Some(at) = due {
+                self.alarm.set(at);
+            }
+            if !self.adopted.is_empty() {
+                self.note_strays(&mut strays);
+            }
+        }
+    }
+
+    /// Does what is due for the job in a slot; returns when to look again.
+    fn attend(&self, slot: &Arc<Slot>) -> Option<Instant> {
+        loop {
+            let mut state = lock(&slot.state);
+            let State::Running(running) = &mut *state else { return None };
+            let now = Instant::now();
+            let (at, act) = running.next_act();
+            let slack = if matches!(act, Act::Sample) { SLACK } else { Duration::ZERO };
+            if at > now + slack {
+                return Some(at);
+            }
+            match act {
+                Act::Tell => {
+                    running.told = true;
+                    let (key, at) = (running.key, running.started_at);
+                    let pid = identity::from_pid(running.pid);
+                    drop(state);
+                    self.outbox.push([Report::Started { key, at, pid }], Urgency::CanWait);
+                }
+                Act::Sample => {
+                    running.next_sample = now + running.sample_every;
+                    let (key, pid, in_cgroup) = (running.key, running.pid, running.in_cgroup);
+                    drop(state);
+                    self.sample(slot, &key, pid, in_cgroup);
+                }
+                Act::TimeOut => {
+                    self.stop_running(slot, running, StopCause::Timeout, self.options.timeout_grace);
+                }
+                Act::Kill => self.kill_running(slot, running, now),
+            }
+        }
+    }
+
+    /// Looks at a job without its lock: this takes a while, and its slot must be able to see its end.
+    fn sample(&self, slot: &Slot, key: &AttemptKey, leader: Pid, in_cgroup: bool) {
+        let members = self.family(slot, key, leader);
+        let sample = Sample::take(&members);
+        let in_cgroup = slot.cgroup.as_ref().filter(|_| in_cgroup);
+        let memory = in_cgroup.and_then(cgroup::Slot::anonymous_memory).unwrap_or(sample.rss);
+
+        let mut state = lock(&slot.state);
+        let State::Running(running) = &mut *state else { return };
+        if running.key != *key {
+            return;
+        }
+        running.series.add(Instant::now(), sample.cpu, memory);
+        if running.limits.memory.is_some_and(|limit| is_over(limit, memory, &members)) {
+            self.stop_running(slot, running, StopCause::OutOfMemory, Duration::ZERO);
+        }
+    }
+}
+
+/// Before a job is ended for its memory, pages that its processes share are counted once.
+fn is_over(limit: Bytes, memory: Bytes, members: &[Pid]) -> bool {
+    memory > limit && proportional_memory(members).is_none_or(|fair| fair > limit)
+}

@@ -1,0 +1,199 @@
+//! The queue of assignments, the free resources, and the slots that serve it: who takes the next job, and when.
+//!
+//! Strictly in order: the head of the queue starts when its resources are free, and nothing starts before it. Whoever
+//! takes a job looks whether the next one fits too and wakes, or makes, a slot for it.
+
+use crate::lock;
+use crate::outbox::Urgency;
+use crate::pool::{Grant, Pool};
+use crate::run;
+use crate::service::Worker;
+use crate::slot::{Slot, State};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use windlass_types::work::{Assignment, Report, ReturnReason};
+use windlass_types::{Capacity, JobId};
+
+/// Slots only call the system and format a few lines.
+const STACK: usize = 256 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Yard {
+    queue: VecDeque<Assignment>,
+    pool: Pool,
+    pub(crate) slots: Vec<Arc<Slot>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Slots that wait for something to do.
+    idle: usize,
+    /// Jobs that hold resources.
+    pub(crate) busy: usize,
+    closing: bool,
+}
+
+/// A job and what it was given.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) assignment: Assignment,
+    pub(crate) grant: Grant,
+}
+
+impl Yard {
+    pub(crate) fn new(capacity: Capacity) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            pool: Pool::new(capacity),
+            slots: Vec::new(),
+            threads: Vec::new(),
+            idle: 0,
+            busy: 0,
+            closing: false,
+        }
+    }
+
+    fn head_fits(&self) -> bool {
+        self.queue.front().is_some_and(|head| self.pool.has_room_for(&head.resources))
+    }
+
+    /// The head of the queue, if it fits.
+    fn take(&mut self) -> Option<Work> {
+        let grant = self.pool.take(&self.queue.front()?.resources)?;
+        let assignment = self.queue.pop_front()?;
+        self.busy += 1;
+        Some(Work { assignment, grant })
+    }
+
+    /// Takes back what has not started and is asked for.
+    fn recall(&mut self, is_meant: impl Fn(JobId) -> bool) -> VecDeque<Assignment> {
+        let (recalled, kept) = self.queue.drain(..).partition(|waiting| is_meant(waiting.key.job));
+        self.queue = kept;
+        recalled
+    }
+}
+
+impl Worker {
+    pub(crate) fn assign(self: &Arc<Self>, assignments: Vec<Assignment>) {
+        let mut yard = lock(&self.yard);
+        yard.queue.extend(assignments);
+        self.rouse(&mut yard);
+    }
+
+    /// Hands back what has not started of these jobs, or of all.
+    pub(crate) fn recall(self: &Arc<Self>, jobs: Option<&[JobId]>) {
+        let mut yard = lock(&self.yard);
+        let recalled = yard.recall(|job| jobs.is_none_or(|jobs| jobs.contains(&job)));
+        // The new head may fit where the old one did not.
+        self.rouse(&mut yard);
+        drop(yard);
+        self.hand_back(recalled, &ReturnReason::Recalled);
+    }
+
+    /// No more jobs start; slots end when they are through with theirs.
+    pub(crate) fn close_yard(&self) {
+        let mut yard = lock(&self.yard);
+        yard.closing = true;
+        yard.queue.clear();
+        self.work.notify_all();
+    }
+
+    pub(crate) fn join_slots(&self) {
+        loop {
+            let Some(thread) = lock(&self.yard).threads.pop() else { return };
+            // One that panicked has nothing more to say; the panic itself went to standard error.
+            thread.join().ok();
+        }
+    }
+
+    /// Sees to it that somebody takes the head of the queue if it fits.
+    fn rouse(self: &Arc<Self>, yard: &mut Yard) {
+        if yard.closing || !yard.head_fits() {
+            return;
+        }
+        if yard.idle > 0 {
+            self.work.notify_one();
+        } else if let Err(error) = self.add_slot(yard)
+            && yard.busy == 0
+        {
+            // Nobody is there who could take it later.
+            let trouble = ReturnReason::WorkerTrouble(format!("cannot start a thread: {error}"));
+            self.hand_back(yard.recall(|_| true), &trouble);
+        }
+    }
+
+    fn add_slot(self: &Arc<Self>, yard: &mut Yard) -> io::Result<()> {
+        let number = yard.slots.len();
+        // A slot without a cgroup is a slot all the same.
+        let cgroup = self.cgroups.as_ref().and_then(|groups| groups.slot(&format!("slot-{number}")).ok());
+        let slot = Arc::new(Slot { state: State::Idle.into(), cgroup });
+        let (worker, own) = (Arc::clone(self), Arc::clone(&slot));
+        let thread = thread::Builder::new()
+            .name(format!("slot-{number}"))
+            .stack_size(STACK)
+            .spawn(move || worker.serve_slot(&own))?;
+        yard.slots.push(slot);
+        yard.threads.push(thread);
+        Ok(())
+    }
+
+    /// The life of a slot.
+    fn serve_slot(self: &Arc<Self>, slot: &Slot) {
+        let mut hand = run::Hand::new(slot);
+        let mut next = self.wait_for_work(slot);
+        while let Some(work) = next {
+            let report = self.run(slot, &mut hand, &work);
+            next = self.exchange(slot, work.grant);
+            let urgency = if next.is_some() { Urgency::CanWait } else { Urgency::Now };
+            self.outbox.push([report], urgency);
+            if next.is_none() {
+                next = self.wait_for_work(slot);
+            }
+        }
+        if let Some(group) = &slot.cgroup {
+            group.leave_thread();
+        }
+    }
+
+    /// Gives back what the last job held and takes the next one, if it fits.
+    fn exchange(self: &Arc<Self>, slot: &Slot, held: Grant) -> Option<Work> {
+        let mut yard = lock(&self.yard);
+        yard.pool.give_back(held);
+        yard.busy -= 1;
+        let work = yard.take();
+        occupy(slot, work.as_ref());
+        self.rouse(&mut yard);
+        work
+    }
+
+    /// `None` when the worker closes.
+    fn wait_for_work(self: &Arc<Self>, slot: &Slot) -> Option<Work> {
+        let mut yard = lock(&self.yard);
+        loop {
+            if let Some(work) = yard.take() {
+                occupy(slot, Some(&work));
+                self.rouse(&mut yard);
+                return Some(work);
+            }
+            if yard.closing {
+                return None;
+            }
+            yard.idle += 1;
+            yard = self.work.wait(yard).unwrap_or_else(PoisonError::into_inner);
+            yard.idle -= 1;
+        }
+    }
+
+    fn hand_back(&self, assignments: VecDeque<Assignment>, why: &ReturnReason) {
+        let returned =
+            assignments.into_iter().map(|waiting| Report::Returned { key: waiting.key, why: why.clone() });
+        self.outbox.push(returned, Urgency::Now);
+    }
+}
+
+/// Done while the yard is locked, so that a stop finds every job either in the queue or in a slot.
+fn occupy(slot: &Slot, work: Option<&Work>) {
+    *lock(&slot.state) = match work {
+        Some(work) => State::Starting { key: work.assignment.key, stop: None },
+        None => State::Idle,
+    };
+}

@@ -1,0 +1,200 @@
+//! Ends, logs, the environment, outputs, measurements.
+
+use crate::support::{AWAIT_GATE, Bench, job, key, one_at_a_time};
+use std::collections::BTreeMap;
+use std::fs;
+use windlass_types::work::{EndCause, Exit, ReturnReason, Stdio, StdioMode};
+use windlass_types::{Bytes, JobId, Resources};
+
+#[test]
+fn ends_are_told_as_they_were() {
+    let mut bench = Bench::new();
+    for (command, exit, code) in [
+        ("true", Exit::Code(0), 0),
+        ("exit 7", Exit::Code(7), 7),
+        ("no-such-command-anywhere", Exit::Code(127), 127),
+        ("kill -TERM $$", Exit::Signal(15), 143),
+        ("kill -KILL $$", Exit::Signal(9), 137),
+    ] {
+        let ended = bench.run(job(1, command));
+        assert_eq!((ended.exit, ended.cause), (exit, EndCause::Itself), "{command}");
+        assert_eq!((ended.key, ended.exit.return_code()), (key(1), code));
+        assert!(ended.ended_at >= ended.started_at);
+    }
+    bench.quit();
+}
+
+#[test]
+fn output_goes_where_the_mode_says() {
+    let mut bench = Bench::with(one_at_a_time);
+    let said = |text: &str| Some(format!("{text}\n"));
+    for (id, mode, o, e, log) in [
+        (1, StdioMode::Separate, said("out"), said("err"), None),
+        (2, StdioMode::Combined, None, None, said("out\nerr")),
+        (3, StdioMode::None, None, None, None),
+        (4, StdioMode::NoStdout, None, said("err"), None),
+        (5, StdioMode::NoStderr, said("out"), None, None),
+    ] {
+        let mut talker = job(id, "echo out; echo err >&2");
+        talker.stdio.mode = mode;
+        assert_eq!(bench.run(talker).exit, Exit::Code(0));
+        assert_eq!((bench.log(id, "o"), bench.log(id, "e"), bench.log(id, "log")), (o, e, log), "{mode:?}");
+    }
+    bench.quit();
+}
+
+#[test]
+fn logs_are_deleted_on_success_only_and_only_if_asked() {
+    let mut bench = Bench::new();
+    for (id, command, kept) in [(1, "echo out", false), (2, "echo out; false", true)] {
+        let mut talker = job(id, command);
+        talker.stdio = Stdio { mode: StdioMode::Separate, delete_on_success: true };
+        bench.run(talker);
+        assert_eq!(bench.log(id, "o").is_some(), kept);
+        assert_eq!(bench.log(id, "e").is_some(), kept);
+    }
+    bench.quit();
+}
+
+#[test]
+fn a_log_of_an_earlier_life_does_not_show_up_in_a_new_one_and_a_lost_directory_is_made_again() {
+    let mut bench = Bench::new();
+    bench.run(job(1, "echo a long line of old text"));
+    bench.run(job(1, "echo new"));
+    assert_eq!(bench.log(1, "o").as_deref(), Some("new\n"));
+    fs::remove_dir_all(&bench.options.output_dir).unwrap();
+    bench.run(job(2, "echo here"));
+    assert_eq!(bench.log(2, "o").as_deref(), Some("here\n"));
+    bench.quit();
+}
+
+#[test]
+fn a_job_finds_both_sets_of_names_and_its_own_on_top() {
+    let mut bench = Bench::with(|options| options.api_url = Some("http://localhost:1".into()));
+    let mut asks = job(5, "env; pwd");
+    asks.resources = Resources { cpus: 2, memory: Bytes(1 << 20), ..Resources::DEFAULT };
+    asks.env = vec![("MINE".into(), "a=b c".into()), ("TORC_JOB_NAME".into(), "mine too".into())];
+    assert_eq!(bench.run(asks).exit, Exit::Code(0));
+    let text = bench.log(5, "o").unwrap();
+    let seen: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('=')).collect();
+    let (directory, output) = (bench.path("").display().to_string(), bench.path("out").display().to_string());
+    let directory = directory.trim_end_matches('/');
+    for (name, value) in [
+        ("WORKFLOW_ID", "3"),
+        ("RUN_ID", "2"),
+        ("JOB_ID", "5"),
+        ("ATTEMPT_ID", "4"),
+        ("OUTPUT_DIR", output.as_str()),
+        ("API_URL", "http://localhost:1"),
+        ("WORKFLOW_SUBMISSION_DIR", directory),
+    ] {
+        for prefix in ["WINDLASS_", "TORC_"] {
+            assert_eq!(seen.get(format!("{prefix}{name}").as_str()), Some(&value), "{prefix}{name}");
+        }
+    }
+    for (name, value) in [
+        ("WINDLASS_JOB_NAME", "job 5"),
+        ("TORC_JOB_NAME", "mine too"),
+        ("MINE", "a=b c"),
+        ("WINDLASS_ATTEMPT", "4"),
+        ("WINDLASS_CPUS", "2"),
+        ("WINDLASS_MEMORY_BYTES", "1048576"),
+        ("WINDLASS_WORKER", bench.options.token.as_str()),
+    ] {
+        assert_eq!(seen.get(name), Some(&value), "{name}");
+    }
+    assert_eq!(text.lines().last(), Some(directory));
+    bench.quit();
+}
+
+#[test]
+fn jobs_that_run_together_get_different_cards() {
+    let mut bench = Bench::with(|options| {
+        options.capacity.gpus = 3;
+        options.gpu_devices = vec!["GPU-a".into(), "GPU-b".into()];
+    });
+    let mut two = job(1, &format!("echo $CUDA_VISIBLE_DEVICES $TORC_GPU_VISIBLE_DEVICES; {AWAIT_GATE}"));
+    two.resources.gpus = 2;
+    let mut one = job(2, "echo $HIP_VISIBLE_DEVICES $ROCR_VISIBLE_DEVICES $WINDLASS_GPU_VISIBLE_DEVICES");
+    one.resources.gpus = 1;
+    bench.assign([two, one, job(3, "echo none:$WINDLASS_GPU_VISIBLE_DEVICES")]);
+    let first = bench.ended().key.job;
+    bench.open_gate();
+    assert_ne!(first, JobId(1));
+    bench.ended();
+    bench.ended();
+    assert_eq!(bench.log(1, "o").as_deref(), Some("GPU-a,GPU-b GPU-a,GPU-b\n"));
+    assert_eq!(bench.log(2, "o").as_deref(), Some("2 2 2\n"));
+    assert_eq!(bench.log(3, "o").as_deref(), Some("none:\n"));
+    bench.quit();
+}
+
+#[test]
+fn success_without_the_declared_outputs_is_none() {
+    let mut bench = Bench::new();
+    let mut maker = job(1, "echo x > here; mkdir -p sub; echo x > sub/there");
+    maker.output_files = vec!["here".into(), "sub/there".into(), bench.path("here").display().to_string()];
+    assert_eq!(bench.run(maker.clone()).cause, EndCause::Itself);
+    maker.output_files.push("nowhere".into());
+    assert_eq!(bench.run(maker.clone()).cause, EndCause::MissingOutputs(vec!["nowhere".into()]));
+    maker.command = "exit 3".into();
+    assert_eq!(bench.run(maker).cause, EndCause::Itself);
+    bench.quit();
+}
+
+#[test]
+fn what_can_never_start_says_why_in_report_and_log() {
+    let mut bench = Bench::new();
+    let ended = bench.run(job(1, &format!("true {}", "x".repeat(1 << 20))));
+    let EndCause::CannotStart(why) = &ended.cause else { panic!("{:?}", ended.cause) };
+    assert!(why.contains("longer than the system takes"), "{why}");
+    assert_eq!(ended.exit.return_code(), 126);
+    assert_eq!(bench.log(1, "e").unwrap(), format!("windlass: {why}\n"));
+
+    let mut bad = job(2, "true");
+    bad.env.push(("A\0B".into(), "x".into()));
+    assert!(matches!(bench.run(bad).cause, EndCause::CannotStart(_)));
+    assert_eq!(bench.run(job(3, "true")).cause, EndCause::Itself);
+    bench.quit();
+}
+
+#[test]
+fn trouble_of_the_worker_gives_the_job_back() {
+    let mut bench = Bench::new();
+    let logs = bench.options.output_dir.join("job_stdio");
+    fs::remove_dir(&logs).unwrap();
+    fs::write(&logs, "in the way").unwrap();
+    bench.assign([job(1, "true")]);
+    let (id, why) = bench.returned();
+    let ReturnReason::WorkerTrouble(text) = why else { panic!("{why:?}") };
+    assert!(id == JobId(1) && text.contains("job_stdio"), "{text}");
+    fs::remove_file(&logs).unwrap();
+    assert_eq!(bench.run(job(1, "true")).cause, EndCause::Itself);
+    bench.quit();
+}
+
+#[test]
+fn a_job_that_runs_for_a_while_is_announced_and_measured() {
+    let mut bench = Bench::new();
+    let hold = format!(
+        "python3 -c 'import os, time\nx = bytearray(80 << 20)\nwhile not os.path.exists(\"gate\"): time.sleep(0.02)'; echo $$"
+    );
+    bench.assign([job(1, &hold)]);
+    let (id, pid) = bench.started();
+    assert_eq!(id, JobId(1));
+    // The second job is announced only after the first was measured.
+    bench.assign([job(2, AWAIT_GATE)]);
+    assert_eq!(bench.started().0, JobId(2));
+    bench.open_gate();
+    let mut ends = [bench.ended(), bench.ended()];
+    ends.sort_by_key(|end| end.key);
+    let usage = ends[0].usage;
+    assert_eq!(bench.log(1, "o"), Some(format!("{pid}\n")));
+    assert!(
+        usage.peak_memory > Some(Bytes(80 << 20)) && usage.peak_memory < Some(Bytes(800 << 20)),
+        "{usage:?}"
+    );
+    assert!(usage.avg_memory.is_some() && usage.peak_cpu_percent.is_some(), "{usage:?}");
+    assert!(usage.avg_cpu_percent > Some(0.0) && !usage.cpu_time.is_zero(), "{usage:?}");
+    bench.quit();
+}

@@ -1,0 +1,91 @@
+//! The worker is killed with its jobs alive, and a later process makes sure that all of it is dead.
+
+use crate::support::{Bench, PATIENCE, eventually, job, key};
+use windlass_proc::bury::{Deceased, Report, make_sure_dead};
+use windlass_proc::identity::{Identity, boot_id};
+use windlass_proc::ledger::{Contents, Subject};
+use windlass_proc::machine::hostname;
+
+const FAMILY: &str = "
+    setsid sh -c 'echo $$ > a; exec sleep 1000' &
+    (setsid sh -c 'echo $$ > b; exec sleep 1000' &)
+    (env -i setsid /bin/sh -c 'echo $$ > c; trap \"\" TERM; while :; do /bin/sleep 0.02; done' &)
+    env -i /bin/sh -c 'echo $$ > d; exec /bin/sleep 1000' &
+    while [ ! -s a ] || [ ! -s b ] || [ ! -s c ] || [ ! -s d ]; do sleep 0.02; done
+    echo $$ > e; wait";
+
+fn bury(bench: &Bench, process: Identity) -> Report {
+    let (host, boot_id) = (hostname(), boot_id().unwrap());
+    let worker = Deceased {
+        host: &host,
+        boot_id: &boot_id,
+        process,
+        token: &bench.options.token,
+        ledger: &bench.options.ledger,
+    };
+    make_sure_dead(&worker, PATIENCE).unwrap()
+}
+
+fn nothing_survives(cgroups: bool, worker_dies_first: bool) {
+    let mut bench = Bench::with(|options| {
+        options.cgroups = cgroups;
+        options.capacity.max_jobs = Some(2);
+    });
+    let done = bench.run(job(1, "true"));
+    let leaderless = "sleep 1000 & echo $! > f; echo $$ > g; wait";
+    bench.assign([job(2, FAMILY), job(3, leaderless), job(4, "touch never")]);
+    let all = ["a", "b", "c", "d", "e", "f", "g"].map(|name| bench.noted(name));
+    eventually("the note of the stray", || {
+        let ledger = Contents::read(&bench.options.ledger).ok()?;
+        ledger.entries.iter().any(|entry| entry.subject == Subject::Stray).then_some(())
+    });
+    let worker = Identity::of(bench.child.id()).unwrap();
+    if worker_dies_first {
+        bench.child.kill().unwrap();
+        bench.gone();
+        assert!(all.iter().all(|process| process.is_alive()));
+    }
+
+    let report = bury(&bench, worker);
+    assert_eq!(report.worker_was_alive, !worker_dies_first);
+    assert!(!all.iter().any(|process| process.is_alive()));
+    assert!(all.iter().all(|process| report.ended.contains(&process.pid)), "{report:?} {all:?}");
+    let mut started = report.started.unwrap();
+    started.sort_unstable();
+    assert_eq!(started, [done.key, key(2), key(3)]);
+    assert!(!bench.path("never").exists());
+    bench.assert_no_cgroup();
+
+    let again = bury(&bench, worker);
+    assert_eq!((again.worker_was_alive, again.ended), (false, vec![]));
+}
+
+#[test]
+fn nothing_survives_a_killed_worker_with_cgroups() {
+    nothing_survives(true, true);
+}
+
+#[test]
+fn nothing_survives_a_killed_worker_without_cgroups() {
+    nothing_survives(false, true);
+}
+
+#[test]
+fn a_worker_that_still_runs_is_ended_first() {
+    nothing_survives(false, false);
+}
+
+#[test]
+fn a_group_is_found_after_its_leader_died_with_the_worker() {
+    let mut bench = Bench::with(|options| options.cgroups = false);
+    bench.assign([job(1, "env -i /bin/sh -c 'echo $$ > a; exec /bin/sleep 1000' & echo $$ > b; wait")]);
+    let (child, leader) = (bench.noted("a"), bench.noted("b"));
+    let worker = Identity::of(bench.child.id()).unwrap();
+    bench.child.kill().unwrap();
+    bench.gone();
+    std::process::Command::new("kill").args(["-s", "KILL", &leader.pid.to_string()]).status().unwrap();
+    eventually("the end of the leader", || (!leader.is_alive()).then_some(()));
+    assert!(child.is_alive());
+    let report = bury(&bench, worker);
+    assert!(!child.is_alive() && report.ended.contains(&child.pid), "{report:?}");
+}

@@ -1,0 +1,100 @@
+//! `runtime` and `memory`.
+
+use crate::support::{Bench, job, one_at_a_time};
+use std::time::Duration;
+use windlass_types::work::{Assignment, EndCause, Exit};
+use windlass_types::{Bytes, Resources};
+use windlass_worker::WorkerOptions;
+
+const LIMIT: Bytes = Bytes(64 << 20);
+
+fn timed(id: i64, command: &str) -> Assignment {
+    let mut job = job(id, command);
+    job.limits.runtime = Some(Duration::from_millis(300));
+    job
+}
+
+#[test]
+fn a_job_whose_time_is_over_is_asked_to_end_and_then_killed() {
+    let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_millis(500));
+    let polite = timed(1, "trap 'echo bye; exit 3' TERM; while :; do sleep 0.02; done");
+    let ended = bench.run(polite);
+    assert_eq!((ended.exit, ended.cause), (Exit::Code(3), EndCause::Timeout));
+    assert_eq!(bench.log(1, "o").as_deref(), Some("bye\n"));
+    assert!(ended.wall >= Duration::from_millis(300));
+
+    let stubborn = timed(2, "trap 'echo no' TERM; while :; do sleep 0.02; done");
+    let ended = bench.run(stubborn);
+    assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::Timeout));
+    assert_eq!(bench.log(2, "o").as_deref(), Some("no\n"));
+    assert!(ended.wall >= Duration::from_millis(800));
+    bench.quit();
+}
+
+#[test]
+fn a_stopped_process_and_a_daemon_do_not_outlive_the_time_of_their_job() {
+    let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_millis(300));
+    let command = "(setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 0.02; done' &) ; \
+                   while [ ! -s daemon ]; do sleep 0.02; done; kill -STOP $$";
+    let mut stuck = timed(1, command);
+    stuck.limits.runtime = Some(Duration::from_secs(1));
+    bench.assign([stuck]);
+    let daemon = bench.noted("daemon");
+    let ended = bench.ended();
+    assert_eq!((ended.exit, ended.cause), (Exit::Signal(15), EndCause::Timeout));
+    assert!(!daemon.is_alive());
+    bench.quit();
+}
+
+/// Holds this many MiB, and then some time.
+fn hog(mib: u32) -> String {
+    format!("python3 -c 'import time\nx = bytearray({mib} << 20)\ntime.sleep(30)'")
+}
+
+fn limited(id: i64, command: &str) -> Assignment {
+    let mut job = job(id, command);
+    job.resources = Resources { memory: LIMIT, ..Resources::DEFAULT };
+    job.limits.memory = Some(LIMIT);
+    job
+}
+
+fn memory_is_limited(adjust: impl FnOnce(&mut WorkerOptions)) {
+    let mut bench = Bench::with(|options| {
+        one_at_a_time(options);
+        adjust(options);
+    });
+    let ended = bench.run(limited(1, &hog(400)));
+    assert_eq!(ended.cause, EndCause::OutOfMemory, "{ended:?}");
+    assert_eq!(ended.exit.return_code(), 137);
+
+    // Neither is too much alone.
+    let ended = bench.run(limited(2, &format!("{} & {} & wait", hog(45), hog(45))));
+    assert_eq!(ended.cause, EndCause::OutOfMemory, "{ended:?}");
+
+    let ended = bench.run(limited(3, "python3 -c 'x = bytearray(20 << 20)'"));
+    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+
+    // In the same slot, but without a limit.
+    let ended = bench.run(job(4, "python3 -c 'x = bytearray(300 << 20)'"));
+    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+    bench.quit();
+}
+
+#[test]
+fn memory_is_limited_by_the_kernel_where_we_may() {
+    memory_is_limited(|_| {});
+}
+
+#[test]
+fn memory_is_limited_by_sampling_otherwise() {
+    memory_is_limited(|options| options.cgroups = false);
+}
+
+#[test]
+fn files_that_a_job_reads_do_not_count_as_its_memory() {
+    let mut bench = Bench::new();
+    let command = "head -c 200000000 /dev/zero > big; cat big > /dev/null; cat big | cat > /dev/null";
+    let ended = bench.run(limited(1, command));
+    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+    bench.quit();
+}

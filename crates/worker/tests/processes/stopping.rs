@@ -1,0 +1,146 @@
+//! Stop, stop again, the death of the engine, and signals to the worker itself.
+
+use crate::support::{Bench, eventually, job};
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+use windlass_types::JobId;
+use windlass_types::work::{EndCause, Exit, Report, ReturnReason, StopReason, ToWorker};
+
+const LONG: Duration = Duration::from_secs(1000);
+const STUBBORN: &str = "trap '' TERM; echo $$ > $WINDLASS_JOB_ID; while :; do sleep 0.02; done";
+const PATIENT: &str = "echo $$ > $WINDLASS_JOB_ID; exec sleep 1000";
+
+#[test]
+fn stop_hands_back_what_waits_and_ends_what_runs() {
+    let mut bench = Bench::new();
+    bench.assign((1..=5).map(|id| job(id, PATIENT)));
+    bench.noted("1");
+    bench.noted("2");
+    bench.stop(LONG);
+    let (mut back, mut ended) = (Vec::new(), Vec::new());
+    while back.len() + ended.len() < 5 {
+        match bench.report() {
+            Report::Returned { key, why } => back.push((key.job, why)),
+            Report::Ended(end) => ended.push((end.key.job, end.exit, end.cause)),
+            Report::Started { .. } => {}
+        }
+    }
+    assert_eq!(back, [3, 4, 5].map(|id| (JobId(id), ReturnReason::Recalled)));
+    ended.sort_by_key(|(id, ..)| *id);
+    let stopped = EndCause::Stopped(StopReason::Interrupted);
+    assert_eq!(ended, [1, 2].map(|id| (JobId(id), Exit::Signal(15), stopped.clone())));
+    // It is ready for more.
+    assert_eq!(bench.run(job(6, "true")).exit, Exit::Code(0));
+    bench.quit();
+}
+
+#[test]
+fn a_second_stop_without_grace_kills() {
+    let mut bench = Bench::new();
+    bench.assign([job(1, STUBBORN)]);
+    bench.noted("1");
+    bench.stop(LONG);
+    bench.stop(Duration::ZERO);
+    let ended = bench.ended();
+    assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::Stopped(StopReason::Interrupted)));
+    bench.quit();
+}
+
+#[test]
+fn a_stop_whose_grace_is_over_kills() {
+    let mut bench = Bench::new();
+    bench.assign([job(1, STUBBORN)]);
+    bench.noted("1");
+    bench.stop(Duration::from_millis(300));
+    assert_eq!(bench.ended().exit, Exit::Signal(9));
+    bench.quit();
+}
+
+#[test]
+fn single_jobs_are_stopped_and_others_go_on() {
+    let mut bench = Bench::new();
+    bench.assign([job(1, PATIENT), job(2, "echo $$ > 2; while [ ! -e gate ]; do sleep 0.02; done")]);
+    bench.assign([job(3, "true"), job(4, "true")]);
+    bench.noted("1");
+    bench.noted("2");
+    let jobs = vec![JobId(1), JobId(3)];
+    bench.send(&ToWorker::StopJobs { jobs, why: StopReason::Canceled, grace: LONG });
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        match bench.report() {
+            Report::Returned { key, .. } => seen.push((key.job.0, "back")),
+            Report::Ended(end) if end.cause == EndCause::Itself => seen.push((end.key.job.0, "done")),
+            Report::Ended(end) => seen.push((end.key.job.0, "stopped")),
+            Report::Started { .. } => {}
+        }
+    }
+    assert_eq!(seen, [(3, "back"), (1, "stopped"), (4, "done")]);
+    bench.open_gate();
+    assert_eq!(bench.ended().cause, EndCause::Itself);
+    bench.quit();
+}
+
+const EVERYTHING: &str = "
+    (env -i setsid /bin/sh -c 'trap \"\" TERM; echo $$ > a; while :; do /bin/sleep 0.02; done' &)
+    setsid sh -c 'echo $$ > b; exec sleep 1000' &
+    echo $$ > c; trap '' TERM; while :; do sleep 0.02; done";
+
+#[test]
+fn nothing_outlives_the_engine() {
+    for cgroups in [true, false] {
+        let mut bench = Bench::with(|options| options.cgroups = cgroups);
+        bench.assign([job(1, EVERYTHING), job(2, PATIENT), job(3, "touch never")]);
+        let all = ["a", "b", "c", "2"].map(|name| bench.noted(name));
+        bench.hang_up();
+        assert!(bench.gone().success());
+        assert!(!all.iter().any(|process| process.is_alive()));
+        assert!(!bench.path("never").exists());
+        bench.assert_no_cgroup();
+    }
+}
+
+#[test]
+fn a_worker_that_is_terminated_ends_everything_too() {
+    for signal in ["TERM", "HUP"] {
+        let mut bench = Bench::new();
+        bench.assign([job(1, EVERYTHING)]);
+        let all = ["a", "b", "c"].map(|name| bench.noted(name));
+        Command::new("kill").args(["-s", signal, &bench.child.id().to_string()]).status().unwrap();
+        assert!(bench.gone().success());
+        assert!(!all.iter().any(|process| process.is_alive()));
+    }
+}
+
+#[test]
+fn an_interrupt_is_for_the_engine_to_judge_and_jobs_do_not_inherit_that() {
+    let mut bench = Bench::new();
+    let status = format!("/proc/{}/status", bench.child.id());
+    let ignored = |path: &str| {
+        let text = fs::read_to_string(path).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim().to_owned();
+        u64::from_str_radix(&line, 16).unwrap()
+    };
+    let interrupt = 1 << (2 - 1);
+    assert_ne!(ignored(&status) & interrupt, 0);
+    Command::new("kill").args(["-s", "INT", &bench.child.id().to_string()]).status().unwrap();
+    bench.assign([job(1, PATIENT)]);
+    let pid = bench.noted("1").pid;
+    assert_eq!(ignored(&format!("/proc/{pid}/status")) & interrupt, 0);
+    Command::new("kill").args(["-s", "INT", &pid.to_string()]).status().unwrap();
+    assert_eq!(bench.ended().exit, Exit::Signal(2));
+    bench.quit();
+}
+
+#[test]
+fn a_message_that_is_cut_off_starts_nothing() {
+    let mut bench = Bench::new();
+    bench.assign([job(1, PATIENT)]);
+    let process = bench.noted("1");
+    let whole = serde_json::to_string(&ToWorker::Assign(vec![job(2, "touch never")])).unwrap();
+    bench.send_raw(whole[..whole.len() - 1].as_bytes());
+    bench.hang_up();
+    assert!(bench.gone().success());
+    eventually("the end of job 1", || (!process.is_alive()).then_some(()));
+    assert!(!bench.path("never").exists());
+}

@@ -1,0 +1,228 @@
+//! A worker process on a bench, and an engine that is the test itself.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use windlass_proc::identity::Identity;
+use windlass_types::work::{
+    Assignment, AttemptKey, Ended, FromWorker, Limits, Report, ReturnReason, Stdio, StdioMode, StopReason,
+    ToWorker,
+};
+use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId, WorkflowId};
+use windlass_worker::{Launched, WorkerOptions, launch};
+
+/// Far beyond anything that should happen here: reached only if something hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Bench {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) options: WorkerOptions,
+    pub(crate) child: Child,
+    link: Option<UnixStream>,
+    reader: BufReader<UnixStream>,
+    received: VecDeque<Report>,
+    pub(crate) messages: usize,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(adjust: impl FnOnce(&mut WorkerOptions)) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let token = format!("bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut options =
+            WorkerOptions::new(two_cpus(), path.into(), path.join("out"), path.join("ledger"), token);
+        options.sample_interval = Duration::from_millis(100);
+        adjust(&mut options);
+        let host = Command::new(env!("CARGO_BIN_EXE_windlass-worker-host"));
+        let Launched { child, link } = launch(host, &options).unwrap();
+        link.set_read_timeout(Some(PATIENCE)).unwrap();
+        let reader = BufReader::new(link.try_clone().unwrap());
+        let mut bench = Self {
+            directory,
+            options,
+            child,
+            link: Some(link),
+            reader,
+            received: VecDeque::new(),
+            messages: 0,
+        };
+        assert_eq!(bench.message(), FromWorker::Hello { capacity: bench.options.capacity });
+        bench
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn send(&self, message: &ToWorker) {
+        let mut line = serde_json::to_vec(message).unwrap();
+        line.push(b'\n');
+        self.send_raw(&line);
+    }
+
+    pub(crate) fn send_raw(&self, bytes: &[u8]) {
+        self.link.as_ref().unwrap().write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn assign(&self, jobs: impl IntoIterator<Item = Assignment>) {
+        self.send(&ToWorker::Assign(jobs.into_iter().collect()));
+    }
+
+    pub(crate) fn stop(&self, grace: Duration) {
+        self.send(&ToWorker::Stop { why: StopReason::Interrupted, grace });
+    }
+
+    fn message(&mut self) -> FromWorker {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).unwrap();
+        self.messages += 1;
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    pub(crate) fn report(&mut self) -> Report {
+        while self.received.is_empty() {
+            match self.message() {
+                FromWorker::Reports(reports) => self.received.extend(reports),
+                FromWorker::Hello { .. } => panic!("a second hello"),
+            }
+        }
+        self.received.pop_front().unwrap()
+    }
+
+    /// The next end, past any starts.
+    pub(crate) fn ended(&mut self) -> Ended {
+        loop {
+            match self.report() {
+                Report::Ended(ended) => return ended,
+                Report::Started { .. } => {}
+                Report::Returned { key, why } => panic!("{key} came back: {why:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn started(&mut self) -> (JobId, u32) {
+        match self.report() {
+            Report::Started { key, pid, .. } => (key.job, pid),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn returned(&mut self) -> (JobId, ReturnReason) {
+        match self.report() {
+            Report::Returned { key, why } => (key.job, why),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn run(&mut self, job: Assignment) -> Ended {
+        self.assign([job]);
+        self.ended()
+    }
+
+    /// Dismisses the worker and checks that it went in peace and left nothing.
+    pub(crate) fn quit(mut self) {
+        self.send(&ToWorker::Quit);
+        assert!(self.gone().success());
+        self.assert_no_cgroup();
+    }
+
+    /// As if the engine had died.
+    pub(crate) fn hang_up(&mut self) {
+        let link = self.link.take().unwrap();
+        link.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    pub(crate) fn gone(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn assert_no_cgroup(&self) {
+        let ledger = windlass_proc::ledger::Contents::read(&self.options.ledger).unwrap();
+        if let Some(directory) = ledger.cgroup {
+            assert!(!directory.exists(), "{} is left", directory.display());
+        }
+    }
+
+    pub(crate) fn log(&self, job: i64, extension: &str) -> Option<String> {
+        fs::read_to_string(self.options.output_dir.join(format!("job_stdio/{}.{extension}", key(job).stem())))
+            .ok()
+    }
+
+    /// The process whose pid a job wrote into this file, once it has.
+    pub(crate) fn noted(&self, name: &str) -> Identity {
+        let path = self.path(name);
+        eventually(name, || {
+            fs::read_to_string(&path).ok()?.strip_suffix('\n')?.parse().ok().and_then(Identity::of)
+        })
+    }
+
+    /// What jobs wait for with [`AWAIT_GATE`].
+    pub(crate) fn open_gate(&self) {
+        fs::write(self.path("gate"), "").unwrap();
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.link = None;
+        // After a failed assertion nothing must be left running either.
+        if std::thread::panicking() {
+            self.reader.get_ref().shutdown(std::net::Shutdown::Both).ok();
+            self.child.wait().ok();
+        }
+    }
+}
+
+/// A command that ends when [`Bench::open_gate`] is called.
+pub(crate) const AWAIT_GATE: &str = "while [ ! -e gate ]; do sleep 0.02; done";
+
+pub(crate) fn two_cpus() -> Capacity {
+    Capacity { cpus: 2, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None, by_resources: true }
+}
+
+pub(crate) fn one_at_a_time(options: &mut WorkerOptions) {
+    options.capacity.max_jobs = Some(1);
+}
+
+pub(crate) fn key(job: i64) -> AttemptKey {
+    AttemptKey { workflow: WorkflowId(3), job: JobId(job), run: RunId(2), attempt: Attempt(4) }
+}
+
+pub(crate) fn job(id: i64, command: &str) -> Assignment {
+    Assignment {
+        key: key(id),
+        name: format!("job {id}"),
+        command: command.into(),
+        env: Vec::new(),
+        resources: Resources::DEFAULT,
+        limits: Limits::default(),
+        stdio: Stdio { mode: StdioMode::Separate, delete_on_success: false },
+        output_files: Vec::new(),
+    }
+}
+
+/// Waits for a condition.
+pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < give_up, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
