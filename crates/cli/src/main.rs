@@ -18,22 +18,31 @@ use args::Cli;
 use clap::{CommandFactory as _, Parser as _};
 use context::Context;
 use error::{CliError, Exit};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use ui::Ui;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let ui = ui::Ui::new(&cli.globals);
-    let exit = run(&cli).unwrap_or_else(|error| {
+    let ui = Ui::new(&cli.globals);
+    let end = catch_unwind(AssertUnwindSafe(|| run(&cli, &ui))).unwrap_or_else(|_| Err(bug()));
+    let exit = end.unwrap_or_else(|error| {
         ui.error(&error);
         error.kind.exit()
     });
     exit.into()
 }
 
-fn run(cli: &Cli) -> Result<Exit, CliError> {
+fn run(cli: &Cli, ui: &Ui) -> Result<Exit, CliError> {
     let Some(command) = &cli.command else {
-        Cli::command().print_help().map_err(|e| CliError::io(format!("cannot print help: {e}")))?;
+        ui.print_help(&Cli::command().render_help())?;
         return Ok(Exit::Success);
     };
     commands::dispatch(&Context::new(&cli.globals)?, command)
+}
+
+/// A panic has already said where it happened; what is on disk is whole in any case.
+fn bug() -> CliError {
+    CliError::internal("this is a bug in windlass; nothing that was completed is lost")
+        .with_hint("`windlass resume` goes on; please report what is printed above")
 }

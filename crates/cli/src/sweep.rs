@@ -190,16 +190,9 @@ fn substitute(text: &str, binding: &[(&str, &str)]) -> String {
         let known = from_brace[1..].split_once('}').and_then(|(name, after)| {
             binding.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value, after))
         });
-        match known {
-            Some((value, after)) => {
-                filled.push_str(value);
-                rest = after;
-            }
-            None => {
-                filled.push('{');
-                rest = &from_brace[1..];
-            }
-        }
+        let (put, after) = known.unwrap_or(("{", &from_brace[1..]));
+        filled.push_str(put);
+        rest = after;
     }
     filled.push_str(rest);
     filled

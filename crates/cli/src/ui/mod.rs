@@ -9,7 +9,7 @@ mod terminal;
 pub(crate) mod text;
 mod watch;
 
-use crate::args::{ColorChoice, Format, Globals};
+use crate::args::{Format, Globals};
 use crate::error::{CliError, Kind};
 use serde::Serialize;
 use std::io::{self, IsTerminal as _, Write};
@@ -17,16 +17,28 @@ use std::path::Path;
 use style::{Paint, Tone};
 use table::Table;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Ui {
     format: Format,
     quiet: bool,
-    color: ColorChoice,
+    stdout: io::Stdout,
+    stderr: io::Stderr,
+    paint_out: Paint,
+    paint_err: Paint,
 }
 
 impl Ui {
     pub(crate) fn new(globals: &Globals) -> Self {
-        Self { format: globals.format, quiet: globals.quiet, color: globals.color }
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let paint = |is_terminal| Paint { enabled: terminal::wants_color(globals.color, is_terminal) };
+        Self {
+            format: globals.format,
+            quiet: globals.quiet,
+            paint_out: paint(stdout.is_terminal()),
+            paint_err: paint(stderr.is_terminal()),
+            stdout,
+            stderr,
+        }
     }
 
     pub(crate) fn json_wanted(&self) -> bool {
@@ -39,17 +51,17 @@ impl Ui {
 
     /// How to colour what goes to stdout.
     pub(crate) fn paint_out(&self) -> Paint {
-        Paint { enabled: terminal::wants_color(self.color, io::stdout().is_terminal()) }
+        self.paint_out
     }
 
     /// How to colour what goes to stderr.
     pub(crate) fn paint_err(&self) -> Paint {
-        Paint { enabled: terminal::wants_color(self.color, io::stderr().is_terminal()) }
+        self.paint_err
     }
 
     /// The width of the terminal on stdout; `None` if there is none and nothing should be cut.
     pub(crate) fn width_out(&self) -> Option<usize> {
-        terminal::size(io::stdout()).map(|size| size.columns)
+        terminal::size(&self.stdout).map(|size| size.columns)
     }
 
     /// Data, as lines on stdout.
@@ -67,7 +79,7 @@ impl Ui {
 
     /// Data as it is, on stdout, at once.
     pub(crate) fn print_bytes(&self, bytes: &[u8]) -> Result<(), CliError> {
-        let mut stdout = io::stdout().lock();
+        let mut stdout = self.stdout.lock();
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| output_error(&e))
     }
 
@@ -90,7 +102,7 @@ impl Ui {
 
     /// One JSON value on stdout, readable.
     pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), CliError> {
-        let mut stdout = io::BufWriter::new(io::stdout().lock());
+        let mut stdout = io::BufWriter::new(self.stdout.lock());
         serde_json::to_writer_pretty(&mut stdout, value)
             .map_err(io::Error::from)
             .and_then(|()| stdout.write_all(b"\n"))
@@ -104,21 +116,26 @@ impl Ui {
         self.print_line(&line)
     }
 
+    pub(crate) fn print_help(&self, help: &clap::builder::StyledStr) -> Result<(), CliError> {
+        let text = if self.paint_out.enabled { help.ansi().to_string() } else { help.to_string() };
+        self.print_bytes(text.as_bytes())
+    }
+
     /// Talk for the person at the terminal; not data, and silent with `--quiet`.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            say(text);
+            say(&self.stderr, text);
         }
     }
 
     pub(crate) fn warn(&self, text: &str) {
-        say(&format!("{} {text}", self.paint_err().apply(Tone::Warn, "warning:")));
+        say(&self.stderr, &format!("{} {text}", self.paint_err().apply(Tone::Warn, "warning:")));
     }
 
     /// Text for stderr that matters also with `--quiet`.
     pub(crate) fn say_lines(&self, lines: &[String]) {
         if !lines.is_empty() {
-            say(&lines.join("\n"));
+            say(&self.stderr, &lines.join("\n"));
         }
     }
 
@@ -127,13 +144,13 @@ impl Ui {
         if error.kind == Kind::OutputClosed {
             return;
         }
-        say(&render_error(error, self.format, self.paint_err()));
+        say(&self.stderr, &render_error(error, self.format, self.paint_err()));
     }
 }
 
 /// Writes a line to stderr. If that is not possible there is nobody left to tell.
-fn say(text: &str) {
-    drop(io::stderr().lock().write_all(format!("{text}\n").as_bytes()));
+fn say(stderr: &io::Stderr, text: &str) {
+    drop(stderr.lock().write_all(format!("{text}\n").as_bytes()));
 }
 
 fn output_error(error: &io::Error) -> CliError {
@@ -167,12 +184,10 @@ fn render_error(error: &CliError, format: Format, paint: Paint) -> String {
         }
         Format::Table => {
             let style = if paint.enabled { windlass_spec::Style::Ansi } else { windlass_spec::Style::Plain };
-            let mut text = error.diagnostics.as_ref().map(|found| found.render(style)).unwrap_or_default();
-            text.push_str(&format!("{} {}", paint.apply(Tone::Bad, "error:"), error.message));
-            if let Some(hint) = &error.hint {
-                text.push_str(&format!("\n{} {hint}", paint.apply(Tone::Busy, "hint:")));
-            }
-            text
+            let found = error.diagnostics.as_ref().map(|found| found.render(style)).unwrap_or_default();
+            let sign = |tone, word| paint.apply(tone, word);
+            let hint = error.hint.as_ref().map(|hint| format!("\n{} {hint}", sign(Tone::Busy, "hint:")));
+            format!("{found}{} {}{}", sign(Tone::Bad, "error:"), error.message, hint.unwrap_or_default())
         }
     }
 }

@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "████████████▒░░░░░░░░░░░  50/100 done (50%)  2 failed  4 running  about 12s left  4.0/s  12s so far",
+                "████████████▒░░░░░░░░░░░░  50/100 done (50%)  2 failed  4 running  about 12s left  4.0/s  12s so far",
                 "   1m 20s  align_1",
                 "   2m 40s  align_2",
                 "       4m  align_3",

@@ -20,7 +20,7 @@ impl Ui {
     /// Whoever watches a run of so many jobs. Dropping it leaves the terminal clean.
     pub(crate) fn observer(&self, jobs: u64) -> Box<dyn Observer> {
         let paint = self.paint_err();
-        match terminal::size(io::stderr()) {
+        match terminal::size(&self.stderr) {
             _ if self.quiet => Box::new(Silent { troubled: false }),
             Some(_) => Box::new(Live { paint, drawn: 0, drawn_at: None, failures: Failures::default() }),
             None => Box::new(Plain::new(jobs, paint)),
@@ -36,7 +36,7 @@ struct Silent {
 impl Observer for Silent {
     fn progress(&mut self, progress: &Progress) {
         if let (Some(trouble), false) = (&progress.trouble, self.troubled) {
-            super::say(&format!("waiting: {trouble}"));
+            super::say(&io::stderr(), &format!("waiting: {trouble}"));
         }
         self.troubled = progress.trouble.is_some();
     }
@@ -99,7 +99,7 @@ impl Drop for Live {
 /// Goes up over the old block, writes the new lines, clears what is left of the old.
 fn repaint(old: usize, lines: &[String]) -> String {
     let up = if old > 0 { format!("\x1b[{old}A") } else { String::new() };
-    let new: String = lines.iter().map(|line| format!("\x1b[2K{line}\n")).collect();
+    let new = lines.iter().flat_map(|line| ["\x1b[2K", line, "\n"]).collect::<String>();
     if old == 0 && lines.is_empty() { String::new() } else { format!("\r{up}{new}\x1b[J") }
 }
 
@@ -141,23 +141,24 @@ impl Observer for Plain {
             settled: progress.counts.settled(),
         });
         if self.worth_telling(told, now, progress) {
-            super::say(&progress::line(progress));
+            super::say(&io::stderr(), &progress::line(progress));
             self.told = Some(Told { at: now, tenths: tenths(progress), settled: progress.counts.settled() });
         }
     }
 
     fn attempt_ended(&mut self, end: &AttemptEnd<'_>) {
-        let lines = match self.every_end {
-            true => vec![end_line(end, self.paint)],
-            false => self.failures.lines(end, self.paint),
+        let lines = if self.every_end {
+            vec![end_line(end, self.paint)]
+        } else {
+            self.failures.lines(end, self.paint)
         };
         for line in lines {
-            super::say(&line);
+            super::say(&io::stderr(), &line);
         }
     }
 
     fn notice(&mut self, text: &str) {
-        super::say(text);
+        super::say(&io::stderr(), text);
     }
 }
 

@@ -214,8 +214,8 @@ fn a_file_that_is_no_database_is_named_and_left_alone() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let sandbox = Sandbox::new();
-    let jobs: String = (0..5000).map(|i| format!("  - {{name: job_{i}, command: echo {i}}}\n")).collect();
-    sandbox.write("many.yaml", &format!("name: many\njobs:\n{jobs}"));
+    let jobs: Vec<String> = (0..5000).map(|i| format!("  - {{name: job_{i}, command: echo {i}}}")).collect();
+    sandbox.write("many.yaml", &format!("name: many\njobs:\n{}\n", jobs.join("\n")));
     sandbox.windlass(&["create", "many.yaml"]).exits(0);
     let mut child = sandbox.command(&["jobs"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());

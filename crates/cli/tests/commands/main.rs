@@ -1,6 +1,9 @@
 //! The commands with the real binary, each test in a directory of its own. One program for all of them, so that the
 //! helper is compiled once.
 
+// `cfg(test)` is what tells clippy that helpers may unwrap.
+#[cfg(test)]
 mod books;
+#[cfg(test)]
 #[path = "../common/mod.rs"]
 mod common;
