@@ -67,6 +67,7 @@ struct Birth {
     born_after: u64,
     bound: bool,
     in_cgroup: bool,
+    oom_kills: u64,
 }
 
 impl Worker {
@@ -102,6 +103,7 @@ impl Worker {
             born_after: identity::boot_ticks(),
             bound,
             in_cgroup: bound || hand.in_cgroup,
+            oom_kills: hand.oom_kills,
         };
         match self.spawn(assignment, hand, &logs, if bound { group } else { None }) {
             Ok(pid) => {
@@ -138,7 +140,7 @@ impl Worker {
 
     /// Makes the job known to the supervisor, and ends it if that was asked for while it started.
     fn register(&self, slot: &Slot, assignment: &Assignment, pid: Pid, birth: &Birth) {
-        let Birth { started, started_at, born_after, bound, in_cgroup } = *birth;
+        let Birth { started, started_at, born_after, bound, in_cgroup, oom_kills } = *birth;
         let watched = assignment.limits.memory.is_some() && !bound;
         let (sample_every, first) =
             if watched { (CLOSE_WATCH, CLOSE_WATCH) } else { (self.options.sample_interval, FIRST_LOOK) };
@@ -150,6 +152,7 @@ impl Worker {
             born_after,
             limits: assignment.limits,
             in_cgroup,
+            oom_kills,
             told: false,
             sample_every,
             next_sample: started + first,

@@ -63,6 +63,8 @@ pub(crate) struct Running {
     pub(crate) limits: Limits,
     /// Its slot's cgroup holds it and nothing else.
     pub(crate) in_cgroup: bool,
+    /// Kills for lack of memory in that cgroup before it started.
+    pub(crate) oom_kills: u64,
     pub(crate) told: bool,
     pub(crate) sample_every: Duration,
     pub(crate) next_sample: Instant,
@@ -149,6 +151,7 @@ mod tests {
             born_after: 0,
             limits: Limits { memory: None, runtime },
             in_cgroup: false,
+            oom_kills: 0,
             told: false,
             sample_every: Duration::from_secs(1),
             next_sample: started + FIRST_LOOK,

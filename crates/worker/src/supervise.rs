@@ -124,7 +124,9 @@ impl Worker {
             return;
         }
         running.series.add(Instant::now(), sample.cpu, memory);
-        if running.limits.memory.is_some_and(|limit| is_over(limit, memory, &members)) {
+        // The kernel ends the largest process of a group that is over its limit; the job is over as a whole.
+        let lost_some = in_cgroup.is_some_and(|group| group.oom_kills() > running.oom_kills);
+        if running.limits.memory.is_some_and(|limit| lost_some || is_over(limit, memory, &members)) {
             self.stop_running(slot, running, StopCause::OutOfMemory, Duration::ZERO);
         }
     }

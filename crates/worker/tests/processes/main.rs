@@ -1,9 +1,16 @@
 //! The worker as a process, with real jobs.
 
+#[cfg(test)]
 mod basics;
+#[cfg(test)]
 mod crash;
+#[cfg(test)]
 mod families;
+#[cfg(test)]
 mod limits;
+#[cfg(test)]
 mod order;
+#[cfg(test)]
 mod stopping;
+#[cfg(test)]
 mod support;

@@ -138,7 +138,7 @@ fn a_message_that_is_cut_off_starts_nothing() {
     bench.assign([job(1, PATIENT)]);
     let process = bench.noted("1");
     let whole = serde_json::to_string(&ToWorker::Assign(vec![job(2, "touch never")])).unwrap();
-    bench.send_raw(whole[..whole.len() - 1].as_bytes());
+    bench.send_raw(&whole.as_bytes()[..whole.len() - 1]);
     bench.hang_up();
     assert!(bench.gone().success());
     eventually("the end of job 1", || (!process.is_alive()).then_some(()));

@@ -17,7 +17,7 @@ use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId, Workflow
 use windlass_worker::{Launched, WorkerOptions, launch};
 
 /// Far beyond anything that should happen here: reached only if something hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Bench {
     pub(crate) directory: tempfile::TempDir,
