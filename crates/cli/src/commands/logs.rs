@@ -99,11 +99,10 @@ fn no_such_attempt(
     match (attempts, args.attempt) {
         ([], _) if run == workflow.run_id => {
             let earlier = if run.0 > 1 { "; --run shows an earlier run" } else { "" };
-            CliError::user(format!("job `{name}` has not run yet in run {run}; it is {}", job.status))
-                .with_hint(format!(
-                    "`windlass status {}` shows where the workflow stands{earlier}",
-                    workflow.id
-                ))
+            let did = if job.status.is_settled() { "did not run" } else { "has not run yet" };
+            CliError::user(format!("job `{name}` {did} in run {run}; it is {}", job.status)).with_hint(
+                format!("`windlass status {}` shows where the workflow stands{earlier}", workflow.id),
+            )
         }
         ([], _) => CliError::user(format!("job `{name}` did not run in run {run}")).with_hint(format!(
             "`windlass results {} --job {} --all-runs` lists its attempts",

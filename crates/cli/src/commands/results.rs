@@ -63,10 +63,8 @@ fn table(results: &[ResultRow]) -> Table {
 }
 
 fn outcome(row: &ResultRow) -> String {
-    let ended = match row.status {
-        JobStatus::Completed => None,
-        _ => Some(Outcome::from(row).describe()),
-    };
-    let known: Vec<String> = [ended, row.reason.clone()].into_iter().flatten().collect();
-    if known.is_empty() { "ok".to_owned() } else { known.join(": ") }
+    match (row.status, &row.reason) {
+        (JobStatus::Completed, reason) => reason.clone().unwrap_or_else(|| "ok".to_owned()),
+        (_, reason) => Outcome::from(row).describe_with(reason.as_deref()),
+    }
 }

@@ -43,6 +43,22 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// With what is known about the reason, which may say again what the code means: then only its name is said.
+    pub(crate) fn describe_with(&self, reason: Option<&str>) -> String {
+        let Some(reason) = reason else { return self.describe() };
+        let plain = !self.out_of_memory && self.status != JobStatus::Terminated;
+        let short = match self.signal {
+            Some(signal) if plain => format!("{} ({})", signal_name(signal), self.return_code),
+            None if plain && self.return_code != return_code::ORPHANED => {
+                format!("exit code {}", self.return_code)
+            }
+            _ => self.describe(),
+        };
+        format!("{short}: {reason}")
+    }
+}
+
 /// What shells mean by some codes.
 fn hint(code: i32) -> Option<String> {
     match code {
@@ -88,6 +104,15 @@ mod tests {
             (Outcome { status: JobStatus::Terminated, ..failed(152, Some(15)) }, "time limit (152)"),
         ] {
             assert_eq!(outcome.describe(), text);
+        }
+        for (outcome, text) in [
+            (failed(139, Some(11)), "SIGSEGV (139): why"),
+            (failed(139, None), "exit code 139: why"),
+            (failed(-128, None), "worker died (-128): why"),
+            (Outcome { out_of_memory: true, ..failed(137, Some(9)) }, "out of memory (137): why"),
+        ] {
+            assert_eq!(outcome.describe_with(Some("why")), text);
+            assert_eq!(outcome.describe_with(None), outcome.describe());
         }
     }
 }

@@ -102,9 +102,11 @@ fn what_happened(failure: &Failure) -> String {
         signal: failure.signal,
         out_of_memory: failure.out_of_memory,
     });
-    let parts = [outcome.map(|outcome| outcome.describe()), failure.reason.clone()];
-    let known: Vec<String> = parts.into_iter().flatten().collect();
-    if known.is_empty() { failure.status.to_string() } else { known.join(": ") }
+    match (outcome, &failure.reason) {
+        (Some(outcome), reason) => outcome.describe_with(reason.as_deref()),
+        (None, Some(reason)) => reason.clone(),
+        (None, None) => failure.status.to_string(),
+    }
 }
 
 /// The commands that help from here.

@@ -188,7 +188,7 @@ impl Failures {
     }
 }
 
-/// `failed      align_7  exit code 1, after 2.5s: input.txt is not there`.
+/// `failed      align_7  after 2.5s, exit code 1: input.txt is not there`.
 fn end_line(end: &AttemptEnd<'_>, paint: Paint) -> String {
     let status = paint.apply(Tone::of(end.attempt_status), &format!("{:<10}", end.attempt_status));
     let name = text::one_line(end.name);
@@ -202,9 +202,9 @@ fn end_line(end: &AttemptEnd<'_>, paint: Paint) -> String {
         signal: None,
         out_of_memory: false,
     };
-    let reason = end.reason.map(|reason| format!(": {}", text::one_line(reason))).unwrap_or_default();
+    let what = text::one_line(&outcome.describe_with(end.reason));
     let again = if end.job_status == JobStatus::Ready { " (runs again)" } else { "" };
-    format!("{status}  {name}  {}, after {wall}{reason}{again}", outcome.describe())
+    format!("{status}  {name}  after {wall}, {what}{again}")
 }
 
 fn write_err(text: &str) {
@@ -241,14 +241,14 @@ mod tests {
         use JobStatus::{Completed, Failed, Ready, Terminated};
         for (end, line) in [
             (end(Completed, Completed, 0, None), "completed   align_7  2.5s"),
-            (end(Failed, Failed, 1, None), "failed      align_7  exit code 1, after 2.5s"),
+            (end(Failed, Failed, 1, None), "failed      align_7  after 2.5s, exit code 1"),
             (
                 end(Terminated, Terminated, 152, Some("ran longer than 2s")),
-                "terminated  align_7  time limit (152), after 2.5s: ran longer than 2s",
+                "terminated  align_7  after 2.5s, time limit (152): ran longer than 2s",
             ),
             (
                 end(Terminated, Ready, 143, Some("interrupted")),
-                "terminated  align_7  exit code 143 (128 + SIGTERM), after 2.5s: interrupted (runs again)",
+                "terminated  align_7  after 2.5s, exit code 143 (128 + SIGTERM): interrupted (runs again)",
             ),
         ] {
             assert_eq!(end_line(&end, Paint::PLAIN), line);

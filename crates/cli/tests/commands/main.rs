@@ -7,3 +7,5 @@ mod books;
 #[cfg(test)]
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(test)]
+mod runs;

@@ -1,0 +1,192 @@
+//! What is seen of a run: its lines, its end, its results and logs.
+
+use crate::common::{Output, Sandbox};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
+
+const MIXED: &str = "\
+name: mixed
+jobs:
+  - {name: good, command: echo fine; echo note >&2}
+  - {name: bad, command: echo before; echo broken >&2; exit 3}
+  - {name: hit, command: kill -SEGV $$}
+  - {name: after, command: echo after, depends_on: [bad]}
+";
+
+fn after_mixed() -> (Sandbox, Output) {
+    let sandbox = Sandbox::new();
+    sandbox.write("mixed.yaml", MIXED);
+    let output = sandbox.windlass(&["run", "mixed.yaml"]).exits(1);
+    (sandbox, output)
+}
+
+#[test]
+fn a_run_with_failures_says_which_why_and_what_next() {
+    let (sandbox, output) = after_mixed();
+    let output = output
+        .says("completed   good")
+        .says("mixed: 1 completed, 2 failed, 1 canceled in ")
+        .says("  bad  exit code 3\n    windlass_output/job_stdio/job_wf1_j2_r1_a1.e\n")
+        .says("SIGSEGV (139)")
+        .says("next: windlass logs bad --stderr\n      windlass resume --retry-failed\n");
+    assert_eq!(output.stdout, "", "talk goes to stderr");
+    assert!(!output.stderr.contains('\x1b'), "{}", output.stderr);
+    sandbox.windlass(&["status"]).exits(0).prints("run 1, failed").prints("bad  exit code 3");
+    sandbox.windlass(&["results", "--failed"]).exits(0).prints("exit code 3");
+    sandbox.windlass(&["jobs", "-s", "canceled"]).exits(0).prints("after");
+}
+
+#[test]
+fn quiet_means_quiet_unless_something_failed() {
+    let sandbox = Sandbox::new();
+    sandbox.write("good.yaml", "name: good\njobs: [{name: a, command: 'true'}]\n");
+    let output = sandbox.windlass(&["run", "-q", "good.yaml"]).exits(0);
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", ""));
+    sandbox.write("mixed.yaml", MIXED);
+    let output = sandbox.windlass(&["run", "-q", "mixed.yaml"]).exits(1).says("mixed: 1 completed, 2 failed");
+    assert!(!output.stderr.contains("completed   good"));
+}
+
+#[test]
+fn the_end_of_a_run_as_json() {
+    let sandbox = Sandbox::new();
+    sandbox.write("mixed.yaml", MIXED);
+    let output = sandbox.windlass(&["run", "mixed.yaml", "-f", "json"]).exits(1);
+    let end: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(end["state"], "failed");
+    assert_eq!(end["jobs"]["completed"], 1);
+    let bad = &end["failures"][0];
+    assert_eq!(
+        (&bad["name"], &bad["return_code"], &bad["attempt_id"]),
+        (&json!("bad"), &json!(3), &json!(1))
+    );
+    assert!(bad["log_path"].as_str().unwrap().ends_with("job_wf1_j2_r1_a1.e"));
+    assert_eq!(end["failures"][1]["signal"], 11);
+}
+
+#[test]
+fn results_have_stable_field_names() {
+    let (sandbox, _) = after_mixed();
+    let results = sandbox.json(&["results", "--job", "bad"]);
+    assert_eq!(results.as_array().unwrap().len(), 1);
+    let keys: BTreeSet<&str> = results[0].as_object().unwrap().keys().map(String::as_str).collect();
+    let expected = BTreeSet::from([
+        "id",
+        "workflow_id",
+        "job_id",
+        "run_id",
+        "attempt_id",
+        "job_name",
+        "status",
+        "return_code",
+        "signal",
+        "out_of_memory",
+        "reason",
+        "worker_id",
+        "started_at",
+        "ended_at",
+        "wall_seconds",
+        "cpu_seconds",
+        "peak_memory_bytes",
+        "avg_memory_bytes",
+        "peak_cpu_percent",
+        "avg_cpu_percent",
+    ]);
+    assert_eq!(keys, expected);
+    assert_eq!(results[0]["return_code"], 3);
+}
+
+#[test]
+fn logs_show_both_streams_or_one() {
+    let (sandbox, _) = after_mixed();
+    let both = sandbox.windlass(&["logs", "bad"]).exits(0);
+    assert_eq!(
+        both.stdout,
+        "==> stdout: windlass_output/job_stdio/job_wf1_j2_r1_a1.o <==\nbefore\n\n\
+         ==> stderr: windlass_output/job_stdio/job_wf1_j2_r1_a1.e <==\nbroken\n"
+    );
+    assert_eq!(sandbox.windlass(&["logs", "2", "--stderr"]).exits(0).stdout, "broken\n");
+    assert_eq!(sandbox.windlass(&["logs", "bad", "--stdout", "-n", "1"]).exits(0).stdout, "before\n");
+    sandbox.windlass(&["logs", "hit"]).exits(0).says("printed nothing");
+    sandbox.windlass(&["logs", "after"]).exits(2).says("did not run in run 1; it is canceled");
+    sandbox
+        .windlass(&["logs", "bad", "--attempt", "7"])
+        .exits(2)
+        .says("has no attempt 7")
+        .says("hint: it has: 1");
+    let logs = sandbox.json(&["logs", "bad"]);
+    assert_eq!(logs["streams"][1]["stream"], "stderr");
+    assert_eq!(logs["streams"][1]["text"], "broken\n");
+}
+
+#[test]
+fn logs_of_earlier_runs_stay() {
+    let (sandbox, _) = after_mixed();
+    sandbox.windlass(&["resume", "--retry-failed"]).exits(1).says("job_wf1_j2_r2_a1.e");
+    sandbox.windlass(&["logs", "bad"]).exits(0).prints("job_wf1_j2_r2_a1.e");
+    sandbox.windlass(&["logs", "bad", "--run", "1"]).exits(0).prints("job_wf1_j2_r1_a1.e");
+    sandbox
+        .windlass(&["logs", "good"])
+        .exits(2)
+        .says("did not run in run 2")
+        .says("--run shows an earlier run");
+    assert_eq!(sandbox.json(&["results", "--job", "bad", "--all-runs"]).as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn logs_are_followed_until_the_job_is_over() {
+    let sandbox = Sandbox::new();
+    let job = "echo begin; while [ ! -e go ]; do sleep 0.02; done; echo end; echo last >&2";
+    sandbox.write("wait.yaml", &format!("name: wait\njobs: [{{name: w, command: '{job}'}}]\n"));
+    sandbox.windlass(&["create", "wait.yaml"]).exits(0);
+
+    let mut follow = sandbox
+        .command(&["logs", "w", "--follow"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut resume = sandbox.command(&["resume"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap());
+    let mut seen = String::new();
+    while !seen.ends_with("begin\n") {
+        assert!(lines.read_line(&mut seen).unwrap() > 0, "{seen}");
+    }
+    sandbox.windlass(&["status"]).exits(0).prints("run 1, running");
+    sandbox.write("go", "");
+    lines.read_to_string(&mut seen).unwrap();
+    assert_eq!(seen, "==> stdout <==\nbegin\nend\n==> stderr <==\nlast\n");
+    let output = follow.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nobody runs its workflow"));
+    assert!(resume.wait().unwrap().success());
+
+    let lines = sandbox.windlass(&["logs", "w", "--follow", "-f", "json"]).exits(0).stdout;
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!(last, json!({"job_id": 1, "run_id": 1, "attempt_id": 1, "stream": "stderr", "line": "last"}));
+}
+
+#[test]
+fn a_second_run_of_the_same_workflow_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "wait.yaml",
+        "name: wait\njobs: [{name: w, command: 'echo on; while [ ! -e go ]; do sleep 0.02; done'}]\n",
+    );
+    sandbox.windlass(&["create", "wait.yaml"]).exits(0);
+    let mut first = sandbox.command(&["resume"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut follow = sandbox
+        .command(&["logs", "w", "--follow"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(follow.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    sandbox.windlass(&["resume"]).exits(4).says("workflow 1 is being run by").says("windlass cancel 1");
+    sandbox.write("go", "");
+    assert!(first.wait().unwrap().success());
+    follow.wait().unwrap();
+}
