@@ -464,6 +464,7 @@ impl<'a> Dispatcher<'a> {
         if taken.is_empty() {
             return Ok(());
         }
+        self.pace.on_claimed(mirror.running());
         self.trouble = None;
         let keys: Vec<AttemptKey> = taken.iter().map(|&job| self.board.key(job)).collect();
         let ids: Vec<_> = keys.iter().map(|key| key.job).collect();
@@ -602,8 +603,11 @@ impl<'a> Dispatcher<'a> {
 
     fn show(&mut self, now: Instant) {
         self.shown = now;
-        let counts = *self.board.counts();
+        let mut counts = *self.board.counts();
         self.pace.mark(now, counts.settled());
+        // What waits in the worker's queue is claimed, but to somebody who looks it is ready and not running.
+        let queued = self.mirror().map_or(0, |mirror| mirror.queued() as u64);
+        counts.shift(JobStatus::Pending, JobStatus::Ready, queued);
         let mut running: Vec<RunningJob> = self
             .held
             .iter()

@@ -14,6 +14,9 @@ const RATE_WINDOW: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     mean_wall: Option<f64>,
+    /// No more than this, however short the jobs were so far: doubled with each claim, so that one short job at the
+    /// start does not claim a hundred long ones.
+    ramp: usize,
     /// (when, how many were settled by then), over the last seconds.
     marks: VecDeque<(Instant, u64)>,
 }
@@ -28,7 +31,12 @@ impl Pace {
     pub(crate) fn ahead(&self, running: usize) -> usize {
         let Some(mean) = self.mean_wall else { return 0 };
         let ends_soon = running as f64 * AHEAD.as_secs_f64() / mean.max(1e-5);
-        (ends_soon as usize).min(MOST_AHEAD)
+        (ends_soon as usize).min(self.ramp)
+    }
+
+    pub(crate) fn on_claimed(&mut self, running: usize) {
+        let used = self.ahead(running).max(1);
+        self.ramp = (2 * used).min(MOST_AHEAD);
     }
 
     pub(crate) fn mark(&mut self, now: Instant, settled: u64) {
@@ -59,7 +67,15 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(pace.ahead(2), 0, "nothing is known yet");
         pace.on_ended(Duration::from_millis(1));
-        assert_eq!(pace.ahead(2), 80);
+        assert_eq!(pace.ahead(2), 0, "one short job says little");
+        let ramp: Vec<usize> = std::iter::repeat_with(|| {
+            pace.on_claimed(2);
+            pace.ahead(2)
+        })
+        .take(8)
+        .collect();
+        assert_eq!(ramp, [2, 4, 8, 16, 32, 64, 80, 80]);
+        (0..4).for_each(|_| pace.on_claimed(64));
         assert_eq!(pace.ahead(64), MOST_AHEAD);
         for _ in 0..100 {
             pace.on_ended(Duration::from_secs(10));

@@ -125,8 +125,15 @@ impl StatusCounts {
     }
 
     pub fn moved(&mut self, from: JobStatus, to: JobStatus) {
-        self.0[from as usize] -= 1;
-        self.0[to as usize] += 1;
+        debug_assert!(self.get(from) > 0, "nothing is {from}");
+        self.shift(from, to, 1);
+    }
+
+    /// Counts `n` of those in `from` as `to`; all of them, if there are not so many.
+    pub fn shift(&mut self, from: JobStatus, to: JobStatus, n: u64) {
+        let n = n.min(self.get(from));
+        self.0[from as usize] -= n;
+        self.0[to as usize] += n;
     }
 
     pub fn total(&self) -> u64 {

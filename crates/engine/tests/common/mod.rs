@@ -1,0 +1,244 @@
+//! A world for the dispatcher: a real database, and workers that do as the test says instead of starting processes.
+
+#![expect(clippy::unwrap_used, reason = "a test says what it expects")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use windlass_core::edges::EdgesBuilder;
+use windlass_engine::host::{Buried, HostError, Started, WorkerHost};
+use windlass_engine::observe::{AttemptEnd, Observer, Progress};
+use windlass_store::Store;
+use windlass_store::model::{NewJob, NewRequirements, NewWorker, NewWorkflow, ResultFilter, WorkflowRow};
+use windlass_store::sqlite::SqliteStore;
+use windlass_types::work::{
+    Assignment, AttemptKey, EndCause, Ended, Exit, FromWorker, Report, ReturnReason, Stdio, ToWorker, Usage,
+};
+use windlass_types::{Bytes, Capacity, JobStatus, Resources, Timestamp, WorkflowId};
+
+pub(crate) const CAPACITY: Capacity =
+    Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None, by_resources: true };
+
+/// What a pretend worker does with an assignment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    Exit(i32),
+    /// Runs until it is told to stop.
+    Hold,
+    /// The worker dies, having started the job.
+    Die,
+    /// The worker dies before it started anything of this batch.
+    DieBefore,
+    /// Reports the end twice, and once for an attempt that never was.
+    Stutter,
+    /// Hands it back for want of something.
+    Trouble,
+}
+
+type Script = Arc<dyn Fn(&Assignment, usize) -> Act + Send + Sync>;
+
+/// Starts pretend workers. `script(assignment, generation)` says what happens to each job.
+pub(crate) struct Host {
+    script: Script,
+    pub(crate) generation: usize,
+    pub(crate) started: Arc<Mutex<Vec<AttemptKey>>>,
+    pub(crate) buried: usize,
+}
+
+impl Host {
+    pub(crate) fn new(script: impl Fn(&Assignment, usize) -> Act + Send + Sync + 'static) -> Self {
+        Self { script: Arc::new(script), generation: 0, started: Arc::default(), buried: 0 }
+    }
+}
+
+impl WorkerHost for Host {
+    fn start(&mut self, workflow: &WorkflowRow) -> Result<Started, HostError> {
+        self.generation += 1;
+        let (ours, theirs) = UnixStream::pair()?;
+        let (script, generation, started) =
+            (Arc::clone(&self.script), self.generation, Arc::clone(&self.started));
+        std::thread::spawn(move || {
+            PretendWorker { script, generation, started, holding: Vec::new() }.serve(&theirs);
+        });
+        let worker = NewWorker {
+            workflow: workflow.id,
+            run: workflow.run_id,
+            host: "here".into(),
+            boot_id: "now".into(),
+            pid: generation as u32,
+            pid_start_ticks: 1,
+            token: format!("worker {generation}"),
+            ledger_path: "none".into(),
+            capacity: CAPACITY,
+        };
+        Ok(Started { worker, stream: ours })
+    }
+
+    fn bury(&mut self, _worker: &NewWorker) -> Result<Buried, HostError> {
+        self.buried += 1;
+        Ok(Buried { started: Some(self.started.lock().unwrap().clone()), ended_processes: 0 })
+    }
+
+    fn forget(&mut self, _worker: &NewWorker) {}
+}
+
+struct PretendWorker {
+    script: Script,
+    generation: usize,
+    started: Arc<Mutex<Vec<AttemptKey>>>,
+    holding: Vec<AttemptKey>,
+}
+
+impl PretendWorker {
+    fn serve(mut self, link: &UnixStream) {
+        say(link, &FromWorker::Hello { capacity: CAPACITY });
+        let mut reader = BufReader::new(link.try_clone().unwrap());
+        let mut line = String::new();
+        while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
+            let reports = match serde_json::from_str(&line).unwrap() {
+                ToWorker::Assign(assignments) => match self.execute(&assignments) {
+                    Some(reports) => reports,
+                    None => return,
+                },
+                ToWorker::Stop { why, .. } => {
+                    let stopped = |key| Report::Ended(ended(key, Exit::Signal(15), EndCause::Stopped(why)));
+                    self.holding.drain(..).map(stopped).collect()
+                }
+                ToWorker::StopJobs { .. } => Vec::new(),
+                ToWorker::Quit => return,
+            };
+            if !reports.is_empty() {
+                say(link, &FromWorker::Reports(reports));
+            }
+            line.clear();
+        }
+    }
+
+    /// `None`: died.
+    fn execute(&mut self, assignments: &[Assignment]) -> Option<Vec<Report>> {
+        let mut reports = Vec::new();
+        for assignment in assignments {
+            let key = assignment.key;
+            let act = (self.script)(assignment, self.generation);
+            if !matches!(act, Act::DieBefore | Act::Trouble) {
+                self.started.lock().unwrap().push(key);
+            }
+            match act {
+                Act::Exit(code) => {
+                    reports.push(Report::Ended(ended(key, Exit::Code(code), EndCause::Itself)));
+                }
+                Act::Hold => {
+                    reports.push(Report::Started { key, at: Timestamp(1), pid: 77 });
+                    self.holding.push(key);
+                }
+                Act::Die | Act::DieBefore => return None,
+                Act::Stutter => {
+                    let end = ended(key, Exit::Code(0), EndCause::Itself);
+                    let unknown = AttemptKey { attempt: key.attempt.next(), ..key };
+                    reports.push(Report::Ended(ended(unknown, Exit::Code(9), EndCause::Itself)));
+                    reports.extend([Report::Ended(end.clone()), Report::Ended(end)]);
+                }
+                Act::Trouble => {
+                    reports
+                        .push(Report::Returned { key, why: ReturnReason::WorkerTrouble("no room".into()) });
+                }
+            }
+        }
+        Some(reports)
+    }
+}
+
+fn say(mut link: &UnixStream, message: &FromWorker) {
+    let mut line = serde_json::to_vec(message).unwrap();
+    line.push(b'\n');
+    // The engine may be gone already; then the next read ends this worker.
+    link.write_all(&line).unwrap_or_default();
+}
+
+fn ended(key: AttemptKey, exit: Exit, cause: EndCause) -> Ended {
+    let at = Timestamp(1_000_000);
+    Ended {
+        key,
+        started_at: at,
+        ended_at: at,
+        wall: Duration::from_millis(1),
+        exit,
+        cause,
+        usage: Usage::default(),
+    }
+}
+
+/// Remembers what it was told.
+#[derive(Default)]
+pub(crate) struct Witness {
+    pub(crate) ends: Vec<(String, JobStatus, JobStatus, i32)>,
+    pub(crate) notices: Vec<String>,
+}
+
+impl Observer for Witness {
+    fn progress(&mut self, _progress: &Progress) {}
+
+    fn attempt_ended(&mut self, end: &AttemptEnd<'_>) {
+        self.ends.push((end.name.to_owned(), end.attempt_status, end.job_status, end.return_code));
+    }
+
+    fn notice(&mut self, text: &str) {
+        self.notices.push(text.to_owned());
+    }
+}
+
+/// A job: its name, what it waits for, how many CPUs it asks for (0: nothing).
+pub(crate) struct Planned(pub(crate) &'static str, pub(crate) &'static [u32], pub(crate) u32);
+
+pub(crate) fn database() -> (tempfile::TempDir, SqliteStore) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
+    (dir, store)
+}
+
+pub(crate) fn create(store: &dyn Store, jobs: &[Planned]) -> WorkflowRow {
+    let mut edges = EdgesBuilder::default();
+    for (job, planned) in (0..).zip(jobs) {
+        edges.depend(job, planned.1);
+    }
+    let names: Vec<String> = jobs.iter().map(|job| format!("rr_{}", job.0)).collect();
+    let requirements: Vec<NewRequirements<'_>> = jobs
+        .iter()
+        .zip(&names)
+        .map(|(job, name)| NewRequirements {
+            name,
+            resources: Resources { cpus: job.2.max(1), ..Resources::DEFAULT },
+        })
+        .collect();
+    let workflow = NewWorkflow {
+        name: "test",
+        user: "me",
+        description: None,
+        submission_dir: "/",
+        output_dir: "/tmp",
+        spec_path: None,
+        spec_digest: None,
+        env: &[],
+        stdio: Stdio::default(),
+        requirements: &requirements,
+        edges: &edges.finish(),
+    };
+    let mut rows = (0..).zip(jobs).map(|(number, job)| NewJob {
+        name: job.0,
+        command: "true",
+        env: &[],
+        requirements: (job.2 > 0).then_some(number),
+        priority: 0,
+        cancel_on_blocking_job_failure: true,
+        status: if job.1.is_empty() { JobStatus::Ready } else { JobStatus::Blocked },
+    });
+    let id = store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap();
+    store.workflow(id).unwrap().unwrap()
+}
+
+/// (attempt, return code) of every attempt of a job that left a result.
+pub(crate) fn attempts(store: &dyn Store, workflow: WorkflowId, job: &str) -> Vec<(u32, i32)> {
+    let all = store.results(workflow, &ResultFilter::default()).unwrap();
+    all.iter().filter(|row| row.job_name == job).map(|row| (row.key.attempt_id.0, row.return_code)).collect()
+}

@@ -1,0 +1,204 @@
+//! The dispatcher in a world of its own: what it commits, what it says to workers, and what it makes of what they say.
+
+#![expect(clippy::unwrap_used, reason = "a test says what it expects")]
+
+mod common;
+
+use common::{Act, Host, Planned, Witness, attempts, create, database};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use windlass_engine::{Dispatcher, Error, Options, RunEnd, Summary, begin_next_run};
+use windlass_store::Store;
+use windlass_store::model::{JobFilter, ResultFilter, WorkflowRow};
+use windlass_store::sqlite::{OpenMode, SqliteStore};
+use windlass_types::{JobId, JobStatus, RunId, Timestamp};
+
+const DIAMOND: [Planned; 4] = [
+    Planned("top", &[], 0),
+    Planned("left", &[0], 0),
+    Planned("right", &[0], 0),
+    Planned("bottom", &[1, 2], 0),
+];
+
+fn options() -> Options {
+    Options { grace: Duration::from_secs(1) }
+}
+
+fn run(
+    store: &dyn Store,
+    host: &mut Host,
+    witness: &mut Witness,
+    workflow: &WorkflowRow,
+) -> Result<Summary, Error> {
+    let workflow = store.workflow(workflow.id).unwrap().unwrap();
+    Dispatcher::new(store, host, witness, workflow, options())?.run()
+}
+
+#[test]
+fn a_diamond_runs_in_order_and_its_end_is_on_the_books() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let (mut host, mut witness) = (Host::new(|_, _| Act::Exit(0)), Witness::default());
+    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Finished);
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+    let names: Vec<&str> = witness.ends.iter().map(|end| end.0.as_str()).collect();
+    assert_eq!((names[0], names[3]), ("top", "bottom"));
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert_eq!(row.counts, summary.counts);
+    assert!(row.ended_at.is_some());
+    assert!(store.active_workers(workflow.id).unwrap().is_empty());
+}
+
+#[test]
+fn a_failure_cancels_what_waits_for_it_and_a_new_run_repeats_both() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut host = Host::new(|a, _| Act::Exit(if a.name == "left" && a.key.run == RunId(1) { 4 } else { 0 }));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Finished);
+    assert_eq!(summary.counts.get(JobStatus::Failed), 1);
+    assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
+
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert_eq!(begin_next_run(&store, &row, Timestamp(5)).unwrap(), RunId(2));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+    let all =
+        store.results(workflow.id, &ResultFilter { all_runs: true, ..ResultFilter::default() }).unwrap();
+    let ran =
+        |name: &str| all.iter().filter(|r| r.job_name == name).map(|r| r.key.run_id.0).collect::<Vec<_>>();
+    assert_eq!((ran("top"), ran("left"), ran("bottom")), (vec![1], vec![1, 2], vec![2]));
+}
+
+#[test]
+fn a_worker_hears_of_a_job_only_when_its_claim_is_on_disk() {
+    let (dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let path = dir.path().join("windlass.db");
+    // Another process's view of the file, at the moment the worker gets the assignment.
+    let on_disk = move |job: JobId| {
+        let reader = SqliteStore::open(&path, OpenMode::ReadOnly).unwrap().store;
+        let filter = JobFilter { ids: vec![job], ..JobFilter::default() };
+        reader.jobs(workflow.id, &filter).unwrap()[0].status
+    };
+    let mut host =
+        Host::new(move |a, _| Act::Exit(if on_disk(a.key.job) == JobStatus::Pending { 0 } else { 99 }));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+}
+
+#[test]
+fn reports_that_are_late_or_repeated_are_shown_and_change_nothing() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut Host::new(|_, _| Act::Stutter), &mut witness, &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+    assert_eq!(witness.ends.len(), 4);
+    assert_eq!(witness.notices.iter().filter(|n| n.contains("stale")).count(), 8, "{:?}", witness.notices);
+    assert_eq!(attempts(&store, workflow.id, "top"), [(1, 0)]);
+}
+
+#[test]
+fn what_a_dead_worker_held_runs_again_as_a_new_attempt_if_it_had_started() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut host = Host::new(|a, generation| match (a.name.as_str(), generation) {
+        ("left", 1) => Act::Die,
+        ("right", 2) => Act::DieBefore,
+        _ => Act::Exit(0),
+    });
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+    assert_eq!(host.generation, 3);
+    // The second worker took it with its report to the grave.
+    assert_eq!(attempts(&store, workflow.id, "left"), [(1, -128), (2, -128), (3, 0)]);
+    assert_eq!(attempts(&store, workflow.id, "right"), [(1, 0)], "never started: no attempt is lost");
+    assert_eq!(attempts(&store, workflow.id, "top"), [(1, 0)], "completed work is not repeated");
+}
+
+#[test]
+fn a_worker_that_dies_over_and_over_is_not_replaced_for_ever() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut host = Host::new(|_, _| Act::Die);
+    let error = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap_err();
+    assert!(matches!(error, Error::WorkerKeepsDying(5)), "{error}");
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert_eq!(row.counts.settled(), 0, "the workflow can be resumed");
+    let summary =
+        run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+}
+
+#[test]
+fn what_no_worker_can_hold_is_refused_before_anything_starts() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &[Planned("small", &[], 1), Planned("huge", &[], 64)]);
+    let mut host = Host::new(|_, _| Act::Exit(0));
+    let error = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap_err();
+    assert!(matches!(&error, Error::TooLarge { name, count: 1, .. } if name == "huge"), "{error}");
+    assert!(host.started.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_interrupted_run_leaves_its_jobs_ready_and_goes_on_later() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let (mut host, mut witness) = (Host::new(|_, _| Act::Hold), Witness::default());
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+    let control = dispatcher.control();
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // As soon as the books say that something runs.
+            while store.workflow(workflow.id).unwrap().unwrap().counts.get(JobStatus::Running) == 0 {
+                std::thread::yield_now();
+            }
+            control.interrupt();
+        });
+        dispatcher.run().unwrap()
+    });
+    assert_eq!(summary.end, RunEnd::Interrupted);
+    assert_eq!(summary.counts.active(), 0);
+    let summary =
+        run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 4));
+    assert_eq!(attempts(&store, workflow.id, "top"), [(1, 143), (2, 0)]);
+}
+
+#[test]
+fn a_canceled_run_ends_what_is_held_and_starts_nothing_more() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    store.request_cancel(workflow.id, Timestamp(2)).unwrap();
+    let mut host = Host::new(|_, _| Act::Exit(0));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Canceled);
+    assert_eq!(host.generation, 0, "no worker is started for a canceled workflow");
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert!(row.is_canceled);
+    assert_eq!(row.counts.get(JobStatus::Ready), 1, "what was not held keeps its state");
+}
+
+#[test]
+fn trouble_of_the_worker_is_shown_and_passes() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND[..1]);
+    let tries = AtomicUsize::new(0);
+    let mut host = Host::new(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
+        0 => Act::Trouble,
+        _ => Act::Exit(0),
+    });
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 1);
+    assert_eq!(witness.notices, ["no room"]);
+    assert_eq!(
+        attempts(&store, workflow.id, "top"),
+        [(1, 0)],
+        "it never started, so the attempt is not used up"
+    );
+}
