@@ -176,10 +176,9 @@ fn trouble_of_the_worker_gives_the_job_back() {
 #[test]
 fn a_job_that_runs_for_a_while_is_announced_and_measured() {
     let mut bench = Bench::new();
-    let hold = format!(
-        "python3 -c 'import os, time\nx = bytearray(80 << 20)\nwhile not os.path.exists(\"gate\"): time.sleep(0.02)'; echo $$"
-    );
-    bench.assign([job(1, &hold)]);
+    let hold = "python3 -c 'import os, time\nx = bytearray(80 << 20)\nwhile not os.path.exists(\"gate\"): time.sleep(0.02)'\n\
+                echo $$";
+    bench.assign([job(1, hold)]);
     let (id, pid) = bench.started();
     assert_eq!(id, JobId(1));
     // The second job is announced only after the first was measured.
