@@ -115,8 +115,8 @@ pub(crate) struct MachineArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Running the same, unchanged file again goes on with the workflow that it made: what completed stays
-completed. A changed file, or --new, makes a new workflow.
+Running the same, unchanged file again goes on with the workflow that it made: what completed stays completed. \
+A changed file, or --new, makes a new workflow.
 
 Examples:
   windlass run pipeline.yaml
@@ -145,9 +145,8 @@ pub(crate) struct OutputArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Jobs that were running when windlass died are first made sure to be dead, then run again. Jobs that
-failed stay failed unless --retry-failed is given; it starts a new run in which they, and what was
-canceled because of them, run again.
+Jobs that were running when windlass died are first made sure to be dead, then run again. Jobs that failed stay \
+failed unless --retry-failed is given; it starts a new run in which they, and what was canceled because of them, run again.
 
 Examples:
   windlass resume
@@ -166,14 +165,14 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Commands are run by /bin/sh. Words after `--` are quoted as needed, so they arrive as typed; a single
-word after `--` is taken as a whole shell command.
+Commands are run by /bin/sh. Words after `--` are quoted as needed, so they arrive as typed; a single word after `--` \
+is taken as a whole shell command.
 
 Examples:
   windlass exec -c 'make test' -c 'make docs'
   windlass exec -j4 -C commands.txt                      one command per line
   ls *.png | sed 's/.*/convert & &.jpg/' | windlass exec -C -
-  windlass exec --param n=1:10 -- ./simulate --seed {n}
+  windlass exec --param i=1:10 -- ./simulate --seed {i}
   windlass exec --param a=1,2 --param b=x,y -- ./try {a} {b}            four jobs
   windlass exec --param a=1,2 --param b=x,y --link zip -- ./try {a} {b} two jobs
   windlass exec --param f=@files.txt --dry-run -- wc -l {f}")]
@@ -187,7 +186,7 @@ pub(crate) struct ExecArgs {
     /// Values for `{name}`: `n=1:10`, `n=0:1:0.25`, `n=a,b`, `n=[a,b]`, or `n=@FILE` with one per line.
     #[arg(long = "param", value_name = "NAME=VALUES")]
     pub(crate) params: Vec<ParamArg>,
-    /// How several parameters combine: every value with every other, or first with first.
+    /// How several parameters combine: every value with every other, or first with first, second with second.
     #[arg(long, value_enum, value_name = "HOW", default_value = "product")]
     pub(crate) link: Link,
     /// Name of the workflow.
@@ -207,9 +206,7 @@ pub(crate) struct ExecArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Link {
-    /// Every value with every other.
     Product,
-    /// First with first, second with second; all lists must be equally long.
     Zip,
 }
 
@@ -326,8 +323,8 @@ pub(crate) struct LogsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The process that runs the workflow is told to stop its jobs. If none runs it, the workflow is
-canceled at once. `windlass resume --retry-failed` starts a canceled workflow again.")]
+The process that runs the workflow is told to stop its jobs. If none runs it, the workflow is canceled at once. \
+`windlass resume --retry-failed` starts a canceled workflow again.")]
 pub(crate) struct CancelArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
@@ -487,6 +484,15 @@ mod tests {
         assert_eq!(args.status, [JobStatus::Failed, JobStatus::Ready]);
         let error = parse(&["jobs", "--status", "done"]).unwrap_err().to_string();
         assert!(error.contains("pending_failed"), "{error}");
+    }
+
+    #[test]
+    fn examples_survive_claps_own_placeholders() {
+        // Clap takes `{n}` for a line break.
+        for command in Cli::command().get_subcommands_mut() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.contains("{n}"), "{}", command.get_name());
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use windlass_engine::observe::{Progress, RunningJob};
 use windlass_types::{JobStatus, StatusCounts, format_duration};
 
-const BAR_WIDEST: usize = 40;
-const BAR_NARROWEST: usize = 10;
+const BAR_LONGEST: usize = 40;
+const BAR_SHORTEST: usize = 10;
 /// Below so many settled jobs a rate says nothing about the rest.
 const ENOUGH_FOR_ESTIMATE: u64 = 3;
 
@@ -52,15 +52,15 @@ fn facts(progress: &Progress) -> Vec<(String, Option<Tone>)> {
         facts.push((unsuccessful(counts), Some(Tone::Bad)));
     }
     if counts.active() > 0 {
-        facts.push((format!("{} running", counts.active()), Some(Tone::Busy)));
+        facts.push((format!("{} active", counts.active()), Some(Tone::Busy)));
     }
     if let Some(left) = time_left(progress) {
-        facts.push((format!("about {} left", format_duration(whole_seconds(left))), None));
+        facts.push((format!("about {} left", seconds(left)), None));
     }
     if progress.jobs_per_second > 0.0 {
         facts.push((rate(progress.jobs_per_second), Some(Tone::Dim)));
     }
-    facts.push((format!("{} so far", format_duration(whole_seconds(progress.elapsed))), Some(Tone::Dim)));
+    facts.push((format!("{} so far", seconds(progress.elapsed)), Some(Tone::Dim)));
     facts
 }
 
@@ -91,23 +91,27 @@ fn rate(jobs_per_second: f64) -> String {
     }
 }
 
-fn whole_seconds(duration: Duration) -> Duration {
-    Duration::from_secs(duration.as_secs())
+/// Without fractions, which would flicker.
+fn seconds(duration: Duration) -> String {
+    match duration.as_secs() {
+        few @ 0..60 => format!("{few}s"),
+        many => format_duration(Duration::from_secs(many)),
+    }
 }
 
-/// The bar takes what the facts leave; facts that do not fit are dropped from the end, the bar before the first fact.
+/// The bar keeps its length while facts come and go; facts that do not fit are dropped from the end.
 fn bar_line(progress: &Progress, columns: usize, paint: Paint) -> String {
     let mut facts = facts(progress);
+    let length = (columns / 4).clamp(BAR_SHORTEST, BAR_LONGEST);
     let needs = |facts: &[(String, _)]| facts.iter().map(|(fact, _)| text::width(fact) + 2).sum::<usize>();
-    while facts.len() > 1 && needs(&facts) + BAR_NARROWEST > columns {
+    while facts.len() > 1 && length + needs(&facts) > columns {
         facts.pop();
     }
-    let room = columns.saturating_sub(needs(&facts)).min(BAR_WIDEST);
-    if room < BAR_NARROWEST {
+    if length + needs(&facts) > columns {
         return text::truncate(&facts[0].0, columns);
     }
     let tail: Vec<String> = facts.iter().map(|(fact, tone)| paint.apply(*tone, fact)).collect();
-    format!("{}  {}", bar(&progress.counts, room, paint), tail.join("  "))
+    format!("{}  {}", bar(&progress.counts, length, paint), tail.join("  "))
 }
 
 /// Finished well, finished badly, running, to come.
@@ -138,7 +142,7 @@ fn running_lines(running: &[RunningJob], columns: usize, names: usize, paint: Pa
     let mut lines: Vec<String> = running[..shown]
         .iter()
         .map(|job| {
-            let elapsed = text::pad_left(&format_duration(whole_seconds(job.elapsed)), 7);
+            let elapsed = text::pad_left(&seconds(job.elapsed), 7);
             let line = format!("  {elapsed}  {}", text::one_line(&job.name));
             text::truncate(&line, columns)
         })
@@ -191,7 +195,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "████████████▒░░░░░░░░░░░░  50/100 done (50%)  2 failed  4 running  about 12s left  4.0/s  12s so far",
+                "████████████▒░░░░░░░░░░░░  50/100 done (50%)  2 failed  4 active  about 12s left  4.0/s  12s so far",
                 "   1m 20s  align_1",
                 "   2m 40s  align_2",
                 "       4m  align_3",
@@ -243,10 +247,10 @@ mod tests {
     fn one_line_for_a_log_file() {
         assert_eq!(
             line(&half_way()),
-            "50/100 done (50%), 2 failed, 4 running, about 12s left, 4.0/s, 12s so far"
+            "50/100 done (50%), 2 failed, 4 active, about 12s left, 4.0/s, 12s so far"
         );
         let empty = Progress::default();
-        assert_eq!(line(&empty), "0/0 done (100%), 0ms so far");
+        assert_eq!(line(&empty), "0/0 done (100%), 0s so far");
     }
 
     #[test]
