@@ -8,4 +8,10 @@ mod books;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(test)]
+mod endings;
+#[cfg(test)]
+mod kill;
+#[cfg(test)]
 mod runs;
+#[cfg(test)]
+mod trouble;

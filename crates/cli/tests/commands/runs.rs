@@ -1,6 +1,6 @@
 //! What is seen of a run: its lines, its end, its results and logs.
 
-use crate::common::{Output, Sandbox};
+use crate::common::{Output, Sandbox, documented_keys};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -64,6 +64,7 @@ fn the_end_of_a_run_as_json() {
     );
     assert!(bad["log_path"].as_str().unwrap().ends_with("job_wf1_j2_r1_a1.e"));
     assert_eq!(end["failures"][1]["signal"], 11);
+    assert_eq!(documented_keys(bad).len(), 10);
 }
 
 #[test]
@@ -71,7 +72,6 @@ fn results_have_stable_field_names() {
     let (sandbox, _) = after_mixed();
     let results = sandbox.json(&["results", "--job", "bad"]);
     assert_eq!(results.as_array().unwrap().len(), 1);
-    let keys: BTreeSet<&str> = results[0].as_object().unwrap().keys().map(String::as_str).collect();
     let expected = BTreeSet::from([
         "id",
         "workflow_id",
@@ -94,7 +94,7 @@ fn results_have_stable_field_names() {
         "peak_cpu_percent",
         "avg_cpu_percent",
     ]);
-    assert_eq!(keys, expected);
+    assert_eq!(documented_keys(&results[0]), expected);
     assert_eq!(results[0]["return_code"], 3);
 }
 
@@ -117,6 +117,7 @@ fn logs_show_both_streams_or_one() {
         .says("has no attempt 7")
         .says("hint: it has: 1");
     let logs = sandbox.json(&["logs", "bad"]);
+    assert_eq!(documented_keys(&logs).len(), 6);
     assert_eq!(logs["streams"][1]["stream"], "stderr");
     assert_eq!(logs["streams"][1]["text"], "broken\n");
 }

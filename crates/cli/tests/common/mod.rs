@@ -1,9 +1,11 @@
 //! The real binary in a directory of its own.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A temporary directory in which `windlass` is run; gone when dropped.
 pub(crate) struct Sandbox {
@@ -55,6 +57,11 @@ impl Sandbox {
         Output::of(&mut self.command(args))
     }
 
+    /// Starts `windlass` here; what it says is dropped.
+    pub(crate) fn start(&self, args: &[impl AsRef<OsStr>]) -> Child {
+        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
     /// Runs it with `--format json`; it must succeed.
     pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
         let output = self.windlass(&[args, &["--format", "json"]].concat());
@@ -91,4 +98,44 @@ impl Output {
         assert!(self.stdout.contains(text), "stdout does not have `{text}`:\n{}", self.stdout);
         self
     }
+}
+
+/// Waits for something that must come true.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn kill(pid: u32, signal: &str) {
+    // Whether it was still there does not matter.
+    Command::new("kill").args(["-s", signal, &pid.to_string()]).stderr(Stdio::null()).status().unwrap();
+}
+
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// A process that is there and not a zombie.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+/// The field names of an object, after making sure that `docs/json.md` knows them.
+#[track_caller]
+pub(crate) fn documented_keys(object: &serde_json::Value) -> BTreeSet<&str> {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
+    let keys: BTreeSet<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    for key in &keys {
+        assert!(page.contains(&format!("`{key}`")), "docs/json.md does not explain `{key}`");
+    }
+    keys
 }

@@ -1,0 +1,145 @@
+//! How jobs and runs are ended: by Ctrl-C, by `cancel`, by their own limits, and by what they leave behind.
+
+use crate::common::{Sandbox, children_of, eventually, is_alive, kill};
+use serde_json::Value;
+
+fn sandbox(spec: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("spec.yaml", spec);
+    sandbox
+}
+
+fn pid_in(sandbox: &Sandbox, file: &str) -> Option<u32> {
+    std::fs::read_to_string(sandbox.path(file)).ok()?.trim().parse().ok()
+}
+
+/// (status, return code, reason) of each attempt of a job.
+fn attempts(sandbox: &Sandbox, job: &str) -> Vec<(String, i64, String)> {
+    let results = sandbox.json(&["results", "--job", job]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let rows = results.as_array().unwrap().iter();
+    rows.map(|r| (text(&r["status"]), r["return_code"].as_i64().unwrap(), text(&r["reason"]))).collect()
+}
+
+#[test]
+fn ctrl_c_asks_the_jobs_to_stop_and_leaves_a_resumable_workflow() {
+    // The first time it waits for ever and says goodbye when asked; the second time it is quick.
+    let sandbox = sandbox(
+        "name: polite\njobs:\n  - name: job\n    command: |\n      [ -e said ] && exit 0\n      trap 'echo goodbye > said; exit 0' TERM\n      touch started; while :; do sleep 0.05; done\n  - {name: next, command: 'true', depends_on: [job]}\n",
+    );
+    let mut run = sandbox.start(&["run", "spec.yaml"]);
+    eventually("the job has started", || sandbox.path("started").exists());
+    kill(run.id(), "INT");
+    assert_eq!(run.wait().unwrap().code(), Some(3), "interrupted");
+    assert_eq!(sandbox.read("said"), "goodbye\n");
+    let status = sandbox.json(&["status"]);
+    assert_eq!((&status["state"], &status["jobs"]["ready"]), (&"interrupted".into(), &1.into()));
+    sandbox.windlass(&["resume"]).exits(0);
+    let attempts = attempts(&sandbox, "job");
+    assert_eq!(attempts.len(), 2, "{attempts:?}");
+    assert_eq!((attempts[0].0.as_str(), attempts[1].0.as_str()), ("terminated", "completed"));
+    assert!(attempts[0].2.contains("interrupted"), "{attempts:?}");
+}
+
+#[test]
+fn ctrl_c_twice_kills() {
+    let sandbox = sandbox(
+        "name: stubborn\njobs:\n  - name: job\n    command: trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done\n",
+    );
+    let mut run = sandbox.start(&["run", "spec.yaml", "--grace", "1h"]);
+    eventually("the job has started", || pid_in(&sandbox, "pid").is_some());
+    kill(run.id(), "INT");
+    eventually("the run has heard it", || {
+        kill(run.id(), "INT");
+        run.try_wait().unwrap().is_some()
+    });
+    assert_eq!(run.wait().unwrap().code(), Some(3));
+    assert!(!is_alive(pid_in(&sandbox, "pid").unwrap()));
+}
+
+#[test]
+fn cancel_from_elsewhere_ends_the_whole_tree_daemons_included() {
+    let sandbox = sandbox(
+        "name: family\njobs:\n  - name: parent\n    command: |\n      setsid sh -c 'echo $$ > daemon; exec sleep 1000' &\n      env -i setsid sh -c 'echo $$ > bare; exec sleep 1000' &\n      sh -c 'echo $$ > child; exec sleep 1000'\n  - {name: other, command: 'true', depends_on: [parent]}\n",
+    );
+    let mut run = sandbox.start(&["run", "spec.yaml"]);
+    let files = ["daemon", "bare", "child"];
+    eventually("the family is there", || files.iter().all(|f| pid_in(&sandbox, f).is_some()));
+    sandbox.windlass(&["cancel", "--wait"]).exits(0).says("is canceled");
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    for file in files {
+        assert!(!is_alive(pid_in(&sandbox, file).unwrap()), "{file} is still alive");
+    }
+    let status = sandbox.json(&["status"]);
+    assert_eq!((&status["state"], &status["is_canceled"]), (&"canceled".into(), &true.into()));
+    sandbox.windlass(&["resume"]).exits(4).says("was canceled").says("--retry-failed");
+    sandbox.windlass(&["cancel"]).exits(0).says("canceled already");
+}
+
+#[test]
+fn cancel_works_when_nobody_runs_it_and_retry_starts_it_again() {
+    let sandbox = sandbox("name: idle\njobs: [{name: a, command: 'true'}]\n");
+    sandbox.windlass(&["create", "spec.yaml"]).exits(0);
+    sandbox.windlass(&["cancel"]).exits(0);
+    assert_eq!(sandbox.json(&["status"])["state"], "canceled");
+    sandbox.windlass(&["run", "spec.yaml"]).exits(4).says("--new");
+    sandbox.windlass(&["resume", "--retry-failed"]).exits(0);
+    assert_eq!(sandbox.json(&["status"])["state"], "completed");
+}
+
+#[test]
+fn a_job_that_outlives_its_runtime_is_terminated_with_152() {
+    let sandbox = sandbox(
+        "name: late\nresource_requirements: [{name: brief, num_cpus: 1, memory: 1g, runtime: 200ms}]\njobs:\n  - {name: slow, command: 'sleep 1000', resource_requirements: brief}\n  - {name: deaf, command: \"trap '' TERM; while :; do sleep 0.05; done\", resource_requirements: brief}\n  - {name: quick, command: 'true', resource_requirements: brief}\n",
+    );
+    sandbox.windlass(&["run", "spec.yaml", "--grace", "300ms"]).exits(1).says("time limit");
+    for job in ["slow", "deaf"] {
+        let attempts = attempts(&sandbox, job);
+        assert_eq!((attempts[0].0.as_str(), attempts[0].1), ("terminated", 152), "{job}: {attempts:?}");
+    }
+    assert_eq!(attempts(&sandbox, "quick")[0].0, "completed");
+}
+
+#[test]
+fn a_job_that_outgrows_its_memory_fails_with_137_and_is_marked() {
+    let sandbox = sandbox(
+        "name: large\nresource_requirements: [{name: little, num_cpus: 1, memory: 50m}]\njobs:\n  - {name: hog, command: 'head -c 300m /dev/zero | tail; sleep 1000', resource_requirements: little}\n  - {name: modest, command: 'head -c 1m /dev/zero | tail > /dev/null', resource_requirements: little}\n",
+    );
+    sandbox.windlass(&["run", "spec.yaml"]).exits(1).says("out of memory");
+    let results = sandbox.json(&["results", "--job", "hog"]);
+    let hog = &results[0];
+    assert_eq!((&hog["status"], &hog["return_code"]), (&"failed".into(), &137.into()));
+    assert_eq!(hog["out_of_memory"], true);
+    assert_eq!(attempts(&sandbox, "modest")[0].0, "completed");
+}
+
+#[test]
+fn a_grandchild_that_holds_the_output_open_does_not_hang_the_run() {
+    let sandbox = sandbox("name: holder\njobs: [{name: a, command: 'setsid sleep 1000 & echo $! > pid'}]\n");
+    sandbox.windlass(&["run", "spec.yaml"]).exits(0);
+    assert!(!is_alive(pid_in(&sandbox, "pid").unwrap()), "what a job leaves behind is ended");
+}
+
+#[test]
+fn the_death_of_the_worker_alone_costs_an_attempt_and_nothing_else() {
+    let sandbox = sandbox(
+        "name: bereft\njobs:\n  - name: job\n    command: echo $$ >> pids; [ $(wc -l < pids) -gt 1 ] || sleep 1000\n  - {name: next, command: 'true', depends_on: [job]}\n",
+    );
+    let mut run = sandbox.start(&["run", "spec.yaml"]);
+    eventually("the job has started", || pid_in(&sandbox, "pids").is_some());
+    let [worker] = children_of(run.id())[..] else { panic!("one worker") };
+    kill(worker, "KILL");
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    let codes: Vec<i64> = attempts(&sandbox, "job").iter().map(|a| a.1).collect();
+    assert_eq!(codes, [-128, 0]);
+}
+
+#[test]
+fn when_the_engine_dies_its_jobs_do_not_outlive_it() {
+    let sandbox = sandbox("name: widow\njobs: [{name: job, command: 'echo $$ > pid; sleep 1000'}]\n");
+    let mut run = sandbox.start(&["run", "spec.yaml"]);
+    eventually("the job has started", || pid_in(&sandbox, "pid").is_some());
+    kill(run.id(), "KILL");
+    run.wait().unwrap();
+    eventually("the job is gone", || !is_alive(pid_in(&sandbox, "pid").unwrap()));
+}

@@ -1,0 +1,131 @@
+//! What surrounds a run goes wrong: the disk is full, the database is damaged or in use, a job asks for the impossible.
+
+use crate::common::{Sandbox, eventually};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SMALL: &str =
+    "name: small\njobs: [{name: a, command: 'true'}, {name: b, command: 'true', depends_on: [a]}]\n";
+
+fn after_a_run() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("spec.yaml", SMALL);
+    sandbox.windlass(&["run", "spec.yaml"]).exits(0);
+    sandbox
+}
+
+fn database(sandbox: &Sandbox) -> PathBuf {
+    sandbox.path(".windlass/windlass.db")
+}
+
+#[test]
+fn a_second_run_of_the_same_workflow_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: busy\njobs: [{name: a, command: 'touch started; while [ ! -e go ]; do sleep 0.02; done'}]\n",
+    );
+    let mut first = sandbox.start(&["run", "spec.yaml"]);
+    eventually("the job has started", || sandbox.path("started").exists());
+    let refused = sandbox.windlass(&["resume"]).exits(4);
+    assert!(refused.stderr.contains(&format!("process {}", first.id())), "{}", refused.stderr);
+    assert!(refused.stderr.contains("hint:"), "{}", refused.stderr);
+    // Looking, and running something else in the same place, is no trouble.
+    sandbox.windlass(&["status"]).exits(0).prints("running");
+    sandbox.windlass(&["exec", "-c", "true"]).exits(0);
+    sandbox.write("go", "");
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_damaged_database_is_named_as_such_and_never_taken_for_an_empty_one() {
+    for (damage, words) in [
+        ((|path| fs::write(path, "").unwrap()) as fn(&Path), "truncated"),
+        (|path| truncate(path, 5000), "truncated"),
+        (
+            |path| fs::write(path, "dear diary, today I wrote a text file\n".repeat(200)).unwrap(),
+            "not a database",
+        ),
+        (|path| overwrite(path, 100, 20_000), "damaged"),
+    ] {
+        let sandbox = after_a_run();
+        damage(&database(&sandbox));
+        let before = fs::read(database(&sandbox)).unwrap();
+        for args in [&["status"][..], &["run", "--new", "spec.yaml"], &["resume"]] {
+            sandbox.windlass(args).exits(5).says(words).says("hint:");
+        }
+        assert!(fs::read(database(&sandbox)).unwrap() == before, "nothing was changed ({words})");
+    }
+}
+
+#[test]
+fn a_job_that_no_machine_here_can_hold_is_refused_before_anything_starts() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: greedy\nresource_requirements: [{name: big, num_cpus: 4000, memory: 1g}]\njobs:\n  - {name: first, command: touch ran}\n  - {name: hungry, command: 'true', resource_requirements: big}\n",
+    );
+    sandbox.windlass(&["run", "spec.yaml"]).exits(2).says("`hungry`").says("4000 CPUs").says("--num-cpus");
+    assert!(!sandbox.path("ran").exists());
+    sandbox.windlass(&["run", "spec.yaml", "--num-cpus", "4000"]).exits(0);
+}
+
+#[test]
+fn a_full_disk_is_waited_out_and_nothing_is_called_done_meanwhile() {
+    let disk = SmallDisk::mount();
+    let sandbox = Sandbox::new();
+    let mut spec = String::from("name: full\njobs:\n");
+    // The first job fills the disk that the books are on; the others have nothing to do with it.
+    let filler = disk.0.join("filler").display().to_string();
+    spec += &format!(
+        "  - {{name: fill, command: 'touch started; head -c 100m /dev/zero > {filler}; touch filled; true'}}\n"
+    );
+    for job in 0..50 {
+        spec += &format!("  - {{name: j{job}, command: 'touch ran_{job}', depends_on: [fill]}}\n");
+    }
+    sandbox.write("spec.yaml", &spec);
+    let db = disk.0.join("windlass.db").display().to_string();
+    let said = fs::File::create(sandbox.path("said")).unwrap();
+    let mut run = sandbox.command(&["--db", &db, "run", "spec.yaml"]).stderr(said).spawn().unwrap();
+    eventually("the disk is full and the run says so", || sandbox.read("said").contains("no space left"));
+    // The end of `fill` is not on disk, so it is not acted on.
+    assert!(!sandbox.path("ran_0").exists());
+    assert_eq!(run.try_wait().unwrap(), None, "it waits");
+    fs::remove_file(filler).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(0), "{}", sandbox.read("said"));
+    assert!(sandbox.path("ran_49").exists());
+    let status = sandbox.json(&["--db", &db, "status"]);
+    assert_eq!(status["jobs"]["completed"], 51);
+}
+
+/// A filesystem of a few megabytes, gone when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount() -> Self {
+        let dir = tempfile::tempdir().unwrap().keep();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "none"]).arg(&dir).status().unwrap();
+        assert!(mounted.success(), "this test mounts a small filesystem and needs to be root");
+        Self(dir)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
+        fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+fn truncate(path: &Path, length: u64) {
+    fs::File::options().write(true).open(path).unwrap().set_len(length).unwrap();
+}
+
+fn overwrite(path: &Path, from: usize, length: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    let end = bytes.len().min(from + length);
+    bytes[from..end].fill(0xa5);
+    fs::write(path, bytes).unwrap();
+}
