@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(args.machine.num_cpus, Some(4));
         assert_eq!(args.machine.memory, Some(Bytes(3 << 29)));
         assert_eq!(args.machine.max_parallel_jobs, Some(2));
-        assert_eq!(args.machine.grace, Duration::from_secs(60));
+        assert_eq!(args.machine.grace, Duration::from_mins(1));
         for wrong in [
             ["--num-cpus", "0"],
             ["-j", "0"],
