@@ -14,10 +14,7 @@ super::statements! {
         INSERT INTO resource_requirements (workflow_id, name, cpus, memory_bytes, gpus, nodes, runtime_us)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         RETURNING id";
-    INSERT_JOB = "
-        INSERT INTO job (id, workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, name,
-            command, env)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    JOB_NAMED = "SELECT id FROM job WHERE workflow_id = $1 AND name = $2";
     INSERT_EDGE = "INSERT INTO job_edge (workflow_id, job_id, waits_for) VALUES ($1, $2, $3)";
     INSERT_GATE_MEMBER = "INSERT INTO gate_member (workflow_id, gate, job_id) VALUES ($1, $2, $3)";
     INSERT_JOB_GATE = "INSERT INTO job_gate (workflow_id, job_id, gate) VALUES ($1, $2, $3)";
@@ -68,7 +65,7 @@ super::statements! {
     /// Jobs that were interrupted and wait for another attempt also start counting anew.
     RESET_ATTEMPTS = "
         UPDATE job SET attempt_id = 1, orphaned_attempts = 0
-        WHERE id >= $1 AND id < $2 AND status IN (0, 1, 2) AND attempt_id > 1";
+        WHERE id >= $1 AND id < $2 AND status < 3 AND attempt_id > 1";
     REQUEST_CANCEL = "UPDATE workflow SET cancel_requested_at = COALESCE(cancel_requested_at, $1) WHERE id = $2";
     CANCEL_REQUESTED = "SELECT cancel_requested_at IS NOT NULL FROM workflow WHERE id = $1";
     MARK_CANCELED = "UPDATE workflow SET is_canceled = 1, cancel_requested_at = NULL WHERE id = $1";
@@ -117,10 +114,12 @@ super::statements! {
     LOAD_JOB_GATES = "SELECT job_id, gate FROM job_gate WHERE workflow_id = $1 ORDER BY job_id, gate";
     JOB_COMMAND = "SELECT name, command, env FROM job WHERE id = $1";
     JOB_NAME = "SELECT name FROM job WHERE id = $1";
-    /// The first condition is the one of the partial index, word for word: only then may it be used.
+    /// The conditions of the partial index stand here word for word: only then may it be used.
     HELD_JOBS = "
         SELECT id, status, attempt_id, worker_id, pid, started_at
-        FROM job WHERE workflow_id = $1 AND status IN (3, 4, 6, 7, 8, 10) AND status IN (3, 4) ORDER BY id";
+        FROM job
+        WHERE workflow_id = $1 AND status >= 3 AND status <> 5 AND status <> 9 AND status IN (3, 4)
+        ORDER BY id";
     /// Conditions, order, limit and offset are appended; `$1` is the current run.
     SELECT_JOBS = "
         SELECT j.id, j.workflow_id, j.name, j.command, j.status, j.attempt_id, j.priority,

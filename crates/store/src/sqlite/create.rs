@@ -10,14 +10,17 @@ use crate::Error;
 use crate::error::Fault;
 use crate::model::{NewJob, NewRequirements, NewWorkflow};
 use crate::sql::common as sql;
-use crate::sql::sqlite::{BEGIN_WRITE, COMMIT};
-use rusqlite::{Connection, params};
+use crate::sql::sqlite::{BEGIN_WRITE, COMMIT, insert_jobs as insert_jobs_sql};
+use rusqlite::{Connection, OptionalExtension, Statement, ToSql, params};
 use std::borrow::Cow;
 use windlass_core::edges::Edges;
 use windlass_types::{JobStatus, StatusCounts, Timestamp, WorkflowId};
 
 /// Pages beyond this go to the log before the commit. Large enough for the index of names in any order.
 const CACHE_KIB: i64 = 64 * 1024;
+
+/// Jobs that one statement inserts.
+const ROWS_A_STATEMENT: usize = 64;
 
 /// Prepares a connection for one large transaction.
 pub(crate) fn prepare(conn: &Connection) -> Result<(), Fault> {
@@ -109,38 +112,103 @@ fn insert_jobs(
     requirements: &[i64],
     jobs: &mut dyn Iterator<Item = NewJob<'_>>,
 ) -> Result<StatusCounts, Fault> {
-    let mut statement = conn.prepare(sql::INSERT_JOB)?;
+    let mut many = JobInsert::prepare(conn, ROWS_A_STATEMENT)?;
+    let mut one = JobInsert::prepare(conn, 1)?;
     let mut counts = StatusCounts::default();
-    for (id, job) in (first_job..).zip(jobs) {
-        let requirements_id = match job.requirements {
-            None => None,
-            Some(index) => Some(requirements.get(index as usize).ok_or_else(|| Error::OutOfRange {
-                what: format!("requirement {index} of job `{}`", job.name),
-            })?),
-        };
-        let values = params![
-            id,
-            workflow.0,
-            job.status.code(),
-            job.priority,
-            i64::from(job.cancel_on_blocking_job_failure),
-            requirements_id,
-            job.name,
-            job.command,
-            column::env_text(job.env),
-        ];
-        statement.execute(values).map_err(|e| name_taken(e, job.name))?;
-        counts.add(job.status, 1);
+    let mut next_id = first_job;
+    loop {
+        let rows: Vec<NewJob<'_>> = jobs.take(ROWS_A_STATEMENT).collect();
+        let insert = if rows.len() == ROWS_A_STATEMENT { &mut many } else { &mut one };
+        for rows in rows.chunks(insert.rows) {
+            match insert.execute(workflow, next_id, requirements, rows) {
+                Err(Fault::Sqlite(error)) if is_unique_violation(&error) => {
+                    let taken = taken_name(conn, workflow, next_id, rows)?;
+                    return Err(taken.map_or(Fault::Sqlite(error), |name| {
+                        Error::DuplicateJobName { name: name.to_owned() }.into()
+                    }));
+                }
+                other => other?,
+            }
+            next_id += rows.len() as i64;
+        }
+        for row in &rows {
+            counts.add(row.status, 1);
+        }
+        if rows.len() < ROWS_A_STATEMENT {
+            return Ok(counts);
+        }
     }
-    Ok(counts)
 }
 
-fn name_taken(error: rusqlite::Error, name: &str) -> Fault {
-    if error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE) {
-        Error::DuplicateJobName { name: name.to_owned() }.into()
-    } else {
-        error.into()
+/// One statement that inserts several jobs: twice as fast as one each, because its cursors stay where they are.
+struct JobInsert<'conn> {
+    statement: Statement<'conn>,
+    rows: usize,
+}
+
+impl<'conn> JobInsert<'conn> {
+    fn prepare(conn: &'conn Connection, rows: usize) -> Result<Self, Fault> {
+        Ok(Self { statement: conn.prepare(&insert_jobs_sql(rows))?, rows })
     }
+
+    fn execute(
+        &mut self,
+        workflow: WorkflowId,
+        first_id: i64,
+        requirements: &[i64],
+        jobs: &[NewJob<'_>],
+    ) -> Result<(), Fault> {
+        let statement = &mut self.statement;
+        let mut parameters = 1..;
+        let mut bind = |value: &dyn ToSql| {
+            let index: usize = parameters.next().unwrap_or_default();
+            statement.raw_bind_parameter(index, value)
+        };
+        bind(&first_id)?;
+        bind(&workflow.0)?;
+        for job in jobs {
+            bind(&job.status.code())?;
+            bind(&job.priority)?;
+            bind(&i64::from(job.cancel_on_blocking_job_failure))?;
+            bind(&requirements_id(job, requirements)?)?;
+            bind(&job.name)?;
+            bind(&job.command)?;
+            bind(&column::env_text(job.env))?;
+        }
+        statement.raw_execute()?;
+        Ok(())
+    }
+}
+
+fn requirements_id(job: &NewJob<'_>, requirements: &[i64]) -> Result<Option<i64>, Error> {
+    let Some(index) = job.requirements else { return Ok(None) };
+    let found = requirements.get(index as usize).copied();
+    found
+        .map(Some)
+        .ok_or_else(|| Error::OutOfRange { what: format!("requirement {index} of job `{}`", job.name) })
+}
+
+fn is_unique_violation(error: &rusqlite::Error) -> bool {
+    error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
+}
+
+/// The name that was refused because another job of the workflow has it. SQLite does not say which one it was, but it
+/// went no further: the first row that is not there under its own id.
+fn taken_name<'a>(
+    conn: &Connection,
+    workflow: WorkflowId,
+    first_id: i64,
+    jobs: &[NewJob<'a>],
+) -> Result<Option<&'a str>, Fault> {
+    let mut statement = conn.prepare(sql::JOB_NAMED)?;
+    for (id, job) in (first_id..).zip(jobs) {
+        let found: Option<i64> =
+            statement.query_row(params![workflow.0, job.name], |row| row.get(0)).optional()?;
+        if found != Some(id) {
+            return Ok(Some(job.name));
+        }
+    }
+    Ok(None)
 }
 
 fn insert_edges(
