@@ -109,11 +109,10 @@ fn unquoted(text: &str) -> &str {
 
 /// All combinations, the last parameter changing fastest. No parameters: one empty binding.
 pub(crate) fn combine(params: &[Param], link: Link) -> Result<Vec<Binding<'_>>, CliError> {
-    if let Some((i, twice)) =
-        params.iter().enumerate().find(|(i, p)| params[..*i].iter().any(|q| q.name == p.name))
-    {
-        debug_assert!(i > 0);
-        return Err(CliError::user(format!("parameter `{}` is given twice", twice.name)));
+    let twice =
+        params.iter().enumerate().find(|(i, param)| params[..*i].iter().any(|p| p.name == param.name));
+    if let Some((_, param)) = twice {
+        return Err(CliError::user(format!("parameter `{}` is given twice", param.name)));
     }
     match link {
         Link::Product => product(params),

@@ -27,7 +27,7 @@ pub(crate) fn run(ctx: &Context, args: &LogsArgs) -> Result<Exit, CliError> {
     let job = select::job(&store, &workflow, &args.job)?;
     let streams = wanted_streams(args, &workflow)?;
     if args.follow {
-        Follow { ctx, store: &store, workflow: &workflow, job: job.id, streams, last_heading: None }
+        Follow { ctx, store: &store, workflow: workflow.id, job: job.id, streams, last_heading: None }
             .run(args.tail)?;
     } else {
         let key = wanted_attempt(args, &store, &workflow, &job)?;
@@ -258,7 +258,7 @@ fn read_error(path: &Path, error: &io::Error) -> CliError {
 struct Follow<'a> {
     ctx: &'a Context,
     store: &'a SqliteStore,
-    workflow: &'a WorkflowRow,
+    workflow: WorkflowId,
     job: JobId,
     streams: Vec<Stream>,
     last_heading: Option<Stream>,
@@ -275,7 +275,7 @@ struct LineView<'a> {
 }
 
 impl Follow<'_> {
-    fn run(&mut self, tail: Option<usize>) -> Result<(), CliError> {
+    fn run(&mut self, mut tail: Option<usize>) -> Result<(), CliError> {
         self.say_if_nothing_will_come()?;
         let mut current: Option<(AttemptKey, Vec<Cursor>)> = None;
         loop {
@@ -283,41 +283,36 @@ impl Follow<'_> {
             let (workflow, job) = self.look()?;
             let over = job.status.is_settled() || job.status == JobStatus::PendingFailed;
             let attempts = attempts(self.store, &workflow, &job, workflow.run_id)?;
+            // At first the newest, from then on each that follows.
+            let next = match &current {
+                None => attempts.last(),
+                Some((key, _)) => attempts.iter().find(|a| (workflow.run_id, **a) > (key.run, key.attempt)),
+            };
             if let Some((key, cursors)) = &mut current {
-                self.drain(*key, cursors, over)?;
+                self.drain(*key, cursors, over || next.is_some())?;
             }
-            let shown = current.as_ref().map(|(key, _)| (key.run, key.attempt));
-            let next =
-                attempts.into_iter().find(|attempt| shown.is_none_or(|at| (workflow.run_id, *attempt) > at));
-            let newest_first = shown.is_none();
             match next {
-                Some(attempt) => current = Some(self.begin(&workflow, &job, attempt, newest_first, tail)?),
+                Some(attempt) => current = Some(self.begin(&workflow, *attempt, tail.take())),
                 None if over => return Ok(()),
                 None => std::thread::sleep(LOOK_EVERY),
             }
         }
     }
 
-    /// Cursors for the files of the next attempt to show; at first that is the newest there is.
+    /// Cursors for the files of an attempt.
     fn begin(
         &mut self,
         workflow: &WorkflowRow,
-        job: &JobRow,
         attempt: Attempt,
-        newest_first: bool,
         tail: Option<usize>,
-    ) -> Result<(AttemptKey, Vec<Cursor>), CliError> {
-        let newest = attempts(self.store, workflow, job, workflow.run_id)?.last().copied();
-        let attempt = newest.filter(|_| newest_first).unwrap_or(attempt);
-        let key = AttemptKey { workflow: workflow.id, job: job.id, run: workflow.run_id, attempt };
+    ) -> (AttemptKey, Vec<Cursor>) {
+        let key = AttemptKey { workflow: workflow.id, job: self.job, run: workflow.run_id, attempt };
         if attempt > Attempt::FIRST {
             self.ctx.ui.note(&format!("attempt {attempt}:"));
         }
         self.last_heading = None;
-        let cursors = self.streams.iter().map(|stream| {
-            Cursor::new(*stream, job_logs::path(workflow, key, *stream), tail.filter(|_| newest_first))
-        });
-        Ok((key, cursors.collect()))
+        let cursor = |stream: &Stream| Cursor::new(*stream, job_logs::path(workflow, key, *stream), tail);
+        (key, self.streams.iter().map(cursor).collect())
     }
 
     fn drain(&mut self, key: AttemptKey, cursors: &mut [Cursor], over: bool) -> Result<(), CliError> {
@@ -361,7 +356,7 @@ impl Follow<'_> {
     }
 
     fn look(&self) -> Result<(WorkflowRow, JobRow), CliError> {
-        let workflow = select::workflow(self.store, &WorkflowRef::Id(self.workflow.id))?;
+        let workflow = select::workflow(self.store, &WorkflowRef::Id(self.workflow))?;
         let job = select::job(self.store, &workflow, &self.job.into())?;
         Ok((workflow, job))
     }
