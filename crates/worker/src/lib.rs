@@ -10,7 +10,7 @@
 //! takes samples and tells of jobs that have run for a while; one thread sends reports that can wait a moment.
 //!
 //! A job is over when its first process is over. What it leaves behind is ended, politely and then not, before the report.
-//! Locks are taken in this order: yard, slot, outbox.
+//! Locks are taken in this order: yard, slot, then outbox or alarm; nothing waits for a process with one in hand.
 
 mod ending;
 mod environment;
