@@ -94,7 +94,7 @@ impl Worker {
                     running.told = true;
                     let (key, at) = (running.key, running.started_at);
                     let pid = identity::from_pid(running.pid);
-                    drop(state);
+                    // With the slot still locked, or its end could overtake this.
                     self.outbox.push([Report::Started { key, at, pid }], Urgency::CanWait);
                 }
                 Act::Sample => {

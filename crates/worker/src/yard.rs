@@ -186,7 +186,8 @@ impl Worker {
     fn hand_back(&self, assignments: VecDeque<Assignment>, why: &ReturnReason) {
         let returned =
             assignments.into_iter().map(|waiting| Report::Returned { key: waiting.key, why: why.clone() });
-        self.outbox.push(returned, Urgency::Now);
+        // The thread that reads the link must never wait for it to be writable: the engine may be writing itself.
+        self.outbox.push(returned, Urgency::CanWait);
     }
 }
 
