@@ -26,8 +26,8 @@ sleep 0.4
 pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
     let demo = Demo::prepare(args.dir.as_deref())?;
     ctx.ui.note(&format!(
-        "A small workflow: one job prepares, {THROWS} throw darts at the same time, one counts the hits to estimate π.\n\
-         It is written in {}:\n",
+        "A small workflow: one job prepares, {THROWS} throw darts at the same time,\n\
+         and one counts the hits to estimate π. It is written in\n{}:\n",
         demo.dir.join("demo.yaml").display()
     ));
     ctx.ui.note(&indented(&excerpt(&spec())));
@@ -40,7 +40,8 @@ pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
 
     let done = counts.get(JobStatus::Completed);
     ctx.ui.note(&format!(
-        "\n2. That run was just killed on purpose, with kill -9, after {done} of {} jobs: as if the machine had lost power.\n",
+        "\n2. That run was just killed, on purpose, with kill -9, after {done} of {} jobs.\n\
+         \u{20}  The books are on disk, so nothing that was done is lost.\n",
         counts.total()
     ));
     ctx.ui.note(&format!("3. Go on.           $ {} resume\n", demo.program()));
@@ -107,7 +108,7 @@ impl Demo {
 
     /// Nothing at all before the database is there.
     fn counts(&self) -> StatusCounts {
-        let opened = SqliteStore::open(&self.dir.join(".windlass/windlass.db"), OpenMode::ReadOnly).ok();
+        let opened = SqliteStore::open(self.dir.join(".windlass/windlass.db"), OpenMode::ReadOnly).ok();
         let row = opened.and_then(|opened| opened.store.workflow(WorkflowId(1)).ok().flatten());
         row.map(|row| row.counts).unwrap_or_default()
     }
@@ -124,8 +125,8 @@ impl Demo {
         distinct.dedup();
         let again = runs.len() - distinct.len();
         ctx.ui.note(&format!(
-            "\nπ is about {}. Nothing that had completed ran twice; {again} jobs that were in the middle of their work when the\n\
-             run was killed were started again.\n",
+            "\nπ is about {}. Nothing that had completed ran a second time; {again} jobs that were\n\
+             in the middle of their work when the run was killed were started again.\n",
             estimate.trim()
         ));
         let program = self.program();
@@ -134,7 +135,7 @@ impl Demo {
             ("status", "where it stands"),
             ("results", "every attempt, with its time and memory"),
             ("logs estimate", "what a job printed"),
-            ("run --new demo.yaml", "once more; press Ctrl-C in the middle, then `resume`"),
+            ("run --new demo.yaml", "again; press Ctrl-C, then `resume`"),
             ("exec --help", "run a list of your own commands"),
         ] {
             writeln!(next, "  {program} {command:<22} {what}").unwrap_or_default();

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
 use crate::plan::{self, Plan};
-use crate::sweep::{self, Param, Template};
+use crate::sweep::{self, Param, ParamArg, Template};
 use std::io::Read as _;
 use std::path::Path;
 use windlass_spec::Job;
@@ -48,7 +48,7 @@ pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
 /// Every command line to run: each template with each combination of the parameters.
 fn commands(args: &ExecArgs) -> Result<Vec<String>, CliError> {
     let templates = templates(args)?;
-    let params: Vec<Param> = args.params.iter().map(|p| p.values()).collect::<Result<_, _>>()?;
+    let params: Vec<Param> = args.params.iter().map(ParamArg::values).collect::<Result<_, _>>()?;
     let bindings = sweep::combine(&params, args.link)?;
     let commands: Vec<String> =
         templates.iter().flat_map(|template| bindings.iter().map(|binding| template.fill(binding))).collect();

@@ -52,7 +52,7 @@ fn facts(progress: &Progress) -> Vec<(String, Option<Tone>)> {
         facts.push((unsuccessful(counts), Some(Tone::Bad)));
     }
     if counts.active() > 0 {
-        facts.push((format!("{} active", counts.active()), Some(Tone::Busy)));
+        facts.push((format!("{} running", counts.active()), Some(Tone::Busy)));
     }
     if let Some(left) = time_left(progress) {
         facts.push((format!("about {} left", seconds(left)), None));
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "████████████▒░░░░░░░░░░░░  50/100 done (50%)  2 failed  4 active  about 12s left  4.0/s  12s so far",
+                "████████████▒░░░░░░░░░░░░  50/100 done (50%)  2 failed  4 running  about 12s left  4.0/s  12s so far",
                 "   1m 20s  align_1",
                 "   2m 40s  align_2",
                 "       4m  align_3",
@@ -247,7 +247,7 @@ mod tests {
     fn one_line_for_a_log_file() {
         assert_eq!(
             line(&half_way()),
-            "50/100 done (50%), 2 failed, 4 active, about 12s left, 4.0/s, 12s so far"
+            "50/100 done (50%), 2 failed, 4 running, about 12s left, 4.0/s, 12s so far"
         );
         let empty = Progress::default();
         assert_eq!(line(&empty), "0/0 done (100%), 0s so far");

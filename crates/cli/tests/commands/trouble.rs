@@ -1,6 +1,7 @@
 //! What surrounds a run goes wrong: the disk is full, the database is damaged or in use, a job asks for the impossible.
 
 use crate::common::{Sandbox, eventually};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +21,7 @@ fn database(sandbox: &Sandbox) -> PathBuf {
 }
 
 #[test]
-fn a_second_run_of_the_same_workflow_is_refused() {
+fn while_one_runs_it_others_may_look_but_not_run_it_too() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",
@@ -78,11 +79,9 @@ fn a_full_disk_is_waited_out_and_nothing_is_called_done_meanwhile() {
     let mut spec = String::from("name: full\njobs:\n");
     // The first job fills the disk that the books are on; the others have nothing to do with it.
     let filler = disk.0.join("filler").display().to_string();
-    spec += &format!(
-        "  - {{name: fill, command: 'touch started; head -c 100m /dev/zero > {filler}; touch filled; true'}}\n"
-    );
+    writeln!(spec, "  - {{name: fill, command: 'head -c 100m /dev/zero > {filler}; true'}}").unwrap();
     for job in 0..50 {
-        spec += &format!("  - {{name: j{job}, command: 'touch ran_{job}', depends_on: [fill]}}\n");
+        writeln!(spec, "  - {{name: j{job}, command: 'touch ran_{job}', depends_on: [fill]}}").unwrap();
     }
     sandbox.write("spec.yaml", &spec);
     let db = disk.0.join("windlass.db").display().to_string();
