@@ -13,10 +13,10 @@ cargo xtask bench [A] [B] [C] [D] [OPTIONS]: windlass against the floor and its 
   B  1 job, then 10,000, then 1                   D  create 10,000, 100,000 and 1,000,000 jobs from a
   (all jobs are `sh -c true`)                        spec file, and ask for their status
 
-Contestants run one after another within each round, every round in another order, always in fresh directories;
-ratios are taken within a round, so that a machine that changes its pace does not change them. Each contestant first
-proves with a dozen small jobs that it runs them all, once, in order. Peers that are not on the machine, or that
-fail, are rows that say so.
+Contestants run one after another within each round, every round in another order, always in fresh
+directories; ratios are taken within a round, so that a machine that changes its pace does not change
+them. Each contestant first proves with a dozen small jobs that it runs them all, once, in order. Peers
+that are not on the machine, or that fail, are rows that say so.
 
   --runs N               rounds (default 3)
   --jobs N               jobs of A and B (default 10000)
@@ -26,12 +26,14 @@ fail, are rows that say so.
   --quick                a look in a minute or two: 1 round, 1000 jobs, 100 hops, 10000 to create
   --only NAME,NAME       these contestants only: floor, xargs, windlass, make, parallel, parsl, hyperqueue,
                          snakemake, torc (ratios need floor and xargs)
-  --install-peers[=all]  first install what can be had: make and parallel (apt, as root), parsl, snakemake and
-                         hyperqueue (pip, into target/bench-peers); with =all also torc (cargo, a quarter of an hour)
+  --install-peers[=all]  first install what can be had: make and parallel (apt, as root), parsl, snakemake
+                         and hyperqueue (pip, into target/bench-peers); with =all also torc (cargo, a
+                         quarter of an hour)
   --json FILE            also write everything as JSON; `-` is stdout, the table then goes to stderr
-  --keep                 leave the directories of the runs under target/bench
+  --keep                 leave the directories of the runs under target/bench, as an interrupted one does
 
-Peak memory is that of the contestant's largest process, jobs included. Disk is what it left in its directory, as allocated.
+Peak memory is that of the contestant's largest process, jobs included. Disk is what it left in its
+directory, as allocated.
 ";
 
 #[derive(Debug, PartialEq)]

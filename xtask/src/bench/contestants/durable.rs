@@ -76,8 +76,7 @@ pub(super) fn find_windlass(surroundings: &Surroundings<'_>) -> Found {
 
 fn count_of(state: &str, status: &Value) -> Result<u64> {
     let count = status["jobs"][state].as_u64();
-    count
-        .with_context(|| format!("`windlass status --format json` has no number at jobs.{state}: {status}"))
+    count.with_context(|| format!("`windlass status --format json` has no number at jobs.{state}: {status}"))
 }
 
 /// Torc as shipped: its own server for the length of one command. Its exit code says nothing about the jobs, so what
