@@ -35,6 +35,8 @@ const TOOLS: &[Tool] = &[
     Tool { program: "sh", package: "dash", needed_for: "every job" },
     Tool { program: "setsid", package: "util-linux", needed_for: "jobs that leave their process group" },
     Tool { program: "flock", package: "util-linux", needed_for: "jobs that notice when two of them overlap" },
+    Tool { program: "python3", package: "python3-minimal", needed_for: "jobs that take memory, and keep it" },
+    Tool { program: "awk", package: "mawk", needed_for: "the jobs of the demo" },
     Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
 ];
 
@@ -46,11 +48,17 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     provide_tools()?;
     provide_nextest()?;
     run(&mut cargo(["build", "--workspace"]))?;
-    run(cargo(["nextest", "run", "--workspace"]).args(arguments))?;
+    run(cargo(["nextest", "run"]).args(selection(arguments)).args(arguments))?;
     if arguments.is_empty() {
         run(&mut cargo(["test", "--doc", "--workspace"]))?;
     }
     Ok(())
+}
+
+/// All crates, unless the arguments name some: with `--workspace` a `-p` would not narrow anything.
+fn selection(arguments: &[String]) -> &'static [&'static str] {
+    let names_crates = |word: &String| word.starts_with("-p") || word.starts_with("--package");
+    if arguments.iter().any(names_crates) { &[] } else { &["--workspace"] }
 }
 
 fn provide_tools() -> Result<()> {
@@ -105,6 +113,15 @@ fn provide_nextest() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn naming_crates_narrows_the_run() {
+        let selected = |line: &str| selection(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(selection(&[]), ["--workspace"]);
+        assert_eq!(selected("kill --no-capture"), ["--workspace"]);
+        assert!(selected("-p windlass-core dispatch").is_empty());
+        assert!(selected("--package=windlass-core").is_empty());
+    }
 
     #[test]
     fn a_complete_machine_misses_nothing() {
