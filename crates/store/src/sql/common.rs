@@ -118,7 +118,7 @@ super::statements! {
     HELD_JOBS = "
         SELECT id, status, attempt_id, worker_id, pid, started_at
         FROM job
-        WHERE workflow_id = $1 AND status >= 3 AND status <> 5 AND status <> 9 AND status IN (3, 4)
+        WHERE workflow_id = $1 AND status >= 3 AND status <= 4 AND status <> 5 AND status <> 9
         ORDER BY id";
     /// Conditions, order, limit and offset are appended; `$1` is the current run.
     SELECT_JOBS = "

@@ -103,6 +103,9 @@ fn end(
     if key.workflow != batch.workflow || key.run != batch.run {
         return Err(Error::OutOfRange { what: format!("the result of {key} in this batch") }.into());
     }
+    if !from.is_active() {
+        return Err(Error::OutOfRange { what: format!("the end of {key} from `{from}`") }.into());
+    }
     let touched = conn.prepare_cached(sql::END)?.execute(params![
         to.code(),
         next_attempt.0,

@@ -1,7 +1,7 @@
-//! How much of a database file is missing, read without SQLite once SQLite has refused the file.
+//! What the first bytes of a file say, read without SQLite: of a file that is too short for it, or that it has refused.
 //!
-//! Not to be called while this process has the file open: closing any descriptor of a file drops the locks that
-//! SQLite holds on it.
+//! Not to be called while this process has a whole database of that name open: closing any descriptor of a file drops
+//! the locks that SQLite holds on it.
 
 use crate::Error;
 use std::fs::File;
@@ -9,6 +9,21 @@ use std::io::Read;
 use std::path::Path;
 
 const HEADER_LENGTH: usize = 100;
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Refuses a file without room for a header. SQLite would take some of them for empty databases.
+pub(crate) fn refuse_stub(path: &Path, length: u64) -> Result<(), Error> {
+    if length >= HEADER_LENGTH as u64 {
+        return Ok(());
+    }
+    let start = std::fs::read(path).map_err(|e| Error::file("read", path, e))?;
+    let common = start.len().min(MAGIC.len());
+    if start[..common] == MAGIC[..common] {
+        Err(Error::Truncated { path: path.to_owned(), found: length, expected: None })
+    } else {
+        Err(Error::NotADatabase { path: path.to_owned() })
+    }
+}
 
 /// If the file is shorter than its header says, or too short to have one: the error that says so.
 pub(crate) fn shortfall(path: &Path) -> Option<Error> {

@@ -11,6 +11,8 @@ mod header;
 mod load;
 mod migrate;
 mod open;
+#[cfg(test)]
+mod plan_tests;
 mod pool;
 mod read;
 mod runs;

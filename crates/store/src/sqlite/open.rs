@@ -91,10 +91,7 @@ pub(crate) fn check(path: &Path) -> Result<Checked, Error> {
     if !metadata.is_file() {
         return Err(Error::NotAFile { path: path.to_path_buf() });
     }
-    // SQLite would take it for an empty database.
-    if metadata.len() == 0 {
-        return Err(Error::Truncated { path: path.to_path_buf(), found: 0, expected: None });
-    }
+    header::refuse_stub(&path, metadata.len())?;
     let (reader, access) = identify(&path)?;
     let mut warnings = Vec::new();
     if let Some(kind) = filesystem::network_filesystem(&path) {
@@ -207,7 +204,7 @@ fn identify(path: &Path) -> Result<(Connection, Access), Error> {
     let second = match first {
         // Without a log nobody can be writing, and without permission nobody of us will.
         Err(fault)
-            if is_cannot_open(&fault) && !may_write_beside(path) && !sibling(path, "-wal").exists() =>
+            if wanted_to_write(&fault) && !may_write_beside(path) && !sibling(path, "-wal").exists() =>
         {
             attempt(Access::Frozen)
         }
@@ -226,6 +223,20 @@ fn identify_connection(conn: &Connection, path: &Path) -> Result<(), Fault> {
     let known = migrate::latest(MIGRATIONS);
     if found > known {
         return Err(Error::Newer { path: path.to_owned(), found, known }.into());
+    }
+    refuse_torn_end(conn, path)
+}
+
+/// SQLite does not miss a part of the last page before it reads it.
+fn refuse_torn_end(conn: &Connection, path: &Path) -> Result<(), Fault> {
+    let pages: u32 = conn.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+    let page_size: u32 = conn.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    // Looked at after counting: pages that are still in a log may be missing from the file.
+    let log = sibling(path, "-wal").metadata().map_or(0, |metadata| metadata.len());
+    let found = path.metadata().map_err(|e| Error::file("look at", path, e))?.len();
+    let expected = u64::from(pages) * u64::from(page_size);
+    if log == 0 && found < expected {
+        return Err(Error::Truncated { path: path.to_owned(), found, expected: Some(expected) }.into());
     }
     Ok(())
 }
@@ -246,8 +257,10 @@ fn name_open_fault(fault: Fault, path: &Path) -> Error {
     }
 }
 
-fn is_cannot_open(fault: &Fault) -> bool {
-    matches!(fault, Fault::Sqlite(e) if e.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen))
+/// SQLite wanted to make its log or its shared memory and could not.
+fn wanted_to_write(fault: &Fault) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
+    matches!(fault, Fault::Sqlite(e) if matches!(e.sqlite_error_code(), Some(CannotOpen | ReadOnly)))
 }
 
 /// SQLite keeps its log and its shared memory beside the file.

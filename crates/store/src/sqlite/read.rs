@@ -117,8 +117,8 @@ pub(crate) fn results(
 }
 
 /// A statement that grows condition by condition, with its values in the order of their placeholders.
-struct Query {
-    sql: String,
+pub(crate) struct Query {
+    pub(crate) sql: String,
     values: Vec<Box<dyn ToSql>>,
 }
 
@@ -162,7 +162,7 @@ const fn is_watched(status: JobStatus) -> bool {
     status.is_active() || status.is_unsuccessful() || matches!(status, JobStatus::PendingFailed)
 }
 
-fn jobs_query(workflow: WorkflowId, block: Block, filter: &JobFilter) -> Query {
+pub(crate) fn jobs_query(workflow: WorkflowId, block: Block, filter: &JobFilter) -> Query {
     let mut query = Query::new(sql::SELECT_JOBS, vec![Box::new(block.run.0)]);
     let watched = !filter.status.is_empty() && filter.status.iter().copied().all(is_watched);
     if filter.name.is_none() && filter.ids.is_empty() && !watched {
@@ -190,7 +190,7 @@ fn jobs_query(workflow: WorkflowId, block: Block, filter: &JobFilter) -> Query {
     query
 }
 
-fn results_query(block: Block, filter: &ResultFilter) -> Query {
+pub(crate) fn results_query(block: Block, filter: &ResultFilter) -> Query {
     let mut query = Query::new(sql::SELECT_RESULTS, vec![]);
     query.push("r.job_id >= ? AND r.job_id < ?", vec![Box::new(block.first), Box::new(block.end())]);
     if let Some(job) = filter.job {

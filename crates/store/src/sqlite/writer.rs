@@ -167,18 +167,24 @@ fn transact(conn: &Connection, db: &Path, group: &mut [Envelope]) -> Result<Vec<
         done.map(|_| ()).map_err(|e| Fault::from(e).explain(db))
     };
     run(sql::BEGIN_WRITE)?;
+    // A request that is alone is undone with its transaction.
+    let guarded = group.len() > 1;
     let mut outcomes = Vec::with_capacity(group.len());
     for request in group {
-        run(sql::BEGIN_REQUEST)?;
+        if guarded {
+            run(sql::BEGIN_REQUEST)?;
+        }
         let outcome = request.apply(conn).map_err(|fault| fault.explain(db));
         if let Err(error) = &outcome {
             let lost = conn.is_autocommit();
-            if lost || error.is_transient() || error.is_damage() {
+            if lost || !guarded || error.is_transient() || error.is_damage() {
                 return Err(error.clone());
             }
             run(sql::UNDO_REQUEST)?;
         }
-        run(sql::KEEP_REQUEST)?;
+        if guarded {
+            run(sql::KEEP_REQUEST)?;
+        }
         outcomes.push(outcome);
     }
     run(sql::COMMIT)?;

@@ -1,0 +1,130 @@
+//! How SQLite goes about our statements: what is done per job must not look at other jobs, and lists of the few must not
+//! read the many.
+
+use super::SqliteStore;
+use super::read::{Block, jobs_query, results_query};
+use crate::model::{JobFilter, ResultFilter};
+use crate::sql::{common, sqlite};
+use rusqlite::Connection;
+use windlass_types::{JobId, JobStatus, RunId, WorkflowId};
+
+fn database() -> (tempfile::TempDir, Connection) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("windlass.db");
+    SqliteStore::create(&path).unwrap();
+    let conn = Connection::open(path).unwrap();
+    // Otherwise every plan also shows how references would be looked up if somebody deleted something.
+    conn.pragma_update(None, "foreign_keys", false).unwrap();
+    (directory, conn)
+}
+
+fn plan(conn: &Connection, sql: &str) -> String {
+    let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let mut rows = statement.raw_query();
+    let mut plan = String::new();
+    while let Some(row) = rows.next().unwrap() {
+        plan += &row.get::<_, String>(3).unwrap();
+        plan += "\n";
+    }
+    plan
+}
+
+const BLOCK: Block = Block { first: 1, count: 1_000_000, run: RunId(1) };
+
+fn jobs_plan(conn: &Connection, filter: &JobFilter) -> String {
+    plan(conn, &jobs_query(WorkflowId(1), BLOCK, filter).sql)
+}
+
+#[test]
+fn every_statement_is_understood() {
+    let (_directory, conn) = database();
+    for (name, sql) in common::ALL.iter().chain(sqlite::ALL) {
+        let complete = if name.starts_with("SELECT_") { format!("{sql} 1 = 1") } else { (*sql).to_owned() };
+        conn.prepare(&complete).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    for rows in [1, 64] {
+        conn.prepare(&sqlite::insert_jobs(rows)).unwrap();
+    }
+}
+
+#[test]
+fn what_is_done_per_job_finds_it_by_its_number() {
+    let (_directory, conn) = database();
+    let per_job = [
+        common::SET_STATUS,
+        common::CLAIM,
+        common::START,
+        common::END,
+        common::GIVE_BACK,
+        common::FOUND_JOB,
+        common::RESET_JOB,
+        common::JOB_COMMAND,
+        common::JOB_NAME,
+    ];
+    for sql in per_job {
+        assert_eq!(plan(&conn, sql), "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)\n", "{sql}");
+    }
+}
+
+#[test]
+fn nothing_reads_a_whole_table_of_jobs_or_results() {
+    let (_directory, conn) = database();
+    for (name, sql) in common::ALL.iter().filter(|(name, _)| !name.starts_with("SELECT_")) {
+        let plan = plan(&conn, sql);
+        for table in ["SCAN job", "SCAN result", "SCAN gate_member", "SCAN status_count", "SCAN worker"] {
+            assert!(!plan.contains(table), "{name}: {plan}");
+        }
+    }
+}
+
+#[test]
+fn the_few_that_somebody_looks_for_are_found_by_their_index() {
+    let (_directory, conn) = database();
+    assert_eq!(
+        plan(&conn, common::HELD_JOBS).lines().next(),
+        Some("SEARCH job USING INDEX job_watched (workflow_id=? AND status>? AND status<?)")
+    );
+    let failed = jobs_plan(&conn, &JobFilter { status: vec![JobStatus::Failed], ..JobFilter::default() });
+    assert!(failed.starts_with("SEARCH j USING INDEX job_watched (workflow_id=? AND status=?)"), "{failed}");
+    assert!(!failed.contains("TEMP B-TREE"), "{failed}");
+    let unhappy =
+        vec![JobStatus::Failed, JobStatus::Canceled, JobStatus::Terminated, JobStatus::PendingFailed];
+    let unhappy = jobs_plan(&conn, &JobFilter { status: unhappy, ..JobFilter::default() });
+    assert!(unhappy.starts_with("SEARCH j USING INDEX job_watched (workflow_id=? AND status"), "{unhappy}");
+    let worker = plan(&conn, common::ACTIVE_WORKERS);
+    assert!(worker.contains("INDEX worker_active"), "{worker}");
+    let digest = plan(&conn, common::NEWEST_BY_DIGEST);
+    assert!(digest.contains("INDEX workflow_by_digest (spec_digest=? AND submission_dir=?)"), "{digest}");
+}
+
+#[test]
+fn lists_of_jobs_stay_within_their_workflow() {
+    let (_directory, conn) = database();
+    let named = JobFilter { name: Some("a".into()), ..JobFilter::default() };
+    let named = jobs_plan(&conn, &named);
+    assert!(named.contains("(workflow_id=? AND name=?)"), "{named}");
+    let by_id = jobs_plan(&conn, &JobFilter { ids: vec![JobId(3), JobId(5)], ..JobFilter::default() });
+    assert!(by_id.starts_with("SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"), "{by_id}");
+    for status in [vec![], vec![JobStatus::Ready], vec![JobStatus::Ready, JobStatus::Failed]] {
+        let plan = jobs_plan(&conn, &JobFilter { status, ..JobFilter::default() });
+        assert!(plan.starts_with("SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"), "{plan}");
+        assert!(!plan.contains("TEMP B-TREE"), "a page would have to read everything: {plan}");
+    }
+}
+
+#[test]
+fn lists_of_results_stay_within_their_workflow() {
+    let (_directory, conn) = database();
+    let all = plan(&conn, &results_query(BLOCK, &ResultFilter::default()).sql);
+    assert!(all.contains("SEARCH r USING INDEX") && all.contains("(job_id>? AND job_id<?)"), "{all}");
+    let failed = ResultFilter { failed_only: true, ..ResultFilter::default() };
+    let failed = plan(&conn, &results_query(BLOCK, &failed).sql);
+    assert!(failed.contains("INDEX result_unsuccessful (job_id>? AND job_id<?)"), "{failed}");
+    let of_job = ResultFilter { job: Some(JobId(7)), ..ResultFilter::default() };
+    let of_job = plan(&conn, &results_query(BLOCK, &of_job).sql);
+    assert!(of_job.contains("(job_id=?"), "{of_job}");
+    for plan in [all, failed, of_job] {
+        // Sorting the attempts of one job is fine, sorting everything is not.
+        assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Changes: what they do, and that those which do not fit do nothing.
+
+use crate::kit::{NOW, RUN, claim, commit, commit_batch, counts, create, end, key, start, status_of, worker};
+use std::sync::mpsc;
+use std::time::Duration;
+use windlass_core::change::{AttemptResult, Change};
+use windlass_store::model::{HeldJob, ResultFilter};
+use windlass_store::{Batch, Error, JobState, Store};
+use windlass_types::work::{Exit, Usage};
+use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, Timestamp, WorkerId};
+
+pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 2);
+    let (job, worker) = (jobs[0], worker(store, workflow));
+    commit(store, workflow, vec![claim(job, 1, worker)]).unwrap();
+    let pending = HeldJob {
+        id: job,
+        status: JobStatus::Pending,
+        attempt: Attempt::FIRST,
+        worker,
+        pid: None,
+        started_at: None,
+    };
+    assert_eq!(store.held_jobs(workflow).unwrap(), std::slice::from_ref(&pending));
+
+    commit(store, workflow, vec![start(job, 1)]).unwrap();
+    let running = HeldJob { status: JobStatus::Running, pid: Some(99), started_at: Some(NOW), ..pending };
+    assert_eq!(store.held_jobs(workflow).unwrap(), [running]);
+
+    let usage = Usage {
+        peak_memory: Some(Bytes(5000)),
+        avg_memory: Some(Bytes(4000)),
+        cpu_time: Duration::from_micros(123_456),
+        peak_cpu_percent: Some(99.5),
+        avg_cpu_percent: Some(50.25),
+    };
+    let result = AttemptResult {
+        key: key(workflow, job, 1),
+        worker,
+        status: JobStatus::Failed,
+        return_code: 137,
+        exit: Some(Exit::Signal(9)),
+        out_of_memory: true,
+        reason: Some("it used \"too much\" memory".into()),
+        started_at: Some(NOW),
+        ended_at: Timestamp(NOW.0 + 7),
+        wall: Duration::from_micros(8),
+        usage,
+    };
+    let ended = Change::End {
+        from: JobStatus::Running,
+        to: JobStatus::Failed,
+        result: result.clone(),
+        next_attempt: Attempt(1),
+        orphaned: false,
+    };
+    commit(store, workflow, vec![ended]).unwrap();
+    assert!(store.held_jobs(workflow).unwrap().is_empty());
+    assert_eq!(status_of(store, workflow, job), JobStatus::Failed);
+    let rows = store.results(workflow, &ResultFilter::default()).unwrap();
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!(windlass_types::work::AttemptKey::from(row.key), result.key);
+    assert_eq!((row.job_name.as_str(), row.worker_id, row.status), ("job_0000", worker, JobStatus::Failed));
+    assert_eq!((row.return_code, row.signal, row.out_of_memory), (137, Some(9), true));
+    assert_eq!(row.reason, result.reason);
+    assert_eq!((row.started_at, row.ended_at), (result.started_at, result.ended_at));
+    assert_eq!((row.wall, row.cpu_time), (result.wall, usage.cpu_time));
+    assert_eq!((row.peak_memory_bytes, row.avg_memory_bytes), (usage.peak_memory, usage.avg_memory));
+    assert_eq!((row.peak_cpu_percent, row.avg_cpu_percent), (usage.peak_cpu_percent, usage.avg_cpu_percent));
+
+    let now = counts(store, workflow);
+    assert_eq!((now.get(JobStatus::Failed), now.get(JobStatus::Ready)), (1, 1));
+}
+
+pub(crate) fn an_orphan_is_counted_and_runs_again(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 1);
+    let worker = worker(store, workflow);
+    commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
+    let Change::End { from, result, .. } = end(key(workflow, jobs[0], 1), worker, JobStatus::Terminated)
+    else {
+        unreachable!()
+    };
+    let again = Change::End { from, to: JobStatus::Ready, result, next_attempt: Attempt(2), orphaned: true };
+    commit(store, workflow, vec![again, claim(jobs[0], 2, worker)]).unwrap();
+    let table = store.load_jobs(workflow).unwrap();
+    assert_eq!((table.status[0], table.attempt[0]), (JobStatus::Pending, Attempt(2)));
+    assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap()[0].status, JobStatus::Terminated);
+}
+
+pub(crate) fn a_claim_can_be_given_back(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 1);
+    let worker = worker(store, workflow);
+    commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
+    commit(store, workflow, vec![Change::GiveBack { job: jobs[0] }]).unwrap();
+    let table = store.load_jobs(workflow).unwrap();
+    assert_eq!((table.status[0], table.attempt[0]), (JobStatus::Ready, Attempt::FIRST));
+    assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
+    assert!(store.held_jobs(workflow).unwrap().is_empty());
+    counts(store, workflow);
+}
+
+pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 2);
+    let (other, _) = create(store, 1);
+    let worker = worker(store, workflow);
+    let job = jobs[0];
+    let status = |from, to| Change::Status { job, from, to };
+    let state = |status, attempt: Option<u32>| JobState { status, attempt: attempt.map(Attempt) };
+    let ready = Some(state(JobStatus::Ready, Some(1)));
+    for (change, expected, found) in [
+        (status(JobStatus::Blocked, JobStatus::Ready), state(JobStatus::Blocked, None), ready),
+        (claim(job, 2, worker), state(JobStatus::Ready, Some(2)), ready),
+        (start(job, 1), state(JobStatus::Pending, Some(1)), ready),
+        (Change::GiveBack { job }, state(JobStatus::Pending, None), ready),
+        (end(key(workflow, job, 1), worker, JobStatus::Completed), state(JobStatus::Pending, Some(1)), ready),
+    ] {
+        match commit(store, workflow, vec![change.clone()]).unwrap_err() {
+            Error::Conflict { workflow: w, job: j, expected: e, found: f } => {
+                assert_eq!((w, j, e, f), (workflow, job, expected, found), "{change:?}");
+            }
+            other => panic!("{change:?}: {other}"),
+        }
+    }
+    // A job of another workflow, and one that does not exist, are not there.
+    for (workflow, job) in [(other, job), (workflow, JobId(999_999))] {
+        let error = commit(store, workflow, vec![Change::GiveBack { job }]).unwrap_err();
+        assert!(matches!(error, Error::Conflict { found: None, .. }), "{error}");
+        assert!(!error.is_transient() && error.hint().is_some());
+    }
+    assert_eq!(counts(store, workflow).get(JobStatus::Ready), 2);
+    assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
+}
+
+pub(crate) fn a_batch_is_all_or_nothing(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 3);
+    let worker = worker(store, workflow);
+    let changes = vec![
+        claim(jobs[0], 1, worker),
+        claim(jobs[1], 1, worker),
+        end(key(workflow, jobs[0], 1), worker, JobStatus::Completed),
+        claim(jobs[2], 5, worker),
+    ];
+    let error = commit(store, workflow, changes).unwrap_err();
+    assert!(matches!(error, Error::Conflict { job, .. } if job == jobs[2]), "{error}");
+    assert_eq!(counts(store, workflow).get(JobStatus::Ready), 3);
+    assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
+    assert!(store.held_jobs(workflow).unwrap().is_empty());
+}
+
+pub(crate) fn a_failing_batch_takes_nobody_along(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 100);
+    let worker = worker(store, workflow);
+    let (sender, receiver) = mpsc::channel();
+    // Submitted without waiting, so that many share a commit.
+    for (i, &job) in jobs.iter().enumerate() {
+        let attempt = if i % 3 == 0 { 2 } else { 1 };
+        let sender = sender.clone();
+        let done = Box::new(move |outcome: Result<(), Error>| sender.send((i, outcome.is_ok())).unwrap());
+        store.submit(Batch { workflow, run: RUN, changes: vec![claim(job, attempt, worker)].into() }, done);
+    }
+    for (i, ok) in receiver.iter().take(100) {
+        assert_eq!(ok, i % 3 != 0, "batch {i}");
+    }
+    let now = counts(store, workflow);
+    assert_eq!((now.get(JobStatus::Pending), now.get(JobStatus::Ready)), (66, 34));
+}
+
+pub(crate) fn a_batch_of_another_run_is_stale(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 1);
+    let changes = vec![Change::Status { job: jobs[0], from: JobStatus::Ready, to: JobStatus::Disabled }];
+    let batch = Batch { workflow, run: RunId(2), changes: changes.into() };
+    let error = commit_batch(store, batch).unwrap_err();
+    assert!(matches!(error, Error::StaleRun { expected: RunId(2), found: RunId(1), .. }), "{error}");
+    // The result of another run or workflow has no place in a batch either.
+    let worker = worker(store, workflow);
+    commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
+    let mut wrong = key(workflow, jobs[0], 1);
+    wrong.run = RunId(2);
+    commit(store, workflow, vec![end(wrong, worker, JobStatus::Completed)]).unwrap_err();
+    assert_eq!(status_of(store, workflow, jobs[0]), JobStatus::Pending);
+}
+
+pub(crate) fn one_result_per_attempt(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 1);
+    let worker = worker(store, workflow);
+    let once = vec![claim(jobs[0], 1, worker), end(key(workflow, jobs[0], 1), worker, JobStatus::Completed)];
+    commit(store, workflow, once.clone()).unwrap();
+    let reset = Change::Status { job: jobs[0], from: JobStatus::Completed, to: JobStatus::Ready };
+    let twice = [vec![reset], once].concat();
+    let error = commit(store, workflow, twice).unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert_eq!(status_of(store, workflow, jobs[0]), JobStatus::Completed);
+    assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap().len(), 1);
+}
+
+pub(crate) fn states_that_contradict_each_other_are_refused(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 1);
+    let worker = worker(store, workflow);
+    let job = jobs[0];
+    // Pending or running without a worker.
+    for to in [JobStatus::Pending, JobStatus::Running] {
+        commit(store, workflow, vec![Change::Status { job, from: JobStatus::Ready, to }]).unwrap_err();
+    }
+    // A worker that nobody knows.
+    commit(store, workflow, vec![claim(job, 1, WorkerId(4711))]).unwrap_err();
+    // Done, and still held by a worker.
+    commit(store, workflow, vec![claim(job, 1, worker)]).unwrap();
+    let done = Change::Status { job, from: JobStatus::Pending, to: JobStatus::Completed };
+    commit(store, workflow, vec![done]).unwrap_err();
+    // An attempt that ended as ready did not end.
+    let mut ready = end(key(workflow, job, 1), worker, JobStatus::Ready);
+    if let Change::End { result, .. } = &mut ready {
+        result.status = JobStatus::Ready;
+    }
+    commit(store, workflow, vec![ready]).unwrap_err();
+    assert_eq!(counts(store, workflow).get(JobStatus::Pending), 1);
+}
+
+pub(crate) fn answers_come_in_order_and_after_the_commit(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 500);
+    let worker = worker(store, workflow);
+    let (sender, receiver) = mpsc::channel();
+    for (i, &job) in jobs.iter().enumerate() {
+        let sender = sender.clone();
+        let done = Box::new(move |outcome: Result<(), Error>| {
+            outcome.unwrap();
+            sender.send(i).unwrap();
+        });
+        store.submit(Batch { workflow, run: RUN, changes: vec![claim(job, 1, worker)].into() }, done);
+    }
+    for i in 0..jobs.len() {
+        assert_eq!(receiver.recv().unwrap(), i);
+        if i % 50 == 0 {
+            assert!(store.held_jobs(workflow).unwrap().len() > i, "answered before it was to be seen");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Runs, cancellation and workers.
+
+use crate::kit::{NOW, RUN, claim, commit, commit_batch, counts, create, end, key, new_worker, worker};
+use windlass_core::change::Change;
+use windlass_store::model::{JobFilter, ResultFilter};
+use windlass_store::{Batch, Error, Store};
+use windlass_types::{Attempt, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
+
+const LATER: Timestamp = Timestamp(NOW.0 + 1_000_000);
+const LATEST: Timestamp = Timestamp(NOW.0 + 2_000_000);
+
+pub(crate) fn runs_begin_and_end(store: &dyn Store) {
+    let (workflow, _) = create(store, 1);
+    let times = || {
+        let row = store.workflow(workflow).unwrap().unwrap();
+        (row.started_at, row.ended_at)
+    };
+    let error = store.end_run(workflow, NOW).unwrap_err();
+    assert!(matches!(error, Error::RunNotBegun { run: RUN, .. }), "{error}");
+    assert_eq!(times(), (None, None));
+    store.begin_run(workflow, NOW).unwrap();
+    assert_eq!(times(), (Some(NOW), None));
+    store.end_run(workflow, LATER).unwrap();
+    assert_eq!(times(), (Some(NOW), Some(LATER)));
+    // Resumed: it began when it first began, and is not over.
+    store.begin_run(workflow, LATEST).unwrap();
+    assert_eq!(times(), (Some(NOW), None));
+}
+
+pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 5);
+    let first = worker(store, workflow);
+    store.begin_run(workflow, NOW).unwrap();
+    // One completes, one fails, one was interrupted and waits for its second attempt, one is canceled.
+    let mut interrupted = end(key(workflow, jobs[2], 1), first, JobStatus::Terminated);
+    if let Change::End { to, next_attempt, .. } = &mut interrupted {
+        (*to, *next_attempt) = (JobStatus::Ready, Attempt(2));
+    }
+    let changes = vec![
+        claim(jobs[0], 1, first),
+        claim(jobs[1], 1, first),
+        claim(jobs[2], 1, first),
+        end(key(workflow, jobs[0], 1), first, JobStatus::Completed),
+        end(key(workflow, jobs[1], 1), first, JobStatus::Failed),
+        interrupted,
+        Change::Status { job: jobs[3], from: JobStatus::Ready, to: JobStatus::Canceled },
+    ];
+    commit(store, workflow, changes).unwrap();
+    store.mark_canceled(workflow, NOW).unwrap();
+    store.end_run(workflow, NOW).unwrap();
+
+    let run = store.begin_next_run(workflow, &[jobs[0], jobs[1], jobs[3]], LATER).unwrap();
+    assert_eq!(run, RunId(2));
+    let row = store.workflow(workflow).unwrap().unwrap();
+    assert_eq!((row.run_id, row.is_canceled), (run, false));
+    assert_eq!((row.started_at, row.ended_at), (Some(LATER), None));
+    let table = store.load_jobs(workflow).unwrap();
+    let (again, ready) = (JobStatus::Uninitialized, JobStatus::Ready);
+    assert_eq!(table.status, [again, again, ready, again, ready]);
+    assert_eq!(table.attempt, [Attempt::FIRST; 5]);
+    counts(store, workflow);
+
+    // Results of the first run are kept, and the same attempt number is free again.
+    assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
+    let all = ResultFilter { all_runs: true, ..ResultFilter::default() };
+    assert_eq!(store.results(workflow, &all).unwrap().len(), 3);
+    assert_eq!(store.jobs(workflow, &JobFilter::default()).unwrap()[1].return_code, None);
+    let mut second_key = key(workflow, jobs[2], 1);
+    second_key.run = run;
+    let changes = vec![claim(jobs[2], 1, first), end(second_key, first, JobStatus::Completed)];
+    commit_batch(store, Batch { workflow, run, changes: changes.into() }).unwrap();
+    assert_eq!(store.results(workflow, &all).unwrap().len(), 4);
+    assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap().len(), 1);
+}
+
+pub(crate) fn no_next_run_while_a_worker_holds_a_job(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 2);
+    let worker = worker(store, workflow);
+    commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
+    let error = store.begin_next_run(workflow, &[], NOW).unwrap_err();
+    assert!(matches!(error, Error::StillActive { held: 1, .. }), "{error}");
+    commit(store, workflow, vec![Change::GiveBack { job: jobs[0] }]).unwrap();
+    // Somebody else's job cannot be taken along, and then nothing happens at all.
+    let error = store.begin_next_run(workflow, &[jobs[1], JobId(99_999)], NOW).unwrap_err();
+    assert!(matches!(error, Error::NoSuchJob(JobId(99_999))), "{error}");
+    assert_eq!(store.workflow(workflow).unwrap().unwrap().run_id, RUN);
+    assert_eq!(counts(store, workflow).get(JobStatus::Ready), 2);
+}
+
+pub(crate) fn a_cancel_request_waits_to_be_answered(store: &dyn Store) {
+    let (workflow, _) = create(store, 1);
+    let (other, _) = create(store, 1);
+    assert!(!store.cancel_requested(workflow).unwrap());
+    store.request_cancel(workflow, NOW).unwrap();
+    store.request_cancel(workflow, LATER).unwrap();
+    assert!(store.cancel_requested(workflow).unwrap());
+    assert!(!store.cancel_requested(other).unwrap());
+    assert!(!store.workflow(workflow).unwrap().unwrap().is_canceled);
+    store.mark_canceled(workflow, LATER).unwrap();
+    assert!(!store.cancel_requested(workflow).unwrap());
+    assert!(store.workflow(workflow).unwrap().unwrap().is_canceled);
+    // A request that came too late does not cancel the next run.
+    store.request_cancel(workflow, LATER).unwrap();
+    store.begin_next_run(workflow, &[], LATEST).unwrap();
+    assert!(!store.cancel_requested(workflow).unwrap());
+}
+
+pub(crate) fn workers_are_remembered_until_they_retire(store: &dyn Store) {
+    let (workflow, _) = create(store, 1);
+    let (other, _) = create(store, 1);
+    let first = worker(store, workflow);
+    let mut unlimited = new_worker(workflow);
+    unlimited.capacity.max_jobs = None;
+    unlimited.pid_start_ticks = u64::MAX;
+    let second = store.add_worker(&unlimited, LATER).unwrap();
+    worker(store, other);
+    let active = store.active_workers(workflow).unwrap();
+    assert_eq!(active.iter().map(|row| row.id).collect::<Vec<_>>(), [first, second]);
+    assert_eq!((&active[0].worker, active[0].started_at), (&new_worker(workflow), NOW));
+    assert_eq!((&active[1].worker, active[1].started_at), (&unlimited, LATER));
+    store.retire_worker(first, LATER).unwrap();
+    store.retire_worker(first, LATEST).unwrap();
+    assert_eq!(store.active_workers(workflow).unwrap().len(), 1);
+    let third = worker(store, workflow);
+    assert!(third > second, "numbers are not given out again");
+}
+
+pub(crate) fn what_is_not_there_is_named(store: &dyn Store) {
+    let nowhere = WorkflowId(77);
+    let errors = [
+        store.begin_run(nowhere, NOW).unwrap_err(),
+        store.end_run(nowhere, NOW).unwrap_err(),
+        store.begin_next_run(nowhere, &[], NOW).unwrap_err(),
+        store.request_cancel(nowhere, NOW).unwrap_err(),
+        store.cancel_requested(nowhere).unwrap_err(),
+        store.mark_canceled(nowhere, NOW).unwrap_err(),
+        store.add_worker(&new_worker(nowhere), NOW).unwrap_err(),
+        store.load_jobs(nowhere).unwrap_err(),
+        store.jobs(nowhere, &JobFilter::default()).unwrap_err(),
+        store.results(nowhere, &ResultFilter::default()).unwrap_err(),
+        commit(store, nowhere, vec![]).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::NoSuchWorkflow(id) if id == nowhere), "{error}");
+        assert!(error.hint().is_some());
+    }
+    assert!(store.workflow(nowhere).unwrap().is_none());
+    assert!(store.held_jobs(nowhere).unwrap().is_empty());
+    assert!(store.active_workers(nowhere).unwrap().is_empty());
+    let error = store.retire_worker(WorkerId(5), NOW).unwrap_err();
+    assert!(matches!(error, Error::NoSuchWorker(WorkerId(5))), "{error}");
+}

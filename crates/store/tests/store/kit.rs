@@ -1,0 +1,153 @@
+//! Workflows and changes for tests, with everything that does not matter filled in.
+
+use std::sync::mpsc;
+use std::time::Duration;
+use windlass_core::change::{AttemptResult, Change};
+use windlass_core::edges::Edges;
+use windlass_store::model::{NewJob, NewRequirements, NewWorker, NewWorkflow};
+use windlass_store::{Batch, Error, Store};
+use windlass_types::work::{AttemptKey, Exit, Stdio, StdioMode, Usage};
+use windlass_types::{
+    Attempt, Bytes, Capacity, JobId, JobStatus, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
+};
+
+pub(crate) const RUN: RunId = RunId(1);
+pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+/// An empty store, and whatever has to live as long as it does.
+pub(crate) struct Fixture {
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) _keep: Box<dyn std::any::Any>,
+}
+
+pub(crate) fn workflow<'a>(requirements: &'a [NewRequirements<'a>], edges: &'a Edges) -> NewWorkflow<'a> {
+    NewWorkflow {
+        name: "test",
+        user: "ada",
+        description: None,
+        submission_dir: "/here",
+        output_dir: "/here/out",
+        spec_path: None,
+        spec_digest: None,
+        env: &[],
+        stdio: Stdio { mode: StdioMode::Separate, delete_on_success: false },
+        requirements,
+        edges,
+    }
+}
+
+pub(crate) fn job(name: &str) -> NewJob<'_> {
+    NewJob {
+        name,
+        command: "true",
+        env: &[],
+        requirements: None,
+        priority: 0,
+        cancel_on_blocking_job_failure: true,
+        status: JobStatus::Ready,
+    }
+}
+
+/// `n` ready jobs called `job_0000`, `job_0001`, …
+pub(crate) fn create(store: &dyn Store, n: usize) -> (WorkflowId, Vec<JobId>) {
+    let names: Vec<String> = (0..n).map(|i| format!("job_{i:04}")).collect();
+    create_jobs(store, &mut names.iter().map(|name| job(name)))
+}
+
+pub(crate) fn create_jobs(
+    store: &dyn Store,
+    jobs: &mut dyn Iterator<Item = NewJob<'_>>,
+) -> (WorkflowId, Vec<JobId>) {
+    let edges = Edges::default();
+    let id = store.create_workflow(&workflow(&[], &edges), jobs, NOW).unwrap();
+    (id, store.load_jobs(id).unwrap().ids)
+}
+
+pub(crate) fn new_worker(workflow: WorkflowId) -> NewWorker {
+    NewWorker {
+        workflow,
+        run: RUN,
+        host: "node1".into(),
+        boot_id: "b007".into(),
+        pid: 4711,
+        pid_start_ticks: 123_456,
+        token: "t0k3n".into(),
+        ledger_path: "/here/ledger".into(),
+        capacity: Capacity {
+            cpus: 2,
+            memory: Bytes(4 << 30),
+            gpus: 1,
+            nodes: 1,
+            max_jobs: Some(7),
+            by_resources: true,
+        },
+    }
+}
+
+pub(crate) fn worker(store: &dyn Store, workflow: WorkflowId) -> WorkerId {
+    store.add_worker(&new_worker(workflow), NOW).unwrap()
+}
+
+pub(crate) fn claim(job: JobId, attempt: u32, worker: WorkerId) -> Change {
+    Change::Claim { job, attempt: Attempt(attempt), worker }
+}
+
+pub(crate) fn start(job: JobId, attempt: u32) -> Change {
+    Change::Start { job, attempt: Attempt(attempt), at: NOW, pid: 99 }
+}
+
+/// The end of the attempt of a pending job; what becomes of the job is what became of the attempt.
+pub(crate) fn end(key: AttemptKey, worker: WorkerId, status: JobStatus) -> Change {
+    let code = i32::from(status != JobStatus::Completed);
+    Change::End {
+        from: JobStatus::Pending,
+        to: status,
+        result: AttemptResult {
+            key,
+            worker,
+            status,
+            return_code: code,
+            exit: Some(Exit::Code(code)),
+            out_of_memory: false,
+            reason: None,
+            started_at: Some(NOW),
+            ended_at: NOW,
+            wall: Duration::from_millis(1500),
+            usage: Usage::default(),
+        },
+        next_attempt: key.attempt,
+        orphaned: false,
+    }
+}
+
+pub(crate) fn key(workflow: WorkflowId, job: JobId, attempt: u32) -> AttemptKey {
+    AttemptKey { workflow, job, run: RUN, attempt: Attempt(attempt) }
+}
+
+/// Submits and waits for the answer.
+pub(crate) fn commit(store: &dyn Store, workflow: WorkflowId, changes: Vec<Change>) -> Result<(), Error> {
+    commit_batch(store, Batch { workflow, run: RUN, changes: changes.into() })
+}
+
+pub(crate) fn commit_batch(store: &dyn Store, batch: Batch) -> Result<(), Error> {
+    let (sender, receiver) = mpsc::channel();
+    store.submit(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    receiver.recv().unwrap()
+}
+
+pub(crate) fn status_of(store: &dyn Store, workflow: WorkflowId, job: JobId) -> JobStatus {
+    let table = store.load_jobs(workflow).unwrap();
+    let index = table.ids.iter().position(|id| *id == job).unwrap();
+    table.status[index]
+}
+
+/// The kept counts, after making sure that they are what counting the jobs gives.
+pub(crate) fn counts(store: &dyn Store, workflow: WorkflowId) -> StatusCounts {
+    let mut counted = StatusCounts::default();
+    for status in store.load_jobs(workflow).unwrap().status {
+        counted.add(status, 1);
+    }
+    let kept = store.workflow(workflow).unwrap().unwrap().counts;
+    assert_eq!(kept, counted, "the kept counts of workflow {workflow}");
+    kept
+}

@@ -1,0 +1,67 @@
+//! Tests of the store through its public face.
+//!
+//! `conformance` holds what every store must do and knows no backend; a further backend adds a line at the bottom and
+//! runs the same. `sqlite` holds what only a SQLite file can do or suffer.
+#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+
+mod conformance;
+mod kit;
+mod sqlite;
+
+/// Makes every case a test for one backend: `suite!(name, how to make an empty store)`.
+macro_rules! suite {
+    ($backend:ident, $make:path; $($module:ident: $($case:ident),* $(,)?;)*) => {
+        mod $backend {
+            $(mod $module {
+                $(#[test]
+                fn $case() {
+                    let fixture = $make();
+                    crate::conformance::$module::$case(fixture.store.as_ref());
+                })*
+            })*
+        }
+    };
+}
+
+macro_rules! conformance {
+    ($backend:ident, $make:path) => {
+        suite! { $backend, $make;
+            creating:
+                what_goes_in_comes_out,
+                ids_are_one_block_in_creation_order,
+                edges_come_back_as_they_were,
+                equal_requirements_share_a_class_but_not_with_the_default,
+                names_may_be_anything_but_not_twice,
+                a_workflow_that_cannot_be_created_leaves_nothing,
+                a_workflow_may_be_empty,
+                the_newest_of_equal_digests_in_a_directory_is_found;
+            changes:
+                a_job_goes_through_its_life,
+                an_orphan_is_counted_and_runs_again,
+                a_claim_can_be_given_back,
+                what_does_not_fit_is_named,
+                a_batch_is_all_or_nothing,
+                a_failing_batch_takes_nobody_along,
+                a_batch_of_another_run_is_stale,
+                one_result_per_attempt,
+                states_that_contradict_each_other_are_refused,
+                answers_come_in_order_and_after_the_commit;
+            runs:
+                runs_begin_and_end,
+                the_next_run_starts_afresh,
+                no_next_run_while_a_worker_holds_a_job,
+                a_cancel_request_waits_to_be_answered,
+                workers_are_remembered_until_they_retire,
+                what_is_not_there_is_named;
+            reading:
+                jobs_are_filtered_and_paged,
+                results_are_filtered_and_paged,
+                commands_and_names_come_in_the_order_asked_for,
+                workflows_do_not_see_each_other;
+            model:
+                random_batches_do_what_a_small_model_does;
+        }
+    };
+}
+
+conformance!(on_sqlite, crate::sqlite::empty_store);

@@ -1,0 +1,150 @@
+//! A full disk: the error says so and may be tried again, nothing is done by halves, and the same batch goes through once
+//! there is space.
+
+use super::child;
+use crate::kit::{RUN, claim, commit_batch, counts, create, end, key, worker};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use windlass_core::change::Change;
+use windlass_store::model::ResultFilter;
+use windlass_store::sqlite::{OpenMode, SqliteStore};
+use windlass_store::{Batch, Error, Store};
+use windlass_types::{JobId, JobStatus, WorkerId, WorkflowId};
+
+const JOBS: usize = 3000;
+
+struct Books {
+    store: SqliteStore,
+    workflow: WorkflowId,
+    worker: WorkerId,
+    jobs: Vec<JobId>,
+}
+
+impl Books {
+    fn new(db: &Path) -> Self {
+        let store = SqliteStore::create(db).unwrap().store;
+        let (workflow, jobs) = create(&store, JOBS);
+        let worker = worker(&store, workflow);
+        Self { store, workflow, worker, jobs }
+    }
+
+    /// Runs the jobs from the first on until a batch is refused; that batch and why.
+    fn fill(&self) -> (Arc<[Change]>, Error) {
+        for jobs in self.jobs.chunks(20) {
+            let claims = jobs.iter().map(|job| claim(*job, 1, self.worker));
+            let ends =
+                jobs.iter().map(|job| end(key(self.workflow, *job, 1), self.worker, JobStatus::Completed));
+            let changes: Arc<[Change]> = claims.chain(ends).collect();
+            if let Err(error) = self.submit(&changes) {
+                return (changes, error);
+            }
+        }
+        panic!("there was space for everything");
+    }
+
+    fn submit(&self, changes: &Arc<[Change]>) -> Result<(), Error> {
+        let batch = Batch { workflow: self.workflow, run: RUN, changes: Arc::clone(changes) };
+        commit_batch(&self.store, batch)
+    }
+
+    /// How many completed, after checking that nothing is there by halves.
+    fn completed(&self) -> u64 {
+        let counts = counts(&self.store, self.workflow);
+        let (completed, ready) = (counts.get(JobStatus::Completed), counts.get(JobStatus::Ready));
+        assert_eq!(completed + ready, JOBS as u64);
+        let results = self.store.results(self.workflow, &ResultFilter::default()).unwrap();
+        assert_eq!(results.len() as u64, completed);
+        completed
+    }
+
+    /// Lets the disk fill up, frees it with `free`, and sees that everything goes on.
+    fn survive(&self, free: impl FnOnce()) -> Error {
+        let (refused, error) = self.fill();
+        assert!(error.is_transient(), "{error:?}");
+        assert!(error.hint().is_some());
+        let before = self.completed();
+        let again = self.submit(&refused).unwrap_err();
+        assert!(again.is_transient(), "{again:?}");
+        let creating = try_create(&self.store);
+        assert!(creating.is_transient(), "{creating:?}");
+        assert_eq!(self.completed(), before);
+        free();
+        self.submit(&refused).unwrap();
+        assert_eq!(self.completed(), before + 20);
+        error
+    }
+}
+
+/// Creates a workflow that is too large.
+fn try_create(store: &dyn Store) -> Error {
+    let edges = windlass_core::edges::Edges::default();
+    let names: Vec<String> = (0..20_000).map(|i| format!("large_{i}")).collect();
+    let mut jobs = names.iter().map(|name| crate::kit::job(name));
+    store.create_workflow(&crate::kit::workflow(&[], &edges), &mut jobs, crate::kit::NOW).unwrap_err()
+}
+
+/// A disk of a few megabytes, for those who may mount one.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> Option<Self> {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=3m", "tmpfs"]).arg(at).output();
+        mounted.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "{} is still mounted", self.0.display());
+    }
+}
+
+#[test]
+fn a_full_disk_is_waited_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(directory.path()) else {
+        eprintln!("may not mount a small disk; the limit on file sizes has its own test");
+        return;
+    };
+    let books = Books::new(&directory.path().join("windlass.db"));
+    let filler = directory.path().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    drop(file);
+    let error = books.survive(|| std::fs::remove_file(&filler).unwrap());
+    assert!(error.is_disk_full(), "{error:?}");
+    let path = books.store.path().to_owned();
+    drop(books);
+    SqliteStore::open(path, OpenMode::ReadOnly).unwrap();
+    drop(disk);
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_waited_out() {
+    if let Some(db) = child::part() {
+        let books = Books::new(&db);
+        books.survive(|| {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+            let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+            rustix::process::setrlimit(rustix::process::Resource::Fsize, raised).unwrap();
+        });
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let test = "sqlite::full_disk::a_limit_on_file_sizes_is_waited_out";
+    // 2400 blocks of 512 bytes; the signal that goes with it is ignored so that the write fails instead.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -S -f 2400; exec \"$0\" \"$@\""]);
+    let itself = child::command(test, &db);
+    shell.arg(itself.get_program()).args(itself.get_args());
+    shell.envs(itself.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    // It did play its part.
+    let store = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap().store;
+    assert!(store.workflows().unwrap()[0].counts.get(JobStatus::Completed) > 0);
+}

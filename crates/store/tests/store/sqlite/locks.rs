@@ -1,0 +1,111 @@
+//! Who may run what.
+
+use super::child;
+use crate::kit::NOW;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use windlass_store::lock::{ServerLock, WorkflowLock};
+use windlass_store::sqlite::SqliteStore;
+use windlass_store::{Error, Locked};
+use windlass_types::WorkflowId;
+
+const ONE: WorkflowId = WorkflowId(1);
+const TWO: WorkflowId = WorkflowId(2);
+
+fn database() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    SqliteStore::create(&db).unwrap();
+    (directory, db)
+}
+
+#[test]
+fn one_run_per_workflow() {
+    let (_directory, db) = database();
+    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap(), None);
+    let one = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
+    let _two = WorkflowLock::acquire(&db, TWO, NOW).unwrap();
+
+    let error = WorkflowLock::acquire(&db, ONE, NOW).unwrap_err();
+    let Error::Busy { what: Locked::Workflow(ONE), holder: Some(holder) } = &error else { panic!("{error}") };
+    assert_eq!((holder.pid, holder.since), (std::process::id(), NOW));
+    assert!(holder.pid_start_ticks > 0 && !holder.host.is_empty() && !holder.command.is_empty());
+    let text = error.to_string();
+    let expected = format!("workflow 1 is being run by process {} on {}", std::process::id(), holder.host);
+    assert!(text.starts_with(&expected), "{text}");
+    assert!(error.hint().unwrap().contains("windlass cancel 1"));
+    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap().as_ref(), Some(holder));
+
+    drop(one);
+    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap(), None);
+    assert!(WorkflowLock::holder(&db, TWO).unwrap().is_some());
+    WorkflowLock::acquire(&db, ONE, NOW).unwrap();
+}
+
+#[test]
+fn a_server_and_runs_keep_each_other_out() {
+    let (_directory, db) = database();
+    let run = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
+    let error = ServerLock::acquire(&db, NOW).unwrap_err();
+    assert!(
+        matches!(&error, Error::Busy { what: Locked::Database, holder: Some(holder) } if holder.pid == std::process::id()),
+        "{error}"
+    );
+    drop(run);
+    let server = ServerLock::acquire(&db, NOW).unwrap();
+    for error in
+        [ServerLock::acquire(&db, NOW).unwrap_err(), WorkflowLock::acquire(&db, ONE, NOW).unwrap_err()]
+    {
+        assert!(matches!(&error, Error::Busy { what: Locked::Database, holder: Some(_) }), "{error}");
+    }
+    assert!(WorkflowLock::holder(&db, ONE).unwrap().is_some(), "the server runs it");
+    drop(server);
+    WorkflowLock::acquire(&db, ONE, NOW).unwrap();
+}
+
+#[test]
+fn a_link_leads_to_the_same_locks_and_they_are_private() {
+    use std::os::unix::fs::MetadataExt;
+    let (directory, db) = database();
+    let link = directory.path().join("link.db");
+    std::os::unix::fs::symlink(&db, &link).unwrap();
+    let _run = WorkflowLock::acquire(&link, ONE, NOW).unwrap();
+    WorkflowLock::acquire(&db, ONE, NOW).unwrap_err();
+    let mode = directory.path().join("windlass.db.run").metadata().unwrap().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn the_lock_of_a_killed_process_is_free() {
+    if let Some(db) = child::part() {
+        hold_until_killed(&db);
+    }
+    let (_directory, db) = database();
+    let mut holder = start_holder(&db);
+    let error = WorkflowLock::acquire(&db, ONE, NOW).unwrap_err();
+    assert!(error.to_string().contains(&format!("process {}", holder.id())), "{error}");
+    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap().unwrap().pid, holder.id());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap(), None);
+    WorkflowLock::acquire(&db, ONE, NOW).unwrap();
+}
+
+/// Returns once the child has its lock.
+fn start_holder(db: &Path) -> Child {
+    let mut command = child::command("sqlite::locks::the_lock_of_a_killed_process_is_free", db);
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.as_mut().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "locked"));
+    process
+}
+
+fn hold_until_killed(db: &Path) -> ! {
+    use std::io::Write;
+    let _lock = WorkflowLock::acquire(db, ONE, NOW).unwrap();
+    writeln!(std::io::stdout().lock(), "\nlocked").unwrap();
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,17 @@
+//! What only a SQLite file can do or suffer.
+
+mod child;
+mod crash;
+mod full_disk;
+mod locks;
+mod refusals;
+mod together;
+
+use crate::kit::Fixture;
+use windlass_store::sqlite::SqliteStore;
+
+pub(crate) fn empty_store() -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = SqliteStore::create(directory.path().join("windlass.db")).unwrap();
+    Fixture { store: Box::new(opened.store), _keep: Box::new(directory) }
+}

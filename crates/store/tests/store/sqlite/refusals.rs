@@ -1,0 +1,265 @@
+//! What is not a database of ours, or no longer whole, is refused by name and left as it is.
+
+use super::child;
+use crate::kit::{claim, commit, create, worker};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use windlass_store::sqlite::{OpenMode, SqliteStore, Warning};
+use windlass_store::{Error, Store};
+
+const MODES: [OpenMode; 2] = [OpenMode::ReadWrite, OpenMode::ReadOnly];
+
+/// A closed database with a few hundred jobs.
+fn database() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let store = SqliteStore::create(&db).unwrap().store;
+    create(&store, 500);
+    (directory, db)
+}
+
+/// The error in both modes, after checking that it says what to do and that the file was not touched.
+fn refused(db: &Path) -> Vec<Error> {
+    let before = std::fs::read(db).ok();
+    let refuse = |mode| {
+        let error = SqliteStore::open(db, mode).unwrap_err();
+        assert!(error.hint().is_some(), "{error}");
+        assert!(
+            error.to_string().contains(&*db.canonicalize().unwrap_or(db.into()).to_string_lossy()),
+            "{error}"
+        );
+        assert!(!error.is_transient(), "{error}");
+        error
+    };
+    let errors = MODES.map(refuse).to_vec();
+    assert_eq!(std::fs::read(db).ok(), before, "the file was changed");
+    errors
+}
+
+#[test]
+fn a_missing_file() {
+    let directory = tempfile::tempdir().unwrap();
+    for error in refused(&directory.path().join("nowhere.db")) {
+        assert!(matches!(error, Error::Missing { .. }), "{error}");
+    }
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "something was made");
+}
+
+#[test]
+fn a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    for error in refused(directory.path()) {
+        assert!(matches!(error, Error::NotAFile { .. }), "{error}");
+    }
+    let error = SqliteStore::open_or_create(directory.path()).unwrap_err();
+    assert!(matches!(error, Error::NotAFile { .. }), "{error}");
+}
+
+#[test]
+fn a_text_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("notes.txt");
+    for text in ["x", "not a database\n", &"lorem ipsum ".repeat(1000)] {
+        std::fs::write(&file, text).unwrap();
+        for error in refused(&file) {
+            assert!(matches!(error, Error::NotADatabase { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_database_of_another_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("other.db");
+    let conn = rusqlite::Connection::open(&file).unwrap();
+    conn.execute_batch("PRAGMA application_id = 42; CREATE TABLE job (id INTEGER PRIMARY KEY)").unwrap();
+    drop(conn);
+    for error in refused(&file) {
+        assert!(matches!(error, Error::Foreign { application_id: 42, .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_database_of_a_newer_version() {
+    let (_directory, db) = database();
+    let conn = rusqlite::Connection::open(&db).unwrap();
+    conn.pragma_update(None, "user_version", 1000).unwrap();
+    drop(conn);
+    for error in refused(&db) {
+        assert!(matches!(error, Error::Newer { found: 1000, .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_database_with_another_history() {
+    let (_directory, db) = database();
+    let conn = rusqlite::Connection::open(&db).unwrap();
+    conn.execute("UPDATE schema_migration SET checksum = 'other'", []).unwrap();
+    drop(conn);
+    for error in refused(&db) {
+        assert!(matches!(error, Error::DifferentHistory { version: 1, .. }), "{error}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_not_an_empty_database() {
+    let (_directory, db) = database();
+    std::fs::write(&db, "").unwrap();
+    for error in refused(&db) {
+        assert!(matches!(error, Error::Truncated { found: 0, .. }), "{error}");
+    }
+    let error = SqliteStore::open_or_create(&db).unwrap_err();
+    assert!(matches!(error, Error::Truncated { found: 0, .. }), "{error}");
+}
+
+#[test]
+fn a_truncated_file() {
+    let (_directory, db) = database();
+    let whole = std::fs::read(&db).unwrap();
+    for length in [60, 4096, 8192, 8200, whole.len() / 2, whole.len() - 4096, whole.len() - 1] {
+        std::fs::write(&db, &whole[..length]).unwrap();
+        for error in refused(&db) {
+            assert!(
+                matches!(error, Error::Truncated { found, .. } if found == length as u64),
+                "{length}: {error}"
+            );
+        }
+    }
+    std::fs::write(&db, &whole).unwrap();
+    SqliteStore::open(&db, OpenMode::ReadWrite).unwrap();
+}
+
+#[test]
+fn damage_is_named_when_it_is_met() {
+    let (_directory, db) = database();
+    let whole = std::fs::read(&db).unwrap();
+    let mut met = 0;
+    // Page by page, as a bad disk would do it.
+    for page in 1..whole.len() / 4096 {
+        let mut damaged = whole.clone();
+        damaged[page * 4096..page * 4096 + 512].fill(0xa5);
+        std::fs::write(&db, damaged).unwrap();
+        let outcome = SqliteStore::open(&db, OpenMode::ReadOnly).and_then(|opened| {
+            let id = opened.store.workflows()?.first().map(|row| row.id);
+            id.map_or(Ok(()), |id| {
+                let table = opened.store.load_jobs(id)?;
+                opened.store.commands(&table.ids).map(drop)
+            })
+        });
+        if let Err(error) = outcome {
+            assert!(matches!(error, Error::Damaged { .. }), "page {page}: {error:?}");
+            assert!(error.hint().unwrap().contains("recover"));
+            met += 1;
+        }
+    }
+    assert!(met > 5, "only {met} damaged pages were met");
+}
+
+#[test]
+fn damage_met_while_writing_is_named_and_not_transient() {
+    let (_directory, db) = database();
+    let store = SqliteStore::open(&db, OpenMode::ReadWrite).unwrap().store;
+    let row = &store.workflows().unwrap()[0];
+    let (workflow, jobs) = (row.id, store.load_jobs(row.id).unwrap().ids);
+    let worker = worker(&store, workflow);
+    drop(store);
+    let mut bytes = std::fs::read(&db).unwrap();
+    // Everything but the schema, which SQLite reads first, and the first pages of the tables.
+    let jobs_start = bytes.windows(8).position(|window| window == b"job_0000").unwrap() / 4096 * 4096;
+    for page in bytes[jobs_start..].chunks_mut(4096) {
+        page[..100].fill(0xa5);
+    }
+    std::fs::write(&db, bytes).unwrap();
+    let store = SqliteStore::open(&db, OpenMode::ReadWrite).unwrap().store;
+    let error = commit(&store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+    assert!(error.is_damage() && !error.is_transient());
+}
+
+#[test]
+fn a_database_that_is_there_is_not_made_again() {
+    let (directory, db) = database();
+    let error = SqliteStore::create(&db).unwrap_err();
+    assert!(matches!(error, Error::AlreadyExists { .. }), "{error}");
+    let opened = SqliteStore::open_or_create(&db).unwrap();
+    assert_eq!(opened.store.workflows().unwrap().len(), 1);
+    drop(opened);
+    let names: Vec<_> =
+        directory.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["windlass.db"], "something was left behind");
+}
+
+#[test]
+fn the_log_of_a_lost_database_is_not_applied_to_a_new_one() {
+    let (directory, db) = database();
+    let log = directory.path().join("windlass.db-wal");
+    std::fs::remove_file(&db).unwrap();
+    std::fs::write(&log, "something").unwrap();
+    for error in [SqliteStore::create(&db).unwrap_err(), SqliteStore::open_or_create(&db).unwrap_err()] {
+        assert!(matches!(error, Error::LeftoverLog { .. }), "{error}");
+        assert!(error.hint().unwrap().contains("windlass.db-wal"));
+    }
+    std::fs::remove_file(&log).unwrap();
+    SqliteStore::create(&db).unwrap();
+}
+
+#[test]
+fn a_directory_that_is_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = SqliteStore::open_or_create(directory.path().join("no/such/windlass.db")).unwrap_err();
+    assert!(matches!(error, Error::CannotOpen { .. } | Error::ReadOnly { .. }), "{error:?}");
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn a_store_opened_for_reading_refuses_to_write() {
+    let (_directory, db) = database();
+    let store = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap().store;
+    let id = store.workflows().unwrap()[0].id;
+    let error = store.begin_run(id, crate::kit::NOW).unwrap_err();
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    let error = commit(&store, id, vec![]).unwrap_err();
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+}
+
+/// Permissions mean nothing to root, so this is tried as somebody else.
+#[test]
+fn a_place_that_may_not_be_written() {
+    if let Some(directory) = child::part() {
+        without_permission(&directory);
+        return;
+    }
+    let (directory, db) = database();
+    let program = directory.path().join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    mode(&program, 0o755);
+    mode(&db, 0o444);
+    mode(directory.path(), 0o555);
+    let test = "sqlite::refusals::a_place_that_may_not_be_written";
+    let mut command = child::command_of(&program, test, directory.path());
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.current_dir("/").output().unwrap();
+    mode(directory.path(), 0o755);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{complaint}");
+}
+
+fn without_permission(directory: &Path) {
+    let db = directory.join("windlass.db");
+    for error in [
+        SqliteStore::open(&db, OpenMode::ReadWrite).unwrap_err(),
+        SqliteStore::create(directory.join("new.db")).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+        assert!(error.hint().unwrap().contains("writable"));
+    }
+    // Reading works all the same, and says how.
+    let opened = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap();
+    assert!(matches!(opened.warnings[..], [Warning::Frozen { .. }]), "{:?}", opened.warnings);
+    assert_eq!(opened.store.workflows().unwrap()[0].counts.total(), 500);
+}

@@ -1,0 +1,132 @@
+//! Several users of one file at once, as several processes would be: each store has its own connections.
+
+use crate::kit::{NOW, RUN, claim, commit, counts, create, end, job, key, worker, workflow};
+use std::path::Path;
+use std::sync::mpsc;
+use windlass_core::edges::Edges;
+use windlass_store::sqlite::{OpenMode, SqliteStore};
+use windlass_store::{Batch, Error, Store};
+use windlass_types::{JobStatus, WorkflowId};
+
+fn open(db: &Path) -> SqliteStore {
+    SqliteStore::open(db, OpenMode::ReadWrite).unwrap().store
+}
+
+#[test]
+fn a_large_workflow_is_created_while_others_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let store = SqliteStore::create(&db).unwrap().store;
+    let (small, jobs) = create(&store, 200);
+    let worker = worker(&store, small);
+    let (started, wait_for_start) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let creating = scope.spawn(|| {
+            let other = open(&db);
+            let names: Vec<String> = (0..20_000).map(|i| format!("large_{i}")).collect();
+            let mut rows = names.iter().enumerate().map(|(i, name)| {
+                if i == 100 {
+                    started.send(()).unwrap();
+                }
+                job(name)
+            });
+            let edges = Edges::default();
+            other.create_workflow(&workflow(&[], &edges), &mut rows, NOW).unwrap()
+        });
+        // The other one holds the write lock now: readers do not mind, and writers wait their turn.
+        wait_for_start.recv().unwrap();
+        assert_eq!(store.workflows().unwrap().len(), 1);
+        for &job in &jobs {
+            commit(&store, small, vec![claim(job, 1, worker)]).unwrap();
+        }
+        let large = creating.join().unwrap();
+        assert_eq!(counts(&store, large).get(JobStatus::Ready), 20_000);
+    });
+    assert_eq!(counts(&store, small).get(JobStatus::Pending), 200);
+}
+
+#[test]
+fn two_stores_see_each_others_commits() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let first = SqliteStore::open_or_create(&db).unwrap().store;
+    let second = SqliteStore::open_or_create(&db).unwrap().store;
+    let (id, jobs) = create(&first, 2);
+    let (other, others) = create(&second, 2);
+    assert!(others[0] > jobs[1] && other > id);
+    second.request_cancel(id, NOW).unwrap();
+    assert!(first.cancel_requested(id).unwrap());
+    let reader = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap().store;
+    let worker = worker(&first, id);
+    commit(&first, id, vec![claim(jobs[0], 1, worker)]).unwrap();
+    assert_eq!(reader.held_jobs(id).unwrap().len(), 1);
+    // The second one believed in what was.
+    let error = commit(&second, id, vec![claim(jobs[0], 1, worker)]).unwrap_err();
+    assert!(matches!(error, Error::Conflict { .. }), "{error}");
+}
+
+#[test]
+fn many_threads_share_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::create(directory.path().join("windlass.db")).unwrap().store;
+    let (id, jobs) = create(&store, 400);
+    let worker = worker(&store, id);
+    std::thread::scope(|scope| {
+        for jobs in jobs.chunks(100) {
+            let store = &store;
+            scope.spawn(move || {
+                for &job in jobs {
+                    let changes =
+                        vec![claim(job, 1, worker), end(key(id, job, 1), worker, JobStatus::Completed)];
+                    commit(store, id, changes).unwrap();
+                    assert_eq!(store.commands(&[job]).unwrap()[0].id, job);
+                    let counts = store.workflow(id).unwrap().unwrap().counts;
+                    assert_eq!(counts.total(), 400);
+                }
+            });
+        }
+    });
+    assert_eq!(counts(&store, id).get(JobStatus::Completed), 400);
+}
+
+#[test]
+fn closing_waits_for_what_was_submitted_and_tidies_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let store = SqliteStore::create(&db).unwrap().store;
+    let (id, jobs) = create(&store, 300);
+    let worker = worker(&store, id);
+    let (sender, answers) = mpsc::channel();
+    for &job in &jobs {
+        let sender = sender.clone();
+        let done = Box::new(move |outcome: Result<(), Error>| sender.send(outcome.is_ok()).unwrap());
+        store.submit(Batch { workflow: id, run: RUN, changes: vec![claim(job, 1, worker)].into() }, done);
+    }
+    drop(store);
+    drop(sender);
+    assert_eq!(answers.iter().filter(|ok| *ok).count(), 300);
+    assert!(!directory.path().join("windlass.db-wal").exists());
+    assert_eq!(counts(&open(&db), id).get(JobStatus::Pending), 300);
+}
+
+#[test]
+fn the_log_does_not_grow_without_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let store = SqliteStore::create(&db).unwrap().store;
+    let (id, jobs) = create(&store, 20);
+    let worker = worker(&store, id);
+    let toggle = |store: &SqliteStore| {
+        let claims = jobs.iter().map(|job| claim(*job, 1, worker)).collect();
+        commit(store, id, claims).unwrap();
+        let back = jobs.iter().map(|job| windlass_core::change::Change::GiveBack { job: *job }).collect();
+        commit(store, id, back).unwrap();
+    };
+    for _ in 0..3000 {
+        toggle(&store);
+    }
+    // 6000 commits of at least two pages each would be 48 MB if nothing moved them into the file.
+    let log = directory.path().join("windlass.db-wal").metadata().unwrap().len();
+    assert!(log < 16 << 20, "{log} bytes");
+    assert_eq!(WorkflowId(1), id);
+}
