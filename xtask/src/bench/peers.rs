@@ -50,10 +50,13 @@ fn install_pypi(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Torc's sources ask a database for their own queries while they are compiled, unless told not to.
+/// Torc's sources ask a database for their own queries while they are compiled, unless told not to. The server is a
+/// program of its own, which `torc -s` starts.
 fn install_torc(folder: &Path) -> Result<()> {
-    if is_executable(&folder.join("bin/torc")) {
+    if is_executable(&folder.join("bin/torc-server")) {
         return Ok(());
     }
-    run(cargo(["install", TORC, "--root"]).arg(folder).env("SQLX_OFFLINE", "true"))
+    let what =
+        ["install", TORC, "--features", "server-bin", "--bin", "torc", "--bin", "torc-server", "--force"];
+    run(cargo(what).arg("--root").arg(folder).env("SQLX_OFFLINE", "true"))
 }

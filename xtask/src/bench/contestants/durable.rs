@@ -129,12 +129,13 @@ impl Creator for Torc {
     }
 }
 
+/// `torc` alone is only a client: `torc-server` must lie beside it.
 pub(super) fn find_torc(surroundings: &Surroundings<'_>) -> Found {
-    let ours = surroundings.peers.join("bin/torc");
-    let found = if is_executable(&ours) { Some(ours) } else { find_program("torc") };
-    match found {
+    let candidates = [Some(surroundings.peers.join("bin/torc")), find_program("torc")];
+    let is_whole = |torc: &PathBuf| is_executable(torc) && is_executable(&torc.with_file_name("torc-server"));
+    match candidates.into_iter().flatten().find(is_whole) {
         Some(program) => Ok(Box::new(Torc(program))),
-        None => Err("not found; --install-peers=all or `SQLX_OFFLINE=true cargo install torc`".to_owned()),
+        None => Err("torc and torc-server not found; --install-peers=all".to_owned()),
     }
 }
 
