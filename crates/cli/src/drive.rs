@@ -2,7 +2,7 @@
 
 use crate::args::MachineArgs;
 use crate::context::Context;
-use crate::error::{CliError, Exit, Kind};
+use crate::error::{CliError, Exit};
 use crate::local::LocalHost;
 use crate::ui::summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -29,6 +29,8 @@ pub(crate) fn drive(
     failed: Failed,
     machine: &MachineArgs,
 ) -> Result<Exit, CliError> {
+    // Before the lock is taken: whoever holds it is sent SIGUSR1 by `cancel`, which ends a process that does not listen.
+    let signals = listen_for_signals()?;
     let _lock = WorkflowLock::acquire(store.path(), workflow, ctx.clock.now())?;
     let mut host = LocalHost::new(machine, store.path());
     let row = |store: &SqliteStore| {
@@ -41,7 +43,7 @@ pub(crate) fn drive(
     }
     let options = Options { grace: machine.grace };
     let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row(store)?, options)?;
-    let listener = Listener::start(dispatcher.control())?;
+    let listener = Listener::start(signals, dispatcher.control())?;
     let run = dispatcher.run();
     drop(listener);
     // The terminal is its own again before the summary is printed.
@@ -55,20 +57,26 @@ pub(crate) fn drive(
     })
 }
 
-/// Hears signals and passes them on to the dispatcher, until it is dropped.
+fn listen_for_signals() -> Result<Signals, CliError> {
+    Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(|e| deaf(&e))
+}
+
+fn deaf(error: &std::io::Error) -> CliError {
+    CliError::io(format!("cannot listen for signals: {error}"))
+}
+
+/// Passes signals on to the dispatcher, until it is dropped.
 struct Listener(Handle);
 
 impl Listener {
-    fn start(control: Control) -> Result<Self, CliError> {
-        let trouble = |e: std::io::Error| CliError::new(Kind::Io, format!("cannot listen for signals: {e}"));
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(trouble)?;
+    fn start(mut signals: Signals, control: Control) -> Result<Self, CliError> {
         let handle = signals.handle();
         let listen = move || {
             for signal in signals.forever() {
                 if signal == SIGUSR1 { control.look_for_cancel() } else { control.interrupt() }
             }
         };
-        std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(trouble)?;
+        std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(|e| deaf(&e))?;
         Ok(Self(handle))
     }
 }

@@ -14,7 +14,11 @@ use windlass_types::work::Stdio;
 pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
     let commands = commands(args)?;
     if args.dry_run {
-        ctx.ui.print_lines(&commands)?;
+        if ctx.ui.json_wanted() {
+            ctx.ui.print_json(&commands)?;
+        } else {
+            ctx.ui.print_lines(&commands)?;
+        }
         return Ok(Exit::Success);
     }
     let names: Vec<String> = (1..=commands.len()).map(|n| format!("job{n}")).collect();
