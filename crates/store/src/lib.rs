@@ -2,7 +2,10 @@
 //!
 //! [`Store`] methods are use cases, batch-first. The database is the truth: what a method acknowledged survives
 //! `kill -9` and power loss. SQLite today ([`sqlite::SqliteStore`]); PostgreSQL joins behind the same trait and the same
-//! conformance suite.
+//! conformance suite (`tests/store/conformance`).
+//!
+//! Who may run what in a database is settled by [`lock`], before anything is written: nothing here stops two engines
+//! from running the same workflow, but a change that does not fit what is on disk is refused ([`Error::Conflict`]).
 
 mod error;
 pub mod lock;

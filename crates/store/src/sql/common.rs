@@ -14,6 +14,11 @@ super::statements! {
         INSERT INTO resource_requirements (workflow_id, name, cpus, memory_bytes, gpus, nodes, runtime_us)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         RETURNING id";
+    /// Where the block of ids begins.
+    INSERT_FIRST_JOB = "
+        INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, name, command,
+            env, id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     JOB_NAMED = "SELECT id FROM job WHERE workflow_id = $1 AND name = $2";
     INSERT_EDGE = "INSERT INTO job_edge (workflow_id, job_id, waits_for) VALUES ($1, $2, $3)";
     INSERT_GATE_MEMBER = "INSERT INTO gate_member (workflow_id, gate, job_id) VALUES ($1, $2, $3)";

@@ -53,6 +53,11 @@ pub(crate) fn current_run(conn: &Connection, workflow: WorkflowId) -> Result<Run
 fn apply_change(conn: &Connection, batch: &Batch, change: &Change, moved: &mut Moved) -> Result<(), Fault> {
     let workflow = batch.workflow;
     let (job, from, to, attempt, touched) = match *change {
+        // Being held by a worker leaves traces that a plain change of state would not make or clear.
+        Change::Status { job, from, to } if from.is_active() || to.is_active() => {
+            let what = format!("a plain change of job {job} from `{from}` to `{to}`");
+            return Err(Error::OutOfRange { what }.into());
+        }
         Change::Status { job, from, to } => {
             let touched = conn.prepare_cached(sql::SET_STATUS)?.execute(params![
                 to.code(),

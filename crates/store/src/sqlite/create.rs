@@ -5,7 +5,7 @@
 
 use super::apply::{bytes, micros};
 use super::column;
-use super::writer::truncate_log;
+use super::writer::tend_log;
 use crate::Error;
 use crate::error::Fault;
 use crate::model::{NewJob, NewRequirements, NewWorkflow};
@@ -49,7 +49,7 @@ pub(crate) fn create(
     conn.execute(sql::SET_NEXT_JOB_ID, [first_job + job_count as i64])?;
     conn.execute_batch(COMMIT)?;
     // The workflow is there; what remains is housekeeping that the writer does too.
-    drop(truncate_log(conn));
+    drop(tend_log(conn));
     Ok(id)
 }
 
@@ -105,6 +105,7 @@ fn insert_requirements(
     Ok(ids)
 }
 
+/// Gives the first job its id; SQLite then counts on, because nobody else can write meanwhile.
 fn insert_jobs(
     conn: &Connection,
     workflow: WorkflowId,
@@ -112,68 +113,72 @@ fn insert_jobs(
     requirements: &[i64],
     jobs: &mut dyn Iterator<Item = NewJob<'_>>,
 ) -> Result<StatusCounts, Fault> {
-    let mut many = JobInsert::prepare(conn, ROWS_A_STATEMENT)?;
-    let mut one = JobInsert::prepare(conn, 1)?;
     let mut counts = StatusCounts::default();
-    let mut next_id = first_job;
+    let Some(first) = jobs.next() else { return Ok(counts) };
+    let mut insert = JobInsert { workflow, requirements, statement: conn.prepare(sql::INSERT_FIRST_JOB)? };
+    insert.execute(&[first], Some(first_job))?;
+    counts.add(first.status, 1);
+
+    let mut insert_many = insert.with(conn.prepare(&insert_jobs_sql(ROWS_A_STATEMENT))?);
+    let mut insert_one = insert.with(conn.prepare(&insert_jobs_sql(1))?);
+    let mut next_id = first_job + 1;
     loop {
         let rows: Vec<NewJob<'_>> = jobs.take(ROWS_A_STATEMENT).collect();
-        let insert = if rows.len() == ROWS_A_STATEMENT { &mut many } else { &mut one };
-        for rows in rows.chunks(insert.rows) {
-            match insert.execute(workflow, next_id, requirements, rows) {
-                Err(Fault::Sqlite(error)) if is_unique_violation(&error) => {
-                    let taken = taken_name(conn, workflow, next_id, rows)?;
-                    return Err(taken.map_or(Fault::Sqlite(error), |name| {
-                        Error::DuplicateJobName { name: name.to_owned() }.into()
-                    }));
-                }
-                other => other?,
-            }
-            next_id += rows.len() as i64;
+        let inserted = if rows.len() == ROWS_A_STATEMENT {
+            insert_many.execute(&rows, None)
+        } else {
+            rows.chunks(1).try_for_each(|row| insert_one.execute(row, None))
+        };
+        if let Err(fault) = inserted {
+            return Err(name_the_taken(fault, conn, workflow, next_id, &rows)?);
         }
+        next_id += rows.len() as i64;
         for row in &rows {
             counts.add(row.status, 1);
         }
         if rows.len() < ROWS_A_STATEMENT {
-            return Ok(counts);
+            break;
         }
     }
+    if conn.last_insert_rowid() == next_id - 1 {
+        Ok(counts)
+    } else {
+        Err(Error::OutOfRange { what: format!("job id {}", conn.last_insert_rowid()) }.into())
+    }
 }
 
-/// One statement that inserts several jobs: twice as fast as one each, because its cursors stay where they are.
-struct JobInsert<'conn> {
-    statement: Statement<'conn>,
-    rows: usize,
+/// A statement that inserts jobs, one or many: many are faster, because the cursors stay where they are.
+struct JobInsert<'a> {
+    workflow: WorkflowId,
+    /// The ids of the workflow's requirements.
+    requirements: &'a [i64],
+    statement: Statement<'a>,
 }
 
-impl<'conn> JobInsert<'conn> {
-    fn prepare(conn: &'conn Connection, rows: usize) -> Result<Self, Fault> {
-        Ok(Self { statement: conn.prepare(&insert_jobs_sql(rows))?, rows })
+impl<'a> JobInsert<'a> {
+    fn with(&self, statement: Statement<'a>) -> Self {
+        Self { statement, ..*self }
     }
 
-    fn execute(
-        &mut self,
-        workflow: WorkflowId,
-        first_id: i64,
-        requirements: &[i64],
-        jobs: &[NewJob<'_>],
-    ) -> Result<(), Fault> {
+    fn execute(&mut self, jobs: &[NewJob<'_>], first_id: Option<i64>) -> Result<(), Fault> {
         let statement = &mut self.statement;
         let mut parameters = 1..;
         let mut bind = |value: &dyn ToSql| {
             let index: usize = parameters.next().unwrap_or_default();
             statement.raw_bind_parameter(index, value)
         };
-        bind(&first_id)?;
-        bind(&workflow.0)?;
+        bind(&self.workflow.0)?;
         for job in jobs {
             bind(&job.status.code())?;
             bind(&job.priority)?;
             bind(&i64::from(job.cancel_on_blocking_job_failure))?;
-            bind(&requirements_id(job, requirements)?)?;
+            bind(&requirements_id(job, self.requirements)?)?;
             bind(&job.name)?;
             bind(&job.command)?;
             bind(&column::env_text(job.env))?;
+        }
+        if let Some(id) = first_id {
+            bind(&id)?;
         }
         statement.raw_execute()?;
         Ok(())
@@ -188,27 +193,31 @@ fn requirements_id(job: &NewJob<'_>, requirements: &[i64]) -> Result<Option<i64>
         .ok_or_else(|| Error::OutOfRange { what: format!("requirement {index} of job `{}`", job.name) })
 }
 
-fn is_unique_violation(error: &rusqlite::Error) -> bool {
-    error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
-}
-
-/// The name that was refused because another job of the workflow has it. SQLite does not say which one it was, but it
-/// went no further: the first row that is not there under its own id.
-fn taken_name<'a>(
+/// Finds the name that was refused because another job of the workflow has it. SQLite does not say which one it was, but
+/// it went no further: it is the first row that is not there under its own id.
+fn name_the_taken(
+    fault: Fault,
     conn: &Connection,
     workflow: WorkflowId,
     first_id: i64,
-    jobs: &[NewJob<'a>],
-) -> Result<Option<&'a str>, Fault> {
+    jobs: &[NewJob<'_>],
+) -> Result<Fault, Fault> {
+    let is_taken = matches!(
+        &fault,
+        Fault::Sqlite(e) if e.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
+    );
+    if !is_taken {
+        return Ok(fault);
+    }
     let mut statement = conn.prepare(sql::JOB_NAMED)?;
     for (id, job) in (first_id..).zip(jobs) {
         let found: Option<i64> =
             statement.query_row(params![workflow.0, job.name], |row| row.get(0)).optional()?;
         if found != Some(id) {
-            return Ok(Some(job.name));
+            return Ok(Error::DuplicateJobName { name: job.name.to_owned() }.into());
         }
     }
-    Ok(None)
+    Ok(fault)
 }
 
 fn insert_edges(

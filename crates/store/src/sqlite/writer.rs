@@ -191,8 +191,8 @@ fn transact(conn: &Connection, db: &Path, group: &mut [Envelope]) -> Result<Vec<
     Ok(outcomes)
 }
 
-/// Moves the log into the database file when it is long enough to be worth it. Nobody waits for this.
-fn tend_log(conn: &Connection) -> rusqlite::Result<()> {
+/// Moves the log into the database file when it is long enough to be worth it. Nobody waits for an answer meanwhile.
+pub(crate) fn tend_log(conn: &Connection) -> rusqlite::Result<()> {
     let (frames, moved) = log_frames(conn, sql::LOG_FRAMES)?;
     if frames - moved < CHECKPOINT_FRAMES {
         return Ok(());
@@ -202,7 +202,7 @@ fn tend_log(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Gives the space of the log back, unless readers keep it busy.
-pub(crate) fn truncate_log(conn: &Connection) -> rusqlite::Result<()> {
+fn truncate_log(conn: &Connection) -> rusqlite::Result<()> {
     let patience: i64 = conn.query_row("PRAGMA busy_timeout", [], |row| row.get(0))?;
     conn.busy_timeout(TRUNCATE_PATIENCE)?;
     let outcome = log_frames(conn, sql::CHECKPOINT_AND_TRUNCATE);
