@@ -161,11 +161,15 @@ impl Error {
     }
 
     pub(crate) fn file(what: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::File { what, path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    /// The same for something that writes: then missing permission is a case of its own.
+    pub(crate) fn writing(what: &'static str, path: &Path, source: std::io::Error) -> Self {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match source.kind() {
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                Self::ReadOnly { path: path.to_owned() }
-            }
-            _ => Self::File { what, path: path.to_owned(), source: Arc::new(source) },
+            PermissionDenied | ReadOnlyFilesystem => Self::ReadOnly { path: path.to_owned() },
+            _ => Self::file(what, path, source),
         }
     }
 }

@@ -118,7 +118,7 @@ fn make_directory(db: &Path) -> Result<PathBuf, Error> {
     let directory = run_directory(db)?;
     match DirBuilder::new().mode(0o700).create(&directory) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(Error::file("make the directory", &directory, e))
+            Err(Error::writing("make the directory", &directory, e))
         }
         _ => Ok(directory),
     }
@@ -132,7 +132,7 @@ fn open(path: &Path) -> Result<File, Error> {
         .truncate(false)
         .mode(0o600)
         .open(path)
-        .map_err(|e| Error::file("open", path, e))
+        .map_err(|e| Error::writing("open", path, e))
 }
 
 /// Whether the lock was free. Outlasts somebody who only looks (see [`holder_of`]).
@@ -188,11 +188,11 @@ fn read_holder(path: &Path) -> Option<Holder> {
 fn write_holder(mut file: &File, path: &Path, now: Timestamp) -> Result<(), Error> {
     let text = serde_json::to_string(&myself(now)).unwrap_or_default();
     clear(file, path)?;
-    file.rewind().and_then(|()| file.write_all(text.as_bytes())).map_err(|e| Error::file("write", path, e))
+    file.rewind().and_then(|()| file.write_all(text.as_bytes())).map_err(|e| Error::writing("write", path, e))
 }
 
 fn clear(file: &File, path: &Path) -> Result<(), Error> {
-    file.set_len(0).map_err(|e| Error::file("write", path, e))
+    file.set_len(0).map_err(|e| Error::writing("write", path, e))
 }
 
 fn myself(now: Timestamp) -> Holder {

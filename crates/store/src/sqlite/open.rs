@@ -119,7 +119,7 @@ pub(crate) fn create(path: &Path) -> Result<(), Error> {
     new_name.push(name);
     new_name.push(format!(".{}.new", uuid::Uuid::new_v4().simple()));
     let new = directory.join(new_name);
-    let made = build(&new).and_then(|()| put_in_place(&new, path, directory));
+    let made = build(&new, path).and_then(|()| put_in_place(&new, path, directory));
     if made.is_err() {
         for leftover in [new.clone(), sibling(&new, "-journal"), sibling(&new, "-wal"), sibling(&new, "-shm")]
         {
@@ -252,7 +252,9 @@ fn name_open_fault(fault: Fault, path: &Path) -> Error {
     }
     match fault.explain(path) {
         damaged @ Error::Damaged { .. } => header::shortfall(path).unwrap_or(damaged),
-        Error::CannotOpen { .. } if !may_write_beside(path) => Error::ReadOnly { path: path.to_owned() },
+        Error::CannotOpen { .. } if may_read(path) && !may_write_beside(path) => {
+            Error::ReadOnly { path: path.to_owned() }
+        }
         other => other,
     }
 }
@@ -267,6 +269,12 @@ fn wanted_to_write(fault: &Fault) -> bool {
 fn may_write_beside(path: &Path) -> bool {
     let directory = path.parent().unwrap_or(Path::new("/"));
     rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// A file that is about to be made is no obstacle.
+fn may_read(path: &Path) -> bool {
+    use rustix::io::Errno;
+    !matches!(rustix::fs::access(path, rustix::fs::Access::READ_OK), Err(Errno::ACCESS))
 }
 
 fn frozen_uri(path: &Path) -> String {
@@ -287,8 +295,8 @@ fn refuse_leftover_log(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Writes a whole database under a name that nobody else looks at.
-fn build(path: &Path) -> Result<(), Error> {
+/// Writes a whole database under a name that nobody else looks at; trouble is told in the name it will have.
+fn build(path: &Path, final_path: &Path) -> Result<(), Error> {
     let make = || -> Result<(), Fault> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let conn = connect(path, flags)?;
@@ -300,7 +308,7 @@ fn build(path: &Path) -> Result<(), Error> {
         conn.pragma_update(None, "journal_mode", "WAL")?;
         conn.close().map_err(|(_, error)| error.into())
     };
-    make().map_err(|fault| name_open_fault(fault, path))?;
+    make().map_err(|fault| name_open_fault(fault, final_path))?;
     File::open(path).and_then(|file| file.sync_all()).map_err(|e| Error::file("sync", path, e))
 }
 
@@ -312,7 +320,7 @@ fn put_in_place(new: &Path, path: &Path, directory: &Path) -> Result<(), Error> 
         Err(Errno::EXIST) => return Err(Error::AlreadyExists { path: path.to_owned() }),
         // Filesystems that cannot: a second name that must be new, then without the first.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_in_place(new, path)?,
-        Err(e) => return Err(Error::file("make", path, e.into())),
+        Err(e) => return Err(Error::writing("make", path, e.into())),
     }
     File::open(directory).and_then(|file| file.sync_all()).map_err(|e| Error::file("sync", directory, e))
 }
@@ -320,9 +328,9 @@ fn put_in_place(new: &Path, path: &Path, directory: &Path) -> Result<(), Error> 
 fn link_in_place(new: &Path, path: &Path) -> Result<(), Error> {
     std::fs::hard_link(new, path).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => Error::AlreadyExists { path: path.to_owned() },
-        _ => Error::file("make", path, e),
+        _ => Error::writing("make", path, e),
     })?;
-    std::fs::remove_file(new).map_err(|e| Error::file("remove", new, e))
+    std::fs::remove_file(new).map_err(|e| Error::writing("remove", new, e))
 }
 
 fn require_sqlite(number: i32, text: &'static str) -> Result<(), Error> {

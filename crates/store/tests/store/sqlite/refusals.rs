@@ -236,6 +236,8 @@ fn a_place_that_may_not_be_written() {
     let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     mode(&program, 0o755);
     mode(&db, 0o444);
+    std::fs::copy(&db, directory.path().join("secret.db")).unwrap();
+    mode(&directory.path().join("secret.db"), 0o000);
     mode(directory.path(), 0o555);
     let test = "sqlite::refusals::a_place_that_may_not_be_written";
     let mut command = child::command_of(&program, test, directory.path());
@@ -256,8 +258,11 @@ fn without_permission(directory: &Path) {
         SqliteStore::create(directory.join("new.db")).unwrap_err(),
     ] {
         assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+        assert!(error.to_string().ends_with(".db"), "{error}");
         assert!(error.hint().unwrap().contains("writable"));
     }
+    let error = SqliteStore::open(directory.join("secret.db"), OpenMode::ReadOnly).unwrap_err();
+    assert!(matches!(error, Error::CannotOpen { .. }), "{error:?}");
     // Reading works all the same, and says how.
     let opened = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap();
     assert!(matches!(opened.warnings[..], [Warning::Frozen { .. }]), "{:?}", opened.warnings);
