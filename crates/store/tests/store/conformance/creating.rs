@@ -23,9 +23,9 @@ pub(crate) fn what_goes_in_comes_out(store: &dyn Store) {
         name: "names",
         user: "ada",
         description: Some("what it is for"),
-        submission_dir: "/work",
-        output_dir: "/work/out",
-        spec_path: Some("/work/spec.yaml"),
+        submission_dir: "/home/ada",
+        output_dir: "/home/ada/out",
+        spec_path: Some("/home/ada/spec.yaml"),
         spec_digest: Some("abc"),
         env: &env,
         stdio: Stdio { mode: StdioMode::NoStderr, delete_on_success: true },
@@ -42,10 +42,10 @@ pub(crate) fn what_goes_in_comes_out(store: &dyn Store) {
     assert_eq!((row.id, row.name.as_str(), row.user.as_str()), (id, "names", "ada"));
     assert_eq!(row.uuid.len(), 36);
     assert_eq!(row.description.as_deref(), Some("what it is for"));
-    assert_eq!((row.submission_dir.as_str(), row.output_dir.as_str()), ("/work", "/work/out"));
+    assert_eq!((row.submission_dir.as_str(), row.output_dir.as_str()), ("/home/ada", "/home/ada/out"));
     assert_eq!(
         (row.spec_path.as_deref(), row.spec_digest.as_deref()),
-        (Some("/work/spec.yaml"), Some("abc"))
+        (Some("/home/ada/spec.yaml"), Some("abc"))
     );
     assert_eq!(row.env, env);
     assert_eq!(row.stdio, new.stdio);
