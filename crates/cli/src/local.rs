@@ -43,7 +43,6 @@ impl LocalHost {
             gpus: args.num_gpus.unwrap_or(machine.gpus.len() as u32),
             nodes: 1,
             max_jobs: args.max_parallel_jobs,
-            by_resources: args.max_parallel_jobs.is_none(),
         };
         let mut run_directory = database.as_os_str().to_owned();
         run_directory.push(".run");
@@ -62,6 +61,10 @@ impl LocalHost {
 }
 
 impl WorkerHost for LocalHost {
+    fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
     fn start(&mut self, workflow: &WorkflowRow) -> Result<Started, HostError> {
         self.reap();
         let token = unique_token()?;

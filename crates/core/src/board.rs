@@ -8,10 +8,14 @@ use crate::dispatch::{Mirror, ReadyQueue};
 use crate::edges::Edges;
 use crate::graph::{Cycle, Graph};
 use crate::state::{self, JobEvent};
+use std::time::Duration;
 use windlass_types::work::{AttemptKey, EndCause, Ended, StopReason, Usage, return_code};
 use windlass_types::{
     Attempt, JobId, JobStatus, Resources, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
+    format_duration,
 };
+
+const SIGKILL: i32 = 9;
 
 /// The jobs of a workflow as columns, in creation order, without their commands.
 #[derive(Clone, Debug, Default)]
@@ -235,7 +239,7 @@ impl Board {
         changes: &mut Vec<Change>,
     ) -> Result<Verdict, Stale> {
         let job = self.fenced(&ended.key)?;
-        let judged = judge(ended, self.canceling);
+        let judged = judge(ended, self.resources(job), self.canceling);
         let result = AttemptResult {
             key: ended.key,
             worker,
@@ -290,10 +294,11 @@ impl Board {
             return_code: return_code::ORPHANED,
             exit: None,
             out_of_memory: false,
-            reason: Some(format!("orphaned: worker {worker} died while the job ran; it runs again")),
+            reason: Some(format!("orphaned: worker {worker} died while the job ran")),
             started_at,
             ended_at: now,
-            wall: started_at.map_or(std::time::Duration::ZERO, |at| now.since(at)),
+            // Nobody saw when it ended.
+            wall: Duration::ZERO,
             usage: Usage::default(),
         };
         let event = if self.canceling { JobEvent::Cancel } else { JobEvent::Requeue };
@@ -328,12 +333,14 @@ impl Board {
     }
 
     fn give_back(&mut self, job: u32, changes: &mut Vec<Change>) {
+        if self.status(job) != JobStatus::Pending || self.transition(job, JobEvent::Requeue).is_none() {
+            return;
+        }
+        changes.push(Change::GiveBack { job: self.ids[job as usize] });
         if self.canceling {
             self.step(job, JobEvent::Cancel, changes);
             self.settle(job, changes);
-        } else if self.status(job) == JobStatus::Pending && self.transition(job, JobEvent::Requeue).is_some()
-        {
-            changes.push(Change::GiveBack { job: self.ids[job as usize] });
+        } else {
             self.enqueue(job);
         }
     }
@@ -414,7 +421,7 @@ struct Judged {
 
 /// What an end means. An attempt that was interrupted counts as not done whatever it returned: a program that answers
 /// SIGTERM with exit code 0 has said goodbye, not that its work is finished.
-fn judge(ended: &Ended, canceling: bool) -> Judged {
+fn judge(ended: &Ended, asked: &Resources, canceling: bool) -> Judged {
     let code = ended.exit.return_code();
     let judged = |event, attempt_status, return_code, reason: Option<String>| Judged {
         event,
@@ -425,20 +432,22 @@ fn judge(ended: &Ended, canceling: bool) -> Judged {
     match &ended.cause {
         EndCause::Itself if code == 0 => judged(JobEvent::Complete, JobStatus::Completed, 0, None),
         EndCause::Itself => {
+            let killed = ended.exit.signal() == Some(SIGKILL);
             let reason =
-                ended.exit.signal().map(|signal| format!("killed by signal {signal} from outside Windlass"));
+                killed.then(|| "killed, but not by windlass: is the machine out of memory?".to_owned());
             judged(JobEvent::Fail, JobStatus::Failed, code, reason)
         }
         EndCause::Timeout => {
-            let reason = "ran longer than its runtime limit".to_owned();
+            let limit = format_duration(asked.runtime.unwrap_or_default());
+            let reason = format!("ran longer than its runtime of {limit}");
             judged(JobEvent::Terminate, JobStatus::Terminated, return_code::TIMEOUT, Some(reason))
         }
         EndCause::OutOfMemory => {
-            let reason = "used more than its memory limit".to_owned();
+            let reason = format!("used more than its memory of {}", asked.memory);
             judged(JobEvent::Fail, JobStatus::Failed, return_code::OUT_OF_MEMORY, Some(reason))
         }
         EndCause::Stopped(StopReason::Interrupted) if !canceling => {
-            let reason = "interrupted; it runs again on resume".to_owned();
+            let reason = "interrupted".to_owned();
             judged(JobEvent::Requeue, JobStatus::Terminated, code, Some(reason))
         }
         EndCause::Stopped(StopReason::Interrupted | StopReason::Canceled) => {

@@ -169,18 +169,13 @@ impl Pool {
         Self { capacity, nodes, jobs: 0 }
     }
 
-    pub fn capacity(&self) -> &Capacity {
-        &self.capacity
-    }
-
     /// Could ever run here, with nothing else running.
     pub fn could_hold(&self, asked: &Resources) -> bool {
         let node = Self::empty_node(&self.capacity);
-        !self.capacity.by_resources
-            || (asked.nodes <= self.capacity.nodes.max(1)
-                && asked.cpus <= node.cpus
-                && asked.memory <= node.memory
-                && asked.gpus <= node.gpus)
+        asked.nodes <= self.capacity.nodes.max(1)
+            && asked.cpus <= node.cpus
+            && asked.memory <= node.memory
+            && asked.gpus <= node.gpus
     }
 
     /// Puts a job of these needs somewhere, if it fits now.
@@ -188,10 +183,9 @@ impl Pool {
         if self.capacity.max_jobs.is_some_and(|max| self.jobs >= max) {
             return None;
         }
-        let chosen = match (self.capacity.by_resources, asked.nodes) {
-            (false, _) => Vec::new(),
-            (true, 0 | 1) => vec![self.tightest_node(asked)?],
-            (true, several) => self.whole_nodes(asked, several)?,
+        let chosen = match asked.nodes {
+            0 | 1 => vec![self.tightest_node(asked)?],
+            several => self.whole_nodes(asked, several)?,
         };
         let shared = chosen.len() == 1;
         for &node in &chosen {
@@ -345,7 +339,7 @@ mod tests {
     }
 
     fn worker(cpus: u32, memory: u64, gpus: u32) -> Capacity {
-        Capacity { cpus, memory: Bytes(memory), gpus, nodes: 1, max_jobs: None, by_resources: true }
+        Capacity { cpus, memory: Bytes(memory), gpus, nodes: 1, max_jobs: None }
     }
 
     fn queue(jobs: &[(u32, u32, i32)], classes: &[Resources]) -> ReadyQueue {
@@ -392,12 +386,13 @@ mod tests {
     #[test]
     fn memory_gpus_and_the_number_of_jobs_bind_too() {
         let classes = [asks(1, 60, 0, 1), asks(1, 1, 1, 1)];
-        let mut ready = queue(&[(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 1, 0)], &classes);
+        let ready = queue(&[(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 1, 0)], &classes);
         assert_eq!(Mirror::new(worker(8, 100, 1)).fill(&mut ready.clone(), 0), [2, 0]);
         let one_at_a_time = Capacity { max_jobs: Some(1), ..worker(8, 100, 1) };
         assert_eq!(Mirror::new(one_at_a_time).fill(&mut ready.clone(), 0), [2]);
-        let whatever = Capacity { max_jobs: Some(3), by_resources: false, ..worker(1, 1, 0) };
-        assert_eq!(Mirror::new(whatever).fill(&mut ready, 0), [2, 3, 0]);
+        let mut uncounted = queue(&[(0, 0, 0), (1, 0, 0), (2, 0, 0), (3, 0, 0)], &[Resources::UNCOUNTED]);
+        let many = Capacity { max_jobs: Some(3), ..worker(1, 1, 0) };
+        assert_eq!(Mirror::new(many).fill(&mut uncounted, 0), [0, 1, 2]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use windlass_store::{Batch, Store};
 use windlass_types::work::{
     Assignment, AttemptKey, Ended, FromWorker, Limits, Report, ReturnReason, StopReason, ToWorker,
 };
-use windlass_types::{Clock, JobStatus, StatusCounts, WorkerId};
+use windlass_types::{Capacity, Clock, JobStatus, StatusCounts, WorkerId};
 
 /// Completions that free nobody may wait this long for company before they are committed.
 const LINGER: Duration = Duration::from_millis(10);
@@ -163,6 +163,7 @@ impl<'a> Dispatcher<'a> {
     ) -> Result<Self, Error> {
         let clock = Clock;
         let board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
+        refuse_what_never_fits(store, &board, host.capacity())?;
         let (events_in, events) = mpsc::channel();
         let now = Instant::now();
         Ok(Self {
@@ -251,10 +252,8 @@ impl<'a> Dispatcher<'a> {
     fn on_message(&mut self, message: FromWorker) -> Result<(), Error> {
         match message {
             FromWorker::Hello { capacity } => {
-                let mirror = Mirror::new(capacity);
-                self.refuse_what_never_fits(&mirror)?;
                 if let Some(worker) = &mut self.worker {
-                    worker.mirror = Some(mirror);
+                    worker.mirror = Some(Mirror::new(capacity));
                 }
             }
             FromWorker::Reports(reports) => {
@@ -437,15 +436,6 @@ impl<'a> Dispatcher<'a> {
         Ok(())
     }
 
-    fn refuse_what_never_fits(&self, mirror: &Mirror) -> Result<(), Error> {
-        let mut too_large = self.board.too_large_for(mirror);
-        let Some(first) = too_large.next() else { return Ok(()) };
-        let count = 1 + too_large.count();
-        let name = self.store.job_names(&[self.board.key(first).job])?.pop().unwrap_or_default();
-        let (asked, capacity) = (Box::new(*self.board.resources(first)), Box::new(*mirror.pool().capacity()));
-        Err(Error::TooLarge { name, count, asked, capacity })
-    }
-
     /// Claims jobs for the worker if it has room now or will soon run dry.
     fn claim_more(&mut self) -> Result<(), Error> {
         if self.stop.is_some()
@@ -576,7 +566,10 @@ impl<'a> Dispatcher<'a> {
             None => RunEnd::Stuck,
         };
         match end {
-            RunEnd::Canceled => self.store.mark_canceled(self.workflow.id, now)?,
+            RunEnd::Canceled => {
+                self.store.mark_canceled(self.workflow.id, now)?;
+                self.store.end_run(self.workflow.id, now)?;
+            }
             RunEnd::Finished | RunEnd::Stuck => self.store.end_run(self.workflow.id, now)?,
             RunEnd::Interrupted => {}
         }
@@ -630,6 +623,21 @@ impl<'a> Dispatcher<'a> {
             stopping: self.stop.is_some(),
         });
     }
+}
+
+/// Before anything is started: a job that no worker here will ever hold would wait for ever.
+fn refuse_what_never_fits(store: &dyn Store, board: &Board, capacity: Capacity) -> Result<(), Error> {
+    let empty = Mirror::new(capacity);
+    let mut too_large = board.too_large_for(&empty);
+    let Some(first) = too_large.next() else { return Ok(()) };
+    let count = 1 + too_large.count();
+    let name = store.job_names(&[board.key(first).job])?.pop().unwrap_or_default();
+    Err(Error::TooLarge {
+        name,
+        count,
+        asked: Box::new(*board.resources(first)),
+        capacity: Box::new(capacity),
+    })
 }
 
 /// The workflow's variables, and the job's own, which win.

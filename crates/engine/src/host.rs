@@ -3,12 +3,16 @@
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use windlass_store::model::{NewWorker, WorkflowRow};
+use windlass_types::Capacity;
 use windlass_types::work::{AttemptKey, FromWorker, ToWorker};
 
 pub type HostError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Starts workers and makes sure that dead ones are dead. Implemented where processes are known.
 pub trait WorkerHost {
+    /// What a worker that is started here can give.
+    fn capacity(&self) -> Capacity;
+
     fn start(&mut self, workflow: &WorkflowRow) -> Result<Started, HostError>;
 
     /// Makes sure that this worker and everything it started are dead, however it ended.

@@ -9,7 +9,7 @@ use windlass_core::change::Change;
 use windlass_store::model::{WorkerRow, WorkflowRow};
 use windlass_store::{Batch, Store};
 use windlass_types::work::AttemptKey;
-use windlass_types::{RunId, Timestamp, WorkflowId};
+use windlass_types::{Capacity, Resources, RunId, Timestamp, WorkflowId};
 
 /// Builds the board of a workflow. Workers that never said goodbye are first made sure to be dead with all they
 /// started; what they held goes back to ready, as a new attempt where it may have run.
@@ -21,7 +21,10 @@ pub fn take_over(
     now: Timestamp,
 ) -> Result<Board, Error> {
     let dead = bury_workers(store, host, workflow.id)?;
-    let mut board = load(store, workflow.id, workflow.run_id)?;
+    let mut board = load(store, workflow, host.capacity())?;
+    if store.cancel_requested(workflow.id)? {
+        board.on_cancel();
+    }
     let mut changes = Vec::new();
     let mut orphans = 0;
     for held in store.held_jobs(workflow.id)? {
@@ -47,14 +50,16 @@ pub fn take_over(
         }
     }
     if orphans > 0 {
-        observer.notice(&format!("{orphans} jobs were running when an earlier process died; they run again"));
+        observer.notice(&format!("{orphans} of its jobs may have been running when an earlier process died"));
     }
     Ok(board)
 }
 
 /// Starts the next run of a workflow: what ended badly, and what was built on it, is to run again.
 pub fn begin_next_run(store: &dyn Store, workflow: &WorkflowRow, now: Timestamp) -> Result<RunId, Error> {
-    let again = load(store, workflow.id, workflow.run_id)?.to_run_again();
+    let table = store.load_jobs(workflow.id)?;
+    let board = Board::new(workflow.id, workflow.run_id, table).map_err(|_| Error::Cycle(workflow.id))?;
+    let again = board.to_run_again();
     Ok(store.begin_next_run(workflow.id, &again, now)?)
 }
 
@@ -75,8 +80,12 @@ fn may_have_started(buried: &Buried, key: &AttemptKey, pid: Option<u32>) -> bool
     pid.is_some() || buried.may_have_started(key)
 }
 
-fn load(store: &dyn Store, workflow: WorkflowId, run: RunId) -> Result<Board, Error> {
-    Board::new(workflow, run, store.load_jobs(workflow)?).map_err(|_| Error::Cycle(workflow))
+fn load(store: &dyn Store, workflow: &WorkflowRow, capacity: Capacity) -> Result<Board, Error> {
+    let mut table = store.load_jobs(workflow.id)?;
+    if let Some(unasked) = table.requirements.first_mut().filter(|_| capacity.max_jobs.is_some()) {
+        *unasked = Resources::UNCOUNTED;
+    }
+    Board::new(workflow.id, workflow.run_id, table).map_err(|_| Error::Cycle(workflow.id))
 }
 
 /// Commits and waits.

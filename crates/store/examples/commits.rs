@@ -198,14 +198,7 @@ fn worker(workflow: WorkflowId) -> NewWorker {
         pid_start_ticks: 0,
         token: "token".into(),
         ledger_path: "/tmp/ledger".into(),
-        capacity: Capacity {
-            cpus: 2,
-            memory: Bytes(1 << 30),
-            gpus: 0,
-            nodes: 1,
-            max_jobs: None,
-            by_resources: true,
-        },
+        capacity: Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None },
     }
 }
 

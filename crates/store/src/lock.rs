@@ -38,6 +38,22 @@ pub struct WorkflowLock {
     _workflow: File,
 }
 
+/// Held while somebody looks whether a workflow is there and makes it if not, so that two who do the same make one.
+#[derive(Debug)]
+pub struct CreateLock {
+    _create: File,
+}
+
+impl CreateLock {
+    /// Waits for whoever has it: nobody has it for long.
+    pub fn acquire(db: &Path) -> Result<Self, Error> {
+        let path = make_directory(db)?.join(CREATE);
+        let create = open(&path)?;
+        create.lock().map_err(|e| Error::file("lock", &path, e))?;
+        Ok(Self { _create: create })
+    }
+}
+
 impl ServerLock {
     pub fn acquire(db: &Path, now: Timestamp) -> Result<Self, Error> {
         let directory = make_directory(db)?;
@@ -88,6 +104,7 @@ impl fmt::Display for Holder {
 }
 
 const SERVER: &str = "server.lock";
+const CREATE: &str = "create.lock";
 
 /// Somebody who asks for the holder has the lock for a moment; so long an acquirer goes on trying.
 const PROBE_TRIES: u32 = 10;

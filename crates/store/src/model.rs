@@ -169,8 +169,9 @@ impl From<AttemptKeyRow> for AttemptKey {
 #[derive(Clone, Debug, Default)]
 pub struct ResultFilter {
     pub job: Option<JobId>,
-    /// `None`: the current run only.
+    /// `None`: of each job, the newest run in which it ran.
     pub run: Option<RunId>,
+    /// Every run, unless one is named.
     pub all_runs: bool,
     /// Only attempts that did not complete.
     pub failed_only: bool,

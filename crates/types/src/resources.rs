@@ -22,6 +22,9 @@ impl Resources {
 
     /// What a job that names no requirements counts as: one CPU, one MiB, nothing enforced.
     pub const DEFAULT: Self = Self { cpus: 1, memory: Bytes(1 << 20), gpus: 0, nodes: 1, runtime: None };
+
+    /// The same where a number of jobs at once was given: then that number says how many, not the CPUs.
+    pub const UNCOUNTED: Self = Self { cpus: 0, memory: Bytes(0), gpus: 0, nodes: 1, runtime: None };
 }
 
 /// What a worker can give at once.
@@ -33,6 +36,4 @@ pub struct Capacity {
     pub nodes: u32,
     /// At most so many jobs at once, whatever they ask for.
     pub max_jobs: Option<u32>,
-    /// With `false` the requirements of jobs are ignored and only `max_jobs` counts.
-    pub by_resources: bool,
 }

@@ -50,14 +50,7 @@ struct Measured {
 
 fn flood(directory: &Path, jobs: usize) -> io::Result<Measured> {
     fs::create_dir_all(directory)?;
-    let capacity = Capacity {
-        cpus: AT_ONCE,
-        memory: Bytes(1 << 34),
-        gpus: 0,
-        nodes: 1,
-        max_jobs: None,
-        by_resources: true,
-    };
+    let capacity = Capacity { cpus: AT_ONCE, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None };
     let options = WorkerOptions::new(
         capacity,
         directory.to_owned(),

@@ -41,8 +41,10 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, devices: &[&str])
     to.set(tag::ATTEMPT, key.attempt);
     to.set("TORC_ATTEMPT_ID", key.attempt);
     to.set("WINDLASS_ATTEMPT", key.attempt);
-    to.set("WINDLASS_CPUS", assignment.resources.cpus);
-    to.set("WINDLASS_MEMORY_BYTES", assignment.resources.memory.0);
+    to.set("WINDLASS_CPUS", assignment.resources.cpus.max(1));
+    if let Some(limit) = assignment.limits.memory {
+        to.set("WINDLASS_MEMORY_BYTES", limit.0);
+    }
     if !devices.is_empty() {
         let devices = devices.join(",");
         for name in [

@@ -25,11 +25,9 @@ pub(crate) struct Grant {
 
 impl Pool {
     pub(crate) fn new(capacity: Capacity) -> Self {
-        // With requirements ignored and no number of jobs given, one job per processor is what is left to go by.
-        let by_count = (!capacity.by_resources).then_some(capacity.cpus.max(1));
         Self {
             capacity,
-            jobs: capacity.max_jobs.or(by_count).unwrap_or(u32::MAX),
+            jobs: capacity.max_jobs.unwrap_or(u32::MAX),
             cpus: capacity.cpus,
             memory: capacity.memory,
             gpus: (0..capacity.gpus).collect(),
@@ -67,9 +65,6 @@ impl Pool {
     /// What a job is counted as. One that asks for more than there is at all gets all there is: whoever sent it here
     /// wants it run, and waiting for ever helps nobody.
     fn need(&self, resources: &Resources) -> Need {
-        if !self.capacity.by_resources {
-            return Need { cpus: 0, memory: Bytes(0), gpus: 0 };
-        }
         Need {
             cpus: resources.cpus.min(self.capacity.cpus),
             memory: resources.memory.min(self.capacity.memory),
@@ -88,8 +83,7 @@ struct Need {
 mod tests {
     use super::*;
 
-    const MACHINE: Capacity =
-        Capacity { cpus: 4, memory: Bytes(100), gpus: 2, nodes: 1, max_jobs: None, by_resources: true };
+    const MACHINE: Capacity = Capacity { cpus: 4, memory: Bytes(100), gpus: 2, nodes: 1, max_jobs: None };
 
     fn asks(cpus: u32, memory: u64, gpus: u32) -> Resources {
         Resources { cpus, memory: Bytes(memory), gpus, ..Resources::DEFAULT }
@@ -133,16 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_jobs_can_be_limited_and_requirements_ignored() {
+    fn the_number_of_jobs_can_be_limited_whatever_they_ask_for() {
         let mut pool = Pool::new(Capacity { max_jobs: Some(1), ..MACHINE });
         assert!(pool.take(&asks(1, 1, 0)).is_some());
         assert_eq!(pool.take(&asks(1, 1, 0)), None);
 
-        let mut pool = Pool::new(Capacity { max_jobs: Some(2), by_resources: false, ..MACHINE });
-        assert!(pool.take(&asks(64, 1, 0)).is_some() && pool.take(&asks(64, 1, 0)).is_some());
-        assert_eq!(pool.take(&asks(0, 0, 0)), None);
-
-        let mut pool = Pool::new(Capacity { by_resources: false, ..MACHINE });
-        assert_eq!(std::iter::from_fn(|| pool.take(&asks(9, 9, 9))).count(), 4);
+        let mut pool = Pool::new(Capacity { max_jobs: Some(9), ..MACHINE });
+        assert_eq!(std::iter::from_fn(|| pool.take(&Resources::UNCOUNTED)).count(), 9);
     }
 }

@@ -18,7 +18,7 @@ use windlass_types::work::{
 use windlass_types::{Bytes, Capacity, JobStatus, Resources, Timestamp, WorkflowId};
 
 pub(crate) const CAPACITY: Capacity =
-    Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None, by_resources: true };
+    Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
 
 /// What a pretend worker does with an assignment.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,10 @@ impl Host {
 }
 
 impl WorkerHost for Host {
+    fn capacity(&self) -> Capacity {
+        CAPACITY
+    }
+
     fn start(&mut self, workflow: &WorkflowRow) -> Result<Started, HostError> {
         self.generation += 1;
         let (ours, theirs) = UnixStream::pair()?;

@@ -81,7 +81,6 @@ CREATE TABLE worker (
     gpus            INTEGER NOT NULL CHECK (gpus >= 0),
     nodes           INTEGER NOT NULL CHECK (nodes >= 0),
     max_jobs        INTEGER CHECK (max_jobs >= 0),
-    by_resources    INTEGER NOT NULL CHECK (by_resources IN (0, 1)),
     started_at      INTEGER NOT NULL,
     ended_at        INTEGER
 ) STRICT;

@@ -79,13 +79,13 @@ super::statements! {
 
     INSERT_WORKER = "
         INSERT INTO worker (workflow_id, run_id, host, boot_id, pid, pid_start_ticks, token, ledger_path,
-            cpus, memory_bytes, gpus, nodes, max_jobs, by_resources, started_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+            cpus, memory_bytes, gpus, nodes, max_jobs, started_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
         RETURNING id";
     RETIRE_WORKER = "UPDATE worker SET ended_at = COALESCE(ended_at, $1) WHERE id = $2";
     ACTIVE_WORKERS = "
         SELECT id, workflow_id, run_id, host, boot_id, pid, pid_start_ticks, token, ledger_path,
-            cpus, memory_bytes, gpus, nodes, max_jobs, by_resources, started_at
+            cpus, memory_bytes, gpus, nodes, max_jobs, started_at
         FROM worker WHERE workflow_id = $1 AND ended_at IS NULL ORDER BY id";
 
     // ---- reading workflows ----

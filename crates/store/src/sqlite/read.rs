@@ -196,9 +196,12 @@ pub(crate) fn results_query(block: Block, filter: &ResultFilter) -> Query {
     if let Some(job) = filter.job {
         query.push(" AND r.job_id = ?", vec![Box::new(job.0)]);
     }
-    if !filter.all_runs {
-        let run = filter.run.unwrap_or(block.run);
-        query.push(" AND r.run_id = ?", vec![Box::new(run.0)]);
+    match filter.run {
+        Some(run) => query.push(" AND r.run_id = ?", vec![Box::new(run.0)]),
+        None if filter.all_runs => {}
+        None => {
+            query.push(" AND r.run_id = (SELECT MAX(run_id) FROM result WHERE job_id = r.job_id)", vec![])
+        }
     }
     if filter.failed_only {
         query.push(" AND r.status <> 5", vec![]);

@@ -92,7 +92,6 @@ pub(crate) fn add_worker(conn: &Connection, worker: &NewWorker, now: Timestamp) 
             capacity.gpus,
             capacity.nodes,
             capacity.max_jobs,
-            i64::from(capacity.by_resources),
             now.0,
         ],
         |row| row.get(0),
@@ -147,9 +146,8 @@ fn worker_row(row: &Row<'_>) -> rusqlite::Result<WorkerRow> {
                 gpus: row.get(11)?,
                 nodes: row.get(12)?,
                 max_jobs: row.get(13)?,
-                by_resources: column::flag(row, 14)?,
             },
         },
-        started_at: Timestamp(row.get(15)?),
+        started_at: Timestamp(row.get(14)?),
     })
 }

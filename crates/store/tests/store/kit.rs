@@ -73,14 +73,7 @@ pub(crate) fn new_worker(workflow: WorkflowId) -> NewWorker {
         pid_start_ticks: 123_456,
         token: "t0k3n".into(),
         ledger_path: "/here/ledger".into(),
-        capacity: Capacity {
-            cpus: 2,
-            memory: Bytes(4 << 30),
-            gpus: 1,
-            nodes: 1,
-            max_jobs: Some(7),
-            by_resources: true,
-        },
+        capacity: Capacity { cpus: 2, memory: Bytes(4 << 30), gpus: 1, nodes: 1, max_jobs: Some(7) },
     }
 }
 

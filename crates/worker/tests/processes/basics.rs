@@ -72,7 +72,8 @@ fn a_log_of_an_earlier_life_does_not_show_up_in_a_new_one_and_a_lost_directory_i
 fn a_job_finds_both_sets_of_names_and_its_own_on_top() {
     let mut bench = Bench::with(|options| options.api_url = Some("http://localhost:1".into()));
     let mut asks = job(5, "env; pwd");
-    asks.resources = Resources { cpus: 2, memory: Bytes(1 << 20), ..Resources::DEFAULT };
+    asks.resources = Resources { cpus: 2, memory: Bytes(1 << 30), ..Resources::DEFAULT };
+    asks.limits.memory = Some(asks.resources.memory);
     asks.env = vec![("MINE".into(), "a=b c".into()), ("TORC_JOB_NAME".into(), "mine too".into())];
     assert_eq!(bench.run(asks).exit, Exit::Code(0));
     let text = bench.log(5, "o").unwrap();
@@ -98,7 +99,7 @@ fn a_job_finds_both_sets_of_names_and_its_own_on_top() {
         ("MINE", "a=b c"),
         ("WINDLASS_ATTEMPT", "4"),
         ("WINDLASS_CPUS", "2"),
-        ("WINDLASS_MEMORY_BYTES", "1048576"),
+        ("WINDLASS_MEMORY_BYTES", "1073741824"),
         ("WINDLASS_WORKER", bench.options.token.as_str()),
     ] {
         assert_eq!(seen.get(name), Some(&value), "{name}");

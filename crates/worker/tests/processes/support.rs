@@ -187,7 +187,7 @@ impl Drop for Bench {
 pub(crate) const AWAIT_GATE: &str = "while [ ! -e gate ]; do sleep 0.02; done";
 
 pub(crate) fn two_cpus() -> Capacity {
-    Capacity { cpus: 2, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None, by_resources: true }
+    Capacity { cpus: 2, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None }
 }
 
 pub(crate) fn one_at_a_time(options: &mut WorkerOptions) {
