@@ -43,6 +43,13 @@ impl Context {
         Ok(self.warned(SqliteStore::open(&path, OpenMode::ReadWrite)?))
     }
 
+    /// The database, for writing, if there is one.
+    pub(crate) fn open_if_there(&self) -> Result<Option<SqliteStore>, CliError> {
+        // Whether something that cannot be looked at is a database, opening it says.
+        let there = self.find().is_some_and(|path| path.try_exists().unwrap_or(true));
+        there.then(|| self.open_write()).transpose()
+    }
+
     /// The database, for writing; made here if there is none here or above.
     pub(crate) fn open_or_create(&self) -> Result<SqliteStore, CliError> {
         let path = match self.find() {

@@ -7,9 +7,12 @@ use crate::local::LocalHost;
 use crate::ui::summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
-use windlass_engine::{Control, Dispatcher, Options, RunEnd, begin_next_run, take_over};
+use std::path::Path;
+use windlass_engine::observe::Observer;
+use windlass_engine::{Control, Dispatcher, Options, RunEnd, Summary, begin_next_run, take_over};
 use windlass_store::Store as _;
 use windlass_store::lock::WorkflowLock;
+use windlass_store::model::WorkflowRow;
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::WorkflowId;
 
@@ -22,6 +25,7 @@ pub(crate) enum Failed {
     RunAgain,
 }
 
+/// Runs the workflow, shows how it goes, and tells how it ended.
 pub(crate) fn drive(
     ctx: &Context,
     store: &SqliteStore,
@@ -29,32 +33,56 @@ pub(crate) fn drive(
     failed: Failed,
     machine: &MachineArgs,
 ) -> Result<Exit, CliError> {
-    // Before the lock is taken: whoever holds it is sent SIGUSR1 by `cancel`, which ends a process that does not listen.
-    let signals = listen_for_signals()?;
-    let _lock = WorkflowLock::acquire(store.path(), workflow, ctx.clock.now())?;
-    let mut host = LocalHost::new(machine, store.path());
-    let row = |store: &SqliteStore| {
-        store.workflow(workflow)?.ok_or(CliError::from(windlass_store::Error::NoSuchWorkflow(workflow)))
-    };
-    let mut observer = ctx.ui.observer(row(store)?.counts.total());
-    if failed == Failed::RunAgain {
-        take_over(store, &mut host, &mut *observer, &row(store)?, ctx.clock.now())?;
-        begin_next_run(store, &row(store)?, ctx.clock.now())?;
-    }
-    let options = Options { grace: machine.grace };
-    let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row(store)?, options)?;
-    let listener = Listener::start(signals, dispatcher.control())?;
-    let run = dispatcher.run();
-    drop(listener);
-    // The terminal is its own again before the summary is printed.
-    drop(observer);
-    let run = run?;
+    let row = row(store, workflow)?;
+    require_directory(&row)?;
+    let run = conduct(ctx, store, workflow, failed, machine, ctx.ui.observer(row.counts.total()))?;
     let exit = summary::report_end(ctx, store, workflow, run.elapsed)?;
     Ok(match run.end {
         RunEnd::Finished | RunEnd::Canceled => exit,
         RunEnd::Stuck => Exit::JobsFailed,
         RunEnd::Interrupted => Exit::Interrupted,
     })
+}
+
+/// Runs the workflow and tells only the observer, which is gone afterwards: the terminal is its own again.
+pub(crate) fn conduct(
+    ctx: &Context,
+    store: &SqliteStore,
+    workflow: WorkflowId,
+    failed: Failed,
+    machine: &MachineArgs,
+    mut observer: Box<dyn Observer>,
+) -> Result<Summary, CliError> {
+    // Before the lock is taken: whoever holds it is sent SIGUSR1 by `cancel`, which ends a process that does not listen.
+    let signals = listen_for_signals()?;
+    let _lock = WorkflowLock::acquire(store.path(), workflow, ctx.clock.now())?;
+    let mut host = LocalHost::new(machine, store.path());
+    if failed == Failed::RunAgain {
+        take_over(store, &mut host, &mut *observer, &row(store, workflow)?, ctx.clock.now())?;
+        begin_next_run(store, &row(store, workflow)?, ctx.clock.now())?;
+    }
+    let options = Options { grace: machine.grace };
+    let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row(store, workflow)?, options)?;
+    let listener = Listener::start(signals, dispatcher.control())?;
+    let run = dispatcher.run();
+    drop(listener);
+    Ok(run?)
+}
+
+fn row(store: &SqliteStore, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
+    store.workflow(workflow)?.ok_or(CliError::from(windlass_store::Error::NoSuchWorkflow(workflow)))
+}
+
+/// Every job would fail to start in a directory that is gone, for instance because the project was moved.
+fn require_directory(row: &WorkflowRow) -> Result<(), CliError> {
+    if Path::new(&row.submission_dir).is_dir() {
+        return Ok(());
+    }
+    Err(CliError::io(format!(
+        "the directory {}, in which the jobs of workflow {} run, is not there",
+        row.submission_dir, row.id
+    ))
+    .with_hint("move it back, or run the spec where it is now: `windlass run --new SPEC`"))
 }
 
 fn listen_for_signals() -> Result<Signals, CliError> {

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use windlass_store::model::WorkflowRow;
 use windlass_types::work::{AttemptKey, StdioMode};
 
+/// In the output directory.
+pub(crate) const FOLDER: &str = "job_stdio";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
@@ -32,7 +35,7 @@ impl Stream {
 
 pub(crate) fn path(workflow: &WorkflowRow, key: AttemptKey, stream: Stream) -> PathBuf {
     let file = format!("{}.{}", key.stem(), stream.extension());
-    Path::new(&workflow.output_dir).join("job_stdio").join(file)
+    Path::new(&workflow.output_dir).join(FOLDER).join(file)
 }
 
 /// The streams that this workflow keeps.

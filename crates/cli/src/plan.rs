@@ -1,6 +1,9 @@
 //! From a spec file to a workflow in the store. Shared by `create`, `run` and, without a file, `exec`.
 
+use crate::args::OutputArgs;
 use crate::error::CliError;
+use crate::job_logs;
+use rustix::fs::Access;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use windlass_core::edges::{Edges, EdgesBuilder};
@@ -42,6 +45,11 @@ impl SpecFile {
     /// The same text gives the same digest, here and everywhere.
     pub(crate) fn digest(&self) -> String {
         digest(&self.bytes)
+    }
+
+    /// As typed.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn path(&self) -> Option<&Path> {
@@ -136,6 +144,22 @@ fn new_job(job: Job<'_>) -> NewJob<'_> {
         priority: job.priority,
         cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
         status: if job.depends_on.is_empty() { JobStatus::Ready } else { JobStatus::Blocked },
+    }
+}
+
+/// The directory for logs, absolute, made if it is not there. Found out before a workflow is made that could not use it.
+pub(crate) fn output_directory(cwd: &Path, args: &OutputArgs) -> Result<PathBuf, CliError> {
+    let directory = cwd.join(&args.output_dir);
+    let logs = directory.join(job_logs::FOLDER);
+    let usable = std::fs::create_dir_all(&logs)
+        .and_then(|()| Ok(rustix::fs::access(&logs, Access::WRITE_OK | Access::EXEC_OK)?));
+    match usable {
+        Ok(()) => Ok(directory),
+        Err(e) => Err(CliError::io(format!(
+            "cannot use {} as the output directory: {e}",
+            args.output_dir.display()
+        ))
+        .with_hint("name a directory that can be made and written to with --output-dir")),
     }
 }
 

@@ -3,51 +3,112 @@
 //! The request goes into the books first, so that it is not lost whatever happens next. Whoever runs the workflow is
 //! then told to look; if nobody does, it is carried out here.
 
-use crate::args::{CancelArgs, MachineArgs};
+use crate::args::{CancelArgs, MachineArgs, WorkflowRef};
 use crate::context::Context;
-use crate::drive::{Failed, drive};
+use crate::drive::{Failed, conduct};
 use crate::error::{CliError, Exit};
 use crate::select;
+use crate::ui::{Ui, text};
 use rustix::process::{Signal, kill_process};
+use serde::Serialize;
 use std::time::Duration;
 use windlass_proc::identity::{Identity, to_pid};
 use windlass_proc::machine::hostname;
 use windlass_store::Store as _;
 use windlass_store::lock::{Holder, WorkflowLock};
-use windlass_types::JobStatus;
+use windlass_store::model::WorkflowRow;
+use windlass_store::sqlite::SqliteStore;
+use windlass_types::{JobStatus, WorkflowId};
 
 /// Another process is watched through the books, which cannot notify.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// What `--format json` says.
+#[derive(Serialize)]
+struct CancelView<'a> {
+    workflow_id: WorkflowId,
+    name: &'a str,
+    state: State,
+    /// Who was asked to stop it; `null` if nobody ran it.
+    pid: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Canceled,
+    /// Whoever runs it is about to.
+    Canceling,
+}
+
 pub(crate) fn run(ctx: &Context, args: &CancelArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
     let row = select::workflow(&store, &args.workflow)?;
-    let (id, name) = (row.id, &row.name);
+    let title = format!("workflow {} ({})", row.id, row.name);
     if row.is_canceled {
-        ctx.ui.note(&format!("workflow {id} ({name}) is canceled already"));
-        return Ok(Exit::Success);
+        return report(ctx, &row, State::Canceled, None, &format!("{title} is canceled already"));
     }
-    if row.counts.settled() == row.counts.total() {
-        return Err(CliError::refused(format!("workflow {id} ({name}) is over: there is nothing to cancel")));
-    }
-    store.request_cancel(id, ctx.clock.now())?;
-    let Some(holder) = WorkflowLock::holder(store.path(), id)? else {
-        // Nobody runs it, but jobs of a process that died may still run: the usual way sees to both.
-        drive(ctx, &store, id, Failed::Keep, &MachineArgs { grace: args.grace, ..MachineArgs::default() })?;
-        return Ok(Exit::Success);
-    };
-    tell(&holder)?;
-    if args.wait {
-        while WorkflowLock::holder(store.path(), id)?.is_some() {
-            std::thread::sleep(LOOK_EVERY);
+    refuse_if_over(&row)?;
+    store.request_cancel(row.id, ctx.clock.now())?;
+    let asked = match WorkflowLock::holder(store.path(), row.id)? {
+        Some(holder) => {
+            tell(&holder)?;
+            let pid = holder.pid;
+            if !args.wait {
+                let running = row.counts.get(JobStatus::Running) + row.counts.get(JobStatus::Pending);
+                let held = text::count(running, "job");
+                let said = format!("asked process {pid} to stop {title}, which holds {held}");
+                return report(ctx, &row, State::Canceling, Some(pid), &said);
+            }
+            wait_until_free(&store, row.id)?;
+            Some(pid)
         }
-        ctx.ui.note(&format!("workflow {id} ({name}) is canceled"));
+        None => None,
+    };
+    let row_now = select::workflow(&store, &WorkflowRef::Id(row.id))?;
+    if !row_now.is_canceled {
+        refuse_if_over(&row_now)?;
+        cancel_here(ctx, &store, row.id, args)?;
+    }
+    report(ctx, &row, State::Canceled, asked, &format!("{title} is canceled"))
+}
+
+fn refuse_if_over(row: &WorkflowRow) -> Result<(), CliError> {
+    if row.counts.settled() < row.counts.total() {
+        return Ok(());
+    }
+    Err(CliError::refused(format!("workflow {} ({}) is over: there is nothing to cancel", row.id, row.name)))
+}
+
+/// Nobody runs it, but jobs of a process that died may still run: the usual way sees to both.
+fn cancel_here(
+    ctx: &Context,
+    store: &SqliteStore,
+    workflow: WorkflowId,
+    args: &CancelArgs,
+) -> Result<(), CliError> {
+    let machine = MachineArgs { grace: args.grace, ..MachineArgs::default() };
+    conduct(ctx, store, workflow, Failed::Keep, &machine, Ui::silent_observer()).map(|_| ())
+}
+
+fn wait_until_free(store: &SqliteStore, workflow: WorkflowId) -> Result<(), CliError> {
+    while WorkflowLock::holder(store.path(), workflow)?.is_some() {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+fn report(
+    ctx: &Context,
+    row: &WorkflowRow,
+    state: State,
+    pid: Option<u32>,
+    said: &str,
+) -> Result<Exit, CliError> {
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&CancelView { workflow_id: row.id, name: &row.name, state, pid })?;
     } else {
-        let running = row.counts.get(JobStatus::Running) + row.counts.get(JobStatus::Pending);
-        ctx.ui.note(&format!(
-            "asked process {} to stop workflow {id} ({name}); {running} jobs are held",
-            holder.pid
-        ));
+        ctx.ui.note(said);
     }
     Ok(Exit::Success)
 }

@@ -24,8 +24,8 @@ pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
     let workflow_id = if args.dry_run {
         None
     } else {
+        let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
         let store = ctx.open_or_create()?;
-        let output_dir = ctx.cwd.join(&args.output.output_dir);
         Some(plan::create_from_spec(&store, &file, &workflow, &ctx.cwd, &output_dir, ctx.clock.now())?)
     };
     if ctx.ui.json_wanted() {

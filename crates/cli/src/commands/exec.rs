@@ -22,8 +22,8 @@ pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
         return Ok(Exit::Success);
     }
     let names: Vec<String> = (1..=commands.len()).map(|n| format!("job{n}")).collect();
+    let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
     let store = ctx.open_or_create()?;
-    let output_dir = ctx.cwd.join(&args.output.output_dir);
     let plan = Plan {
         name: &args.name,
         user: None,

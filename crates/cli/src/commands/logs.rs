@@ -245,7 +245,7 @@ fn no_files(shown: &Shown<'_>) -> CliError {
         return CliError::user(format!("the output of job `{}` was deleted because it completed", job.name))
             .with_hint("the spec says `delete_on_success` under `stdio`");
     }
-    let directory = Path::new(&workflow.output_dir).join("job_stdio");
+    let directory = Path::new(&workflow.output_dir).join(job_logs::FOLDER);
     CliError::user(format!("there are no log files for {key} in {}", directory.display()))
         .with_hint("they may have been moved or deleted")
 }

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
 use crate::select;
+use crate::ui::summary;
 
 pub(crate) fn run(ctx: &Context, args: &ResumeArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
@@ -14,6 +15,10 @@ pub(crate) fn run(ctx: &Context, args: &ResumeArgs) -> Result<Exit, CliError> {
             .with_hint("`windlass resume --retry-failed` starts it again"));
     }
     let starts_anew = args.retry_failed && (row.is_canceled || row.counts.unsuccessful() > 0);
+    if !starts_anew && summary::is_over(&row) {
+        let news = format!("nothing to do: workflow {} ({}) is over", row.id, row.name);
+        return summary::report_over(ctx, &store, row.id, &news, "");
+    }
     let failed = if starts_anew { Failed::RunAgain } else { Failed::Keep };
     drive(ctx, &store, row.id, failed, &args.machine)
 }

@@ -10,6 +10,7 @@ use crate::view::{Failure, Overview, State, exit_of};
 use std::path::Path;
 use std::time::Duration;
 use windlass_store::Store;
+use windlass_store::model::WorkflowRow;
 use windlass_types::{JobStatus, StatusCounts, WorkflowId, format_duration};
 
 /// Tells how a run ended, on stderr or as JSON on stdout, and how the program should exit.
@@ -21,11 +22,7 @@ pub(crate) fn report_end(
     workflow: WorkflowId,
     wall: Duration,
 ) -> Result<Exit, CliError> {
-    let row = store
-        .workflow(workflow)?
-        .ok_or_else(|| CliError::internal(format!("workflow {workflow} is gone from the database")))?;
-    // Whoever calls this ran it until now.
-    let overview = Overview::load(store, row, false, ctx.clock.now())?;
+    let overview = load(ctx, store, workflow)?;
     let exit = exit_of(&overview.workflow.row.counts);
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&overview)?;
@@ -33,6 +30,45 @@ pub(crate) fn report_end(
         ctx.ui.say_lines(&render_end(&overview, wall, &ctx.cwd, ctx.ui.paint_err()));
     }
     Ok(exit)
+}
+
+/// Nothing of this run is left to do or to put in order.
+pub(crate) fn is_over(row: &WorkflowRow) -> bool {
+    row.counts.settled() == row.counts.total() && row.ended_at.is_some()
+}
+
+/// Tells how a workflow went that was over before. `news` says that it is over, `advice` what may be done about it.
+pub(crate) fn report_over(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    news: &str,
+    advice: &str,
+) -> Result<Exit, CliError> {
+    let overview = load(ctx, store, workflow)?;
+    let exit = exit_of(&overview.workflow.row.counts);
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&overview)?;
+    } else if exit != Exit::Success || !ctx.ui.is_quiet() {
+        ctx.ui.say_lines(&render_over(&overview, news, advice, &ctx.cwd, ctx.ui.paint_err()));
+    }
+    Ok(exit)
+}
+
+fn render_over(overview: &Overview, news: &str, advice: &str, cwd: &Path, paint: Paint) -> Vec<String> {
+    let counts = counts_line(&overview.workflow.row.counts, paint);
+    let mut lines = vec![format!("{news} ({counts}){advice}")];
+    lines.extend(failure_lines(overview, cwd, paint));
+    lines.extend(next_lines(overview, paint));
+    lines
+}
+
+fn load(ctx: &Context, store: &dyn Store, workflow: WorkflowId) -> Result<Overview, CliError> {
+    let row = store
+        .workflow(workflow)?
+        .ok_or_else(|| CliError::internal(format!("workflow {workflow} is gone from the database")))?;
+    // Whoever calls this ran it until now, or found it over.
+    Overview::load(store, row, false, ctx.clock.now())
 }
 
 pub(crate) fn render_end(overview: &Overview, wall: Duration, cwd: &Path, paint: Paint) -> Vec<String> {
@@ -141,7 +177,6 @@ pub(crate) mod tests {
     use super::*;
     use crate::view::{Counts, WorkflowView};
     use std::path::PathBuf;
-    use windlass_store::model::WorkflowRow;
     use windlass_types::work::Stdio;
     use windlass_types::{Attempt, JobId, RunId, Timestamp};
 

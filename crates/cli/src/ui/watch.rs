@@ -21,10 +21,15 @@ impl Ui {
     pub(crate) fn observer(&self, jobs: u64) -> Box<dyn Observer> {
         let paint = self.paint_err();
         match terminal::size(&self.stderr) {
-            _ if self.quiet => Box::new(Silent { troubled: false }),
+            _ if self.quiet => Self::silent_observer(),
             Some(_) => Box::new(Live { paint, drawn: 0, drawn_at: None, failures: Failures::default() }),
             None => Box::new(Plain::new(jobs, paint)),
         }
+    }
+
+    /// For runs that somebody else tells about.
+    pub(crate) fn silent_observer() -> Box<dyn Observer> {
+        Box::new(Silent { troubled: false })
     }
 }
 
@@ -57,7 +62,7 @@ struct Live {
 impl Live {
     fn above(&mut self, lines: &[String]) {
         let block = std::mem::take(&mut self.drawn);
-        write_err(&repaint(block, lines));
+        write_err(&replace(block, lines));
         // The block is drawn again with the next progress, at once.
         self.drawn_at = None;
     }
@@ -96,11 +101,21 @@ impl Drop for Live {
     }
 }
 
-/// Goes up over the old block, writes the new lines, clears what is left of the old.
-fn repaint(old: usize, lines: &[String]) -> String {
-    let up = if old > 0 { format!("\x1b[{old}A") } else { String::new() };
-    let new = lines.iter().flat_map(|line| ["\x1b[2K", line, "\n"]).collect::<String>();
-    if old == 0 && lines.is_empty() { String::new() } else { format!("\r{up}{new}\x1b[J") }
+/// Goes up over the old block, writes the new one, clears what is left of the old. Lines of a block fit the terminal.
+fn repaint(old: usize, block: &[String]) -> String {
+    let new = block.iter().flat_map(|line| ["\x1b[2K", line, "\n"]).collect::<String>();
+    if old == 0 && block.is_empty() { String::new() } else { format!("{}{new}\x1b[J", up(old)) }
+}
+
+/// Takes the old block away and writes lines where it was. It is cleared first: a line that is wider than the terminal
+/// wraps onto the next row, which must have nothing on it any more.
+fn replace(old: usize, lines: &[String]) -> String {
+    let new = lines.iter().flat_map(|line| [line, "\n"]).collect::<String>();
+    format!("{}\x1b[J{new}", up(old))
+}
+
+fn up(rows: usize) -> String {
+    if rows > 0 { format!("\r\x1b[{rows}A") } else { "\r".to_owned() }
 }
 
 /// Lines for a log file or a pipe.
@@ -203,7 +218,9 @@ fn end_line(end: &AttemptEnd<'_>, paint: Paint) -> String {
         out_of_memory: false,
     };
     let what = text::one_line(&outcome.describe_with(end.reason));
-    let again = if end.job_status == JobStatus::Ready { " (runs again)" } else { "" };
+    // The reason may say so itself.
+    let again =
+        if end.job_status == JobStatus::Ready && !what.contains("runs again") { " (runs again)" } else { "" };
     format!("{status}  {name}  after {wall}, {what}{again}")
 }
 
@@ -250,6 +267,10 @@ mod tests {
                 end(Terminated, Ready, 143, Some("interrupted")),
                 "terminated  align_7  after 2.5s, exit code 143 (128 + SIGTERM): interrupted (runs again)",
             ),
+            (
+                end(Terminated, Ready, 143, Some("interrupted; it runs again on resume")),
+                "terminated  align_7  after 2.5s, exit code 143 (128 + SIGTERM): interrupted; it runs again on resume",
+            ),
         ] {
             assert_eq!(end_line(&end, Paint::PLAIN), line);
         }
@@ -272,6 +293,85 @@ mod tests {
         assert_eq!(repaint(0, &["a".into()]), "\r\x1b[2Ka\n\x1b[J");
         assert_eq!(repaint(2, &["b".into()]), "\r\x1b[2A\x1b[2Kb\n\x1b[J");
         assert_eq!(repaint(3, &[]), "\r\x1b[3A\x1b[J");
+    }
+
+    #[test]
+    fn a_message_of_any_width_leaves_nothing_of_the_block_behind() {
+        let message = "failed      a  after 1s, exit code 1: ".to_owned() + &"why ".repeat(10);
+        let mut screen = Screen::new(20);
+        screen.write(&repaint(0, &["#".repeat(19), "#".repeat(19), "#".repeat(19)]));
+        screen.write(&replace(3, std::slice::from_ref(&message)));
+        assert_eq!(screen.text(), message);
+        screen.write(&repaint(0, &["block".into()]));
+        assert_eq!(screen.text(), message + "block");
+    }
+
+    /// As much of a terminal as the block needs.
+    struct Screen {
+        columns: usize,
+        rows: Vec<String>,
+        row: usize,
+    }
+
+    impl Screen {
+        fn new(columns: usize) -> Self {
+            Self { columns, rows: vec![String::new()], row: 0 }
+        }
+
+        fn write(&mut self, text: &str) {
+            let mut rest = text;
+            let mut column = 0;
+            while let Some(c) = rest.chars().next() {
+                rest = &rest[c.len_utf8()..];
+                match c {
+                    '\r' => column = 0,
+                    '\n' => {
+                        self.down();
+                        column = 0;
+                    }
+                    '\x1b' => {
+                        let (number, verb, after) = escape(rest);
+                        rest = after;
+                        match verb {
+                            'A' => self.row -= number,
+                            'K' => self.rows[self.row].clear(),
+                            'J' => {
+                                self.rows.truncate(self.row + 1);
+                                self.rows[self.row].truncate(column);
+                            }
+                            other => panic!("a terminal is not asked for {other}"),
+                        }
+                    }
+                    c => {
+                        if column == self.columns {
+                            self.down();
+                            column = 0;
+                        }
+                        let row = &mut self.rows[self.row];
+                        row.replace_range(column..row.len().min(column + 1), &c.to_string());
+                        column += 1;
+                    }
+                }
+            }
+        }
+
+        fn down(&mut self) {
+            self.row += 1;
+            if self.row == self.rows.len() {
+                self.rows.push(String::new());
+            }
+        }
+
+        fn text(&self) -> String {
+            self.rows.concat()
+        }
+    }
+
+    /// `[3A…`: 3, A, and what follows.
+    fn escape(text: &str) -> (usize, char, &str) {
+        let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap();
+        let number = text[1..end].parse().unwrap_or(0);
+        (number, text[end..].chars().next().unwrap(), &text[end + 1..])
     }
 
     #[test]

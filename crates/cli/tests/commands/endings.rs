@@ -1,7 +1,8 @@
 //! How jobs and runs are ended: by Ctrl-C, by `cancel`, by their own limits, and by what they leave behind.
 
-use crate::common::{Sandbox, children_of, eventually, is_alive, kill};
+use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 fn sandbox(spec: &str) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -74,17 +75,38 @@ fn cancel_from_elsewhere_ends_the_whole_tree_daemons_included() {
     assert_eq!((&status["state"], &status["is_canceled"]), (&"canceled".into(), &true.into()));
     sandbox.windlass(&["resume"]).exits(4).says("was canceled").says("--retry-failed");
     sandbox.windlass(&["cancel"]).exits(0).says("canceled already");
+    let again = sandbox.json(&["cancel"]);
+    assert_eq!((&again["state"], &again["pid"]), (&"canceled".into(), &Value::Null));
 }
 
 #[test]
 fn cancel_works_when_nobody_runs_it_and_retry_starts_it_again() {
     let sandbox = sandbox("name: idle\njobs: [{name: a, command: 'true'}]\n");
     sandbox.windlass(&["create", "spec.yaml"]).exits(0);
-    sandbox.windlass(&["cancel"]).exits(0);
+    let output = sandbox.windlass(&["cancel"]).exits(0);
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", "workflow 1 (idle) is canceled\n"));
     assert_eq!(sandbox.json(&["status"])["state"], "canceled");
     sandbox.windlass(&["run", "spec.yaml"]).exits(4).says("--new");
     sandbox.windlass(&["resume", "--retry-failed"]).exits(0);
     assert_eq!(sandbox.json(&["status"])["state"], "completed");
+}
+
+#[test]
+fn cancel_as_json_says_who_was_asked() {
+    let sandbox = sandbox("name: asked\njobs: [{name: a, command: 'touch started; sleep 1000'}]\n");
+    let mut run = sandbox.start(&["run", "spec.yaml"]);
+    eventually("the job has started", || sandbox.path("started").exists());
+    let asked = sandbox.json(&["cancel"]);
+    assert_eq!(documented_keys(&asked), BTreeSet::from(["workflow_id", "name", "state", "pid"]));
+    assert_eq!((&asked["state"], &asked["pid"]), (&"canceling".into(), &run.id().into()));
+    run.wait().unwrap();
+
+    sandbox.windlass(&["create", "spec.yaml"]).exits(0);
+    let done = sandbox.json(&["cancel", "--wait"]);
+    assert_eq!(
+        done,
+        serde_json::json!({"workflow_id": 2, "name": "asked", "state": "canceled", "pid": null})
+    );
 }
 
 #[test]

@@ -16,4 +16,6 @@ mod kill;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]
+mod starts;
+#[cfg(test)]
 mod trouble;

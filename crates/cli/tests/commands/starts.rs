@@ -1,0 +1,117 @@
+//! What happens before a job starts: which workflow a `run` means, and what is refused while nothing is made yet.
+
+use crate::common::{Output, Sandbox};
+use std::process::{Child, Stdio};
+
+const TWO: &str =
+    "name: two\njobs: [{name: a, command: 'true'}, {name: b, command: 'test -e go', depends_on: [a]}]\n";
+
+fn sandbox(spec: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("spec.yaml", spec);
+    sandbox
+}
+
+fn workflows(sandbox: &Sandbox) -> usize {
+    sandbox.json(&["workflows"]).as_array().unwrap().len()
+}
+
+#[test]
+fn five_that_run_the_same_file_at_once_make_one_workflow() {
+    let sandbox = sandbox("name: once\njobs: [{name: a, command: 'echo ran >> ran; sleep 0.3'}]\n");
+    let spawn = |_| {
+        let mut command = sandbox.command(&["run", "spec.yaml"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let all: Vec<Child> = (0..5).map(spawn).collect();
+    for child in all {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        // Refused while another runs it, or it came when that was over and found nothing left to do.
+        assert!(matches!(output.status.code(), Some(0 | 4)), "{:?}: {said}", output.status);
+    }
+    assert_eq!(workflows(&sandbox), 1);
+    assert_eq!(sandbox.read("ran"), "ran\n");
+}
+
+#[test]
+fn a_spec_with_errors_leaves_nothing_behind() {
+    let sandbox = sandbox("name: wrong\njobs: [{name: a}]\n");
+    sandbox.windlass(&["run", "spec.yaml"]).exits(2).says("spec.yaml");
+    let left: Vec<_> =
+        std::fs::read_dir(sandbox.path(".")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["spec.yaml"]);
+}
+
+#[test]
+fn a_changed_file_says_that_it_makes_a_new_workflow() {
+    let sandbox = sandbox(TWO);
+    sandbox.windlass(&["run", "spec.yaml"]).exits(1);
+    sandbox.write("spec.yaml", &TWO.replace("two", "three"));
+    sandbox
+        .windlass(&["run", "spec.yaml"])
+        .exits(1)
+        .says("spec.yaml has changed since workflow 1 (2 of 2 jobs done); this is the new workflow 2");
+    let again = sandbox.windlass(&["run", "--new", "spec.yaml"]).exits(1);
+    assert!(!again.stderr.contains("has changed"), "{}", again.stderr);
+}
+
+#[test]
+fn the_same_text_says_which_file_it_was() {
+    let sandbox = sandbox(TWO);
+    sandbox.windlass(&["run", "spec.yaml"]).exits(1);
+    sandbox.write("copy.yaml", TWO);
+    sandbox
+        .windlass(&["run", "copy.yaml"])
+        .exits(1)
+        .says("workflow 1 was made from the same text (spec.yaml) and is over (1 completed, 1 failed); --new")
+        .says("next: windlass logs b");
+    assert_eq!(workflows(&sandbox), 1);
+    assert_eq!(sandbox.json(&["status"])["run_id"], 1);
+}
+
+#[test]
+fn there_is_nothing_to_resume_when_all_is_over() {
+    let sandbox = sandbox(TWO);
+    sandbox.windlass(&["run", "spec.yaml"]).exits(1);
+    let started = sandbox.json(&["status"])["started_at"].clone();
+    sandbox
+        .windlass(&["resume"])
+        .exits(1)
+        .says("nothing to do: workflow 1 (two) is over (1 completed, 1 failed)\n")
+        .says("windlass resume --retry-failed");
+    assert_eq!(sandbox.json(&["status"])["started_at"], started);
+    sandbox.write("go", "");
+    sandbox.windlass(&["resume", "--retry-failed"]).exits(0);
+    sandbox.windlass(&["resume", "--retry-failed"]).exits(0).says("nothing to do");
+    assert_eq!(sandbox.json(&["resume"])["state"], "completed");
+}
+
+#[test]
+fn a_project_that_was_moved_is_told_so() {
+    let sandbox = Sandbox::new();
+    sandbox.write("old/spec.yaml", TWO);
+    Output::of(sandbox.command(&["create", "spec.yaml"]).current_dir(sandbox.path("old"))).exits(0);
+    std::fs::rename(sandbox.path("old"), sandbox.path("new")).unwrap();
+    let here = |args: &[&str]| Output::of(sandbox.command(args).current_dir(sandbox.path("new")));
+    here(&["resume"])
+        .exits(5)
+        .says("/old, in which the jobs of workflow 1 run, is not there")
+        .says("hint: move it back");
+    here(&["cancel"]).exits(0);
+}
+
+#[test]
+fn an_output_directory_that_cannot_be_used_is_refused_before_a_workflow_is_made() {
+    let sandbox = sandbox(TWO);
+    for directory in ["spec.yaml", "spec.yaml/logs", "/proc/nowhere"] {
+        for args in [&["run", "spec.yaml"][..], &["create", "spec.yaml"], &["exec", "-c", "true"]] {
+            sandbox
+                .windlass(&[args, &["-o", directory]].concat())
+                .exits(5)
+                .says(&format!("cannot use {directory} as the output directory"))
+                .says("--output-dir");
+        }
+    }
+    assert!(!sandbox.path(".windlass").exists());
+}
