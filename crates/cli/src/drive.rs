@@ -38,8 +38,8 @@ pub(crate) fn drive(
     let run = conduct(ctx, store, workflow, failed, machine, ctx.ui.observer(row.counts.total()))?;
     let exit = summary::report_end(ctx, store, workflow, run.elapsed)?;
     Ok(match run.end {
-        RunEnd::Finished | RunEnd::Canceled => exit,
-        RunEnd::Stuck => Exit::JobsFailed,
+        RunEnd::Finished => exit,
+        RunEnd::Canceled | RunEnd::Stuck => Exit::JobsFailed,
         RunEnd::Interrupted => Exit::Interrupted,
     })
 }
@@ -56,6 +56,9 @@ pub(crate) fn conduct(
     // Before the lock is taken: whoever holds it is sent SIGUSR1 by `cancel`, which ends a process that does not listen.
     let signals = listen_for_signals()?;
     let _lock = WorkflowLock::acquire(store.path(), workflow, ctx.clock.now())?;
+    if failed == Failed::Keep && row(store, workflow)?.is_canceled {
+        return Err(CliError::refused(format!("workflow {workflow} was canceled in this moment")));
+    }
     let mut host = LocalHost::new(machine, store.path());
     if failed == Failed::RunAgain {
         take_over(store, &mut host, &mut *observer, &row(store, workflow)?, ctx.clock.now())?;
@@ -85,8 +88,18 @@ fn require_directory(row: &WorkflowRow) -> Result<(), CliError> {
     .with_hint("move it back, or run the spec where it is now: `windlass run --new SPEC`"))
 }
 
+/// Not to those that were ignored before we came: `nohup` and shells mean it.
 fn listen_for_signals() -> Result<Signals, CliError> {
-    Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(|e| deaf(&e))
+    let ignored = ignored_signals();
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
+    Signals::new(wanted.chain([SIGUSR1])).map_err(|e| deaf(&e))
+}
+
+/// One bit per signal, the first one lowest.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn deaf(error: &std::io::Error) -> CliError {

@@ -8,6 +8,7 @@ use crate::dispatch::{Mirror, ReadyQueue};
 use crate::edges::Edges;
 use crate::graph::{Cycle, Graph};
 use crate::state::{self, JobEvent};
+use std::collections::VecDeque;
 use std::time::Duration;
 use windlass_types::work::{AttemptKey, EndCause, Ended, StopReason, Usage, return_code};
 use windlass_types::{
@@ -47,8 +48,23 @@ pub struct Board {
     requirements: Vec<Resources>,
     graph: Graph,
     ready: ReadyQueue,
+    /// Jobs that are tried alone, and the one that is being tried.
+    alone: VecDeque<u32>,
+    alone_now: Option<u32>,
     counts: StatusCounts,
     canceling: bool,
+}
+
+/// What becomes of a job whose worker died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// It certainly had not started: nothing happened.
+    NeverStarted,
+    RunAgain,
+    /// It may be what killed the worker: it runs again, with nothing beside it.
+    RunAlone,
+    /// It was what killed the worker.
+    GiveUp,
 }
 
 /// A report that does not fit where the job stands: late, repeated, or about an attempt that was given up.
@@ -69,17 +85,15 @@ pub struct Verdict {
 }
 
 impl Board {
+    /// Call [`Board::on_initialize`] before anything else.
     pub fn new(workflow: WorkflowId, run: RunId, table: JobTable) -> Result<Self, Cycle> {
         let mut graph = Graph::new(table.ids.len() as u32, &table.edges)?;
-        let mut ready = ReadyQueue::new(&table.requirements);
+        let ready = ReadyQueue::new(&table.requirements);
         let mut counts = StatusCounts::default();
         for (job, &status) in (0u32..).zip(&table.status) {
             counts.add(status, 1);
             if status.is_settled() {
                 graph.settle(job, !status.is_unsuccessful(), |_, _| {});
-            }
-            if status == JobStatus::Ready {
-                ready.push(job, table.class[job as usize], table.priority[job as usize]);
             }
         }
         Ok(Self {
@@ -94,6 +108,8 @@ impl Board {
             requirements: table.requirements,
             graph,
             ready,
+            alone: VecDeque::new(),
+            alone_now: None,
             counts,
             canceling: false,
         })
@@ -141,11 +157,16 @@ impl Board {
 
     /// Not finished, yet nothing runs and nothing may start: somebody has to decide on something.
     pub fn is_stuck(&self) -> bool {
-        !self.is_finished() && self.counts.active() == 0 && self.ready.is_empty()
+        !self.is_finished() && self.counts.active() == 0 && self.ready.is_empty() && self.alone.is_empty()
     }
 
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty() && !self.canceling
+        !(self.ready.is_empty() && self.alone.is_empty()) && !self.canceling
+    }
+
+    /// A job is being tried with nothing beside it.
+    pub fn is_trying_alone(&self) -> bool {
+        self.alone_now.is_some()
     }
 
     /// Unfinished jobs that ask for more than `mirror`'s worker will ever have.
@@ -180,16 +201,16 @@ impl Board {
         self.ids.iter().zip(again).filter(|(_, a)| *a).map(|(id, _)| *id).collect()
     }
 
-    /// Decides where jobs that nobody has looked at yet stand.
+    /// Decides where every job stands that is neither held nor over: ready if it waits for nothing, else blocked. Also a
+    /// job that was ready before: what it waits for may have been reset.
     pub fn on_initialize(&mut self, changes: &mut Vec<Change>) {
         for job in 0..self.ids.len() as u32 {
-            if !matches!(self.status(job), JobStatus::Uninitialized | JobStatus::Blocked) {
-                continue;
-            }
-            if self.graph.is_free(job) {
-                self.release(job, changes);
-            } else if self.status(job) == JobStatus::Uninitialized {
-                self.step(job, JobEvent::Block, changes);
+            let free = self.graph.is_free(job);
+            match self.status(job) {
+                JobStatus::Ready if free => self.enqueue(job),
+                JobStatus::Uninitialized | JobStatus::Blocked if free => self.release(job, changes),
+                JobStatus::Uninitialized | JobStatus::Ready => self.step(job, JobEvent::Block, changes),
+                _ => {}
             }
         }
     }
@@ -202,10 +223,19 @@ impl Board {
         ahead: usize,
         changes: &mut Vec<Change>,
     ) -> Vec<u32> {
-        if self.canceling {
+        if self.canceling || self.alone_now.is_some() {
             return Vec::new();
         }
-        let taken = mirror.fill(&mut self.ready, ahead);
+        let taken = match self.alone.front() {
+            None => mirror.fill(&mut self.ready, ahead),
+            Some(_) if !mirror.is_idle() => return Vec::new(),
+            Some(&job) if mirror.take_alone(job, self.resources(job)) => {
+                self.alone.pop_front();
+                self.alone_now = Some(job);
+                vec![job]
+            }
+            Some(_) => return Vec::new(),
+        };
         for &job in &taken {
             self.transition(job, JobEvent::Claim);
             changes.push(Change::Claim {
@@ -219,6 +249,7 @@ impl Board {
 
     pub fn on_started(
         &mut self,
+        worker: WorkerId,
         key: &AttemptKey,
         at: Timestamp,
         pid: u32,
@@ -226,7 +257,7 @@ impl Board {
     ) -> Result<(), Stale> {
         let job = self.fenced(key)?;
         if self.transition(job, JobEvent::Start).is_some() {
-            changes.push(Change::Start { job: key.job, attempt: key.attempt, at, pid });
+            changes.push(Change::Start { job: key.job, attempt: key.attempt, worker, at, pid });
         }
         Ok(())
     }
@@ -263,30 +294,39 @@ impl Board {
     }
 
     /// A claim that certainly never started.
-    pub fn on_returned(&mut self, key: &AttemptKey, changes: &mut Vec<Change>) -> Result<(), Stale> {
+    pub fn on_returned(
+        &mut self,
+        worker: WorkerId,
+        key: &AttemptKey,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Stale> {
         let job = self.fenced(key)?;
-        self.give_back(job, changes);
+        self.give_back(job, worker, changes);
         Ok(())
     }
 
-    /// The worker that held `job` is gone, and so are all its processes. `may_have_started`: there is no proof that it
-    /// had not. Not the job's fault, so it uses up no retry.
+    /// The worker that held `job` is gone, and so are all its processes. Not the job's fault, so it uses up no retry,
+    /// unless it is given up.
     pub fn on_orphaned(
         &mut self,
         job: u32,
         worker: WorkerId,
+        fate: Orphan,
         started_at: Option<Timestamp>,
-        may_have_started: bool,
         now: Timestamp,
         changes: &mut Vec<Change>,
     ) {
         if !self.status(job).is_active() {
             return;
         }
-        if !may_have_started {
-            self.give_back(job, changes);
+        if fate == Orphan::NeverStarted {
+            self.give_back(job, worker, changes);
             return;
         }
+        let reason = match fate {
+            Orphan::GiveUp => format!("given up: whenever it runs, its worker dies (the last was {worker})"),
+            _ => format!("orphaned: worker {worker} died while it ran"),
+        };
         let result = AttemptResult {
             key: self.key(job),
             worker,
@@ -294,18 +334,23 @@ impl Board {
             return_code: return_code::ORPHANED,
             exit: None,
             out_of_memory: false,
-            reason: Some(format!("orphaned: worker {worker} died while the job ran")),
+            reason: Some(reason),
             started_at,
             ended_at: now,
             // Nobody saw when it ended.
             wall: Duration::ZERO,
             usage: Usage::default(),
         };
-        let event = if self.canceling { JobEvent::Cancel } else { JobEvent::Requeue };
-        self.end(job, event, result, true, changes);
+        let event = match fate {
+            _ if self.canceling => JobEvent::Cancel,
+            Orphan::GiveUp => JobEvent::Fail,
+            _ => JobEvent::Requeue,
+        };
+        self.end(job, event, result, fate == Orphan::RunAlone, changes);
     }
 
-    /// No more claims; what workers hold becomes canceled as they let go of it. Ready and blocked jobs keep their state.
+    /// No more claims; what workers hold becomes canceled as they let go of it, and with it what waits for it. Other jobs
+    /// keep their state.
     pub fn on_cancel(&mut self) {
         self.canceling = true;
     }
@@ -316,15 +361,20 @@ impl Board {
         job: u32,
         event: JobEvent,
         result: AttemptResult,
-        orphaned: bool,
+        alone: bool,
         changes: &mut Vec<Change>,
     ) -> JobStatus {
         let Some((from, to)) = self.transition(job, event) else { return self.status(job) };
+        if self.alone_now == Some(job) {
+            self.alone_now = None;
+        }
         if to == JobStatus::Ready {
             self.attempt[job as usize] = result.key.attempt.next();
         }
+        let orphaned = result.return_code == return_code::ORPHANED;
         changes.push(Change::End { from, to, result, next_attempt: self.attempt[job as usize], orphaned });
         match to {
+            JobStatus::Ready if alone => self.alone.push_back(job),
             JobStatus::Ready => self.enqueue(job),
             _ if to.is_settled() => self.settle(job, changes),
             _ => {}
@@ -332,12 +382,15 @@ impl Board {
         to
     }
 
-    fn give_back(&mut self, job: u32, changes: &mut Vec<Change>) {
+    fn give_back(&mut self, job: u32, worker: WorkerId, changes: &mut Vec<Change>) {
         if self.status(job) != JobStatus::Pending || self.transition(job, JobEvent::Requeue).is_none() {
             return;
         }
-        changes.push(Change::GiveBack { job: self.ids[job as usize] });
-        if self.canceling {
+        changes.push(Change::GiveBack { job: self.ids[job as usize], worker });
+        if self.alone_now == Some(job) {
+            self.alone_now = None;
+            self.alone.push_front(job);
+        } else if self.canceling {
             self.step(job, JobEvent::Cancel, changes);
             self.settle(job, changes);
         } else {

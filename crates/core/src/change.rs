@@ -14,11 +14,11 @@ pub enum Change {
     /// `ready` → `pending`: from here on it may have started.
     Claim { job: JobId, attempt: Attempt, worker: WorkerId },
     /// `pending` → `running`, for jobs that run long enough for somebody to look.
-    Start { job: JobId, attempt: Attempt, at: Timestamp, pid: u32 },
+    Start { job: JobId, attempt: Attempt, worker: WorkerId, at: Timestamp, pid: u32 },
     /// An attempt is over: `pending` or `running` → `to`, and a result row.
     End { from: JobStatus, to: JobStatus, result: AttemptResult, next_attempt: Attempt, orphaned: bool },
     /// A claim that certainly never started: `pending` → `ready` with the same attempt number.
-    GiveBack { job: JobId },
+    GiveBack { job: JobId, worker: WorkerId },
 }
 
 /// The result row of one attempt.

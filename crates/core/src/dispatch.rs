@@ -169,6 +169,14 @@ impl Pool {
         Self { capacity, nodes, jobs: 0 }
     }
 
+    /// Nothing more fits, so nobody need look through what is ready. Without a number of jobs at once, all count CPUs.
+    fn is_exhausted(&self) -> bool {
+        match self.capacity.max_jobs {
+            Some(max) => self.jobs >= max,
+            None => self.nodes.iter().all(|node| node.cpus == 0),
+        }
+    }
+
     /// Could ever run here, with nothing else running.
     pub fn could_hold(&self, asked: &Resources) -> bool {
         let node = Self::empty_node(&self.capacity);
@@ -279,10 +287,18 @@ impl Mirror {
         self.placed.keys().copied().chain(self.queue.iter().map(|(job, _)| *job))
     }
 
+    /// Takes one job that is to run with nothing beside it.
+    pub fn take_alone(&mut self, job: u32, asked: &Resources) -> bool {
+        let placement = if self.is_idle() { self.pool.place(asked) } else { None };
+        let Some(placement) = placement else { return false };
+        self.placed.insert(job, (placement, *asked));
+        true
+    }
+
     /// Takes jobs for this worker: all that fit now, and `ahead` more to wait in its queue so that it need not wait for us.
     pub fn fill(&mut self, ready: &mut ReadyQueue, ahead: usize) -> Vec<u32> {
         let mut taken = Vec::new();
-        while self.queue.is_empty() {
+        while self.queue.is_empty() && !self.pool.is_exhausted() {
             let mut placed = None;
             let job = ready.pop_fitting(|asked| match self.pool.place(asked) {
                 Some(placement) => {
@@ -300,7 +316,12 @@ impl Mirror {
             let mut asked = None;
             let job = ready.pop_fitting(|resources| {
                 asked = Some(*resources);
-                if self.pool.could_hold(resources) { Fit::Now } else { Fit::Never }
+                match () {
+                    // What waits in the queue must not wait for more than the next end: it would hold up all behind it.
+                    () if self.placed.values().any(|(_, held)| covers(held, resources)) => Fit::Now,
+                    () if self.pool.could_hold(resources) => Fit::Later,
+                    () => Fit::Never,
+                }
             });
             let (Some(job), Some(asked)) = (job, asked) else { break };
             self.queue.push_back((job, asked));
@@ -321,6 +342,14 @@ impl Mirror {
             self.queue.pop_front();
         }
     }
+}
+
+/// `asked` fits into what `held` will free.
+fn covers(held: &Resources, asked: &Resources) -> bool {
+    held.nodes == asked.nodes
+        && held.cpus >= asked.cpus
+        && held.memory >= asked.memory
+        && held.gpus >= asked.gpus
 }
 
 #[cfg(test)]
@@ -435,19 +464,41 @@ mod tests {
     fn jobs_taken_ahead_wait_in_order() {
         let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1), asks(16, 1, 0, 1)];
         let mut mirror = Mirror::new(worker(2, 1000, 0));
-        let mut ready = queue(&[(0, 1, 9), (1, 0, 8), (2, 1, 7), (3, 1, 6), (4, 2, 99)], &classes);
-        assert_eq!(
-            mirror.fill(&mut ready, 2),
-            [0, 2, 1, 3],
-            "0 and 2 start, 1 and 3 wait; 4 can never run here"
-        );
-        assert_eq!((mirror.running(), mirror.queued()), (2, 2));
+        let mut ready = queue(&[(0, 1, 9), (1, 1, 8), (2, 1, 7), (3, 1, 6), (4, 2, 99)], &classes);
+        assert_eq!(mirror.fill(&mut ready, 1), [0, 1, 2], "0 and 1 start, 2 waits; 4 can never run here");
+        assert_eq!((mirror.running(), mirror.queued()), (2, 1));
         mirror.remove(0);
-        assert_eq!((mirror.running(), mirror.queued()), (1, 2), "1 is next and needs both CPUs");
+        assert_eq!((mirror.running(), mirror.queued()), (2, 0));
         mirror.remove(2);
-        assert_eq!((mirror.running(), mirror.queued()), (1, 1));
-        mirror.remove(3);
         mirror.remove(1);
+        assert!(mirror.is_idle());
+    }
+
+    #[test]
+    fn a_large_job_is_not_taken_ahead_where_it_would_hold_up_the_small_ones() {
+        let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1)];
+        let mut mirror = Mirror::new(worker(2, 1000, 0));
+        let mut ready = queue(&[(0, 1, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)], &classes);
+        assert_eq!(mirror.fill(&mut ready, 1), [0, 1, 2]);
+        ready.push(9, 0, 99);
+        mirror.remove(0);
+        assert_eq!(mirror.fill(&mut ready, 1), [3], "9 waits until both CPUs are free, and in no queue");
+        mirror.remove(1);
+        mirror.remove(2);
+        mirror.remove(3);
+        assert_eq!(mirror.fill(&mut ready, 1), [9]);
+    }
+
+    #[test]
+    fn a_job_that_is_tried_alone_has_the_worker_to_itself() {
+        let classes = [asks(1, 1, 0, 1)];
+        let mut mirror = Mirror::new(worker(4, 1000, 0));
+        let mut ready = queue(&[(0, 0, 0)], &classes);
+        mirror.fill(&mut ready, 0);
+        assert!(!mirror.take_alone(7, &classes[0]));
+        mirror.remove(0);
+        assert!(mirror.take_alone(7, &classes[0]));
+        mirror.remove(7);
         assert!(mirror.is_idle());
     }
 

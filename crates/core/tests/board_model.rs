@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::time::Duration;
-use windlass_core::board::{Board, JobTable};
+use windlass_core::board::{Board, JobTable, Orphan};
 use windlass_core::change::Change;
 use windlass_core::dispatch::Mirror;
 use windlass_core::edges::EdgesBuilder;
@@ -40,7 +40,10 @@ impl Rows {
                     assert_eq!(attempt.0, self.attempt[index(*job)]);
                     self.step(index(*job), S::Pending, S::Running);
                 }
-                Change::GiveBack { job } => self.step(index(*job), S::Pending, S::Ready),
+                Change::GiveBack { job, worker } => {
+                    assert_eq!(*worker, WORKER);
+                    self.step(index(*job), S::Pending, S::Ready);
+                }
                 Change::End { from, to, result, next_attempt, .. } => {
                     let job = index(result.key.job);
                     self.step(job, *from, *to);
@@ -168,7 +171,7 @@ proptest! {
                     }
                 }
                 2 => {
-                    let fresh = board.on_started(&key, Timestamp(1), 42, &mut changes).is_ok();
+                    let fresh = board.on_started(WORKER, &key, Timestamp(1), 42, &mut changes).is_ok();
                     prop_assert_eq!(fresh, active);
                 }
                 3..=5 => {
@@ -184,16 +187,22 @@ proptest! {
                     let elsewhere = AttemptKey { run: RunId(9), ..key };
                     for stale in [late, elsewhere] {
                         prop_assert!(board.on_ended(WORKER, &ended(stale, how), &mut changes).is_err());
-                        prop_assert!(board.on_returned(&stale, &mut changes).is_err());
+                        prop_assert!(board.on_returned(WORKER, &stale, &mut changes).is_err());
                     }
                     prop_assert!(changes.is_empty());
                 }
                 _ => {
                     if active {
-                        let may_have_started = board.status(job) == S::Running || how % 2 == 0;
-                        board.on_orphaned(job, WORKER, None, may_have_started, Timestamp(2), &mut changes);
+                        let fate = match (board.status(job), how % 4) {
+                            (S::Pending, 0) => Orphan::NeverStarted,
+                            (_, 1) => Orphan::RunAlone,
+                            (_, 2) => Orphan::GiveUp,
+                            _ => Orphan::RunAgain,
+                        };
+                        board.on_orphaned(job, WORKER, fate, None, Timestamp(2), &mut changes);
                         mirror.remove(job);
-                        prop_assert_eq!(board.status(job), S::Ready, "an orphan runs again");
+                        let expected = if fate == Orphan::GiveUp { S::Failed } else { S::Ready };
+                        prop_assert_eq!(board.status(job), expected);
                     }
                 }
             }
@@ -242,6 +251,7 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
     let capacity = Capacity { cpus: 1, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
     let mut mirror = Mirror::new(capacity);
     let mut changes = Vec::new();
+    board.on_initialize(&mut changes);
     assert_eq!(
         board.claim(WORKER, &mut mirror, 1, &mut changes),
         [0, 1],
@@ -249,7 +259,7 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
     );
     board.on_cancel();
     assert!(board.claim(WORKER, &mut mirror, 9, &mut changes).is_empty());
-    board.on_returned(&board.key(1), &mut changes).unwrap();
+    board.on_returned(WORKER, &board.key(1), &mut changes).unwrap();
     let stopped = Ended { cause: EndCause::Stopped(StopReason::Canceled), ..ended(board.key(0), 5) };
     let verdict = board.on_ended(WORKER, &stopped, &mut changes).unwrap();
     let mut rows = Rows { status: before, attempt: vec![1; 4], results: Vec::new() };
@@ -279,4 +289,23 @@ fn a_new_run_repeats_what_failed_and_what_was_built_on_it() {
     let board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
     let again: Vec<i64> = board.to_run_again().into_iter().map(|id| id.0 - FIRST_ID).collect();
     assert_eq!(again, [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_job_that_was_ready_waits_again_when_what_it_depends_on_was_reset() {
+    let mut edges = EdgesBuilder::default();
+    edges.depend(1, &[0]);
+    let table = JobTable {
+        ids: (0..2).map(|i| JobId(FIRST_ID + i)).collect(),
+        status: vec![S::Uninitialized, S::Ready],
+        attempt: vec![Attempt::FIRST; 2],
+        priority: vec![0; 2],
+        cancel_on_blocking_job_failure: vec![true, false],
+        class: vec![0; 2],
+        requirements: vec![Resources::DEFAULT],
+        edges: edges.finish(),
+    };
+    let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+    board.on_initialize(&mut Vec::new());
+    assert_eq!((board.status(0), board.status(1)), (S::Ready, S::Blocked));
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
 use windlass_types::work::{AttemptKey, FromWorker, ToWorker};
@@ -51,9 +52,13 @@ pub(crate) struct Sender {
     buffer: Vec<u8>,
 }
 
+/// A worker reads all the time; one that does not for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 impl Sender {
-    pub(crate) fn new(stream: UnixStream) -> Self {
-        Self { stream, buffer: Vec::new() }
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream, buffer: Vec::new() })
     }
 
     pub(crate) fn send(&mut self, message: &ToWorker) -> io::Result<()> {

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::host::{Buried, WorkerHost};
 use crate::observe::Observer;
 use std::sync::mpsc;
-use windlass_core::board::Board;
+use windlass_core::board::{Board, Orphan};
 use windlass_core::change::Change;
 use windlass_store::model::{WorkerRow, WorkflowRow};
 use windlass_store::{Batch, Store};
@@ -35,7 +35,8 @@ pub fn take_over(
             .find(|(row, _)| row.id == held.worker)
             .is_none_or(|(_, buried)| may_have_started(buried, &key, held.pid));
         orphans += usize::from(may_have_started);
-        board.on_orphaned(job, held.worker, held.started_at, may_have_started, now, &mut changes);
+        let fate = if may_have_started { Orphan::RunAgain } else { Orphan::NeverStarted };
+        board.on_orphaned(job, held.worker, fate, held.started_at, now, &mut changes);
     }
     board.on_initialize(&mut changes);
     commit(store, workflow.id, workflow.run_id, changes)?;

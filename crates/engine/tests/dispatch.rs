@@ -123,7 +123,7 @@ fn what_a_dead_worker_held_runs_again_as_a_new_attempt_if_it_had_started() {
 fn a_worker_that_dies_over_and_over_is_not_replaced_for_ever() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let mut host = Host::new(|_, _| Act::Die);
+    let mut host = Host::new(|_, _| Act::DieBefore);
     let error = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap_err();
     assert!(matches!(error, Error::WorkerKeepsDying(5)), "{error}");
     let row = store.workflow(workflow.id).unwrap().unwrap();
@@ -131,6 +131,75 @@ fn a_worker_that_dies_over_and_over_is_not_replaced_for_ever() {
     let summary =
         run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+}
+
+#[test]
+fn a_job_that_kills_every_worker_is_tried_alone_and_given_up_and_its_neighbours_complete() {
+    let (_dir, store) = database();
+    let workflow = create(
+        &store,
+        &[
+            Planned("poison", &[], 0),
+            Planned("beside", &[], 0),
+            Planned("after", &[0], 0),
+            Planned("later", &[1], 0),
+        ],
+    );
+    let mut host = Host::new(|a, _| if a.name == "poison" { Act::Die } else { Act::Exit(0) });
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 2);
+    assert_eq!(summary.counts.get(JobStatus::Failed), 1);
+    assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
+    assert_eq!(attempts(&store, workflow.id, "poison"), [(1, -128), (2, -128), (3, -128)]);
+    assert_eq!(attempts(&store, workflow.id, "later"), [(1, 0)]);
+}
+
+#[test]
+fn a_request_to_cancel_that_comes_with_the_interrupt_is_not_lost() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let (mut host, mut witness) = (Host::new(|_, _| Act::Hold), Witness::default());
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+    // Nobody tells the dispatcher to look; the request is there when it concludes.
+    dispatcher.control().interrupt();
+    store.request_cancel(workflow.id, Timestamp(3)).unwrap();
+    assert_eq!(dispatcher.run().unwrap().end, RunEnd::Canceled);
+    assert!(store.workflow(workflow.id).unwrap().unwrap().is_canceled);
+    assert!(!store.cancel_requested(workflow.id).unwrap());
+}
+
+#[test]
+fn a_worker_that_hangs_does_not_outlast_the_second_interrupt() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let (mut host, mut witness) = (Host::new(|_, _| Act::Hang), Witness::default());
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+    let control = dispatcher.control();
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while store.workflow(workflow.id).unwrap().unwrap().counts.get(JobStatus::Pending) == 0 {
+                std::thread::yield_now();
+            }
+            control.interrupt();
+            control.interrupt();
+        });
+        dispatcher.run().unwrap()
+    });
+    assert_eq!(summary.end, RunEnd::Interrupted);
+    assert_eq!(summary.counts.active(), 0, "what it held is ready again");
+    assert_eq!(host.buried, 1);
+}
+
+#[test]
+fn a_canceled_workflow_is_canceled_also_if_it_asks_for_too_much() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &[Planned("huge", &[], 64)]);
+    store.request_cancel(workflow.id, Timestamp(2)).unwrap();
+    let summary =
+        run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Canceled);
 }
 
 #[test]

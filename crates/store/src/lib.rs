@@ -48,8 +48,9 @@ pub trait Store: Send + Sync {
 
     /// Notes that the run is (again) under way and ends the note of an earlier end.
     fn begin_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
-    /// Notes that nothing more will happen by itself in the current run.
-    fn end_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
+    /// Notes that nothing more will happen by itself in the current run, because it is over or because it was canceled.
+    /// Answers a request to cancel either way.
+    fn end_run(&self, workflow: WorkflowId, canceled: bool, now: Timestamp) -> Result<(), Error>;
     /// Starts run + 1: `again` (jobs that no worker holds, in any other state) go to `uninitialized`, all that has still
     /// to run starts anew at attempt 1, and `is_canceled` is cleared. The caller decides on ready and blocked and submits
     /// that. Refused while a worker holds a job.
@@ -58,8 +59,6 @@ pub trait Store: Send + Sync {
     /// Asks whoever runs the workflow to cancel it. The request survives until it is answered.
     fn request_cancel(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
     fn cancel_requested(&self, workflow: WorkflowId) -> Result<bool, Error>;
-    /// Answers the request: the workflow is canceled.
-    fn mark_canceled(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
 
     fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error>;
     /// Workers that never said goodbye.

@@ -3,6 +3,7 @@
 use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 fn sandbox(spec: &str) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -154,6 +155,9 @@ fn the_death_of_the_worker_alone_costs_an_attempt_and_nothing_else() {
     assert_eq!(run.wait().unwrap().code(), Some(0));
     let codes: Vec<i64> = attempts(&sandbox, "job").iter().map(|a| a.1).collect();
     assert_eq!(codes, [-128, 0]);
+    let table = sandbox.windlass(&["results", "--job", "job"]).exits(0).stdout;
+    let orphan: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(orphan[4..7], ["failed", "-", "-"], "{table}");
 }
 
 #[test]
@@ -164,4 +168,59 @@ fn when_the_engine_dies_its_jobs_do_not_outlive_it() {
     kill(run.id(), "KILL");
     run.wait().unwrap();
     eventually("the job is gone", || !is_alive(pid_in(&sandbox, "pid").unwrap()));
+}
+
+#[test]
+fn cancel_in_a_flood_of_short_jobs_leaves_no_loose_ends() {
+    let mut spec = String::from("name: flood\njobs:\n");
+    for job in 0..3000 {
+        writeln!(spec, "  - {{name: j{job}, command: sleep 0.002}}").unwrap();
+    }
+    let sandbox = sandbox(&spec);
+    let mut run = sandbox.start(&["run", "spec.yaml"]);
+    eventually("it is in full swing", || {
+        let status = sandbox.windlass(&["status", "-f", "json"]);
+        status.code == 0 && completed(&serde_json::from_str(&status.stdout).unwrap()) > 100
+    });
+    sandbox.windlass(&["cancel", "--wait"]).exits(0).says("is canceled");
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    let status = sandbox.json(&["status"]);
+    assert_eq!(status["state"], "canceled");
+    assert_eq!((&status["jobs"]["pending"], &status["jobs"]["running"]), (&0.into(), &0.into()));
+    let results = sandbox.json(&["results"]);
+    let good = results.as_array().unwrap().iter().filter(|r| r["status"] == "completed").count();
+    assert_eq!(good as u64, completed(&status), "what was reported completed has its result");
+}
+
+fn completed(status: &Value) -> u64 {
+    status["jobs"]["completed"].as_u64().unwrap()
+}
+
+#[test]
+fn nohup_is_meant() {
+    let sandbox = sandbox(
+        "name: deaf\njobs: [{name: job, command: 'touch started; while [ ! -e go ]; do sleep 0.02; done'}]\n",
+    );
+    let mut command = std::process::Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_windlass")).args(["run", "spec.yaml"]).current_dir(sandbox.path("."));
+    let mut run =
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    eventually("the job has started", || sandbox.path("started").exists());
+    kill(run.id(), "HUP");
+    sandbox.write("go", "");
+    assert_eq!(run.wait().unwrap().code(), Some(0), "it was not interrupted");
+}
+
+#[test]
+fn a_job_that_kills_its_worker_fails_and_the_others_complete() {
+    let mut spec =
+        String::from("name: poison\njobs:\n  - {name: killer, command: 'kill -9 $PPID; sleep 1000'}\n");
+    for job in 0..20 {
+        writeln!(spec, "  - {{name: j{job}, command: 'true'}}").unwrap();
+    }
+    let sandbox = sandbox(&spec);
+    sandbox.windlass(&["run", "spec.yaml"]).exits(1).says("killer");
+    let status = sandbox.json(&["status"]);
+    assert_eq!((completed(&status), &status["jobs"]["failed"]), (20, &1.into()));
+    assert!(attempts(&sandbox, "killer").iter().all(|attempt| attempt.1 == -128));
 }

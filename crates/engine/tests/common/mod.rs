@@ -26,6 +26,8 @@ pub(crate) enum Act {
     Exit(i32),
     /// Runs until it is told to stop.
     Hold,
+    /// The worker says nothing more and reads nothing more.
+    Hang,
     /// The worker dies, having started the job.
     Die,
     /// The worker dies before it started anything of this batch.
@@ -136,6 +138,9 @@ impl PretendWorker {
                     reports.push(Report::Started { key, at: Timestamp(1), pid: 77 });
                     self.holding.push(key);
                 }
+                Act::Hang => loop {
+                    std::thread::park();
+                },
                 Act::Die | Act::DieBefore => return None,
                 Act::Stutter => {
                     let end = ended(key, Exit::Code(0), EndCause::Itself);

@@ -35,14 +35,14 @@ super::statements! {
         WHERE id = $2 AND workflow_id = $3 AND status = 2 AND attempt_id = $4";
     START = "
         UPDATE job SET status = 4, started_at = $1, pid = $2
-        WHERE id = $3 AND workflow_id = $4 AND status = 3 AND attempt_id = $5";
+        WHERE id = $3 AND workflow_id = $4 AND status = 3 AND attempt_id = $5 AND worker_id = $6";
     END = "
         UPDATE job SET status = $1, attempt_id = $2, orphaned_attempts = orphaned_attempts + $3,
             worker_id = NULL, pid = NULL, started_at = NULL
-        WHERE id = $4 AND workflow_id = $5 AND status = $6 AND attempt_id = $7";
+        WHERE id = $4 AND workflow_id = $5 AND status = $6 AND attempt_id = $7 AND worker_id = $8";
     GIVE_BACK = "
         UPDATE job SET status = 2, worker_id = NULL
-        WHERE id = $1 AND workflow_id = $2 AND status = 3";
+        WHERE id = $1 AND workflow_id = $2 AND status = 3 AND worker_id = $3";
     INSERT_RESULT = "
         INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, exit_code, signal, out_of_memory,
             started_at, ended_at, wall_us, cpu_time_us, peak_memory_bytes, avg_memory_bytes, peak_cpu_percent,
@@ -73,7 +73,7 @@ super::statements! {
         WHERE id >= $1 AND id < $2 AND status < 3 AND attempt_id > 1";
     REQUEST_CANCEL = "UPDATE workflow SET cancel_requested_at = COALESCE(cancel_requested_at, $1) WHERE id = $2";
     CANCEL_REQUESTED = "SELECT cancel_requested_at IS NOT NULL FROM workflow WHERE id = $1";
-    MARK_CANCELED = "UPDATE workflow SET is_canceled = 1, cancel_requested_at = NULL WHERE id = $1";
+    ANSWER_CANCEL = "UPDATE workflow SET is_canceled = $1, cancel_requested_at = NULL WHERE id = $2";
 
     // ---- workers ----
 

@@ -72,17 +72,19 @@ fn apply_change(conn: &Connection, batch: &Batch, change: &Change, moved: &mut M
                 conn.prepare_cached(sql::CLAIM)?.execute(params![worker.0, job.0, workflow.0, attempt.0])?;
             (job, JobStatus::Ready, JobStatus::Pending, Some(attempt), touched)
         }
-        Change::Start { job, attempt, at, pid } => {
-            let touched =
-                conn.prepare_cached(sql::START)?.execute(params![at.0, pid, job.0, workflow.0, attempt.0])?;
+        Change::Start { job, attempt, worker, at, pid } => {
+            let touched = conn
+                .prepare_cached(sql::START)?
+                .execute(params![at.0, pid, job.0, workflow.0, attempt.0, worker.0])?;
             (job, JobStatus::Pending, JobStatus::Running, Some(attempt), touched)
         }
         Change::End { from, to, ref result, next_attempt, orphaned } => {
             let touched = end(conn, batch, from, to, result, next_attempt, orphaned)?;
             (result.key.job, from, to, Some(result.key.attempt), touched)
         }
-        Change::GiveBack { job } => {
-            let touched = conn.prepare_cached(sql::GIVE_BACK)?.execute(params![job.0, workflow.0])?;
+        Change::GiveBack { job, worker } => {
+            let touched =
+                conn.prepare_cached(sql::GIVE_BACK)?.execute(params![job.0, workflow.0, worker.0])?;
             (job, JobStatus::Pending, JobStatus::Ready, None, touched)
         }
     };
@@ -118,7 +120,8 @@ fn end(
         key.job.0,
         key.workflow.0,
         from.code(),
-        key.attempt.0
+        key.attempt.0,
+        result.worker.0
     ])?;
     if touched > 0 {
         insert_result(conn, result)?;

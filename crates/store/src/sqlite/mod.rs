@@ -133,8 +133,8 @@ impl Store for SqliteStore {
         self.write(move |conn| runs::begin_run(conn, workflow, now))
     }
 
-    fn end_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error> {
-        self.write(move |conn| runs::end_run(conn, workflow, now))
+    fn end_run(&self, workflow: WorkflowId, canceled: bool, now: Timestamp) -> Result<(), Error> {
+        self.write(move |conn| runs::end_run(conn, workflow, canceled, now))
     }
 
     fn begin_next_run(&self, workflow: WorkflowId, again: &[JobId], now: Timestamp) -> Result<RunId, Error> {
@@ -148,10 +148,6 @@ impl Store for SqliteStore {
 
     fn cancel_requested(&self, workflow: WorkflowId) -> Result<bool, Error> {
         self.readers.read(|conn| runs::cancel_requested(conn, workflow))
-    }
-
-    fn mark_canceled(&self, workflow: WorkflowId, _now: Timestamp) -> Result<(), Error> {
-        self.write(move |conn| runs::mark_canceled(conn, workflow))
     }
 
     fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error> {

@@ -200,7 +200,7 @@ pub(crate) fn results_query(block: Block, filter: &ResultFilter) -> Query {
         Some(run) => query.push(" AND r.run_id = ?", vec![Box::new(run.0)]),
         None if filter.all_runs => {}
         None => {
-            query.push(" AND r.run_id = (SELECT MAX(run_id) FROM result WHERE job_id = r.job_id)", vec![])
+            query.push(" AND r.run_id = (SELECT MAX(run_id) FROM result WHERE job_id = r.job_id)", vec![]);
         }
     }
     if filter.failed_only {

@@ -16,8 +16,14 @@ pub(crate) fn begin_run(conn: &Connection, workflow: WorkflowId, now: Timestamp)
     require(touched, workflow)
 }
 
-pub(crate) fn end_run(conn: &Connection, workflow: WorkflowId, now: Timestamp) -> Result<(), Fault> {
+pub(crate) fn end_run(
+    conn: &Connection,
+    workflow: WorkflowId,
+    canceled: bool,
+    now: Timestamp,
+) -> Result<(), Fault> {
     let run = current_run(conn, workflow)?;
+    conn.prepare_cached(sql::ANSWER_CANCEL)?.execute([i64::from(canceled), workflow.0])?;
     match conn.prepare_cached(sql::END_RUN)?.execute([now.0, workflow.0])? {
         0 => Err(Error::RunNotBegun { workflow, run }.into()),
         _ => Ok(()),
@@ -67,11 +73,6 @@ pub(crate) fn cancel_requested(conn: &Connection, workflow: WorkflowId) -> Resul
         .query_row([workflow.0], |row| column::flag(row, 0))
         .optional()?;
     found.ok_or_else(|| Error::NoSuchWorkflow(workflow).into())
-}
-
-pub(crate) fn mark_canceled(conn: &Connection, workflow: WorkflowId) -> Result<(), Fault> {
-    let touched = conn.prepare_cached(sql::MARK_CANCELED)?.execute([workflow.0])?;
-    require(touched, workflow)
 }
 
 pub(crate) fn add_worker(conn: &Connection, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Fault> {

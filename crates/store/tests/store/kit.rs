@@ -85,8 +85,8 @@ pub(crate) fn claim(job: JobId, attempt: u32, worker: WorkerId) -> Change {
     Change::Claim { job, attempt: Attempt(attempt), worker }
 }
 
-pub(crate) fn start(job: JobId, attempt: u32) -> Change {
-    Change::Start { job, attempt: Attempt(attempt), at: NOW, pid: 99 }
+pub(crate) fn start(job: JobId, attempt: u32, worker: WorkerId) -> Change {
+    Change::Start { job, attempt: Attempt(attempt), worker, at: NOW, pid: 99 }
 }
 
 /// The end of the attempt of a pending job; what becomes of the job is what became of the attempt.

@@ -23,7 +23,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
     };
     assert_eq!(store.held_jobs(workflow).unwrap(), std::slice::from_ref(&pending));
 
-    commit(store, workflow, vec![start(job, 1)]).unwrap();
+    commit(store, workflow, vec![start(job, 1, worker)]).unwrap();
     let running = HeldJob { status: JobStatus::Running, pid: Some(99), started_at: Some(NOW), ..pending };
     assert_eq!(store.held_jobs(workflow).unwrap(), [running]);
 
@@ -92,7 +92,7 @@ pub(crate) fn a_claim_can_be_given_back(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let worker = worker(store, workflow);
     commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
-    commit(store, workflow, vec![Change::GiveBack { job: jobs[0] }]).unwrap();
+    commit(store, workflow, vec![Change::GiveBack { job: jobs[0], worker }]).unwrap();
     let table = store.load_jobs(workflow).unwrap();
     assert_eq!((table.status[0], table.attempt[0]), (JobStatus::Ready, Attempt::FIRST));
     assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
@@ -103,7 +103,8 @@ pub(crate) fn a_claim_can_be_given_back(store: &dyn Store) {
 pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     let (other, _) = create(store, 1);
-    let worker = worker(store, workflow);
+    let worker_of = worker;
+    let worker = worker_of(store, workflow);
     let job = jobs[0];
     let status = |from, to| Change::Status { job, from, to };
     let state = |status, attempt: Option<u32>| JobState { status, attempt: attempt.map(Attempt) };
@@ -111,8 +112,8 @@ pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
     for (change, expected, found) in [
         (status(JobStatus::Blocked, JobStatus::Ready), state(JobStatus::Blocked, None), ready),
         (claim(job, 2, worker), state(JobStatus::Ready, Some(2)), ready),
-        (start(job, 1), state(JobStatus::Pending, Some(1)), ready),
-        (Change::GiveBack { job }, state(JobStatus::Pending, None), ready),
+        (start(job, 1, worker), state(JobStatus::Pending, Some(1)), ready),
+        (Change::GiveBack { job, worker }, state(JobStatus::Pending, None), ready),
         (end(key(workflow, job, 1), worker, JobStatus::Completed), state(JobStatus::Pending, Some(1)), ready),
     ] {
         match commit(store, workflow, vec![change.clone()]).unwrap_err() {
@@ -122,9 +123,21 @@ pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
             other => panic!("{change:?}: {other}"),
         }
     }
+    // What one worker holds, another cannot end, start or give back.
+    let stranger = worker_of(store, workflow);
+    commit(store, workflow, vec![claim(jobs[1], 1, worker)]).unwrap();
+    for change in [
+        start(jobs[1], 1, stranger),
+        Change::GiveBack { job: jobs[1], worker: stranger },
+        end(key(workflow, jobs[1], 1), stranger, JobStatus::Completed),
+    ] {
+        let error = commit(store, workflow, vec![change]).unwrap_err();
+        assert!(matches!(error, Error::Conflict { .. }), "{error}");
+    }
+    commit(store, workflow, vec![Change::GiveBack { job: jobs[1], worker }]).unwrap();
     // A job of another workflow, and one that does not exist, are not there.
     for (workflow, job) in [(other, job), (workflow, JobId(999_999))] {
-        let error = commit(store, workflow, vec![Change::GiveBack { job }]).unwrap_err();
+        let error = commit(store, workflow, vec![Change::GiveBack { job, worker }]).unwrap_err();
         assert!(matches!(error, Error::Conflict { found: None, .. }), "{error}");
         assert!(!error.is_transient() && error.hint().is_some());
     }

@@ -56,7 +56,7 @@ fn change(workflow: WorkflowId, id: JobId, worker: WorkerId, job: ModelJob, step
     match step {
         Step::Status(from, to) => Change::Status { job: id, from, to },
         Step::Claim => claim(id, job.attempt, worker),
-        Step::Start => start(id, job.attempt),
+        Step::Start => start(id, job.attempt, worker),
         Step::End(status, again) => {
             let mut ended = end(key(workflow, id, job.attempt), worker, status);
             if let Change::End { from, to, next_attempt, .. } = &mut ended {
@@ -67,7 +67,7 @@ fn change(workflow: WorkflowId, id: JobId, worker: WorkerId, job: ModelJob, step
             }
             ended
         }
-        Step::GiveBack => Change::GiveBack { job: id },
+        Step::GiveBack => Change::GiveBack { job: id, worker },
     }
 }
 

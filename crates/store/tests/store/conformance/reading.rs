@@ -15,9 +15,9 @@ fn mixed(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
         changes.push(end(key(workflow, job, 1), worker, JobStatus::Completed));
     }
     changes.extend(fail_twice(workflow, jobs[4], worker));
-    changes.push(Change::GiveBack { job: jobs[5] });
+    changes.push(Change::GiveBack { job: jobs[5], worker });
     changes.push(Change::Status { job: jobs[5], from: JobStatus::Ready, to: JobStatus::Canceled });
-    changes.push(start(jobs[6], 1));
+    changes.push(start(jobs[6], 1, worker));
     commit(store, workflow, changes).unwrap();
     counts(store, workflow);
     (workflow, jobs)

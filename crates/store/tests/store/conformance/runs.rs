@@ -15,12 +15,12 @@ pub(crate) fn runs_begin_and_end(store: &dyn Store) {
         let row = store.workflow(workflow).unwrap().unwrap();
         (row.started_at, row.ended_at)
     };
-    let error = store.end_run(workflow, NOW).unwrap_err();
+    let error = store.end_run(workflow, false, NOW).unwrap_err();
     assert!(matches!(error, Error::RunNotBegun { run: RUN, .. }), "{error}");
     assert_eq!(times(), (None, None));
     store.begin_run(workflow, NOW).unwrap();
     assert_eq!(times(), (Some(NOW), None));
-    store.end_run(workflow, LATER).unwrap();
+    store.end_run(workflow, false, LATER).unwrap();
     assert_eq!(times(), (Some(NOW), Some(LATER)));
     // Resumed: it began when it first began, and is not over.
     store.begin_run(workflow, LATEST).unwrap();
@@ -46,8 +46,7 @@ pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
         Change::Status { job: jobs[3], from: JobStatus::Ready, to: JobStatus::Canceled },
     ];
     commit(store, workflow, changes).unwrap();
-    store.mark_canceled(workflow, NOW).unwrap();
-    store.end_run(workflow, NOW).unwrap();
+    store.end_run(workflow, true, NOW).unwrap();
 
     let run = store.begin_next_run(workflow, &[jobs[0], jobs[1], jobs[3]], LATER).unwrap();
     assert_eq!(run, RunId(2));
@@ -61,7 +60,8 @@ pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
     counts(store, workflow);
 
     // Results of the first run are kept, and the same attempt number is free again.
-    assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
+    let second_only = ResultFilter { run: Some(run), ..ResultFilter::default() };
+    assert!(store.results(workflow, &second_only).unwrap().is_empty());
     let all = ResultFilter { all_runs: true, ..ResultFilter::default() };
     assert_eq!(store.results(workflow, &all).unwrap().len(), 3);
     assert_eq!(store.jobs(workflow, &JobFilter::default()).unwrap()[1].return_code, None);
@@ -70,7 +70,11 @@ pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
     let changes = vec![claim(jobs[2], 1, first), end(second_key, first, JobStatus::Completed)];
     commit_batch(store, Batch { workflow, run, changes: changes.into() }).unwrap();
     assert_eq!(store.results(workflow, &all).unwrap().len(), 4);
-    assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap().len(), 1);
+    assert_eq!(store.results(workflow, &second_only).unwrap().len(), 1);
+    // By default, of each job the newest run in which it ran.
+    let newest = store.results(workflow, &ResultFilter::default()).unwrap();
+    let runs: Vec<i64> = newest.iter().map(|row| row.key.run_id.0).collect();
+    assert_eq!(runs, [1, 1, 2]);
 }
 
 pub(crate) fn no_next_run_while_a_worker_holds_a_job(store: &dyn Store) {
@@ -79,7 +83,7 @@ pub(crate) fn no_next_run_while_a_worker_holds_a_job(store: &dyn Store) {
     commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
     let error = store.begin_next_run(workflow, &[], NOW).unwrap_err();
     assert!(matches!(error, Error::StillActive { held: 1, .. }), "{error}");
-    commit(store, workflow, vec![Change::GiveBack { job: jobs[0] }]).unwrap();
+    commit(store, workflow, vec![Change::GiveBack { job: jobs[0], worker }]).unwrap();
     // Somebody else's job cannot be taken along, and then nothing happens at all.
     let error = store.begin_next_run(workflow, &[jobs[1], JobId(99_999)], NOW).unwrap_err();
     assert!(matches!(error, Error::NoSuchJob(JobId(99_999))), "{error}");
@@ -96,7 +100,8 @@ pub(crate) fn a_cancel_request_waits_to_be_answered(store: &dyn Store) {
     assert!(store.cancel_requested(workflow).unwrap());
     assert!(!store.cancel_requested(other).unwrap());
     assert!(!store.workflow(workflow).unwrap().unwrap().is_canceled);
-    store.mark_canceled(workflow, LATER).unwrap();
+    store.begin_run(workflow, NOW).unwrap();
+    store.end_run(workflow, true, LATER).unwrap();
     assert!(!store.cancel_requested(workflow).unwrap());
     assert!(store.workflow(workflow).unwrap().unwrap().is_canceled);
     // A request that came too late does not cancel the next run.
@@ -129,11 +134,11 @@ pub(crate) fn what_is_not_there_is_named(store: &dyn Store) {
     let nowhere = WorkflowId(77);
     let errors = [
         store.begin_run(nowhere, NOW).unwrap_err(),
-        store.end_run(nowhere, NOW).unwrap_err(),
+        store.end_run(nowhere, false, NOW).unwrap_err(),
         store.begin_next_run(nowhere, &[], NOW).unwrap_err(),
         store.request_cancel(nowhere, NOW).unwrap_err(),
         store.cancel_requested(nowhere).unwrap_err(),
-        store.mark_canceled(nowhere, NOW).unwrap_err(),
+        store.end_run(nowhere, true, NOW).unwrap_err(),
         store.add_worker(&new_worker(nowhere), NOW).unwrap_err(),
         store.load_jobs(nowhere).unwrap_err(),
         store.jobs(nowhere, &JobFilter::default()).unwrap_err(),

@@ -119,7 +119,8 @@ fn the_log_does_not_grow_without_bound() {
     let toggle = |store: &SqliteStore| {
         let claims = jobs.iter().map(|job| claim(*job, 1, worker)).collect();
         commit(store, id, claims).unwrap();
-        let back = jobs.iter().map(|job| windlass_core::change::Change::GiveBack { job: *job }).collect();
+        let back =
+            jobs.iter().map(|job| windlass_core::change::Change::GiveBack { job: *job, worker }).collect();
         commit(store, id, back).unwrap();
     };
     for _ in 0..3000 {

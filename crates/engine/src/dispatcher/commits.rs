@@ -1,0 +1,210 @@
+//! When decisions go to disk, and what is done once they are there.
+
+use super::{Dispatcher, Event, Held, TROUBLE_PAUSE};
+use crate::observe::AttemptEnd;
+use crate::{Error, takeover};
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use windlass_core::board::Verdict;
+use windlass_core::change::Change;
+use windlass_core::dispatch::Mirror;
+use windlass_store::Batch;
+use windlass_store::model::WorkerRow;
+use windlass_types::WorkerId;
+use windlass_types::work::{Assignment, AttemptKey, Limits, ToWorker};
+
+/// Completions that free nobody may wait this long for company before they are committed.
+const LINGER: Duration = Duration::from_millis(10);
+/// … or until there are so many.
+const LARGEST_LINGERING_BATCH: usize = 256;
+/// How long the last commit of a run that failed may take.
+const LAST_COMMIT: Duration = Duration::from_secs(10);
+
+/// Changes, and what to do once they are on disk.
+#[derive(Default)]
+pub(super) struct Decided {
+    pub(super) changes: Vec<Change>,
+    pub(super) assignments: Vec<Assignment>,
+    pub(super) ends: Vec<(AttemptKey, String, Verdict, Duration)>,
+    /// Dead workers whose jobs are among the changes: after that nothing of them is needed any more.
+    pub(super) dead: Vec<WorkerRow>,
+}
+
+/// Handed to the store.
+pub(super) struct InFlight {
+    changes: Arc<[Change]>,
+    pub(super) then: Decided,
+    /// The commit failed for want of space…
+    pub(super) was_refused: bool,
+    /// … and is tried again then.
+    pub(super) retry_at: Option<Instant>,
+}
+
+impl Dispatcher<'_> {
+    /// Claims jobs for the worker if it has room now or will soon run dry.
+    pub(super) fn claim_more(&mut self) -> Result<(), Error> {
+        if self.stop.is_some()
+            || self.in_flight.is_some()
+            || self.trouble.as_ref().is_some_and(super::Trouble::lasts)
+        {
+            return Ok(());
+        }
+        let Some(worker) = &mut self.worker else { return Ok(()) };
+        let Some(mirror) = &mut worker.mirror else { return Ok(()) };
+        let ahead = self.pace.ahead(mirror.running());
+        if !self.board.has_ready() || mirror.queued() > ahead / 4 {
+            return Ok(());
+        }
+        let taken = self.board.claim(worker.id, mirror, ahead, &mut self.open.changes);
+        if taken.is_empty() {
+            return Ok(());
+        }
+        self.pace.on_claimed(mirror.running());
+        self.trouble = None;
+        self.assign(&taken)
+    }
+
+    fn assign(&mut self, jobs: &[u32]) -> Result<(), Error> {
+        let keys: Vec<AttemptKey> = jobs.iter().map(|&job| self.board.key(job)).collect();
+        let ids: Vec<_> = keys.iter().map(|key| key.job).collect();
+        for ((&job, key), command) in jobs.iter().zip(keys).zip(self.store.commands(&ids)?) {
+            let resources = *self.board.resources(job);
+            let limited = self.board.asked_for_resources(job);
+            self.held.insert(job, Held { name: command.name.clone(), started: None });
+            self.open.assignments.push(Assignment {
+                key,
+                name: command.name,
+                command: command.command,
+                env: merged_env(&self.workflow.env, command.env),
+                resources,
+                limits: Limits {
+                    memory: limited.then_some(resources.memory),
+                    runtime: limited.then_some(resources.runtime).flatten(),
+                },
+                stdio: self.workflow.stdio,
+                output_files: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Hands what was decided to the store: at once if somebody waits for it, else after a little company has come.
+    pub(super) fn submit_if_due(&mut self) {
+        let now = Instant::now();
+        if let Some(in_flight) = &mut self.in_flight {
+            if in_flight.retry_at.is_some_and(|at| at <= now) {
+                in_flight.retry_at = None;
+                self.submit_in_flight();
+            }
+            return;
+        }
+        if self.open.changes.is_empty() {
+            return;
+        }
+        let company = self.open.changes.len() >= LARGEST_LINGERING_BATCH;
+        let waited = self.lingers_until().is_none_or(|until| until <= now);
+        if self.is_awaited() || company || waited {
+            let mut then = mem::take(&mut self.open);
+            self.open_since = None;
+            let changes = mem::take(&mut then.changes).into();
+            self.in_flight = Some(InFlight { changes, then, was_refused: false, retry_at: None });
+            self.submit_in_flight();
+        }
+    }
+
+    pub(super) fn lingers_until(&self) -> Option<Instant> {
+        self.open_since.map(|since| since + LINGER)
+    }
+
+    fn submit_in_flight(&self) {
+        let Some(in_flight) = &self.in_flight else { return };
+        let events = self.events_in.clone();
+        let changes = Arc::clone(&in_flight.changes);
+        let batch = Batch { workflow: self.workflow.id, run: self.workflow.run_id, changes };
+        let done = move |result| events.send(Event::Committed(result)).unwrap_or_default();
+        self.store.submit(batch, Box::new(done));
+    }
+
+    /// Somebody waits for the next commit: a worker for its assignments, or everybody because nothing else will come.
+    fn is_awaited(&self) -> bool {
+        let nothing_runs = self.worker.as_ref().and_then(|w| w.mirror.as_ref()).is_none_or(Mirror::is_idle);
+        !self.open.assignments.is_empty() || nothing_runs
+    }
+
+    pub(super) fn on_committed(&mut self, result: Result<(), windlass_store::Error>) -> Result<(), Error> {
+        match result {
+            Ok(()) => match self.in_flight.take() {
+                Some(done) => {
+                    if done.was_refused {
+                        self.trouble = None;
+                    }
+                    self.perform(done.then)
+                }
+                None => Ok(()),
+            },
+            Err(error) if error.is_transient() => {
+                self.in_trouble(error.to_string());
+                if let Some(in_flight) = &mut self.in_flight {
+                    in_flight.was_refused = true;
+                    in_flight.retry_at = Some(Instant::now() + TROUBLE_PAUSE);
+                }
+                Ok(())
+            }
+            Err(error) => Err(Error::Store(error)),
+        }
+    }
+
+    /// It is on disk: now act on it.
+    fn perform(&mut self, done: Decided) -> Result<(), Error> {
+        if self.stop.is_some() {
+            // Claimed before the stop and never sent: it certainly did not start.
+            let worker = self.worker.as_ref().map_or(WorkerId(0), |w| w.id);
+            for assignment in &done.assignments {
+                // Stale means that its worker is gone as well, and the job was given back with it.
+                self.hand_back(worker, &assignment.key).unwrap_or_default();
+            }
+        } else if !done.assignments.is_empty() {
+            self.tell_worker(&ToWorker::Assign(done.assignments));
+        }
+        for (key, name, verdict, wall) in &done.ends {
+            self.observer.attempt_ended(&AttemptEnd {
+                key: *key,
+                name,
+                attempt_status: verdict.attempt_status,
+                job_status: verdict.job_status,
+                return_code: verdict.return_code,
+                wall: *wall,
+                reason: verdict.reason.as_deref(),
+            });
+        }
+        for row in &done.dead {
+            self.retire(row)?;
+        }
+        Ok(())
+    }
+
+    /// The run cannot go on; what workers reported until now is not thrown away for that.
+    pub(super) fn save_what_was_decided(&mut self) {
+        let until = Instant::now() + LAST_COMMIT;
+        while self.in_flight.as_ref().is_some_and(|f| f.retry_at.is_none()) {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left) {
+                Ok(Event::Committed(Ok(()))) => self.in_flight = None,
+                Ok(Event::Committed(Err(_))) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+        // Claims that were never sent stay in the books as claims; the next take-over gives them back.
+        let changes = mem::take(&mut self.open.changes);
+        takeover::commit(self.store, self.workflow.id, self.workflow.run_id, changes).unwrap_or_default();
+    }
+}
+
+/// The workflow's variables, and the job's own, which win.
+fn merged_env(workflow: &[(String, String)], job: Vec<(String, String)>) -> Vec<(String, String)> {
+    let inherited = workflow.iter().filter(|(name, _)| job.iter().all(|(own, _)| own != name));
+    let mut env: Vec<_> = inherited.cloned().collect();
+    env.extend(job);
+    env
+}

@@ -1,0 +1,362 @@
+//! The loop: reports come in, decisions are committed, assignments go out.
+//!
+//! [`reports`] says what a worker's words mean, [`commits`] when decisions go to disk and what is done afterwards,
+//! [`workers`] how workers come and go, [`show`] what somebody who watches is told.
+
+mod commits;
+mod reports;
+mod show;
+mod workers;
+
+use crate::host::WorkerHost;
+use crate::observe::Observer;
+use crate::pace::Pace;
+use crate::{Error, takeover};
+use commits::{Decided, InFlight};
+use std::collections::{HashMap, VecDeque};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use windlass_core::board::Board;
+use windlass_core::dispatch::Mirror;
+use windlass_store::Store;
+use windlass_store::model::WorkflowRow;
+use windlass_types::work::{FromWorker, StopReason};
+use windlass_types::{Capacity, Clock, StatusCounts, Timestamp, WorkerId};
+use workers::ActiveWorker;
+
+/// How long to wait before trying again when the disk is full or the worker cannot start anything.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// After the second interrupt a worker that does not answer is ended like a dead one.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long a job may take to stop after it was asked to.
+    pub grace: Duration,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// Every job is settled.
+    Finished,
+    /// Some jobs wait for a decision.
+    Stuck,
+    /// Stopped on request; it can be resumed.
+    Interrupted,
+    Canceled,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    pub end: RunEnd,
+    pub counts: StatusCounts,
+    pub elapsed: Duration,
+}
+
+/// What can be said to a running dispatcher from other threads.
+#[derive(Clone, Debug)]
+pub struct Control(mpsc::Sender<Event>);
+
+impl Control {
+    /// Ctrl-C: the first asks the jobs to stop, the second kills them.
+    pub fn interrupt(&self) {
+        self.tell(Event::Interrupt);
+    }
+
+    /// Somebody may have asked for cancellation: look.
+    pub fn look_for_cancel(&self) {
+        self.tell(Event::LookForCancel);
+    }
+
+    fn tell(&self, event: Event) {
+        // An error means that the run is over, and then there is nobody to tell.
+        self.0.send(event).unwrap_or_default();
+    }
+}
+
+#[derive(Debug)]
+enum Event {
+    FromWorker { worker: WorkerId, message: FromWorker },
+    WorkerGone { worker: WorkerId, confused: Option<String> },
+    Committed(Result<(), windlass_store::Error>),
+    Interrupt,
+    LookForCancel,
+}
+
+pub struct Dispatcher<'a> {
+    store: &'a dyn Store,
+    host: &'a mut dyn WorkerHost,
+    observer: &'a mut dyn Observer,
+    options: Options,
+    workflow: WorkflowRow,
+    board: Board,
+    worker: Option<ActiveWorker>,
+    deaths_in_a_row: u32,
+    /// In how many deaths of a worker each job was involved.
+    deaths_of_job: HashMap<u32, u32>,
+    events: mpsc::Receiver<Event>,
+    events_in: mpsc::Sender<Event>,
+    /// What came in while the dispatcher could attend to nothing but a full disk.
+    postponed: VecDeque<Event>,
+    /// Decided and not yet handed to the store.
+    open: Decided,
+    open_since: Option<Instant>,
+    in_flight: Option<InFlight>,
+    held: HashMap<u32, Held>,
+    stop: Option<StopReason>,
+    interrupts: u32,
+    kill_by: Option<Instant>,
+    trouble: Option<Trouble>,
+    pace: Pace,
+    clock: Clock,
+    started: Instant,
+    shown: Instant,
+}
+
+/// A job that the worker holds.
+struct Held {
+    name: String,
+    started: Option<(Instant, Timestamp)>,
+}
+
+struct Trouble {
+    text: String,
+    until: Instant,
+}
+
+impl std::fmt::Debug for Dispatcher<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dispatcher").field("workflow", &self.workflow.id).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Dispatcher<'a> {
+    /// Takes the workflow over (see [`takeover::take_over`]) and gets ready to run it. The caller holds its lock.
+    pub fn new(
+        store: &'a dyn Store,
+        host: &'a mut dyn WorkerHost,
+        observer: &'a mut dyn Observer,
+        workflow: WorkflowRow,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let clock = Clock;
+        let board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
+        let (events_in, events) = mpsc::channel();
+        let now = Instant::now();
+        Ok(Self {
+            store,
+            host,
+            observer,
+            options,
+            workflow,
+            board,
+            worker: None,
+            deaths_in_a_row: 0,
+            deaths_of_job: HashMap::new(),
+            events,
+            events_in,
+            postponed: VecDeque::new(),
+            open: Decided::default(),
+            open_since: None,
+            in_flight: None,
+            held: HashMap::new(),
+            stop: None,
+            interrupts: 0,
+            kill_by: None,
+            trouble: None,
+            pace: Pace::default(),
+            clock,
+            started: now,
+            shown: now,
+        })
+    }
+
+    pub fn control(&self) -> Control {
+        Control(self.events_in.clone())
+    }
+
+    /// Runs until nothing more happens by itself, or until it is told to stop.
+    pub fn run(mut self) -> Result<Summary, Error> {
+        let outcome = self.drive();
+        self.show(Instant::now());
+        if outcome.is_err() {
+            self.save_what_was_decided();
+        }
+        let dismissed = self.dismiss_worker();
+        outcome.and(dismissed)?;
+        let end = self.conclude()?;
+        Ok(Summary { end, counts: *self.board.counts(), elapsed: self.started.elapsed() })
+    }
+
+    fn drive(&mut self) -> Result<(), Error> {
+        if !self.board.is_finished() {
+            self.on_look_for_cancel()?;
+        }
+        if self.stop.is_none() {
+            refuse_what_never_fits(self.store, &self.board, self.host.capacity())?;
+        }
+        let (id, now) = (self.workflow.id, self.clock.now());
+        self.insist(|store| store.begin_run(id, now))?;
+        if self.board.has_ready() {
+            self.start_worker()?;
+        }
+        while !self.is_over() {
+            self.claim_more()?;
+            self.submit_if_due();
+            self.show_progress();
+            if let Some(event) = self.wait() {
+                self.on_event(event)?;
+                while let Ok(event) = self.events.try_recv() {
+                    self.on_event(event)?;
+                }
+            }
+            if self.kill_by.is_some_and(|by| by <= Instant::now()) {
+                self.kill_by = None;
+                self.on_worker_gone()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: Event) -> Result<(), Error> {
+        let is_current = |id: &WorkerId| self.worker.as_ref().is_some_and(|worker| worker.id == *id);
+        match event {
+            // News of a worker that was already given up and buried.
+            Event::FromWorker { worker, .. } | Event::WorkerGone { worker, .. } if !is_current(&worker) => {
+                Ok(())
+            }
+            Event::FromWorker { message, .. } => {
+                self.on_message(message);
+                Ok(())
+            }
+            Event::WorkerGone { confused: Some(what), .. } => Err(Error::Protocol(what)),
+            Event::WorkerGone { confused: None, .. } => self.on_worker_gone(),
+            Event::Committed(result) => self.on_committed(result),
+            Event::Interrupt => {
+                self.on_interrupt();
+                Ok(())
+            }
+            Event::LookForCancel => self.on_look_for_cancel(),
+        }
+    }
+
+    fn on_interrupt(&mut self) {
+        self.interrupts += 1;
+        let why = *self.stop.get_or_insert(StopReason::Interrupted);
+        if self.interrupts == 1 {
+            self.stop_worker(why, self.options.grace);
+        } else {
+            self.stop_worker(why, Duration::ZERO);
+            self.kill_by.get_or_insert(Instant::now() + LAST_WORDS);
+        }
+    }
+
+    fn on_look_for_cancel(&mut self) -> Result<(), Error> {
+        if self.stop != Some(StopReason::Canceled) && self.store.cancel_requested(self.workflow.id)? {
+            self.stop = Some(StopReason::Canceled);
+            self.board.on_cancel();
+            self.stop_worker(StopReason::Canceled, self.options.grace);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Option<Event> {
+        if let Some(event) = self.postponed.pop_front() {
+            return Some(event);
+        }
+        let now = Instant::now();
+        let linger = self.lingers_until().filter(|_| self.in_flight.is_none());
+        let retry = self.in_flight.as_ref().and_then(|f| f.retry_at);
+        let trouble = self.trouble.as_ref().map(|t| t.until).filter(|until| *until > now);
+        let progress = Some(self.shown + PROGRESS_INTERVAL);
+        let until = [linger, retry, trouble, self.kill_by, progress].into_iter().flatten().min()?;
+        self.events.recv_timeout(until.saturating_duration_since(now)).ok()
+    }
+
+    fn is_over(&self) -> bool {
+        let committed = self.open.changes.is_empty() && self.in_flight.is_none();
+        let nothing_held = self.held.is_empty();
+        let no_more_to_do = self.stop.is_some() || self.board.is_finished() || self.board.is_stuck();
+        // Told twice to stop with the disk full: what could not be recorded will run again.
+        let given_up =
+            self.interrupts > 1 && nothing_held && self.in_flight.as_ref().is_some_and(|f| f.was_refused);
+        (committed && nothing_held && no_more_to_do) || given_up
+    }
+
+    /// Notes how it ended. Whoever asked for cancellation in the last moment is answered as well.
+    fn conclude(&mut self) -> Result<RunEnd, Error> {
+        let (id, now) = (self.workflow.id, self.clock.now());
+        let finished = self.board.is_finished();
+        if !finished {
+            self.on_look_for_cancel()?;
+        }
+        let end = match self.stop {
+            Some(StopReason::Canceled) => RunEnd::Canceled,
+            _ if finished => RunEnd::Finished,
+            Some(StopReason::Interrupted) => RunEnd::Interrupted,
+            None => RunEnd::Stuck,
+        };
+        if end != RunEnd::Interrupted {
+            self.insist(|store| store.end_run(id, end == RunEnd::Canceled, now))?;
+        }
+        Ok(end)
+    }
+
+    fn in_trouble(&mut self, text: String) {
+        if self.trouble.as_ref().is_none_or(|t| t.text != text) {
+            self.observer.notice(&text);
+        }
+        self.trouble = Some(Trouble { text, until: Instant::now() + TROUBLE_PAUSE });
+    }
+
+    /// Does a small write and waits a full disk out, unless it is told twice to stop.
+    fn insist<T>(
+        &mut self,
+        write: impl Fn(&dyn Store) -> Result<T, windlass_store::Error>,
+    ) -> Result<T, Error> {
+        loop {
+            match write(self.store) {
+                Err(error) if error.is_transient() && self.interrupts < 2 => {
+                    self.in_trouble(error.to_string());
+                    self.sit_out();
+                }
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    /// Waits for a moment, attending to nothing but interrupts.
+    fn sit_out(&mut self) {
+        let until = Instant::now() + TROUBLE_PAUSE;
+        while let Ok(event) = self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match event {
+                Event::Interrupt => self.on_interrupt(),
+                other => self.postponed.push_back(other),
+            }
+        }
+        self.show(Instant::now());
+    }
+}
+
+impl Trouble {
+    fn lasts(&self) -> bool {
+        self.until > Instant::now()
+    }
+}
+
+/// Before anything is started: a job that no worker here will ever hold would wait for ever.
+fn refuse_what_never_fits(store: &dyn Store, board: &Board, capacity: Capacity) -> Result<(), Error> {
+    let empty = Mirror::new(capacity);
+    let mut too_large = board.too_large_for(&empty);
+    let Some(first) = too_large.next() else { return Ok(()) };
+    let count = 1 + too_large.count();
+    let name = store.job_names(&[board.key(first).job])?.pop().unwrap_or_default();
+    Err(Error::TooLarge {
+        name,
+        count,
+        asked: Box::new(*board.resources(first)),
+        capacity: Box::new(capacity),
+    })
+}

@@ -1,0 +1,80 @@
+//! What a worker says, and what it means for the board.
+
+use super::{Dispatcher, Held};
+use std::time::Instant;
+use windlass_core::board::Stale;
+use windlass_core::dispatch::Mirror;
+use windlass_types::WorkerId;
+use windlass_types::work::{AttemptKey, Ended, FromWorker, Report, ReturnReason};
+
+impl Dispatcher<'_> {
+    pub(super) fn on_message(&mut self, message: FromWorker) {
+        match message {
+            FromWorker::Hello { capacity } => {
+                if let Some(worker) = &mut self.worker {
+                    worker.mirror = Some(Mirror::new(capacity));
+                }
+            }
+            FromWorker::Reports(reports) => {
+                for report in reports {
+                    self.on_report(report);
+                }
+                if self.open_since.is_none() && !self.open.changes.is_empty() {
+                    self.open_since = Some(Instant::now());
+                }
+            }
+        }
+    }
+
+    fn on_report(&mut self, report: Report) {
+        let worker = self.worker.as_ref().map_or(WorkerId(0), |w| w.id);
+        let outcome = match report {
+            Report::Started { key, at, pid } => {
+                if let Some(held) = self.held_mut(&key) {
+                    held.started = Some((Instant::now(), at));
+                }
+                self.board.on_started(worker, &key, at, pid, &mut self.open.changes)
+            }
+            Report::Ended(ended) => self.on_ended(worker, &ended),
+            Report::Returned { key, why } => {
+                let outcome = self.hand_back(worker, &key);
+                if let ReturnReason::WorkerTrouble(text) = why {
+                    self.in_trouble(text);
+                }
+                outcome
+            }
+        };
+        if let Err(stale) = outcome {
+            self.observer.notice(&stale.to_string());
+        }
+    }
+
+    fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
+        let verdict = self.board.on_ended(worker, ended, &mut self.open.changes)?;
+        self.deaths_in_a_row = 0;
+        self.pace.on_ended(ended.wall);
+        let name = self.let_go(&ended.key);
+        self.open.ends.push((ended.key, name, verdict, ended.wall));
+        Ok(())
+    }
+
+    /// The worker gives up a claim that never started.
+    pub(super) fn hand_back(&mut self, worker: WorkerId, key: &AttemptKey) -> Result<(), Stale> {
+        self.board.on_returned(worker, key, &mut self.open.changes)?;
+        self.let_go(key);
+        Ok(())
+    }
+
+    /// The worker no longer holds the job. Returns the job's name.
+    fn let_go(&mut self, key: &AttemptKey) -> String {
+        let Some(job) = self.board.index(key.job) else { return String::new() };
+        if let Some(mirror) = self.mirror() {
+            mirror.remove(job);
+        }
+        self.held.remove(&job).map(|held| held.name).unwrap_or_default()
+    }
+
+    fn held_mut(&mut self, key: &AttemptKey) -> Option<&mut Held> {
+        self.held.get_mut(&self.board.index(key.job)?)
+    }
+}
