@@ -116,7 +116,10 @@ pub(crate) struct MachineArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Running the same, unchanged file again goes on with the workflow that it made: what completed stays completed. \
-A changed file, or --new, makes a new workflow.
+A changed file, or --new, makes a new workflow. The same means the same text in the same directory, whatever the file is \
+called.
+
+What a spec may say: docs/spec.md in the source of windlass.
 
 Examples:
   windlass run pipeline.yaml
@@ -146,7 +149,8 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Jobs that were running when windlass died are first made sure to be dead, then run again. Jobs that failed stay \
-failed unless --retry-failed is given; it starts a new run in which they, and what was canceled because of them, run again.
+failed unless --retry-failed is given; it starts a new run in which they, what was canceled because of them, and what was \
+built on them, run again.
 
 Examples:
   windlass resume
@@ -156,7 +160,7 @@ pub(crate) struct ResumeArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Run failed, canceled and timed-out jobs again.
+    /// Run failed, canceled and timed-out jobs again, and what was built on them.
     #[arg(long)]
     pub(crate) retry_failed: bool,
     #[command(flatten)]
@@ -168,6 +172,10 @@ pub(crate) struct ResumeArgs {
 Commands are run by /bin/sh. Words after `--` are quoted as needed, so they arrive as typed; a single word after `--` \
 is taken as a whole shell command.
 
+`{name}` stands for the value of a parameter. In a shell command (-c, -C, a single word after `--`) it takes only values \
+of letters, digits and _./:=@%+,- that mean nothing to a shell; `{name:q}` inserts any value, quoted, so write no quotes \
+around it. Among several words after `--` both insert any value as it is. Every parameter must be used.
+
 Examples:
   windlass exec -c 'make test' -c 'make docs'
   windlass exec -j4 -C commands.txt                      one command per line
@@ -175,15 +183,17 @@ Examples:
   windlass exec --param i=1:10 -- ./simulate --seed {i}
   windlass exec --param a=1,2 --param b=x,y -- ./try {a} {b}            four jobs
   windlass exec --param a=1,2 --param b=x,y --link zip -- ./try {a} {b} two jobs
-  windlass exec --param f=@files.txt --dry-run -- wc -l {f}")]
+  windlass exec --param f=@files.txt --dry-run -- wc -l {f}
+  windlass exec --param f=@files.txt -c 'sort {f:q} > {f:q}.sorted'")]
 pub(crate) struct ExecArgs {
-    /// A shell command; give it again for more. `{name}` stands for a parameter.
+    /// A shell command; give it again for more. `{name}` and `{name:q}` stand for a parameter.
     #[arg(short, long = "command", value_name = "CMD")]
     pub(crate) commands: Vec<String>,
     /// File with one shell command per line; `-` is stdin. Empty lines and lines starting with # are skipped.
     #[arg(short = 'C', long, value_name = "FILE")]
     pub(crate) commands_file: Option<PathBuf>,
-    /// Values for `{name}`: `n=1:10`, `n=0:1:0.25`, `n=a,b`, `n=[a,b]`, or `n=@FILE` with one per line.
+    /// Values for `{name}`: `n=1:10`, `n=01:10` (zeros in front), `n=0:1:0.25`, `n=a,b`, `n=[a,b]`, or `n=@FILE` with one
+    /// per line.
     #[arg(long = "param", value_name = "NAME=VALUES")]
     pub(crate) params: Vec<ParamArg>,
     /// How several parameters combine: every value with every other, or first with first, second with second.
@@ -238,6 +248,19 @@ pub(crate) struct WorkflowsArgs {}
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+States of a job:
+  uninitialized   made, not yet looked at
+  blocked         waits for the jobs it depends on
+  ready           may start
+  pending         given to a worker, may have started
+  running         has started
+  completed       ended with exit code 0
+  failed          ended otherwise
+  canceled        did not run, or was stopped, because somebody or a failed dependency said so
+  terminated      ended by windlass because its time was up
+  disabled        left out on purpose
+  pending_failed  failed, and somebody is to say what happens next
+
 Examples:
   windlass jobs --status failed --status terminated
   windlass jobs 3 --limit 20 --offset 40
@@ -287,7 +310,7 @@ pub(crate) struct ResultsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Shows the newest attempt of the current run, both streams, unless told otherwise.
+Shows the newest attempt, both streams, unless told otherwise.
 
 Examples:
   windlass logs align_7
@@ -307,7 +330,7 @@ pub(crate) struct LogsArgs {
     /// Show this attempt instead of the newest.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempt: Option<u32>,
-    /// Show this run of the workflow instead of the current one.
+    /// Show this run of the workflow instead of the newest in which the job ran.
     #[arg(short, long, value_name = "N")]
     pub(crate) run: Option<RunId>,
     /// Go on printing what the job writes until it is over.
@@ -338,6 +361,8 @@ pub(crate) struct CancelArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+It has a directory and a database of its own: --db, WINDLASS_DB and the workflows of this directory are left alone.")]
 pub(crate) struct DemoArgs {
     /// Directory to run it in, made if it is not there; a new one among the temporary files by default.
     #[arg(value_name = "DIR")]
@@ -365,17 +390,11 @@ impl FromStr for WorkflowRef {
     }
 }
 
-/// Which job of a workflow is meant. A number is an id first, and a name if there is no such id.
+/// Which job of a workflow is meant. A number may be an id or a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobRef {
     pub(crate) text: String,
     pub(crate) id: Option<JobId>,
-}
-
-impl From<JobId> for JobRef {
-    fn from(id: JobId) -> Self {
-        Self { text: id.to_string(), id: Some(id) }
-    }
 }
 
 impl FromStr for JobRef {
@@ -484,6 +503,15 @@ mod tests {
         assert_eq!(args.status, [JobStatus::Failed, JobStatus::Ready]);
         let error = parse(&["jobs", "--status", "done"]).unwrap_err().to_string();
         assert!(error.contains("pending_failed"), "{error}");
+    }
+
+    #[test]
+    fn every_state_is_explained() {
+        let mut cli = Cli::command();
+        let help = cli.find_subcommand_mut("jobs").unwrap().render_long_help().to_string();
+        for status in JobStatus::ALL {
+            assert!(help.contains(&format!("\n  {:<14}  ", status.name())), "{status}\n{help}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Library errors become [`CliError`]s here and nowhere else, one `From` per library error.
 
+use crate::ui::text;
 use serde::Serialize;
 use std::fmt;
 use windlass_spec::Diagnostics;
@@ -41,7 +42,9 @@ impl Exit {
             Self::JobsFailed => "the workflow ran, but some jobs did not complete",
             Self::Usage => "wrong usage, or an error in the spec file",
             Self::Interrupted => "interrupted before the end; `windlass resume` goes on",
-            Self::Refused => "refused: in use by another process, or the database is from a newer version",
+            Self::Refused => {
+                "refused: in use by another process, canceled, over, somebody else's, or from a newer version"
+            }
             Self::Environment => "trouble with the surroundings: damaged database, full disk, permissions",
             Self::Internal => "a bug in windlass",
         }
@@ -197,8 +200,8 @@ impl From<Diagnostics> for CliError {
 }
 
 fn amounts(cpus: u32, memory: Bytes, gpus: u32) -> String {
-    let gpus = if gpus == 0 { String::new() } else { format!(", {gpus} GPUs") };
-    format!("{cpus} CPUs, {memory}{gpus}")
+    let gpus = if gpus == 0 { String::new() } else { format!(", {}", text::count(gpus.into(), "GPU")) };
+    format!("{}, {memory}{gpus}", text::count(cpus.into(), "CPU"))
 }
 
 /// The error and what caused it, on one line.

@@ -49,12 +49,22 @@ pub(crate) const fn kept(mode: StdioMode) -> &'static [Stream] {
     }
 }
 
-/// The file that most likely says why a job failed: what it wrote to stderr, else to stdout.
-pub(crate) fn first_to_look_at(workflow: &WorkflowRow, key: AttemptKey) -> Option<PathBuf> {
-    let files: Vec<PathBuf> =
-        kept(workflow.stdio.mode).iter().rev().map(|s| path(workflow, key, *s)).collect();
-    let spoken = files.iter().find(|file| std::fs::metadata(file).is_ok_and(|meta| meta.len() > 0));
-    spoken.or(files.first()).cloned()
+/// The file to look at first, and which stream in it says something, if any does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Clue {
+    pub(crate) path: PathBuf,
+    pub(crate) spoken: Option<Stream>,
+}
+
+/// What most likely says why a job failed: what it wrote to stderr, else to stdout. `None` if nothing was kept.
+pub(crate) fn first_to_look_at(workflow: &WorkflowRow, key: AttemptKey) -> Option<Clue> {
+    let streams = kept(workflow.stdio.mode).iter().rev();
+    let files: Vec<(Stream, PathBuf)> = streams.map(|s| (*s, path(workflow, key, *s))).collect();
+    let has_text = |file: &Path| std::fs::metadata(file).is_ok_and(|meta| meta.len() > 0);
+    match files.iter().find(|(_, file)| has_text(file)) {
+        Some((stream, path)) => Some(Clue { path: path.clone(), spoken: Some(*stream) }),
+        None => files.first().map(|(_, path)| Clue { path: path.clone(), spoken: None }),
+    }
 }
 
 /// Short if it lies below the current directory, as people would type it.

@@ -4,7 +4,7 @@ use crate::args::{JobRef, WorkflowRef};
 use crate::error::CliError;
 use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, WorkflowRow};
-use windlass_types::WorkflowId;
+use windlass_types::{JobId, WorkflowId};
 
 pub(crate) fn workflow(store: &dyn Store, wanted: &WorkflowRef) -> Result<WorkflowRow, CliError> {
     match wanted {
@@ -34,19 +34,39 @@ fn by_name(all: Vec<WorkflowRow>, name: &str) -> Result<WorkflowRow, CliError> {
     }
 }
 
-pub(crate) fn job(store: &dyn Store, workflow: &WorkflowRow, wanted: &JobRef) -> Result<JobRow, CliError> {
-    if let Some(id) = wanted.id {
-        let by_id = JobFilter { ids: vec![id], ..JobFilter::default() };
-        if let Some(job) = store.jobs(workflow.id, &by_id)?.into_iter().next() {
-            return Ok(job);
-        }
-    }
+/// The job that was named on the command line. `elsewhere` says how that command names another workflow.
+pub(crate) fn job(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    wanted: &JobRef,
+    elsewhere: &str,
+) -> Result<JobRow, CliError> {
+    let by_id = wanted.id.map(|id| job_by_id(store, workflow, id)).transpose()?.flatten();
     let by_name = JobFilter { name: Some(wanted.text.clone()), ..JobFilter::default() };
-    store.jobs(workflow.id, &by_name)?.into_iter().next().ok_or_else(|| {
-        CliError::user(format!("workflow {} ({}) has no job `{}`", workflow.id, workflow.name, wanted.text))
-            .with_hint(format!(
-                "`windlass jobs {}` lists its jobs; --workflow names another workflow",
-                workflow.id
-            ))
-    })
+    let by_name = store.jobs(workflow.id, &by_name)?.into_iter().next();
+    match (by_id, by_name) {
+        (Some(first), Some(second)) if first.id != second.id => Err(CliError::user(format!(
+            "`{0}` is the id of job `{1}` and the name of job {2}",
+            wanted.text, first.name, second.id
+        ))
+        .with_hint(format!("say `{}` or {}", first.name, second.id))),
+        (Some(job), _) | (None, Some(job)) => Ok(job),
+        (None, None) => Err(CliError::user(format!(
+            "workflow {} ({}) has no job `{}`",
+            workflow.id, workflow.name, wanted.text
+        ))
+        .with_hint(format!(
+            "`windlass jobs {}` lists its jobs; {elsewhere} names another workflow",
+            workflow.id
+        ))),
+    }
+}
+
+pub(crate) fn job_by_id(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    id: JobId,
+) -> Result<Option<JobRow>, CliError> {
+    let by_id = JobFilter { ids: vec![id], ..JobFilter::default() };
+    Ok(store.jobs(workflow.id, &by_id)?.into_iter().next())
 }

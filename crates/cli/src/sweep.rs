@@ -30,7 +30,8 @@ pub(crate) type Binding<'a> = Vec<(&'a str, &'a str)>;
 /// A command before its `{name}`s are filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Template {
-    /// Text for the shell; values are put in as they are.
+    /// Text for the shell. Values that the shell would not leave alone must be asked for quoted, as `{name:q}`: a file
+    /// name with a space or a semicolon must not become something else than a file name.
     Shell(String),
     /// Words as typed after `--`; each is filled in, then quoted so that the shell leaves it whole.
     Words(Vec<String>),
@@ -100,7 +101,14 @@ fn parse_range(text: &str) -> Option<Result<Vec<String>, String>> {
         return Some(Err(format!("more than {MAX_COMBINATIONS} values")));
     }
     let digits = parts.iter().map(|p| p.split_once('.').map_or(0, |(_, d)| d.len())).max().unwrap_or(0);
-    Some(Ok((0..=steps as u64).map(|i| format!("{:.digits$}", first + i as f64 * step)).collect()))
+    let width = padded_width(parts[0]) + if digits > 0 { digits + 1 } else { 0 };
+    Some(Ok((0..=steps as u64).map(|i| format!("{:0width$.digits$}", first + i as f64 * step)).collect()))
+}
+
+/// How many places before the point are filled with zeros: `01:10` means 01, 02, … 10.
+fn padded_width(first: &str) -> usize {
+    let whole = first.split_once('.').map_or(first, |(whole, _)| whole);
+    if whole.len() > 1 && whole.starts_with('0') { whole.len() } else { 0 }
 }
 
 fn unquoted(text: &str) -> &str {
@@ -167,34 +175,107 @@ impl Template {
     }
 
     /// The command line for `/bin/sh -c`.
-    pub(crate) fn fill(&self, binding: &[(&str, &str)]) -> String {
+    pub(crate) fn fill(&self, binding: &[(&str, &str)]) -> Result<String, CliError> {
         match self {
-            Self::Shell(text) => substitute(text, binding),
+            Self::Shell(text) => substitute(text, binding, for_shell),
             Self::Words(words) => {
-                let quoted: Vec<String> =
-                    words.iter().map(|w| text::shell_quote(&substitute(w, binding))).collect();
-                quoted.join(" ")
+                // The whole word is quoted afterwards, so both forms give the value as it is.
+                let as_it_is = |_: &str, value: &str, _: Form| Ok(value.to_owned());
+                let fill = |word: &String| substitute(word, binding, as_it_is).map(|w| text::shell_quote(&w));
+                Ok(words.iter().map(fill).collect::<Result<Vec<_>, _>>()?.join(" "))
             }
+        }
+    }
+
+    /// Whether there is anything to run.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Shell(text) => text.trim().is_empty(),
+            Self::Words(words) => words.first().is_none_or(|word| word.trim().is_empty()),
+        }
+    }
+
+    fn uses(&self, name: &str) -> bool {
+        let found = |text: &str| pieces(text, &[name]).iter().any(|piece| matches!(piece, Piece::Value(..)));
+        match self {
+            Self::Shell(text) => found(text),
+            Self::Words(words) => words.iter().any(|word| found(word)),
         }
     }
 }
 
-/// Replaces `{name}` of known parameters; other braces stay, since shells use them too.
-fn substitute(text: &str, binding: &[(&str, &str)]) -> String {
-    let mut filled = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(open) = rest.find('{') {
-        let (before, from_brace) = rest.split_at(open);
-        filled.push_str(before);
-        let known = from_brace[1..].split_once('}').and_then(|(name, after)| {
-            binding.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value, after))
-        });
-        let (put, after) = known.unwrap_or(("{", &from_brace[1..]));
-        filled.push_str(put);
-        rest = after;
+/// A parameter that is used nowhere would only repeat every command: somebody has misspelled it.
+pub(crate) fn refuse_unused(params: &[Param], templates: &[Template]) -> Result<(), CliError> {
+    match params.iter().find(|param| !templates.iter().any(|template| template.uses(&param.name))) {
+        None => Ok(()),
+        Some(Param { name, .. }) => Err(CliError::user(format!("no command uses the parameter `{name}`"))
+            .with_hint(format!("write {{{name}}} where its value belongs"))),
     }
-    filled.push_str(rest);
-    filled
+}
+
+/// How a value is to be put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// `{name}`
+    Plain,
+    /// `{name:q}`
+    Quoted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece<'t> {
+    Text(&'t str),
+    /// The number of the parameter.
+    Value(usize, Form),
+}
+
+/// Finds `{name}` and `{name:q}` of known parameters; other braces are text, since shells use them too.
+fn pieces<'t>(text: &'t str, names: &[&str]) -> Vec<Piece<'t>> {
+    let mut pieces = Vec::new();
+    let (mut start, mut from) = (0, 0);
+    while let Some(open) = text[from..].find('{').map(|at| from + at) {
+        from = open + 1;
+        let Some((inside, _)) = text[from..].split_once('}') else { break };
+        let (name, form) =
+            inside.strip_suffix(":q").map_or((inside, Form::Plain), |name| (name, Form::Quoted));
+        if let Some(number) = names.iter().position(|known| *known == name) {
+            pieces.extend([Piece::Text(&text[start..open]), Piece::Value(number, form)]);
+            from += inside.len() + 1;
+            start = from;
+        }
+    }
+    pieces.push(Piece::Text(&text[start..]));
+    pieces
+}
+
+/// Fills in the values, each as `put(name, value, form)` says.
+fn substitute(
+    text: &str,
+    binding: &[(&str, &str)],
+    put: impl Fn(&str, &str, Form) -> Result<String, CliError>,
+) -> Result<String, CliError> {
+    let names: Vec<&str> = binding.iter().map(|(name, _)| *name).collect();
+    let mut filled = String::with_capacity(text.len());
+    for piece in pieces(text, &names) {
+        match piece {
+            Piece::Text(text) => filled.push_str(text),
+            Piece::Value(number, form) => filled.push_str(&put(binding[number].0, binding[number].1, form)?),
+        }
+    }
+    Ok(filled)
+}
+
+fn for_shell(name: &str, value: &str, form: Form) -> Result<String, CliError> {
+    match form {
+        Form::Quoted => Ok(text::always_quoted(value)),
+        Form::Plain if text::is_left_alone(value) => Ok(value.to_owned()),
+        Form::Plain => {
+            let shown = text::truncate(&text::one_line(value), 60);
+            let why = if value.is_empty() { "which is empty" } else { "which means something to the shell" };
+            Err(CliError::user(format!("parameter `{name}` has the value `{shown}`, {why}"))
+                .with_hint(format!("write {{{name}:q}} to insert it quoted")))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -205,6 +286,10 @@ mod tests {
         text.parse::<ParamArg>().map_err(CliError::user)?.values().map(|p| p.values)
     }
 
+    fn shell(text: &str, binding: &[(&str, &str)]) -> Result<String, CliError> {
+        Template::Shell(text.into()).fill(binding)
+    }
+
     #[test]
     fn values_as_people_write_them() {
         for (text, expected) in [
@@ -212,6 +297,10 @@ mod tests {
             ("n=0:1:0.25", vec!["0.00", "0.25", "0.50", "0.75", "1.00"]),
             ("n=0:0.3:0.1", vec!["0.0", "0.1", "0.2", "0.3"]),
             ("n=-1:1", vec!["-1", "0", "1"]),
+            ("n=08:10", vec!["08", "09", "10"]),
+            ("n=000:200:100", vec!["000", "100", "200"]),
+            ("n=00.5:1:0.5", vec!["00.5", "01.0"]),
+            ("n=0:10:5", vec!["0", "5", "10"]),
             ("n=[a, b]", vec!["a", "b"]),
             ("n=a,b,c", vec!["a", "b", "c"]),
             ("n=['x y', \"z\"]", vec!["x y", "z"]),
@@ -244,13 +333,13 @@ mod tests {
         let all: Vec<String> = combine(&params, Link::Product)
             .unwrap()
             .iter()
-            .map(|binding| Template::Shell("{a}{b}".into()).fill(binding))
+            .map(|binding| shell("{a}{b}", binding).unwrap())
             .collect();
         assert_eq!(all, ["1x", "1y", "2x", "2y"]);
         let pairs: Vec<String> = combine(&params, Link::Zip)
             .unwrap()
             .iter()
-            .map(|binding| Template::Shell("{a}{b}".into()).fill(binding))
+            .map(|binding| shell("{a}{b}", binding).unwrap())
             .collect();
         assert_eq!(pairs, ["1x", "2y"]);
         assert_eq!(combine(&[], Link::Product).unwrap(), [vec![]]);
@@ -269,17 +358,45 @@ mod tests {
 
     #[test]
     fn only_known_names_are_filled_in() {
-        let binding = [("n", "7"), ("f", "a b")];
+        let binding = [("n", "7"), ("f", "a b"), ("i", "it's")];
         for (text, expected) in [
             ("sim {n}", "sim 7"),
             ("awk '{print $1}' {n}", "awk '{print $1}' 7"),
             ("{{n}} {m} {", "{7} {m} {"),
             ("${n}", "$7"),
+            ("{n:q} {n:x} {m:q}", "'7' {n:x} {m:q}"),
+            ("cat {f:q} {i:q}", r"cat 'a b' 'it'\''s'"),
         ] {
-            assert_eq!(Template::Shell(text.into()).fill(&binding), expected);
+            assert_eq!(shell(text, &binding).unwrap(), expected);
         }
         let words = ["wc".to_owned(), "-l".to_owned(), "{f}".to_owned(), "it's".to_owned(), String::new()];
-        assert_eq!(Template::from_words(&words).fill(&binding), r"wc -l 'a b' 'it'\''s' ''");
-        assert_eq!(Template::from_words(&words[2..3]).fill(&binding), "a b");
+        assert_eq!(Template::from_words(&words).fill(&binding).unwrap(), r"wc -l 'a b' 'it'\''s' ''");
+        let asked_twice = ["wc".to_owned(), "{f:q}".to_owned()];
+        assert_eq!(Template::from_words(&asked_twice).fill(&binding).unwrap(), "wc 'a b'");
+        assert!(Template::from_words(&words[2..3]).fill(&binding).is_err(), "one word is for the shell");
+    }
+
+    #[test]
+    fn a_shell_gets_only_values_that_it_leaves_alone_unless_quoted() {
+        for value in ["7", "a.txt", "./a/b_c-d", "x=1,2", "host:80", "50%", "a+b@c"] {
+            assert_eq!(shell("run {x}", &[("x", value)]).unwrap(), format!("run {value}"));
+        }
+        for value in
+            ["", "a b", "a;rm -r b", "$(id)", "*", "~", "a\nb", "it's", "a&b", "ü", "{a,b}", "a>b", "#"]
+        {
+            let error = shell("run {x}", &[("x", value)]).unwrap_err();
+            assert!(error.message.contains("parameter `x`"), "{error}");
+            assert_eq!(error.hint.as_deref(), Some("write {x:q} to insert it quoted"));
+            assert!(shell("run {x:q}", &[("x", value)]).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_no_command_uses_is_refused() {
+        let param = |name: &str| Param { name: name.into(), values: vec!["1".into()] };
+        let templates = [Template::Shell("a {x:q}".into()), Template::Words(vec!["b".into(), "{y}".into()])];
+        assert!(refuse_unused(&[param("x"), param("y")], &templates).is_ok());
+        let error = refuse_unused(&[param("x"), param("z")], &templates).unwrap_err();
+        assert!(error.message.contains("`z`"), "{error}");
     }
 }

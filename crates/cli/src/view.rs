@@ -3,7 +3,7 @@
 //! The serialized field names are part of the contract of `--format json`.
 
 use crate::error::{CliError, Exit};
-use crate::job_logs;
+use crate::job_logs::{self, Stream};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -128,6 +128,9 @@ pub(crate) struct Failure {
     pub(crate) reason: Option<String>,
     /// Where to look first; `None` if nothing was kept.
     pub(crate) log_path: Option<PathBuf>,
+    /// The stream that says something there.
+    #[serde(skip)]
+    pub(crate) spoken: Option<Stream>,
 }
 
 impl Overview {
@@ -163,7 +166,7 @@ impl Failure {
     }
 
     fn new(workflow: &WorkflowRow, job: JobRow, result: Option<&ResultRow>) -> Self {
-        let log_path = result.and_then(|row| job_logs::first_to_look_at(workflow, row.key.into()));
+        let clue = result.and_then(|row| job_logs::first_to_look_at(workflow, row.key.into()));
         Self {
             job_id: job.id,
             name: job.name,
@@ -174,7 +177,8 @@ impl Failure {
             signal: result.and_then(|row| row.signal),
             out_of_memory: result.is_some_and(|row| row.out_of_memory),
             reason: result.and_then(|row| row.reason.clone()).or(job.reason),
-            log_path,
+            spoken: clue.as_ref().and_then(|clue| clue.spoken),
+            log_path: clue.map(|clue| clue.path),
         }
     }
 }

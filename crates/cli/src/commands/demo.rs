@@ -3,6 +3,7 @@
 use crate::args::DemoArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::ui::text;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,12 +25,8 @@ sleep 0.4
 "#;
 
 pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
-    let demo = Demo::prepare(args.dir.as_deref())?;
-    ctx.ui.note(&format!(
-        "A small workflow: one job prepares, {THROWS} throw darts at the same time,\n\
-         and one counts the hits to estimate π. It is written in\n{}:\n",
-        demo.dir.join("demo.yaml").display()
-    ));
+    let demo = Demo::prepare(args.dir.as_deref(), ctx.ui.is_quiet())?;
+    ctx.ui.note(&format!("{}\n{}:\n", introduction(), demo.dir.join("demo.yaml").display()));
     ctx.ui.note(&indented(&excerpt(&spec())));
 
     ctx.ui.note(&format!("\n1. Run it.          $ {} run demo.yaml\n", demo.program()));
@@ -38,12 +35,7 @@ pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
     first.kill().map_err(|e| CliError::io(format!("cannot kill the run: {e}")))?;
     demo.wait(first)?;
 
-    let done = counts.get(JobStatus::Completed);
-    ctx.ui.note(&format!(
-        "\n2. That run was just killed, on purpose, with kill -9, after {done} of {} jobs.\n\
-         \u{20}  The books are on disk, so nothing that was done is lost.\n",
-        counts.total()
-    ));
+    ctx.ui.note(&death(&counts));
     ctx.ui.note(&format!("3. Go on.           $ {} resume\n", demo.program()));
     let resumed = demo.start(&["resume"])?;
     let status = demo.wait(resumed)?;
@@ -54,13 +46,40 @@ pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
     demo.conclude(ctx)
 }
 
+fn introduction() -> String {
+    format!(
+        "A small workflow: one job prepares, {THROWS} throw darts at the same time, and one\n\
+         counts the hits to estimate π. It is written in"
+    )
+}
+
+fn death(counts: &StatusCounts) -> String {
+    format!(
+        "\n2. That run was just killed, on purpose, with kill -9, after {} of {} jobs.\n\
+         \u{20}  The books are on disk, so nothing that was done is lost.\n",
+        counts.get(JobStatus::Completed),
+        counts.total()
+    )
+}
+
+fn conclusion(estimate: &str, again: u64) -> String {
+    let were = if again == 1 { "was" } else { "were" };
+    format!(
+        "\nπ is about {estimate}. Nothing that had completed ran a second time;\n\
+         {} that {were} in the middle of the work when the run was killed\n\
+         {were} started again.\n",
+        text::count(again, "job")
+    )
+}
+
 struct Demo {
     dir: PathBuf,
     exe: PathBuf,
+    quiet: bool,
 }
 
 impl Demo {
-    fn prepare(dir: Option<&Path>) -> Result<Self, CliError> {
+    fn prepare(dir: Option<&Path>, quiet: bool) -> Result<Self, CliError> {
         let trouble = |what: &str, e: io::Error| CliError::io(format!("cannot {what} for the demo: {e}"));
         let exe = std::env::current_exe().map_err(|e| trouble("find windlass itself", e))?;
         let dir = match dir {
@@ -75,12 +94,13 @@ impl Demo {
         }
         std::fs::write(dir.join("demo.yaml"), spec()).map_err(|e| trouble("write demo.yaml", e))?;
         std::fs::write(dir.join("throw.sh"), THROW).map_err(|e| trouble("write throw.sh", e))?;
-        Ok(Self { dir, exe })
+        Ok(Self { dir, exe, quiet })
     }
 
     fn start(&self, args: &[&str]) -> Result<Child, CliError> {
         Command::new(&self.exe)
             .args(args)
+            .args(self.quiet.then_some("--quiet"))
             .current_dir(&self.dir)
             .env_remove("WINDLASS_DB")
             .spawn()
@@ -124,11 +144,7 @@ impl Demo {
         distinct.sort_unstable();
         distinct.dedup();
         let again = runs.len() - distinct.len();
-        ctx.ui.note(&format!(
-            "\nπ is about {}. Nothing that had completed ran a second time; {again} jobs that were\n\
-             in the middle of their work when the run was killed were started again.\n",
-            estimate.trim()
-        ));
+        ctx.ui.note(&conclusion(estimate.trim(), again as u64));
         let program = self.program();
         let mut next = format!("Try next, in {}:\n", self.dir.display());
         for (command, what) in [
@@ -177,7 +193,7 @@ fn spec() -> String {
     let total = THROWS * 100_000;
     write!(
         spec,
-        "  - name: estimate\n    command: cat hits/* | awk '{{ hits += $1 }} END {{ print 4 * hits / {total} }}' | tee pi.txt\n    depends_on: [{}]\n",
+        "  - name: estimate\n    command: |\n      awk '{{ n += $1 }} END {{ print 4 * n / {total} }}' hits/* | tee pi.txt\n    depends_on: [{}]\n",
         names.join(", ")
     )
     .unwrap_or_default();
@@ -187,7 +203,7 @@ fn spec() -> String {
 /// The first jobs and the last one; a reader gets the idea.
 fn excerpt(spec: &str) -> String {
     let lines: Vec<&str> = spec.lines().collect();
-    let (head, tail) = (&lines[..10], &lines[lines.len() - 3..]);
+    let (head, tail) = (&lines[..10], &lines[lines.len() - 4..]);
     let shorten = |line: &str| match line.split_once(", throw_03") {
         Some((start, _)) => format!("{start}, …]"),
         None => line.to_owned(),
@@ -203,4 +219,31 @@ fn excerpt(spec: &str) -> String {
 
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_wider_than_a_terminal() {
+        let mut counts = StatusCounts::default();
+        counts.add(JobStatus::Completed, 12);
+        counts.add(JobStatus::Ready, 2);
+        for told in [introduction(), death(&counts), conclusion("3.14159", 12), indented(&excerpt(&spec()))] {
+            for line in told.lines() {
+                assert!(text::width(line) <= 79, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_excerpt_shows_the_first_jobs_and_the_last() {
+        let shown = excerpt(&spec());
+        for part in
+            ["name: prepare", "name: throw_01", "  …\n  - name: estimate\n    command: |", "throw_02, …]"]
+        {
+            assert!(shown.contains(part), "{part}\n{shown}");
+        }
+    }
 }

@@ -53,9 +53,10 @@ pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
 fn commands(args: &ExecArgs) -> Result<Vec<String>, CliError> {
     let templates = templates(args)?;
     let params: Vec<Param> = args.params.iter().map(ParamArg::values).collect::<Result<_, _>>()?;
+    sweep::refuse_unused(&params, &templates)?;
     let bindings = sweep::combine(&params, args.link)?;
-    let commands: Vec<String> =
-        templates.iter().flat_map(|template| bindings.iter().map(|binding| template.fill(binding))).collect();
+    let filled = templates.iter().flat_map(|template| bindings.iter().map(|binding| template.fill(binding)));
+    let commands: Vec<String> = filled.collect::<Result<_, _>>()?;
     match commands.iter().find(|command| command.contains('\0')) {
         Some(_) => Err(CliError::user("a command contains a NUL byte, which no program can be given")),
         None => Ok(commands),
@@ -75,6 +76,9 @@ fn templates(args: &ExecArgs) -> Result<Vec<Template>, CliError> {
     if templates.is_empty() {
         return Err(CliError::user("there is nothing to run")
             .with_hint("give commands with -c, a file of them with -C, or one after `--`"));
+    }
+    if templates.iter().any(Template::is_empty) {
+        return Err(CliError::user("a command is empty").with_hint("a variable of your shell may be unset"));
     }
     Ok(templates)
 }

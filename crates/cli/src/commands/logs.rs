@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(crate) fn run(ctx: &Context, args: &LogsArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let workflow = select::workflow(&store, &args.workflow)?;
-    let job = select::job(&store, &workflow, &args.job)?;
+    let job = select::job(&store, &workflow, &args.job, "--workflow")?;
     let streams = wanted_streams(args, &workflow)?;
     if args.follow {
         Follow { ctx, store: &store, workflow: workflow.id, job: job.id, streams, last_heading: None }
@@ -54,18 +54,17 @@ fn wanted_streams(args: &LogsArgs, workflow: &WorkflowRow) -> Result<Vec<Stream>
     Ok(streams)
 }
 
-/// The attempts of the job in that run that may have printed something, in order.
+/// The attempts of the job, in all runs, that may have printed something, in order.
 fn attempts(
     store: &dyn Store,
     workflow: &WorkflowRow,
     job: &JobRow,
-    run: RunId,
-) -> Result<Vec<Attempt>, CliError> {
-    let filter = ResultFilter { job: Some(job.id), run: Some(run), ..ResultFilter::default() };
-    let mut attempts: Vec<Attempt> =
-        store.results(workflow.id, &filter)?.iter().map(|r| r.key.attempt_id).collect();
-    if run == workflow.run_id && job.status.is_active() {
-        attempts.push(job.attempt_id);
+) -> Result<Vec<(RunId, Attempt)>, CliError> {
+    let filter = ResultFilter { job: Some(job.id), all_runs: true, ..ResultFilter::default() };
+    let ended = store.results(workflow.id, &filter)?;
+    let mut attempts: Vec<_> = ended.iter().map(|row| (row.key.run_id, row.key.attempt_id)).collect();
+    if job.status.is_active() {
+        attempts.push((workflow.run_id, job.attempt_id));
     }
     attempts.sort_unstable();
     attempts.dedup();
@@ -78,8 +77,10 @@ fn wanted_attempt(
     workflow: &WorkflowRow,
     job: &JobRow,
 ) -> Result<AttemptKey, CliError> {
-    let run = args.run.unwrap_or(workflow.run_id);
-    let attempts = attempts(store, workflow, job, run)?;
+    let all = attempts(store, workflow, job)?;
+    let newest = all.last().map(|(run, _)| *run);
+    let run = args.run.or(newest).unwrap_or(workflow.run_id);
+    let attempts: Vec<Attempt> = all.into_iter().filter(|(r, _)| *r == run).map(|(_, a)| a).collect();
     let chosen = match args.attempt {
         None => attempts.last().copied(),
         Some(number) => attempts.iter().copied().find(|attempt| attempt.0 == number),
@@ -97,12 +98,10 @@ fn no_such_attempt(
 ) -> CliError {
     let name = &job.name;
     match (attempts, args.attempt) {
-        ([], _) if run == workflow.run_id => {
-            let earlier = if run.0 > 1 { "; --run shows an earlier run" } else { "" };
+        ([], _) if args.run.is_none() => {
             let did = if job.status.is_settled() { "did not run" } else { "has not run yet" };
-            CliError::user(format!("job `{name}` {did} in run {run}; it is {}", job.status)).with_hint(
-                format!("`windlass status {}` shows where the workflow stands{earlier}", workflow.id),
-            )
+            CliError::user(format!("job `{name}` {did}; it is {}", job.status))
+                .with_hint(format!("`windlass status {}` shows where the workflow stands", workflow.id))
         }
         ([], _) => CliError::user(format!("job `{name}` did not run in run {run}")).with_hint(format!(
             "`windlass results {} --job {} --all-runs` lists its attempts",
@@ -146,14 +145,15 @@ fn show_text(
     files: Vec<(Stream, PathBuf, Option<File>)>,
 ) -> Result<(), CliError> {
     let headed = files.len() > 1;
-    let mut silent = true;
+    let (mut silent, mut gap) = (true, "");
     for (stream, path, file) in files {
         let Some(mut file) = file else { continue };
-        if is_at_end(&mut file).map_err(|e| read_error(&path, &e))? {
+        let (position, length) = extent(&mut file).map_err(|e| read_error(&path, &e))?;
+        silent &= length == 0;
+        if position >= length {
             continue;
         }
         if headed {
-            let gap = if silent { "" } else { "\n" };
             ctx.ui.print_line(&format!(
                 "{gap}==> {}: {} <==",
                 stream.name(),
@@ -161,12 +161,16 @@ fn show_text(
             ))?;
         }
         ctx.ui.print_from(&mut file, &path)?;
-        silent = false;
+        gap = "\n";
     }
     if silent {
-        let said =
-            if shown.job.status.is_active() { "has printed nothing so far" } else { "printed nothing" };
-        ctx.ui.note(&format!("job `{}`, attempt {}, {said}", shown.job.name, shown.key.attempt));
+        let so_far = if shown.job.status.is_active() { " so far" } else { "" };
+        let place = match shown.streams[..] {
+            [stream @ (Stream::Stdout | Stream::Stderr)] => format!(" to {}", stream.name()),
+            _ => String::new(),
+        };
+        let (name, attempt) = (&shown.job.name, shown.key.attempt);
+        ctx.ui.note(&format!("job `{name}`, attempt {attempt}, printed nothing{place}{so_far}"));
     }
     Ok(())
 }
@@ -231,8 +235,9 @@ fn open(path: &Path, tail: Option<usize>) -> Result<Option<File>, CliError> {
     positioned.map(Some).map_err(|e| read_error(path, &e))
 }
 
-fn is_at_end(file: &mut File) -> io::Result<bool> {
-    Ok(file.stream_position()? >= file.metadata()?.len())
+/// Where reading goes on, and where the file ends.
+fn extent(file: &mut File) -> io::Result<(u64, u64)> {
+    Ok((file.stream_position()?, file.metadata()?.len()))
 }
 
 fn no_files(shown: &Shown<'_>) -> CliError {
@@ -282,11 +287,11 @@ impl Follow<'_> {
             // The state is read before the files: what the job wrote before it was over is then certainly seen.
             let (workflow, job) = self.look()?;
             let over = job.status.is_settled() || job.status == JobStatus::PendingFailed;
-            let attempts = attempts(self.store, &workflow, &job, workflow.run_id)?;
+            let attempts = attempts(self.store, &workflow, &job)?;
             // At first the newest, from then on each that follows.
             let next = match &current {
                 None => attempts.last(),
-                Some((key, _)) => attempts.iter().find(|a| (workflow.run_id, **a) > (key.run, key.attempt)),
+                Some((key, _)) => attempts.iter().find(|next| **next > (key.run, key.attempt)),
             };
             if let Some((key, cursors)) = &mut current {
                 self.drain(*key, cursors, over || next.is_some())?;
@@ -303,10 +308,10 @@ impl Follow<'_> {
     fn begin(
         &mut self,
         workflow: &WorkflowRow,
-        attempt: Attempt,
+        (run, attempt): (RunId, Attempt),
         tail: Option<usize>,
     ) -> (AttemptKey, Vec<Cursor>) {
-        let key = AttemptKey { workflow: workflow.id, job: self.job, run: workflow.run_id, attempt };
+        let key = AttemptKey { workflow: workflow.id, job: self.job, run, attempt };
         if attempt > Attempt::FIRST {
             self.ctx.ui.note(&format!("attempt {attempt}:"));
         }
@@ -357,7 +362,8 @@ impl Follow<'_> {
 
     fn look(&self) -> Result<(WorkflowRow, JobRow), CliError> {
         let workflow = select::workflow(self.store, &WorkflowRef::Id(self.workflow))?;
-        let job = select::job(self.store, &workflow, &self.job.into())?;
+        let job = select::job_by_id(self.store, &workflow, self.job)?;
+        let job = job.ok_or(CliError::from(windlass_store::Error::NoSuchJob(self.job)))?;
         Ok((workflow, job))
     }
 

@@ -9,12 +9,14 @@ use crate::ui::style::Tone;
 use crate::ui::table::{Cell, Column, Table};
 use windlass_store::Store as _;
 use windlass_store::model::{ResultFilter, ResultRow};
+use windlass_types::work::return_code;
 use windlass_types::{JobStatus, format_duration};
 
 pub(crate) fn run(ctx: &Context, args: &ResultsArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let workflow = select::workflow(&store, &args.workflow)?;
-    let job = args.job.as_ref().map(|job| select::job(&store, &workflow, job)).transpose()?;
+    let job = args.job.as_ref();
+    let job = job.map(|job| select::job(&store, &workflow, job, "`windlass results ID`")).transpose()?;
     let filter = ResultFilter {
         job: job.map(|job| job.id),
         run: None,
@@ -47,14 +49,17 @@ fn table(results: &[ResultRow]) -> Table {
         Column::elastic("OUTCOME"),
     ]);
     for row in results {
+        // Nobody was there to measure what its worker did not live to tell.
+        let measured = row.return_code != return_code::ORPHANED;
+        let time = |duration| Cell::maybe(measured.then(|| format_duration(duration)));
         table.row(vec![
             Cell::new(row.key.job_id.to_string()),
             Cell::new(&row.job_name),
             Cell::new(row.key.run_id.to_string()),
             Cell::new(row.key.attempt_id.to_string()),
             Cell::toned(row.status.name(), Tone::of(row.status)),
-            Cell::new(format_duration(row.wall)),
-            Cell::new(format_duration(row.cpu_time)),
+            time(row.wall),
+            time(row.cpu_time),
             Cell::maybe(row.peak_memory_bytes),
             Cell::new(outcome(row)),
         ]);

@@ -5,7 +5,7 @@ use super::style::{Paint, Tone};
 use super::text;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
-use crate::job_logs;
+use crate::job_logs::{self, Stream};
 use crate::view::{Failure, Overview, State, exit_of};
 use std::path::Path;
 use std::time::Duration;
@@ -156,7 +156,8 @@ pub(crate) fn next_commands(overview: &Overview) -> Vec<String> {
     let mut commands = Vec::new();
     if let Some(failure) = overview.failures.first() {
         let name = text::shell_quote(&failure.name);
-        commands.push(format!("windlass logs {name} --stderr{of_which}"));
+        let stream = if failure.spoken == Some(Stream::Stderr) { " --stderr" } else { "" };
+        commands.push(format!("windlass logs {name}{stream}{of_which}"));
     }
     match overview.workflow.state {
         State::Created | State::Interrupted => commands.push(format!("windlass resume{which}")),
@@ -226,6 +227,7 @@ pub(crate) mod tests {
             out_of_memory: false,
             reason: reason.map(str::to_owned),
             log_path: Some(PathBuf::from("/home/me/p/out/job_stdio/job_wf3_j7_r1_a2.e")),
+            spoken: Some(Stream::Stderr),
         }
     }
 
@@ -261,6 +263,8 @@ pub(crate) mod tests {
         );
         overview.is_newest = false;
         assert_eq!(end(&overview)[7], "      windlass resume 3 --retry-failed");
+        overview.failures[0].spoken = Some(Stream::Stdout);
+        assert_eq!(end(&overview)[6], r"next: windlass logs 'it'\''s' -w 3");
     }
 
     #[test]

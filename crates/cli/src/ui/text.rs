@@ -48,12 +48,18 @@ pub(crate) fn count(n: u64, singular: &str) -> String {
     if n == 1 { format!("1 {singular}") } else { format!("{n} {singular}s") }
 }
 
-/// A word that `/bin/sh` takes as it is.
+/// A word that `/bin/sh` takes as it is, quoted if need be.
 pub(crate) fn shell_quote(word: &str) -> String {
-    let harmless = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%^".contains(c);
-    if !word.is_empty() && word.chars().all(harmless) {
-        return word.to_owned();
-    }
+    if is_left_alone(word) { word.to_owned() } else { always_quoted(word) }
+}
+
+/// Whether a shell takes this for one word and changes nothing in it.
+pub(crate) fn is_left_alone(word: &str) -> bool {
+    let harmless = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    !word.is_empty() && word.chars().all(harmless)
+}
+
+pub(crate) fn always_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 

@@ -188,7 +188,8 @@ fn errors_say_what_to_do() {
     sandbox.windlass(&["status", "nobody"]).exits(2).says("no workflow named `nobody`");
     sandbox.windlass(&["logs", "middle"]).exits(2).says("has no job `middle`").says("windlass jobs 1");
     sandbox.windlass(&["logs", "top"]).exits(2).says("has not run yet").says("it is ready");
-    sandbox.windlass(&["results", "--job", "middle"]).exits(2).says("has no job `middle`");
+    let output = sandbox.windlass(&["results", "--job", "middle"]).exits(2).says("has no job `middle`");
+    assert!(!output.stderr.contains("--workflow"), "{}", output.stderr);
     sandbox.windlass(&["create", "diamond.yaml"]).exits(0);
     sandbox
         .windlass(&["status", "diamond"])

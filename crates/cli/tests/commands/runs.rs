@@ -109,8 +109,11 @@ fn logs_show_both_streams_or_one() {
     );
     assert_eq!(sandbox.windlass(&["logs", "2", "--stderr"]).exits(0).stdout, "broken\n");
     assert_eq!(sandbox.windlass(&["logs", "bad", "--stdout", "-n", "1"]).exits(0).stdout, "before\n");
-    sandbox.windlass(&["logs", "hit"]).exits(0).says("printed nothing");
-    sandbox.windlass(&["logs", "after"]).exits(2).says("did not run in run 1; it is canceled");
+    sandbox.windlass(&["logs", "hit"]).exits(0).says("job `hit`, attempt 1, printed nothing\n");
+    sandbox.windlass(&["logs", "hit", "--stderr"]).exits(0).says("printed nothing to stderr\n");
+    let none = sandbox.windlass(&["logs", "bad", "-n", "0"]).exits(0);
+    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", ""));
+    sandbox.windlass(&["logs", "after"]).exits(2).says("job `after` did not run; it is canceled");
     sandbox
         .windlass(&["logs", "bad", "--attempt", "7"])
         .exits(2)
@@ -123,16 +126,46 @@ fn logs_show_both_streams_or_one() {
 }
 
 #[test]
+fn a_number_that_may_mean_two_jobs_is_not_guessed() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "numbers.yaml",
+        "name: numbers\njobs: [{name: '2', command: echo one}, {name: two, command: echo two}]\n",
+    );
+    sandbox.windlass(&["run", "numbers.yaml"]).exits(0);
+    for args in [&["logs", "2"][..], &["results", "--job", "2"]] {
+        sandbox.windlass(args).exits(2).says("`2` is the id of job `two` and the name of job 1");
+    }
+    sandbox.windlass(&["logs", "1"]).exits(0).prints("one");
+    sandbox.windlass(&["logs", "two", "--follow"]).exits(0).prints("two");
+}
+
+#[test]
+fn the_next_step_names_the_stream_that_says_something() {
+    let sandbox = Sandbox::new();
+    for (command, next) in [
+        ("echo no >&2; false", "next: windlass logs job1 --stderr\n"),
+        ("echo no; false", "next: windlass logs job1\n"),
+        ("false", "next: windlass logs job1\n"),
+    ] {
+        sandbox.windlass(&["exec", "-c", command]).exits(1).says(next);
+    }
+}
+
+#[test]
 fn logs_of_earlier_runs_stay() {
     let (sandbox, _) = after_mixed();
     sandbox.windlass(&["resume", "--retry-failed"]).exits(1).says("job_wf1_j2_r2_a1.e");
     sandbox.windlass(&["logs", "bad"]).exits(0).prints("job_wf1_j2_r2_a1.e");
     sandbox.windlass(&["logs", "bad", "--run", "1"]).exits(0).prints("job_wf1_j2_r1_a1.e");
+    // It completed in the first run and did not run again.
+    sandbox.windlass(&["logs", "good"]).exits(0).prints("job_wf1_j1_r1_a1.o");
+    sandbox.windlass(&["logs", "good", "--follow"]).exits(0).prints("fine\n");
     sandbox
-        .windlass(&["logs", "good"])
+        .windlass(&["logs", "good", "--run", "2"])
         .exits(2)
         .says("did not run in run 2")
-        .says("--run shows an earlier run");
+        .says("--all-runs");
     assert_eq!(sandbox.json(&["results", "--job", "bad", "--all-runs"]).as_array().unwrap().len(), 2);
 }
 

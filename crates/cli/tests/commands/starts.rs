@@ -115,3 +115,21 @@ fn an_output_directory_that_cannot_be_used_is_refused_before_a_workflow_is_made(
     }
     assert!(!sandbox.path(".windlass").exists());
 }
+
+#[test]
+fn exec_quotes_values_when_asked_and_runs_nothing_otherwise() {
+    let sandbox = Sandbox::new();
+    sandbox.write("names", "a b\nc;touch oops\n");
+    let exec = |args: &[&str]| sandbox.windlass(&[&["exec", "--param", "f=@names"], args].concat());
+    exec(&["-c", "cat {f}"]).exits(2).says("`f` has the value `a b`").says("write {f:q} to insert it quoted");
+    exec(&["-c", "cat {g}"]).exits(2).says("no command uses the parameter `f`");
+    exec(&["-c", "touch {f:q}", "-c", " "]).exits(2).says("a command is empty");
+    assert!(!sandbox.path(".windlass").exists(), "nothing was made");
+    exec(&["-c", "touch {f:q}"]).exits(0);
+    exec(&["--", "test", "-e", "{f}"]).exits(0);
+    assert!(sandbox.path("a b").exists() && sandbox.path("c;touch oops").exists());
+    assert!(!sandbox.path("oops").exists());
+    exec(&["--dry-run", "--param", "n=09:10", "--link", "zip", "--", "echo", "{n}", "{f:q}"])
+        .exits(0)
+        .prints("echo 09 'a b'\necho 10 'c;touch oops'\n");
+}
