@@ -80,8 +80,7 @@ impl WorkerHost for LocalHost {
         options.timeout_grace = self.grace;
         // Not the file that is at our path now, which may be a newer build, but the one that runs.
         let mut command = Command::new("/proc/self/exe");
-        // A group of its own: Ctrl-C is for the engine, which then says what it means for the jobs.
-        command.arg0("windlass").arg("__worker").process_group(0);
+        command.arg0("windlass").arg("__worker");
         let Launched { child, link } = windlass_worker::launch(command, &options)?;
         let process = Identity::of(child.id()).ok_or("the worker died at once")?;
         self.children.push(child);

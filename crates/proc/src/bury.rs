@@ -1,11 +1,14 @@
 //! After a crash: makes sure that a worker of which only the records are left, and all that it ever started, is dead.
 //!
 //! First the worker itself, so that it starts nothing more. Then, round by round until a whole round finds nothing: what
-//! its ledger names (by pid *and* start time), what carries its token in the environment, what is in its cgroups, and
-//! whatever descends from these or shares a group with them.
+//! its ledger names (by pid *and* start time), what is in the session it led, what carries its token in the environment,
+//! what is in its cgroups, and whatever descends from these or shares a group with them.
+//!
+//! A number alone never convicts: the ledger names pids of jobs that ended long ago, and by now a group or session of
+//! somebody else may have such a number.
 
 use crate::identity::{self, Identity, from_pid};
-use crate::ledger::{Contents, Subject};
+use crate::ledger::Contents;
 use crate::procfs::{self, Stat};
 use crate::{cgroup, machine, tree};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -58,21 +61,26 @@ pub enum Error {
 
 /// Returns when nothing of that worker lives, or says why that cannot be.
 pub fn make_sure_dead(worker: &Deceased<'_>, patience: Duration) -> Result<Report, Error> {
-    let here = machine::hostname();
-    if here != worker.host {
-        return Err(Error::OtherHost { host: worker.host.to_owned(), here });
-    }
-    if identity::boot_id().map_err(Error::BootId)? != worker.boot_id {
-        return Ok(Report { worker_was_alive: false, ended: Vec::new(), started: None });
-    }
+    let here = Place { host: &machine::hostname(), boot_id: &identity::boot_id().map_err(Error::BootId)? };
+    let pids_are_ours = match here.sight_of(&Place { host: worker.host, boot_id: worker.boot_id }) {
+        Sight::Full => true,
+        Sight::OtherNamespace => false,
+        Sight::EarlierBoot => {
+            return Ok(Report { worker_was_alive: false, ended: Vec::new(), started: None });
+        }
+        Sight::None => {
+            return Err(Error::OtherHost { host: worker.host.to_owned(), here: here.host.to_owned() });
+        }
+    };
     let give_up = Instant::now() + patience;
-    let worker_was_alive = worker.process.is_alive();
+    let worker_was_alive = pids_are_ours && worker.process.is_alive();
     if worker_was_alive {
         end_worker(worker.process, give_up)?;
     }
     // Only now: until its end the worker wrote to it.
     let ledger = Contents::read(worker.ledger).ok();
-    let ended = Search::new(worker, ledger.as_ref()).end_all(give_up)?;
+    let records = pids_are_ours.then_some(Records { worker: worker.process, ledger: ledger.as_ref() });
+    let ended = Search::new(worker.token, records).end_all(give_up)?;
     if let Some(directory) = ledger.as_ref().and_then(|ledger| ledger.cgroup.as_deref()) {
         cgroup::remove(directory);
     }
@@ -93,18 +101,85 @@ fn end_worker(worker: Identity, give_up: Instant) -> Result<(), Error> {
     Ok(())
 }
 
+/// Where a process runs.
+#[derive(Clone, Copy, Debug)]
+struct Place<'a> {
+    host: &'a str,
+    boot_id: &'a str,
+}
+
+/// What can be seen from one place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    /// Everything, under the same pids.
+    Full,
+    /// What runs there runs here too if this namespace is above that one, but under other pids; if it is not (a
+    /// container that was started anew), all of it died with its namespace.
+    OtherNamespace,
+    /// What ran before the machine was started does not run now.
+    EarlierBoot,
+    None,
+}
+
+impl Place<'_> {
+    /// One kernel is one machine, whatever it is called: names change while machines run.
+    fn sight_of(self, other: &Place<'_>) -> Sight {
+        let same_kernel = identity::kernel_boot(self.boot_id) == identity::kernel_boot(other.boot_id);
+        if self.boot_id == other.boot_id {
+            Sight::Full
+        } else if self.host != other.host {
+            Sight::None
+        } else if same_kernel {
+            Sight::OtherNamespace
+        } else {
+            Sight::EarlierBoot
+        }
+    }
+}
+
+/// What is known of a dead worker by pids that mean the same here.
+#[derive(Clone, Copy)]
+struct Records<'a> {
+    worker: Identity,
+    ledger: Option<&'a Contents>,
+}
+
+impl Records<'_> {
+    fn name(&self, pid: Pid, stat: &Stat, everybody: &HashMap<Pid, Stat>) -> bool {
+        let in_ledger =
+            |ledger: &Contents| ledger.entries.iter().any(|entry| entry.is(pid, stat.start_ticks));
+        self.ledger.is_some_and(in_ledger) || self.is_in_its_session(stat, everybody)
+    }
+
+    /// A worker leads a session of its own, and none that is left in it is anybody else's. The number of a session is
+    /// free for others only when nobody is left in it, and who then gets it is younger and has that pid.
+    fn is_in_its_session(&self, stat: &Stat, everybody: &HashMap<Pid, Stat>) -> bool {
+        let led_one = self.ledger.is_some_and(|ledger| ledger.session.cast_unsigned() == self.worker.pid);
+        led_one
+            && stat.session.cast_unsigned() == self.worker.pid
+            && stat.start_ticks >= self.worker.start_ticks
+            && is_free_or_of(self.worker, everybody)
+    }
+}
+
+/// Nobody else has this pid by now.
+fn is_free_or_of(process: Identity, everybody: &HashMap<Pid, Stat>) -> bool {
+    let holder = identity::to_pid(process.pid).and_then(|pid| everybody.get(&pid));
+    holder.is_none_or(|stat| stat.start_ticks == process.start_ticks)
+}
+
 /// Looks for the family of a dead worker.
 struct Search<'a> {
     token: &'a str,
-    ledger: Option<&'a Contents>,
-    /// All members ever found: a group or session that one of them leads is the family's too, so that a child born
-    /// between the look and the kill is found in the next round.
-    known: HashSet<i32>,
+    records: Option<Records<'a>>,
+    /// All members ever found, with their start times: a group or session that one of them leads is the family's too, so
+    /// that a child born between the look and the kill is found in the next round.
+    known: HashMap<i32, u64>,
 }
 
 impl<'a> Search<'a> {
-    fn new(worker: &Deceased<'a>, ledger: Option<&'a Contents>) -> Self {
-        Self { token: worker.token, ledger, known: HashSet::new() }
+    fn new(token: &'a str, records: Option<Records<'a>>) -> Self {
+        Self { token, records, known: HashMap::new() }
     }
 
     fn end_all(mut self, give_up: Instant) -> Result<Vec<u32>, Error> {
@@ -136,17 +211,18 @@ impl<'a> Search<'a> {
         let everybody: HashMap<Pid, Stat> =
             procfs::all_pids().into_iter().filter_map(|pid| Some((pid, procfs::stat(pid)?))).collect();
         let in_cgroup: Vec<Pid> = self
-            .ledger
-            .and_then(|ledger| ledger.cgroup.as_deref())
+            .records
+            .and_then(|records| records.ledger?.cgroup.as_deref())
             .map(cgroup::processes_below)
             .unwrap_or_default();
         let mut members: HashSet<Pid> = everybody
             .iter()
-            .filter(|(pid, stat)| in_cgroup.contains(pid) || self.is_member(**pid, stat))
+            .filter(|(pid, stat)| in_cgroup.contains(pid) || self.is_member(**pid, stat, &everybody))
             .map(|(pid, _)| *pid)
             .collect();
         add_descendants(&mut members, &everybody);
-        self.known.extend(members.iter().map(|pid| pid.as_raw_nonzero().get()));
+        let found = members.iter().filter_map(|pid| Some((pid, everybody.get(pid)?)));
+        self.known.extend(found.map(|(pid, stat)| (pid.as_raw_nonzero().get(), stat.start_ticks)));
         members
             .into_iter()
             .filter_map(|pid| everybody.get(&pid).map(|stat| (pid, stat)))
@@ -155,31 +231,17 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    fn is_member(&self, pid: Pid, stat: &Stat) -> bool {
-        self.known.contains(&stat.group)
-            || self.known.contains(&stat.session)
-            || self.ledger.is_some_and(|ledger| is_noted(ledger, pid, stat))
+    fn is_member(&self, pid: Pid, stat: &Stat, everybody: &HashMap<Pid, Stat>) -> bool {
+        [stat.group, stat.session].into_iter().any(|number| self.is_known(number, everybody))
+            || self.records.is_some_and(|records| records.name(pid, stat, everybody))
             || procfs::environment(pid, [tree::tag::WORKER])[0].as_deref() == Some(self.token)
     }
-}
 
-/// In the ledger itself, or in the group of one that is: a group outlives its leader, and as long as it does nobody
-/// else gets that id. The session tells it from a later group of the same id.
-fn is_noted(ledger: &Contents, pid: Pid, stat: &Stat) -> bool {
-    ledger.entries.iter().any(|entry| {
-        let in_its_group = matches!(entry.subject, Subject::Attempt(_))
-            && entry.pid.is_some_and(|leader| leader.as_raw_nonzero().get() == stat.group)
-            && stat.session == ledger.session
-            && stat.start_ticks >= entry.window.0
-            && entry.pid != Some(pid)
-            && leader_is_gone_or_noted(entry);
-        entry.is(pid, stat.start_ticks) || in_its_group
-    })
-}
-
-fn leader_is_gone_or_noted(entry: &crate::ledger::Entry) -> bool {
-    let leader = entry.pid.and_then(|pid| Some((pid, procfs::stat(pid)?)));
-    leader.is_none_or(|(pid, stat)| entry.is(pid, stat.start_ticks))
+    fn is_known(&self, number: i32, everybody: &HashMap<Pid, Stat>) -> bool {
+        self.known.get(&number).is_some_and(|&start_ticks| {
+            is_free_or_of(Identity { pid: number.cast_unsigned(), start_ticks }, everybody)
+        })
+    }
 }
 
 fn add_descendants(members: &mut HashSet<Pid>, everybody: &HashMap<Pid, Stat>) {
@@ -232,7 +294,10 @@ fn list(pids: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::Ledger;
     use std::os::unix::process::CommandExt as _;
+
+    use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 
     const NOBODY: Identity = Identity { pid: u32::MAX, start_ticks: 0 };
 
@@ -244,6 +309,52 @@ mod tests {
     fn another_host_cannot_be_judged_from_here() {
         let error = make_sure_dead(&deceased("elsewhere", "x", "t"), Duration::ZERO).unwrap_err();
         assert!(matches!(&error, Error::OtherHost { host, .. } if host == "elsewhere"), "{error}");
+    }
+
+    #[test]
+    fn what_can_be_seen_from_where() {
+        let here = Place { host: "h", boot_id: "b/pidns-1" };
+        for (host, boot_id, sight) in [
+            ("h", "b/pidns-1", Sight::Full),
+            ("renamed", "b/pidns-1", Sight::Full),
+            ("h", "b/pidns-2", Sight::OtherNamespace),
+            ("container", "b/pidns-2", Sight::None),
+            ("h", "earlier/pidns-1", Sight::EarlierBoot),
+            ("elsewhere", "another/pidns-1", Sight::None),
+        ] {
+            assert_eq!(here.sight_of(&Place { host, boot_id }), sight, "{host} {boot_id}");
+        }
+    }
+
+    /// A session or group whose number is that of a job that ended long ago: the number was free and is somebody else's.
+    #[test]
+    fn a_stranger_with_the_number_of_a_finished_job_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger");
+        let ledger = Ledger::create(&path, None).unwrap();
+        let key = AttemptKey { workflow: WorkflowId(1), job: JobId(1), run: RunId(1), attempt: Attempt(1) };
+        let record = ledger.open(key).unwrap();
+        // As `true | sleep 1000 &` in somebody's shell: the first process led the group and is over.
+        let mut leader = std::process::Command::new("sh")
+            .args(["-c", "sleep 1000 >&2 & echo $!"])
+            .process_group(0)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        ledger.started(&record, identity::to_pid(leader.id()).unwrap()).unwrap();
+        ledger.close(record);
+        let mut line = String::new();
+        io::Read::read_to_string(&mut leader.stdout.take().unwrap(), &mut line).unwrap();
+        leader.wait().unwrap();
+        let stranger = Identity::of(line.trim().parse().unwrap()).unwrap();
+
+        let (host, boot) = (machine::hostname(), identity::boot_id().unwrap());
+        let worker = Deceased { ledger: &path, ..deceased(&host, &boot, "no such token") };
+        let report = make_sure_dead(&worker, Duration::from_secs(20)).unwrap();
+        let survived = stranger.is_alive();
+        kill(stranger);
+        assert_eq!((report.ended, report.started), (vec![], Some(vec![key])));
+        assert!(survived);
     }
 
     #[test]

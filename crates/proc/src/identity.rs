@@ -5,6 +5,7 @@ use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 
 /// A process on this machine, for as long as the machine is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,9 +35,16 @@ impl Identity {
     }
 }
 
-/// Changes with every boot.
+/// The boot of the kernel and, after a slash, the pid namespace: where pids mean the same, until the next boot.
 pub fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let namespace = fs::metadata("/proc/self/ns/pid")?.ino();
+    Ok(format!("{}/pidns-{namespace}", boot.trim()))
+}
+
+/// The part of a [`boot_id`] that all namespaces of a kernel share.
+pub fn kernel_boot(boot_id: &str) -> &str {
+    boot_id.split('/').next().unwrap_or_default()
 }
 
 /// Now, in the clock and the unit of process start times.
@@ -82,7 +90,10 @@ mod tests {
     }
 
     #[test]
-    fn the_boot_has_a_name() {
-        assert_eq!(boot_id().unwrap().len(), 36);
+    fn the_boot_and_the_namespace_have_a_name() {
+        let own = boot_id().unwrap();
+        let (boot, namespace) = own.split_once("/pidns-").unwrap();
+        assert_eq!((boot.len(), kernel_boot(&own)), (36, boot));
+        assert!(namespace.parse::<u64>().is_ok(), "{own}");
     }
 }

@@ -2,7 +2,7 @@
 //! it; and afterwards, from another process, make sure that nothing of it lives.
 //!
 //! Mechanism only. *When* a job is ended, and with how much grace, is decided by the worker. The only crate with
-//! `unsafe` code, and only in [`spawn`], [`wait`] and [`signals`], where the system's own interface asks for it.
+//! `unsafe` code, and only in [`spawn`], [`wait`], [`session`] and [`signals`], where the system's own interface asks for it.
 //!
 //! What everything here rests on: the worker is the *subreaper* of all that it starts, so whatever a job leaves behind
 //! becomes a child of the worker's main thread, which starts nothing itself. An empty list of that thread's children
@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod machine;
 pub mod procfs;
 pub mod sample;
+pub mod session;
 pub mod signals;
 pub mod spawn;
 pub mod tree;

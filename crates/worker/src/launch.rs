@@ -9,6 +9,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use windlass_proc::session;
 use windlass_proc::tree::tag;
 
 /// A worker process and our end of its link.
@@ -18,9 +19,12 @@ pub struct Launched {
     pub link: UnixStream,
 }
 
-/// Starts `command`, which must call [`serve_on_stdin`].
+/// Starts `command`, which must call [`serve_on_stdin`], as the leader of a session of its own. It must not be asked to
+/// lead a process group.
 pub fn launch(mut command: Command, options: &WorkerOptions) -> io::Result<Launched> {
     let (mut link, theirs) = UnixStream::pair()?;
+    // From the start: a Ctrl-C at the terminal is for the engine alone, which then says what it means for the jobs.
+    session::give_own(&mut command);
     let child = command
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())

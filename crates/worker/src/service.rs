@@ -18,7 +18,7 @@ use windlass_proc::identity::Identity;
 use windlass_proc::ledger::Ledger;
 use windlass_proc::procfs::Adopted;
 use windlass_proc::spawn::{Environment, Spawner};
-use windlass_proc::{ledger, sample, signals, spawn, wait};
+use windlass_proc::{ledger, sample, session, signals, spawn, wait};
 use windlass_types::Clock;
 use windlass_types::work::{FromWorker, ToWorker};
 
@@ -78,6 +78,7 @@ pub fn serve(options: WorkerOptions, link: UnixStream) -> Result<(), Error> {
 }
 
 pub(crate) fn serve_buffered(options: WorkerOptions, mut link: BufReader<UnixStream>) -> Result<(), Error> {
+    session::lead().map_err(Error::Setup)?;
     signals::ignore_interrupt().map_err(Error::Setup)?;
     signals::hang_up_on_termination(link.get_ref().as_fd()).map_err(Error::Setup)?;
     wait::become_subreaper().map_err(Error::Setup)?;

@@ -11,6 +11,8 @@ mod limits;
 #[cfg(test)]
 mod order;
 #[cfg(test)]
+mod session;
+#[cfg(test)]
 mod stopping;
 #[cfg(test)]
 mod support;

@@ -19,6 +19,9 @@ use windlass_worker::{Launched, WorkerOptions, launch};
 /// Far beyond anything that should happen here: reached only if something hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
+/// The worker that the tests start.
+pub(crate) const HOST: &str = env!("CARGO_BIN_EXE_windlass-worker-host");
+
 pub(crate) struct Bench {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) options: WorkerOptions,
@@ -35,6 +38,11 @@ impl Bench {
     }
 
     pub(crate) fn with(adjust: impl FnOnce(&mut WorkerOptions)) -> Self {
+        Self::launched_by(Command::new(HOST), adjust)
+    }
+
+    /// With a command that leads to a worker in some way of its own.
+    pub(crate) fn launched_by(command: Command, adjust: impl FnOnce(&mut WorkerOptions)) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
@@ -43,8 +51,7 @@ impl Bench {
             WorkerOptions::new(two_cpus(), path.into(), path.join("out"), path.join("ledger"), token);
         options.sample_interval = Duration::from_millis(100);
         adjust(&mut options);
-        let host = Command::new(env!("CARGO_BIN_EXE_windlass-worker-host"));
-        let Launched { child, link } = launch(host, &options).unwrap();
+        let Launched { child, link } = launch(command, &options).unwrap();
         link.set_read_timeout(Some(PATIENCE)).unwrap();
         let reader = BufReader::new(link.try_clone().unwrap());
         let mut bench = Self {

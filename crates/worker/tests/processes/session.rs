@@ -1,0 +1,45 @@
+//! The worker has its session to itself, and no terminal.
+
+use crate::support::{Bench, HOST, job};
+use std::process::Command;
+use windlass_proc::identity::to_pid;
+use windlass_proc::procfs;
+use windlass_types::work::{EndCause, Exit};
+
+#[test]
+fn jobs_are_in_the_session_of_their_worker_and_nobody_else_is() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.run(job(1, "cut -d' ' -f6 /proc/$$/stat")).exit, Exit::Code(0));
+    assert_eq!(bench.log(1, "o"), Some(format!("{}\n", bench.child.id())));
+    let own = procfs::stat(to_pid(std::process::id()).unwrap()).unwrap();
+    assert_ne!(own.session.cast_unsigned(), bench.child.id());
+    bench.quit();
+}
+
+/// As somebody's shell starts it: within the session of a terminal, with the link as standard input.
+fn in_a_terminal() -> Command {
+    const TERMINAL: &str = "\
+import os, pty, sys
+link = os.dup(0)
+child, terminal = pty.fork()
+if child == 0:
+    os.dup2(link, 0)
+    worker = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
+os.close(link)
+os.close(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
+    let mut command = Command::new("python3");
+    command.args(["-c", TERMINAL, HOST]);
+    command
+}
+
+#[test]
+fn a_job_that_asks_the_terminal_is_told_at_once_that_there_is_none() {
+    let mut bench = Bench::launched_by(in_a_terminal(), |_| {});
+    let ended = bench.run(job(1, "read answer < /dev/tty"));
+    assert_ne!(ended.exit, Exit::Code(0));
+    assert_eq!(ended.cause, EndCause::Itself);
+    assert!(bench.log(1, "e").unwrap().contains("/dev/tty"));
+    bench.quit();
+}
