@@ -1,16 +1,18 @@
 //! The worker's note of what it starts, so that a later process can tell which claims had started and end what lives.
 //!
-//! A file of fixed records, written before and after each start and reused in a circle; the record of a job that still
-//! runs is never reused. Not synced: it must survive the death of processes, and after a power cut no process lives.
+//! A file of fixed records, written before and after each start and reused in a circle; the record of what still runs is
+//! never reused. Jobs and strays have each a circle of their own, so that a job with many strays does not push out what is
+//! known of others. Not synced: it must survive the death of processes, and after a power cut no process lives.
 
 use crate::identity;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use windlass_types::work::AttemptKey;
 use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 
@@ -22,6 +24,8 @@ const LONGEST_PATH: usize = HEADER - 32;
 /// How many starts are remembered. The engine must not have more claims than this that are neither settled nor given
 /// back, or it could not tell which of them had started.
 pub const RECORDS: usize = 8192;
+/// How many strays can be known at a time.
+const STRAYS: usize = 2048;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -29,8 +33,8 @@ pub enum Error {
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{path} is not a ledger of this version")]
     NotALedger { path: PathBuf },
-    #[error("more jobs run than the ledger has records")]
-    Full,
+    #[error("more {what} run than the ledger has records")]
+    Full { what: &'static str },
 }
 
 /// What a record is about.
@@ -109,14 +113,44 @@ impl Contents {
 pub struct Ledger {
     file: File,
     path: PathBuf,
-    ring: Mutex<Ring>,
+    records: Mutex<Records>,
 }
 
 #[derive(Debug)]
+struct Records {
+    attempts: Ring,
+    strays: Ring,
+    /// How many were ever taken, which gives their order.
+    taken: u64,
+}
+
+/// A part of the records, reused in a circle.
+#[derive(Debug)]
 struct Ring {
+    what: &'static str,
+    /// The index of its first record.
+    first: usize,
     next: usize,
-    number: u64,
     busy: Vec<bool>,
+}
+
+impl Ring {
+    fn new(what: &'static str, first: usize, length: usize) -> Self {
+        Self { what, first, next: 0, busy: vec![false; length] }
+    }
+
+    fn take(&mut self) -> Result<usize, Error> {
+        let length = self.busy.len();
+        let free = (0..length).map(|step| (self.next + step) % length).find(|index| !self.busy[*index]);
+        let index = free.ok_or(Error::Full { what: self.what })?;
+        self.busy[index] = true;
+        self.next = (index + 1) % length;
+        Ok(self.first + index)
+    }
+
+    fn give_back(&mut self, index: usize) {
+        self.busy[index - self.first] = false;
+    }
 }
 
 /// A record in use. Given back with [`Ledger::close`] when its process is over.
@@ -128,20 +162,33 @@ pub struct Open {
     earliest: u64,
 }
 
+/// The record of a stray. Given back with [`Ledger::close_stray`] when it is gone.
+#[derive(Debug)]
+pub struct StrayNote {
+    index: usize,
+}
+
 impl Ledger {
-    /// A new, empty ledger. Its space is taken now, so that a full disk cannot come between a job and its record.
+    /// A new, empty ledger, in a file that was not there before and is nobody else's. Its space is taken now, so that a
+    /// full disk cannot come between a job and its record.
     pub fn create(path: &Path, cgroup: Option<&Path>) -> Result<Self, Error> {
         let failed = |source| Error::Io { action: "create", path: path.to_owned(), source };
-        let file = File::options().write(true).create(true).truncate(true).open(path).map_err(failed)?;
-        file.write_all_at(&vec![0; HEADER + RECORDS * RECORD], 0).map_err(failed)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from);
+        let file = File::from(file.map_err(failed)?);
+        file.write_all_at(&vec![0; HEADER + (RECORDS + STRAYS) * RECORD], 0).map_err(failed)?;
         file.write_all_at(&header(cgroup), 0).map_err(failed)?;
-        let ring = Mutex::new(Ring { next: 0, number: 0, busy: vec![false; RECORDS] });
-        Ok(Self { file, path: path.to_owned(), ring })
+        let records = Mutex::new(Records {
+            attempts: Ring::new("jobs", 0, RECORDS),
+            strays: Ring::new("strays", RECORDS, STRAYS),
+            taken: 0,
+        });
+        Ok(Self { file, path: path.to_owned(), records })
     }
 
     /// Notes that this attempt is about to start.
     pub fn open(&self, key: AttemptKey) -> Result<Open, Error> {
-        let (index, number) = self.take()?;
+        let (index, number) = self.take(|records| &mut records.attempts)?;
         let open = Open { index, number, key, earliest: identity::boot_ticks() };
         match self.write(&open, None) {
             Ok(()) => Ok(open),
@@ -167,26 +214,38 @@ impl Ledger {
     /// Its process is over. The record stays until the circle comes round.
     #[expect(clippy::needless_pass_by_value, reason = "a closed record must not be used again")]
     pub fn close(&self, open: Open) {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner).busy[open.index] = false;
+        self.records().attempts.give_back(open.index);
     }
 
     /// Notes a process that could not be found again by itself.
-    pub fn note_stray(&self, pid: Pid, start_ticks: u64) -> Result<(), Error> {
-        let (index, number) = self.take()?;
+    pub fn note_stray(&self, pid: Pid, start_ticks: u64) -> Result<StrayNote, Error> {
+        let (index, number) = self.take(|records| &mut records.strays)?;
         let entry = Entry { subject: Subject::Stray, pid: Some(pid), window: (start_ticks, start_ticks) };
-        let result = self.write_record(index, number, &entry);
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner).busy[index] = false;
-        result
+        let note = StrayNote { index };
+        match self.write_record(index, number, &entry) {
+            Ok(()) => Ok(note),
+            Err(error) => {
+                self.close_stray(note);
+                Err(error)
+            }
+        }
     }
 
-    fn take(&self) -> Result<(usize, u64), Error> {
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = (0..RECORDS).map(|step| (ring.next + step) % RECORDS).find(|index| !ring.busy[*index]);
-        let index = free.ok_or(Error::Full)?;
-        ring.busy[index] = true;
-        ring.next = (index + 1) % RECORDS;
-        ring.number += 1;
-        Ok((index, ring.number))
+    /// It is gone. The record stays until the circle comes round.
+    #[expect(clippy::needless_pass_by_value, reason = "a closed record must not be used again")]
+    pub fn close_stray(&self, note: StrayNote) {
+        self.records().strays.give_back(note.index);
+    }
+
+    fn take(&self, of: impl FnOnce(&mut Records) -> &mut Ring) -> Result<(usize, u64), Error> {
+        let mut records = self.records();
+        let index = of(&mut records).take()?;
+        records.taken += 1;
+        Ok((index, records.taken))
+    }
+
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, open: &Open, pid: Option<Pid>) -> Result<(), Error> {
@@ -270,6 +329,7 @@ fn read_u64(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn key(job: i64) -> AttemptKey {
         AttemptKey { workflow: WorkflowId(1), job: JobId(job), run: RunId(2), attempt: Attempt(3) }
@@ -317,6 +377,46 @@ mod tests {
         let started = Contents::read(&path).unwrap().started();
         assert_eq!(started.len(), RECORDS);
         assert_eq!((started.first(), started.last()), (Some(&key(-1)), Some(&key(2 * RECORDS as i64 - 1))));
+    }
+
+    #[test]
+    fn the_record_of_a_stray_stays_until_it_is_gone_and_costs_no_job_its_own() {
+        let (_directory, path) = place();
+        let ledger = Ledger::create(&path, None).unwrap();
+        let pid = rustix::process::getpid();
+        let first = ledger.note_stray(pid, 1).unwrap();
+        let more: Vec<StrayNote> =
+            (2..=STRAYS as u64).map(|start| ledger.note_stray(pid, start).unwrap()).collect();
+        assert!(matches!(ledger.note_stray(pid, 9999), Err(Error::Full { what: "strays" })));
+        more.into_iter().for_each(|note| ledger.close_stray(note));
+        for job in 0..2 * RECORDS as i64 {
+            let short = ledger.open(key(job)).unwrap();
+            ledger.close(short);
+        }
+        for start in 10_000..10_000 + 2 * STRAYS as u64 {
+            ledger.close_stray(ledger.note_stray(pid, start).unwrap());
+        }
+        let contents = Contents::read(&path).unwrap();
+        assert_eq!(contents.started().len(), RECORDS);
+        assert!(contents.entries.iter().any(|entry| entry.is(pid, 1)), "the stray that still runs");
+        assert!(!contents.entries.iter().any(|entry| entry.is(pid, 2)), "one that is gone");
+        ledger.close_stray(first);
+    }
+
+    #[test]
+    fn a_ledger_is_ours_alone_and_takes_the_place_of_nothing() {
+        let (directory, path) = place();
+        Ledger::create(&path, None).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let target = directory.path().join("target");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        for taken in [&path, &link] {
+            let error = Ledger::create(taken, None).unwrap_err();
+            let Error::Io { source, .. } = &error else { panic!("{error}") };
+            assert_eq!(source.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert!(!target.exists());
     }
 
     #[test]

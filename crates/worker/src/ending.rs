@@ -3,8 +3,10 @@
 use crate::lock;
 use crate::service::Worker;
 use crate::slot::{Running, Slot, State, Stop, StopCause};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windlass_proc::ledger::StrayNote;
 use windlass_proc::tree::{self, Family, Mark};
 use windlass_proc::{Pid, Signal, cgroup, identity, procfs, wait};
 use windlass_types::JobId;
@@ -14,6 +16,9 @@ use windlass_types::work::{AttemptKey, StopReason};
 const ROUND: Duration = Duration::from_millis(50);
 /// A process that survives SIGKILL for so long hangs in the kernel; nobody can end it, so nobody waits for it.
 const HOPELESS: Duration = Duration::from_secs(10);
+
+/// The strays that the ledger names, by pid and start time.
+pub(crate) type Strays = HashMap<(Pid, u64), StrayNote>;
 
 impl Worker {
     /// Hands back what has not started and asks what runs to end; of these jobs, or of all.
@@ -151,22 +156,28 @@ impl Worker {
         }
     }
 
-    /// Notes in the ledger what could not be found again after our own death: adopted processes without a mark.
-    pub(crate) fn note_strays(&self, noted: &mut Vec<(Pid, u64)>) {
-        let strays: Vec<(Pid, u64)> = self
-            .adopted
-            .list()
-            .into_iter()
-            .filter(|pid| Mark::read(*pid, &self.options.token) == Mark::None)
-            .filter_map(|pid| Some((pid, procfs::stat(pid)?.start_ticks)))
-            .collect();
-        for stray in &strays {
-            if !noted.contains(stray) {
-                // If this fails there is one safeguard less, and the next look tries again.
-                self.ledger.note_stray(stray.0, stray.1).ok();
-            }
+    /// Takes note of the dead among the adopted, and notes in the ledger those of the living that could not be found
+    /// again after our own death: the ones without a mark.
+    pub(crate) fn tend_adopted(&self, strays: &mut Strays) {
+        if self.adopted.is_empty() && strays.is_empty() {
+            return;
         }
-        *noted = strays;
+        let mut living = Strays::new();
+        for pid in self.reap_adopted() {
+            let Some(stat) = procfs::stat(pid).filter(|stat| !stat.is_over()) else { continue };
+            let stray = (pid, stat.start_ticks);
+            // If noting fails there is one safeguard less, and the next look tries again.
+            let note = strays.remove(&stray).or_else(|| self.note_if_unmarked(stray));
+            living.extend(note.map(|note| (stray, note)));
+        }
+        for (_, note) in std::mem::replace(strays, living) {
+            self.ledger.close_stray(note);
+        }
+    }
+
+    fn note_if_unmarked(&self, (pid, start_ticks): (Pid, u64)) -> Option<StrayNote> {
+        let unmarked = Mark::read(pid, &self.options.token) == Mark::None;
+        unmarked.then(|| self.ledger.note_stray(pid, start_ticks).ok()).flatten()
     }
 
     /// Kills all that we or our jobs ever started, until nothing is left.

@@ -3,6 +3,7 @@
 //! It sleeps until something is due and is woken only if something falls due earlier. In a flood of short jobs that is a
 //! few times a second, however many there are.
 
+use crate::ending::Strays;
 use crate::lock;
 use crate::outbox::Urgency;
 use crate::service::Worker;
@@ -65,15 +66,14 @@ impl Alarm {
 
 impl Worker {
     pub(crate) fn supervise(&self) {
-        let mut strays = Vec::new();
+        let mut strays = Strays::new();
         while self.alarm.wait() {
             let slots = lock(&self.yard).slots.clone();
             let due = slots.iter().filter_map(|slot| self.attend(slot)).min();
+            self.tend_adopted(&mut strays);
             if let Some(at) = due {
-                self.alarm.set(at);
-            }
-            if !self.adopted.is_empty() {
-                self.note_strays(&mut strays);
+                // Also if nothing is due for the job itself: as long as it runs it may leave us children.
+                self.alarm.set(at.min(Instant::now() + self.options.sample_interval));
             }
         }
     }

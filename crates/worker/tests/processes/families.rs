@@ -1,6 +1,6 @@
 //! What jobs leave behind is ended with them, and nobody else's.
 
-use crate::support::{AWAIT_GATE, Bench, job};
+use crate::support::{AWAIT_GATE, Bench, eventually, job};
 use std::time::Duration;
 use windlass_proc::identity::Identity;
 use windlass_types::JobId;
@@ -107,6 +107,27 @@ fn a_daemon_that_will_not_go_is_killed_after_the_grace() {
     assert_eq!(bench.ended().exit, Exit::Code(0));
     assert!(!daemon.is_alive());
     assert_eq!(bench.log(1, "o").as_deref(), Some("no\n"));
+    bench.quit();
+}
+
+#[test]
+fn orphans_that_are_over_do_not_pile_up_while_their_job_runs() {
+    let mut bench = Bench::new();
+    let orphans = "for i in $(seq 100); do (true &); done";
+    let command =
+        format!("trap '' TERM; {orphans}; echo $$ > a; {AWAIT_GATE}; {orphans}; echo $$ > b; sleep 1000");
+    bench.assign([job(1, &command)]);
+    let worker = windlass_proc::identity::to_pid(bench.child.id()).unwrap();
+    let only_the_job_is_left = || (windlass_proc::procfs::children(worker).len() == 1).then_some(());
+    bench.noted("a");
+    eventually("the end of the orphans", only_the_job_is_left);
+    // Also when nothing is due for the job but to be killed, one day.
+    bench.stop(Duration::from_secs(1000));
+    bench.open_gate();
+    bench.noted("b");
+    eventually("the end of the orphans", only_the_job_is_left);
+    bench.stop(Duration::ZERO);
+    assert_eq!(bench.ended().exit, Exit::Signal(9));
     bench.quit();
 }
 
