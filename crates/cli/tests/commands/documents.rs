@@ -1,4 +1,5 @@
-//! The console blocks of the documents are run, line by line, and must print what they show.
+//! The documents tell the truth. Console blocks are run, line by line, and must print what they show; the specs of the
+//! reference are good, and it names what jobs find.
 //!
 //! Times, memory sizes and dates differ from run to run and are compared as `#`; lines may come in another order, since
 //! jobs run at the same time.
@@ -23,6 +24,38 @@ fn the_tour_of_the_readme_is_what_one_sees() {
         commands += 1;
     }
     assert!(commands >= 6, "the tour has shrunk to {commands} commands");
+}
+
+const SPEC: &str = include_str!("../../../../docs/spec.md");
+
+#[test]
+fn every_spec_in_the_reference_is_good() {
+    let sandbox = Sandbox::new();
+    let blocks: Vec<&str> = SPEC.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next()).collect();
+    assert!(blocks.len() >= 5, "the reference has shrunk to {} specs", blocks.len());
+    for block in blocks {
+        sandbox.write("spec.yaml", block);
+        sandbox.windlass(&["create", "--dry-run", "spec.yaml"]).exits(0);
+    }
+}
+
+#[test]
+fn the_reference_names_every_variable_that_a_job_finds() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: env\nresource_requirements: [{name: one, num_cpus: 1, memory: 100m, num_gpus: 1}]\n\
+         jobs: [{name: a, command: env, resource_requirements: one}]\n",
+    );
+    sandbox.windlass(&["run", "spec.yaml", "--num-gpus", "1"]).exits(0);
+    let printed = sandbox.windlass(&["logs", "a", "--stdout"]).exits(0).stdout;
+    let names = printed.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name);
+    let ours: Vec<&str> =
+        names.filter(|name| ["WINDLASS_", "TORC_", "CUDA_"].iter().any(|p| name.starts_with(p))).collect();
+    assert!(ours.len() >= 15, "{ours:?}");
+    for name in ours {
+        assert!(SPEC.contains(&format!("`{name}`")), "docs/spec.md does not explain {name}");
+    }
 }
 
 /// `(command, what it is shown to print)` for every `$` line in a console block.
