@@ -161,7 +161,8 @@ impl Board {
     }
 
     pub fn has_ready(&self) -> bool {
-        !(self.ready.is_empty() && self.alone.is_empty()) && !self.canceling
+        let something = !self.ready.is_empty() || !self.alone.is_empty();
+        something && !self.canceling
     }
 
     /// A job is being tried with nothing beside it.

@@ -92,9 +92,7 @@ impl Dispatcher<'_> {
         let mut jobs: Vec<u32> = held.keys().copied().collect();
         jobs.sort_unstable();
         for job in jobs {
-            let fate = if !buried.may_have_started(&self.board.key(job)) {
-                Orphan::NeverStarted
-            } else {
+            let fate = if buried.may_have_started(&self.board.key(job)) {
                 lost += 1;
                 let deaths = self.deaths_of_job.entry(job).or_default();
                 *deaths += 1;
@@ -103,6 +101,8 @@ impl Dispatcher<'_> {
                     n if n >= SUSPICIOUS_DEATHS => Orphan::RunAlone,
                     _ => Orphan::RunAgain,
                 }
+            } else {
+                Orphan::NeverStarted
             };
             given_up |= fate == Orphan::GiveUp;
             let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);
