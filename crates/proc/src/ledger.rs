@@ -388,7 +388,9 @@ mod tests {
         let more: Vec<StrayNote> =
             (2..=STRAYS as u64).map(|start| ledger.note_stray(pid, start).unwrap()).collect();
         assert!(matches!(ledger.note_stray(pid, 9999), Err(Error::Full { what: "strays" })));
-        more.into_iter().for_each(|note| ledger.close_stray(note));
+        for note in more {
+            ledger.close_stray(note);
+        }
         for job in 0..2 * RECORDS as i64 {
             let short = ledger.open(key(job)).unwrap();
             ledger.close(short);

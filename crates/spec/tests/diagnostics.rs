@@ -203,6 +203,8 @@ fn values_of_the_wrong_kind() {
         ("env: {A-B: 1}", "variable-name `A-B` cannot be the name of an environment variable"),
         ("env: {1A: 1}", "variable-name `1A` cannot be the name of an environment variable"),
         ("env: {'': 1}", "variable-name `` cannot be the name of an environment variable"),
+        ("env: {WINDLASS_WORKER: x}", "reserved-name variable `WINDLASS_WORKER` is set by Windlass itself"),
+        ("env: {TORC_X: 1}", "reserved-name variable `TORC_X` is set by Windlass itself"),
         (r#"env: {A: "x\0y"}"#, "nul-byte variable `A` contains a NUL byte"),
         (r#"env: {A=: "x\0y"}"#, "nul-byte variable `A=` contains a NUL byte"),
     ] {
@@ -310,13 +312,13 @@ fn only_so_many_are_listed_and_the_rest_is_counted() {
 #[test]
 fn tabs_and_wide_characters_before_the_place_move_the_picture_along() {
     check(
-        "name: w\njobs:\n  - {name: \"日本\t\", comand: ü}\n",
+        "name: w\njobs:\n  - {command: \"日本\t\", nme: ü}\n",
         "
-error[unknown-field]: unknown field `comand`
- --> sim.yaml:3:19
+error[unknown-field]: unknown field `nme`
+ --> sim.yaml:3:22
   |
-3 |   - {name: \"日本    \", comand: ü}
-  |                        ^^^^^^ did you mean `command`?",
+3 |   - {command: \"日本    \", nme: ü}
+  |                           ^^^ did you mean `name`?",
     );
 }
 
@@ -398,4 +400,28 @@ fn colours_are_only_added() {
     plain.push_str(rest);
     let trim = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
     assert_eq!(trim(&plain), trim(&diagnostics.render(Style::Plain)));
+}
+
+#[test]
+fn a_name_that_would_garble_lists_is_refused_where_it_is_given() {
+    let text = "name: \"w\\e\"\njobs:\n- {name: \"a\\tb\", command: \"x\\ty\"}\n- {name: c, command: x, depends_on: [\"a\\tb\"]}\n";
+    let problem = "control-character `name` contains a control character";
+    assert_eq!(lines(text), [problem, problem]);
+    let reports = problems(text).reports();
+    assert_eq!(reports.iter().map(|report| report.line).collect::<Vec<_>>(), [Some(1), Some(3)]);
+}
+
+#[test]
+fn a_reserved_name_says_what_to_do() {
+    check(
+        "name: sim\nenv: {TORC_JOB_NAME: x}\njobs: [{name: a, command: b}]\n",
+        "
+error[reserved-name]: variable `TORC_JOB_NAME` is set by Windlass itself
+ --> sim.yaml:2:7
+  |
+2 | env: {TORC_JOB_NAME: x}
+  |       ^^^^^^^^^^^^^
+  |
+  = help: choose a name that does not begin with `WINDLASS_` or `TORC_`",
+    );
 }

@@ -67,7 +67,7 @@ pub struct Assignment {
     pub name: String,
     /// Run as `/bin/sh -c COMMAND`.
     pub command: String,
-    /// On top of the worker's own environment and the `WINDLASS_*`/`TORC_*` names.
+    /// On top of the worker's own environment; names that are reserved ([`is_reserved_name`]) change nothing.
     pub env: Vec<(String, String)>,
     pub resources: Resources,
     pub limits: Limits,
@@ -75,6 +75,14 @@ pub struct Assignment {
     /// Paths that must exist after exit code 0, relative to the working directory.
     pub output_files: Vec<String>,
 }
+
+/// Whether only Windlass itself sets an environment variable of this name: by some of them it finds what a job started.
+pub fn is_reserved_name(name: &str) -> bool {
+    RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// How the names begin that jobs cannot set.
+pub const RESERVED_PREFIXES: [&str; 2] = ["WINDLASS_", "TORC_"];
 
 /// Engine to worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
-//! The environment of a job: the worker's own, the names of the contract twice (`WINDLASS_*` and `TORC_*`), its
-//! devices, and on top what the job itself sets.
+//! The environment of a job: the worker's own, its devices, what the job itself sets, and over all of that the names of
+//! the contract twice (`WINDLASS_*` and `TORC_*`), which also say whose a process is: no job can hide its own.
 
 use crate::WorkerOptions;
 use std::ffi::OsString;
 use windlass_proc::spawn::{Additions, Environment};
 use windlass_proc::tree::tag;
-use windlass_types::work::Assignment;
+use windlass_types::work::{Assignment, is_reserved_name};
 
 /// What all jobs share.
 pub(crate) fn shared(
@@ -57,7 +57,7 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, devices: &[&str])
             to.set(name, &devices);
         }
     }
-    for (name, value) in &assignment.env {
+    for (name, value) in assignment.env.iter().filter(|(name, _)| !is_reserved_name(name)) {
         to.set(name, value);
     }
 }

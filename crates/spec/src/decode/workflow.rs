@@ -10,7 +10,7 @@ use crate::source::Span;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::time::Duration;
-use windlass_types::work::{Stdio, StdioMode};
+use windlass_types::work::{RESERVED_PREFIXES, Stdio, StdioMode, is_reserved_name};
 use windlass_types::{Bytes, Resources, parse_duration};
 
 #[derive(Clone, Copy)]
@@ -251,6 +251,18 @@ impl<'s, E: Events<'s>> Building<'s, E> {
 
     fn name(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Named>, Stop> {
         let name = self.decoder.non_empty(event, subject)?;
+        // Where a name is only used it need not be told again what is wrong with it.
+        let is_given_here = !matches!(subject, Subject::ItemOf(_));
+        if let Some((text, span)) = &name
+            && is_given_here
+            && text.contains(char::is_control)
+        {
+            self.decoder.sink.push(
+                Diagnostic::new("control-character", format!("{subject} contains a control character"))
+                    .at(*span)
+                    .help("it would garble every list that shows it; use printable characters only"),
+            );
+        }
         Ok(name.map(|(text, span)| Named { text: self.spec.texts.keep(&text, span), span }))
     }
 
@@ -327,6 +339,14 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                 )
                 .at(span)
                 .help("use letters, digits and `_`, and begin with no digit"),
+            );
+        }
+        if is_reserved_name(name) {
+            let [ours, torcs] = RESERVED_PREFIXES;
+            self.decoder.sink.push(
+                Diagnostic::new("reserved-name", format!("variable `{name}` is set by Windlass itself"))
+                    .at(span)
+                    .help(format!("choose a name that does not begin with `{ours}` or `{torcs}`")),
             );
         }
         let text = self.decoder.string(value, Subject::Variable(name))?.map(|(text, _)| text);

@@ -69,12 +69,20 @@ fn a_log_of_an_earlier_life_does_not_show_up_in_a_new_one_and_a_lost_directory_i
 }
 
 #[test]
-fn a_job_finds_both_sets_of_names_and_its_own_on_top() {
+fn a_job_finds_both_sets_of_names_and_its_own_but_cannot_change_ours() {
     let mut bench = Bench::with(|options| options.api_url = Some("http://localhost:1".into()));
     let mut asks = job(5, "env; pwd");
     asks.resources = Resources { cpus: 2, memory: Bytes(1 << 30), ..Resources::DEFAULT };
     asks.limits.memory = Some(asks.resources.memory);
-    asks.env = vec![("MINE".into(), "a=b c".into()), ("TORC_JOB_NAME".into(), "mine too".into())];
+    asks.env = [
+        ("MINE", "a=b c"),
+        ("TORC_JOB_NAME", "mine too"),
+        ("WINDLASS_JOB_ID", "6"),
+        ("WINDLASS_WORKER", "nobody's"),
+        ("WINDLASS_OUTPUT_DIR", "elsewhere"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec();
     assert_eq!(bench.run(asks).exit, Exit::Code(0));
     let text = bench.log(5, "o").unwrap();
     let seen: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('=')).collect();
@@ -95,7 +103,7 @@ fn a_job_finds_both_sets_of_names_and_its_own_on_top() {
     }
     for (name, value) in [
         ("WINDLASS_JOB_NAME", "job 5"),
-        ("TORC_JOB_NAME", "mine too"),
+        ("TORC_JOB_NAME", "job 5"),
         ("MINE", "a=b c"),
         ("WINDLASS_ATTEMPT", "4"),
         ("WINDLASS_CPUS", "2"),
