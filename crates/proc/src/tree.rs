@@ -88,11 +88,6 @@ pub fn with_descendants(roots: impl IntoIterator<Item = Pid>) -> Vec<Pid> {
     found
 }
 
-/// Whether anybody is in the group, zombies included.
-pub fn group_exists(group: Pid) -> bool {
-    rustix::process::test_kill_process_group(group).is_ok()
-}
-
 /// Signals the group as one, then the members outside of it. Stopped processes are woken, or they could not obey.
 pub fn signal(group: Pid, members: &[Pid], signal: Signal) {
     let wake = (signal != Signal::KILL).then_some(Signal::CONT);

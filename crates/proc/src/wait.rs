@@ -37,6 +37,12 @@ pub fn until_over(pid: Pid) -> io::Result<()> {
     }
 }
 
+/// Whether the child is over, without taking it off the books.
+pub fn is_over(pid: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_)))
+}
+
 /// Waits for the child and takes it off the books.
 pub fn reap(pid: Pid) -> io::Result<Reaped> {
     loop {

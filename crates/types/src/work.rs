@@ -91,9 +91,7 @@ pub enum ToWorker {
     Assign(Vec<Assignment>),
     /// Hand back what has not started; ask what runs to stop, and kill what is left after the grace period.
     Stop { why: StopReason, grace: Duration },
-    /// The same for single jobs.
-    StopJobs { jobs: Vec<JobId>, why: StopReason, grace: Duration },
-    /// Finish nothing more, exit. Sent when nothing is running.
+    /// Exit, and kill whatever still runs, as if the link were lost. Sent when nothing runs and nothing waits.
     Quit,
 }
 

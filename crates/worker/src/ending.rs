@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use windlass_proc::ledger::StrayNote;
 use windlass_proc::tree::{self, Family, Mark};
 use windlass_proc::{Pid, Signal, cgroup, identity, procfs, wait};
-use windlass_types::JobId;
 use windlass_types::work::{AttemptKey, StopReason};
 
 /// How long to wait for somebody to end before looking again.
@@ -21,21 +20,18 @@ const HOPELESS: Duration = Duration::from_secs(10);
 pub(crate) type Strays = HashMap<(Pid, u64), StrayNote>;
 
 impl Worker {
-    /// Hands back what has not started and asks what runs to end; of these jobs, or of all.
-    pub(crate) fn stop(self: &Arc<Self>, jobs: Option<&[JobId]>, why: StopReason, grace: Duration) {
-        self.recall(jobs);
+    /// Hands back what has not started and asks what runs to end.
+    pub(crate) fn stop(&self, why: StopReason, grace: Duration) {
+        self.recall();
         let slots = lock(&self.yard).slots.clone();
         for slot in slots {
-            self.stop_slot(&slot, jobs, StopCause::Engine(why), grace);
+            self.stop_slot(&slot, StopCause::Engine(why), grace);
         }
         self.alarm.set(Instant::now());
     }
 
-    fn stop_slot(&self, slot: &Slot, jobs: Option<&[JobId]>, cause: StopCause, grace: Duration) {
+    fn stop_slot(&self, slot: &Slot, cause: StopCause, grace: Duration) {
         let mut state = lock(&slot.state);
-        if jobs.is_some_and(|jobs| !state.is_job(jobs)) {
-            return;
-        }
         let by = Instant::now() + grace;
         match &mut *state {
             State::Idle => {}
@@ -48,8 +44,12 @@ impl Worker {
         }
     }
 
-    /// The first cause stands; a later one can only shorten the grace.
+    /// The first cause stands; a later one can only shorten the grace. A job that ended by itself, of which its slot has
+    /// only not taken note yet, is not stopped any more: what it left behind is ended in any case.
     pub(crate) fn stop_running(&self, slot: &Slot, running: &mut Running, cause: StopCause, grace: Duration) {
+        if running.stop.is_none() && wait::is_over(running.pid) {
+            return;
+        }
         let now = Instant::now();
         let by = now + grace;
         if let Some(stop) = &mut running.stop {
@@ -224,4 +224,43 @@ impl Other {
 
 fn processes_in(slot: &Slot) -> Vec<Pid> {
     slot.cgroup.as_ref().map(cgroup::Slot::processes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WorkerOptions;
+    use crate::slot::tests::running;
+    use std::os::unix::net::UnixStream;
+    use windlass_proc::spawn::{Additions, Launch};
+    use windlass_types::{Bytes, Capacity};
+
+    #[test]
+    fn a_job_that_ended_by_itself_before_the_stop_is_not_called_stopped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let capacity = Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None };
+        let mut options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
+        options.cgroups = false;
+        let worker = Worker::new(options, UnixStream::pair().unwrap().0).unwrap();
+        let slot = Slot { state: State::Idle.into(), cgroup: None };
+        for (command, ends_first) in [("exit 0", true), ("exec sleep 1000", false)] {
+            let launch = Launch {
+                command,
+                environment: &worker.environment,
+                additions: &Additions::default(),
+                stdout: worker.spawner.null(),
+                stderr: worker.spawner.null(),
+                enter: None,
+            };
+            let pid = worker.spawner.spawn(&launch).unwrap();
+            if ends_first {
+                wait::until_over(pid).unwrap();
+            }
+            let mut job = Running { pid, ..running(Instant::now(), None) };
+            worker.stop_running(&slot, &mut job, StopCause::Engine(StopReason::Canceled), Duration::ZERO);
+            assert_eq!(job.stop.is_none(), ends_first, "{command}");
+            wait::reap(pid).unwrap();
+        }
+    }
 }

@@ -213,7 +213,7 @@ impl Worker {
         match mem::replace(&mut *state, State::Idle) {
             State::Running(running) => {
                 let kill_at = running.stop.map_or(now + self.options.leftover_grace, |stop| stop.kill_at);
-                *state = State::Leaving { key: running.key, kill_at };
+                *state = State::Leaving { kill_at };
                 running
             }
             other => unreachable!("only its own slot ends a running job: {other:?}"),

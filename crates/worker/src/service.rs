@@ -89,9 +89,7 @@ pub(crate) fn serve_buffered(options: WorkerOptions, mut link: BufReader<UnixStr
     let sender = worker.thread("sender", |worker| worker.outbox.send_lingering())?;
     let farewell = listen(&worker, &mut link);
     worker.close_yard();
-    if matches!(farewell, Farewell::Dismissed) {
-        worker.join_slots();
-    }
+    // After a dismissal nothing should be there to kill. If there is, nobody would ever stop it again.
     worker.kill_everything();
     worker.join_slots();
     worker.outbox.close();
@@ -107,7 +105,7 @@ pub(crate) fn serve_buffered(options: WorkerOptions, mut link: BufReader<UnixStr
 }
 
 impl Worker {
-    fn new(options: WorkerOptions, link: UnixStream) -> Result<Self, Error> {
+    pub(crate) fn new(options: WorkerOptions, link: UnixStream) -> Result<Self, Error> {
         let own = Identity::own().map_err(Error::Setup)?;
         let cgroups = if options.cgroups { Cgroups::create(&Places::of_this_process(), own) } else { None };
         let numbered =
@@ -155,8 +153,7 @@ fn listen(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> Farewell {
         }
         match serde_json::from_slice(&line) {
             Ok(ToWorker::Assign(assignments)) => worker.assign(assignments),
-            Ok(ToWorker::Stop { why, grace }) => worker.stop(None, why, grace),
-            Ok(ToWorker::StopJobs { jobs, why, grace }) => worker.stop(Some(&jobs), why, grace),
+            Ok(ToWorker::Stop { why, grace }) => worker.stop(why, grace),
             Ok(ToWorker::Quit) => return Farewell::Dismissed,
             Err(error) => return Farewell::Confused(error),
         }

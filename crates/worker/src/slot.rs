@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use windlass_proc::sample::Series;
 use windlass_proc::{Pid, cgroup};
+use windlass_types::Timestamp;
 use windlass_types::work::{AttemptKey, EndCause, Limits, StopReason};
-use windlass_types::{JobId, Timestamp};
 
 /// Jobs that are over before this never cost a sample or a `Started`.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(150);
@@ -33,23 +33,8 @@ pub(crate) enum State {
     Running(Box<Running>),
     /// Its first process is over (and still a zombie, so that nobody gets its pid); what it left is being ended.
     Leaving {
-        key: AttemptKey,
         kill_at: Instant,
     },
-}
-
-impl State {
-    pub(crate) fn key(&self) -> Option<&AttemptKey> {
-        match self {
-            Self::Idle => None,
-            Self::Starting { key, .. } | Self::Leaving { key, .. } => Some(key),
-            Self::Running(running) => Some(&running.key),
-        }
-    }
-
-    pub(crate) fn is_job(&self, jobs: &[JobId]) -> bool {
-        self.key().is_some_and(|key| jobs.contains(&key.job))
-    }
 }
 
 #[derive(Debug)]
@@ -131,13 +116,13 @@ impl Running {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use windlass_types::{Attempt, RunId, WorkflowId};
+    use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn running(started: Instant, runtime: Option<Duration>) -> Running {
+    pub(crate) fn running(started: Instant, runtime: Option<Duration>) -> Running {
         Running {
             key: AttemptKey {
                 workflow: WorkflowId(1),

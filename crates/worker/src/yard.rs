@@ -10,11 +10,11 @@ use crate::run;
 use crate::service::Worker;
 use crate::slot::{Slot, State};
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::{io, mem};
+use windlass_types::Capacity;
 use windlass_types::work::{Assignment, Report, ReturnReason};
-use windlass_types::{Capacity, JobId};
 
 /// Slots only call the system and format a few lines.
 const STACK: usize = 256 * 1024;
@@ -63,13 +63,6 @@ impl Yard {
         self.busy += 1;
         Some(Work { assignment, grant })
     }
-
-    /// Takes back what has not started and is asked for.
-    fn recall(&mut self, is_meant: impl Fn(JobId) -> bool) -> VecDeque<Assignment> {
-        let (recalled, kept) = self.queue.drain(..).partition(|waiting| is_meant(waiting.key.job));
-        self.queue = kept;
-        recalled
-    }
 }
 
 impl Worker {
@@ -79,14 +72,10 @@ impl Worker {
         self.rouse(&mut yard);
     }
 
-    /// Hands back what has not started of these jobs, or of all.
-    pub(crate) fn recall(self: &Arc<Self>, jobs: Option<&[JobId]>) {
-        let mut yard = lock(&self.yard);
-        let recalled = yard.recall(|job| jobs.is_none_or(|jobs| jobs.contains(&job)));
-        // The new head may fit where the old one did not.
-        self.rouse(&mut yard);
-        drop(yard);
-        self.hand_back(recalled, &ReturnReason::Recalled);
+    /// Hands back what has not started.
+    pub(crate) fn recall(&self) {
+        let waiting = mem::take(&mut lock(&self.yard).queue);
+        self.hand_back(waiting, &ReturnReason::Recalled);
     }
 
     /// No more jobs start; slots end when they are through with theirs.
@@ -117,7 +106,7 @@ impl Worker {
         {
             // Nobody is there who could take it later.
             let trouble = ReturnReason::WorkerTrouble(format!("cannot start a thread: {error}"));
-            self.hand_back(yard.recall(|_| true), &trouble);
+            self.hand_back(mem::take(&mut yard.queue), &trouble);
         }
     }
 

@@ -111,7 +111,6 @@ impl PretendWorker {
                     let stopped = |key| Report::Ended(ended(key, Exit::Signal(15), EndCause::Stopped(why)));
                     self.holding.drain(..).map(stopped).collect()
                 }
-                ToWorker::StopJobs { .. } => Vec::new(),
                 ToWorker::Quit => return,
             };
             if !reports.is_empty() {

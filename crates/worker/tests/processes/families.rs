@@ -50,11 +50,7 @@ fn canceling_ends_the_whole_tree(adjust: impl FnOnce(&mut WorkerOptions)) {
     let mut bench = Bench::with(adjust);
     bench.assign([job(1, &format!("{DAEMONS} sleep 1000"))]);
     let daemons = daemons(&bench);
-    bench.send(&ToWorker::StopJobs {
-        jobs: vec![JobId(1)],
-        why: StopReason::Canceled,
-        grace: Duration::from_secs(20),
-    });
+    bench.send(&ToWorker::Stop { why: StopReason::Canceled, grace: Duration::from_secs(20) });
     let ended = bench.ended();
     assert_eq!((ended.exit, ended.cause), (Exit::Signal(15), EndCause::Stopped(StopReason::Canceled)));
     assert!(!daemons.iter().any(|daemon| daemon.is_alive()));

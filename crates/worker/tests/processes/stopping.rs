@@ -4,6 +4,8 @@ use crate::support::{Bench, eventually, job};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
+use windlass_proc::identity::{Identity, to_pid};
+use windlass_proc::procfs;
 use windlass_types::JobId;
 use windlass_types::work::{EndCause, Exit, Report, ReturnReason, StopReason, ToWorker};
 
@@ -58,27 +60,37 @@ fn a_stop_whose_grace_is_over_kills() {
 }
 
 #[test]
-fn single_jobs_are_stopped_and_others_go_on() {
+fn a_stopped_tree_is_woken_so_that_it_can_obey_or_else_be_killed() {
     let mut bench = Bench::new();
-    bench.assign([job(1, PATIENT), job(2, "echo $$ > 2; while [ ! -e gate ]; do sleep 0.02; done")]);
-    bench.assign([job(3, "true"), job(4, "true")]);
-    bench.noted("1");
-    bench.noted("2");
-    let jobs = vec![JobId(1), JobId(3)];
-    bench.send(&ToWorker::StopJobs { jobs, why: StopReason::Canceled, grace: LONG });
-    let mut seen = Vec::new();
-    while seen.len() < 3 {
-        match bench.report() {
-            Report::Returned { key, .. } => seen.push((key.job.0, "back")),
-            Report::Ended(end) if end.cause == EndCause::Itself => seen.push((end.key.job.0, "done")),
-            Report::Ended(end) => seen.push((end.key.job.0, "stopped")),
-            Report::Started { .. } => {}
-        }
-    }
-    assert_eq!(seen, [(3, "back"), (1, "stopped"), (4, "done")]);
-    bench.open_gate();
-    assert_eq!(bench.ended().cause, EndCause::Itself);
+    let asleep = "trap 'echo bye; exit 3' TERM; setsid sh -c 'echo $$ > child; kill -STOP $$; exec sleep 1000' & \
+                  echo $$ > 1; kill -STOP $$; wait";
+    bench.assign([job(1, asleep)]);
+    let all = ["1", "child"].map(|name| bench.noted(name));
+    let is_stopped = |process: &Identity| {
+        procfs::stat(to_pid(process.pid).unwrap()).is_some_and(|stat| stat.state == b'T')
+    };
+    let stopped = |process: &Identity| eventually("the stop", || is_stopped(process).then_some(()));
+    all.iter().for_each(stopped);
+    bench.stop(LONG);
+    let ended = bench.ended();
+    assert_eq!((ended.exit, ended.cause), (Exit::Code(3), EndCause::Stopped(StopReason::Interrupted)));
+    assert_eq!(bench.log(1, "o").as_deref(), Some("bye\n"));
+    assert!(!all.iter().any(|process| process.is_alive()));
+
+    bench.assign([job(2, "trap '' TERM; echo $$ > 2; while :; do kill -STOP $$; done")]);
+    stopped(&bench.noted("2"));
+    bench.stop(Duration::ZERO);
+    assert_eq!(bench.ended().exit, Exit::Signal(9));
     bench.quit();
+}
+
+#[test]
+fn a_dismissal_waits_for_nobody() {
+    let bench = Bench::new();
+    bench.assign([job(1, STUBBORN)]);
+    let process = bench.noted("1");
+    bench.quit();
+    assert!(!process.is_alive());
 }
 
 const EVERYTHING: &str = "
