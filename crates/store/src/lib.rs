@@ -22,7 +22,8 @@ use model::{
 use windlass_core::change::Change;
 use windlass_types::{JobId, RunId, Timestamp, WorkerId, WorkflowId};
 
-/// Called once the batch is on disk, or could not be put there. Runs on the writer's thread: hand the news on, do no work.
+/// Called once the batch is on disk, or could not be put there, on whichever thread committed it (perhaps the caller's):
+/// hand the news on, do no work.
 pub type Done = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// Changes that belong together: all of them are committed, or none.
@@ -43,7 +44,7 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> Result<WorkflowId, Error>;
 
-    /// Queues changes for the next group commit.
+    /// Commits changes, alone or together with those of others; may return before or after that is done.
     fn submit(&self, batch: Batch, done: Done);
 
     /// Notes that the run is (again) under way and ends the note of an earlier end.

@@ -1,4 +1,8 @@
-//! The one thread that writes: it takes what is waiting, commits it together, and only then answers.
+//! The one connection that writes: whoever has it takes what is waiting, commits it together, and only then answers.
+//!
+//! Somebody who finds the connection free commits at once, on his own thread: handing over to another thread and back costs
+//! more than the commit itself. Whoever comes meanwhile leaves his request in the queue, and a thread of its own
+//! commits all that gathered there in one go.
 //!
 //! Each request runs in a savepoint, so that a request that fails takes nobody along. Trouble with the disk is
 //! different: then the whole group is rolled back and everybody is told, and may come again.
@@ -7,9 +11,11 @@ use crate::Error;
 use crate::error::Fault;
 use crate::sql::sqlite as sql;
 use rusqlite::Connection;
+use std::collections::VecDeque;
+use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -34,30 +40,44 @@ pub(crate) trait Request: Send {
 /// The handle of the writer. Dropping it waits until everything that was queued is on disk.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    queue: Option<SyncSender<Envelope>>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    db: Arc<Path>,
+    conn: Mutex<Connection>,
+    queue: Mutex<Queue>,
+    /// Something is in the queue, or the queue is closed, or there is room in it again.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Envelope>,
+    /// The log is long enough to be moved into the database file.
+    log_is_long: bool,
+    closed: bool,
 }
 
 impl Writer {
     pub(crate) fn start(conn: Connection, db: Arc<Path>) -> Result<Self, Error> {
-        let (queue, requests) = mpsc::sync_channel(QUEUE);
         let path = db.to_path_buf();
+        let shared =
+            Arc::new(Shared { db, conn: conn.into(), queue: Mutex::default(), changed: Condvar::new() });
+        let served = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("windlass-writer".into())
-            .spawn(move || serve(&conn, &db, &requests))
+            .spawn(move || served.serve())
             .map_err(|e| Error::file("start the writer of", &path, e))?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Waits for a free place in the queue, not for the commit.
+    /// Commits at once if nobody else is at it; else waits for a free place in the queue, not for the commit.
     pub(crate) fn submit(&self, request: Box<dyn Request>) {
-        let envelope = Envelope(Some(request));
-        if let Some(queue) = &self.queue
-            && let Err(refused) = queue.send(envelope)
-        {
-            // Dropping it answers.
-            drop(refused);
-        }
+        self.shared.enqueue(Envelope(Some(request)));
+        self.shared.commit_here();
     }
 
     /// Runs `work` in the next group commit and waits for it.
@@ -73,7 +93,8 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue = None;
+        self.shared.queue().closed = true;
+        self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take()
             // An answer may have held the last reference to the store; nobody can wait for himself.
             && thread.thread().id() != std::thread::current().id()
@@ -81,6 +102,76 @@ impl Drop for Writer {
             // A panic of that thread was already told to everybody who waited.
             drop(thread.join());
         }
+    }
+}
+
+impl Shared {
+    fn enqueue(&self, envelope: Envelope) {
+        let full = |queue: &mut Queue| queue.waiting.len() >= QUEUE && !queue.closed;
+        let queue = self.queue();
+        let mut queue = self.changed.wait_while(queue, full).unwrap_or_else(PoisonError::into_inner);
+        queue.waiting.push_back(envelope);
+    }
+
+    /// One group, if the connection is free. Whoever has it looks into the queue once more when he is done.
+    fn commit_here(&self) {
+        match self.conn.try_lock() {
+            Ok(conn) => self.commit_group(conn),
+            Err(TryLockError::Poisoned(poisoned)) => self.commit_group(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => return,
+        }
+        if !self.queue().waiting.is_empty() {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The thread that takes what others left.
+    fn serve(&self) {
+        loop {
+            let idle = |queue: &mut Queue| queue.waiting.is_empty() && !queue.log_is_long && !queue.closed;
+            let queue = self.changed.wait_while(self.queue(), idle);
+            let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+            let log_is_long = std::mem::take(&mut queue.log_is_long);
+            if queue.waiting.is_empty() && !log_is_long {
+                return;
+            }
+            drop(queue);
+            let conn = self.conn.lock().unwrap_or_else(PoisonError::into_inner);
+            if log_is_long {
+                // Fails on a full disk; the log then keeps what it has and the next round tries again.
+                drop(shorten_log(&conn));
+            }
+            self.commit_group(conn);
+        }
+    }
+
+    /// Commits what is waiting, then lets the connection go, then answers.
+    fn commit_group(&self, conn: MutexGuard<'_, Connection>) {
+        let mut queue = self.queue();
+        let was_full = queue.waiting.len() >= QUEUE;
+        let take = queue.waiting.len().min(GROUP);
+        let mut group: Vec<Envelope> = queue.waiting.drain(..take).collect();
+        drop(queue);
+        if was_full {
+            self.changed.notify_all();
+        }
+        if group.is_empty() {
+            return;
+        }
+        let outcomes = commit(&conn, &self.db, &mut group);
+        let log_is_long = log_is_long(&conn);
+        drop(conn);
+        if log_is_long {
+            self.queue().log_is_long = true;
+            self.changed.notify_all();
+        }
+        for (request, outcome) in group.into_iter().zip(outcomes) {
+            request.answer(outcome);
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,6 +187,12 @@ impl Envelope {
         if let Some(request) = self.0.take() {
             request.answer(outcome);
         }
+    }
+}
+
+impl fmt::Debug for Envelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Envelope")
     }
 }
 
@@ -129,35 +226,15 @@ impl<T: Send, F: FnOnce(&Connection) -> Result<T, Fault> + Send> Request for Cal
     }
 }
 
-fn serve(conn: &Connection, db: &Path, requests: &Receiver<Envelope>) {
-    while let Ok(first) = requests.recv() {
-        let mut group = vec![first];
-        while group.len() < GROUP
-            && let Ok(next) = requests.try_recv()
-        {
-            group.push(next);
+/// One transaction for the whole group; what became of each request.
+fn commit(conn: &Connection, db: &Path, group: &mut [Envelope]) -> Vec<Result<(), Error>> {
+    transact(conn, db, group).unwrap_or_else(|error| {
+        if !conn.is_autocommit() {
+            // A transaction that cannot even be rolled back makes the next BEGIN fail, which is then told.
+            drop(conn.execute_batch(sql::ROLLBACK));
         }
-        commit(conn, db, group);
-        // Fails on a full disk; the log then keeps what it has and the next round tries again.
-        drop(tend_log(conn));
-    }
-}
-
-/// One transaction for the whole group, then the answers.
-fn commit(conn: &Connection, db: &Path, mut group: Vec<Envelope>) {
-    let outcomes = match transact(conn, db, &mut group) {
-        Ok(outcomes) => outcomes,
-        Err(error) => {
-            if !conn.is_autocommit() {
-                // A transaction that cannot even be rolled back makes the next BEGIN fail, which is then told.
-                drop(conn.execute_batch(sql::ROLLBACK));
-            }
-            group.iter().map(|_| Err(error.clone())).collect()
-        }
-    };
-    for (request, outcome) in group.into_iter().zip(outcomes) {
-        request.answer(outcome);
-    }
+        group.iter().map(|_| Err(error.clone())).collect()
+    })
 }
 
 /// What became of each request, once all that is `Ok` is on disk. An error here means that nothing is.
@@ -191,12 +268,16 @@ fn transact(conn: &Connection, db: &Path, group: &mut [Envelope]) -> Result<Vec<
     Ok(outcomes)
 }
 
-/// Moves the log into the database file when it is long enough to be worth it. Nobody waits for an answer meanwhile.
+/// Moves the log into the database file if it is long enough to be worth it.
 pub(crate) fn tend_log(conn: &Connection) -> rusqlite::Result<()> {
-    let (frames, moved) = log_frames(conn, sql::LOG_FRAMES)?;
-    if frames - moved < CHECKPOINT_FRAMES {
-        return Ok(());
-    }
+    if log_is_long(conn) { shorten_log(conn) } else { Ok(()) }
+}
+
+fn log_is_long(conn: &Connection) -> bool {
+    log_frames(conn, sql::LOG_FRAMES).is_ok_and(|(frames, moved)| frames - moved >= CHECKPOINT_FRAMES)
+}
+
+fn shorten_log(conn: &Connection) -> rusqlite::Result<()> {
     let (frames, _) = log_frames(conn, sql::CHECKPOINT)?;
     if frames >= TRUNCATE_FRAMES { truncate_log(conn) } else { Ok(()) }
 }
