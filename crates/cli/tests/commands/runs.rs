@@ -206,3 +206,14 @@ fn logs_are_followed_until_the_job_is_over() {
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!(last, json!({"job_id": 1, "run_id": 1, "attempt_id": 1, "stream": "stderr", "line": "last"}));
 }
+
+#[test]
+fn the_demo_completes_in_a_database_of_its_own_and_can_be_quiet() {
+    let sandbox = Sandbox::new();
+    let quiet =
+        Output::of(sandbox.command(&["demo", "-q", "d"]).env("WINDLASS_DB", sandbox.path("other.db")));
+    let quiet = quiet.exits(0);
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+    assert!(sandbox.path("d/.windlass/windlass.db").exists() && !sandbox.path("other.db").exists());
+    assert!(sandbox.read("d/pi.txt").starts_with("3.1"));
+}
