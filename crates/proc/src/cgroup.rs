@@ -8,13 +8,17 @@
 //! Where nothing may be written there is simply no [`Cgroups`], and the worker samples instead. Directories carry pid and
 //! start time of their owner, so that a later worker can tell and remove those of a dead one.
 
-use crate::identity::Identity;
+use crate::identity::{self, Identity};
 use crate::procfs;
+use crate::spawn::ENTER_AND_RUN;
 use rustix::process::Pid;
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use windlass_types::Bytes;
 
 const PREFIX: &str = "windlass-";
@@ -228,11 +232,27 @@ impl Slot {
     }
 
     fn can_be_entered(&self) -> bool {
-        let file = match self.version {
-            Version::V1 => "tasks",
-            Version::V2 => "cgroup.procs",
-        };
-        File::options().write(true).open(self.directory.join(file)).is_ok()
+        match self.entry() {
+            Some(entry) => self.lets_a_child_in(&entry).unwrap_or(false),
+            // A thread that enters sees for itself whether it may.
+            None => File::options().write(true).open(self.directory.join("tasks")).is_ok(),
+        }
+    }
+
+    /// Sends a process in as a job would go, and looks whether it got there: that a file can be opened says little.
+    fn lets_a_child_in(&self, entry: &Path) -> io::Result<bool> {
+        let mut child = Command::new("/bin/sh")
+            .args([OsStr::new("-c"), OsStr::from_bytes(ENTER_AND_RUN.to_bytes()), OsStr::new("sh")])
+            .args([entry.as_os_str(), OsStr::new("echo past the door; read end")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let spoke = child.stdout.take().map(|mut said| said.read_exact(&mut [0]));
+        let is_in = self.processes().iter().any(|pid| identity::from_pid(*pid) == child.id());
+        // Closes its standard input, which ends it.
+        child.wait()?;
+        Ok(matches!(spoke, Some(Ok(()))) && is_in)
     }
 
     fn write(&self, file: &str, value: &str) -> io::Result<()> {
@@ -369,6 +389,16 @@ mod tests {
         let tried = root.path().join("user.slice/windlass-7-70/cgroup.subtree_control");
         assert_eq!(fs::read_to_string(tried).unwrap(), "+memory");
         assert!(!root.path().join("user.slice/app.slice/windlass-7-70").exists());
+    }
+
+    #[test]
+    fn a_group_that_can_be_written_to_but_takes_nobody_in_is_not_usable() {
+        let (root, _) = places("");
+        let procs = root.path().join("cgroup.procs");
+        fs::write(&procs, "").unwrap();
+        let slot = Slot { directory: root.path().to_owned(), version: Version::V2, evidence: None };
+        assert!(!slot.can_be_entered());
+        assert_eq!(fs::read_to_string(procs).unwrap(), "0\n", "a child did try");
     }
 
     #[test]

@@ -21,8 +21,8 @@ const SHELL: &CStr = c"/bin/sh";
 const SHELL_NAME: &CStr = c"sh";
 
 /// Enters a cgroup before anything of the job runs: `$1` is its `cgroup.procs`, `$2` the command. A group that cannot
-/// be entered does not stop the job.
-const ENTER_AND_RUN: &CStr = c"{ echo 0 >\"$1\"; } 2>/dev/null; exec /bin/sh -c \"$2\"";
+/// be entered does not stop the job; whoever samples it sees that it is not in there.
+pub(crate) const ENTER_AND_RUN: &CStr = c"{ echo 0 >\"$1\"; } 2>/dev/null; exec /bin/sh -c \"$2\"";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -222,7 +222,8 @@ impl Other {
     }
 }
 
-fn processes_in(slot: &Slot) -> Vec<Pid> {
+/// Who is in a slot's cgroup, if it has one.
+pub(crate) fn processes_in(slot: &Slot) -> Vec<Pid> {
     slot.cgroup.as_ref().map(cgroup::Slot::processes).unwrap_or_default()
 }
 

@@ -108,6 +108,12 @@ impl Running {
             .unwrap_or((self.next_sample, Act::Sample))
     }
 
+    /// Its memory limit is kept by samples alone, as it turned out.
+    pub(crate) fn watch_closely(&mut self, now: Instant) {
+        self.sample_every = self.sample_every.min(CLOSE_WATCH);
+        self.next_sample = self.next_sample.min(now + self.sample_every);
+    }
+
     pub(crate) fn killed(&mut self, now: Instant) {
         if let Some(stop) = &mut self.stop {
             stop.kill_at = now + KILL_AGAIN;

@@ -3,11 +3,12 @@
 //! It sleeps until something is due and is woken only if something falls due earlier. In a flood of short jobs that is a
 //! few times a second, however many there are.
 
-use crate::ending::Strays;
+use crate::ending::{Strays, processes_in};
 use crate::lock;
 use crate::outbox::Urgency;
 use crate::service::Worker;
 use crate::slot::{Act, Slot, State, StopCause};
+use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_proc::sample::{Sample, proportional_memory};
@@ -114,18 +115,26 @@ impl Worker {
     /// Looks at a job without its lock: this takes a while, and its slot must be able to see its end.
     fn sample(&self, slot: &Slot, key: &AttemptKey, leader: Pid, in_cgroup: bool) {
         let members = self.family(slot, key, leader);
-        let sample = Sample::take(&members);
-        let in_cgroup = slot.cgroup.as_ref().filter(|_| in_cgroup);
-        let memory = in_cgroup.and_then(cgroup::Slot::anonymous_memory).unwrap_or(sample.rss);
+        let group = slot.cgroup.as_ref().filter(|_| in_cgroup);
+        let in_group: HashSet<Pid> = group.map(|_| processes_in(slot)).into_iter().flatten().collect();
+        // Some may have left their group, or never got in: the kernel holds these to no limit.
+        let (inside, outside): (Vec<Pid>, Vec<Pid>) = members.iter().partition(|pid| in_group.contains(pid));
+        let (inside, at_large) = (Sample::take(&inside), Sample::take(&outside));
+        let in_group_memory = group.and_then(cgroup::Slot::anonymous_memory).unwrap_or(inside.rss);
+        let memory = Bytes(in_group_memory.0 + at_large.rss.0);
 
         let mut state = lock(&slot.state);
         let State::Running(running) = &mut *state else { return };
         if running.key != *key {
             return;
         }
-        running.series.add(Instant::now(), sample.cpu, memory);
+        let now = Instant::now();
+        running.series.add(now, inside.cpu + at_large.cpu, memory);
+        if running.limits.memory.is_some() && !outside.is_empty() {
+            running.watch_closely(now);
+        }
         // The kernel ends the largest process of a group that is over its limit; the job is over as a whole.
-        let lost_some = in_cgroup.is_some_and(|group| group.oom_kills() > running.oom_kills);
+        let lost_some = group.is_some_and(|group| group.oom_kills() > running.oom_kills);
         if running.limits.memory.is_some_and(|limit| lost_some || is_over(limit, memory, &members)) {
             self.stop_running(slot, running, StopCause::OutOfMemory, Duration::ZERO);
         }

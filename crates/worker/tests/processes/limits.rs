@@ -1,7 +1,9 @@
 //! `runtime` and `memory`.
 
 use crate::support::{Bench, job, one_at_a_time};
+use std::path::Path;
 use std::time::Duration;
+use windlass_proc::ledger::Contents;
 use windlass_types::work::{Assignment, EndCause, Exit};
 use windlass_types::{Bytes, Resources};
 use windlass_worker::WorkerOptions;
@@ -88,6 +90,19 @@ fn memory_is_limited_by_the_kernel_where_we_may() {
 #[test]
 fn memory_is_limited_by_sampling_otherwise() {
     memory_is_limited(|options| options.cgroups = false);
+}
+
+#[test]
+fn memory_is_limited_by_sampling_for_a_job_that_is_not_in_its_group() {
+    let mut bench = Bench::new();
+    let group = Contents::read(&bench.options.ledger).unwrap().cgroup;
+    let leave = match group.as_deref().and_then(Path::parent) {
+        Some(above) => format!("echo 0 > {}/cgroup.procs", above.display()),
+        None => "true".to_owned(),
+    };
+    let ended = bench.run(limited(1, &format!("{leave} && {}", hog(400))));
+    assert_eq!(ended.cause, EndCause::OutOfMemory, "{ended:?}");
+    bench.quit();
 }
 
 #[test]
