@@ -92,7 +92,7 @@ impl Worker {
         }
         let trouble = |error: &dyn std::error::Error| NotStarted::Trouble(error.to_string());
         let logs = self.logs.open(&assignment.key, assignment.stdio.mode).map_err(|error| trouble(&error))?;
-        environment::add(&mut hand.additions, assignment, &self.devices(&work.grant.gpus));
+        environment::add(&mut hand.additions, assignment, &self.devices(&work.grant.devices));
         let record = self.ledger.open(assignment.key).map_err(|error| trouble(&error))?;
         let group = slot.cgroup.as_ref().filter(|group| hand.in_cgroup || group.entry().is_some());
         let bound = bind(group, assignment.limits.memory);

@@ -52,7 +52,7 @@ impl Yard {
         }
     }
 
-    fn head_fits(&self) -> bool {
+    fn head_fits(&mut self) -> bool {
         self.queue.front().is_some_and(|head| self.pool.has_room_for(&head.resources))
     }
 
@@ -186,4 +186,77 @@ fn occupy(slot: &Slot, work: Option<&Work>) {
         Some(work) => State::Starting { key: work.assignment.key, stop: None },
         None => State::Idle,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use windlass_core::dispatch::{Mirror, ReadyQueue};
+    use windlass_types::work::{AttemptKey, Limits, Stdio};
+    use windlass_types::{Attempt, Bytes, JobId, Resources, RunId, WorkflowId};
+
+    fn assignment(job: u32, resources: Resources) -> Assignment {
+        let key = AttemptKey {
+            workflow: WorkflowId(1),
+            job: JobId(job.into()),
+            run: RunId(1),
+            attempt: Attempt::FIRST,
+        };
+        Assignment {
+            key,
+            name: String::new(),
+            command: String::new(),
+            env: Vec::new(),
+            resources,
+            limits: Limits::default(),
+            stdio: Stdio::default(),
+            output_files: Vec::new(),
+        }
+    }
+
+    /// The engine hands out by its mirror of the worker and learns of ends only: what it takes to run must run here.
+    fn the_engine_sees_what_runs(capacity: Capacity, classes: &[Resources], mut dice: u64) {
+        const JOBS: u32 = 500;
+        let mut roll = |sides: usize| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (dice >> 33) as usize % sides
+        };
+        let (mut mirror, mut yard) = (Mirror::new(capacity), Yard::new(capacity));
+        let mut ready = ReadyQueue::new(classes);
+        let class_of: Vec<u32> = (0..JOBS).map(|_| roll(classes.len()) as u32).collect();
+        for (job, class) in class_of.iter().enumerate() {
+            ready.push(job as u32, *class, roll(3) as i32);
+        }
+        let mut running: BTreeMap<i64, Work> = BTreeMap::new();
+        let mut ended = 0;
+        while ended < JOBS {
+            for job in mirror.fill(&mut ready, 3) {
+                let resources = classes[class_of[job as usize] as usize];
+                yard.queue.push_back(assignment(job, resources));
+            }
+            while let Some(work) = yard.take() {
+                running.insert(work.assignment.key.job.0, work);
+            }
+            assert_eq!((running.len(), yard.queue.len()), (mirror.running(), mirror.queued()));
+            let one = *running.keys().nth(roll(running.len())).unwrap();
+            yard.pool.give_back(running.remove(&one).unwrap().grant);
+            mirror.remove(one as u32);
+            ended += 1;
+        }
+        assert!(mirror.is_idle() && ready.is_empty());
+    }
+
+    #[test]
+    fn the_engines_mirror_of_a_worker_and_the_worker_agree() {
+        let asks = |cpus, memory, gpus| Resources { cpus, memory: Bytes(memory), gpus, ..Resources::DEFAULT };
+        let counted = [asks(1, 10, 0), asks(4, 10, 0), asks(1, 90, 0), asks(2, 30, 1), asks(3, 100, 2)];
+        let machine = Capacity { cpus: 4, memory: Bytes(100), gpus: 2, nodes: 1, max_jobs: None };
+        for dice in 0..20 {
+            the_engine_sees_what_runs(machine, &counted, dice);
+            the_engine_sees_what_runs(Capacity { max_jobs: Some(2), ..machine }, &counted, dice);
+            let by_number = Capacity { max_jobs: Some(7), ..machine };
+            the_engine_sees_what_runs(by_number, &[Resources::UNCOUNTED, asks(1, 10, 1)], dice);
+        }
+    }
 }
