@@ -182,7 +182,7 @@ impl From<windlass_engine::Error> for CliError {
                 amounts(asked.cpus, asked.memory, asked.gpus),
                 amounts(capacity.cpus, capacity.memory, capacity.gpus)
             )),
-            E::Start(_) | E::WorkerKeepsDying(_) => Self::io(message),
+            E::Start(_) | E::Wait(_) | E::WorkerKeepsDying(_) => Self::io(message),
             E::Bury(_) => Self::refused(message)
                 .with_hint("nothing was started, so that no job runs twice at the same time; end them, then resume"),
             E::Protocol(_) => Self::internal(message),

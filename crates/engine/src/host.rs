@@ -1,11 +1,11 @@
 //! Where workers come from, and the line to one.
 
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
-use windlass_types::work::{AttemptKey, FromWorker, ToWorker};
+use windlass_types::work::{AttemptKey, ToWorker};
 
 pub type HostError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -66,23 +66,5 @@ impl Sender {
         serde_json::to_writer(&mut self.buffer, message)?;
         self.buffer.push(b'\n');
         self.stream.write_all(&self.buffer)
-    }
-}
-
-/// Reads messages until the worker is gone, on the calling thread. Ends with `None`, or with what could not be understood.
-pub(crate) fn receive(stream: UnixStream, mut on_message: impl FnMut(FromWorker)) -> Option<String> {
-    let mut reader = BufReader::with_capacity(1 << 16, stream);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        match reader.read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return None,
-            // A last line without its end was cut off by the worker's death: whatever it said was not said.
-            Ok(_) if line.last() != Some(&b'\n') => return None,
-            Ok(_) => match serde_json::from_slice(&line) {
-                Ok(message) => on_message(message),
-                Err(error) => return Some(error.to_string()),
-            },
-        }
     }
 }

@@ -11,6 +11,7 @@
 
 mod dispatcher;
 pub mod host;
+mod inbox;
 pub mod observe;
 mod pace;
 mod takeover;
@@ -37,6 +38,8 @@ pub enum Error {
     Bury(#[source] host::HostError),
     #[error("the worker died {0} times in a row without finishing a job")]
     WorkerKeepsDying(u32),
+    #[error("cannot wait for several things at once")]
+    Wait(#[source] std::io::Error),
     #[error("the worker said something that makes no sense: {0}")]
     Protocol(String),
 }

@@ -26,6 +26,7 @@ pub fn take_over(
         board.on_cancel();
     }
     let mut changes = Vec::new();
+    board.on_initialize(&mut changes);
     let mut orphans = 0;
     for held in store.held_jobs(workflow.id)? {
         let Some(job) = board.index(held.id) else { continue };
@@ -38,16 +39,14 @@ pub fn take_over(
         let fate = if may_have_started { Orphan::RunAgain } else { Orphan::NeverStarted };
         board.on_orphaned(job, held.worker, fate, held.started_at, now, &mut changes);
     }
-    board.on_initialize(&mut changes);
     commit(store, workflow.id, workflow.run_id, changes)?;
     for (row, buried) in &dead {
         store.retire_worker(row.id, now)?;
         host.forget(&row.worker);
         if buried.ended_processes > 0 {
-            observer.notice(&format!(
-                "ended {} processes that an earlier worker had left running",
-                buried.ended_processes
-            ));
+            let left = buried.ended_processes;
+            observer
+                .notice(&format!("ended what an earlier worker had left running ({left} of its processes)"));
         }
     }
     if orphans > 0 {

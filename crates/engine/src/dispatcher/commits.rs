@@ -1,6 +1,7 @@
 //! When decisions go to disk, and what is done once they are there.
 
-use super::{Dispatcher, Event, Held, TROUBLE_PAUSE};
+use super::{Dispatcher, Held, TROUBLE_PAUSE};
+use crate::inbox::Event;
 use crate::observe::AttemptEnd;
 use crate::{Error, takeover};
 use std::mem;
@@ -119,10 +120,10 @@ impl Dispatcher<'_> {
 
     fn submit_in_flight(&self) {
         let Some(in_flight) = &self.in_flight else { return };
-        let events = self.events_in.clone();
+        let post = self.inbox.post();
         let changes = Arc::clone(&in_flight.changes);
         let batch = Batch { workflow: self.workflow.id, run: self.workflow.run_id, changes };
-        let done = move |result| events.send(Event::Committed(result)).unwrap_or_default();
+        let done = move |result| post.send(Event::Committed(result));
         self.store.submit(batch, Box::new(done));
     }
 
@@ -188,11 +189,10 @@ impl Dispatcher<'_> {
     pub(super) fn save_what_was_decided(&mut self) {
         let until = Instant::now() + LAST_COMMIT;
         while self.in_flight.as_ref().is_some_and(|f| f.retry_at.is_none()) {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.events.recv_timeout(left) {
-                Ok(Event::Committed(Ok(()))) => self.in_flight = None,
-                Ok(Event::Committed(Err(_))) | Err(_) => return,
-                Ok(_) => {}
+            match self.inbox.next(until) {
+                Some(Event::Committed(Ok(()))) => self.in_flight = None,
+                Some(Event::Committed(Err(_))) | None => return,
+                Some(_) => {}
             }
         }
         // Claims that were never sent stay in the books as claims; the next take-over gives them back.

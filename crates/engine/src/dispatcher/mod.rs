@@ -9,18 +9,18 @@ mod show;
 mod workers;
 
 use crate::host::WorkerHost;
+use crate::inbox::{Event, Inbox, Post};
 use crate::observe::Observer;
 use crate::pace::Pace;
 use crate::{Error, takeover};
 use commits::{Decided, InFlight};
 use std::collections::{HashMap, VecDeque};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use windlass_core::board::Board;
 use windlass_core::dispatch::Mirror;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
-use windlass_types::work::{FromWorker, StopReason};
+use windlass_types::work::StopReason;
 use windlass_types::{Capacity, Clock, StatusCounts, Timestamp, WorkerId};
 use workers::ActiveWorker;
 
@@ -57,32 +57,18 @@ pub struct Summary {
 
 /// What can be said to a running dispatcher from other threads.
 #[derive(Clone, Debug)]
-pub struct Control(mpsc::Sender<Event>);
+pub struct Control(Post);
 
 impl Control {
     /// Ctrl-C: the first asks the jobs to stop, the second kills them.
     pub fn interrupt(&self) {
-        self.tell(Event::Interrupt);
+        self.0.send(Event::Interrupt);
     }
 
     /// Somebody may have asked for cancellation: look.
     pub fn look_for_cancel(&self) {
-        self.tell(Event::LookForCancel);
+        self.0.send(Event::LookForCancel);
     }
-
-    fn tell(&self, event: Event) {
-        // An error means that the run is over, and then there is nobody to tell.
-        self.0.send(event).unwrap_or_default();
-    }
-}
-
-#[derive(Debug)]
-enum Event {
-    FromWorker { worker: WorkerId, message: FromWorker },
-    WorkerGone { worker: WorkerId, confused: Option<String> },
-    Committed(Result<(), windlass_store::Error>),
-    Interrupt,
-    LookForCancel,
 }
 
 pub struct Dispatcher<'a> {
@@ -96,8 +82,7 @@ pub struct Dispatcher<'a> {
     deaths_in_a_row: u32,
     /// In how many deaths of a worker each job was involved.
     deaths_of_job: HashMap<u32, u32>,
-    events: mpsc::Receiver<Event>,
-    events_in: mpsc::Sender<Event>,
+    inbox: Inbox,
     /// What came in while the dispatcher could attend to nothing but a full disk.
     postponed: VecDeque<Event>,
     /// Decided and not yet handed to the store.
@@ -143,7 +128,7 @@ impl<'a> Dispatcher<'a> {
     ) -> Result<Self, Error> {
         let clock = Clock;
         let board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
-        let (events_in, events) = mpsc::channel();
+        let inbox = Inbox::new().map_err(Error::Wait)?;
         let now = Instant::now();
         Ok(Self {
             store,
@@ -155,8 +140,7 @@ impl<'a> Dispatcher<'a> {
             worker: None,
             deaths_in_a_row: 0,
             deaths_of_job: HashMap::new(),
-            events,
-            events_in,
+            inbox,
             postponed: VecDeque::new(),
             open: Decided::default(),
             open_since: None,
@@ -174,7 +158,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     pub fn control(&self) -> Control {
-        Control(self.events_in.clone())
+        Control(self.inbox.post())
     }
 
     /// Runs until nothing more happens by itself, or until it is told to stop.
@@ -208,7 +192,7 @@ impl<'a> Dispatcher<'a> {
             self.show_progress();
             if let Some(event) = self.wait() {
                 self.on_event(event)?;
-                while let Ok(event) = self.events.try_recv() {
+                while let Some(event) = self.inbox.try_next() {
                     self.on_event(event)?;
                 }
             }
@@ -272,7 +256,7 @@ impl<'a> Dispatcher<'a> {
         let trouble = self.trouble.as_ref().map(|t| t.until).filter(|until| *until > now);
         let progress = Some(self.shown + PROGRESS_INTERVAL);
         let until = [linger, retry, trouble, self.kill_by, progress].into_iter().flatten().min()?;
-        self.events.recv_timeout(until.saturating_duration_since(now)).ok()
+        self.inbox.next(until)
     }
 
     fn is_over(&self) -> bool {
@@ -330,7 +314,7 @@ impl<'a> Dispatcher<'a> {
     /// Waits for a moment, attending to nothing but interrupts.
     fn sit_out(&mut self) {
         let until = Instant::now() + TROUBLE_PAUSE;
-        while let Ok(event) = self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        while let Some(event) = self.inbox.next(until) {
             match event {
                 Event::Interrupt => self.on_interrupt(),
                 other => self.postponed.push_back(other),

@@ -1,10 +1,11 @@
 //! How workers come and go.
 
-use super::{Dispatcher, Event};
+use super::Dispatcher;
 use crate::Error;
-use crate::host::{Buried, Sender, receive};
+use crate::host::{Buried, Sender};
+use crate::inbox::Event;
 use std::mem;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windlass_core::board::Orphan;
 use windlass_core::dispatch::Mirror;
 use windlass_store::model::WorkerRow;
@@ -32,14 +33,7 @@ impl Dispatcher<'_> {
         let now = self.clock.now();
         let id = self.insist(|store| store.add_worker(&started.worker, now))?;
         let reader = started.stream.try_clone().map_err(|e| Error::Start(e.into()))?;
-        let events = self.events_in.clone();
-        let listen = move || {
-            let tell = |event| events.send(event).unwrap_or_default();
-            let confused = receive(reader, |message| tell(Event::FromWorker { worker: id, message }));
-            tell(Event::WorkerGone { worker: id, confused });
-        };
-        let thread = std::thread::Builder::new().name("worker-line".to_owned());
-        thread.spawn(listen).map_err(|e| Error::Start(e.into()))?;
+        self.inbox.listen_to(id, reader);
         let sender = Sender::new(started.stream).map_err(|e| Error::Start(e.into()))?;
         let row = WorkerRow { id, worker: started.worker, started_at: now };
         self.worker = Some(ActiveWorker { id, row, sender, mirror: None });
@@ -56,7 +50,7 @@ impl Dispatcher<'_> {
         {
             // It is gone, or it does not read: either way it is of no use any more.
             let gone = Event::WorkerGone { worker: worker.id, confused: None };
-            self.events_in.send(gone).unwrap_or_default();
+            self.inbox.post().send(gone);
         }
     }
 
@@ -116,7 +110,8 @@ impl Dispatcher<'_> {
         let Some(mut worker) = self.worker.take() else { return Ok(()) };
         worker.sender.send(&ToWorker::Quit).unwrap_or_default();
         let gone = |event: &Event| matches!(event, Event::WorkerGone { worker: id, .. } if *id == worker.id);
-        while self.events.recv_timeout(FAREWELL).is_ok_and(|event| !gone(&event)) {}
+        let until = Instant::now() + FAREWELL;
+        while self.inbox.next(until).is_some_and(|event| !gone(&event)) {}
         self.host.bury(&worker.row.worker).map_err(Error::Bury)?;
         self.retire(&worker.row)
     }
