@@ -10,7 +10,7 @@ use crate::run;
 use crate::service::Worker;
 use crate::slot::{Slot, State};
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 use windlass_types::Capacity;
@@ -69,7 +69,7 @@ impl Worker {
     pub(crate) fn assign(self: &Arc<Self>, assignments: Vec<Assignment>) {
         let mut yard = lock(&self.yard);
         yard.queue.extend(assignments);
-        self.rouse(&mut yard);
+        self.rouse(yard);
     }
 
     /// Hands back what has not started.
@@ -95,13 +95,15 @@ impl Worker {
     }
 
     /// Sees to it that somebody takes the head of the queue if it fits.
-    fn rouse(self: &Arc<Self>, yard: &mut Yard) {
+    fn rouse(self: &Arc<Self>, mut yard: MutexGuard<'_, Yard>) {
         if yard.closing || !yard.head_fits() {
             return;
         }
         if yard.idle > 0 {
+            // Unlocked first: whoever wakes up would otherwise run into the lock at once.
+            drop(yard);
             self.work.notify_one();
-        } else if let Err(error) = self.add_slot(yard)
+        } else if let Err(error) = self.add_slot(&mut yard)
             && yard.busy == 0
         {
             // Nobody is there who could take it later.
@@ -150,7 +152,7 @@ impl Worker {
         yard.busy -= 1;
         let work = yard.take();
         occupy(slot, work.as_ref());
-        self.rouse(&mut yard);
+        self.rouse(yard);
         work
     }
 
@@ -160,7 +162,7 @@ impl Worker {
         loop {
             if let Some(work) = yard.take() {
                 occupy(slot, Some(&work));
-                self.rouse(&mut yard);
+                self.rouse(yard);
                 return Some(work);
             }
             if yard.closing {
