@@ -1,4 +1,9 @@
 //! The log files of an attempt: `job_stdio/STEM.o`, `.e`, or `.log`.
+//!
+//! A file is there, under its name, from the start of the attempt. If nothing was written to it, it becomes the file of the
+//! slot's next attempt: an attempt that printed nothing leaves nothing behind, a million silent jobs do not use up the
+//! inodes of a file system, and renaming is cheaper than creating (much cheaper on some file systems after many files were
+//! removed).
 
 use std::fs::{self, File};
 use std::io;
@@ -12,19 +17,69 @@ pub(crate) struct Logs {
     directory: PathBuf,
 }
 
-/// The open logs of one attempt. A job writes to them itself; we close our ends once it has started.
+/// The open logs of one attempt. A job writes to them itself.
 #[derive(Debug, Default)]
 pub(crate) struct JobLogs {
-    pub(crate) stdout: Option<File>,
+    stdout: Option<Log>,
     /// `None` with `Combined` too: both go to `stdout`'s file.
-    pub(crate) stderr: Option<File>,
+    stderr: Option<Log>,
     combined: bool,
 }
 
+/// Empty logs that the next attempt in the same slot can have.
+#[derive(Debug, Default)]
+pub(crate) struct Spares {
+    stdout: Option<Log>,
+    stderr: Option<Log>,
+}
+
+#[derive(Debug)]
+struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+impl Log {
+    fn is_empty(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| meta.len() == 0)
+    }
+}
+
+impl Spares {
+    /// The slot has no more attempts.
+    pub(crate) fn discard(&mut self) {
+        for log in [self.stdout.take(), self.stderr.take()].into_iter().flatten() {
+            // Somebody else may have removed it.
+            fs::remove_file(&log.path).ok();
+        }
+    }
+}
+
 impl JobLogs {
+    pub(crate) fn output_log(&self) -> Option<&File> {
+        self.stdout.as_ref().map(|log| &log.file)
+    }
+
     /// Where standard error goes, if it is kept.
     pub(crate) fn error_log(&self) -> Option<&File> {
-        if self.combined { self.stdout.as_ref() } else { self.stderr.as_ref() }
+        let log = if self.combined { &self.stdout } else { &self.stderr };
+        log.as_ref().map(|log| &log.file)
+    }
+
+    /// The attempt is over. Empty logs are spare, if nobody is left who could still write to them.
+    pub(crate) fn finish(self, spares: Option<&mut Spares>, delete: bool) {
+        let mut nowhere = Spares::default();
+        let reusable = spares.is_some();
+        let spares = spares.unwrap_or(&mut nowhere);
+        for (log, spare) in [(self.stdout, &mut spares.stdout), (self.stderr, &mut spares.stderr)] {
+            let Some(log) = log else { continue };
+            if reusable && log.is_empty() {
+                *spare = Some(log);
+            } else if delete {
+                // Somebody else may have removed it; a log too many harms nobody.
+                fs::remove_file(&log.path).ok();
+            }
+        }
     }
 }
 
@@ -35,32 +90,33 @@ impl Logs {
         Ok(Self { directory })
     }
 
-    pub(crate) fn open(&self, key: &AttemptKey, mode: StdioMode) -> io::Result<JobLogs> {
-        let open =
-            |extension: Option<&str>| extension.map(|extension| self.open_file(key, extension)).transpose();
+    pub(crate) fn open(&self, key: &AttemptKey, mode: StdioMode, spares: &mut Spares) -> io::Result<JobLogs> {
+        let open = |extension: Option<&str>, spare: &mut Option<Log>| {
+            extension.map(|extension| self.open_file(self.path(key, extension), spare.take())).transpose()
+        };
         let (stdout, stderr) = extensions(mode);
-        Ok(JobLogs { stdout: open(stdout)?, stderr: open(stderr)?, combined: mode == StdioMode::Combined })
+        let (stdout, stderr) = (open(stdout, &mut spares.stdout)?, open(stderr, &mut spares.stderr)?);
+        Ok(JobLogs { stdout, stderr, combined: mode == StdioMode::Combined })
     }
 
-    pub(crate) fn remove(&self, key: &AttemptKey, mode: StdioMode) {
-        let (stdout, stderr) = extensions(mode);
-        for extension in [stdout, stderr].into_iter().flatten() {
-            // Somebody else may have removed it; a log too many harms nobody.
-            fs::remove_file(self.path(key, extension)).ok();
+    fn open_file(&self, path: PathBuf, spare: Option<Log>) -> io::Result<Log> {
+        if let Some(spare) = spare
+            && fs::rename(&spare.path, &path).is_ok()
+        {
+            return Ok(Log { path, file: spare.file });
         }
-    }
-
-    fn open_file(&self, key: &AttemptKey, extension: &str) -> io::Result<File> {
-        let path = self.path(key, extension);
         let open = || spawn::create_log(&path);
-        match open() {
+        let opened = match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(&self.directory)?;
                 open()
             }
             result => result,
+        };
+        match opened {
+            Ok(file) => Ok(Log { path, file }),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
         }
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     }
 
     fn path(&self, key: &AttemptKey, extension: &str) -> PathBuf {

@@ -1,6 +1,6 @@
 //! One job in a slot, from its logs to its report.
 
-use crate::logs::JobLogs;
+use crate::logs::{JobLogs, Spares};
 use crate::service::Worker;
 use crate::slot::{CLOSE_WATCH, FIRST_LOOK, Running, Slot, State, Stop, StopCause};
 use crate::yard::Work;
@@ -23,6 +23,7 @@ use windlass_types::{Bytes, Timestamp};
 #[derive(Debug)]
 pub(crate) struct Hand {
     additions: Additions,
+    spares: Spares,
     /// The thread is in its slot's cgroup, so all its jobs are.
     in_cgroup: bool,
     /// Kills for lack of memory in that group that were accounted for.
@@ -33,7 +34,12 @@ impl Hand {
     /// Called on the slot's own thread.
     pub(crate) fn new(slot: &Slot) -> Self {
         let in_cgroup = slot.cgroup.as_ref().is_some_and(|group| matches!(group.enter_thread(), Ok(true)));
-        Self { additions: Additions::default(), in_cgroup, oom_kills: 0 }
+        Self { additions: Additions::default(), spares: Spares::default(), in_cgroup, oom_kills: 0 }
+    }
+
+    /// The slot closes.
+    pub(crate) fn put_away(&mut self) {
+        self.spares.discard();
     }
 
     /// Whether the kernel ended something in the slot's cgroup for lack of memory since this was last asked.
@@ -56,6 +62,7 @@ enum NotStarted {
 struct Started {
     pid: Pid,
     record: Open,
+    logs: JobLogs,
     /// The kernel itself keeps its memory limit.
     bound: bool,
 }
@@ -91,7 +98,10 @@ impl Worker {
             return Err(NotStarted::Recalled);
         }
         let trouble = |error: &dyn std::error::Error| NotStarted::Trouble(error.to_string());
-        let logs = self.logs.open(&assignment.key, assignment.stdio.mode).map_err(|error| trouble(&error))?;
+        let logs = self
+            .logs
+            .open(&assignment.key, assignment.stdio.mode, &mut hand.spares)
+            .map_err(|error| trouble(&error))?;
         environment::add(&mut hand.additions, assignment, &self.devices(&work.grant.devices));
         let record = self.ledger.open(assignment.key).map_err(|error| trouble(&error))?;
         let group = slot.cgroup.as_ref().filter(|group| hand.in_cgroup || group.entry().is_some());
@@ -110,7 +120,7 @@ impl Worker {
                 // Without the pid in the ledger the job is still found by its name in the environment.
                 self.ledger.started(&record, pid).ok();
                 self.register(slot, assignment, pid, &birth);
-                Ok(Started { pid, record, bound })
+                Ok(Started { pid, record, logs, bound })
             }
             Err(error) => {
                 self.ledger.forget(record);
@@ -132,7 +142,7 @@ impl Worker {
             command: &assignment.command,
             environment: &self.environment,
             additions: &hand.additions,
-            stdout: logs.stdout.as_ref().map_or(self.spawner.null(), |file| file.as_fd()),
+            stdout: logs.output_log().map_or(self.spawner.null(), |file| file.as_fd()),
             stderr: logs.error_log().map_or(self.spawner.null(), |file| file.as_fd()),
             enter: enter.as_deref(),
         })
@@ -176,7 +186,8 @@ impl Worker {
         wait::until_over(started.pid).ok();
         let (over, ended_at) = (Instant::now(), self.clock.now());
         let running = self.leave(slot, over);
-        if !self.adopted.is_empty() {
+        let left_nothing = self.adopted.is_empty();
+        if !left_nothing {
             self.clear_away(slot, &assignment.key, started.pid);
         }
         let reaped = wait::reap(started.pid).unwrap_or(Reaped {
@@ -193,9 +204,8 @@ impl Worker {
         let cause = end_cause(running.stop, ran_out, assignment.limits.memory.is_some(), reaped.exit);
         let cause = self.check_outputs(cause, reaped.exit, &assignment.output_files);
         let succeeded = cause == EndCause::Itself && reaped.exit == Exit::Code(0);
-        if succeeded && assignment.stdio.delete_on_success {
-            self.logs.remove(&assignment.key, assignment.stdio.mode);
-        }
+        let delete = succeeded && assignment.stdio.delete_on_success;
+        started.logs.finish(left_nothing.then_some(&mut hand.spares), delete);
         Ended {
             key: assignment.key,
             started_at: running.started_at,

@@ -140,6 +140,7 @@ impl Worker {
                 next = self.wait_for_work(slot);
             }
         }
+        hand.put_away();
         if let Some(group) = &slot.cgroup {
             group.leave_thread();
         }

@@ -1,7 +1,7 @@
 //! Ends, logs, the environment, outputs, measurements.
 
 use crate::support::{AWAIT_GATE, Bench, job, key, one_at_a_time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use windlass_types::work::{EndCause, Exit, ReturnReason, Stdio, StdioMode};
 use windlass_types::{Bytes, JobId, Resources};
@@ -46,13 +46,32 @@ fn output_goes_where_the_mode_says() {
 #[test]
 fn logs_are_deleted_on_success_only_and_only_if_asked() {
     let mut bench = Bench::new();
-    for (id, command, kept) in [(1, "echo out", false), (2, "echo out; false", true)] {
-        let mut talker = job(id, command);
+    let talk = "echo out; echo err >&2";
+    for (id, command, kept) in [(1, talk.to_owned(), false), (2, format!("{talk}; false"), true)] {
+        let mut talker = job(id, &command);
         talker.stdio = Stdio { mode: StdioMode::Separate, delete_on_success: true };
         bench.run(talker);
         assert_eq!(bench.log(id, "o").is_some(), kept);
         assert_eq!(bench.log(id, "e").is_some(), kept);
     }
+    bench.quit();
+}
+
+#[test]
+fn silence_leaves_no_files() {
+    let mut bench = Bench::with(one_at_a_time);
+    bench.run(job(1, "true"));
+    bench.run(job(2, "echo out"));
+    bench.run(job(3, "false"));
+    bench.run(job(4, "echo err >&2"));
+    bench.run(job(5, "true"));
+    let directory = bench.options.output_dir.join("job_stdio");
+    let names =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    // Those of the last one are kept for the next.
+    let expected =
+        [(2, "o"), (4, "e"), (5, "e"), (5, "o")].map(|(id, end)| format!("{}.{end}", key(id).stem()));
+    assert_eq!(names.collect::<BTreeSet<_>>(), BTreeSet::from(expected));
     bench.quit();
 }
 
