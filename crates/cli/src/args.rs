@@ -111,6 +111,9 @@ pub(crate) struct MachineArgs {
     /// Time that a job gets to end by itself when it is stopped, before it is killed.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
     pub(crate) grace: Duration,
+    /// Take a worker on another machine, which cannot be asked from here, for dead. Make sure of it first.
+    #[arg(long)]
+    pub(crate) assume_dead: bool,
 }
 
 #[derive(Debug, Args)]

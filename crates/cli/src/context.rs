@@ -102,7 +102,10 @@ fn make_folder(parent: &Path) -> Result<PathBuf, CliError> {
     let made = match DirBuilder::new().mode(0o700).create(&folder) {
         // Somebody else made it just now.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.and_then(|()| std::fs::write(folder.join(".gitignore"), "*\n")),
+        // Its name must survive a power cut, as what is in it does.
+        made => made
+            .and_then(|()| std::fs::write(folder.join(".gitignore"), "*\n"))
+            .and_then(|()| std::fs::File::open(parent)?.sync_all()),
     };
     made.map_err(|e| {
         CliError::io(format!("cannot make {}: {e}", folder.display()))

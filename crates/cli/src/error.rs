@@ -147,6 +147,7 @@ impl From<windlass_store::Error> for CliError {
             | E::Older { .. }
             | E::DifferentHistory { .. }
             | E::Busy { .. }
+            | E::NotPrivate { .. }
             | E::LockedOut { .. }
             | E::Conflict { .. }
             | E::StaleRun { .. }
@@ -184,7 +185,7 @@ impl From<windlass_engine::Error> for CliError {
             )),
             E::Start(_) | E::Wait(_) | E::WorkerKeepsDying(_) => Self::io(message),
             E::Bury(_) => Self::refused(message)
-                .with_hint("nothing was started, so that no job runs twice at the same time; end them, then resume"),
+                .with_hint("nothing was started, so that no job runs twice at the same time; end them, then resume; if that machine is gone for good, `windlass resume --assume-dead`"),
             E::Protocol(_) => Self::internal(message),
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 use windlass_engine::host::{Buried, HostError, Started, WorkerHost};
-use windlass_proc::bury::{Deceased, make_sure_dead};
+use windlass_proc::bury::{self, Deceased, make_sure_dead};
 use windlass_proc::identity::{Identity, boot_id};
 use windlass_proc::machine::Machine;
 use windlass_store::model::{NewWorker, WorkflowRow};
@@ -28,6 +28,8 @@ pub(crate) struct LocalHost {
     machine: Machine,
     capacity: Capacity,
     grace: Duration,
+    /// Somebody has made sure that workers on other machines are dead.
+    assume_dead: bool,
     /// `<database>.run/`, where the ledgers go.
     run_directory: PathBuf,
     /// To be reaped; a worker that is a zombie is as dead as one that is gone.
@@ -50,6 +52,7 @@ impl LocalHost {
             machine,
             capacity,
             grace: args.grace,
+            assume_dead: args.assume_dead,
             run_directory: run_directory.into(),
             children: Vec::new(),
         }
@@ -104,9 +107,13 @@ impl WorkerHost for LocalHost {
         let process = Identity { pid: worker.pid, start_ticks: worker.pid_start_ticks };
         let deceased =
             Deceased { host: &worker.host, boot_id: &worker.boot_id, process, token: &worker.token, ledger };
-        let report = make_sure_dead(&deceased, PATIENCE)?;
+        let outcome = make_sure_dead(&deceased, PATIENCE);
         self.reap();
-        Ok(Buried { started: report.started, ended_processes: report.ended.len() })
+        match outcome {
+            Ok(report) => Ok(Buried { started: report.started, ended_processes: report.ended.len() }),
+            Err(bury::Error::OtherHost { .. }) if self.assume_dead => Ok(Buried::default()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn forget(&mut self, worker: &NewWorker) {
@@ -117,4 +124,30 @@ impl WorkerHost for LocalHost {
 
 fn unique_token() -> std::io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::{Bytes, RunId, WorkflowId};
+
+    #[test]
+    fn a_worker_elsewhere_counts_as_dead_only_if_somebody_says_so() {
+        let elsewhere = NewWorker {
+            workflow: WorkflowId(1),
+            run: RunId(1),
+            host: "no-such-host".into(),
+            boot_id: "another boot".into(),
+            pid: 1,
+            pid_start_ticks: 1,
+            token: "t".into(),
+            ledger_path: "/nowhere".into(),
+            capacity: Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None },
+        };
+        let mut careful = LocalHost::new(&MachineArgs::default(), Path::new("x.db"));
+        assert!(careful.bury(&elsewhere).unwrap_err().to_string().contains("no-such-host"));
+        let told = MachineArgs { assume_dead: true, ..MachineArgs::default() };
+        let buried = LocalHost::new(&told, Path::new("x.db")).bury(&elsewhere).unwrap();
+        assert!(buried.started.is_none(), "any claim may have started");
+    }
 }

@@ -43,6 +43,9 @@ pub enum Error {
     #[error("cannot {what} {}", path.display())]
     File { what: &'static str, path: PathBuf, source: Arc<std::io::Error> },
 
+    #[error("{} is not a directory of ours alone: somebody else could put things into it", path.display())]
+    NotPrivate { path: PathBuf },
+
     // ---- who else is there ----
     #[error("{}", busy_text(what, holder.as_ref()))]
     Busy { what: Locked, holder: Option<Holder> },
@@ -116,6 +119,9 @@ impl Error {
         let text = match self {
             Self::Missing { .. } => "`windlass create` or `windlass run` makes one; --db or WINDLASS_DB names another place".into(),
             Self::AlreadyExists { .. } => "open it instead, or choose another name".into(),
+            Self::NotPrivate { .. } => {
+                "remove it if nobody runs anything there, or put the database elsewhere with --db or WINDLASS_DB".into()
+            }
             Self::NotAFile { .. } | Self::NotADatabase { .. } | Self::Foreign { .. } => {
                 "nothing was changed; name another file with --db or WINDLASS_DB, or move this one away".into()
             }

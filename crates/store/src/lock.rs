@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_types::{Timestamp, WorkflowId};
@@ -137,8 +137,15 @@ fn make_directory(db: &Path) -> Result<PathBuf, Error> {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
             Err(Error::writing("make the directory", &directory, e))
         }
-        _ => Ok(directory),
+        _ => require_private(directory),
     }
+}
+
+/// What is in there says which processes may be ended and which files are written: nobody else may have a hand in it.
+fn require_private(directory: PathBuf) -> Result<PathBuf, Error> {
+    let meta = directory.symlink_metadata().map_err(|e| Error::file("look at", &directory, e))?;
+    let own = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
+    if own { Ok(directory) } else { Err(Error::NotPrivate { path: directory }) }
 }
 
 fn open(path: &Path) -> Result<File, Error> {
@@ -148,6 +155,7 @@ fn open(path: &Path) -> Result<File, Error> {
         .create(true)
         .truncate(false)
         .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
         .open(path)
         .map_err(|e| Error::writing("open", path, e))
 }

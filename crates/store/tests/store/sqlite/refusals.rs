@@ -1,12 +1,15 @@
 //! What is not a database of ours, or no longer whole, is refused by name and left as it is.
 
 use super::child;
-use crate::kit::{claim, commit, create, worker};
+use crate::kit::{NOW, claim, commit, create, worker};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use windlass_store::lock::WorkflowLock;
 use windlass_store::sqlite::{OpenMode, SqliteStore, Warning};
 use windlass_store::{Error, Store};
+use windlass_types::WorkflowId;
 
 const MODES: [OpenMode; 2] = [OpenMode::ReadWrite, OpenMode::ReadOnly];
 
@@ -267,4 +270,25 @@ fn without_permission(directory: &Path) {
     let opened = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap();
     assert!(matches!(opened.warnings[..], [Warning::Frozen { .. }]), "{:?}", opened.warnings);
     assert_eq!(opened.store.workflows().unwrap()[0].counts.total(), 500);
+}
+
+#[test]
+fn a_lock_directory_that_others_may_write_is_not_trusted() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    drop(SqliteStore::create(&db).unwrap());
+    let run = directory.path().join("windlass.db.run");
+    let victim = directory.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+
+    fs::create_dir(&run).unwrap();
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = WorkflowLock::acquire(&db, WorkflowId(1), NOW).unwrap_err();
+    assert!(matches!(error, Error::NotPrivate { .. }) && error.hint().is_some(), "{error}");
+
+    // A link in our own directory is not followed either.
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::symlink(&victim, run.join("workflow-1.lock")).unwrap();
+    assert!(WorkflowLock::acquire(&db, WorkflowId(1), NOW).is_err());
+    assert_eq!(fs::read_to_string(victim).unwrap(), "precious");
 }
