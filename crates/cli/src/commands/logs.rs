@@ -133,8 +133,10 @@ fn show(ctx: &Context, shown: &Shown<'_>, tail: Option<usize>) -> Result<(), Cli
             open(&path, tail).map(|file| (*stream, path, file))
         })
         .collect::<Result<_, _>>()?;
-    if files.iter().all(|(_, _, file)| file.is_none()) {
-        return Err(no_files(shown));
+    if files.iter().all(|(_, _, file)| file.is_none())
+        && let Some(error) = gone(shown)
+    {
+        return Err(error);
     }
     if ctx.ui.json_wanted() { show_json(ctx, shown, files) } else { show_text(ctx, shown, files) }
 }
@@ -240,19 +242,16 @@ fn extent(file: &mut File) -> io::Result<(u64, u64)> {
     Ok((file.stream_position()?, file.metadata()?.len()))
 }
 
-fn no_files(shown: &Shown<'_>) -> CliError {
-    let Shown { job, key, workflow, .. } = shown;
-    if job.status.is_active() {
-        return CliError::user(format!("job `{}` has not printed anything yet", job.name))
-            .with_hint("--follow waits for it");
-    }
+/// Why there is no file at all; `None` if the attempt simply printed nothing, which leaves none.
+fn gone(shown: &Shown<'_>) -> Option<CliError> {
+    let Shown { job, workflow, .. } = shown;
     if workflow.stdio.delete_on_success && job.status == JobStatus::Completed {
-        return CliError::user(format!("the output of job `{}` was deleted because it completed", job.name))
-            .with_hint("the spec says `delete_on_success` under `stdio`");
+        let said = format!("the output of job `{}`, if any, was deleted because it completed", job.name);
+        return Some(CliError::user(said).with_hint("the spec says `delete_on_success` under `stdio`"));
     }
     let directory = Path::new(&workflow.output_dir).join(job_logs::FOLDER);
-    CliError::user(format!("there are no log files for {key} in {}", directory.display()))
-        .with_hint("they may have been moved or deleted")
+    let missing = format!("the directory of the logs, {}, is not there", directory.display());
+    (!directory.is_dir()).then(|| CliError::user(missing).with_hint("it may have been moved or deleted"))
 }
 
 fn read_error(path: &Path, error: &io::Error) -> CliError {
