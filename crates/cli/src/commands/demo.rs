@@ -29,14 +29,14 @@ pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
     ctx.ui.note(&format!("{}\n{}:\n", introduction(), demo.dir.join("demo.yaml").display()));
     ctx.ui.note(&indented(&excerpt(&spec())));
 
-    ctx.ui.note(&format!("\n1. Run it.          $ {} run demo.yaml\n", demo.program()));
+    ctx.ui.note("\n1. Run it.          $ windlass run demo.yaml\n");
     let mut first = demo.start(&["run", "demo.yaml"])?;
     let counts = demo.wait_until_done(KILL_AFTER, &mut first)?;
     first.kill().map_err(|e| CliError::io(format!("cannot kill the run: {e}")))?;
     demo.wait(first)?;
 
     ctx.ui.note(&death(&counts));
-    ctx.ui.note(&format!("3. Go on.           $ {} resume\n", demo.program()));
+    ctx.ui.note("3. Go on.           $ windlass resume\n");
     let resumed = demo.start(&["resume"])?;
     let status = demo.wait(resumed)?;
     if !status.success() {
@@ -145,8 +145,10 @@ impl Demo {
         distinct.dedup();
         let again = runs.len() - distinct.len();
         ctx.ui.note(&conclusion(estimate.trim(), again as u64));
-        let program = self.program();
-        let mut next = format!("Try next, in {}:\n", self.dir.display());
+        let mut next = format!("Try next:\n  cd {}\n", self.dir.display());
+        if !self.is_on_path() {
+            writeln!(next, "  alias windlass={}", self.exe.display()).unwrap_or_default();
+        }
         for (command, what) in [
             ("status", "where it stands"),
             ("results", "every attempt, with its time and memory"),
@@ -154,19 +156,18 @@ impl Demo {
             ("run --new demo.yaml", "again; press Ctrl-C, then `resume`"),
             ("exec --help", "run a list of your own commands"),
         ] {
-            writeln!(next, "  {program} {command:<22} {what}").unwrap_or_default();
+            writeln!(next, "  windlass {command:<22} {what}").unwrap_or_default();
         }
         ctx.ui.note(next.trim_end());
         Ok(Exit::Success)
     }
 
-    /// What to type: `windlass` if that is this program, else where it is.
-    fn program(&self) -> String {
+    /// Typing `windlass` starts this very program.
+    fn is_on_path(&self) -> bool {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let on_path = std::env::split_paths(&path)
+        std::env::split_paths(&path)
             .map(|dir| dir.join("windlass"))
-            .any(|found| found.canonicalize().is_ok_and(|found| found == self.exe));
-        if on_path { "windlass".to_owned() } else { self.exe.display().to_string() }
+            .any(|found| found.canonicalize().is_ok_and(|found| found == self.exe))
     }
 }
 
