@@ -13,8 +13,8 @@ cargo xtask test [ARGS...]: runs every test of the workspace
      otherwise prints the command that does
   2. installs cargo-nextest if it is missing (`cargo install cargo-nextest --locked`)
   3. builds the workspace, so that tests may start the `windlass` binary
-  4. cargo nextest run --workspace ARGS...
-  5. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
+  4. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
+  5. cargo nextest run --workspace ARGS...
 
 ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
 ";
@@ -37,6 +37,8 @@ const TOOLS: &[Tool] = &[
     Tool { program: "flock", package: "util-linux", needed_for: "jobs that notice when two of them overlap" },
     Tool { program: "python3", package: "python3-minimal", needed_for: "jobs that take memory, and keep it" },
     Tool { program: "awk", package: "mawk", needed_for: "the jobs of the demo" },
+    Tool { program: "kill", package: "procps", needed_for: "tests that end a process at a bad moment" },
+    Tool { program: "mount", package: "mount", needed_for: "a small disk to fill (as root)" },
     Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
 ];
 
@@ -48,11 +50,10 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     provide_tools()?;
     provide_nextest()?;
     run(&mut cargo(["build", "--workspace"]))?;
-    run(cargo(["nextest", "run"]).args(selection(arguments)).args(arguments))?;
     if arguments.is_empty() {
         run(&mut cargo(["test", "--doc", "--workspace"]))?;
     }
-    Ok(())
+    run(cargo(["nextest", "run"]).args(selection(arguments)).args(arguments))
 }
 
 /// All crates, unless the arguments name some: with `--workspace` a `-p` would not narrow anything.
