@@ -77,10 +77,6 @@ impl ReadyQueue {
         self.len == 0
     }
 
-    pub fn resources(&self, class: u32) -> &Resources {
-        &self.classes[class as usize].resources
-    }
-
     pub fn push(&mut self, job: u32, class: u32, priority: i32) {
         let class = &mut self.classes[class as usize];
         let top_before = class.heap.peek().map(|(p, _)| *p);

@@ -105,10 +105,6 @@ impl Error {
         matches!(self, Self::DiskFull { .. } | Self::Disk { .. } | Self::LockedOut { .. })
     }
 
-    pub const fn is_disk_full(&self) -> bool {
-        matches!(self, Self::DiskFull { .. })
-    }
-
     /// The file itself is no good: nothing that is asked of it will work.
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::Damaged { .. })
