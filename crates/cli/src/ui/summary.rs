@@ -22,14 +22,7 @@ pub(crate) fn report_end(
     workflow: WorkflowId,
     wall: Duration,
 ) -> Result<Exit, CliError> {
-    let overview = load(ctx, store, workflow)?;
-    let exit = exit_of(&overview.workflow.row.counts);
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&overview)?;
-    } else if exit != Exit::Success || !ctx.ui.is_quiet() {
-        ctx.ui.say_lines(&render_end(&overview, wall, &ctx.cwd, ctx.ui.paint_err()));
-    }
-    Ok(exit)
+    report(ctx, store, workflow, |overview, paint| render_end(overview, wall, &ctx.cwd, paint))
 }
 
 /// Nothing of this run is left to do or to put in order.
@@ -45,12 +38,22 @@ pub(crate) fn report_over(
     news: &str,
     advice: &str,
 ) -> Result<Exit, CliError> {
+    report(ctx, store, workflow, |overview, paint| render_over(overview, news, advice, &ctx.cwd, paint))
+}
+
+/// As JSON, or in words; quiet means quiet unless something failed.
+fn report(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    render: impl FnOnce(&Overview, Paint) -> Vec<String>,
+) -> Result<Exit, CliError> {
     let overview = load(ctx, store, workflow)?;
     let exit = exit_of(&overview.workflow.row.counts);
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&overview)?;
     } else if exit != Exit::Success || !ctx.ui.is_quiet() {
-        ctx.ui.say_lines(&render_over(&overview, news, advice, &ctx.cwd, ctx.ui.paint_err()));
+        ctx.ui.say_lines(&render(&overview, ctx.ui.paint_err()));
     }
     Ok(exit)
 }
