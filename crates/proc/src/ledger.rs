@@ -4,7 +4,7 @@
 //! never reused. Jobs and strays have each a circle of their own, so that a job with many strays does not push out what is
 //! known of others. Not synced: it must survive the death of processes, and after a power cut no process lives.
 
-use crate::identity;
+use crate::{identity, session};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use std::fs::{self, File};
@@ -270,8 +270,7 @@ const fn offset(index: usize) -> u64 {
 fn header(cgroup: Option<&Path>) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     bytes[..8].copy_from_slice(MAGIC);
-    let session = rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
-    put_u64(&mut bytes, 8, i64::from(session).cast_unsigned());
+    put_u64(&mut bytes, 8, i64::from(session::current()).cast_unsigned());
     let path = cgroup.map_or(&b""[..], |path| path.as_os_str().as_bytes());
     // A path too long to note is not noted: burying then works without it.
     if path.len() <= LONGEST_PATH {
@@ -356,7 +355,7 @@ mod tests {
 
         let contents = Contents::read(&path).unwrap();
         assert_eq!(contents.cgroup.as_deref(), Some(Path::new("/sys/fs/cgroup/x")));
-        assert_eq!(contents.session, rustix::process::getsid(None).unwrap().as_raw_nonzero().get());
+        assert_eq!(contents.session, session::current());
         assert_eq!(contents.started(), [key(1), key(2)]);
         let [started, unknown, stray] = contents.entries[..] else { panic!("{:?}", contents.entries) };
         assert!(started.is(pid, started.window.0) && !started.is(pid, started.window.1 + 1));

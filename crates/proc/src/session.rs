@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "what runs between fork and exec cannot be checked by the compiler")]
 
-use rustix::process::{getpid, getsid, setsid};
+use rustix::process::{getpid, setsid};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -20,10 +20,17 @@ pub fn give_own(command: &mut Command) {
 
 /// This process leads a session of its own from now on, if it does not already.
 pub fn lead() -> io::Result<()> {
-    if getsid(None)? != getpid() {
+    if current() != getpid().as_raw_nonzero().get() {
         setsid()?;
     }
     Ok(())
+}
+
+/// The session that this process is in, 0 if its leader is not visible from here: in a container the session is often led
+/// by somebody outside. (rustix holds that 0 cannot happen.)
+pub fn current() -> i32 {
+    // SAFETY: getsid takes a number and returns one; of the calling process it cannot fail.
+    unsafe { libc::getsid(0) }
 }
 
 #[cfg(test)]
