@@ -284,6 +284,7 @@ impl Board {
             ended_at: ended.ended_at,
             wall: ended.wall,
             usage: ended.usage,
+            files: ended.files.clone(),
         };
         let job_status = self.end(job, judged.event, result, false, changes);
         Ok(Verdict {
@@ -341,6 +342,7 @@ impl Board {
             // Nobody saw when it ended.
             wall: Duration::ZERO,
             usage: Usage::default(),
+            files: None,
         };
         let event = match fate {
             _ if self.canceling => JobEvent::Cancel,

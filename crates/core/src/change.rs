@@ -1,6 +1,6 @@
 //! What a decision changes, as values. The store applies a list of changes in one transaction, in order.
 
-use windlass_types::work::{AttemptKey, Exit, Usage};
+use windlass_types::work::{AttemptKey, Exit, FilesSeen, Usage};
 use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
 
 /// One change to the rows of one job.
@@ -38,4 +38,6 @@ pub struct AttemptResult {
     pub ended_at: Timestamp,
     pub wall: std::time::Duration,
     pub usage: Usage,
+    /// Its files, as it found and left them; `None` where it has none.
+    pub files: Option<Box<FilesSeen>>,
 }

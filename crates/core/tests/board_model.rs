@@ -97,7 +97,16 @@ fn ended(key: AttemptKey, how: u8) -> Ended {
         _ => (Exit::Signal(15), EndCause::Stopped(StopReason::Interrupted)),
     };
     let at = Timestamp(1);
-    Ended { key, started_at: at, ended_at: at, wall: Duration::ZERO, exit, cause, usage: Usage::default() }
+    Ended {
+        key,
+        started_at: at,
+        ended_at: at,
+        wall: Duration::ZERO,
+        exit,
+        cause,
+        usage: Usage::default(),
+        files: None,
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -103,7 +103,7 @@ impl Walk<'_, '_> {
 
     /// `circle` lists jobs that each wait for the next; the last waits for the first, as `entry` says.
     fn report(&mut self, circle: &[u32], entry: u32) {
-        let span = self.spec.dependencies[entry as usize].span;
+        let span = self.spec.names[entry as usize].span;
         let name = |job: u32| self.spec.job_name(job);
         if let &[job] = circle {
             self.sink.push(
@@ -136,7 +136,7 @@ impl Walk<'_, '_> {
     fn place(&self, job: u32, on: u32) -> Option<Span> {
         let range = self.spec.jobs[job as usize].depends_on.range();
         let entry = self.targets[range.clone()].iter().position(|target| *target == on)?;
-        Some(self.spec.dependencies[range.start + entry].span)
+        Some(self.spec.names[range.start + entry].span)
     }
 
     /// `a -> b -> c -> a`

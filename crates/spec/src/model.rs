@@ -4,9 +4,10 @@
 use crate::source::Span;
 use crate::text::{Text, Texts};
 use windlass_types::Resources;
+use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
 use windlass_types::work::Stdio;
 
-/// A workflow spec, decoded but not resolved.
+/// A workflow spec, decoded but not expanded: templates as they are written, names not looked up.
 #[derive(Clone, Debug)]
 pub struct Spec<'s> {
     pub(crate) texts: Texts<'s>,
@@ -15,12 +16,23 @@ pub struct Spec<'s> {
     pub(crate) description: Option<Text>,
     pub(crate) stdio: Stdio,
     pub(crate) env: List,
+    /// Constants that `{name}` stands for everywhere: `(name, value)`.
+    pub(crate) constants: Vec<(Named, Named)>,
+    /// Parameters of the workflow, which jobs, files and user data may opt in to.
+    pub(crate) shared: SharedParameters,
+    pub(crate) settings: Settings,
     pub(crate) requirements: Vec<RequirementsSpec>,
     pub(crate) jobs: Vec<JobSpec>,
+    pub(crate) files: Vec<FileSpec>,
+    pub(crate) user_data: Vec<UserDataSpec>,
+    pub(crate) failure_handlers: Vec<(FailureHandler, Span)>,
+    pub(crate) schedulers: Vec<(SlurmScheduler, Span)>,
+    pub(crate) actions: Vec<ActionSpec>,
     /// What all `env` lists point into. A map that several jobs share through an alias stands here once.
     pub(crate) variables: Vec<(String, String)>,
-    /// What all `depends_on` lists point into. A list that several jobs share through an alias stands here once.
-    pub(crate) dependencies: Vec<Named>,
+    /// What all lists of names and of regular expressions point into (`depends_on`, `input_files`, `labels` …).
+    /// A list that several jobs share through an alias stands here once.
+    pub(crate) names: Vec<Named>,
     /// Every requirement name that jobs use, once.
     pub(crate) requirement_names: Vec<Box<str>>,
 }
@@ -34,10 +46,18 @@ impl<'s> Spec<'s> {
             description: None,
             stdio: Stdio::default(),
             env: List::default(),
+            constants: Vec::new(),
+            shared: SharedParameters::default(),
+            settings: Settings::default(),
             requirements: Vec::new(),
             jobs: Vec::new(),
+            files: Vec::new(),
+            user_data: Vec::new(),
+            failure_handlers: Vec::new(),
+            schedulers: Vec::new(),
+            actions: Vec::new(),
             variables: Vec::new(),
-            dependencies: Vec::new(),
+            names: Vec::new(),
             requirement_names: Vec::new(),
         }
     }
@@ -55,15 +75,113 @@ pub struct RequirementsSpec {
     pub(crate) span: Span,
 }
 
+/// An entry of `jobs`: one job, or as many as its parameters make.
 #[derive(Clone, Debug)]
 pub(crate) struct JobSpec {
     pub(crate) name: Named,
-    pub(crate) command: Text,
+    pub(crate) command: Named,
     pub(crate) depends_on: List,
     pub(crate) env: List,
     pub(crate) requirements: Option<RequirementsUse>,
     pub(crate) priority: i32,
     pub(crate) cancel_on_blocking_job_failure: bool,
+    pub(crate) input_files: List,
+    pub(crate) output_files: List,
+    /// What few jobs have; a million plain ones need not carry it.
+    pub(crate) more: Option<Box<JobMore>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobMore {
+    pub(crate) invocation_script: Option<Named>,
+    pub(crate) supports_termination: Option<bool>,
+    pub(crate) failure_handler: Option<Named>,
+    pub(crate) scheduler: Option<Named>,
+    pub(crate) stdio: Option<Stdio>,
+    pub(crate) labels: List,
+    pub(crate) depends_on_regexes: List,
+    pub(crate) input_file_regexes: List,
+    pub(crate) output_file_regexes: List,
+    pub(crate) input_user_data: List,
+    pub(crate) input_user_data_regexes: List,
+    pub(crate) output_user_data: List,
+    pub(crate) output_user_data_regexes: List,
+    pub(crate) sweep: Sweep,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct FileSpec {
+    pub(crate) name: Named,
+    pub(crate) path: Named,
+    pub(crate) identifier: Option<Named>,
+    /// Seconds since 1970, if the spec says when the file was last changed.
+    pub(crate) st_mtime: Option<f64>,
+    pub(crate) sweep: Sweep,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct UserDataSpec {
+    pub(crate) name: Named,
+    /// Strings inside may hold `{name}`.
+    pub(crate) data: Option<serde_json::Value>,
+    /// Where `data` is written.
+    pub(crate) data_span: Span,
+    pub(crate) is_ephemeral: bool,
+    pub(crate) sweep: Sweep,
+}
+
+/// How many of something one entry makes. Nothing said: one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sweep {
+    /// In the order written.
+    pub(crate) parameters: Vec<Parameter>,
+    /// `None`: nothing said, which is a product.
+    pub(crate) mode: Option<(ParameterMode, Span)>,
+    /// Names of shared parameters.
+    pub(crate) use_parameters: List,
+    /// Path of a table.
+    pub(crate) parameters_file: Option<Named>,
+    /// Uses the table of the workflow.
+    pub(crate) use_parameters_file: Option<(bool, Span)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedParameters {
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) parameters_file: Option<Named>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    pub(crate) name: Named,
+    pub(crate) values: ParameterValues,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ParameterValues {
+    /// One scalar: a range, a list in brackets, `@file`, or a single value. `plain`: written without quotes.
+    Text { text: Named, plain: bool },
+    /// A list of the format itself, `(value, written without quotes)`.
+    List(Vec<(Named, bool)>),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ParameterMode {
+    #[default]
+    Product,
+    Zip,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ActionSpec {
+    pub(crate) action: Action,
+    /// Where it begins.
+    pub(crate) span: Span,
+    pub(crate) jobs: List,
+    pub(crate) job_name_regexes: List,
+    pub(crate) scheduler: Option<Named>,
+    /// As [`Action::commands`], with their places.
+    pub(crate) commands: List,
 }
 
 /// A name and where it is written.
@@ -103,6 +221,6 @@ mod tests {
 
     #[test]
     fn a_job_stays_small() {
-        assert!(size_of::<JobSpec>() <= 64, "{}", size_of::<JobSpec>());
+        assert!(size_of::<JobSpec>() <= 96, "{}", size_of::<JobSpec>());
     }
 }

@@ -14,7 +14,7 @@ const UNKNOWN: u32 = u32::MAX;
 /// What the names of a spec stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
-    /// The job behind each of [`Spec::dependencies`]. Jobs that share a list share this part too.
+    /// The job behind each of [`Spec::names`]. Jobs that share a list share this part too.
     pub(crate) targets: Vec<u32>,
     /// The requirement behind each of [`Spec::requirement_names`].
     pub(crate) requirements: Vec<u32>,
@@ -79,8 +79,8 @@ impl Resolver<'_, '_> {
                 self.sink.push(duplicate("job", name, job.name.span, first));
             }
         }
-        let mut targets = Vec::with_capacity(spec.dependencies.len());
-        for dependency in &spec.dependencies {
+        let mut targets = Vec::with_capacity(spec.names.len());
+        for dependency in &spec.names {
             let name = spec.texts.get(dependency.text);
             let target = index.find(name, name_of);
             if target.is_none() && self.names.all_jobs {

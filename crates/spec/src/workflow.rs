@@ -67,7 +67,7 @@ impl<'s> Workflow<'s> {
         let job = &self.spec.jobs[number];
         Job {
             name: self.spec.texts.get(job.name.text),
-            command: self.spec.texts.get(job.command),
+            command: self.spec.texts.get(job.command.text),
             env: &self.spec.variables[job.env.range()],
             depends_on: &self.resolved.targets[job.depends_on.range()],
             requirements: job.requirements.map(|used| self.resolved.requirements[used.name as usize]),

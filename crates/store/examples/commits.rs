@@ -122,6 +122,7 @@ fn end(workflow: WorkflowId, job: JobId, worker: WorkerId) -> Change {
             ended_at: Timestamp(1_700_000_000_001_000),
             wall: Duration::from_millis(1),
             usage: Usage { cpu_time: Duration::from_micros(700), ..Usage::default() },
+            files: None,
         },
         next_attempt: Attempt::FIRST,
         orphaned: false,

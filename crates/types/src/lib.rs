@@ -6,6 +6,7 @@
 mod amount;
 mod id;
 mod resources;
+pub mod settings;
 mod status;
 mod time;
 pub mod work;

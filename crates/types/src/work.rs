@@ -72,8 +72,31 @@ pub struct Assignment {
     pub resources: Resources,
     pub limits: Limits,
     pub stdio: Stdio,
-    /// Paths that must exist after exit code 0, relative to the working directory.
+    /// Paths whose state is noted when the attempt starts, relative to the working directory.
+    pub input_files: Vec<String>,
+    /// Paths that must exist after exit code 0, relative to the working directory; their state is noted then.
     pub output_files: Vec<String>,
+    /// Files are told apart by what is in them, not only by size and time.
+    pub hash_files: bool,
+}
+
+/// A file as an attempt found it, so that a later run can tell whether it changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// Nanoseconds since 1970.
+    pub mtime_ns: i64,
+    pub size: u64,
+    /// Of the contents, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+}
+
+/// The files of an attempt: inputs as they were when it started, outputs as it left them. In the order of the
+/// assignment; `None` is a file that was not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesSeen {
+    pub inputs: Vec<Option<FileState>>,
+    pub outputs: Vec<Option<FileState>>,
 }
 
 /// Whether only Windlass itself sets an environment variable of this name: by some of them it finds what a job started.
@@ -149,6 +172,9 @@ pub struct Ended {
     pub exit: Exit,
     pub cause: EndCause,
     pub usage: Usage,
+    /// `None` where the assignment named no files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Box<FilesSeen>>,
 }
 
 /// How the first process of the job ended.

@@ -134,7 +134,9 @@ fn assignment(index: usize) -> Assignment {
         resources: Resources::DEFAULT,
         limits: Limits::default(),
         stdio: JobStdio::default(),
+        input_files: Vec::new(),
         output_files: Vec::new(),
+        hash_files: false,
     }
 }
 

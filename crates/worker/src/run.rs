@@ -214,6 +214,7 @@ impl Worker {
             exit: reaped.exit,
             cause,
             usage: running.series.usage(&end),
+            files: None,
         }
     }
 
@@ -273,6 +274,7 @@ fn never_started(assignment: &Assignment, now: Timestamp, why: String) -> Ended 
         exit: Exit::Code(return_code::CANNOT_START),
         cause: EndCause::CannotStart(why),
         usage: Usage::default(),
+        files: None,
     }
 }
 

@@ -214,7 +214,9 @@ mod tests {
             resources,
             limits: Limits::default(),
             stdio: Stdio::default(),
+            input_files: Vec::new(),
             output_files: Vec::new(),
+            hash_files: false,
         }
     }
 

@@ -84,7 +84,9 @@ impl Dispatcher<'_> {
                     runtime: limited.then_some(resources.runtime).flatten(),
                 },
                 stdio: self.workflow.stdio,
+                input_files: Vec::new(),
                 output_files: Vec::new(),
+                hash_files: false,
             });
         }
         Ok(())

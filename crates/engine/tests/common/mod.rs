@@ -174,6 +174,7 @@ fn ended(key: AttemptKey, exit: Exit, cause: EndCause) -> Ended {
         exit,
         cause,
         usage: Usage::default(),
+        files: None,
     }
 }
 

@@ -208,19 +208,22 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         let mut name = None;
         let mut job = JobSpec {
             name: Named::default(),
-            command: crate::text::Text::default(),
+            command: Named::default(),
             depends_on: List::default(),
             env: List::default(),
             requirements: None,
             priority: 0,
             cancel_on_blocking_job_failure: true,
+            input_files: List::default(),
+            output_files: List::default(),
+            more: None,
         };
         while let Some((field, value)) = self.decoder.next_field(&mut map, &JOB)? {
             match field {
                 JobField::Name => name = self.name(value, Subject::Field("name"))?,
                 JobField::Command => {
                     if let Some((text, span)) = self.decoder.non_empty(value, Subject::Field("command"))? {
-                        job.command = self.spec.texts.keep(&text, span);
+                        job.command = Named { text: self.spec.texts.keep(&text, span), span };
                     }
                 }
                 JobField::DependsOn => job.depends_on = self.depends_on(&value)?,
@@ -274,13 +277,13 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             self.decoder.skip(event)?;
             return Ok(*known);
         }
-        let start = self.spec.dependencies.len() as u32;
+        let start = self.spec.names.len() as u32;
         while let Some(item) = self.decoder.next_item()? {
             if let Some(name) = self.name(item, Subject::ItemOf("depends_on"))? {
-                self.spec.dependencies.push(name);
+                self.spec.names.push(name);
             }
         }
-        let list = List { start, end: self.spec.dependencies.len() as u32 };
+        let list = List { start, end: self.spec.names.len() as u32 };
         if let Some(id) = id {
             self.known_lists.insert(id, list);
         }

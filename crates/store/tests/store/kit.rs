@@ -107,6 +107,7 @@ pub(crate) fn end(key: AttemptKey, worker: WorkerId, status: JobStatus) -> Chang
             ended_at: NOW,
             wall: Duration::from_millis(1500),
             usage: Usage::default(),
+            files: None,
         },
         next_attempt: key.attempt,
         orphaned: false,

@@ -214,7 +214,9 @@ pub(crate) fn job(id: i64, command: &str) -> Assignment {
         resources: Resources::DEFAULT,
         limits: Limits::default(),
         stdio: Stdio { mode: StdioMode::Separate, delete_on_success: false },
+        input_files: Vec::new(),
         output_files: Vec::new(),
+        hash_files: false,
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
         ended_at: Timestamp(NOW.0 + 7),
         wall: Duration::from_micros(8),
         usage,
+        files: None,
     };
     let ended = Change::End {
         from: JobStatus::Running,
