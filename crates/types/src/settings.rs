@@ -1,0 +1,280 @@
+//! What a workflow says besides its jobs: how they are executed and watched, who handles failures, where allocations
+//! come from. Read from specs, kept as JSON in the books, and obeyed by the parts whose business each of them is.
+//!
+//! A field that nobody wrote stays `None`, so that it can be shown as it was written; the methods give the default.
+
+use crate::work::Stdio;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The settings of a workflow that no table of their own holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub use_pending_failed: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub enable_ro_crate: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub access_groups: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dynamic_jobs: Option<DynamicJobs>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_config: Option<ExecutionConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_monitor: Option<ResourceMonitor>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub slurm_defaults: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_node_expiration_buffer_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_node_wait_for_new_jobs_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_node_ignore_workflow_completion: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_node_wait_for_healthy_database_minutes: Option<u64>,
+    /// How changed inputs are told from unchanged ones (ours; `mtime` where nothing is said).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change_detection: Option<ChangeDetection>,
+}
+
+/// How it is found out whether a file changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeDetection {
+    /// By modification time and size.
+    #[default]
+    Mtime,
+    /// By content: a file that was only touched has not changed.
+    Content,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DynamicJobs {
+    pub max_iterations: u32,
+}
+
+impl Default for DynamicJobs {
+    fn default() -> Self {
+        Self { max_iterations: 1000 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionMode {
+    #[default]
+    Direct,
+    Slurm,
+    Auto,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExecutionConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<ExecutionMode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sigkill_headroom_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staggered_start: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdio: Option<Stdio>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_resources: Option<bool>,
+    /// `SIGTERM`, `TERM` …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub termination_signal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sigterm_lead_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub srun_termination_signal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_cpu_bind: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub srun_mpi: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Granularity {
+    #[default]
+    Summary,
+    TimeSeries,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourceMonitor {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_interval_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_interval_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub generate_plots: bool,
+    /// The older spelling, for jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub granularity: Option<Granularity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<MonitorScope>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_node: Option<NodeMonitorScope>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MonitorScope {
+    pub enabled: bool,
+    pub granularity: Granularity,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeMonitorScope {
+    pub enabled: bool,
+    pub granularity: Granularity,
+    pub cpu: bool,
+    pub memory: bool,
+}
+
+impl Default for NodeMonitorScope {
+    fn default() -> Self {
+        Self { enabled: false, granularity: Granularity::Summary, cpu: true, memory: true }
+    }
+}
+
+impl ResourceMonitor {
+    pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+
+    /// Whether each sample of a job is kept, not only what they add up to.
+    pub fn keeps_job_series(&self) -> bool {
+        match self.jobs {
+            Some(jobs) => jobs.enabled && jobs.granularity == Granularity::TimeSeries,
+            None => self.enabled != Some(false) && self.granularity == Some(Granularity::TimeSeries),
+        }
+    }
+
+    /// Whether each sample of the machine is kept.
+    pub fn keeps_node_series(&self) -> bool {
+        self.compute_node.is_some_and(|node| node.enabled && node.granularity == Granularity::TimeSeries)
+    }
+
+    pub fn sample_interval(&self) -> Duration {
+        self.sample_interval_seconds
+            .map_or(Self::SAMPLE_INTERVAL, |seconds| Duration::from_secs_f64(seconds.max(0.01)))
+    }
+}
+
+/// What to do when jobs that name it fail. Obeyed from the recovery part on; kept and shown before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureHandler {
+    pub name: String,
+    pub rules: Vec<FailureRule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureRule {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exit_codes: Vec<i32>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub match_all_exit_codes: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_script: Option<String>,
+    /// A cap on attempts: 3 means at most three executions.
+    #[serde(default = "three")]
+    pub max_retries: i32,
+}
+
+const fn three() -> i32 {
+    3
+}
+
+/// Where Slurm allocations of a workflow come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlurmScheduler {
+    pub name: String,
+    pub account: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gres: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mem: Option<String>,
+    pub nodes: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ntasks_per_node: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qos: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tmp: Option<String>,
+    /// As written, `01:00:00` where nothing was.
+    pub walltime: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub serialize_allocations: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    OnWorkflowStart,
+    OnWorkflowComplete,
+    OnWorkerStart,
+    OnWorkerComplete,
+    OnJobsReady,
+    OnJobsComplete,
+}
+
+impl Trigger {
+    /// Waits for jobs, so it must name some.
+    pub const fn is_about_jobs(self) -> bool {
+        matches!(self, Self::OnJobsReady | Self::OnJobsComplete)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionType {
+    RunCommands,
+    ScheduleNodes,
+}
+
+/// Something to be done when something happened. The jobs that a trigger waits for are kept beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Action {
+    pub trigger_type: Trigger,
+    pub action_type: ActionType,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_allocations: Option<u32>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub start_one_worker_per_node: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_parallel_jobs: Option<u32>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub persistent: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
