@@ -14,7 +14,8 @@ cargo xtask test [ARGS...]: runs every test of the workspace
   2. installs cargo-nextest if it is missing (`cargo install cargo-nextest --locked`)
   3. builds the workspace, so that tests may start the `windlass` binary
   4. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
-  5. cargo nextest run --workspace ARGS...
+  5. cargo nextest run --workspace ARGS...; where not even root may mount a disk or make a namespace (some containers),
+     the tests that need it are left out, counted as skipped, and named
 
 ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
 ";
@@ -39,6 +40,7 @@ const TOOLS: &[Tool] = &[
     Tool { program: "awk", package: "mawk", needed_for: "the jobs of the demo" },
     Tool { program: "kill", package: "procps", needed_for: "tests that end a process at a bad moment" },
     Tool { program: "mount", package: "mount", needed_for: "a small disk to fill (as root)" },
+    Tool { program: "unshare", package: "util-linux", needed_for: "a run as in a container (as root)" },
     Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
 ];
 
@@ -53,7 +55,23 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     if arguments.is_empty() {
         run(&mut cargo(["test", "--doc", "--workspace"]))?;
     }
-    run(cargo(["nextest", "run"]).args(selection(arguments)).args(arguments))
+    let mut nextest = cargo(["nextest", "run"]);
+    nextest.args(selection(arguments)).args(arguments);
+    if !may_mount() {
+        eprintln!("note: nothing may be mounted here, so these tests are left out: {PRIVILEGED}");
+        nextest.args(["-E", &format!("not ({PRIVILEGED})")]);
+    }
+    run(&mut nextest)
+}
+
+/// The tests that only a privileged user can set the stage for.
+const PRIVILEGED: &str = "test(full_disk) or test(pid_namespace)";
+
+/// Whether the stage can be set: a disk and a process table of one's own, seen by nobody else.
+fn may_mount() -> bool {
+    let try_it = "mount -t tmpfs -o size=1m none /mnt";
+    let mut unshare = Command::new("unshare");
+    succeeds(unshare.args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", try_it]))
 }
 
 /// All crates, unless the arguments name some: with `--workspace` a `-p` would not narrow anything.

@@ -98,6 +98,19 @@ fn a_full_disk_is_waited_out_and_nothing_is_called_done_meanwhile() {
     assert_eq!(status["jobs"]["completed"], 51);
 }
 
+/// In a container the session is often led by somebody who cannot be seen from inside, and has the number 0 there.
+#[test]
+fn a_session_led_from_outside_the_pid_namespace_is_no_trouble() {
+    let sandbox = Sandbox::new();
+    sandbox.write("spec.yaml", "name: inside\njobs:\n  - {name: a, command: 'touch ran'}\n");
+    let windlass = sandbox.command(&["run", "spec.yaml"]);
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--fork", "--mount-proc"]).arg(windlass.get_program()).args(windlass.get_args());
+    let output = unshare.current_dir(sandbox.path(".")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(sandbox.path("ran").exists());
+}
+
 /// A filesystem of a few megabytes, gone when dropped.
 struct SmallDisk(PathBuf);
 
