@@ -24,6 +24,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Report};
 pub use model::{RequirementsSpec, Spec};
 pub use render::Style;
 pub use source::Span;
+pub use suggest::nearest;
 pub use workflow::{Job, Workflow};
 
 use decode::NamesRead;

@@ -1,5 +1,10 @@
 //! "Did you mean …?": the nearest of the known words.
 
+/// The candidate nearest to `word`, if one is near enough to be meant.
+pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    Suggester::default().nearest(word, candidates)
+}
+
 /// Finds near words, with a limit on the work so that a typo among a million names stays cheap.
 #[derive(Debug)]
 pub(crate) struct Suggester {

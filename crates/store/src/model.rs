@@ -122,7 +122,11 @@ pub struct JobFilter {
     pub status: Vec<JobStatus>,
     /// Exact name.
     pub name: Option<String>,
+    /// Names that begin with this.
+    pub name_prefix: Option<String>,
     pub ids: Vec<JobId>,
+    /// Only what comes after this job: the next page of a long list, found without counting through the earlier ones.
+    pub after: Option<JobId>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
@@ -175,6 +179,11 @@ pub struct ResultFilter {
     pub all_runs: bool,
     /// Only attempts that did not complete.
     pub failed_only: bool,
+    /// Only attempts that ended like this.
+    pub status: Vec<JobStatus>,
+    pub return_code: Option<i32>,
+    /// Only what comes after this attempt: the next page of a long list.
+    pub after: Option<(JobId, RunId, Attempt)>,
     pub offset: u64,
     pub limit: Option<u64>,
 }

@@ -19,11 +19,11 @@ pub(crate) fn run(ctx: &Context, args: &ResultsArgs) -> Result<Exit, CliError> {
     let job = job.map(|job| select::job(&store, &workflow, job, "`windlass results ID`")).transpose()?;
     let filter = ResultFilter {
         job: job.map(|job| job.id),
-        run: None,
         all_runs: args.all_runs,
         failed_only: args.failed,
         offset: args.offset,
         limit: args.limit,
+        ..ResultFilter::default()
     };
     let results = store.results(workflow.id, &filter)?;
     if ctx.ui.json_wanted() {

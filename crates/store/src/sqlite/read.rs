@@ -165,7 +165,8 @@ const fn is_watched(status: JobStatus) -> bool {
 pub(crate) fn jobs_query(workflow: WorkflowId, block: Block, filter: &JobFilter) -> Query {
     let mut query = Query::new(sql::SELECT_JOBS, vec![Box::new(block.run.0)]);
     let watched = !filter.status.is_empty() && filter.status.iter().copied().all(is_watched);
-    if filter.name.is_none() && filter.ids.is_empty() && !watched {
+    let named = filter.name.is_some() || filter.name_prefix.is_some();
+    if !named && filter.ids.is_empty() && !watched {
         query.push("j.id >= ? AND j.id < ?", vec![Box::new(block.first), Box::new(block.end())]);
     } else {
         query.push("j.workflow_id = ?", vec![Box::new(workflow.0)]);
@@ -173,11 +174,19 @@ pub(crate) fn jobs_query(workflow: WorkflowId, block: Block, filter: &JobFilter)
     if let Some(name) = &filter.name {
         query.push(" AND j.name = ?", vec![Box::new(name.clone())]);
     }
+    if let Some(prefix) = &filter.name_prefix {
+        // A range, so that the index on names serves; no name goes on with the last character that there is.
+        let end = format!("{prefix}{}", char::MAX);
+        query.push(" AND j.name >= ? AND j.name < ?", vec![Box::new(prefix.clone()), Box::new(end)]);
+    }
+    if let Some(after) = filter.after {
+        query.push(" AND j.id > ?", vec![Box::new(after.0)]);
+    }
     if !filter.ids.is_empty() {
         let list = list(filter.ids.iter().map(|id| id.0));
         query.push(&format!(" AND j.id IN ({list})"), vec![]);
     }
-    if watched && filter.ids.is_empty() && filter.name.is_none() {
+    if watched && filter.ids.is_empty() && !named {
         // Word for word the condition of the index: only then may it be used.
         query.push(" AND j.status >= 3 AND j.status <> 5 AND j.status <> 9", vec![]);
     }
@@ -205,6 +214,19 @@ pub(crate) fn results_query(block: Block, filter: &ResultFilter) -> Query {
     }
     if filter.failed_only {
         query.push(" AND r.status <> 5", vec![]);
+    }
+    if !filter.status.is_empty() {
+        let list = list(filter.status.iter().map(|status| i64::from(status.code())));
+        query.push(&format!(" AND r.status IN ({list})"), vec![]);
+    }
+    if let Some(code) = filter.return_code {
+        query.push(" AND r.return_code = ?", vec![Box::new(code)]);
+    }
+    if let Some((job, run, attempt)) = filter.after {
+        let values: Vec<Box<dyn ToSql>> =
+            vec![Box::new(job.0), Box::new(job.0), Box::new(run.0), Box::new(attempt.0)];
+        let condition = " AND r.job_id >= ? AND (r.job_id, r.run_id, r.attempt_id) > (?, ?, ?)";
+        query.push(condition, values);
     }
     query.push(" ORDER BY r.job_id, r.run_id, r.attempt_id", vec![]);
     query.push_page(filter.offset, filter.limit);

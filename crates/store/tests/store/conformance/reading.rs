@@ -72,6 +72,15 @@ pub(crate) fn jobs_are_filtered_and_paged(store: &dyn Store) {
     assert_eq!(listed(named("job_0007")), [7]);
     assert_eq!(listed(named("job")), [] as [usize; 0]);
     assert_eq!(listed(JobFilter { status: vec![JobStatus::Ready], ..named("job_0007") }), [] as [usize; 0]);
+    let begins = |prefix: &str| JobFilter { name_prefix: Some(prefix.into()), ..JobFilter::default() };
+    assert_eq!(listed(begins("job_000")), everything);
+    assert_eq!(listed(JobFilter { limit: Some(2), ..begins("job") }), [0, 1]);
+    assert_eq!(listed(begins("job_0008")), [8]);
+    assert_eq!(listed(begins("jop")), [] as [usize; 0]);
+    let after = |job: usize| JobFilter { after: Some(jobs[job]), limit: Some(3), ..JobFilter::default() };
+    assert_eq!(listed(after(4)), [5, 6, 7]);
+    assert_eq!(listed(after(9)), [] as [usize; 0]);
+    assert_eq!(listed(JobFilter { status: vec![JobStatus::Completed], ..after(1) }), [2, 3]);
 
     // The newest attempt is the one that is shown.
     let failed = &store.jobs(workflow, &by_status(&[JobStatus::Failed])).unwrap()[0];
@@ -100,6 +109,14 @@ pub(crate) fn results_are_filtered_and_paged(store: &dyn Store) {
     assert_eq!(listed(ResultFilter { job: Some(JobId(jobs[9].0 + 1)), ..ResultFilter::default() }), []);
     let page = ResultFilter { offset: 3, limit: Some(2), ..ResultFilter::default() };
     assert_eq!(listed(page), [(3, 1), (4, 1)]);
+    let after = |job: usize, attempt: u32| ResultFilter {
+        after: Some((jobs[job], RUN, Attempt(attempt))),
+        ..ResultFilter::default()
+    };
+    assert_eq!(listed(after(2, 1)), [(3, 1), (4, 1), (4, 2)]);
+    assert_eq!(listed(after(4, 1)), [(4, 2)]);
+    assert_eq!(listed(ResultFilter { status: vec![JobStatus::Failed], ..after(0, 1) }), [(4, 1), (4, 2)]);
+    assert_eq!(listed(ResultFilter { return_code: Some(42), ..ResultFilter::default() }), [(4, 2)]);
 }
 
 pub(crate) fn commands_and_names_come_in_the_order_asked_for(store: &dyn Store) {
