@@ -44,7 +44,7 @@ impl SpecFile {
 
     /// The same text gives the same digest, here and everywhere.
     pub(crate) fn digest(&self) -> String {
-        digest(&self.bytes)
+        windlass_types::digest(&self.bytes)
     }
 
     /// As typed.
@@ -187,58 +187,9 @@ fn unreadable(spec: &Path, error: &std::io::Error) -> CliError {
     }
 }
 
-/// 128 bits in hex. Tells texts apart that differ by accident; it is no defence against somebody who wants a collision.
-fn digest(bytes: &[u8]) -> String {
-    let mut lanes = [0x9e37_79b9_7f4a_7c15, bytes.len() as u64 ^ 0xd1b5_4a32_d192_ed03];
-    for block in bytes.chunks(16) {
-        let mut padded = [0; 16];
-        padded[..block.len()].copy_from_slice(block);
-        let word = u128::from_le_bytes(padded);
-        lanes = mix(lanes, word as u64, (word >> 64) as u64);
-    }
-    // A last round, so that also the last block reaches all bits of both lanes.
-    let [a, b] = mix(lanes, lanes[1], lanes[0]);
-    format!("{a:016x}{b:016x}")
-}
-
-fn mix([a, b]: [u64; 2], x: u64, y: u64) -> [u64; 2] {
-    let next_a = fold(x ^ a, y ^ 0xa076_1d64_78bd_642f);
-    let next_b = fold(y ^ b, x ^ 0xe703_7ed1_a0b4_28db);
-    [next_a ^ b.rotate_left(23), next_b ^ a.rotate_left(41)]
-}
-
-/// Both halves of the product: every bit of the factors has a say in every bit of the result.
-fn fold(x: u64, y: u64) -> u64 {
-    let product = u128::from(x) * u128::from(y);
-    product as u64 ^ (product >> 64) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn the_digest_is_the_same_for_ever() {
-        // Stored in databases: a change makes `windlass run` forget which spec made which workflow.
-        assert_eq!(digest(b"name: sim\n"), "feb7e7242736fef31b99032340768670");
-        assert_eq!(digest(b""), "7027225b6dde01c8e39280fb3117be16");
-    }
-
-    #[test]
-    fn every_bit_and_the_length_count() {
-        let text = vec![b'a'; 100];
-        let mut seen = HashSet::from([digest(&text)]);
-        for bit in 0..800 {
-            let mut changed = text.clone();
-            changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(seen.insert(digest(&changed)), "bit {bit}");
-        }
-        for length in 0..100 {
-            assert!(seen.insert(digest(&text[..length])), "length {length}");
-            assert!(seen.insert(digest(&vec![0; length + 1])), "{length} zeros");
-        }
-    }
 
     #[test]
     fn what_waits_for_nothing_is_ready() {

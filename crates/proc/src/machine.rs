@@ -1,8 +1,10 @@
 //! What this machine can give: processors, memory, graphics cards, as far as we are allowed to use them.
 
 use crate::cgroup::Places;
+use crate::procfs;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 use windlass_types::Bytes;
 
 /// What was found.
@@ -30,6 +32,40 @@ impl Machine {
     }
 }
 
+/// What everything on this machine uses together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineUse {
+    /// Time that its processors were busy since boot.
+    pub busy: Duration,
+    pub memory: Bytes,
+}
+
+impl MachineUse {
+    pub fn now() -> Option<Self> {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+        let in_use =
+            meminfo_field(&meminfo, "MemTotal:")?.saturating_sub(meminfo_field(&meminfo, "MemAvailable:")?);
+        Some(Self { busy: busy(&stat)?, memory: Bytes(in_use) })
+    }
+}
+
+/// All but the time in which they had nothing to do, or only waited for a disk.
+fn busy(stat: &str) -> Option<Duration> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> = line.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are counted in user and nice already.
+    let busy: u64 =
+        ticks.iter().take(8).enumerate().filter(|(i, _)| !matches!(i, 3 | 4)).map(|(_, t)| t).sum();
+    Some(Duration::from_millis(busy * 1000 / procfs::ticks_per_second()))
+}
+
+/// In bytes.
+fn meminfo_field(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -41,12 +77,7 @@ fn cpus() -> u32 {
 
 /// The machine's memory, or less if a cgroup above us says so.
 fn memory(places: &Places, meminfo: &str) -> Bytes {
-    let total = meminfo
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-        })
-        .map_or(u64::MAX, |kib| kib * 1024);
+    let total = meminfo_field(meminfo, "MemTotal:").unwrap_or(u64::MAX);
     let limit = v1_memory_limit(places).into_iter().chain(v2_memory_limits(places)).min();
     Bytes(total.min(limit.unwrap_or(u64::MAX)))
 }
@@ -141,6 +172,16 @@ mod tests {
         assert!(machine.cpus >= 1);
         assert!(machine.memory > Bytes(1 << 20) && machine.memory < Bytes(1 << 50));
         assert!(!machine.hostname.is_empty());
+    }
+
+    #[test]
+    fn the_machine_is_busy_with_what_is_not_idle() {
+        let tick = 1000 / procfs::ticks_per_second();
+        let stat = "cpu  10 20 30 1000 500 1 2 3 10 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy(stat), Some(Duration::from_millis(66 * tick)));
+        assert_eq!(busy("intr 1\n"), None);
+        let now = MachineUse::now().unwrap();
+        assert!(now.busy > Duration::ZERO && now.memory > Bytes(0));
     }
 
     #[test]

@@ -79,19 +79,21 @@ impl Series {
         }
     }
 
-    pub fn add(&mut self, at: Instant, cpu: Duration, memory: Bytes) {
+    /// Returns the use of CPUs since the last sample, if time has passed: 100 is one core busy.
+    pub fn add(&mut self, at: Instant, cpu: Duration, memory: Bytes) -> Option<f64> {
         let (last_at, last_cpu) = self.last;
         let elapsed = at.saturating_duration_since(last_at);
         // A process that ended without being waited for takes its time with it: less than before is not less than zero.
         let used = cpu.saturating_sub(last_cpu);
-        if !elapsed.is_zero() {
-            let percent = 100.0 * used.as_secs_f64() / elapsed.as_secs_f64();
+        let percent = (!elapsed.is_zero()).then(|| 100.0 * used.as_secs_f64() / elapsed.as_secs_f64());
+        if let Some(percent) = percent {
             self.cpu_peak = Some(self.cpu_peak.map_or(percent, |peak| peak.max(percent)));
             self.last = (at, cpu);
         }
         self.count += 1;
         self.memory_sum += u128::from(memory.0);
         self.memory_peak = self.memory_peak.max(memory);
+        percent
     }
 
     /// With what the system said at the end: the peak of a single process, if it can be trusted, and the whole CPU time.
@@ -130,9 +132,9 @@ mod tests {
     fn peaks_and_averages_of_what_was_seen() {
         let start = Instant::now();
         let mut series = Series::new(start);
-        series.add(start + SECOND, SECOND / 2, Bytes(100));
-        series.add(start + 2 * SECOND, 2 * SECOND, Bytes(300));
-        series.add(start + 3 * SECOND, SECOND, Bytes(200));
+        assert_eq!(series.add(start + SECOND, SECOND / 2, Bytes(100)), Some(50.0));
+        assert_eq!(series.add(start + 2 * SECOND, 2 * SECOND, Bytes(300)), Some(150.0));
+        assert_eq!(series.add(start + 3 * SECOND, SECOND, Bytes(200)), Some(0.0));
         let end = EndUsage { wall: 4 * SECOND, cpu_time: 2 * SECOND, peak_rss: Some(Bytes(250)) };
         let usage = series.usage(&end);
         assert_eq!((usage.peak_memory, usage.avg_memory), (Some(Bytes(300)), Some(Bytes(200))));

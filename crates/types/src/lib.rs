@@ -4,15 +4,20 @@
 //! pass *instants* from), no policy. Decisions belong to `windlass-core`, parsing of spec files to `windlass-spec`.
 
 mod amount;
+mod digest;
 mod id;
 mod resources;
+pub mod series;
 pub mod settings;
+mod signal;
 mod status;
 mod time;
 pub mod work;
 
 pub use amount::{Bytes, ParseAmountError, format_duration, parse_duration};
+pub use digest::{Digest, digest};
 pub use id::{Attempt, JobId, ResultId, RunId, WorkerId, WorkflowId};
 pub use resources::{Capacity, Resources};
+pub use signal::{signal_name, signal_number};
 pub use status::{JobStatus, ParseStatusError, StatusCounts};
 pub use time::{Clock, Timestamp};

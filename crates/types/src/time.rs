@@ -15,6 +15,12 @@ impl Timestamp {
         self.0
     }
 
+    /// So long after this.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
+    }
+
     /// How long `earlier` was before this; zero if the clock went backwards in between.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

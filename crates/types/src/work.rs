@@ -60,7 +60,16 @@ pub struct Limits {
     pub runtime: Option<Duration>,
 }
 
-/// One claimed job, with all that is needed to execute it.
+/// How a job is asked to end, where its workflow says more than the default: SIGTERM when its time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Termination {
+    /// The signal that asks, by number.
+    pub signal: i32,
+    /// The job is asked so long before its `runtime` is over, and killed when it is.
+    pub lead: Option<Duration>,
+}
+
+/// One claimed job, with all that is needed to execute it. What a plain job does not have is not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     pub key: AttemptKey,
@@ -68,16 +77,54 @@ pub struct Assignment {
     /// Run as `/bin/sh -c COMMAND`.
     pub command: String,
     /// On top of the worker's own environment; names that are reserved ([`is_reserved_name`]) change nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
+    /// Parameters of the job by name, for `WINDLASS_PARAM_NAME`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<(String, String)>,
     pub resources: Resources,
+    /// `resources` are what the job named, not a default.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub asked_for_resources: bool,
     pub limits: Limits,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub termination: Option<Termination>,
     pub stdio: Stdio,
     /// Paths whose state is noted when the attempt starts, relative to the working directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub input_files: Vec<String>,
     /// Paths that must exist after exit code 0, relative to the working directory; their state is noted then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_files: Vec<String>,
     /// Files are told apart by what is in them, not only by size and time.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub hash_files: bool,
+}
+
+impl Assignment {
+    /// A job that only has a command.
+    pub fn plain(key: AttemptKey, name: String, command: String, resources: Resources) -> Self {
+        Self {
+            key,
+            name,
+            command,
+            env: Vec::new(),
+            params: Vec::new(),
+            resources,
+            asked_for_resources: false,
+            limits: Limits::default(),
+            termination: None,
+            stdio: Stdio::default(),
+            input_files: Vec::new(),
+            output_files: Vec::new(),
+            hash_files: false,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A file as an attempt found it, so that a later run can tell whether it changed.

@@ -11,9 +11,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use windlass_types::work::{
-    Assignment, AttemptKey, EndCause, FromWorker, Limits, Report, Stdio as JobStdio, ToWorker,
-};
+use windlass_types::work::{Assignment, AttemptKey, EndCause, FromWorker, Report, ToWorker};
 use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId, WorkflowId};
 use windlass_worker::{Launched, WorkerOptions, launch};
 
@@ -121,23 +119,13 @@ fn by_xargs(jobs: usize) -> io::Result<Duration> {
 }
 
 fn assignment(index: usize) -> Assignment {
-    Assignment {
-        key: AttemptKey {
-            workflow: WorkflowId(1),
-            job: JobId(index as i64 + 1),
-            run: RunId(1),
-            attempt: Attempt::FIRST,
-        },
-        name: format!("flood_{index}"),
-        command: "true".into(),
-        env: Vec::new(),
-        resources: Resources::DEFAULT,
-        limits: Limits::default(),
-        stdio: JobStdio::default(),
-        input_files: Vec::new(),
-        output_files: Vec::new(),
-        hash_files: false,
-    }
+    let key = AttemptKey {
+        workflow: WorkflowId(1),
+        job: JobId(index as i64 + 1),
+        run: RunId(1),
+        attempt: Attempt::FIRST,
+    };
+    Assignment::plain(key, format!("flood_{index}"), "true".into(), Resources::DEFAULT)
 }
 
 fn send(link: &mut impl io::Write, message: &ToWorker) -> io::Result<()> {

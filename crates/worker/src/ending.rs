@@ -57,12 +57,16 @@ impl Worker {
         } else {
             running.stop = Some(Stop { cause, kill_at: by });
             if !grace.is_zero() {
-                self.signal_family(slot, &running.key, running.pid, Signal::TERM);
+                self.ask_to_end(slot, running);
             }
         }
         if grace.is_zero() {
             self.kill_running(slot, running, now);
         }
+    }
+
+    pub(crate) fn ask_to_end(&self, slot: &Slot, running: &Running) {
+        self.signal_family(slot, &running.key, running.pid, running.polite_signal());
     }
 
     pub(crate) fn kill_running(&self, slot: &Slot, running: &mut Running, now: Instant) {

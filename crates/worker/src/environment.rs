@@ -5,6 +5,7 @@ use crate::WorkerOptions;
 use std::ffi::OsString;
 use windlass_proc::spawn::{Additions, Environment};
 use windlass_proc::tree::tag;
+use windlass_types::Timestamp;
 use windlass_types::work::{Assignment, is_reserved_name};
 
 /// What all jobs share.
@@ -23,11 +24,26 @@ pub(crate) fn shared(
     if let Some(url) = &options.api_url {
         both("API_URL", url.into());
     }
+    variables.push(("WINDLASS_SUBMIT_DIR".into(), options.submission_dir.clone().into()));
     Environment::new(variables)
 }
 
-/// What one job adds. `devices` are the ids of the graphics cards it was given.
-pub(crate) fn add(to: &mut Additions, assignment: &Assignment, devices: &[&str]) {
+/// How many threads the libraries of a job start, by a convention that most of them follow.
+pub(crate) const THREADS: &str = "OMP_NUM_THREADS";
+
+/// What this worker gives to one job.
+#[derive(Debug)]
+pub(crate) struct Given<'a> {
+    /// The ids of the graphics cards.
+    pub(crate) devices: &'a [&'a str],
+    /// When its `runtime` will be over.
+    pub(crate) deadline: Option<Timestamp>,
+    /// Nobody has said how many [`THREADS`] all jobs may start.
+    pub(crate) threads_unsaid: bool,
+}
+
+/// What one job adds. Of one name the last value counts.
+pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>) {
     to.clear();
     let key = &assignment.key;
     to.set("WINDLASS_WORKFLOW_ID", key.workflow);
@@ -41,12 +57,22 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, devices: &[&str])
     to.set(tag::ATTEMPT, key.attempt);
     to.set("TORC_ATTEMPT_ID", key.attempt);
     to.set("WINDLASS_ATTEMPT", key.attempt);
-    to.set("WINDLASS_CPUS", assignment.resources.cpus.max(1));
+    let cpus = assignment.resources.cpus.max(1);
+    to.set("WINDLASS_CPUS", cpus);
+    if assignment.asked_for_resources && given.threads_unsaid {
+        to.set(THREADS, cpus);
+    }
     if let Some(limit) = assignment.limits.memory {
         to.set("WINDLASS_MEMORY_BYTES", limit.0);
     }
-    if !devices.is_empty() {
-        let devices = devices.join(",");
+    if let Some(deadline) = given.deadline {
+        to.set("WINDLASS_DEADLINE", deadline.0.div_euclid(1_000_000));
+    }
+    for (name, value) in &assignment.params {
+        to.set(&format!("WINDLASS_PARAM_{}", name.to_uppercase()), value);
+    }
+    if !given.devices.is_empty() {
+        let devices = given.devices.join(",");
         for name in [
             "CUDA_VISIBLE_DEVICES",
             "HIP_VISIBLE_DEVICES",

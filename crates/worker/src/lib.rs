@@ -14,11 +14,13 @@
 
 mod ending;
 mod environment;
+mod files;
 mod launch;
 mod logs;
 mod options;
 mod outbox;
 mod pool;
+mod recorder;
 mod run;
 mod service;
 mod slot;
@@ -26,7 +28,8 @@ mod supervise;
 mod yard;
 
 pub use launch::{Launched, launch, serve_on_stdin};
-pub use options::WorkerOptions;
+pub use options::{SeriesOptions, WorkerOptions};
+pub use recorder::CannotRecord;
 pub use service::{Error, serve};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

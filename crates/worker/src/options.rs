@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_types::Capacity;
+use windlass_types::{Capacity, RunId, WorkflowId};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerOptions {
     pub capacity: Capacity,
     /// Ids of the graphics cards, as `CUDA_VISIBLE_DEVICES` takes them. Missing ones are numbered.
     pub gpu_devices: Vec<String>,
-    /// Logs go to `job_stdio` in here.
+    /// Logs go to `job_stdio` in here, time series to `resource_utilization`.
     pub output_dir: PathBuf,
     /// Jobs run here.
     pub submission_dir: PathBuf,
@@ -24,8 +24,23 @@ pub struct WorkerOptions {
     /// The same for what a job leaves behind.
     pub leftover_grace: Duration,
     pub sample_interval: Duration,
+    /// Samples are summed up for every attempt. Without this they are taken only to keep a memory limit.
+    pub measure_jobs: bool,
+    /// Samples are also kept one by one.
+    pub series: Option<SeriesOptions>,
     /// Use cgroups where we may. Without them memory limits are kept by sampling.
     pub cgroups: bool,
+}
+
+/// Which samples are kept as time series, and how often they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeriesOptions {
+    pub workflow: WorkflowId,
+    pub run: RunId,
+    pub jobs: bool,
+    /// The machine as a whole.
+    pub node: bool,
+    pub flush_interval: Duration,
 }
 
 impl WorkerOptions {
@@ -47,6 +62,8 @@ impl WorkerOptions {
             timeout_grace: Duration::from_secs(10),
             leftover_grace: Duration::from_secs(2),
             sample_interval: Duration::from_secs(1),
+            measure_jobs: true,
+            series: None,
             cgroups: true,
         }
     }

@@ -1,8 +1,9 @@
 //! One job in a slot, from its logs to its report.
 
+use crate::environment::Given;
 use crate::logs::{JobLogs, Spares};
 use crate::service::Worker;
-use crate::slot::{CLOSE_WATCH, FIRST_LOOK, Running, Slot, State, Stop, StopCause};
+use crate::slot::{CLOSE_WATCH, FIRST_LOOK, Running, Slot, State, Stop, StopCause, TENDING};
 use crate::yard::Work;
 use crate::{environment, lock};
 use std::io::Write as _;
@@ -16,7 +17,9 @@ use windlass_proc::sample::{self, EndUsage, Series};
 use windlass_proc::spawn::{self, Additions, Launch};
 use windlass_proc::wait::{self, Reaped};
 use windlass_proc::{Pid, cgroup, identity};
-use windlass_types::work::{Assignment, EndCause, Ended, Exit, Report, ReturnReason, Usage, return_code};
+use windlass_types::work::{
+    Assignment, EndCause, Ended, Exit, FileState, FilesSeen, Report, ReturnReason, Usage, return_code,
+};
 use windlass_types::{Bytes, Timestamp};
 
 /// What a slot's thread keeps from job to job.
@@ -63,6 +66,8 @@ struct Started {
     pid: Pid,
     record: Open,
     logs: JobLogs,
+    /// Its input files as they were.
+    inputs: Vec<Option<FileState>>,
     /// The kernel itself keeps its memory limit.
     bound: bool,
 }
@@ -102,7 +107,13 @@ impl Worker {
             .logs
             .open(&assignment.key, assignment.stdio.mode, &mut hand.spares)
             .map_err(|error| trouble(&error))?;
-        environment::add(&mut hand.additions, assignment, &self.devices(&work.grant.devices));
+        let given = Given {
+            devices: &self.devices(&work.grant.devices),
+            deadline: assignment.limits.runtime.map(|runtime| self.clock.now().after(runtime)),
+            threads_unsaid: self.threads_unsaid,
+        };
+        environment::add(&mut hand.additions, assignment, &given);
+        let inputs = self.files.see(&assignment.input_files, assignment.hash_files);
         let record = self.ledger.open(assignment.key).map_err(|error| trouble(&error))?;
         let group = slot.cgroup.as_ref().filter(|group| hand.in_cgroup || group.entry().is_some());
         let bound = bind(group, assignment.limits.memory);
@@ -120,7 +131,7 @@ impl Worker {
                 // Without the pid in the ledger the job is still found by its name in the environment.
                 self.ledger.started(&record, pid).ok();
                 self.register(slot, assignment, pid, &birth);
-                Ok(Started { pid, record, logs, bound })
+                Ok(Started { pid, record, logs, inputs, bound })
             }
             Err(error) => {
                 self.ledger.forget(record);
@@ -152,8 +163,12 @@ impl Worker {
     fn register(&self, slot: &Slot, assignment: &Assignment, pid: Pid, birth: &Birth) {
         let Birth { started, started_at, born_after, bound, in_cgroup, oom_kills } = *birth;
         let watched = assignment.limits.memory.is_some() && !bound;
-        let (sample_every, first) =
-            if watched { (CLOSE_WATCH, CLOSE_WATCH) } else { (self.options.sample_interval, FIRST_LOOK) };
+        let (sample_every, first) = match (watched, self.options.measure_jobs) {
+            (true, _) => (CLOSE_WATCH, Some(CLOSE_WATCH)),
+            (false, true) => (self.options.sample_interval, Some(FIRST_LOOK)),
+            // Bound by the kernel: a sample tells whether it lost a process.
+            (false, false) => (self.options.sample_interval, assignment.limits.memory.map(|_| FIRST_LOOK)),
+        };
         let mut running = Running {
             key: assignment.key,
             pid,
@@ -161,11 +176,13 @@ impl Worker {
             started_at,
             born_after,
             limits: assignment.limits,
+            termination: assignment.termination,
+            was_warned: false,
             in_cgroup,
             oom_kills,
             told: false,
             sample_every,
-            next_sample: started + first,
+            next_sample: first.map(|first| started + first),
             series: Series::new(started),
             stop: None,
         };
@@ -174,7 +191,7 @@ impl Worker {
             let grace = stop.kill_at.saturating_duration_since(Instant::now());
             self.stop_running(slot, &mut running, stop.cause, grace);
         }
-        let (due, _) = running.next_act();
+        let due = running.next_act().map_or(started + TENDING, |(at, _)| at.min(started + TENDING));
         *state = State::Running(Box::new(running));
         drop(state);
         self.alarm.set(due);
@@ -201,8 +218,8 @@ impl Worker {
 
         let wall = over.saturating_duration_since(running.started);
         let end = EndUsage { wall, cpu_time: reaped.cpu_time, peak_rss: self.trusted_peak(reaped.max_rss) };
-        let cause = end_cause(running.stop, ran_out, assignment.limits.memory.is_some(), reaped.exit);
-        let cause = self.check_outputs(cause, reaped.exit, &assignment.output_files);
+        let cause = end_cause(&running, ran_out, reaped.exit);
+        let (cause, files) = self.look_at_files(assignment, cause, reaped.exit, started.inputs);
         let succeeded = cause == EndCause::Itself && reaped.exit == Exit::Code(0);
         let delete = succeeded && assignment.stdio.delete_on_success;
         started.logs.finish(left_nothing.then_some(&mut hand.spares), delete);
@@ -214,7 +231,7 @@ impl Worker {
             exit: reaped.exit,
             cause,
             usage: running.series.usage(&end),
-            files: None,
+            files,
         }
     }
 
@@ -240,13 +257,26 @@ impl Worker {
         sample::trusted_peak(max_rss, own)
     }
 
-    fn check_outputs(&self, cause: EndCause, exit: Exit, outputs: &[String]) -> EndCause {
-        if cause != EndCause::Itself || exit != Exit::Code(0) {
-            return cause;
+    /// The outputs of an attempt that ended well are looked at once, for what is missing and for what they are.
+    fn look_at_files(
+        &self,
+        assignment: &Assignment,
+        cause: EndCause,
+        exit: Exit,
+        inputs: Vec<Option<FileState>>,
+    ) -> (EndCause, Option<Box<FilesSeen>>) {
+        let outputs = &assignment.output_files;
+        if inputs.is_empty() && outputs.is_empty() {
+            return (cause, None);
         }
-        let is_missing = |path: &&String| !self.options.submission_dir.join(path).exists();
-        let missing: Vec<String> = outputs.iter().filter(is_missing).cloned().collect();
-        if missing.is_empty() { cause } else { EndCause::MissingOutputs(missing) }
+        if cause != EndCause::Itself || exit != Exit::Code(0) {
+            return (cause, Some(Box::new(FilesSeen { inputs, outputs: Vec::new() })));
+        }
+        let seen = self.files.see(outputs, assignment.hash_files);
+        let missing = outputs.iter().zip(&seen).filter(|(_, state)| state.is_none());
+        let missing: Vec<String> = missing.map(|(path, _)| path.clone()).collect();
+        let cause = if missing.is_empty() { cause } else { EndCause::MissingOutputs(missing) };
+        (cause, Some(Box::new(FilesSeen { inputs, outputs: seen })))
     }
 
     fn devices(&self, granted: &[u32]) -> Vec<&str> {
@@ -255,12 +285,15 @@ impl Worker {
 }
 
 /// Who ended it. `ran_out`: the kernel ended some process of it for lack of memory.
-fn end_cause(stop: Option<Stop>, ran_out: bool, limited: bool, exit: Exit) -> EndCause {
-    match stop {
+fn end_cause(running: &Running, ran_out: bool, exit: Exit) -> EndCause {
+    let (limited, succeeded) = (running.limits.memory.is_some(), exit == Exit::Code(0));
+    match running.stop {
         Some(Stop { cause: StopCause::Timeout, .. }) if ran_out && limited => EndCause::OutOfMemory,
         Some(stop) => stop.cause.into(),
         // A job without a limit that got over the loss of a process has not failed for it.
-        None if ran_out && (limited || exit != Exit::Code(0)) => EndCause::OutOfMemory,
+        None if ran_out && (limited || !succeeded) => EndCause::OutOfMemory,
+        // Told that its time would soon be over, and still done in time: that is what telling it early is for.
+        None if running.was_warned && !succeeded => EndCause::Timeout,
         None => EndCause::Itself,
     }
 }
@@ -308,6 +341,7 @@ fn unbind(group: Option<&cgroup::Slot>, bound: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slot::tests::running;
     use windlass_types::work::StopReason;
 
     #[test]
@@ -327,11 +361,17 @@ mod tests {
             (stop(StopCause::OutOfMemory), false, true, killed, EndCause::OutOfMemory),
             (stop(StopCause::Engine(StopReason::Canceled)), true, true, killed, canceled),
         ] {
-            assert_eq!(
-                end_cause(stop, ran_out, limited, exit),
-                cause,
-                "{stop:?} {ran_out} {limited} {exit:?}"
-            );
+            let mut job = Running { stop, ..running(Instant::now(), None) };
+            job.limits.memory = limited.then_some(Bytes(1));
+            assert_eq!(end_cause(&job, ran_out, exit), cause, "{stop:?} {ran_out} {limited} {exit:?}");
         }
+    }
+
+    #[test]
+    fn a_job_that_was_warned_is_done_if_it_says_so() {
+        let warned = Running { was_warned: true, ..running(Instant::now(), None) };
+        assert_eq!(end_cause(&warned, false, Exit::Code(0)), EndCause::Itself);
+        assert_eq!(end_cause(&warned, false, Exit::Code(1)), EndCause::Timeout);
+        assert_eq!(end_cause(&warned, false, Exit::Signal(15)), EndCause::Timeout);
     }
 }

@@ -1,9 +1,11 @@
 //! A worker's whole life: what all its threads share, the loop that reads the link, and the end.
 
-use crate::environment;
+use crate::environment::{self, THREADS};
+use crate::files::Files;
 use crate::logs::Logs;
 use crate::options::WorkerOptions;
 use crate::outbox::Outbox;
+use crate::recorder::{CannotRecord, Recorder};
 use crate::supervise::Alarm;
 use crate::yard::Yard;
 use std::io::{self, BufRead as _, BufReader};
@@ -33,6 +35,8 @@ pub enum Error {
     #[error("cannot create the directory for logs in {path}: {source}")]
     Logs { path: PathBuf, source: io::Error },
     #[error(transparent)]
+    Series(#[from] CannotRecord),
+    #[error(transparent)]
     Ledger(#[from] ledger::Error),
     #[error(transparent)]
     Spawner(#[from] spawn::Error),
@@ -48,6 +52,8 @@ pub(crate) struct Worker {
     pub(crate) environment: Environment,
     pub(crate) ledger: Ledger,
     pub(crate) logs: Logs,
+    pub(crate) files: Files,
+    pub(crate) threads_unsaid: bool,
     pub(crate) adopted: Adopted,
     pub(crate) reaping: Mutex<()>,
     pub(crate) outbox: Outbox,
@@ -83,9 +89,10 @@ pub(crate) fn serve_buffered(options: WorkerOptions, mut link: BufReader<UnixStr
     signals::hang_up_on_termination(link.get_ref().as_fd()).map_err(Error::Setup)?;
     wait::become_subreaper().map_err(Error::Setup)?;
     let worker = Arc::new(Worker::new(options, link.get_ref().try_clone().map_err(Error::Link)?)?);
+    let recorder = Recorder::open(&worker.options, worker.clock)?;
     worker.outbox.hello(&FromWorker::Hello { capacity: worker.options.capacity });
 
-    let supervisor = worker.thread("supervisor", Worker::supervise)?;
+    let supervisor = worker.thread("supervisor", |worker| worker.supervise(recorder))?;
     let sender = worker.thread("sender", |worker| worker.outbox.send_lingering())?;
     let farewell = listen(&worker, &mut link);
     worker.close_yard();
@@ -118,6 +125,8 @@ impl Worker {
             ledger: Ledger::create(&options.ledger, cgroups.as_ref().map(Cgroups::directory))?,
             logs: Logs::create(&options.output_dir)
                 .map_err(|source| Error::Logs { path: options.output_dir.clone(), source })?,
+            files: Files::new(options.submission_dir.clone(), Clock),
+            threads_unsaid: std::env::var_os(THREADS).is_none(),
             adopted: Adopted::open(),
             reaping: Mutex::new(()),
             outbox: Outbox::new(link),

@@ -3,14 +3,16 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use windlass_proc::sample::Series;
-use windlass_proc::{Pid, cgroup};
+use windlass_proc::{Pid, Signal, cgroup};
 use windlass_types::Timestamp;
-use windlass_types::work::{AttemptKey, EndCause, Limits, StopReason};
+use windlass_types::work::{AttemptKey, EndCause, Limits, StopReason, Termination};
 
 /// Jobs that are over before this never cost a sample or a `Started`.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(150);
 /// With only samples to keep a memory limit, they come early and often.
 pub(crate) const CLOSE_WATCH: Duration = Duration::from_millis(100);
+/// As long as a job runs somebody looks so often, even if nothing else is due: it may leave us children.
+pub(crate) const TENDING: Duration = Duration::from_secs(1);
 /// How often SIGKILL is repeated, for what was born between the look and the signal.
 const KILL_AGAIN: Duration = Duration::from_millis(100);
 
@@ -46,13 +48,17 @@ pub(crate) struct Running {
     /// No process of this job is older (boot ticks).
     pub(crate) born_after: u64,
     pub(crate) limits: Limits,
+    pub(crate) termination: Option<Termination>,
+    /// It was told that its time will soon be over.
+    pub(crate) was_warned: bool,
     /// Its slot's cgroup holds it and nothing else.
     pub(crate) in_cgroup: bool,
     /// Kills for lack of memory in that cgroup before it started.
     pub(crate) oom_kills: u64,
     pub(crate) told: bool,
     pub(crate) sample_every: Duration,
-    pub(crate) next_sample: Instant,
+    /// `None`: nobody wants to know.
+    pub(crate) next_sample: Option<Instant>,
     pub(crate) series: Series,
     pub(crate) stop: Option<Stop>,
 }
@@ -88,6 +94,8 @@ pub(crate) enum Act {
     /// Report that it has started.
     Tell,
     Sample,
+    /// Its runtime will soon be over, and it is to be told.
+    Warn,
     /// Its runtime is over.
     TimeOut,
     Kill,
@@ -95,23 +103,45 @@ pub(crate) enum Act {
 
 impl Running {
     /// The next thing to do and when.
-    pub(crate) fn next_act(&self) -> (Instant, Act) {
+    pub(crate) fn next_act(&self) -> Option<(Instant, Act)> {
         if let Some(stop) = &self.stop {
-            return (stop.kill_at, Act::Kill);
+            return Some((stop.kill_at, Act::Kill));
         }
         let timeout = self.limits.runtime.and_then(|runtime| self.started.checked_add(runtime));
         let tell = (!self.told).then(|| self.started + FIRST_LOOK);
-        [(timeout, Act::TimeOut), (tell, Act::Tell), (Some(self.next_sample), Act::Sample)]
-            .into_iter()
-            .filter_map(|(at, act)| Some((at?, act)))
-            .min_by_key(|(at, _)| *at)
-            .unwrap_or((self.next_sample, Act::Sample))
+        [
+            (self.warning(), Act::Warn),
+            (timeout, Act::TimeOut),
+            (tell, Act::Tell),
+            (self.next_sample, Act::Sample),
+        ]
+        .into_iter()
+        .filter_map(|(at, act)| Some((at?, act)))
+        .min_by_key(|(at, _)| *at)
+    }
+
+    /// When it is to be told that its time will soon be over. It has at least half of its time in peace.
+    fn warning(&self) -> Option<Instant> {
+        let runtime = self.limits.runtime?;
+        let lead = self.termination?.lead?.min(runtime / 2);
+        if self.was_warned { None } else { self.started.checked_add(runtime.saturating_sub(lead)) }
+    }
+
+    /// The signal that asks it to end.
+    pub(crate) fn polite_signal(&self) -> Signal {
+        self.termination.and_then(|how| Signal::from_named_raw(how.signal)).unwrap_or(Signal::TERM)
+    }
+
+    /// Between asking and killing when its time is over. One that was told before has had it.
+    pub(crate) fn grace_after_timeout(&self, usual: Duration) -> Duration {
+        if self.was_warned { Duration::ZERO } else { usual }
     }
 
     /// Its memory limit is kept by samples alone, as it turned out.
     pub(crate) fn watch_closely(&mut self, now: Instant) {
         self.sample_every = self.sample_every.min(CLOSE_WATCH);
-        self.next_sample = self.next_sample.min(now + self.sample_every);
+        let soon = now + self.sample_every;
+        self.next_sample = Some(self.next_sample.map_or(soon, |next| next.min(soon)));
     }
 
     pub(crate) fn killed(&mut self, now: Instant) {
@@ -141,11 +171,13 @@ pub(crate) mod tests {
             started_at: Timestamp(0),
             born_after: 0,
             limits: Limits { memory: None, runtime },
+            termination: None,
+            was_warned: false,
             in_cgroup: false,
             oom_kills: 0,
             told: false,
             sample_every: Duration::from_secs(1),
-            next_sample: started + FIRST_LOOK,
+            next_sample: Some(started + FIRST_LOOK),
             series: Series::new(started),
             stop: None,
         }
@@ -155,21 +187,21 @@ pub(crate) mod tests {
     fn things_fall_due_in_the_order_of_their_times() {
         let start = Instant::now();
         let mut job = running(start, Some(200 * MS));
-        assert_eq!(job.next_act(), (start + FIRST_LOOK, Act::Tell));
+        assert_eq!(job.next_act(), Some((start + FIRST_LOOK, Act::Tell)));
         job.told = true;
-        assert_eq!(job.next_act(), (start + FIRST_LOOK, Act::Sample));
-        job.next_sample = start + 1150 * MS;
-        assert_eq!(job.next_act(), (start + 200 * MS, Act::TimeOut));
+        assert_eq!(job.next_act(), Some((start + FIRST_LOOK, Act::Sample)));
+        job.next_sample = Some(start + 1150 * MS);
+        assert_eq!(job.next_act(), Some((start + 200 * MS, Act::TimeOut)));
         job.stop = Some(Stop { cause: StopCause::Timeout, kill_at: start + 10_200 * MS });
-        assert_eq!(job.next_act(), (start + 10_200 * MS, Act::Kill));
+        assert_eq!(job.next_act(), Some((start + 10_200 * MS, Act::Kill)));
         job.killed(start + 10_200 * MS);
-        assert_eq!(job.next_act(), (start + 10_300 * MS, Act::Kill));
+        assert_eq!(job.next_act(), Some((start + 10_300 * MS, Act::Kill)));
     }
 
     #[test]
     fn a_short_runtime_is_over_before_the_first_look() {
         let start = Instant::now();
-        assert_eq!(running(start, Some(50 * MS)).next_act(), (start + 50 * MS, Act::TimeOut));
+        assert_eq!(running(start, Some(50 * MS)).next_act(), Some((start + 50 * MS, Act::TimeOut)));
     }
 
     #[test]
@@ -177,6 +209,30 @@ pub(crate) mod tests {
         let start = Instant::now();
         let mut job = running(start, Some(Duration::MAX));
         job.told = true;
-        assert_eq!(job.next_act().1, Act::Sample);
+        assert_eq!(job.next_act(), Some((start + FIRST_LOOK, Act::Sample)));
+    }
+
+    #[test]
+    fn a_job_that_nobody_measures_or_limits_is_left_alone_once_it_was_told_of() {
+        let mut job = running(Instant::now(), None);
+        (job.told, job.next_sample) = (true, None);
+        assert_eq!(job.next_act(), None);
+    }
+
+    #[test]
+    fn a_job_is_warned_before_its_time_is_over_but_not_before_half_of_it_is() {
+        let start = Instant::now();
+        let grace = 10_000 * MS;
+        for (lead, at) in [(30 * MS, 70 * MS), (90 * MS, 50 * MS)] {
+            let mut job = running(start, Some(100 * MS));
+            job.termination = Some(Termination { signal: 10, lead: Some(lead) });
+            assert_eq!(job.next_act(), Some((start + at, Act::Warn)));
+            assert_eq!(job.polite_signal(), Signal::USR1);
+            job.was_warned = true;
+            assert_eq!(job.next_act(), Some((start + 100 * MS, Act::TimeOut)));
+            assert_eq!(job.grace_after_timeout(grace), Duration::ZERO);
+        }
+        let unwarned = running(start, Some(100 * MS));
+        assert_eq!((unwarned.polite_signal(), unwarned.grace_after_timeout(grace)), (Signal::TERM, grace));
     }
 }

@@ -6,13 +6,14 @@
 use crate::ending::{Strays, processes_in};
 use crate::lock;
 use crate::outbox::Urgency;
+use crate::recorder::Recorder;
 use crate::service::Worker;
-use crate::slot::{Act, Slot, State, StopCause};
+use crate::slot::{Act, Slot, State, StopCause, TENDING};
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_proc::sample::{Sample, proportional_memory};
-use windlass_proc::{Pid, cgroup, identity};
+use windlass_proc::{Pid, cgroup, identity, wait};
 use windlass_types::Bytes;
 use windlass_types::work::{AttemptKey, Report};
 
@@ -66,29 +67,36 @@ impl Alarm {
 }
 
 impl Worker {
-    pub(crate) fn supervise(&self) {
+    pub(crate) fn supervise(&self, mut recorder: Option<Recorder>) {
         let mut strays = Strays::new();
+        if recorder.is_some() {
+            self.alarm.set(Instant::now());
+        }
         while self.alarm.wait() {
             let slots = lock(&self.yard).slots.clone();
-            let due = slots.iter().filter_map(|slot| self.attend(slot)).min();
+            let due = slots.iter().filter_map(|slot| self.attend(slot, &mut recorder)).min();
             self.tend_adopted(&mut strays);
-            if let Some(at) = due {
-                // Also if nothing is due for the job itself: as long as it runs it may leave us children.
-                self.alarm.set(at.min(Instant::now() + self.options.sample_interval));
+            let recording = recorder.as_mut().and_then(|recorder| recorder.attend(Instant::now()));
+            if let Some(at) = due.into_iter().chain(recording).min() {
+                self.alarm.set(at);
             }
+        }
+        if let Some(recorder) = &mut recorder {
+            recorder.flush();
         }
     }
 
     /// Does what is due for the job in a slot; returns when to look again.
-    fn attend(&self, slot: &Arc<Slot>) -> Option<Instant> {
+    fn attend(&self, slot: &Arc<Slot>, recorder: &mut Option<Recorder>) -> Option<Instant> {
         loop {
             let mut state = lock(&slot.state);
             let State::Running(running) = &mut *state else { return None };
             let now = Instant::now();
-            let (at, act) = running.next_act();
+            let look_again = now + TENDING;
+            let Some((at, act)) = running.next_act() else { return Some(look_again) };
             let slack = if matches!(act, Act::Sample) { SLACK } else { Duration::ZERO };
             if at > now + slack {
-                return Some(at);
+                return Some(at.min(look_again));
             }
             match act {
                 Act::Tell => {
@@ -99,13 +107,20 @@ impl Worker {
                     self.outbox.push([Report::Started { key, at, pid }], Urgency::CanWait);
                 }
                 Act::Sample => {
-                    running.next_sample = now + running.sample_every;
+                    running.next_sample = Some(now + running.sample_every);
                     let (key, pid, in_cgroup) = (running.key, running.pid, running.in_cgroup);
                     drop(state);
-                    self.sample(slot, &key, pid, in_cgroup);
+                    self.sample(slot, &key, pid, in_cgroup, recorder.as_mut());
+                }
+                // It ended by itself, and its slot has only not taken note yet.
+                Act::Warn if wait::is_over(running.pid) => return None,
+                Act::Warn => {
+                    running.was_warned = true;
+                    self.ask_to_end(slot, running);
                 }
                 Act::TimeOut => {
-                    self.stop_running(slot, running, StopCause::Timeout, self.options.timeout_grace);
+                    let grace = running.grace_after_timeout(self.options.timeout_grace);
+                    self.stop_running(slot, running, StopCause::Timeout, grace);
                 }
                 Act::Kill => self.kill_running(slot, running, now),
             }
@@ -113,7 +128,14 @@ impl Worker {
     }
 
     /// Looks at a job without its lock: this takes a while, and its slot must be able to see its end.
-    fn sample(&self, slot: &Slot, key: &AttemptKey, leader: Pid, in_cgroup: bool) {
+    fn sample(
+        &self,
+        slot: &Slot,
+        key: &AttemptKey,
+        leader: Pid,
+        in_cgroup: bool,
+        recorder: Option<&mut Recorder>,
+    ) {
         let members = self.family(slot, key, leader);
         let group = slot.cgroup.as_ref().filter(|_| in_cgroup);
         let in_group: HashSet<Pid> = group.map(|_| processes_in(slot)).into_iter().flatten().collect();
@@ -129,7 +151,10 @@ impl Worker {
             return;
         }
         let now = Instant::now();
-        running.series.add(now, inside.cpu + at_large.cpu, memory);
+        let cpu_percent = running.series.add(now, inside.cpu + at_large.cpu, memory);
+        if let (Some(recorder), Some(cpu_percent)) = (recorder, cpu_percent) {
+            recorder.job(key, cpu_percent, memory);
+        }
         if running.limits.memory.is_some() && !outside.is_empty() {
             running.watch_closely(now);
         }

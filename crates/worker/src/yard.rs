@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use windlass_core::dispatch::{Mirror, ReadyQueue};
-    use windlass_types::work::{AttemptKey, Limits, Stdio};
+    use windlass_types::work::AttemptKey;
     use windlass_types::{Attempt, Bytes, JobId, Resources, RunId, WorkflowId};
 
     fn assignment(job: u32, resources: Resources) -> Assignment {
@@ -206,18 +206,7 @@ mod tests {
             run: RunId(1),
             attempt: Attempt::FIRST,
         };
-        Assignment {
-            key,
-            name: String::new(),
-            command: String::new(),
-            env: Vec::new(),
-            resources,
-            limits: Limits::default(),
-            stdio: Stdio::default(),
-            input_files: Vec::new(),
-            output_files: Vec::new(),
-            hash_files: false,
-        }
+        Assignment::plain(key, String::new(), String::new(), resources)
     }
 
     /// The engine hands out by its mirror of the worker and learns of ends only: what it takes to run must run here.

@@ -74,19 +74,14 @@ impl Dispatcher<'_> {
             let limited = self.board.asked_for_resources(job);
             self.held.insert(job, Held { name: command.name.clone(), started: None });
             self.open.assignments.push(Assignment {
-                key,
-                name: command.name,
-                command: command.command,
                 env: merged_env(&self.workflow.env, command.env),
-                resources,
+                asked_for_resources: limited,
                 limits: Limits {
                     memory: limited.then_some(resources.memory),
                     runtime: limited.then_some(resources.runtime).flatten(),
                 },
                 stdio: self.workflow.stdio,
-                input_files: Vec::new(),
-                output_files: Vec::new(),
-                hash_files: false,
+                ..Assignment::plain(key, command.name, command.command, resources)
             });
         }
         Ok(())

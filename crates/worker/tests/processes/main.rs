@@ -13,6 +13,8 @@ mod order;
 #[cfg(test)]
 mod session;
 #[cfg(test)]
+mod settings;
+#[cfg(test)]
 mod stopping;
 #[cfg(test)]
 mod support;

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use windlass_proc::identity::Identity;
 use windlass_types::work::{
-    Assignment, AttemptKey, Ended, FromWorker, Limits, Report, ReturnReason, Stdio, StdioMode, StopReason,
-    ToWorker,
+    Assignment, AttemptKey, Ended, FromWorker, Report, ReturnReason, StopReason, ToWorker,
 };
 use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId, WorkflowId};
 use windlass_worker::{Launched, WorkerOptions, launch};
@@ -206,18 +205,7 @@ pub(crate) fn key(job: i64) -> AttemptKey {
 }
 
 pub(crate) fn job(id: i64, command: &str) -> Assignment {
-    Assignment {
-        key: key(id),
-        name: format!("job {id}"),
-        command: command.into(),
-        env: Vec::new(),
-        resources: Resources::DEFAULT,
-        limits: Limits::default(),
-        stdio: Stdio { mode: StdioMode::Separate, delete_on_success: false },
-        input_files: Vec::new(),
-        output_files: Vec::new(),
-        hash_files: false,
-    }
+    Assignment::plain(key(id), format!("job {id}"), command.into(), Resources::DEFAULT)
 }
 
 /// Waits for a condition.

@@ -1,0 +1,128 @@
+//! A digest of 128 bits that tells contents apart which differ by accident: specs, files, commands.
+//!
+//! Fast, the same on every machine, and fed piece by piece. It is no defence against somebody who wants a collision.
+
+/// Takes contents in pieces of any size; where they are cut does not matter.
+#[derive(Clone, Debug)]
+pub struct Digest {
+    lanes: [u64; 2],
+    length: u64,
+    /// The first `length % BLOCK` bytes are waiting for the rest of their block.
+    partial: [u8; BLOCK],
+}
+
+const BLOCK: usize = 16;
+
+/// The digest of contents that are there as a whole: 32 hexadecimal digits.
+pub fn digest(bytes: &[u8]) -> String {
+    let mut digest = Digest::default();
+    digest.add(bytes);
+    digest.finish()
+}
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self { lanes: [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03], length: 0, partial: [0; BLOCK] }
+    }
+}
+
+impl Digest {
+    pub fn add(&mut self, bytes: &[u8]) {
+        let waiting = (self.length % BLOCK as u64) as usize;
+        self.length += bytes.len() as u64;
+        let mut rest = bytes;
+        if waiting > 0 {
+            let (first, others) = rest.split_at(rest.len().min(BLOCK - waiting));
+            self.partial[waiting..waiting + first.len()].copy_from_slice(first);
+            if waiting + first.len() < BLOCK {
+                return;
+            }
+            self.lanes = mix(self.lanes, self.partial);
+            rest = others;
+        }
+        let (blocks, rest) = rest.as_chunks();
+        for block in blocks {
+            self.lanes = mix(self.lanes, *block);
+        }
+        self.partial[..rest.len()].copy_from_slice(rest);
+    }
+
+    /// 32 hexadecimal digits.
+    pub fn finish(self) -> String {
+        let [a, b] = self.value();
+        format!("{a:016x}{b:016x}")
+    }
+
+    fn value(mut self) -> [u64; 2] {
+        let waiting = (self.length % BLOCK as u64) as usize;
+        if waiting > 0 {
+            self.partial[waiting..].fill(0);
+            self.lanes = mix(self.lanes, self.partial);
+        }
+        // The length last, so that zeros at the end count; and a round so that all of it reaches both lanes.
+        self.lanes = rounds(self.lanes, self.length, !self.length);
+        rounds(self.lanes, self.lanes[1], self.lanes[0])
+    }
+}
+
+/// Enough to see that bytes are not those that were written.
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    let mut digest = Digest::default();
+    digest.add(bytes);
+    digest.value()[0] as u32
+}
+
+fn mix(lanes: [u64; 2], block: [u8; BLOCK]) -> [u64; 2] {
+    let word = u128::from_le_bytes(block);
+    rounds(lanes, word as u64, (word >> 64) as u64)
+}
+
+fn rounds([a, b]: [u64; 2], x: u64, y: u64) -> [u64; 2] {
+    let next_a = fold(x ^ a, y ^ 0xa076_1d64_78bd_642f);
+    let next_b = fold(y ^ b, x ^ 0xe703_7ed1_a0b4_28db);
+    [next_a ^ b.rotate_left(23), next_b ^ a.rotate_left(41)]
+}
+
+/// Both halves of the product: every bit of the factors has a say in every bit of the result.
+fn fold(x: u64, y: u64) -> u64 {
+    let product = u128::from(x) * u128::from(y);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_digest_is_the_same_for_ever() {
+        // Stored in databases: a change makes Windlass forget which spec made which workflow, and run jobs again.
+        assert_eq!(digest(b"name: sim\n"), "34a335ae9def5d497213617dc8499137");
+        assert_eq!(digest(b""), "481990166e2389873c8abf37ef6506cf");
+    }
+
+    #[test]
+    fn every_bit_and_the_length_count() {
+        let text = vec![b'a'; 100];
+        let mut seen = HashSet::from([digest(&text)]);
+        for bit in 0..800 {
+            let mut changed = text.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(seen.insert(digest(&changed)), "bit {bit}");
+        }
+        for length in 0..100 {
+            assert!(seen.insert(digest(&text[..length])), "length {length}");
+            assert!(seen.insert(digest(&vec![0; length + 1])), "{length} zeros");
+        }
+    }
+
+    #[test]
+    fn where_the_pieces_are_cut_does_not_matter() {
+        let text: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        for size in [1, 2, 7, 15, 16, 17, 31, 64, 999] {
+            let mut pieces = Digest::default();
+            text.chunks(size).for_each(|piece| pieces.add(piece));
+            assert_eq!(pieces.finish(), digest(&text), "pieces of {size}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The files of an attempt as it finds and leaves them, so that a later run can tell what changed.
+//!
+//! Contents are read only where the workflow asks for it, and a file that many jobs name is read once: its digest is kept
+//! with the time and size that it had.
+
+use crate::lock;
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use windlass_types::work::FileState;
+use windlass_types::{Clock, Digest};
+
+/// Read at once.
+const CHUNK: usize = 1 << 17;
+/// Digests that are kept. The files that many jobs share are few.
+const MOST_KNOWN: usize = 4096;
+/// Within this time a file may change once more without a new modification time: clocks of file systems tick slowly.
+const SETTLED_AFTER_NS: i64 = 2_000_000_000;
+
+/// Looks at files, relative to the working directory of the jobs.
+#[derive(Debug)]
+pub(crate) struct Files {
+    directory: PathBuf,
+    clock: Clock,
+    known: Mutex<HashMap<PathBuf, Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    as_of: Stamp,
+    hash: String,
+}
+
+/// What changes when a file does, unless somebody takes care that it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    mtime_ns: i64,
+    size: u64,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        let mtime_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
+        Self { device: metadata.dev(), inode: metadata.ino(), mtime_ns, size: metadata.len() }
+    }
+}
+
+impl Files {
+    pub(crate) fn new(directory: PathBuf, clock: Clock) -> Self {
+        Self { directory, clock, known: Mutex::default() }
+    }
+
+    /// In the order given; `None` for what is not there.
+    pub(crate) fn see(&self, paths: &[String], with_contents: bool) -> Vec<Option<FileState>> {
+        paths.iter().map(|path| self.see_one(self.directory.join(path), with_contents)).collect()
+    }
+
+    fn see_one(&self, path: PathBuf, with_contents: bool) -> Option<FileState> {
+        let metadata = fs::metadata(&path).ok()?;
+        let stamp = Stamp::of(&metadata);
+        // A directory has no contents of its own; a file that may not be read is told apart by time and size alone.
+        let hash = if with_contents && metadata.is_file() { self.hash(path, stamp).ok() } else { None };
+        Some(FileState { mtime_ns: stamp.mtime_ns, size: stamp.size, hash })
+    }
+
+    fn hash(&self, path: PathBuf, stamp: Stamp) -> io::Result<String> {
+        if let Some(known) = lock(&self.known).get(&path).filter(|known| known.as_of == stamp) {
+            return Ok(known.hash.clone());
+        }
+        let hash = hash_contents(&path)?;
+        let now_ns = self.clock.now().0.saturating_mul(1000);
+        if now_ns.saturating_sub(stamp.mtime_ns) > SETTLED_AFTER_NS {
+            let mut known = lock(&self.known);
+            if known.len() >= MOST_KNOWN {
+                known.clear();
+            }
+            known.insert(path, Known { as_of: stamp, hash: hash.clone() });
+        }
+        Ok(hash)
+    }
+}
+
+fn hash_contents(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut chunk = vec![0; CHUNK];
+    let mut digest = Digest::default();
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok(digest.finish()),
+            Ok(length) => digest.add(&chunk[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    fn bench() -> (tempfile::TempDir, Files) {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files::new(directory.path().to_owned(), Clock);
+        (directory, files)
+    }
+
+    fn age(path: &Path, seconds: u64) {
+        let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds);
+        File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+    }
+
+    #[test]
+    fn time_and_size_are_noted_and_what_is_missing_is_none() {
+        let (directory, files) = bench();
+        fs::write(directory.path().join("a"), "12345").unwrap();
+        age(&directory.path().join("a"), 0);
+        let absolute = directory.path().join("a").display().to_string();
+        let seen = files.see(&["a".into(), "b".into(), absolute, ".".into()], false);
+        let a = FileState { mtime_ns: 1_000_000_000_000_000, size: 5, hash: None };
+        assert_eq!(seen[..3], [Some(a.clone()), None, Some(a)]);
+        assert_eq!(
+            files.see(&[".".into()], true)[0].as_ref().unwrap().hash,
+            None,
+            "a directory has no contents"
+        );
+    }
+
+    #[test]
+    fn a_digest_is_that_of_the_contents_and_is_kept_until_the_file_changes() {
+        let (directory, files) = bench();
+        let path = directory.path().join("a");
+        let hash = || files.see(&["a".into()], true).remove(0).unwrap().hash.unwrap();
+        let long = "x".repeat(CHUNK + 17);
+        fs::write(&path, &long).unwrap();
+        age(&path, 0);
+        assert_eq!(hash(), windlass_types::digest(long.as_bytes()));
+        assert_eq!(lock(&files.known).len(), 1);
+        age(&path, 1);
+        assert_eq!(hash(), windlass_types::digest(long.as_bytes()), "touched, not changed");
+        fs::write(&path, "other").unwrap();
+        age(&path, 2);
+        assert_eq!(hash(), windlass_types::digest(b"other"));
+    }
+
+    #[test]
+    fn a_file_that_has_just_changed_is_read_again() {
+        let (directory, files) = bench();
+        fs::write(directory.path().join("a"), "1").unwrap();
+        files.see(&["a".into()], true);
+        assert!(lock(&files.known).is_empty());
+    }
+}

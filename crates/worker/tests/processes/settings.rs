@@ -1,0 +1,213 @@
+//! What the settings of a workflow change: how a job is asked to end, what it finds, what is noted of its files, and which
+//! samples are kept.
+
+use crate::support::{AWAIT_GATE, Bench, eventually, job, one_at_a_time};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+use windlass_types::series::{self, Recording, Subject};
+use windlass_types::work::{Assignment, EndCause, Exit, FileState, Termination};
+use windlass_types::{Attempt, Bytes, JobId, Resources, RunId, WorkflowId, digest};
+use windlass_worker::SeriesOptions;
+
+const USR1: i32 = 10;
+
+/// A job that is told, by SIGUSR1, that half of its time is left: no job is told earlier.
+fn warned(id: i64, command: &str) -> Assignment {
+    let mut job = job(id, command);
+    job.limits.runtime = Some(Duration::from_millis(1500));
+    job.termination = Some(Termination { signal: USR1, lead: Some(Duration::from_secs(1)) });
+    job
+}
+
+#[test]
+fn a_job_is_told_before_its_time_is_over_and_killed_when_it_is() {
+    let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_mins(10));
+    let saves = warned(1, "trap 'echo saved; exit 0' USR1; while :; do sleep 0.02; done");
+    let ended = bench.run(saves);
+    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself), "done in time");
+    assert_eq!(bench.log(1, "o").as_deref(), Some("saved\n"));
+
+    let gives_up = warned(2, "trap 'exit 4' USR1; while :; do sleep 0.02; done");
+    let ended = bench.run(gives_up);
+    assert_eq!((ended.exit, ended.cause), (Exit::Code(4), EndCause::Timeout));
+
+    let deaf = warned(3, "trap 'echo heard' USR1; while :; do sleep 0.02; done");
+    let ended = bench.run(deaf);
+    assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::Timeout));
+    assert!(ended.wall >= Duration::from_millis(1500));
+    assert_eq!(bench.log(3, "o").as_deref(), Some("heard\n"));
+    bench.quit();
+}
+
+#[test]
+fn the_signal_that_a_workflow_names_also_asks_when_everything_is_to_stop() {
+    let mut bench = Bench::new();
+    let mut polite = job(1, "trap 'echo bye; exit 0' USR1; echo ready > ready; while :; do sleep 0.02; done");
+    polite.termination = Some(Termination { signal: USR1, lead: None });
+    bench.assign([polite]);
+    eventually("the job", || bench.path("ready").exists().then_some(()));
+    bench.stop(Duration::from_mins(1));
+    assert_eq!(bench.ended().exit, Exit::Code(0));
+    assert_eq!(bench.log(1, "o").as_deref(), Some("bye\n"));
+    bench.quit();
+}
+
+#[test]
+fn a_job_finds_its_parameters_its_deadline_and_how_many_threads_it_may_start() {
+    // The variable may be set where the tests run, and then stands.
+    let mut clean = std::process::Command::new(crate::support::HOST);
+    clean.env_remove("OMP_NUM_THREADS");
+    let mut bench = Bench::launched_by(clean, |_| {});
+    let mut full = job(
+        1,
+        "echo $WINDLASS_PARAM_ALPHA,$WINDLASS_PARAM_N_MAX; echo $OMP_NUM_THREADS; \
+                           echo $(( WINDLASS_DEADLINE - $(date +%s) )); echo $WINDLASS_SUBMIT_DIR",
+    );
+    full.params = vec![("alpha".into(), "0.5".into()), ("n_max".into(), "a b".into())];
+    full.resources = Resources { cpus: 2, ..Resources::DEFAULT };
+    full.asked_for_resources = true;
+    full.limits.runtime = Some(Duration::from_hours(1000));
+    bench.run(full.clone());
+    let printed = bench.log(1, "o").unwrap();
+    let [params, threads, left, directory] = printed.lines().collect::<Vec<_>>()[..] else {
+        panic!("{printed}")
+    };
+    assert_eq!((params, threads, directory), ("0.5,a b", "2", bench.directory.path().to_str().unwrap()));
+    let left: i64 = left.parse().unwrap();
+    assert!((3_500_000..=3_600_001).contains(&left), "{left}");
+
+    full.env = vec![("OMP_NUM_THREADS".into(), "7".into())];
+    full.command = "echo $OMP_NUM_THREADS".into();
+    full.key.job = JobId(2);
+    bench.run(full);
+    bench.run(job(3, "echo ${OMP_NUM_THREADS-unset} ${WINDLASS_DEADLINE-unset}"));
+    assert_eq!(bench.log(2, "o").as_deref(), Some("7\n"), "what the user says stands");
+    assert_eq!(bench.log(3, "o").as_deref(), Some("unset unset\n"));
+    bench.quit();
+}
+
+fn state_of(path: &Path, hash: Option<String>) -> FileState {
+    let meta = fs::metadata(path).unwrap();
+    FileState { mtime_ns: meta.mtime() * 1_000_000_000 + meta.mtime_nsec(), size: meta.len(), hash }
+}
+
+#[test]
+fn files_are_noted_as_the_attempt_found_and_left_them() {
+    let mut bench = Bench::new();
+    fs::write(bench.path("in"), "input").unwrap();
+    let before = state_of(&bench.path("in"), None);
+    let mut changes = job(1, "echo more >> in; echo x > made");
+    changes.input_files = vec!["in".into(), "not-there".into()];
+    changes.output_files = vec!["made".into()];
+    let files = bench.run(changes.clone()).files.unwrap();
+    assert_eq!(files.inputs, [Some(before), None], "as they were when it started");
+    assert_eq!(files.outputs, [Some(state_of(&bench.path("made"), None))]);
+
+    changes.hash_files = true;
+    let files = bench.run(changes.clone()).files.unwrap();
+    assert_eq!(files.inputs[0].as_ref().unwrap().hash, Some(digest(b"inputmore\n")));
+    assert_eq!(files.outputs, [Some(state_of(&bench.path("made"), Some(digest(b"x\n"))))]);
+
+    changes.command = "exit 3".into();
+    let files = bench.run(changes.clone()).files.unwrap();
+    assert_eq!((files.inputs.len(), files.outputs.len()), (2, 0), "a failed attempt vouches for no output");
+
+    changes.output_files.push("missing".into());
+    changes.command = "true".into();
+    let ended = bench.run(changes);
+    assert_eq!(ended.cause, EndCause::MissingOutputs(vec!["missing".into()]));
+    assert_eq!(ended.files.unwrap().outputs[1], None);
+    assert_eq!(bench.run(job(2, "true")).files, None);
+    bench.quit();
+}
+
+fn recordings(output: &Path) -> Vec<Recording> {
+    let entries = fs::read_dir(output.join(series::FOLDER)).into_iter().flatten().flatten();
+    let ours = entries.filter(|e| series::is_file_of(WorkflowId(3), e.file_name().to_str().unwrap()));
+    ours.map(|entry| Recording::read(&fs::read(entry.path()).unwrap()).unwrap()).collect()
+}
+
+const SERIES: SeriesOptions = SeriesOptions {
+    workflow: WorkflowId(3),
+    run: RunId(2),
+    jobs: true,
+    node: true,
+    flush_interval: Duration::from_millis(50),
+};
+
+#[test]
+fn time_series_are_kept_on_request_while_jobs_run() {
+    let kept = tempfile::tempdir().unwrap();
+    let mut bench = Bench::with(|options| {
+        options.output_dir = kept.path().to_owned();
+        options.series = Some(SERIES);
+        options.sample_interval = Duration::from_millis(30);
+    });
+    let holds = format!(
+        "python3 -c 'x = bytearray(60 << 20)\nimport os, time\nwhile not os.path.exists(\"gate\"): time.sleep(0.01)'\n{AWAIT_GATE}"
+    );
+    bench.assign([job(1, &holds)]);
+    let subject = Subject::Job(JobId(1), Attempt(4));
+    // While the worker runs, and so also if it never comes to its end.
+    eventually("samples of the job and of the machine", || {
+        let all = recordings(kept.path());
+        let series = &all.first()?.series;
+        let large = series.get(&subject)?.iter().any(|point| point.memory > Bytes(60 << 20));
+        (large && series.get(&Subject::Node)?.len() >= 3).then_some(())
+    });
+    bench.open_gate();
+    bench.ended();
+    bench.quit();
+    let all = recordings(kept.path());
+    let [recording] = &all[..] else { panic!("{} files", all.len()) };
+    assert_eq!((recording.head.workflow_id, recording.head.run_id), (WorkflowId(3), RunId(2)));
+    assert!(!recording.is_damaged);
+    for points in recording.series.values() {
+        assert!(points.windows(2).all(|pair| pair[0].at <= pair[1].at), "in order of time");
+        assert!(points.iter().all(|point| point.cpu_percent >= 0.0 && point.memory > Bytes(0)));
+    }
+}
+
+#[test]
+fn what_was_not_yet_written_is_written_at_the_end() {
+    let kept = tempfile::tempdir().unwrap();
+    let mut bench = Bench::with(|options| {
+        options.output_dir = kept.path().to_owned();
+        options.series =
+            Some(SeriesOptions { node: false, flush_interval: Duration::from_hours(1), ..SERIES });
+    });
+    // The second job is announced only after the first was measured.
+    bench.assign([job(1, AWAIT_GATE)]);
+    bench.started();
+    bench.assign([job(2, AWAIT_GATE)]);
+    bench.started();
+    bench.open_gate();
+    bench.ended();
+    bench.ended();
+    assert!(recordings(kept.path())[0].series.is_empty());
+    bench.quit();
+    let series = &recordings(kept.path())[0].series;
+    assert!(series.contains_key(&Subject::Job(JobId(1), Attempt(4))), "{series:?}");
+    assert!(!series.contains_key(&Subject::Node));
+}
+
+#[test]
+fn without_measuring_only_what_is_certain_is_told_and_limits_are_kept_all_the_same() {
+    let mut bench = Bench::with(|options| {
+        options.measure_jobs = false;
+        one_at_a_time(options);
+    });
+    bench.assign([job(1, AWAIT_GATE)]);
+    bench.started();
+    bench.open_gate();
+    let usage = bench.ended().usage;
+    assert_eq!((usage.avg_memory, usage.peak_cpu_percent), (None, None));
+    assert!(!bench.options.output_dir.join(series::FOLDER).exists());
+
+    let mut hog = job(2, "python3 -c 'x = bytearray(400 << 20)\nimport time\ntime.sleep(600)'");
+    hog.limits.memory = Some(Bytes(64 << 20));
+    assert_eq!(bench.run(hog).cause, EndCause::OutOfMemory);
+    bench.quit();
+}
