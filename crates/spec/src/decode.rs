@@ -4,6 +4,15 @@
 //! unquoted scalars only where one is wanted. A bad value is reported and skipped, so that one reading finds all mistakes.
 
 mod fields;
+mod jobs;
+mod json;
+mod object;
+mod parts;
+mod recording;
+mod rules;
+pub(crate) mod shape;
+pub(crate) mod tables;
+mod values;
 mod workflow;
 
 use crate::diagnostic::{Diagnostic, Sink};
@@ -14,7 +23,6 @@ use crate::suggest::Suggester;
 use fields::OpenMap;
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::RangeInclusive;
 
 /// What could be decoded, and what was wrong with the rest.
 pub(crate) struct Decoded<'s> {
@@ -30,10 +38,26 @@ pub(crate) struct Decoded<'s> {
 pub(crate) struct NamesRead {
     pub(crate) all_jobs: bool,
     pub(crate) all_requirements: bool,
+    pub(crate) all_files: bool,
+    pub(crate) all_user_data: bool,
+    pub(crate) all_failure_handlers: bool,
+    pub(crate) all_schedulers: bool,
+    /// Of the constants and of the shared parameters.
+    pub(crate) all_variables: bool,
+    pub(crate) all_parameters: bool,
 }
 
 impl NamesRead {
-    pub(crate) const ALL: Self = Self { all_jobs: true, all_requirements: true };
+    pub(crate) const ALL: Self = Self {
+        all_jobs: true,
+        all_requirements: true,
+        all_files: true,
+        all_user_data: true,
+        all_failure_handlers: true,
+        all_schedulers: true,
+        all_variables: true,
+        all_parameters: true,
+    };
 }
 
 /// Decodes a whole document.
@@ -46,7 +70,18 @@ struct Decoder<'s, E> {
     events: E,
     sink: Sink,
     suggester: Suggester,
+    /// What `{name}` stands for in sizes, durations and the like, which are understood right here; all other texts keep
+    /// it as it is written.
+    constants: Constants,
     source: std::marker::PhantomData<&'s str>,
+}
+
+/// The `variables` of the workflow.
+#[derive(Default)]
+struct Constants {
+    values: Vec<(String, String)>,
+    /// All of them could be read, so a name that is not among them is a mistake.
+    are_known: bool,
 }
 
 /// A list being decoded.
@@ -61,10 +96,13 @@ enum Subject<'a> {
     Field(&'static str),
     /// An item of the list in a known field.
     ItemOf(&'static str),
-    /// A map of its own: "a job".
+    /// A map of its own: "job".
     Thing(&'static str),
-    /// An environment variable.
+    /// An environment variable, or a constant.
     Variable(&'a str),
+    Parameter(&'a str),
+    /// An entry of a map whose keys are free.
+    Entry(&'a str),
 }
 
 impl fmt::Display for Subject<'_> {
@@ -72,10 +110,17 @@ impl fmt::Display for Subject<'_> {
         match self {
             Self::Field(name) => write!(f, "`{name}`"),
             Self::ItemOf(name) => write!(f, "an item of `{name}`"),
-            Self::Thing(what) => f.write_str(what),
+            Self::Thing(what) => write!(f, "{} {what}", article(what)),
             Self::Variable(name) => write!(f, "variable `{name}`"),
+            Self::Parameter(name) => write!(f, "parameter `{name}`"),
+            Self::Entry(name) => write!(f, "`{name}`"),
         }
     }
+}
+
+/// For the words that we use; `u` begins none that would want an "an".
+fn article(what: &str) -> &'static str {
+    if what.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" }
 }
 
 /// A string and where it is written.
@@ -83,8 +128,19 @@ type Spanned<'s> = (Cow<'s, str>, Span);
 
 impl<'s, E: Events<'s>> Decoder<'s, E> {
     fn new(events: E) -> Self {
-        let (sink, suggester) = (Sink::default(), Suggester::default());
-        Self { events, sink, suggester, source: std::marker::PhantomData }
+        Self {
+            events,
+            sink: Sink::default(),
+            suggester: Suggester::default(),
+            constants: Constants::default(),
+            source: std::marker::PhantomData,
+        }
+    }
+
+    /// Goes on with other events.
+    fn over<F>(self, events: F) -> Decoder<'s, F> {
+        let Self { sink, suggester, constants, source, .. } = self;
+        Decoder { events, sink, suggester, constants, source }
     }
 
     fn next(&mut self) -> Result<Event<'s>, Stop> {
@@ -133,7 +189,16 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
 
     /// A string as written.
     fn string(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Spanned<'s>>, Stop> {
-        let Some((scalar, span)) = self.scalar(event, subject, "a string")? else { return Ok(None) };
+        self.string_as(event, subject, "a string")
+    }
+
+    fn string_as(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+        expected: &str,
+    ) -> Result<Option<Spanned<'s>>, Stop> {
+        let Some((scalar, span)) = self.scalar(event, subject, expected)? else { return Ok(None) };
         if scalar.text.contains('\0') {
             self.sink.push(
                 Diagnostic::new("nul-byte", format!("{subject} contains a NUL byte"))
@@ -155,22 +220,37 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         Ok(Some((text, span)))
     }
 
+    /// A string that is shown in lists.
+    fn name(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Spanned<'s>>, Stop> {
+        let name = self.non_empty(event, subject)?;
+        if let Some((text, span)) = &name
+            && text.contains(char::is_control)
+        {
+            self.sink.push(
+                Diagnostic::new("control-character", format!("{subject} contains a control character"))
+                    .at(*span)
+                    .help("it would garble every list that shows it; use printable characters only"),
+            );
+        }
+        Ok(name)
+    }
+
     fn integer(
         &mut self,
         event: Event<'s>,
         subject: Subject<'_>,
-        range: RangeInclusive<u32>,
-    ) -> Result<Option<u32>, Stop> {
+        (least, most): (i64, i64),
+    ) -> Result<Option<i64>, Stop> {
         let Some((scalar, span)) = self.scalar(event, subject, "an integer")? else { return Ok(None) };
-        match parse_integer(&scalar, &range) {
+        match parse_integer(&scalar, least, most) {
             Ok(number) => Ok(Some(number)),
             Err(NotInteger::OutOfRange) => {
-                let (least, most) = range.into_inner();
-                self.sink.push(
-                    Diagnostic::new("out-of-range", format!("{subject} is {}", shown(&scalar.text)))
-                        .at(span)
-                        .help(format!("it must be from {least} to {most}")),
-                );
+                let help = if least == most {
+                    format!("it can only be {least}")
+                } else {
+                    format!("it must be from {least} to {most}")
+                };
+                self.sink.push(out_of_range(subject, &scalar.text, span).help(help));
                 Ok(None)
             }
             Err(NotInteger::Other { help }) => {
@@ -206,12 +286,12 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
     fn wrong_type(&mut self, event: &Event<'s>, subject: Subject<'_>, expected: &str) -> Result<(), Stop> {
         let diagnostic = match &event.kind {
             Kind::Scalar(scalar) if scalar.is_null() => {
-                let help = match (subject, expected) {
-                    (Subject::Variable(_), _) => "write \"\" for an empty string",
-                    (Subject::Thing(_) | Subject::ItemOf(_), _) => "fill it in, or remove the `-`",
-                    (Subject::Field(_), "a list") => "write `[]` for an empty list, or leave the field out",
-                    (Subject::Field(_), "a map") => "write `{}` for an empty map, or leave the field out",
-                    (Subject::Field(_), _) => "give it a value, or leave the field out",
+                let help = match subject {
+                    Subject::Variable(_) => "write \"\" for an empty string",
+                    Subject::Thing(_) | Subject::ItemOf(_) => "fill it in, or remove the `-`",
+                    Subject::Parameter(_) | Subject::Entry(_) => "give it a value, or leave it out",
+                    // Where a field may be left out, it may also be left empty.
+                    Subject::Field(_) => "it cannot be left out",
                 };
                 Diagnostic::new("no-value", format!("{subject} has no value")).at(event.span).help(help)
             }
@@ -237,6 +317,10 @@ fn not(subject: Subject<'_>, expected: &str, found: &str, span: Span) -> Diagnos
     Diagnostic::new("wrong-type", format!("{subject} must be {expected}, not {found}")).at(span)
 }
 
+fn out_of_range(subject: Subject<'_>, text: &str, span: Span) -> Diagnostic {
+    Diagnostic::new("out-of-range", format!("{subject} is {}", shown(text))).at(span)
+}
+
 fn found_scalar(scalar: &Scalar<'_>) -> String {
     if scalar.plain { shown(&scalar.text) } else { format!("the string {}", shown(&scalar.text)) }
 }
@@ -257,7 +341,7 @@ enum NotInteger {
     Other { help: &'static str },
 }
 
-fn parse_integer(scalar: &Scalar<'_>, range: &RangeInclusive<u32>) -> Result<u32, NotInteger> {
+fn parse_integer(scalar: &Scalar<'_>, least: i64, most: i64) -> Result<i64, NotInteger> {
     let text = &*scalar.text;
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -270,5 +354,5 @@ fn parse_integer(scalar: &Scalar<'_>, range: &RangeInclusive<u32>) -> Result<u32
         // Octal for some readers of YAML, decimal for others.
         return Err(NotInteger::Other { help: "remove the leading zeros" });
     }
-    text.parse().ok().filter(|number| range.contains(number)).ok_or(NotInteger::OutOfRange)
+    text.parse().ok().filter(|number| (least..=most).contains(number)).ok_or(NotInteger::OutOfRange)
 }

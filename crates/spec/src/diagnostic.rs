@@ -115,12 +115,15 @@ impl Diagnostics {
 pub(crate) struct Sink {
     list: Vec<Diagnostic>,
     more: usize,
+    /// Every call of [`Self::push`], told or not.
+    pushes: usize,
     /// Fingerprints: a mistake inside an anchor is met again at every alias, and told once.
     known: FxHashSet<u64>,
 }
 
 impl Sink {
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        self.pushes += 1;
         if !self.known.insert(diagnostic.fingerprint()) {
             return;
         }
@@ -134,6 +137,11 @@ impl Sink {
     /// Further problems are only counted: no need to find good words for them.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len() >= KEPT
+    }
+
+    /// Grows with every problem, also with one that is met again.
+    pub(crate) fn pushes(&self) -> usize {
+        self.pushes
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -3,6 +3,7 @@
 
 use crate::source::Span;
 use crate::text::{Text, Texts};
+use serde::Deserialize;
 use windlass_types::Resources;
 use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
 use windlass_types::work::Stdio;
@@ -165,7 +166,8 @@ pub(crate) enum ParameterValues {
     List(Vec<(Named, bool)>),
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum ParameterMode {
     #[default]
     Product,

@@ -79,14 +79,22 @@ impl Resolver<'_, '_> {
                 self.sink.push(duplicate("job", name, job.name.span, first));
             }
         }
-        let mut targets = Vec::with_capacity(spec.names.len());
-        for dependency in &spec.names {
-            let name = spec.texts.get(dependency.text);
-            let target = index.find(name, name_of);
-            if target.is_none() && self.names.all_jobs {
-                self.unknown_job(name, dependency.span);
+        let mut targets = vec![UNKNOWN; spec.names.len()];
+        let mut looked_up = vec![false; spec.names.len()];
+        for list in spec.jobs.iter().map(|job| job.depends_on.range()) {
+            // A list that several jobs share is looked up once.
+            if list.is_empty() || std::mem::replace(&mut looked_up[list.start], true) {
+                continue;
             }
-            targets.push(target.unwrap_or(UNKNOWN));
+            for place in list {
+                let dependency = spec.names[place];
+                let name = spec.texts.get(dependency.text);
+                let target = index.find(name, name_of);
+                if target.is_none() && self.names.all_jobs {
+                    self.unknown_job(name, dependency.span);
+                }
+                targets[place] = target.unwrap_or(UNKNOWN);
+            }
         }
         targets
     }

@@ -4,6 +4,7 @@
 //! A field that nobody wrote stays `None`, so that it can be shown as it was written; the methods give the default.
 
 use crate::work::Stdio;
+use crate::{Bytes, ParseAmountError, parse_duration};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -56,6 +57,7 @@ pub enum ChangeDetection {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DynamicJobs {
     pub max_iterations: u32,
 }
@@ -202,7 +204,7 @@ const fn three() -> i32 {
 }
 
 /// Where Slurm allocations of a workflow come from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SlurmScheduler {
     pub name: String,
@@ -226,6 +228,55 @@ pub struct SlurmScheduler {
     pub extra: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
     pub serialize_allocations: bool,
+}
+
+impl Default for SlurmScheduler {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            account: String::new(),
+            gres: None,
+            mem: None,
+            nodes: 1,
+            ntasks_per_node: None,
+            partition: None,
+            qos: None,
+            tmp: None,
+            walltime: "01:00:00".to_owned(),
+            extra: None,
+            serialize_allocations: false,
+        }
+    }
+}
+
+impl SlurmScheduler {
+    /// How long an allocation lasts; `None` if what is written means nothing to us.
+    pub fn walltime(&self) -> Option<Duration> {
+        parse_walltime(&self.walltime).ok()
+    }
+
+    /// Memory of each node; `None` if nothing is said, or all that there is.
+    pub fn memory(&self) -> Option<Bytes> {
+        let memory = parse_slurm_size(self.mem.as_deref()?).ok()?;
+        (memory != Bytes(0)).then_some(memory)
+    }
+}
+
+/// A duration as Slurm reads it, where a number alone counts minutes. Everything else that [`parse_duration`] knows
+/// is understood too.
+pub fn parse_walltime(text: &str) -> Result<Duration, ParseAmountError> {
+    match text.trim().parse::<u32>() {
+        Ok(minutes) => Ok(Duration::from_secs(u64::from(minutes) * 60)),
+        Err(_) => parse_duration(text),
+    }
+}
+
+/// A size as Slurm reads it, where a number alone counts MiB. Everything else that [`Bytes`] knows is understood too.
+pub fn parse_slurm_size(text: &str) -> Result<Bytes, ParseAmountError> {
+    match text.trim().parse::<u32>() {
+        Ok(mebibytes) => Ok(Bytes(u64::from(mebibytes) << 20)),
+        Err(_) => text.parse(),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,4 +328,34 @@ pub struct Action {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(value: &bool) -> bool {
     !*value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_as_slurm_reads_them() {
+        for (text, minutes) in
+            [("90", 90), ("10:00", 10), ("01:30:00", 90), ("1-00", 1440), ("2h", 120), ("PT1H", 60)]
+        {
+            assert_eq!(parse_walltime(text), Ok(Duration::from_mins(minutes)), "{text}");
+        }
+        for (text, bytes) in [("100", 100 << 20), ("4G", 4 << 30), ("512k", 512 << 10), ("0", 0)] {
+            assert_eq!(parse_slurm_size(text), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "soon", "-5", "1:2:3:4"] {
+            assert!(parse_walltime(text).is_err(), "{text}");
+            assert!(parse_slurm_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_about_an_allocation() {
+        let scheduler: SlurmScheduler = serde_json::from_str(r#"{"name": "s", "account": "a"}"#).unwrap();
+        assert_eq!((scheduler.nodes, scheduler.walltime()), (1, Some(Duration::from_hours(1))));
+        assert_eq!(scheduler.memory(), None);
+        let all_memory = SlurmScheduler { mem: Some("0".to_owned()), ..scheduler };
+        assert_eq!(all_memory.memory(), None);
+    }
 }

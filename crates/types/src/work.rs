@@ -48,6 +48,7 @@ pub enum StdioMode {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stdio {
     pub mode: StdioMode,
     pub delete_on_success: bool,

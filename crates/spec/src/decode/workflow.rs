@@ -1,123 +1,34 @@
-//! The shape of a workflow spec: which fields there are, and what may stand in each.
+//! The top of a spec, and what its parts have in common: lists of names, environments, constants.
+//!
+//! Jobs, files and user data are decoded as they stream by, for there may be a million. The few other parts hold sizes
+//! and durations, in which constants may stand that are defined further down: they wait until the whole file is read.
 
-use super::fields::{Field, Fields, OpenMap};
+use super::fields::{Found, OpenMap};
+use super::recording::Recording;
+use super::tables::{StdioField, WorkflowField};
 use super::{Decoded, Decoder, NamesRead, OpenList, Subject};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Kind, NodeId, Stop};
 use crate::index::NameIndex;
-use crate::model::{JobSpec, List, Named, RequirementsSpec, RequirementsUse, Spec};
+use crate::model::{List, Named, Spec};
 use crate::source::Span;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
-use std::time::Duration;
-use windlass_types::work::{RESERVED_PREFIXES, Stdio, StdioMode, is_reserved_name};
-use windlass_types::{Bytes, Resources, parse_duration};
-
-#[derive(Clone, Copy)]
-enum WorkflowField {
-    Name,
-    User,
-    Description,
-    Env,
-    Stdio,
-    Requirements,
-    Jobs,
-}
-
-const WORKFLOW: Fields<WorkflowField> = Fields {
-    what: "workflow",
-    known: &[
-        Field::required("name", WorkflowField::Name),
-        Field::optional("user", WorkflowField::User),
-        Field::optional("description", WorkflowField::Description),
-        Field::optional("env", WorkflowField::Env),
-        Field::optional("stdio", WorkflowField::Stdio),
-        Field::optional("resource_requirements", WorkflowField::Requirements),
-        Field::required("jobs", WorkflowField::Jobs),
-    ],
-};
-
-#[derive(Clone, Copy)]
-enum JobField {
-    Name,
-    Command,
-    DependsOn,
-    Env,
-    Requirements,
-    Priority,
-    CancelOnBlockingJobFailure,
-}
-
-const JOB: Fields<JobField> = Fields {
-    what: "job",
-    known: &[
-        Field::required("name", JobField::Name),
-        Field::required("command", JobField::Command),
-        Field::optional("depends_on", JobField::DependsOn),
-        Field::optional("env", JobField::Env),
-        Field::optional("resource_requirements", JobField::Requirements),
-        Field::optional("priority", JobField::Priority),
-        Field::optional("cancel_on_blocking_job_failure", JobField::CancelOnBlockingJobFailure),
-    ],
-};
-
-#[derive(Clone, Copy)]
-enum RequirementsField {
-    Name,
-    Cpus,
-    Memory,
-    Gpus,
-    Nodes,
-    Runtime,
-}
-
-const REQUIREMENTS: Fields<RequirementsField> = Fields {
-    what: "resource requirement",
-    known: &[
-        Field::required("name", RequirementsField::Name),
-        Field::required("num_cpus", RequirementsField::Cpus),
-        Field::required("memory", RequirementsField::Memory),
-        Field::optional("num_gpus", RequirementsField::Gpus),
-        Field::optional("num_nodes", RequirementsField::Nodes),
-        Field::optional("runtime", RequirementsField::Runtime),
-    ],
-};
-
-#[derive(Clone, Copy)]
-enum StdioField {
-    Mode,
-    DeleteOnSuccess,
-}
-
-const STDIO: Fields<StdioField> = Fields {
-    what: "stdio",
-    known: &[
-        Field::optional("mode", StdioField::Mode),
-        Field::optional("delete_on_success", StdioField::DeleteOnSuccess),
-    ],
-};
-
-const STDIO_MODES: [(&str, StdioMode); 5] = [
-    ("separate", StdioMode::Separate),
-    ("combined", StdioMode::Combined),
-    ("none", StdioMode::None),
-    ("no_stdout", StdioMode::NoStdout),
-    ("no_stderr", StdioMode::NoStderr),
-];
-
-/// Far above any machine, far below what sums of them could overflow.
-const MOST: u32 = 1_000_000;
+use windlass_types::work::{RESERVED_PREFIXES, Stdio, is_reserved_name};
 
 /// The spec as far as it is decoded.
-struct Building<'s, E> {
-    decoder: Decoder<'s, E>,
-    spec: Spec<'s>,
-    names: NamesRead,
+pub(super) struct Building<'s, E> {
+    pub(super) decoder: Decoder<'s, E>,
+    pub(super) spec: Spec<'s>,
+    pub(super) names: NamesRead,
+    /// Where `stdio` of the workflow stands, which has a second place elsewhere.
+    pub(super) stdio_span: Option<Span>,
     /// Lists and maps that came once and may come again through an alias.
     known_lists: FxHashMap<NodeId, List>,
     known_envs: FxHashMap<NodeId, List>,
-    requirement_names: NameIndex,
+    pub(super) requirement_names: NameIndex,
     variable_names: NameIndex,
+    waiting: Vec<(WorkflowField, Recording<'s>)>,
 }
 
 pub(super) fn decode<'s>(source: &'s str, events: impl Events<'s>) -> Decoded<'s> {
@@ -125,12 +36,19 @@ pub(super) fn decode<'s>(source: &'s str, events: impl Events<'s>) -> Decoded<'s
         decoder: Decoder::new(events),
         spec: Spec::new(source),
         names: NamesRead::ALL,
+        stdio_span: None,
         known_lists: FxHashMap::default(),
         known_envs: FxHashMap::default(),
         requirement_names: NameIndex::default(),
         variable_names: NameIndex::default(),
+        waiting: Vec::new(),
     };
-    let names = building.document().is_ok().then_some(building.names);
+    let is_read = building.document().is_ok();
+    let waiting = std::mem::take(&mut building.waiting);
+    building.learn_constants(is_read);
+    let mut building = building.over(Recording::default());
+    let are_parts_read = building.parts(waiting).is_ok();
+    let names = (is_read && are_parts_read).then_some(building.names);
     Decoded { spec: building.spec, sink: building.decoder.sink, names }
 }
 
@@ -161,116 +79,122 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             return Err(Stop);
         }
         let mut map = OpenMap::new(event.span, None);
-        while let Some((field, value)) = self.decoder.next_field(&mut map, &WORKFLOW)? {
-            match field {
-                WorkflowField::Name => {
-                    if let Some(name) = self.name(value, Subject::Field("name"))? {
-                        self.spec.name = name.text;
-                    }
+        while let Some(found) = self.decoder.next_field::<WorkflowField>(&mut map)? {
+            match found.is {
+                WorkflowField::Jobs => self.jobs(&found.value)?,
+                WorkflowField::Files => self.files(&found.value)?,
+                WorkflowField::UserData => self.all_user_data(&found.value)?,
+                WorkflowField::Requirements
+                | WorkflowField::FailureHandlers
+                | WorkflowField::SlurmSchedulers
+                | WorkflowField::Actions
+                | WorkflowField::ExecutionConfig
+                | WorkflowField::ResourceMonitor
+                | WorkflowField::DynamicJobs => {
+                    let recording = self.decoder.record(found.value)?;
+                    self.waiting.push((found.is, recording));
                 }
-                WorkflowField::User => {
-                    self.spec.user = self.name(value, Subject::Field("user"))?.map(|name| name.text);
-                }
-                WorkflowField::Description => {
-                    let description = self.decoder.string(value, Subject::Field("description"))?;
-                    self.spec.description = description.map(|(text, span)| self.spec.texts.keep(&text, span));
-                }
-                WorkflowField::Env => self.spec.env = self.env(&value)?,
-                WorkflowField::Stdio => self.stdio(&value)?,
-                WorkflowField::Requirements => self.all_requirements(&value)?,
-                WorkflowField::Jobs => self.jobs(&value)?,
+                _ => self.property(found)?,
             }
         }
         Ok(())
     }
 
-    fn jobs(&mut self, event: &Event<'s>) -> Result<(), Stop> {
-        if self.decoder.list(event, Subject::Field("jobs"))?.is_none() {
-            self.names.all_jobs = false;
-            return Ok(());
-        }
-        let mut is_empty = true;
-        while let Some(item) = self.decoder.next_item()? {
-            is_empty = false;
-            self.job(&item)?;
-        }
-        if is_empty {
-            self.decoder.sink.push(Diagnostic::new("no-jobs", "the workflow has no jobs").at(event.span));
-        }
-        Ok(())
-    }
-
-    fn job(&mut self, event: &Event<'s>) -> Result<(), Stop> {
-        let Some(mut map) = self.decoder.map(event, Subject::Thing("a job"))? else {
-            self.names.all_jobs = false;
-            return Ok(());
-        };
-        let mut name = None;
-        let mut job = JobSpec {
-            name: Named::default(),
-            command: Named::default(),
-            depends_on: List::default(),
-            env: List::default(),
-            requirements: None,
-            priority: 0,
-            cancel_on_blocking_job_failure: true,
-            input_files: List::default(),
-            output_files: List::default(),
-            more: None,
-        };
-        while let Some((field, value)) = self.decoder.next_field(&mut map, &JOB)? {
-            match field {
-                JobField::Name => name = self.name(value, Subject::Field("name"))?,
-                JobField::Command => {
-                    if let Some((text, span)) = self.decoder.non_empty(value, Subject::Field("command"))? {
-                        job.command = Named { text: self.spec.texts.keep(&text, span), span };
-                    }
-                }
-                JobField::DependsOn => job.depends_on = self.depends_on(&value)?,
-                JobField::Env => job.env = self.env(&value)?,
-                JobField::Requirements => {
-                    let name = self.decoder.non_empty(value, Subject::Field("resource_requirements"))?;
-                    job.requirements = name.map(|(text, span)| self.requirements_use(&text, span));
-                }
-                JobField::Priority => {
-                    let most = i32::MAX.unsigned_abs();
-                    let priority = self.decoder.integer(value, Subject::Field("priority"), 0..=most)?;
-                    job.priority = priority.map_or(0, u32::cast_signed);
-                }
-                JobField::CancelOnBlockingJobFailure => {
-                    let subject = Subject::Field("cancel_on_blocking_job_failure");
-                    job.cancel_on_blocking_job_failure =
-                        self.decoder.boolean(value, subject)?.unwrap_or(true);
+    /// A field with a value of its own.
+    fn property(&mut self, found: Found<'s, WorkflowField>) -> Result<(), Stop> {
+        let Found { is, field, subject, value } = found;
+        let (decoder, settings) = (&mut self.decoder, &mut self.spec.settings);
+        match is {
+            // There is one version so far, and any other was refused.
+            WorkflowField::Version => drop(decoder.integer(value, subject, field.is.range())?),
+            WorkflowField::Name => {
+                if let Some(name) = self.name(value, subject)? {
+                    self.spec.name = name.text;
                 }
             }
-        }
-        // A job that lacks something else stays, so that others that name it are not reported too.
-        match name {
-            Some(name) => self.spec.jobs.push(JobSpec { name, ..job }),
-            None => self.names.all_jobs = false,
+            WorkflowField::User => self.spec.user = self.name(value, subject)?.map(|name| name.text),
+            WorkflowField::Description => {
+                let description = decoder.string(value, subject)?;
+                self.spec.description = description.map(|(text, span)| self.spec.texts.keep(&text, span));
+            }
+            WorkflowField::Project => {
+                settings.project = decoder.name(value, subject)?.map(|(text, _)| text.into_owned());
+            }
+            WorkflowField::Metadata => {
+                settings.metadata = decoder.json_map(value, subject)?.into_iter().flatten().collect();
+            }
+            WorkflowField::Variables => self.constants(&value)?,
+            WorkflowField::Parameters => match self.parameters(&value, subject)? {
+                Some(parameters) => self.spec.shared.parameters = parameters,
+                None => self.names.all_parameters = false,
+            },
+            WorkflowField::ParametersFile => {
+                self.spec.shared.parameters_file = self.text(value, subject)?;
+                // Its columns are not known here.
+            }
+            WorkflowField::Env => self.spec.env = self.env(&value)?,
+            WorkflowField::Stdio => {
+                self.stdio_span = Some(value.span);
+                self.spec.stdio = decoder.stdio(&value, subject)?.unwrap_or_default();
+            }
+            WorkflowField::SlurmDefaults => {
+                settings.slurm_defaults = decoder.slurm_options(&value, subject)?.into_iter().collect();
+            }
+            WorkflowField::UsePendingFailed => {
+                settings.use_pending_failed = decoder.boolean(value, subject)?.unwrap_or_default();
+            }
+            WorkflowField::EnableRoCrate => {
+                settings.enable_ro_crate = decoder.boolean(value, subject)?.unwrap_or_default();
+            }
+            WorkflowField::ChangeDetection => {
+                settings.change_detection = decoder.choice(value, subject, field.is.choices())?;
+            }
+            WorkflowField::AccessGroups => {
+                let groups = self.names(&value, field.name)?;
+                self.spec.settings.access_groups = self.strings(groups);
+            }
+            WorkflowField::ExpirationBuffer => {
+                settings.compute_node_expiration_buffer_seconds = decoder.whole(value, subject, field)?;
+            }
+            WorkflowField::WaitForNewJobs => {
+                settings.compute_node_wait_for_new_jobs_seconds = decoder.whole(value, subject, field)?;
+            }
+            WorkflowField::IgnoreCompletion => {
+                settings.compute_node_ignore_workflow_completion = decoder.boolean(value, subject)?;
+            }
+            WorkflowField::WaitForDatabase => {
+                settings.compute_node_wait_for_healthy_database_minutes =
+                    decoder.whole(value, subject, field)?;
+            }
+            WorkflowField::Jobs
+            | WorkflowField::Files
+            | WorkflowField::UserData
+            | WorkflowField::Requirements
+            | WorkflowField::FailureHandlers
+            | WorkflowField::SlurmSchedulers
+            | WorkflowField::Actions
+            | WorkflowField::ExecutionConfig
+            | WorkflowField::ResourceMonitor
+            | WorkflowField::DynamicJobs => unreachable!("`workflow` sees to those"),
         }
         Ok(())
     }
 
-    fn name(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Named>, Stop> {
-        let name = self.decoder.non_empty(event, subject)?;
-        // Where a name is only used it need not be told again what is wrong with it.
-        let is_given_here = !matches!(subject, Subject::ItemOf(_));
-        if let Some((text, span)) = &name
-            && is_given_here
-            && text.contains(char::is_control)
-        {
-            self.decoder.sink.push(
-                Diagnostic::new("control-character", format!("{subject} contains a control character"))
-                    .at(*span)
-                    .help("it would garble every list that shows it; use printable characters only"),
-            );
-        }
+    /// A name that is given here.
+    pub(super) fn name(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Named>, Stop> {
+        let name = self.decoder.name(event, subject)?;
         Ok(name.map(|(text, span)| Named { text: self.spec.texts.keep(&text, span), span }))
     }
 
-    fn depends_on(&mut self, event: &Event<'s>) -> Result<List, Stop> {
-        let Some(OpenList { id }) = self.decoder.list(event, Subject::Field("depends_on"))? else {
+    /// A text with something in it, or a name that is used here: it need not be told again what is wrong with it.
+    pub(super) fn text(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Named>, Stop> {
+        let text = self.decoder.non_empty(event, subject)?;
+        Ok(text.map(|(text, span)| Named { text: self.spec.texts.keep(&text, span), span }))
+    }
+
+    /// A list of names or of other texts.
+    pub(super) fn names(&mut self, event: &Event<'s>, field: &'static str) -> Result<List, Stop> {
+        let Some(OpenList { id }) = self.decoder.list(event, Subject::Field(field))? else {
             return Ok(List::default());
         };
         if let Some(known) = id.and_then(|id| self.known_lists.get(&id)) {
@@ -279,9 +203,8 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         }
         let start = self.spec.names.len() as u32;
         while let Some(item) = self.decoder.next_item()? {
-            if let Some(name) = self.name(item, Subject::ItemOf("depends_on"))? {
-                self.spec.names.push(name);
-            }
+            let name = self.text(item, Subject::ItemOf(field))?;
+            self.spec.names.extend(name);
         }
         let list = List { start, end: self.spec.names.len() as u32 };
         if let Some(id) = id {
@@ -290,17 +213,12 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         Ok(list)
     }
 
-    fn requirements_use(&mut self, name: &str, span: Span) -> RequirementsUse {
-        let names = &mut self.spec.requirement_names;
-        let new = names.len() as u32;
-        let known = self.requirement_names.insert(name, new, |known| &names[known as usize]);
-        if known.is_none() {
-            names.push(name.into());
-        }
-        RequirementsUse { name: known.unwrap_or(new), span }
+    /// The texts of a list.
+    pub(super) fn strings(&self, list: List) -> Vec<String> {
+        self.spec.names[list.range()].iter().map(|name| self.spec.texts.get(name.text).to_owned()).collect()
     }
 
-    fn env(&mut self, event: &Event<'s>) -> Result<List, Stop> {
+    pub(super) fn env(&mut self, event: &Event<'s>) -> Result<List, Stop> {
         let Some(OpenMap { id, .. }) = self.decoder.map(event, Subject::Field("env"))? else {
             return Ok(List::default());
         };
@@ -329,19 +247,18 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         let known = self.variable_names.insert(name, new, |known| &variables[known as usize].0);
         if known.is_some() {
             if !merged {
-                let message = format!("variable `{name}` is given twice");
-                self.decoder.sink.push(Diagnostic::new("duplicate-field", message).at(span));
+                self.decoder.given_twice(Subject::Variable(name), span);
             }
             return self.decoder.skip(&value);
         }
-        if !is_variable_name(name) {
+        if !is_identifier(name) {
             self.decoder.sink.push(
                 Diagnostic::new(
                     "variable-name",
                     format!("`{name}` cannot be the name of an environment variable"),
                 )
                 .at(span)
-                .help("use letters, digits and `_`, and begin with no digit"),
+                .help(IDENTIFIER_HELP),
             );
         }
         if is_reserved_name(name) {
@@ -358,119 +275,94 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         Ok(())
     }
 
-    fn all_requirements(&mut self, event: &Event<'s>) -> Result<(), Stop> {
-        if self.decoder.list(event, Subject::Field("resource_requirements"))?.is_none() {
-            self.names.all_requirements = false;
+    /// The `variables` of the workflow.
+    fn constants(&mut self, event: &Event<'s>) -> Result<(), Stop> {
+        if self.decoder.map(event, Subject::Field("variables"))?.is_none() {
+            self.names.all_variables = false;
             return Ok(());
         }
-        while let Some(item) = self.decoder.next_item()? {
-            self.requirements(&item)?;
+        loop {
+            let key = self.decoder.next()?;
+            let Kind::Key { text, merged } = key.kind else { break };
+            let value = self.decoder.next()?;
+            let texts = &self.spec.texts;
+            if self.spec.constants.iter().any(|(known, _)| texts.get(known.text) == text) {
+                if !merged {
+                    self.decoder.given_twice(Subject::Variable(&text), key.span);
+                }
+                self.decoder.skip(&value)?;
+                continue;
+            }
+            self.decoder.check_identifier(&text, "variable", key.span);
+            let name = Named { text: self.spec.texts.keep(&text, key.span), span: key.span };
+            match self.decoder.string(value, Subject::Variable(&text))? {
+                Some((value, span)) => {
+                    let value = Named { text: self.spec.texts.keep(&value, span), span };
+                    self.spec.constants.push((name, value));
+                }
+                None => self.names.all_variables = false,
+            }
         }
         Ok(())
     }
 
-    fn requirements(&mut self, event: &Event<'s>) -> Result<(), Stop> {
-        let Some(mut map) = self.decoder.map(event, Subject::Thing("a resource requirement"))? else {
-            self.names.all_requirements = false;
-            return Ok(());
-        };
-        let mut name = None;
-        let mut resources = Resources::DEFAULT;
-        let decoder = &mut self.decoder;
-        while let Some((field, value)) = decoder.next_field(&mut map, &REQUIREMENTS)? {
-            match field {
-                RequirementsField::Name => name = decoder.non_empty(value, Subject::Field("name"))?,
-                RequirementsField::Cpus => {
-                    resources.cpus =
-                        decoder.integer(value, Subject::Field("num_cpus"), 1..=MOST)?.unwrap_or(1);
-                }
-                RequirementsField::Memory => {
-                    if let Some(memory) = decoder.memory(value)? {
-                        resources.memory = memory;
-                    }
-                }
-                RequirementsField::Gpus => {
-                    resources.gpus =
-                        decoder.integer(value, Subject::Field("num_gpus"), 0..=MOST)?.unwrap_or(0);
-                }
-                RequirementsField::Nodes => {
-                    resources.nodes =
-                        decoder.integer(value, Subject::Field("num_nodes"), 1..=MOST)?.unwrap_or(1);
-                }
-                RequirementsField::Runtime => resources.runtime = decoder.runtime(value)?,
-            }
-        }
-        match name {
-            Some((name, span)) => {
-                self.spec.requirements.push(RequirementsSpec { name: name.into_owned(), resources, span });
-            }
-            None => self.names.all_requirements = false,
-        }
-        Ok(())
+    fn learn_constants(&mut self, is_read: bool) {
+        let texts = &self.spec.texts;
+        let text = |named: &Named| texts.get(named.text).to_owned();
+        self.decoder.constants.values =
+            self.spec.constants.iter().map(|(name, value)| (text(name), text(value))).collect();
+        self.decoder.constants.are_known = is_read && self.names.all_variables;
     }
 
-    fn stdio(&mut self, event: &Event<'s>) -> Result<(), Stop> {
-        let Some(mut map) = self.decoder.map(event, Subject::Field("stdio"))? else { return Ok(()) };
-        let mut stdio = Stdio::default();
-        while let Some((field, value)) = self.decoder.next_field(&mut map, &STDIO)? {
-            match field {
-                StdioField::Mode => stdio.mode = self.decoder.stdio_mode(value)?.unwrap_or_default(),
-                StdioField::DeleteOnSuccess => {
-                    let delete = self.decoder.boolean(value, Subject::Field("delete_on_success"))?;
-                    stdio.delete_on_success = delete.unwrap_or_default();
-                }
-            }
+    /// Goes on with other events.
+    fn over<F>(self, events: F) -> Building<'s, F> {
+        Building {
+            decoder: self.decoder.over(events),
+            spec: self.spec,
+            names: self.names,
+            stdio_span: self.stdio_span,
+            known_lists: self.known_lists,
+            known_envs: self.known_envs,
+            requirement_names: self.requirement_names,
+            variable_names: self.variable_names,
+            waiting: self.waiting,
         }
-        self.spec.stdio = stdio;
-        Ok(())
     }
 }
 
-/// Values that only a workflow has.
 impl<'s, E: Events<'s>> Decoder<'s, E> {
-    fn memory(&mut self, event: Event<'s>) -> Result<Option<Bytes>, Stop> {
-        let Some((text, span)) = self.string(event, Subject::Field("memory"))? else { return Ok(None) };
-        Ok(match text.parse::<Bytes>() {
-            Ok(Bytes(0)) => self.refuse_amount("`memory` must be more than nothing".to_owned(), span),
-            Ok(bytes) => Some(bytes),
-            Err(error) => self.refuse_amount(format!("`memory`: {error}"), span),
-        })
-    }
-
-    fn runtime(&mut self, event: Event<'s>) -> Result<Option<Duration>, Stop> {
-        let Some((text, span)) = self.string(event, Subject::Field("runtime"))? else { return Ok(None) };
-        Ok(match parse_duration(&text) {
-            Ok(Duration::ZERO) => self.refuse_amount("`runtime` must be more than nothing".to_owned(), span),
-            Ok(duration) => Some(duration),
-            Err(error) => self.refuse_amount(format!("`runtime`: {error}"), span),
-        })
-    }
-
-    fn refuse_amount<T>(&mut self, message: String, span: Span) -> Option<T> {
-        self.sink.push(Diagnostic::new("bad-amount", message).at(span));
-        None
-    }
-
-    fn stdio_mode(&mut self, event: Event<'s>) -> Result<Option<StdioMode>, Stop> {
-        let Some((text, span)) = self.string(event, Subject::Field("mode"))? else { return Ok(None) };
-        if let Some((_, mode)) = STDIO_MODES.iter().find(|(name, _)| *name == text) {
-            return Ok(Some(*mode));
-        }
-        let names = STDIO_MODES.map(|(name, _)| name);
-        let diagnostic =
-            Diagnostic::new("unknown-value", format!("unknown stdio mode {}", super::shown(&text))).at(span);
-        let suggestion = self.suggester.nearest(&text, names);
-        self.sink.push(match suggestion {
-            Some(_) => diagnostic.suggest(suggestion),
-            None => {
-                diagnostic.help(format!("the modes are {}", names.map(|name| format!("`{name}`")).join(", ")))
+    pub(super) fn stdio(&mut self, event: &Event<'s>, subject: Subject<'_>) -> Result<Option<Stdio>, Stop> {
+        let Some(mut map) = self.map(event, subject)? else { return Ok(None) };
+        let mut stdio = Stdio::default();
+        while let Some(Found { is, field, subject, value }) = self.next_field::<StdioField>(&mut map)? {
+            match is {
+                StdioField::Mode => {
+                    stdio.mode = self.choice(value, subject, field.is.choices())?.unwrap_or_default();
+                }
+                StdioField::DeleteOnSuccess => {
+                    stdio.delete_on_success = self.boolean(value, subject)?.unwrap_or_default();
+                }
             }
-        });
-        Ok(None)
+        }
+        Ok(Some(stdio))
+    }
+
+    /// What `{name}` can hold.
+    pub(super) fn check_identifier(&mut self, name: &str, what: &str, span: Span) {
+        if !is_identifier(name) {
+            let message = format!("`{name}` cannot be the name of a {what}");
+            self.sink.push(Diagnostic::new("variable-name", message).at(span).help(IDENTIFIER_HELP));
+        }
+    }
+
+    pub(super) fn given_twice(&mut self, subject: Subject<'_>, span: Span) {
+        self.sink.push(Diagnostic::new("duplicate-field", format!("{subject} is given twice")).at(span));
     }
 }
 
-fn is_variable_name(name: &str) -> bool {
+const IDENTIFIER_HELP: &str = "use letters, digits and `_`, and begin with no digit";
+
+fn is_identifier(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -1,0 +1,220 @@
+//! Values that mean nothing to us and are kept as JSON.
+
+use super::values::listed;
+use super::{Decoder, Subject, shown};
+use crate::diagnostic::Diagnostic;
+use crate::event::{Event, Events, Kind, Scalar, Stop};
+use crate::source::Span;
+use serde_json::{Map, Number, Value};
+
+/// Options of sbatch that come from elsewhere, and from where.
+const MANAGED: [(&str, &str); 8] = [
+    ("partition", "`partition` of a scheduler in `slurm_schedulers`"),
+    ("nodes", "`nodes` of a scheduler in `slurm_schedulers`"),
+    ("walltime", "`walltime` of a scheduler in `slurm_schedulers`"),
+    ("time", "`walltime` of a scheduler in `slurm_schedulers`"),
+    ("mem", "`mem` of a scheduler in `slurm_schedulers`"),
+    ("gres", "`gres` of a scheduler in `slurm_schedulers`"),
+    ("name", "windlass, which names its allocations itself"),
+    ("job-name", "windlass, which names its allocations itself"),
+];
+
+impl<'s, E: Events<'s>> Decoder<'s, E> {
+    /// Any value. What is unquoted is a number, a truth value or nothing if it looks like one.
+    pub(super) fn json(&mut self, event: Event<'s>) -> Result<Option<Value>, Stop> {
+        match event.kind {
+            Kind::Scalar(scalar) => Ok(self.json_scalar(&scalar, event.span)),
+            Kind::SeqStart(_) => {
+                let mut items = Vec::new();
+                while let Some(item) = self.next_item()? {
+                    items.extend(self.json(item)?);
+                }
+                Ok(Some(Value::Array(items)))
+            }
+            Kind::MapStart(_) => {
+                let mut map = Map::new();
+                while let Some((name, value, _)) = self.next_entry(|name| map.contains_key(name))? {
+                    if let Some(value) = self.json(value)? {
+                        map.insert(name, value);
+                    }
+                }
+                Ok(Some(Value::Object(map)))
+            }
+            // A bad value was reported; the rest begins no value.
+            Kind::Bad | Kind::MapEnd | Kind::SeqEnd | Kind::Key { .. } | Kind::End => Ok(None),
+        }
+    }
+
+    pub(super) fn json_map(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+    ) -> Result<Option<Map<String, Value>>, Stop> {
+        if self.map(&event, subject)?.is_none() {
+            return Ok(None);
+        }
+        Ok(match self.json(event)? {
+            Some(Value::Object(map)) => Some(map),
+            _ => None,
+        })
+    }
+
+    /// Options for sbatch: a name and one plain value each.
+    pub(super) fn slurm_options(
+        &mut self,
+        event: &Event<'s>,
+        subject: Subject<'_>,
+    ) -> Result<Map<String, Value>, Stop> {
+        let mut options = Map::new();
+        if self.map(event, subject)?.is_none() {
+            return Ok(options);
+        }
+        while let Some((name, value, span)) = self.next_entry(|name| options.contains_key(name))? {
+            self.check_slurm_option(&name, span);
+            match value.kind {
+                Kind::MapStart(_) | Kind::SeqStart(_) => {
+                    self.wrong_type(&value, Subject::Entry(&name), "a plain value")?;
+                }
+                _ => {
+                    if let Some(value) = self.json(value)? {
+                        options.insert(name, value);
+                    }
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// The next entry of a map with free keys that is not `known`, with the place of its key.
+    pub(super) fn next_entry(
+        &mut self,
+        known: impl Fn(&str) -> bool,
+    ) -> Result<Option<(String, Event<'s>, Span)>, Stop> {
+        loop {
+            let key = self.next()?;
+            let Kind::Key { text, merged } = key.kind else { return Ok(None) };
+            let value = self.next()?;
+            if !known(&text) {
+                return Ok(Some((text.into_owned(), value, key.span)));
+            }
+            if !merged {
+                let message = format!("{} is given twice", shown(&text));
+                self.sink.push(Diagnostic::new("duplicate-field", message).at(key.span));
+            }
+            self.skip(&value)?;
+        }
+    }
+
+    fn check_slurm_option(&mut self, name: &str, span: Span) {
+        let option = name.trim_start_matches('-').to_ascii_lowercase().replace('_', "-");
+        if let Some((_, source)) = MANAGED.iter().find(|(managed, _)| *managed == option) {
+            self.sink.push(
+                Diagnostic::new(
+                    "managed-option",
+                    format!("{} cannot stand in `slurm_defaults`", shown(name)),
+                )
+                .at(span)
+                .help(format!("it comes from {source}")),
+            );
+            return;
+        }
+        let is_option = option.starts_with(|c: char| c.is_ascii_alphabetic())
+            && option.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if name.starts_with('-') || !is_option {
+            let long_names = listed(&["qos", "constraint", "mail-type"]);
+            self.sink.push(
+                Diagnostic::new("bad-option", format!("{} is no long option of sbatch", shown(name)))
+                    .at(span)
+                    .help(format!("write it in full and without dashes in front: {long_names}")),
+            );
+        }
+    }
+
+    fn json_scalar(&mut self, scalar: &Scalar<'_>, span: Span) -> Option<Value> {
+        let text = &*scalar.text;
+        if scalar.is_null() {
+            return Some(Value::Null);
+        }
+        if !scalar.plain {
+            return Some(text.into());
+        }
+        match text {
+            "true" | "True" | "TRUE" => return Some(true.into()),
+            "false" | "False" | "FALSE" => return Some(false.into()),
+            _ => {}
+        }
+        if !looks_like_number(text) {
+            return Some(text.into());
+        }
+        let number = json_number(text);
+        if number.is_none() {
+            let message = format!("{} is no number that JSON can hold", shown(text));
+            self.sink.push(Diagnostic::new("bad-number", message).at(span).help("put it in quotes"));
+        }
+        number.map(Value::Number)
+    }
+}
+
+fn json_number(text: &str) -> Option<Number> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let in_base = |digits: &str, base| i64::from_str_radix(digits, base).ok().map(Number::from);
+    if let Some(digits) = text.strip_prefix("0x") {
+        return in_base(digits, 16);
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return in_base(digits, 8);
+    }
+    let whole = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
+    whole.ok().or_else(|| text.parse::<f64>().ok().and_then(Number::from_f64))
+}
+
+/// A number of YAML 1.2. One that begins with a zero is a code of some sort, and infinity a word, to most readers.
+fn looks_like_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let all = |digits: &str, is: fn(&char) -> bool| !digits.is_empty() && digits.chars().all(|c| is(&c));
+    if let Some(digits) = text.strip_prefix("0x") {
+        return all(digits, char::is_ascii_hexdigit);
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return all(digits, |c| ('0'..='7').contains(c));
+    }
+    let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits_or_nothing = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    digits_or_nothing(whole)
+        && digits_or_nothing(fraction)
+        && !(whole.is_empty() && fraction.is_empty())
+        && !(whole.len() > 1 && whole.starts_with('0'))
+        && all(exponent.strip_prefix(['-', '+']).unwrap_or(exponent), char::is_ascii_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_what_only_looks_like_them() {
+        for (text, number) in [
+            ("0", "0"),
+            ("-7", "-7"),
+            ("+7", "7"),
+            ("1.50", "1.5"),
+            (".5", "0.5"),
+            ("5.", "5.0"),
+            ("1e3", "1000.0"),
+            ("-2.5E-1", "-0.25"),
+            ("0x1F", "31"),
+            ("0o17", "15"),
+            ("18446744073709551615", "18446744073709551615"),
+        ] {
+            assert!(looks_like_number(text), "{text}");
+            assert_eq!(json_number(text).map(|number| number.to_string()).as_deref(), Some(number), "{text}");
+        }
+        for text in
+            ["", ".", "-", "007", "1_000", "0x", "0o8", "1e", "e5", ".inf", "nan", "1.2.3", "12:30", "-0x1"]
+        {
+            assert!(!looks_like_number(text), "{text}");
+        }
+        assert_eq!(json_number("1e999"), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Fields that need or exclude each other.
+
+use super::Decoder;
+use super::fields::OpenMap;
+use super::object::Object;
+use super::tables::ACTION;
+use crate::diagnostic::Diagnostic;
+use crate::event::Events;
+use crate::model::ActionSpec;
+use crate::source::Span;
+use windlass_types::settings::ActionType;
+
+/// Fields of `execution_config` that are for one mode.
+const DIRECT_ONLY: [&str; 4] =
+    ["limit_resources", "termination_signal", "sigterm_lead_seconds", "oom_exit_code"];
+const SLURM_ONLY: [&str; 2] = ["srun_termination_signal", "enable_cpu_bind"];
+
+impl<'s, E: Events<'s>> Decoder<'s, E> {
+    /// Labels choose among workers that are there, a scheduler makes workers of its own.
+    pub(super) fn labels_and_scheduler(&mut self, labels: Span, scheduler: Span) {
+        let (first, second) = (labels.min(scheduler), labels.max(scheduler));
+        self.sink.push(
+            Diagnostic::new("exclusive-fields", "a job has either `labels` or a `scheduler`, not both")
+                .at(second)
+                .label(first, "the other one")
+                .help("remove one of them"),
+        );
+    }
+
+    pub(super) fn two_stdios(&mut self, first: Span, second: Span) {
+        self.sink.push(
+            Diagnostic::new(
+                "exclusive-fields",
+                "`stdio` is given for the workflow and in `execution_config`",
+            )
+            .at(second)
+            .label(first, "the other one")
+            .help("keep the one of the workflow"),
+        );
+    }
+
+    /// A field of another mode would never have an effect.
+    pub(super) fn check_mode(&mut self, config: &Object) {
+        let mode = config.text("mode");
+        if mode.is_none() && config.place_of("mode").is_some() {
+            // What it should have been is not known.
+            return;
+        }
+        let (mode, refused, other) = match mode.unwrap_or("direct") {
+            "direct" => ("direct", &SLURM_ONLY[..], "slurm"),
+            "slurm" => ("slurm", &DIRECT_ONLY[..], "direct"),
+            _ => return,
+        };
+        for field in refused {
+            if let Some(span) = config.place_of(field) {
+                let message = format!("`{field}` is for mode `{other}`, and the mode is `{mode}`");
+                self.sink.push(
+                    Diagnostic::new("wrong-mode", message)
+                        .at(span)
+                        .help(format!("remove it, or say `mode: {other}` or `mode: auto`")),
+                );
+            }
+        }
+    }
+
+    pub(super) fn check_action(&mut self, spec: &ActionSpec, map: &OpenMap) {
+        let action = &spec.action;
+        let place = |field| map.place_of(&ACTION, field).unwrap_or(spec.span);
+        let names_jobs = !spec.jobs.is_empty() || !spec.job_name_regexes.is_empty();
+        if action.trigger_type.is_about_jobs() && !names_jobs {
+            self.incomplete(
+                "this trigger waits for jobs, and none are named",
+                place("trigger_type"),
+                "name them in `jobs`, or by `job_name_regexes`",
+            );
+        }
+        match action.action_type {
+            ActionType::RunCommands if action.commands.is_empty() => self.incomplete(
+                "`run_commands` has no commands",
+                place("action_type"),
+                "list them in `commands`",
+            ),
+            ActionType::ScheduleNodes if spec.scheduler.is_none() && !is_local(spec) => self.incomplete(
+                "`schedule_nodes` has no scheduler",
+                place("action_type"),
+                "name one of `slurm_schedulers` in `scheduler`",
+            ),
+            ActionType::RunCommands | ActionType::ScheduleNodes => {}
+        }
+    }
+
+    fn incomplete(&mut self, message: &str, span: Span, help: &str) {
+        self.sink.push(Diagnostic::new("incomplete-action", message).at(span).help(help));
+    }
+}
+
+fn is_local(spec: &ActionSpec) -> bool {
+    spec.action.scheduler_type.as_deref() == Some("local")
+}

@@ -1,0 +1,198 @@
+//! What a table of fields is made of. The tables themselves are in [`super::tables`]; decoding, the JSON schema, the
+//! reference and the spellings of KDL all read them, so that none can say something else than the others.
+
+/// A kind of map: which fields it may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Map {
+    /// What such a map is: "job".
+    pub(crate) what: &'static str,
+    /// What it is for, in a sentence or two.
+    pub(crate) about: &'static str,
+    pub(crate) fields: &'static [Field],
+    /// Fields that people may still write: the name, and what to do instead.
+    pub(crate) gone: &'static [(&'static str, &'static str)],
+    /// In KDL such a map is a node whose first argument is its `name`.
+    pub(crate) is_named: bool,
+}
+
+impl Map {
+    pub(super) const fn new(what: &'static str, about: &'static str, fields: &'static [Field]) -> Self {
+        Self { what, about, fields, gone: &[], is_named: false }
+    }
+
+    pub(super) const fn gone(self, gone: &'static [(&'static str, &'static str)]) -> Self {
+        Self { gone, ..self }
+    }
+
+    pub(super) const fn named(self) -> Self {
+        Self { is_named: true, ..self }
+    }
+
+    /// The place of a field in the table by its name, or by another word that is understood, and that word.
+    pub(crate) fn find(&self, name: &str) -> Option<(usize, &'static str)> {
+        // By name first: this is asked for every field of a million jobs.
+        if let Some(index) = self.fields.iter().position(|field| field.name == name) {
+            return Some((index, self.fields[index].name));
+        }
+        self.fields.iter().enumerate().find_map(|(index, field)| {
+            field.aliases.iter().find(|alias| **alias == name).map(|alias| (index, *alias))
+        })
+    }
+}
+
+/// A field of a [`Map`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) is: Type,
+    pub(crate) required: bool,
+    /// What holds where nothing is written, in words or as a value; empty where there is nothing to say.
+    pub(crate) default: &'static str,
+    /// One line.
+    pub(crate) about: &'static str,
+    /// Other words that are understood.
+    pub(crate) aliases: &'static [&'static str],
+    /// Words that other tools have for it. They are not understood, but known when they are met.
+    pub(crate) elsewhere: &'static [&'static str],
+    /// The name of the KDL node that holds one item of a list; empty where it is the name itself.
+    pub(crate) node: &'static str,
+}
+
+impl Field {
+    pub(super) const fn required(name: &'static str, is: Type, about: &'static str) -> Self {
+        let field = Self::optional(name, is, about);
+        Self { required: true, ..field }
+    }
+
+    pub(super) const fn optional(name: &'static str, is: Type, about: &'static str) -> Self {
+        Self { name, is, required: false, default: "", about, aliases: &[], elsewhere: &[], node: "" }
+    }
+
+    pub(super) const fn default(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+
+    pub(super) const fn aliases(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    pub(super) const fn elsewhere(self, elsewhere: &'static [&'static str]) -> Self {
+        Self { elsewhere, ..self }
+    }
+
+    pub(super) const fn node(self, node: &'static str) -> Self {
+        Self { node, ..self }
+    }
+
+    /// The name and everything else that is understood in its place.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// The name of the KDL node for one item of this list, or for the field itself.
+    pub(crate) fn kdl_node(&self) -> &'static str {
+        if self.node.is_empty() { self.name } else { self.node }
+    }
+}
+
+/// What may stand in a field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Type {
+    /// Any text. Unquoted numbers and truth values are texts too, as they are written.
+    Text,
+    /// A text that is not blank.
+    Filled,
+    /// A text that is not blank and holds no control characters.
+    Name,
+    /// A regular expression.
+    Regex,
+    Integer(i64, i64),
+    Number(f64, f64),
+    Boolean,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    Size,
+    Duration,
+    /// A duration as Slurm reads it: a number alone counts minutes.
+    Walltime,
+    /// A size as Slurm reads it: a number alone counts MiB.
+    SlurmSize,
+    Signal,
+    /// As `Signal`, with what `srun --signal` puts around it.
+    SrunSignal,
+    List(&'static Type),
+    Map(&'static Map),
+    /// Environment variables.
+    Env,
+    /// Names and texts.
+    Constants,
+    /// Names and what they run through.
+    Parameters,
+    /// Options of sbatch.
+    SlurmOptions,
+    /// Anything.
+    Json,
+    /// A map of anything.
+    JsonMap,
+}
+
+impl Type {
+    /// What one item is, if this is a list.
+    pub(crate) const fn item(&self) -> Option<&'static Type> {
+        match self {
+            Self::List(item) => Some(item),
+            _ => None,
+        }
+    }
+
+    /// What is within the map, or within each item of the list of maps.
+    pub(crate) const fn map(&self) -> Option<&'static Map> {
+        match self {
+            Self::Map(map) | Self::List(Self::Map(map)) => Some(map),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn range(&self) -> (i64, i64) {
+        match self {
+            Self::Integer(least, most) => (*least, *most),
+            _ => (i64::MIN, i64::MAX),
+        }
+    }
+
+    pub(super) const fn bounds(&self) -> (f64, f64) {
+        match self {
+            Self::Number(least, most) => (*least, *most),
+            _ => (f64::NEG_INFINITY, f64::INFINITY),
+        }
+    }
+
+    pub(super) const fn choices(&self) -> &'static [&'static str] {
+        match self {
+            Self::Choice(words) => words,
+            _ => &[],
+        }
+    }
+}
+
+/// The fields of a map as an enum, in the order of the table.
+pub(super) trait FieldId: Copy + 'static {
+    const MAP: &'static Map;
+    const ALL: &'static [Self];
+}
+
+/// Makes the table of a map and ties its fields to the variants of an enum.
+macro_rules! fields {
+    (
+        $map:ident = $what:literal, $about:literal $(, .$with:ident($($value:expr)?))*;
+        $id:ty: $($is:expr => $field:expr,)+
+    ) => {
+        pub(crate) static $map: Map = Map::new($what, $about, &[$($field),+])$(.$with($($value)?))*;
+
+        impl FieldId for $id {
+            const MAP: &'static Map = &$map;
+            const ALL: &'static [Self] = &[$($is),+];
+        }
+    };
+}
+pub(super) use fields;

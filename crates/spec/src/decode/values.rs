@@ -1,0 +1,276 @@
+//! Texts that mean something: sizes, durations, signals, words out of a few, numbers.
+
+use super::shape::Field;
+use super::{Decoder, Spanned, Subject, found_scalar, not, out_of_range, shown};
+use crate::diagnostic::Diagnostic;
+use crate::event::{Event, Events, Stop};
+use crate::source::Span;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as WordError, StrDeserializer};
+use std::borrow::Cow;
+use std::time::Duration;
+use windlass_types::settings::{parse_slurm_size, parse_walltime};
+use windlass_types::{Bytes, ParseAmountError, parse_duration};
+
+/// The signals of Linux without their `SIG`.
+const SIGNALS: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+const MOST_SIGNAL: u8 = 64;
+
+impl<'s, E: Events<'s>> Decoder<'s, E> {
+    pub(super) fn size(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Bytes>, Stop> {
+        let amount = self.amount(event, subject, |text| text.parse::<Bytes>())?;
+        Ok(amount.and_then(|(bytes, _, span)| self.more_than(Bytes(0), bytes, subject, span)))
+    }
+
+    pub(super) fn duration(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+    ) -> Result<Option<Duration>, Stop> {
+        let amount = self.amount(event, subject, parse_duration)?;
+        Ok(amount.and_then(|(duration, _, span)| self.more_than(Duration::ZERO, duration, subject, span)))
+    }
+
+    /// A duration for Slurm, as it is written.
+    pub(super) fn walltime(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+    ) -> Result<Option<String>, Stop> {
+        let Some((duration, text, span)) = self.amount(event, subject, parse_walltime)? else {
+            return Ok(None);
+        };
+        Ok(self.more_than(Duration::ZERO, duration, subject, span).map(|_| text))
+    }
+
+    /// A size for Slurm, as it is written. `0` is all that there is.
+    pub(super) fn slurm_size(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+    ) -> Result<Option<String>, Stop> {
+        let amount = self.amount(event, subject, parse_slurm_size)?;
+        Ok(amount.map(|(_, text, _)| text))
+    }
+
+    /// `SIGTERM`, `TERM`, `15`; for srun also `B:TERM@120`.
+    pub(super) fn signal(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+        of_srun: bool,
+    ) -> Result<Option<String>, Stop> {
+        let Some((text, span)) = self.filled_in(event, subject)? else { return Ok(None) };
+        let signal = if of_srun { without_srun(&text) } else { Ok(&*text) };
+        let help = match signal {
+            Ok(signal) if is_signal(signal) => return Ok(Some(text.into_owned())),
+            Ok(signal) => self.nearest_signal(signal),
+            Err(help) => help.to_owned(),
+        };
+        let message = format!("{subject}: {} is no signal", shown(&text));
+        self.sink.push(Diagnostic::new("bad-signal", message).at(span).help(help));
+        Ok(None)
+    }
+
+    /// One of the words of the field, as the type that they stand for.
+    pub(super) fn choice<T>(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+        words: &'static [&'static str],
+    ) -> Result<Option<T>, Stop>
+    where
+        T: for<'de> Deserialize<'de>,
+    {
+        let word = self.word(event, subject, words)?;
+        Ok(word.and_then(|word| {
+            let text: StrDeserializer<'_, WordError> = word.into_deserializer();
+            let value = T::deserialize(text).ok();
+            debug_assert!(value.is_some(), "the table knows a word that the type does not: {word}");
+            value
+        }))
+    }
+
+    pub(super) fn word(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+        words: &'static [&'static str],
+    ) -> Result<Option<&'static str>, Stop> {
+        let Some((text, span)) = self.string(event, subject)? else { return Ok(None) };
+        if let Some(word) = words.iter().find(|word| **word == text) {
+            return Ok(Some(word));
+        }
+        let diagnostic =
+            Diagnostic::new("unknown-value", format!("{subject} cannot be {}", shown(&text))).at(span);
+        let suggestion = self.suggester.nearest(&text, words.iter().copied());
+        self.sink.push(match suggestion {
+            Some(_) => diagnostic.suggest(suggestion),
+            None => diagnostic.help(format!("it is one of {}", listed(words))),
+        });
+        Ok(None)
+    }
+
+    pub(super) fn number(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+        (least, most): (f64, f64),
+    ) -> Result<Option<f64>, Stop> {
+        const EXPECTED: &str = "a number";
+        let Some((scalar, span)) = self.scalar(event, subject, EXPECTED)? else { return Ok(None) };
+        let looks_right = scalar.text.starts_with(|c: char| c.is_ascii_digit() || ".+-".contains(c));
+        let number = scalar.text.parse::<f64>().ok().filter(|_| looks_right);
+        match number {
+            Some(number) if scalar.plain && (least..=most).contains(&number) => return Ok(Some(number)),
+            Some(_) if scalar.plain => {
+                let help = format!("it must be from {least} to {most}");
+                self.sink.push(out_of_range(subject, &scalar.text, span).help(help));
+            }
+            Some(_) => {
+                let diagnostic = not(subject, EXPECTED, &found_scalar(&scalar), span);
+                self.sink.push(diagnostic.help("remove the quotes"));
+            }
+            None => self.sink.push(not(subject, EXPECTED, &found_scalar(&scalar), span)),
+        }
+        Ok(None)
+    }
+
+    /// An integer within the range of its field, as the type that holds it.
+    pub(super) fn whole<T: TryFrom<i64>>(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+        field: &Field,
+    ) -> Result<Option<T>, Stop> {
+        let number = self.integer(event, subject, field.is.range())?;
+        Ok(number.and_then(|number| {
+            let value = T::try_from(number).ok();
+            debug_assert!(value.is_some(), "the table allows more than the type: {}", field.name);
+            value
+        }))
+    }
+
+    fn amount<T>(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+        parse: impl Fn(&str) -> Result<T, ParseAmountError>,
+    ) -> Result<Option<(T, String, Span)>, Stop> {
+        let Some((text, span)) = self.filled_in(event, subject)? else { return Ok(None) };
+        match parse(&text) {
+            Ok(amount) => Ok(Some((amount, text.into_owned(), span))),
+            Err(error) => {
+                self.sink.push(Diagnostic::new("bad-amount", format!("{subject}: {error}")).at(span));
+                Ok(None)
+            }
+        }
+    }
+
+    fn more_than<T: PartialEq>(
+        &mut self,
+        nothing: T,
+        amount: T,
+        subject: Subject<'_>,
+        span: Span,
+    ) -> Option<T> {
+        if amount == nothing {
+            let message = format!("{subject} must be more than nothing");
+            self.sink.push(Diagnostic::new("bad-amount", message).at(span));
+            return None;
+        }
+        Some(amount)
+    }
+
+    /// A text with the workflow's constants put in.
+    fn filled_in(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Spanned<'s>>, Stop> {
+        let Some((text, span)) = self.string(event, subject)? else { return Ok(None) };
+        let Some((before, rest)) = text.split_once('{') else { return Ok(Some((text, span))) };
+        let mut filled = before.to_owned();
+        for part in rest.split('{') {
+            let Some((name, after)) = part.split_once('}') else {
+                // No size, duration or signal has a brace: whoever reads the text will say so.
+                return Ok(Some((text, span)));
+            };
+            let Some((_, value)) = self.constants.values.iter().find(|(constant, _)| constant == name) else {
+                if self.constants.are_known {
+                    self.unknown_constant(name, span);
+                }
+                return Ok(None);
+            };
+            filled.push_str(value);
+            filled.push_str(after);
+        }
+        Ok(Some((Cow::Owned(filled), span)))
+    }
+
+    fn unknown_constant(&mut self, name: &str, span: Span) {
+        let known = self.constants.values.iter().map(|(name, _)| name.as_str());
+        let suggestion = self.suggester.nearest(name, known);
+        let diagnostic = Diagnostic::new("undefined-name", format!("`{{{name}}}` is not defined")).at(span);
+        self.sink.push(match suggestion {
+            Some(_) => diagnostic.suggest(suggestion),
+            None => diagnostic.help("define it in `variables` of the workflow"),
+        });
+    }
+
+    fn nearest_signal(&mut self, text: &str) -> String {
+        let bare =
+            text.get(..3).filter(|start| start.eq_ignore_ascii_case("SIG")).map_or(text, |_| &text[3..]);
+        match self.suggester.nearest(bare, SIGNALS) {
+            Some(signal) => format!("did you mean `SIG{signal}`?"),
+            None => "write for example SIGTERM, INT or USR1".to_owned(),
+        }
+    }
+}
+
+fn is_signal(text: &str) -> bool {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    SIGNALS.contains(&name) || text.parse().is_ok_and(|number: u8| (1..=MOST_SIGNAL).contains(&number))
+}
+
+/// The signal itself in what `srun --signal` takes: `[R:|B:]SIGNAL[@SECONDS]`.
+fn without_srun(text: &str) -> Result<&str, &'static str> {
+    let text = text.strip_prefix("R:").or_else(|| text.strip_prefix("B:")).unwrap_or(text);
+    match text.split_once('@') {
+        // Slurm keeps the seconds in 16 bits.
+        Some((_, seconds)) if seconds.parse::<u16>().is_err() => {
+            Err("behind the `@` belong seconds, from 0 to 65535: `TERM@120`")
+        }
+        Some((signal, _)) => Ok(signal),
+        None => Ok(text),
+    }
+}
+
+pub(super) fn listed(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_as_people_write_them() {
+        for text in ["SIGTERM", "TERM", "sigint", "usr1", "15", "64"] {
+            assert!(is_signal(text), "{text}");
+        }
+        for text in ["", "SIG", "TERMINATE", "0", "65", "-9", "SIGSIGTERM", "TERM@120"] {
+            assert!(!is_signal(text), "{text}");
+        }
+        for (text, signal) in
+            [("TERM@120", "TERM"), ("B:USR1@60", "USR1"), ("R:SIGINT", "SIGINT"), ("10@0", "10")]
+        {
+            assert_eq!(without_srun(text), Ok(signal), "{text}");
+        }
+        for text in ["TERM@", "TERM@soon", "TERM@-1", "TERM@70000", "TERM@1@2"] {
+            assert!(without_srun(text).is_err(), "{text}");
+        }
+    }
+}
