@@ -7,16 +7,15 @@ use crate::change::{AttemptResult, Change};
 use crate::dispatch::{Mirror, ReadyQueue};
 use crate::edges::Edges;
 use crate::graph::{Cycle, Graph};
+use crate::judge::{ReturnCodes, judge};
 use crate::state::{self, JobEvent};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
-use windlass_types::work::{AttemptKey, EndCause, Ended, StopReason, Usage, return_code};
+use windlass_types::work::{AttemptKey, EndCause, Ended, Usage, return_code};
 use windlass_types::{
     Attempt, JobId, JobStatus, Resources, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
-    format_duration,
 };
-
-const SIGKILL: i32 = 9;
 
 /// The jobs of a workflow as columns, in creation order, without their commands.
 #[derive(Clone, Debug, Default)]
@@ -35,10 +34,26 @@ pub struct JobTable {
     pub edges: Edges,
 }
 
+/// A job that was added to a workflow while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedJob {
+    /// Larger than the ids of all jobs before it.
+    pub id: JobId,
+    pub status: JobStatus,
+    pub attempt: Attempt,
+    pub priority: i32,
+    pub cancel_on_blocking_job_failure: bool,
+    /// `None`: it asked for nothing.
+    pub resources: Option<Resources>,
+    /// Jobs that were there before, or that are added together with it. No job that was there waits for a new one.
+    pub depends_on: Vec<JobId>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Board {
     workflow: WorkflowId,
     run: RunId,
+    codes: ReturnCodes,
     ids: Vec<JobId>,
     status: Vec<JobStatus>,
     attempt: Vec<Attempt>,
@@ -99,6 +114,7 @@ impl Board {
         Ok(Self {
             workflow,
             run,
+            codes: ReturnCodes::default(),
             ids: table.ids,
             status: table.status,
             attempt: table.attempt,
@@ -113,6 +129,11 @@ impl Board {
             counts,
             canceling: false,
         })
+    }
+
+    /// The workflow wants other return codes than the usual ones.
+    pub fn use_return_codes(&mut self, codes: ReturnCodes) {
+        self.codes = codes;
     }
 
     pub fn counts(&self) -> &StatusCounts {
@@ -139,6 +160,11 @@ impl Board {
 
     pub fn status(&self, job: u32) -> JobStatus {
         self.status[job as usize]
+    }
+
+    /// Of the newest job, which is the last one.
+    pub fn last_id(&self) -> Option<JobId> {
+        self.ids.last().copied()
     }
 
     pub fn index(&self, id: JobId) -> Option<u32> {
@@ -206,13 +232,70 @@ impl Board {
     /// job that was ready before: what it waits for may have been reset.
     pub fn on_initialize(&mut self, changes: &mut Vec<Change>) {
         for job in 0..self.ids.len() as u32 {
-            let free = self.graph.is_free(job);
-            match self.status(job) {
-                JobStatus::Ready if free => self.enqueue(job),
-                JobStatus::Uninitialized | JobStatus::Blocked if free => self.release(job, changes),
-                JobStatus::Uninitialized | JobStatus::Ready => self.step(job, JobEvent::Block, changes),
-                _ => {}
+            self.initialize(job, changes);
+        }
+    }
+
+    fn initialize(&mut self, job: u32, changes: &mut Vec<Change>) {
+        let free = self.graph.is_free(job);
+        match self.status(job) {
+            JobStatus::Ready if free => self.enqueue(job),
+            JobStatus::Uninitialized | JobStatus::Blocked if free => self.release(job, changes),
+            JobStatus::Uninitialized | JobStatus::Ready => self.step(job, JobEvent::Block, changes),
+            _ => {}
+        }
+    }
+
+    /// Jobs were added, and their rows are there already. Decides where they stand; those that are known are passed over.
+    /// Returns the numbers of the new ones.
+    pub fn on_added(&mut self, added: &[AddedJob], changes: &mut Vec<Change>) -> Range<u32> {
+        let first = self.ids.len() as u32;
+        let known = self.last_id();
+        let new = || added.iter().filter(|job| Some(job.id) > known);
+        new().for_each(|job| self.append(job));
+        for (job, added) in (first..).zip(new()) {
+            for &on in &added.depends_on {
+                let Some(on) = self.index(on) else { continue };
+                let status = self.status(on);
+                let over = status.is_settled().then(|| !status.is_unsuccessful());
+                self.graph.wait_for(job, on, over);
             }
+        }
+        let all = first..self.ids.len() as u32;
+        all.clone().for_each(|job| self.initialize(job, changes));
+        all
+    }
+
+    fn append(&mut self, added: &AddedJob) {
+        self.graph.add_job();
+        self.ids.push(added.id);
+        self.status.push(added.status);
+        self.counts.add(added.status, 1);
+        self.attempt.push(added.attempt);
+        self.priority.push(added.priority);
+        self.cancel_on_failure.push(added.cancel_on_blocking_job_failure);
+        let class = added.resources.map_or(0, |asked| self.class_of(asked));
+        self.class.push(class);
+    }
+
+    /// Class 0 is for those that asked for nothing, whatever that counts as.
+    fn class_of(&mut self, asked: Resources) -> u32 {
+        let known = self.requirements.iter().skip(1).position(|class| *class == asked);
+        known.map_or_else(
+            || {
+                self.requirements.push(asked);
+                self.ready.add_class(asked)
+            },
+            |index| index as u32 + 1,
+        )
+    }
+
+    /// Gives up a job that was never claimed, and what waits for it.
+    pub fn on_hopeless(&mut self, job: u32, changes: &mut Vec<Change>) {
+        if !self.status(job).is_settled() && !self.status(job).is_active() {
+            self.ready.remove(job, self.class[job as usize]);
+            self.step(job, JobEvent::Cancel, changes);
+            self.settle(job, changes);
         }
     }
 
@@ -271,7 +354,7 @@ impl Board {
         changes: &mut Vec<Change>,
     ) -> Result<Verdict, Stale> {
         let job = self.fenced(&ended.key)?;
-        let judged = judge(ended, self.resources(job), self.canceling);
+        let judged = judge(ended, self.resources(job), self.codes, self.canceling);
         let result = AttemptResult {
             key: ended.key,
             worker,
@@ -465,57 +548,5 @@ impl Board {
             return Err(stale(format!("the job is {status} in attempt {attempt}")));
         }
         Ok(job)
-    }
-}
-
-struct Judged {
-    event: JobEvent,
-    attempt_status: JobStatus,
-    return_code: i32,
-    reason: Option<String>,
-}
-
-/// What an end means. An attempt that was interrupted counts as not done whatever it returned: a program that answers
-/// SIGTERM with exit code 0 has said goodbye, not that its work is finished.
-fn judge(ended: &Ended, asked: &Resources, canceling: bool) -> Judged {
-    let code = ended.exit.return_code();
-    let judged = |event, attempt_status, return_code, reason: Option<String>| Judged {
-        event,
-        attempt_status,
-        return_code,
-        reason,
-    };
-    match &ended.cause {
-        EndCause::Itself if code == 0 => judged(JobEvent::Complete, JobStatus::Completed, 0, None),
-        EndCause::Itself => {
-            let killed = ended.exit.signal() == Some(SIGKILL);
-            let reason =
-                killed.then(|| "killed, but not by windlass: is the machine out of memory?".to_owned());
-            judged(JobEvent::Fail, JobStatus::Failed, code, reason)
-        }
-        EndCause::Timeout => {
-            let limit = format_duration(asked.runtime.unwrap_or_default());
-            let reason = format!("ran longer than its runtime of {limit}");
-            judged(JobEvent::Terminate, JobStatus::Terminated, return_code::TIMEOUT, Some(reason))
-        }
-        EndCause::OutOfMemory => {
-            let reason = format!("used more than its memory of {}", asked.memory);
-            judged(JobEvent::Fail, JobStatus::Failed, return_code::OUT_OF_MEMORY, Some(reason))
-        }
-        EndCause::Stopped(StopReason::Interrupted) if !canceling => {
-            let reason = "interrupted".to_owned();
-            judged(JobEvent::Requeue, JobStatus::Terminated, code, Some(reason))
-        }
-        EndCause::Stopped(StopReason::Interrupted | StopReason::Canceled) => {
-            judged(JobEvent::Cancel, JobStatus::Canceled, code, Some("the workflow was canceled".to_owned()))
-        }
-        EndCause::MissingOutputs(paths) => {
-            let reason = format!("ended with 0 but did not write {}", paths.join(", "));
-            judged(JobEvent::Fail, JobStatus::Failed, return_code::MISSING_OUTPUT, Some(reason))
-        }
-        EndCause::CannotStart(why) => {
-            let reason = format!("could not be started: {why}");
-            judged(JobEvent::Fail, JobStatus::Failed, return_code::CANNOT_START, Some(reason))
-        }
     }
 }

@@ -46,27 +46,39 @@ struct Class {
 impl ReadyQueue {
     /// `classes`: what each class of jobs asks for.
     pub fn new(classes: &[Resources]) -> Self {
-        let mut by_rank: Vec<u32> = (0..classes.len() as u32).collect();
-        by_rank.sort_by_key(|&c| {
-            let r = classes[c as usize];
+        let classes =
+            classes.iter().map(|&resources| Class { resources, rank: 0, heap: BinaryHeap::new() }).collect();
+        let mut queue = Self { classes, order: BTreeSet::new(), by_rank: Vec::new(), len: 0, bypassed: None };
+        queue.rank_classes();
+        queue
+    }
+
+    /// One more class, for jobs that come later. Returns its number.
+    pub fn add_class(&mut self, resources: Resources) -> u32 {
+        self.classes.push(Class { resources, rank: 0, heap: BinaryHeap::new() });
+        self.rank_classes();
+        self.classes.len() as u32 - 1
+    }
+
+    /// The hardest to place first.
+    fn rank_classes(&mut self) {
+        self.by_rank = (0..self.classes.len() as u32).collect();
+        self.by_rank.sort_by_key(|&class| {
+            let asked = self.classes[class as usize].resources;
             (
-                Reverse(r.gpus),
-                Reverse(r.runtime.unwrap_or(Resources::UNSAID_RUNTIME)),
-                Reverse(r.memory),
-                Reverse(r.cpus),
-                c,
+                Reverse(asked.gpus),
+                Reverse(asked.runtime.unwrap_or(Resources::UNSAID_RUNTIME)),
+                Reverse(asked.memory),
+                Reverse(asked.cpus),
+                class,
             )
         });
-        let mut rank = vec![0; classes.len()];
-        for (i, &class) in by_rank.iter().enumerate() {
-            rank[class as usize] = i as u32;
+        self.order.clear();
+        for (rank, &class) in (0..).zip(&self.by_rank) {
+            let class = &mut self.classes[class as usize];
+            class.rank = rank;
+            self.order.extend(class.heap.peek().map(|(priority, _)| (Reverse(*priority), rank)));
         }
-        let classes = classes
-            .iter()
-            .zip(rank)
-            .map(|(&resources, rank)| Class { resources, rank, heap: BinaryHeap::new() })
-            .collect();
-        Self { classes, order: BTreeSet::new(), by_rank, len: 0, bypassed: None }
     }
 
     pub fn len(&self) -> usize {
@@ -88,6 +100,15 @@ impl ReadyQueue {
             }
             self.order.insert((Reverse(priority), class.rank));
         }
+    }
+
+    /// Takes a job out, if it is there. Looks at all of its class: for what happens rarely.
+    pub fn remove(&mut self, job: u32, class: u32) {
+        let heap = &mut self.classes[class as usize].heap;
+        let before = heap.len();
+        heap.retain(|(_, Reverse(queued))| *queued != job);
+        self.len -= before - heap.len();
+        self.rank_classes();
     }
 
     /// Takes the next job that `place` accepts, in order. The one at the front is not bypassed for ever.
@@ -395,6 +416,17 @@ mod tests {
             (8, 0, 9),
         ];
         assert_eq!(drain(queue(&jobs, &classes)), [8, 5, 4, 6, 3, 2, 1, 0, 7]);
+    }
+
+    #[test]
+    fn a_class_that_comes_later_takes_its_place_among_the_others() {
+        let mut ready = queue(&[(0, 0, 0), (1, 1, 0)], &[asks(1, 10, 0, 1), asks(1, 10, 0, 9)]);
+        let between = ready.add_class(asks(1, 10, 0, 5));
+        ready.push(2, between, 0);
+        let first = ready.add_class(asks(1, 10, 1, 1));
+        ready.push(3, first, 0);
+        ready.push(4, between, 7);
+        assert_eq!(drain(ready), [4, 3, 1, 2, 0]);
     }
 
     #[test]

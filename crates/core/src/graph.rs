@@ -1,17 +1,23 @@
 //! Who waits for whom, as counts: a million jobs, and a gate for "all of these before all of those".
 
 use crate::edges::Edges;
+use rustc_hash::FxHashMap;
 
 /// The dependency graph of one workflow over jobs `0..n`.
 ///
-/// Gates are nodes `n..` of the same graph: they hold a count like a job does, and pass on what reached them the
-/// moment it drops to zero. Finishing a job costs its own out-edges, never a scan.
+/// Gates are nodes of the same graph: they hold a count like a job does, and pass on what reached them the moment it drops
+/// to zero. Finishing a job costs its own out-edges, never a scan. The nodes are the jobs that the graph was made with,
+/// then the gates, then the jobs that were added later.
 #[derive(Clone, Debug)]
 pub struct Graph {
+    /// That the graph was made with.
     jobs: u32,
-    /// CSR: successors of node `i` are `targets[starts[i]..starts[i + 1]]`.
+    gates: u32,
+    /// CSR: successors of node `i`, if it is not a later one, are `targets[starts[i]..starts[i + 1]]`.
     starts: Vec<u32>,
     targets: Vec<u32>,
+    /// Later jobs, by the node that they wait for.
+    later: FxHashMap<u32, Vec<u32>>,
     /// How many predecessors of each node are not over yet.
     waiting: Vec<u32>,
     /// Something it depends on, directly or through a gate, did not end well.
@@ -54,59 +60,119 @@ impl Graph {
             targets[fill[from as usize] as usize] = to;
             fill[from as usize] += 1;
         }
-        let graph = Self { jobs, starts, targets, waiting, tainted: vec![false; nodes], stack: Vec::new() };
+        let graph = Self {
+            jobs,
+            gates: edges.gates.len() as u32,
+            starts,
+            targets,
+            later: FxHashMap::default(),
+            waiting,
+            tainted: vec![false; nodes],
+            stack: Vec::new(),
+        };
         match graph.find_cycle() {
             None => Ok(graph),
             Some(cycle) => Err(Cycle(cycle)),
         }
     }
 
+    /// One more job, which waits for nothing yet. Returns its number.
+    pub fn add_job(&mut self) -> u32 {
+        let node = self.waiting.len() as u32;
+        self.waiting.push(0);
+        self.tainted.push(false);
+        node - self.gates
+    }
+
+    /// A job that was added waits for another one, too. `over`: whether that one ended well, if it is over already.
+    pub fn wait_for(&mut self, job: u32, on: u32, over: Option<bool>) {
+        let (node, on) = (self.node(job), self.node(on));
+        if let Some(well) = over {
+            self.tainted[node as usize] |= !well;
+        } else {
+            self.waiting[node as usize] += 1;
+            self.later.entry(on).or_default().push(node);
+        }
+    }
+
     /// All that `job` waited for is over.
     pub fn is_free(&self, job: u32) -> bool {
-        self.waiting[job as usize] == 0
+        self.waiting[self.node(job) as usize] == 0
     }
 
     /// Something that `job` waited for is over and did not end well.
     pub fn is_tainted(&self, job: u32) -> bool {
-        self.tainted[job as usize]
+        self.tainted[self.node(job) as usize]
+    }
+
+    const fn node(&self, job: u32) -> u32 {
+        if job < self.jobs { job } else { job + self.gates }
+    }
+
+    /// `None` for a gate.
+    const fn job(&self, node: u32) -> Option<u32> {
+        match node {
+            _ if node < self.jobs => Some(node),
+            _ if node < self.jobs + self.gates => None,
+            _ => Some(node - self.gates),
+        }
     }
 
     /// `job` is over. Calls `freed(dependent, tainted)` for each job that waits for nothing more because of it.
     pub fn settle(&mut self, job: u32, well: bool, mut freed: impl FnMut(u32, bool)) {
+        let ended = self.node(job);
         if !well {
-            self.tainted[job as usize] = true;
+            self.tainted[ended as usize] = true;
         }
         // What a job is tainted by matters to itself; what it passes on is how it ended. A gate passes its taint on.
         debug_assert!(self.stack.is_empty());
-        self.stack.push(job);
+        self.stack.push(ended);
         while let Some(node) = self.stack.pop() {
-            let ill = if node == job { !well } else { self.tainted[node as usize] };
-            for i in self.starts[node as usize]..self.starts[node as usize + 1] {
-                let next = self.targets[i as usize];
-                self.tainted[next as usize] |= ill;
-                self.waiting[next as usize] -= 1;
-                if self.waiting[next as usize] == 0 {
-                    if next >= self.jobs {
-                        self.stack.push(next);
-                    } else {
-                        freed(next, self.tainted[next as usize]);
-                    }
+            let ill = if node == ended { !well } else { self.tainted[node as usize] };
+            for i in self.range(node) {
+                self.pass_on(self.targets[i], ill, &mut freed);
+            }
+            if !self.later.is_empty() {
+                for next in self.later.remove(&node).unwrap_or_default() {
+                    self.pass_on(next, ill, &mut freed);
                 }
             }
         }
     }
 
-    /// The jobs that wait for `job`, directly or through one gate.
+    /// One thing fewer that `next` waits for.
+    fn pass_on(&mut self, next: u32, ill: bool, freed: &mut impl FnMut(u32, bool)) {
+        self.tainted[next as usize] |= ill;
+        self.waiting[next as usize] -= 1;
+        if self.waiting[next as usize] == 0 {
+            match self.job(next) {
+                None => self.stack.push(next),
+                Some(job) => freed(job, self.tainted[next as usize]),
+            }
+        }
+    }
+
+    /// The jobs that wait for `job`, directly or through one gate. Later ones are among them until it is over.
     pub fn dependents(&self, job: u32) -> impl Iterator<Item = u32> + '_ {
-        self.successors(job).iter().flat_map(move |&next| {
-            let through_gate = if next >= self.jobs { self.successors(next) } else { &[] };
-            let direct = (next < self.jobs).then_some(next);
-            direct.into_iter().chain(through_gate.iter().copied())
+        let node = self.node(job);
+        let later = self.later.get(&node).map_or(&[][..], Vec::as_slice);
+        self.successors(node).iter().chain(later).flat_map(move |&next| {
+            let through_gate = if self.job(next).is_none() { self.successors(next) } else { &[] };
+            self.job(next).into_iter().chain(through_gate.iter().copied())
         })
     }
 
+    /// Of those that the graph was made with.
     fn successors(&self, node: u32) -> &[u32] {
-        &self.targets[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
+        &self.targets[self.range(node)]
+    }
+
+    /// Where its successors are in `targets`.
+    fn range(&self, node: u32) -> std::ops::Range<usize> {
+        match self.starts.get(node as usize..node as usize + 2) {
+            Some(&[start, end]) => start as usize..end as usize,
+            _ => 0..0,
+        }
     }
 
     /// Peels off what is free, as a run would; what is left holds a cycle, which is then walked.
@@ -198,6 +264,27 @@ mod tests {
         sorted.sort_unstable();
         assert_eq!(sorted, [1, 2, 3], "{cycle:?}");
         assert_eq!(graph(1, &[(0, &[0])]).unwrap_err(), Cycle(vec![0]));
+    }
+
+    #[test]
+    fn jobs_that_come_later_wait_for_what_is_not_over_and_know_how_the_rest_ended() {
+        // 2 and 3 wait for 0 and 1 through a gate, which stands between them and later ones in the list of nodes.
+        let mut g = graph(4, &[(2, &[0, 1]), (3, &[0, 1])]).unwrap();
+        settle(&mut g, 0, false);
+        let (a, b) = (g.add_job(), g.add_job());
+        assert_eq!((a, b), (4, 5));
+        g.wait_for(a, 0, Some(false));
+        g.wait_for(b, a, None);
+        g.wait_for(b, 1, None);
+        assert!(g.is_free(a) && g.is_tainted(a) && !g.is_free(b) && !g.is_tainted(b));
+        assert_eq!(
+            (g.dependents(a).collect::<Vec<_>>(), g.dependents(1).collect::<Vec<_>>()),
+            (vec![5], vec![2, 3, 5])
+        );
+        assert_eq!(settle(&mut g, a, true), []);
+        assert_eq!(settle(&mut g, 1, true), [(5, false), (2, true), (3, true)]);
+        assert!(g.is_free(b));
+        assert_eq!(settle(&mut g, b, true), []);
     }
 
     #[test]

@@ -8,4 +8,5 @@ pub mod change;
 pub mod dispatch;
 pub mod edges;
 pub mod graph;
+pub mod judge;
 pub mod state;

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use std::time::Duration;
-use windlass_core::board::{Board, JobTable, Orphan};
+use windlass_core::board::{AddedJob, Board, JobTable, Orphan};
 use windlass_core::change::Change;
 use windlass_core::dispatch::Mirror;
-use windlass_core::edges::EdgesBuilder;
+use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, StopReason, Usage};
 use windlass_types::{
     Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp, WorkerId,
@@ -17,6 +17,7 @@ const WORKER: WorkerId = WorkerId(7);
 
 /// What the rows would say: changed only through `Change`s, each of which must fit what is there.
 struct Rows {
+    ids: Vec<JobId>,
     status: Vec<S>,
     attempt: Vec<u32>,
     /// (job, attempt) of every result row; no attempt may have two.
@@ -25,7 +26,8 @@ struct Rows {
 
 impl Rows {
     fn apply(&mut self, changes: &[Change]) {
-        let index = |id: JobId| (id.0 - FIRST_ID) as usize;
+        let ids = self.ids.clone();
+        let index = |id: JobId| ids.binary_search(&id).expect("a job that is there");
         for change in changes {
             match change {
                 Change::Status { job, from, to } => {
@@ -61,6 +63,67 @@ impl Rows {
         assert_eq!(self.status[job], from, "job {job} → {to}");
         self.status[job] = to;
     }
+}
+
+/// A board as a process would build it that starts now, after a crash.
+fn rebuilt(rows: &Rows, world: &World) -> Board {
+    let table = JobTable {
+        ids: rows.ids.clone(),
+        status: rows.status.clone(),
+        attempt: rows.attempt.iter().map(|attempt| Attempt(*attempt)).collect(),
+        priority: vec![0; rows.ids.len()],
+        cancel_on_blocking_job_failure: world.cancel.clone(),
+        class: vec![0; rows.ids.len()],
+        requirements: vec![Resources::DEFAULT],
+        edges: edges(&world.depends),
+    };
+    Board::new(WorkflowId(1), RunId(1), table).expect("no cycle")
+}
+
+fn edges(depends: &[Vec<u32>]) -> Edges {
+    let mut edges = EdgesBuilder::default();
+    for (job, on) in (0..).zip(depends) {
+        edges.depend(job, on);
+    }
+    edges.finish()
+}
+
+/// Adds jobs as a running job does: they wait for it, for others that are there, and for each other.
+fn add_jobs(board: &mut Board, rows: &mut Rows, world: &mut World, caller: u32, how: u8) -> Vec<Change> {
+    let old = rows.ids.len() as u32;
+    // Other workflows have got the ids between.
+    let first = rows.ids[old as usize - 1].0 + 1 + i64::from(how % 3);
+    let (count, cancel) = (1 + how % 4, how % 8 < 6);
+    let mut added = Vec::new();
+    for number in 0..u32::from(count) {
+        let mut depends = vec![caller, u32::from(how) % old];
+        // One waits for the one after it: their order says nothing.
+        depends.extend((how >= 128 && number == 0 && count > 1).then_some(old + 1));
+        depends.extend((number >= 2).then_some(old + number - 1));
+        let id =
+            |job: u32| if job < old { rows.ids[job as usize] } else { JobId(first + i64::from(job - old)) };
+        added.push(AddedJob {
+            id: id(old + number),
+            status: S::Blocked,
+            attempt: Attempt::FIRST,
+            priority: 1,
+            cancel_on_blocking_job_failure: cancel,
+            resources: (number % 2 == 1).then_some(Resources { cpus: 2, ..Resources::DEFAULT }),
+            depends_on: depends.iter().copied().map(id).collect(),
+        });
+        world.depends.push(depends);
+        world.cancel.push(cancel);
+    }
+    rows.ids.extend(added.iter().map(|job| job.id));
+    rows.status.extend(added.iter().map(|job| job.status));
+    rows.attempt.extend(added.iter().map(|job| job.attempt.0));
+    let mut changes = Vec::new();
+    let new = board.on_added(&added, &mut changes);
+    assert_eq!(new, old..old + u32::from(count));
+    let before = changes.len();
+    assert!(board.on_added(&added, &mut changes).is_empty(), "once is enough");
+    assert_eq!(changes.len(), before);
+    changes
 }
 
 /// Where a job that no worker holds and that is not over must stand, by the rules alone.
@@ -140,12 +203,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_sequence_of_reports_breaks_the_invariants(world in world()) {
+    fn no_sequence_of_reports_breaks_the_invariants(mut world in world()) {
         let n = world.depends.len();
-        let mut edges = EdgesBuilder::default();
-        for (job, on) in world.depends.iter().enumerate() {
-            edges.depend(job as u32, on);
-        }
         let table = JobTable {
             ids: (0..n as i64).map(|i| JobId(FIRST_ID + i)).collect(),
             status: vec![S::Uninitialized; n],
@@ -154,9 +213,14 @@ proptest! {
             cancel_on_blocking_job_failure: world.cancel.clone(),
             class: vec![0; n],
             requirements: vec![Resources::DEFAULT],
-            edges: edges.finish(),
+            edges: edges(&world.depends),
         };
-        let mut rows = Rows { status: table.status.clone(), attempt: vec![1; n], results: Vec::new() };
+        let mut rows = Rows {
+            ids: table.ids.clone(),
+            status: table.status.clone(),
+            attempt: vec![1; n],
+            results: Vec::new(),
+        };
         let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
         let capacity =
             Capacity { cpus: 3, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
@@ -166,12 +230,12 @@ proptest! {
         rows.apply(&changes);
         check(&board, &rows, &world.depends, &world.cancel);
 
-        for (what, which, how) in world.steps {
+        for (what, which, how) in std::mem::take(&mut world.steps) {
             changes.clear();
-            let job = u32::from(which) % n as u32;
+            let job = u32::from(which) % rows.ids.len() as u32;
             let key = board.key(job);
             let active = board.status(job).is_active();
-            match what % 8 {
+            match what % 9 {
                 0 | 1 => {
                     let before = rows.status.clone();
                     let taken = board.claim(WORKER, &mut mirror, usize::from(how % 3), &mut changes);
@@ -200,6 +264,12 @@ proptest! {
                     }
                     prop_assert!(changes.is_empty());
                 }
+                // Mostly by jobs that run; but nothing breaks if the caller is over, as when a report was late.
+                7 => {
+                    if rows.ids.len() < 60 {
+                        changes = add_jobs(&mut board, &mut rows, &mut world, job, how);
+                    }
+                }
                 _ => {
                     if active {
                         let fate = match (board.status(job), how % 4) {
@@ -217,9 +287,15 @@ proptest! {
             }
             rows.apply(&changes);
             check(&board, &rows, &world.depends, &world.cancel);
+            // A crash in this moment loses nothing: whoever takes over has nothing to decide anew.
+            let mut again = rebuilt(&rows, &world);
+            let mut late = Vec::new();
+            again.on_initialize(&mut late);
+            prop_assert!(late.is_empty(), "{late:?}");
+            prop_assert_eq!(again.counts(), board.counts());
         }
 
-        // Whatever happened, the rest can be brought to an end, and a board built anew from the rows agrees.
+        // Whatever happened, the rest can be brought to an end.
         let mut rounds = 0;
         while !board.is_finished() {
             prop_assert!(!board.is_stuck());
@@ -271,7 +347,8 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
     board.on_returned(WORKER, &board.key(1), &mut changes).unwrap();
     let stopped = Ended { cause: EndCause::Stopped(StopReason::Canceled), ..ended(board.key(0), 5) };
     let verdict = board.on_ended(WORKER, &stopped, &mut changes).unwrap();
-    let mut rows = Rows { status: before, attempt: vec![1; 4], results: Vec::new() };
+    let ids = (0..4).map(|i| JobId(FIRST_ID + i)).collect();
+    let mut rows = Rows { ids, status: before, attempt: vec![1; 4], results: Vec::new() };
     rows.apply(&changes);
     assert_eq!((verdict.attempt_status, verdict.job_status), (S::Canceled, S::Canceled));
     assert_eq!(rows.status, [S::Canceled, S::Canceled, S::Ready, S::Canceled]);
@@ -317,4 +394,39 @@ fn a_job_that_was_ready_waits_again_when_what_it_depends_on_was_reset() {
     let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
     board.on_initialize(&mut Vec::new());
     assert_eq!((board.status(0), board.status(1)), (S::Ready, S::Blocked));
+}
+
+#[test]
+fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
+    let table = JobTable {
+        ids: vec![JobId(FIRST_ID)],
+        status: vec![S::Completed],
+        attempt: vec![Attempt::FIRST],
+        priority: vec![0],
+        cancel_on_blocking_job_failure: vec![true],
+        class: vec![0],
+        requirements: vec![Resources::DEFAULT],
+        edges: Edges::default(),
+    };
+    let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+    let job = |id: i64, cpus: u32, on: i64| AddedJob {
+        id: JobId(id),
+        status: S::Blocked,
+        attempt: Attempt::FIRST,
+        priority: 0,
+        cancel_on_blocking_job_failure: true,
+        resources: Some(Resources { cpus, ..Resources::DEFAULT }),
+        depends_on: vec![JobId(on)],
+    };
+    let mut changes = Vec::new();
+    let added = [job(200, 64, FIRST_ID), job(201, 1, 200), job(202, 1, FIRST_ID)];
+    assert_eq!(board.on_added(&added, &mut changes), 1..4);
+    let capacity = Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
+    let mut mirror = Mirror::new(capacity);
+    assert_eq!(board.too_large_for(&mirror).collect::<Vec<_>>(), [1]);
+    board.on_hopeless(1, &mut changes);
+    assert_eq!([1, 2, 3].map(|job| board.status(job)), [S::Canceled, S::Canceled, S::Ready]);
+    assert_eq!(board.claim(WORKER, &mut mirror, 9, &mut changes), [3]);
+    board.on_hopeless(3, &mut changes);
+    assert_eq!(board.status(3), S::Pending, "what a worker holds is not given up");
 }

@@ -1,0 +1,77 @@
+//! What the end of an attempt means: for the attempt, for its job, and in words.
+
+use crate::state::JobEvent;
+use windlass_types::work::{EndCause, Ended, StopReason, return_code};
+use windlass_types::{JobStatus, Resources, format_duration};
+
+const SIGKILL: i32 = 9;
+
+/// The return codes of attempts that Windlass ended, which a workflow may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReturnCodes {
+    pub timeout: i32,
+    pub out_of_memory: i32,
+}
+
+impl Default for ReturnCodes {
+    fn default() -> Self {
+        Self { timeout: return_code::TIMEOUT, out_of_memory: return_code::OUT_OF_MEMORY }
+    }
+}
+
+pub(crate) struct Judged {
+    pub(crate) event: JobEvent,
+    pub(crate) attempt_status: JobStatus,
+    pub(crate) return_code: i32,
+    pub(crate) reason: Option<String>,
+}
+
+/// What an end means. An attempt that was interrupted counts as not done whatever it returned: a program that answers
+/// SIGTERM with exit code 0 has said goodbye, not that its work is finished.
+pub(crate) fn judge(ended: &Ended, asked: &Resources, codes: ReturnCodes, canceling: bool) -> Judged {
+    let code = ended.exit.return_code();
+    let judged = |event, attempt_status, return_code, reason: Option<String>| Judged {
+        event,
+        attempt_status,
+        return_code,
+        reason,
+    };
+    match &ended.cause {
+        EndCause::Itself if code == 0 => judged(JobEvent::Complete, JobStatus::Completed, 0, None),
+        EndCause::Itself => {
+            let killed = ended.exit.signal() == Some(SIGKILL);
+            let reason =
+                killed.then(|| "killed, but not by windlass: is the machine out of memory?".to_owned());
+            judged(JobEvent::Fail, JobStatus::Failed, code, reason)
+        }
+        EndCause::Timeout => {
+            let runtime = asked.runtime.unwrap_or_default();
+            let limit = format_duration(runtime);
+            let reason = if ended.wall < runtime {
+                format!("was asked to end because its runtime of {limit} was nearly over")
+            } else {
+                format!("ran longer than its runtime of {limit}")
+            };
+            judged(JobEvent::Terminate, JobStatus::Terminated, codes.timeout, Some(reason))
+        }
+        EndCause::OutOfMemory => {
+            let reason = format!("used more than its memory of {}", asked.memory);
+            judged(JobEvent::Fail, JobStatus::Failed, codes.out_of_memory, Some(reason))
+        }
+        EndCause::Stopped(StopReason::Interrupted) if !canceling => {
+            let reason = "interrupted".to_owned();
+            judged(JobEvent::Requeue, JobStatus::Terminated, code, Some(reason))
+        }
+        EndCause::Stopped(StopReason::Interrupted | StopReason::Canceled) => {
+            judged(JobEvent::Cancel, JobStatus::Canceled, code, Some("the workflow was canceled".to_owned()))
+        }
+        EndCause::MissingOutputs(paths) => {
+            let reason = format!("ended with 0 but did not write {}", paths.join(", "));
+            judged(JobEvent::Fail, JobStatus::Failed, return_code::MISSING_OUTPUT, Some(reason))
+        }
+        EndCause::CannotStart(why) => {
+            let reason = format!("could not be started: {why}");
+            judged(JobEvent::Fail, JobStatus::Failed, return_code::CANNOT_START, Some(reason))
+        }
+    }
+}
