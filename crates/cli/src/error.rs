@@ -140,7 +140,11 @@ impl From<windlass_store::Error> for CliError {
             | E::NoSuchWorkflow(_)
             | E::NoSuchJob(_)
             | E::NoSuchWorker(_)
+            | E::NoSuchUserData(_)
+            | E::NoSuchRequirements { .. }
             | E::DuplicateJobName { .. }
+            | E::DuplicateName { .. }
+            | E::BadExport { .. }
             | E::OutOfRange { .. } => Kind::User,
             E::AlreadyExists { .. }
             | E::Newer { .. }
@@ -151,6 +155,8 @@ impl From<windlass_store::Error> for CliError {
             | E::LockedOut { .. }
             | E::Conflict { .. }
             | E::StaleRun { .. }
+            | E::NotRunning { .. }
+            | E::TooManyIterations { .. }
             | E::StillActive { .. } => Kind::Refused,
             E::NotAFile { .. }
             | E::NotADatabase { .. }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_spec::{Job, RequirementsSpec, Workflow};
 use windlass_store::Store;
-use windlass_store::model::{NewJob, NewRequirements, NewWorkflow};
+use windlass_store::model::{Listed, NewJob, NewRequirements, NewWorkflow};
 use windlass_types::work::Stdio;
 use windlass_types::{JobStatus, Timestamp, WorkflowId};
 
@@ -123,8 +123,10 @@ pub(crate) fn create<'j>(
         stdio: plan.stdio,
         requirements: &requirements,
         edges: &edges,
+        ..NewWorkflow::default()
     };
-    Ok(store.create_workflow(&workflow, &mut (0..jobs).map(|number| new_job(job(number))), now)?)
+    let mut rows = Listed::new((0..jobs).map(|number| new_job(job(number))));
+    Ok(store.create_workflow(&workflow, &mut rows, now)?)
 }
 
 fn edges<'j>(jobs: impl Iterator<Item = Job<'j>>) -> Edges {
@@ -144,6 +146,7 @@ fn new_job(job: Job<'_>) -> NewJob<'_> {
         priority: job.priority,
         cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
         status: if job.depends_on.is_empty() { JobStatus::Ready } else { JobStatus::Blocked },
+        ..NewJob::default()
     }
 }
 

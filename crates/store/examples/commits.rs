@@ -9,10 +9,10 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use windlass_core::change::{AttemptResult, Change};
 use windlass_core::edges::{Edges, EdgesBuilder};
-use windlass_store::model::{JobFilter, NewJob, NewWorker, NewWorkflow};
+use windlass_store::model::{JobFilter, Listed, NewJob, NewWorker, NewWorkflow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_store::{Batch, Store};
-use windlass_types::work::{AttemptKey, Exit, Stdio, Usage};
+use windlass_types::work::{AttemptKey, Exit, Usage};
 use windlass_types::{
     Attempt, Bytes, Capacity, Clock, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId,
 };
@@ -152,15 +152,10 @@ fn create_named(
     let workflow = NewWorkflow {
         name: "bench",
         user: "me",
-        description: None,
         submission_dir: "/tmp",
         output_dir: "/tmp/out",
-        spec_path: None,
-        spec_digest: None,
-        env: &[],
-        stdio: Stdio::default(),
-        requirements: &[],
         edges,
+        ..NewWorkflow::default()
     };
     let names: Vec<String> = (0..jobs)
         .map(|n| {
@@ -169,15 +164,8 @@ fn create_named(
             name
         })
         .collect();
-    let mut rows = names.iter().map(|name| NewJob {
-        name,
-        command: "echo hello from this job; sleep 0.01",
-        env: &[],
-        requirements: None,
-        priority: 0,
-        cancel_on_blocking_job_failure: true,
-        status: JobStatus::Ready,
-    });
+    let command = "echo hello from this job; sleep 0.01";
+    let mut rows = Listed::new(names.iter().map(|name| NewJob { name, command, ..NewJob::default() }));
     store.create_workflow(&workflow, &mut rows, Clock.now())
 }
 

@@ -4,7 +4,8 @@ use crate::lock::Holder;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkerId, WorkflowId};
+use windlass_types::work::AttemptKey;
+use windlass_types::{Attempt, JobId, JobStatus, RunId, UserDataId, WorkerId, WorkflowId};
 
 /// Why the store could not do it. [`Error::hint`] says what to do about it.
 ///
@@ -65,8 +66,14 @@ pub enum Error {
     NoSuchJob(JobId),
     #[error("there is no worker {0}")]
     NoSuchWorker(WorkerId),
+    #[error("there is no user data {0}")]
+    NoSuchUserData(UserDataId),
+    #[error("the workflow has no resource requirements called `{name}`")]
+    NoSuchRequirements { name: String },
     #[error("two jobs of the workflow are called `{name}`")]
     DuplicateJobName { name: String },
+    #[error("two {what} of the workflow are called `{name}`")]
+    DuplicateName { what: &'static str, name: String },
     #[error("job {job} of workflow {workflow} was expected to be {expected}, but {}", found_text(*found))]
     Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> },
     #[error("workflow {workflow} is in run {found}; this belongs to run {expected}")]
@@ -75,6 +82,12 @@ pub enum Error {
     RunNotBegun { workflow: WorkflowId, run: RunId },
     #[error("workflow {workflow} has {held} jobs that a worker holds")]
     StillActive { workflow: WorkflowId, held: u64 },
+    #[error("{caller} does not run now, so it cannot add jobs")]
+    NotRunning { caller: AttemptKey },
+    #[error("the lineage `{lineage}` has added jobs {max} times, which is as often as the workflow allows")]
+    TooManyIterations { lineage: String, max: u32 },
+    #[error("this is not an exported workflow: {what}")]
+    BadExport { what: String },
     #[error("{what} is out of range")]
     OutOfRange { what: String },
     #[error("the database refused the change: {source}")]
@@ -148,6 +161,14 @@ impl Error {
             Self::NoSuchWorkflow(_) => "`windlass status` lists the workflows".into(),
             Self::NoSuchJob(_) => "`windlass jobs` lists the jobs".into(),
             Self::DuplicateJobName { .. } => "give every job its own name".into(),
+            Self::NoSuchUserData(_) => "`windlass user-data` lists what there is".into(),
+            Self::NoSuchRequirements { .. } => "`windlass resource-requirements` lists what there is".into(),
+            Self::NotRunning { .. } => "jobs are added from inside a job, while it runs".into(),
+            Self::TooManyIterations { .. } => {
+                "end the loop earlier, or raise dynamic_jobs.max_iterations in the spec".into()
+            }
+            Self::BadExport { .. } => "`windlass export` writes files that can be imported".into(),
+            Self::DuplicateName { .. } => "give each its own name".into(),
             Self::StillActive { .. } => "wait for them, or cancel the workflow first".into(),
             Self::Conflict { .. } | Self::StaleRun { .. } => {
                 "somebody else changed the workflow meanwhile; nothing was changed by this request".into()

@@ -16,11 +16,12 @@ pub mod sqlite;
 pub use error::{Error, JobState, Locked};
 
 use model::{
-    HeldJob, JobCommand, JobFilter, JobRow, LoadedJobs, NewJob, NewWorker, NewWorkflow, ResultFilter,
-    ResultRow, WorkerRow, WorkflowRow,
+    ActionRow, DataFilter, EventFilter, EventRow, FileRow, HandlerRow, HeldJob, JobCommand, JobFileRow,
+    JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LoadedJobs, NewEvent, NewWorker, NewWorkflow,
+    RequirementsRow, ResultFilter, ResultRow, SchedulerRow, UserDataRow, WorkerRow, WorkflowRow,
 };
 use windlass_core::change::Change;
-use windlass_types::{JobId, RunId, Timestamp, WorkerId, WorkflowId};
+use windlass_types::{EventId, FileId, JobId, RunId, Timestamp, UserDataId, WorkerId, WorkflowId};
 
 /// Called once the batch is on disk, or could not be put there, on whichever thread committed it (perhaps the caller's):
 /// hand the news on, do no work.
@@ -40,7 +41,7 @@ pub trait Store: Send + Sync {
     fn create_workflow(
         &self,
         workflow: &NewWorkflow<'_>,
-        jobs: &mut dyn Iterator<Item = NewJob<'_>>,
+        source: &mut dyn JobSource,
         now: Timestamp,
     ) -> Result<WorkflowId, Error>;
 
@@ -78,4 +79,24 @@ pub trait Store: Send + Sync {
     fn results(&self, workflow: WorkflowId, filter: &ResultFilter) -> Result<Vec<ResultRow>, Error>;
     /// Names by id, for showing what runs. In the order asked for; an unknown id gives an empty name.
     fn job_names(&self, jobs: &[JobId]) -> Result<Vec<String>, Error>;
+
+    fn requirements(&self, workflow: WorkflowId) -> Result<Vec<RequirementsRow>, Error>;
+    fn kinds(&self, workflow: WorkflowId) -> Result<Vec<KindRow>, Error>;
+    fn handlers(&self, workflow: WorkflowId) -> Result<Vec<HandlerRow>, Error>;
+    fn schedulers(&self, workflow: WorkflowId) -> Result<Vec<SchedulerRow>, Error>;
+    fn actions(&self, workflow: WorkflowId) -> Result<Vec<ActionRow>, Error>;
+
+    fn files(&self, workflow: WorkflowId, filter: &DataFilter) -> Result<Vec<FileRow>, Error>;
+    fn file(&self, id: FileId) -> Result<Option<FileRow>, Error>;
+    /// Who reads and writes which file, ascending by job, inputs first.
+    fn job_files(&self, workflow: WorkflowId) -> Result<Vec<JobFileRow>, Error>;
+    fn user_data(&self, workflow: WorkflowId, filter: &DataFilter) -> Result<Vec<UserDataRow>, Error>;
+    fn user_data_piece(&self, id: UserDataId) -> Result<Option<UserDataRow>, Error>;
+    /// Who reads and writes which user data, ascending by job, inputs first.
+    fn job_user_data(&self, workflow: WorkflowId) -> Result<Vec<JobUserDataRow>, Error>;
+
+    /// Notes something. What the store does itself it notes itself, in the same transaction.
+    fn add_event(&self, event: &NewEvent, now: Timestamp) -> Result<EventId, Error>;
+    /// Oldest first. `None`: of all workflows, and what outlived its workflow.
+    fn events(&self, workflow: Option<WorkflowId>, filter: &EventFilter) -> Result<Vec<EventRow>, Error>;
 }

@@ -44,6 +44,16 @@ define_id! {
     ResultId(i64);
     /// A process that claims and executes jobs.
     WorkerId(i64);
+    /// What the jobs of one entry of a spec share.
+    KindId(i64);
+    /// A named set of requirements of a workflow.
+    RequirementsId(i64);
+    /// A file that jobs of a workflow read or write.
+    FileId(i64);
+    /// A piece of data that jobs of a workflow read or write.
+    UserDataId(i64);
+    /// Something that was noted about a workflow.
+    EventId(i64);
 }
 
 impl Attempt {

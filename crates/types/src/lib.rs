@@ -16,7 +16,10 @@ pub mod work;
 
 pub use amount::{Bytes, ParseAmountError, format_duration, parse_duration};
 pub use digest::{Digest, digest};
-pub use id::{Attempt, JobId, ResultId, RunId, WorkerId, WorkflowId};
+pub use id::{
+    Attempt, EventId, FileId, JobId, KindId, RequirementsId, ResultId, RunId, UserDataId, WorkerId,
+    WorkflowId,
+};
 pub use resources::{Capacity, Resources};
 pub use signal::{signal_name, signal_number};
 pub use status::{JobStatus, ParseStatusError, StatusCounts};

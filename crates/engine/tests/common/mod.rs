@@ -10,7 +10,9 @@ use windlass_core::edges::EdgesBuilder;
 use windlass_engine::host::{Buried, HostError, Started, WorkerHost};
 use windlass_engine::observe::{AttemptEnd, Observer, Progress};
 use windlass_store::Store;
-use windlass_store::model::{NewJob, NewRequirements, NewWorker, NewWorkflow, ResultFilter, WorkflowRow};
+use windlass_store::model::{
+    Listed, NewJob, NewRequirements, NewWorker, NewWorkflow, ResultFilter, WorkflowRow,
+};
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::work::{
     Assignment, AttemptKey, EndCause, Ended, Exit, FromWorker, Report, ReturnReason, Stdio, ToWorker, Usage,
@@ -232,8 +234,9 @@ pub(crate) fn create(store: &dyn Store, jobs: &[Planned]) -> WorkflowRow {
         stdio: Stdio::default(),
         requirements: &requirements,
         edges: &edges.finish(),
+        ..NewWorkflow::default()
     };
-    let mut rows = (0..).zip(jobs).map(|(number, job)| NewJob {
+    let mut rows = Listed::new((0..).zip(jobs).map(|(number, job)| NewJob {
         name: job.0,
         command: "true",
         env: &[],
@@ -241,7 +244,8 @@ pub(crate) fn create(store: &dyn Store, jobs: &[Planned]) -> WorkflowRow {
         priority: 0,
         cancel_on_blocking_job_failure: true,
         status: if job.1.is_empty() { JobStatus::Ready } else { JobStatus::Blocked },
-    });
+        ..NewJob::default()
+    }));
     let id = store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap();
     store.workflow(id).unwrap().unwrap()
 }

@@ -11,7 +11,7 @@ CREATE TABLE counter (
     next_value INTEGER NOT NULL CHECK (next_value >= 1)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO counter (name, next_value) VALUES ('job', 1);
+INSERT INTO counter (name, next_value) VALUES ('job', 1), ('file', 1), ('user_data', 1);
 
 CREATE TABLE workflow (
     id                      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -31,9 +31,12 @@ CREATE TABLE workflow (
     stdio_mode              TEXT    NOT NULL
                             CHECK (stdio_mode IN ('separate', 'combined', 'none', 'no_stdout', 'no_stderr')),
     stdio_delete_on_success INTEGER NOT NULL CHECK (stdio_delete_on_success IN (0, 1)),
-    -- The jobs of a workflow are one block of ids in creation order, so that all of them can be found without an index.
-    first_job_id            INTEGER NOT NULL CHECK (first_job_id >= 1),
-    job_count               INTEGER NOT NULL CHECK (job_count >= 0)
+    is_archived             INTEGER NOT NULL DEFAULT 0 CHECK (is_archived IN (0, 1)),
+    -- What no column of its own holds: project, metadata, execution_config …
+    settings                TEXT    NOT NULL CHECK (json_valid(settings)),
+    -- The files of a workflow are one block of ids in creation order.
+    first_file_id           INTEGER NOT NULL CHECK (first_file_id >= 1),
+    file_count              INTEGER NOT NULL CHECK (file_count >= 0)
 ) STRICT;
 
 CREATE INDEX workflow_by_digest ON workflow (spec_digest, submission_dir) WHERE spec_digest IS NOT NULL;
@@ -44,6 +47,20 @@ CREATE TABLE run (
     started_at  INTEGER NOT NULL,
     ended_at    INTEGER,
     PRIMARY KEY (workflow_id, run_id)
+) STRICT, WITHOUT ROWID;
+
+-- The jobs of a workflow lie in blocks of ids in creation order, so that all of them can be found without an index: one
+-- block for those it was created with, and one for each time that a running job added some.
+CREATE TABLE job_block (
+    workflow_id  INTEGER NOT NULL REFERENCES workflow (id),
+    first_job_id INTEGER NOT NULL CHECK (first_job_id >= 1),
+    job_count    INTEGER NOT NULL CHECK (job_count >= 1),
+    -- The job that added them, the lineage it spoke for, and how often that lineage has added jobs by then.
+    spawned_by   INTEGER REFERENCES job (id),
+    lineage      TEXT,
+    iteration    INTEGER CHECK (iteration >= 1),
+    PRIMARY KEY (workflow_id, first_job_id),
+    CHECK ((spawned_by IS NULL) = (lineage IS NULL) AND (lineage IS NULL) = (iteration IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 -- Kept in step with job.status by every transaction, so that nobody has to count a million rows to tell how it stands.
@@ -65,6 +82,42 @@ CREATE TABLE resource_requirements (
     runtime_us   INTEGER CHECK (runtime_us >= 0),
     UNIQUE (workflow_id, name)
 ) STRICT;
+
+CREATE TABLE failure_handler (
+    id          INTEGER PRIMARY KEY,
+    workflow_id INTEGER NOT NULL REFERENCES workflow (id),
+    name        TEXT    NOT NULL,
+    rules       TEXT    NOT NULL CHECK (json_valid(rules)),
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+CREATE TABLE slurm_scheduler (
+    id          INTEGER PRIMARY KEY,
+    workflow_id INTEGER NOT NULL REFERENCES workflow (id),
+    name        TEXT    NOT NULL,
+    settings    TEXT    NOT NULL CHECK (json_valid(settings)),
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+-- What all jobs of one entry of a spec share. A job without any of it has no kind.
+CREATE TABLE job_kind (
+    id                      INTEGER PRIMARY KEY,
+    workflow_id             INTEGER NOT NULL REFERENCES workflow (id),
+    -- As written, with its parameters: `solve_{nu}`.
+    name                    TEXT    NOT NULL,
+    env                     TEXT    CHECK (env IS NULL OR json_valid(env)),
+    invocation_script       TEXT,
+    stdio_mode              TEXT    CHECK (stdio_mode IN ('separate', 'combined', 'none', 'no_stdout', 'no_stderr')),
+    stdio_delete_on_success INTEGER CHECK (stdio_delete_on_success IN (0, 1)),
+    supports_termination    INTEGER CHECK (supports_termination IN (0, 1)),
+    failure_handler_id      INTEGER REFERENCES failure_handler (id),
+    scheduler_id            INTEGER REFERENCES slurm_scheduler (id),
+    labels                  TEXT    NOT NULL CHECK (json_valid(labels)),
+    parameters              TEXT    NOT NULL CHECK (json_valid(parameters)),
+    CHECK ((stdio_mode IS NULL) = (stdio_delete_on_success IS NULL))
+) STRICT;
+
+CREATE INDEX job_kind_of ON job_kind (workflow_id);
 
 CREATE TABLE worker (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -100,10 +153,20 @@ CREATE TABLE job (
     priority                       INTEGER NOT NULL,
     cancel_on_blocking_job_failure INTEGER NOT NULL CHECK (cancel_on_blocking_job_failure IN (0, 1)),
     requirements_id                INTEGER REFERENCES resource_requirements (id),
+    kind_id                        INTEGER REFERENCES job_kind (id),
+    -- Whether job_file has rows of it: most jobs have none, and nobody should have to look.
+    has_files                      INTEGER NOT NULL DEFAULT 0 CHECK (has_files IN (0, 1)),
+    -- Completed, because that job of an earlier workflow was the same and had done it. That one may have been deleted.
+    reused_from                    INTEGER,
+    origin                         TEXT    CHECK (origin = 'retry' OR origin = 'spawn'),
     name                           TEXT    NOT NULL CHECK (name <> ''),
     command                        TEXT    NOT NULL,
-    -- JSON. Not checked here: a function in a condition makes the bulk insert twice as slow.
+    -- Where it differs from the kind's.
+    invocation_script              TEXT,
+    -- JSON: pairs of strings, on top of the kind's; and an object, the parameters it was made with. Not checked here: a
+    -- function in a condition makes the bulk insert twice as slow.
     env                            TEXT,
+    params                         TEXT,
     UNIQUE (workflow_id, name),
     -- Held by a worker if and only if pending or running.
     CHECK ((status IN (3, 4)) = (worker_id IS NOT NULL)),
@@ -140,6 +203,73 @@ CREATE TABLE job_gate (
     PRIMARY KEY (workflow_id, job_id, gate)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE file (
+    id          INTEGER PRIMARY KEY,
+    workflow_id INTEGER NOT NULL REFERENCES workflow (id),
+    name        TEXT    NOT NULL CHECK (name <> ''),
+    path        TEXT    NOT NULL CHECK (path <> ''),
+    identifier  TEXT,
+    -- As last seen, or as the spec says it was: nanoseconds since 1970, bytes.
+    mtime_ns    INTEGER,
+    size_bytes  INTEGER CHECK (size_bytes >= 0),
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+CREATE TABLE user_data (
+    id           INTEGER PRIMARY KEY,
+    workflow_id  INTEGER NOT NULL REFERENCES workflow (id),
+    name         TEXT    NOT NULL CHECK (name <> ''),
+    data         TEXT    CHECK (data IS NULL OR json_valid(data)),
+    is_ephemeral INTEGER NOT NULL CHECK (is_ephemeral IN (0, 1)),
+    changed_at   INTEGER NOT NULL,
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+CREATE TABLE job_file (
+    job_id    INTEGER NOT NULL REFERENCES job (id),
+    is_output INTEGER NOT NULL CHECK (is_output IN (0, 1)),
+    file_id   INTEGER NOT NULL REFERENCES file (id),
+    PRIMARY KEY (job_id, is_output, file_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE job_user_data (
+    job_id       INTEGER NOT NULL REFERENCES job (id),
+    is_output    INTEGER NOT NULL CHECK (is_output IN (0, 1)),
+    user_data_id INTEGER NOT NULL REFERENCES user_data (id),
+    PRIMARY KEY (job_id, is_output, user_data_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE action (
+    id          INTEGER PRIMARY KEY,
+    workflow_id INTEGER NOT NULL REFERENCES workflow (id),
+    settings    TEXT    NOT NULL CHECK (json_valid(settings))
+) STRICT;
+
+CREATE INDEX action_of ON action (workflow_id);
+
+-- The jobs that an action waits for.
+CREATE TABLE action_job (
+    action_id INTEGER NOT NULL REFERENCES action (id),
+    job_id    INTEGER NOT NULL REFERENCES job (id),
+    PRIMARY KEY (action_id, job_id)
+) STRICT, WITHOUT ROWID;
+
+-- Who did what to a workflow, when and why. The ends of single jobs are not in it: those are results.
+CREATE TABLE event (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    -- NULL for what outlives its workflow, such as that it was deleted.
+    workflow_id INTEGER REFERENCES workflow (id),
+    at          INTEGER NOT NULL,
+    -- 0 debug, 1 info, 2 warning, 3 error.
+    severity    INTEGER NOT NULL CHECK (severity BETWEEN 0 AND 3),
+    category    TEXT    NOT NULL CHECK (category <> ''),
+    actor       TEXT    NOT NULL,
+    message     TEXT    NOT NULL,
+    data        TEXT    CHECK (data IS NULL OR json_valid(data))
+) STRICT;
+
+CREATE INDEX event_of ON event (workflow_id, id);
+
 CREATE TABLE result (
     id                INTEGER PRIMARY KEY,
     job_id            INTEGER NOT NULL REFERENCES job (id),
@@ -161,6 +291,8 @@ CREATE TABLE result (
     peak_cpu_percent  REAL,
     avg_cpu_percent   REAL,
     reason            TEXT,
+    -- Its files as it found and left them, in the order of job_file. JSON, written once per attempt that has files.
+    files             TEXT,
     UNIQUE (job_id, run_id, attempt_id),
     CHECK (exit_code IS NULL OR signal IS NULL)
 ) STRICT;

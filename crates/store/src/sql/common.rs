@@ -3,27 +3,44 @@
 super::statements! {
     // ---- creating a workflow ----
 
-    NEXT_JOB_ID = "SELECT next_value FROM counter WHERE name = 'job'";
-    SET_NEXT_JOB_ID = "UPDATE counter SET next_value = $1 WHERE name = 'job'";
+    NEXT_ID = "SELECT next_value FROM counter WHERE name = $1";
+    SET_NEXT_ID = "UPDATE counter SET next_value = $1 WHERE name = $2";
     INSERT_WORKFLOW = "
         INSERT INTO workflow (uuid, name, user_name, description, created_at, submission_dir, output_dir, spec_path,
-            spec_digest, env, stdio_mode, stdio_delete_on_success, first_job_id, job_count)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)
+            spec_digest, env, stdio_mode, stdio_delete_on_success, settings, first_file_id, file_count)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)
         RETURNING id";
+    INSERT_HANDLER = "INSERT INTO failure_handler (workflow_id, name, rules) VALUES ($1, $2, $3) RETURNING id";
+    INSERT_SCHEDULER = "INSERT INTO slurm_scheduler (workflow_id, name, settings) VALUES ($1, $2, $3) RETURNING id";
+    INSERT_KIND = "
+        INSERT INTO job_kind (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
+            supports_termination, failure_handler_id, scheduler_id, labels, parameters)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        RETURNING id";
+    INSERT_ACTION = "INSERT INTO action (workflow_id, settings) VALUES ($1, $2) RETURNING id";
+    INSERT_ACTION_JOB = "INSERT INTO action_job (action_id, job_id) VALUES ($1, $2)";
+    INSERT_FILE = "
+        INSERT INTO file (id, workflow_id, name, path, identifier, mtime_ns) VALUES ($1, $2, $3, $4, $5, $6)";
+    SET_FILE_COUNT = "UPDATE workflow SET file_count = $1 WHERE id = $2";
+    INSERT_USER_DATA = "
+        INSERT INTO user_data (id, workflow_id, name, data, is_ephemeral, changed_at)
+        VALUES ($1, $2, $3, $4, $5, $6)";
     INSERT_REQUIREMENTS = "
         INSERT INTO resource_requirements (workflow_id, name, cpus, memory_bytes, gpus, nodes, runtime_us)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         RETURNING id";
     /// Where the block of ids begins.
     INSERT_FIRST_JOB = "
-        INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, name, command,
-            env, id)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, kind_id,
+            has_files, reused_from, name, command, invocation_script, env, params, id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+    INSERT_FIRST_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
+    INSERT_JOB_FILE = "INSERT INTO job_file (job_id, is_output, file_id) VALUES ($1, $2, $3)";
+    INSERT_JOB_USER_DATA = "INSERT INTO job_user_data (job_id, is_output, user_data_id) VALUES ($1, $2, $3)";
     JOB_NAMED = "SELECT id FROM job WHERE workflow_id = $1 AND name = $2";
     INSERT_EDGE = "INSERT INTO job_edge (workflow_id, job_id, waits_for) VALUES ($1, $2, $3)";
     INSERT_GATE_MEMBER = "INSERT INTO gate_member (workflow_id, gate, job_id) VALUES ($1, $2, $3)";
     INSERT_JOB_GATE = "INSERT INTO job_gate (workflow_id, job_id, gate) VALUES ($1, $2, $3)";
-    SET_JOB_COUNT = "UPDATE workflow SET job_count = $1 WHERE id = $2";
     INSERT_COUNT = "INSERT INTO status_count (workflow_id, status, n) VALUES ($1, $2, $3)";
 
     // ---- changes, one job each; a row that is not as expected is not touched ----
@@ -46,8 +63,10 @@ super::statements! {
     INSERT_RESULT = "
         INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, exit_code, signal, out_of_memory,
             started_at, ended_at, wall_us, cpu_time_us, peak_memory_bytes, avg_memory_bytes, peak_cpu_percent,
-            avg_cpu_percent, reason)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+            avg_cpu_percent, reason, files)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+    FILES_OF_JOB = "SELECT file_id, is_output FROM job_file WHERE job_id = $1 ORDER BY is_output, file_id";
+    FILE_SEEN = "UPDATE file SET mtime_ns = $1, size_bytes = $2 WHERE id = $3";
     ADD_COUNT = "UPDATE status_count SET n = n + $1 WHERE workflow_id = $2 AND status = $3";
     /// For telling what was found where something else was expected.
     FOUND_JOB = "SELECT status, attempt_id FROM job WHERE id = $1 AND workflow_id = $2";
@@ -63,9 +82,9 @@ super::statements! {
         WHERE workflow_id = $2 AND run_id = (SELECT run_id FROM workflow WHERE id = $2)";
     ADVANCE_RUN = "
         UPDATE workflow SET run_id = run_id + 1, is_canceled = 0, cancel_requested_at = NULL WHERE id = $1
-        RETURNING run_id, first_job_id, job_count";
+        RETURNING run_id";
     RESET_JOB = "
-        UPDATE job SET status = 0, attempt_id = 1, orphaned_attempts = 0
+        UPDATE job SET status = 0, attempt_id = 1, orphaned_attempts = 0, reused_from = NULL
         WHERE id = $1 AND workflow_id = $2 AND status = $3";
     /// Jobs that were interrupted and wait for another attempt also start counting anew.
     RESET_ATTEMPTS = "
@@ -93,18 +112,19 @@ super::statements! {
     WORKFLOWS = "
         SELECT w.id, w.uuid, w.name, w.user_name, w.description, w.created_at, w.run_id, w.is_canceled,
             w.submission_dir, w.output_dir, w.spec_path, w.spec_digest, w.env, w.stdio_mode,
-            w.stdio_delete_on_success, r.started_at, r.ended_at
+            w.stdio_delete_on_success, r.started_at, r.ended_at, w.is_archived, w.settings, w.file_count
         FROM workflow w LEFT JOIN run r ON r.workflow_id = w.id AND r.run_id = w.run_id
         ORDER BY w.id";
     WORKFLOW = "
         SELECT w.id, w.uuid, w.name, w.user_name, w.description, w.created_at, w.run_id, w.is_canceled,
             w.submission_dir, w.output_dir, w.spec_path, w.spec_digest, w.env, w.stdio_mode,
-            w.stdio_delete_on_success, r.started_at, r.ended_at
+            w.stdio_delete_on_success, r.started_at, r.ended_at, w.is_archived, w.settings, w.file_count
         FROM workflow w LEFT JOIN run r ON r.workflow_id = w.id AND r.run_id = w.run_id
         WHERE w.id = $1";
     NEWEST_BY_DIGEST = "SELECT MAX(id) FROM workflow WHERE spec_digest = $1 AND submission_dir = $2";
     COUNTS = "SELECT status, n FROM status_count WHERE workflow_id = $1";
-    JOB_BLOCK = "SELECT first_job_id, job_count, run_id FROM workflow WHERE id = $1";
+    JOB_BLOCKS = "SELECT first_job_id, job_count FROM job_block WHERE workflow_id = $1 ORDER BY first_job_id";
+    SETTINGS = "SELECT settings FROM workflow WHERE id = $1";
 
     // ---- reading jobs ----
 
@@ -117,7 +137,13 @@ super::statements! {
     LOAD_EDGES = "SELECT job_id, waits_for FROM job_edge WHERE workflow_id = $1 ORDER BY job_id, waits_for";
     LOAD_GATE_MEMBERS = "SELECT gate, job_id FROM gate_member WHERE workflow_id = $1 ORDER BY gate, job_id";
     LOAD_JOB_GATES = "SELECT job_id, gate FROM job_gate WHERE workflow_id = $1 ORDER BY job_id, gate";
-    JOB_COMMAND = "SELECT name, command, env FROM job WHERE id = $1";
+    JOB_COMMAND = "
+        SELECT name, command, env, kind_id, has_files, invocation_script, params, workflow_id FROM job WHERE id = $1";
+    PATHS_OF_JOB = "
+        SELECT r.is_output, f.id, f.path FROM job_file r JOIN file f ON f.id = r.file_id
+        WHERE r.job_id = $1 ORDER BY r.is_output, r.file_id";
+    KIND = "
+        SELECT env, invocation_script, stdio_mode, stdio_delete_on_success FROM job_kind WHERE id = $1";
     JOB_NAME = "SELECT name FROM job WHERE id = $1";
     /// The conditions of the partial index stand here word for word: only then may it be used.
     HELD_JOBS = "
@@ -125,20 +151,107 @@ super::statements! {
         FROM job
         WHERE workflow_id = $1 AND status >= 3 AND status <= 4 AND status <> 5 AND status <> 9
         ORDER BY id";
-    /// Conditions, order, limit and offset are appended; `$1` is the current run.
-    SELECT_JOBS = "
+
+    // ---- reading what belongs to jobs ----
+
+    REQUIREMENTS = "
+        SELECT id, cpus, memory_bytes, gpus, nodes, runtime_us, name
+        FROM resource_requirements WHERE workflow_id = $1 ORDER BY id";
+    KINDS = "
+        SELECT k.env, k.invocation_script, k.stdio_mode, k.stdio_delete_on_success, k.id, k.name,
+            k.supports_termination, h.name, s.name, k.labels, k.parameters
+        FROM job_kind k
+        LEFT JOIN failure_handler h ON h.id = k.failure_handler_id
+        LEFT JOIN slurm_scheduler s ON s.id = k.scheduler_id
+        WHERE k.workflow_id = $1 ORDER BY k.id";
+    HANDLERS = "SELECT id, name, rules FROM failure_handler WHERE workflow_id = $1 ORDER BY id";
+    SCHEDULERS = "SELECT id, settings FROM slurm_scheduler WHERE workflow_id = $1 ORDER BY id";
+    ACTIONS = "SELECT id, settings FROM action WHERE workflow_id = $1 ORDER BY id";
+    ACTION_JOBS = "SELECT job_id FROM action_job WHERE action_id = $1 ORDER BY job_id";
+    JOB_FILES = "
+        SELECT r.job_id, r.is_output, r.file_id
+        FROM job_block b CROSS JOIN job_file r
+        WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count
+        ORDER BY b.first_job_id, r.job_id, r.is_output, r.file_id";
+    JOB_USER_DATA = "
+        SELECT r.job_id, r.is_output, r.user_data_id
+        FROM job_block b CROSS JOIN job_user_data r
+        WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count
+        ORDER BY b.first_job_id, r.job_id, r.is_output, r.user_data_id";
+    /// Conditions, order, limit and offset are appended.
+    SELECT_FILES = "
+        SELECT f.id, f.workflow_id, f.name, f.path, f.identifier, f.mtime_ns, f.size_bytes FROM file f WHERE ";
+    /// Conditions, order, limit and offset are appended.
+    SELECT_USER_DATA = "
+        SELECT u.id, u.workflow_id, u.name, u.data, u.is_ephemeral, u.changed_at FROM user_data u WHERE ";
+    FILE_BLOCK = "SELECT first_file_id, file_count FROM workflow WHERE id = $1";
+
+    // ---- events ----
+
+    INSERT_EVENT = "
+        INSERT INTO event (workflow_id, at, severity, category, actor, message, data)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        RETURNING id";
+    /// Conditions, order and limit are appended.
+    SELECT_EVENTS = "
+        SELECT e.id, e.workflow_id, e.at, e.severity, e.category, e.actor, e.message, e.data FROM event e WHERE ";
+}
+
+/// Where the jobs of a workflow are found when no index leads to them: block by block, in the order of
+/// `b.first_job_id`, then of the jobs. To be given: the workflow and, twice, the least id that is wanted, which is where
+/// the search begins (a later page of a long list does not read the earlier ones).
+pub(crate) const JOBS_IN_BLOCKS: &str = "
+    b.workflow_id = ? AND j.id < b.first_job_id + b.job_count
+    AND j.id >= CASE WHEN b.first_job_id > ? THEN b.first_job_id ELSE ? END";
+/// The same for results.
+pub(crate) const RESULTS_IN_BLOCKS: &str = "
+    b.workflow_id = ? AND r.job_id < b.first_job_id + b.job_count
+    AND r.job_id >= CASE WHEN b.first_job_id > ? THEN b.first_job_id ELSE ? END";
+
+/// Jobs `j`, perhaps of blocks `b`. Conditions, order, limit and offset are appended; `$1` is the current run.
+pub(crate) fn select_jobs(from: From) -> String {
+    let from = from.text("job j");
+    format!(
+        "
         SELECT j.id, j.workflow_id, j.name, j.command, j.status, j.attempt_id, j.priority,
-            j.cancel_on_blocking_job_failure, q.name, j.pid, j.started_at, r.return_code, r.reason
-        FROM job j
+            j.cancel_on_blocking_job_failure, q.name, j.pid, j.started_at, r.return_code, r.reason, k.name, j.params,
+            j.origin, j.reused_from
+        FROM {from}
         LEFT JOIN resource_requirements q ON q.id = j.requirements_id
+        LEFT JOIN job_kind k ON k.id = j.kind_id
         LEFT JOIN result r ON r.job_id = j.id AND r.run_id = $1
             AND r.attempt_id = (SELECT MAX(attempt_id) FROM result WHERE job_id = j.id AND run_id = $1)
-        WHERE ";
-    /// Conditions, order, limit and offset are appended.
-    SELECT_RESULTS = "
+        WHERE "
+    )
+}
+
+/// Results `r` and their jobs `j`, perhaps of blocks `b`. Conditions, order, limit and offset are appended.
+pub(crate) fn select_results(from: From) -> String {
+    let from = from.text("result r");
+    format!(
+        "
         SELECT r.id, j.workflow_id, r.job_id, r.run_id, r.attempt_id, j.name, r.status, r.return_code, r.signal,
             r.out_of_memory, r.reason, r.worker_id, r.started_at, r.ended_at, r.wall_us, r.cpu_time_us,
-            r.peak_memory_bytes, r.avg_memory_bytes, r.peak_cpu_percent, r.avg_cpu_percent
-        FROM result r JOIN job j ON j.id = r.job_id
-        WHERE ";
+            r.peak_memory_bytes, r.avg_memory_bytes, r.peak_cpu_percent, r.avg_cpu_percent, r.files
+        FROM {from} JOIN job j ON j.id = r.job_id
+        WHERE "
+    )
+}
+
+/// How the rows of a workflow are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// By an index.
+    Anywhere,
+    /// By their ids. A `CROSS JOIN`, so that the blocks are the outer loop and nothing has to be sorted.
+    Blocks,
+}
+
+impl From {
+    fn text(self, table: &str) -> String {
+        match self {
+            Self::Anywhere => table.to_owned(),
+            Self::Blocks => format!("job_block b CROSS JOIN {table}"),
+        }
+    }
 }

@@ -17,19 +17,19 @@ super::statements! {
     CHECKPOINT_AND_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)";
 }
 
-/// Inserts `rows` jobs: `$1` is the workflow, then seven values for each job. SQLite gives each the id after the largest.
+/// Inserts `rows` jobs: `$1` is the workflow, then twelve values for each job. SQLite gives each the id after the largest.
 ///
 /// Not giving the ids and `OR FAIL` belong together: with ids, or with the usual `OR ABORT`, SQLite keeps a copy of every
 /// page that the statement touches until it is through. Nobody goes on after a failure here, so there is no need to.
 pub(crate) fn insert_jobs(rows: usize) -> String {
     let row = |n: usize| {
-        let values: Vec<String> = (2 + 7 * n..9 + 7 * n).map(|p| format!("${p}")).collect();
+        let values: Vec<String> = (2 + 12 * n..14 + 12 * n).map(|p| format!("${p}")).collect();
         format!("($1, {})", values.join(", "))
     };
     let rows: Vec<String> = (0..rows).map(row).collect();
     format!(
-        "INSERT OR FAIL INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, name,
-            command, env)
+        "INSERT OR FAIL INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, kind_id,
+            has_files, reused_from, name, command, invocation_script, env, params)
         VALUES {}",
         rows.join(", ")
     )

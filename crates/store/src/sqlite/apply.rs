@@ -8,7 +8,7 @@ use crate::{Batch, Done, Error};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, Change};
-use windlass_types::work::Exit;
+use windlass_types::work::{Exit, FilesSeen};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, WorkflowId};
 
 /// A batch and the one who waits for it.
@@ -125,6 +125,9 @@ fn end(
     ])?;
     if touched > 0 {
         insert_result(conn, result)?;
+        if let Some(files) = &result.files {
+            note_files(conn, key.job, files)?;
+        }
     }
     Ok(touched)
 }
@@ -155,7 +158,24 @@ fn insert_result(conn: &Connection, result: &AttemptResult) -> Result<(), Fault>
         usage.peak_cpu_percent,
         usage.avg_cpu_percent,
         result.reason,
+        result.files.as_deref().map(column::json_text).transpose()?,
     ])?;
+    Ok(())
+}
+
+/// Keeps with each file how it was last seen. What was seen is in the order of the job's files.
+fn note_files(conn: &Connection, job: JobId, seen: &FilesSeen) -> Result<(), Fault> {
+    let mut files = conn.prepare_cached(sql::FILES_OF_JOB)?;
+    let mut note = conn.prepare_cached(sql::FILE_SEEN)?;
+    let (mut inputs, mut outputs) = (seen.inputs.iter(), seen.outputs.iter());
+    let mut rows = files.query([job.0])?;
+    while let Some(row) = rows.next()? {
+        let state = if column::flag(row, 1)? { outputs.next() } else { inputs.next() };
+        if let Some(Some(state)) = state {
+            let size = bytes(Bytes(state.size));
+            note.execute(params![state.mtime_ns, size, row.get::<_, i64>(0)?])?;
+        }
+    }
     Ok(())
 }
 

@@ -1,10 +1,13 @@
 //! From columns to our types. A value that no version of windlass writes is a conversion error, which the store reports
 //! as damage.
 
+use crate::Error;
 use rusqlite::Row;
 use rusqlite::types::Type;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::time::Duration;
-use windlass_types::work::StdioMode;
+use windlass_types::work::{Stdio, StdioMode};
 use windlass_types::{Bytes, JobStatus, Timestamp};
 
 pub(crate) fn status(row: &Row<'_>, index: usize) -> rusqlite::Result<JobStatus> {
@@ -34,6 +37,30 @@ pub(crate) fn env(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<(String, 
         None => Ok(Vec::new()),
         Some(text) => serde_json::from_str(text).map_err(|e| wrong(index, e)),
     }
+}
+
+/// JSON; NULL is `None`.
+pub(crate) fn json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<T>> {
+    let text = row.get_ref(index)?.as_str_or_null()?;
+    text.map(|text| serde_json::from_str(text)).transpose().map_err(|e| wrong(index, e))
+}
+
+/// JSON that every version of windlass writes.
+pub(crate) fn required_json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
+    serde_json::from_str(row.get_ref(index)?.as_str()?).map_err(|e| wrong(index, e))
+}
+
+/// The way in. Fails for what JSON cannot say, such as a map whose keys are no strings.
+pub(crate) fn json_text<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|e| Error::OutOfRange { what: format!("a value ({e})") })
+}
+
+/// Two columns; NULL in both is `None`.
+pub(crate) fn stdio(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Stdio>> {
+    if row.get_ref(index)?.as_str_or_null()?.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(Stdio { mode: stdio_mode(row, index)?, delete_on_success: flag(row, index + 1)? }))
 }
 
 pub(crate) fn stdio_mode(row: &Row<'_>, index: usize) -> rusqlite::Result<StdioMode> {

@@ -1,7 +1,7 @@
 //! Reads a whole workflow into the arrays that the dispatcher works on.
 
+use super::apply::current_run;
 use super::column;
-use super::read::{Block, block};
 use crate::error::Fault;
 use crate::model::LoadedJobs;
 use crate::sql::common as sql;
@@ -10,12 +10,65 @@ use std::collections::HashMap;
 use windlass_core::edges::Edges;
 use windlass_types::{Attempt, Bytes, JobId, Resources, WorkflowId};
 
+/// Where the jobs of a workflow lie, ascending.
+pub(crate) struct Blocks(Vec<Block>);
+
+#[derive(Clone, Copy)]
+pub(crate) struct Block {
+    pub(crate) first: i64,
+    pub(crate) count: i64,
+    /// How many jobs lie in the blocks before.
+    before: i64,
+}
+
+impl Block {
+    pub(crate) const fn end(self) -> i64 {
+        self.first + self.count
+    }
+}
+
+impl Blocks {
+    pub(crate) fn read(conn: &Connection, workflow: WorkflowId) -> Result<Self, Fault> {
+        current_run(conn, workflow)?;
+        let mut statement = conn.prepare_cached(sql::JOB_BLOCKS)?;
+        let mut rows = statement.query([workflow.0])?;
+        let (mut blocks, mut before) = (Vec::new(), 0);
+        while let Some(row) = rows.next()? {
+            let block = Block { first: row.get(0)?, count: row.get(1)?, before };
+            before += block.count;
+            blocks.push(block);
+        }
+        Ok(Self(blocks))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Block> {
+        self.0.iter().copied()
+    }
+
+    pub(crate) fn job_count(&self) -> usize {
+        self.0.last().map_or(0, |last| (last.before + last.count) as usize)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> {
+        self.iter().flat_map(|block| (block.first..block.end()).map(JobId))
+    }
+
+    /// The number of a job of the workflow, from 0 in the order of the ids.
+    pub(crate) fn index(&self, id: i64) -> u32 {
+        let block = self.0.partition_point(|block| block.first <= id).checked_sub(1);
+        block.map_or(0, |block| (self.0[block].before + id - self.0[block].first) as u32)
+    }
+}
+
 pub(crate) fn load_jobs(conn: &Connection, workflow: WorkflowId) -> Result<LoadedJobs, Fault> {
-    let block = block(conn, workflow)?;
+    let blocks = Blocks::read(conn, workflow)?;
     let classes = load_classes(conn, workflow)?;
-    let mut loaded = load_rows(conn, block, &classes)?;
+    let mut loaded = LoadedJobs { ids: blocks.ids().collect(), ..room_for(blocks.job_count()) };
+    for block in blocks.iter() {
+        load_rows(conn, block, &classes, &mut loaded)?;
+    }
     loaded.requirements = classes.requirements;
-    loaded.edges = load_edges(conn, workflow, block)?;
+    loaded.edges = load_edges(conn, workflow, &blocks)?;
     Ok(loaded)
 }
 
@@ -45,7 +98,7 @@ fn load_classes(conn: &Connection, workflow: WorkflowId) -> Result<Classes, Faul
     Ok(Classes { requirements, class })
 }
 
-fn resources(row: &Row<'_>) -> rusqlite::Result<Resources> {
+pub(crate) fn resources(row: &Row<'_>) -> rusqlite::Result<Resources> {
     Ok(Resources {
         cpus: row.get(1)?,
         memory: Bytes(row.get::<_, i64>(2)?.unsigned_abs()),
@@ -55,17 +108,25 @@ fn resources(row: &Row<'_>) -> rusqlite::Result<Resources> {
     })
 }
 
-fn load_rows(conn: &Connection, block: Block, classes: &Classes) -> Result<LoadedJobs, Fault> {
-    let n = block.count as usize;
-    let mut loaded = LoadedJobs {
-        ids: (block.first..block.end()).map(JobId).collect(),
+fn room_for(n: usize) -> LoadedJobs {
+    LoadedJobs {
         status: Vec::with_capacity(n),
         attempt: Vec::with_capacity(n),
         priority: Vec::with_capacity(n),
         cancel_on_blocking_job_failure: Vec::with_capacity(n),
         class: Vec::with_capacity(n),
         ..LoadedJobs::default()
-    };
+    }
+}
+
+/// Appends what the rows of a block say.
+fn load_rows(
+    conn: &Connection,
+    block: Block,
+    classes: &Classes,
+    loaded: &mut LoadedJobs,
+) -> Result<(), Fault> {
+    let expected = loaded.status.len() + block.count as usize;
     let mut statement = conn.prepare_cached(sql::LOAD_JOBS)?;
     let mut rows = statement.query([block.first, block.end()])?;
     // Thousands of jobs in a row usually ask for the same.
@@ -82,12 +143,12 @@ fn load_rows(conn: &Connection, block: Block, classes: &Classes) -> Result<Loade
         }
         loaded.class.push(last.1);
     }
-    if loaded.status.len() == n { Ok(loaded) } else { Err(rusqlite::Error::QueryReturnedNoRows.into()) }
+    if loaded.status.len() == expected { Ok(()) } else { Err(rusqlite::Error::QueryReturnedNoRows.into()) }
 }
 
-fn load_edges(conn: &Connection, workflow: WorkflowId, block: Block) -> Result<Edges, Fault> {
+fn load_edges(conn: &Connection, workflow: WorkflowId, blocks: &Blocks) -> Result<Edges, Fault> {
     let mut edges = Edges::default();
-    let index = |id: i64| (id - block.first) as u32;
+    let index = |id: i64| blocks.index(id);
     for_each_pair(conn, sql::LOAD_EDGES, workflow, |job, waits_for| {
         edges.direct.push((index(job), index(waits_for)));
     })?;

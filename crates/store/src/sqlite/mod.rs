@@ -5,15 +5,19 @@
 
 mod apply;
 mod column;
+mod command;
 mod create;
+mod events;
 mod filesystem;
 mod header;
 mod load;
 mod migrate;
 mod open;
+mod parts;
 #[cfg(test)]
 mod plan_tests;
 mod pool;
+mod query;
 mod read;
 mod runs;
 mod writer;
@@ -22,15 +26,16 @@ pub use open::{OpenMode, Warning};
 
 use crate::error::Fault;
 use crate::model::{
-    HeldJob, JobCommand, JobFilter, JobRow, LoadedJobs, NewJob, NewWorker, NewWorkflow, ResultFilter,
-    ResultRow, WorkerRow, WorkflowRow,
+    ActionRow, DataFilter, EventFilter, EventRow, FileRow, HandlerRow, HeldJob, JobCommand, JobFileRow,
+    JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LoadedJobs, NewEvent, NewWorker, NewWorkflow,
+    RequirementsRow, ResultFilter, ResultRow, SchedulerRow, UserDataRow, WorkerRow, WorkflowRow,
 };
 use crate::{Batch, Done, Error, Store};
 use pool::ReadPool;
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
-use windlass_types::{JobId, RunId, Timestamp, WorkerId, WorkflowId};
+use windlass_types::{EventId, FileId, JobId, RunId, Timestamp, UserDataId, WorkerId, WorkflowId};
 use writer::Writer;
 
 /// An open database. Dropping it waits until everything that was submitted is on disk.
@@ -40,7 +45,12 @@ pub struct SqliteStore {
     readers: ReadPool,
     /// `None` when opened for reading only.
     writer: Option<Writer>,
+    /// Who is noted as the one who did it.
+    actor: Arc<str>,
 }
+
+/// For whom nobody was named.
+const NOBODY: &str = "windlass";
 
 /// A store, and what its user should know about it.
 #[derive(Debug)]
@@ -62,7 +72,8 @@ impl SqliteStore {
             }
         };
         let readers = ReadPool::new(Arc::clone(&path), checked.access, checked.reader);
-        Ok(Opened { store: Self { path, readers, writer }, warnings: checked.warnings })
+        let store = Self { path, readers, writer, actor: NOBODY.into() };
+        Ok(Opened { store, warnings: checked.warnings })
     }
 
     /// Makes an empty database and opens it. Its directory must be there, and nothing of that name in it.
@@ -82,6 +93,13 @@ impl SqliteStore {
             },
             other => other,
         }
+    }
+
+    /// Everything that is done from now on is noted as done by `actor`.
+    #[must_use]
+    pub fn acting_as(mut self, actor: &str) -> Self {
+        self.actor = actor.into();
+        self
     }
 
     /// The real and absolute path of the file.
@@ -112,13 +130,13 @@ impl Store for SqliteStore {
     fn create_workflow(
         &self,
         workflow: &NewWorkflow<'_>,
-        jobs: &mut dyn Iterator<Item = NewJob<'_>>,
+        source: &mut dyn JobSource,
         now: Timestamp,
     ) -> Result<WorkflowId, Error> {
         self.writer()?;
         let conn = open::writer(&self.path)?;
         create::prepare(&conn)
-            .and_then(|()| create::create(&conn, workflow, jobs, now))
+            .and_then(|()| create::create(&conn, workflow, source, &self.actor, now))
             .map_err(|fault| fault.explain(&self.path))
     }
 
@@ -180,7 +198,7 @@ impl Store for SqliteStore {
     }
 
     fn commands(&self, jobs: &[JobId]) -> Result<Vec<JobCommand>, Error> {
-        self.readers.read(|conn| read::commands(conn, jobs))
+        self.readers.read(|conn| command::commands(conn, jobs))
     }
 
     fn held_jobs(&self, workflow: WorkflowId) -> Result<Vec<HeldJob>, Error> {
@@ -197,5 +215,58 @@ impl Store for SqliteStore {
 
     fn job_names(&self, jobs: &[JobId]) -> Result<Vec<String>, Error> {
         self.readers.read(|conn| read::job_names(conn, jobs))
+    }
+
+    fn requirements(&self, workflow: WorkflowId) -> Result<Vec<RequirementsRow>, Error> {
+        self.readers.read(|conn| parts::requirements(conn, workflow))
+    }
+
+    fn kinds(&self, workflow: WorkflowId) -> Result<Vec<KindRow>, Error> {
+        self.readers.read(|conn| parts::kinds(conn, workflow))
+    }
+
+    fn handlers(&self, workflow: WorkflowId) -> Result<Vec<HandlerRow>, Error> {
+        self.readers.read(|conn| parts::handlers(conn, workflow))
+    }
+
+    fn schedulers(&self, workflow: WorkflowId) -> Result<Vec<SchedulerRow>, Error> {
+        self.readers.read(|conn| parts::schedulers(conn, workflow))
+    }
+
+    fn actions(&self, workflow: WorkflowId) -> Result<Vec<ActionRow>, Error> {
+        self.readers.read(|conn| parts::actions(conn, workflow))
+    }
+
+    fn files(&self, workflow: WorkflowId, filter: &DataFilter) -> Result<Vec<FileRow>, Error> {
+        self.readers.read(|conn| parts::files(conn, workflow, filter))
+    }
+
+    fn file(&self, id: FileId) -> Result<Option<FileRow>, Error> {
+        self.readers.read(|conn| parts::file(conn, id))
+    }
+
+    fn job_files(&self, workflow: WorkflowId) -> Result<Vec<JobFileRow>, Error> {
+        self.readers.read(|conn| parts::job_files(conn, workflow))
+    }
+
+    fn user_data(&self, workflow: WorkflowId, filter: &DataFilter) -> Result<Vec<UserDataRow>, Error> {
+        self.readers.read(|conn| parts::user_data(conn, workflow, filter))
+    }
+
+    fn user_data_piece(&self, id: UserDataId) -> Result<Option<UserDataRow>, Error> {
+        self.readers.read(|conn| parts::user_data_piece(conn, id))
+    }
+
+    fn job_user_data(&self, workflow: WorkflowId) -> Result<Vec<JobUserDataRow>, Error> {
+        self.readers.read(|conn| parts::job_user_data(conn, workflow))
+    }
+
+    fn add_event(&self, event: &NewEvent, now: Timestamp) -> Result<EventId, Error> {
+        let (event, actor) = (event.clone(), Arc::clone(&self.actor));
+        self.write(move |conn| events::note(conn, &actor, &event, now))
+    }
+
+    fn events(&self, workflow: Option<WorkflowId>, filter: &EventFilter) -> Result<Vec<EventRow>, Error> {
+        self.readers.read(|conn| events::events(conn, workflow, filter))
     }
 }

@@ -2,7 +2,7 @@
 //! read the many.
 
 use super::SqliteStore;
-use super::read::{Block, jobs_query, results_query};
+use super::read::{jobs_query, results_query};
 use crate::model::{JobFilter, ResultFilter};
 use crate::sql::{common, sqlite};
 use rusqlite::Connection;
@@ -29,10 +29,10 @@ fn plan(conn: &Connection, sql: &str) -> String {
     plan
 }
 
-const BLOCK: Block = Block { first: 1, count: 1_000_000, run: RunId(1) };
+const WORKFLOW: WorkflowId = WorkflowId(1);
 
 fn jobs_plan(conn: &Connection, filter: &JobFilter) -> String {
-    plan(conn, &jobs_query(WorkflowId(1), BLOCK, filter).sql)
+    plan(conn, &jobs_query(WORKFLOW, RunId(1), filter).sql)
 }
 
 #[test]
@@ -41,6 +41,11 @@ fn every_statement_is_understood() {
     for (name, sql) in common::ALL.iter().chain(sqlite::ALL) {
         let complete = if name.starts_with("SELECT_") { format!("{sql} 1 = 1") } else { (*sql).to_owned() };
         conn.prepare(&complete).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    for from in [common::From::Anywhere, common::From::Blocks] {
+        for select in [common::select_jobs(from), common::select_results(from)] {
+            conn.prepare(&format!("{select} 1 = 1")).unwrap();
+        }
     }
     for rows in [1, 64] {
         conn.prepare(&sqlite::insert_jobs(rows)).unwrap();
@@ -107,7 +112,9 @@ fn lists_of_jobs_stay_within_their_workflow() {
     assert!(by_id.starts_with("SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"), "{by_id}");
     for status in [vec![], vec![JobStatus::Ready], vec![JobStatus::Ready, JobStatus::Failed]] {
         let plan = jobs_plan(&conn, &JobFilter { status, ..JobFilter::default() });
-        assert!(plan.starts_with("SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"), "{plan}");
+        let by_block = "SEARCH b USING PRIMARY KEY (workflow_id=?)\n\
+                        SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
+        assert!(plan.starts_with(by_block), "{plan}");
         assert!(!plan.contains("TEMP B-TREE"), "a page would have to read everything: {plan}");
     }
 }
@@ -115,13 +122,13 @@ fn lists_of_jobs_stay_within_their_workflow() {
 #[test]
 fn lists_of_results_stay_within_their_workflow() {
     let (_directory, conn) = database();
-    let all = plan(&conn, &results_query(BLOCK, &ResultFilter::default()).sql);
+    let all = plan(&conn, &results_query(WORKFLOW, &ResultFilter::default()).sql);
     assert!(all.contains("SEARCH r USING INDEX") && all.contains("(job_id>? AND job_id<?)"), "{all}");
     let failed = ResultFilter { failed_only: true, ..ResultFilter::default() };
-    let failed = plan(&conn, &results_query(BLOCK, &failed).sql);
+    let failed = plan(&conn, &results_query(WORKFLOW, &failed).sql);
     assert!(failed.contains("INDEX result_unsuccessful (job_id>? AND job_id<?)"), "{failed}");
     let of_job = ResultFilter { job: Some(JobId(7)), ..ResultFilter::default() };
-    let of_job = plan(&conn, &results_query(BLOCK, &of_job).sql);
+    let of_job = plan(&conn, &results_query(WORKFLOW, &of_job).sql);
     assert!(of_job.contains("(job_id=?"), "{of_job}");
     for plan in [all, failed, of_job] {
         // Sorting the attempts of one job is fine, sorting everything is not.

@@ -1,40 +1,14 @@
 //! Queries. Every one of them runs in one read transaction and sees one state of the books.
 
+use super::apply::current_run;
+use super::query::{Query, list};
 use super::{column, runs};
-use crate::Error;
 use crate::error::Fault;
-use crate::model::{
-    AttemptKeyRow, HeldJob, JobCommand, JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow,
-};
-use crate::sql::common as sql;
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params_from_iter};
-use std::fmt::Write as _;
+use crate::model::{AttemptKeyRow, HeldJob, JobFilter, JobRow, Origin, ResultFilter, ResultRow, WorkflowRow};
+use crate::sql::common::{self as sql, From};
+use rusqlite::{Connection, OptionalExtension, Row};
 use windlass_types::work::Stdio;
 use windlass_types::{Attempt, JobId, JobStatus, ResultId, RunId, Timestamp, WorkerId, WorkflowId};
-
-/// Where the jobs of a workflow lie, and its current run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
-    pub(crate) first: i64,
-    pub(crate) count: i64,
-    pub(crate) run: RunId,
-}
-
-impl Block {
-    pub(crate) const fn end(self) -> i64 {
-        self.first + self.count
-    }
-}
-
-pub(crate) fn block(conn: &Connection, workflow: WorkflowId) -> Result<Block, Fault> {
-    let block = conn
-        .prepare_cached(sql::JOB_BLOCK)?
-        .query_row([workflow.0], |row| {
-            Ok(Block { first: row.get(0)?, count: row.get(1)?, run: RunId(row.get(2)?) })
-        })
-        .optional()?;
-    block.ok_or_else(|| Error::NoSuchWorkflow(workflow).into())
-}
 
 pub(crate) fn workflows(conn: &Connection) -> Result<Vec<WorkflowRow>, Fault> {
     let mut statement = conn.prepare_cached(sql::WORKFLOWS)?;
@@ -55,21 +29,6 @@ pub(crate) fn find_by_digest(
     let newest: Option<i64> =
         conn.prepare_cached(sql::NEWEST_BY_DIGEST)?.query_row([digest, submission_dir], |row| row.get(0))?;
     newest.map_or(Ok(None), |id| workflow(conn, WorkflowId(id)))
-}
-
-/// One lookup by primary key per job.
-pub(crate) fn commands(conn: &Connection, jobs: &[JobId]) -> Result<Vec<JobCommand>, Fault> {
-    let mut statement = conn.prepare_cached(sql::JOB_COMMAND)?;
-    let mut commands = Vec::with_capacity(jobs.len());
-    for &id in jobs {
-        let command = statement
-            .query_row([id.0], |row| {
-                Ok(JobCommand { id, name: row.get(0)?, command: row.get(1)?, env: column::env(row, 2)? })
-            })
-            .optional()?;
-        commands.push(command.ok_or(Error::NoSuchJob(id))?);
-    }
-    Ok(commands)
 }
 
 pub(crate) fn job_names(conn: &Connection, jobs: &[JobId]) -> Result<Vec<String>, Fault> {
@@ -101,9 +60,8 @@ pub(crate) fn jobs(
     workflow: WorkflowId,
     filter: &JobFilter,
 ) -> Result<Vec<JobRow>, Fault> {
-    let block = block(conn, workflow)?;
-    let query = jobs_query(workflow, block, filter);
-    query.run(conn, job_row)
+    let run = current_run(conn, workflow)?;
+    jobs_query(workflow, run, filter).run(conn, job_row)
 }
 
 pub(crate) fn results(
@@ -111,50 +69,8 @@ pub(crate) fn results(
     workflow: WorkflowId,
     filter: &ResultFilter,
 ) -> Result<Vec<ResultRow>, Fault> {
-    let block = block(conn, workflow)?;
-    let query = results_query(block, filter);
-    query.run(conn, result_row)
-}
-
-/// A statement that grows condition by condition, with its values in the order of their placeholders.
-pub(crate) struct Query {
-    pub(crate) sql: String,
-    values: Vec<Box<dyn ToSql>>,
-}
-
-impl Query {
-    fn new(base: &str, values: Vec<Box<dyn ToSql>>) -> Self {
-        Self { sql: base.to_owned(), values }
-    }
-
-    /// Appends `text`, in which each `?` stands for the next value.
-    fn push(&mut self, text: &str, values: Vec<Box<dyn ToSql>>) {
-        let mut values = values.into_iter();
-        for (i, part) in text.split('?').enumerate() {
-            if i > 0 {
-                self.values.extend(values.next());
-                // Writing to a string cannot fail.
-                let _infallible = write!(self.sql, "${}", self.values.len());
-            }
-            self.sql.push_str(part);
-        }
-    }
-
-    fn push_page(&mut self, offset: u64, limit: Option<u64>) {
-        let at_most = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let limit = limit.map_or(i64::MAX, at_most);
-        self.push(" LIMIT ? OFFSET ?", vec![Box::new(limit), Box::new(at_most(offset))]);
-    }
-
-    fn run<T>(
-        &self,
-        conn: &Connection,
-        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, Fault> {
-        let mut statement = conn.prepare(&self.sql)?;
-        let rows = statement.query_map(params_from_iter(&self.values), row)?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
+    current_run(conn, workflow)?;
+    results_query(workflow, filter).run(conn, result_row)
 }
 
 /// States that the partial index `job_watched` holds.
@@ -162,14 +78,20 @@ const fn is_watched(status: JobStatus) -> bool {
     status.is_active() || status.is_unsuccessful() || matches!(status, JobStatus::PendingFailed)
 }
 
-pub(crate) fn jobs_query(workflow: WorkflowId, block: Block, filter: &JobFilter) -> Query {
-    let mut query = Query::new(sql::SELECT_JOBS, vec![Box::new(block.run.0)]);
+pub(crate) fn jobs_query(workflow: WorkflowId, run: RunId, filter: &JobFilter) -> Query {
     let watched = !filter.status.is_empty() && filter.status.iter().copied().all(is_watched);
     let named = filter.name.is_some() || filter.name_prefix.is_some();
-    if !named && filter.ids.is_empty() && !watched {
-        query.push("j.id >= ? AND j.id < ?", vec![Box::new(block.first), Box::new(block.end())]);
+    let by_block = !named && filter.ids.is_empty() && !watched;
+    let from = if by_block { From::Blocks } else { From::Anywhere };
+    let mut query = Query::new(&sql::select_jobs(from), vec![Box::new(run.0)]);
+    if by_block {
+        let least = filter.after.map_or(0, |after| after.0 + 1);
+        query.push(sql::JOBS_IN_BLOCKS, vec![Box::new(workflow.0), Box::new(least), Box::new(least)]);
     } else {
         query.push("j.workflow_id = ?", vec![Box::new(workflow.0)]);
+    }
+    if let Some(kind) = filter.kind {
+        query.push(" AND j.kind_id = ?", vec![Box::new(kind.0)]);
     }
     if let Some(name) = &filter.name {
         query.push(" AND j.name = ?", vec![Box::new(name.clone())]);
@@ -179,7 +101,7 @@ pub(crate) fn jobs_query(workflow: WorkflowId, block: Block, filter: &JobFilter)
         let end = format!("{prefix}{}", char::MAX);
         query.push(" AND j.name >= ? AND j.name < ?", vec![Box::new(prefix.clone()), Box::new(end)]);
     }
-    if let Some(after) = filter.after {
+    if let Some(after) = filter.after.filter(|_| !by_block) {
         query.push(" AND j.id > ?", vec![Box::new(after.0)]);
     }
     if !filter.ids.is_empty() {
@@ -194,16 +116,22 @@ pub(crate) fn jobs_query(workflow: WorkflowId, block: Block, filter: &JobFilter)
         let list = list(filter.status.iter().map(|status| i64::from(status.code())));
         query.push(&format!(" AND j.status IN ({list})"), vec![]);
     }
-    query.push(" ORDER BY j.id", vec![]);
+    query.push(if by_block { " ORDER BY b.first_job_id, j.id" } else { " ORDER BY j.id" }, vec![]);
     query.push_page(filter.offset, filter.limit);
     query
 }
 
-pub(crate) fn results_query(block: Block, filter: &ResultFilter) -> Query {
-    let mut query = Query::new(sql::SELECT_RESULTS, vec![]);
-    query.push("r.job_id >= ? AND r.job_id < ?", vec![Box::new(block.first), Box::new(block.end())]);
-    if let Some(job) = filter.job {
-        query.push(" AND r.job_id = ?", vec![Box::new(job.0)]);
+pub(crate) fn results_query(workflow: WorkflowId, filter: &ResultFilter) -> Query {
+    let from = if filter.job.is_some() { From::Anywhere } else { From::Blocks };
+    let mut query = Query::new(&sql::select_results(from), vec![]);
+    match filter.job {
+        Some(job) => {
+            query.push("r.job_id = ? AND j.workflow_id = ?", vec![Box::new(job.0), Box::new(workflow.0)])
+        }
+        None => {
+            let least = filter.after.map_or(0, |(job, _, _)| job.0);
+            query.push(sql::RESULTS_IN_BLOCKS, vec![Box::new(workflow.0), Box::new(least), Box::new(least)]);
+        }
     }
     match filter.run {
         Some(run) => query.push(" AND r.run_id = ?", vec![Box::new(run.0)]),
@@ -223,19 +151,13 @@ pub(crate) fn results_query(block: Block, filter: &ResultFilter) -> Query {
         query.push(" AND r.return_code = ?", vec![Box::new(code)]);
     }
     if let Some((job, run, attempt)) = filter.after {
-        let values: Vec<Box<dyn ToSql>> =
-            vec![Box::new(job.0), Box::new(job.0), Box::new(run.0), Box::new(attempt.0)];
-        let condition = " AND r.job_id >= ? AND (r.job_id, r.run_id, r.attempt_id) > (?, ?, ?)";
-        query.push(condition, values);
+        let condition = " AND (r.job_id, r.run_id, r.attempt_id) > (?, ?, ?)";
+        query.push(condition, vec![Box::new(job.0), Box::new(run.0), Box::new(attempt.0)]);
     }
-    query.push(" ORDER BY r.job_id, r.run_id, r.attempt_id", vec![]);
+    let block = if from == From::Blocks { "b.first_job_id, " } else { "" };
+    query.push(&format!(" ORDER BY {block}r.job_id, r.run_id, r.attempt_id"), vec![]);
     query.push_page(filter.offset, filter.limit);
     query
-}
-
-/// Numbers are written out: there may be more of them than placeholders are allowed.
-fn list(numbers: impl Iterator<Item = i64>) -> String {
-    numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 fn with_counts(conn: &Connection, mut row: WorkflowRow) -> Result<WorkflowRow, Fault> {
@@ -262,6 +184,9 @@ fn workflow_row(row: &Row<'_>) -> rusqlite::Result<WorkflowRow> {
         counts: windlass_types::StatusCounts::default(),
         started_at: column::time(row, 15)?,
         ended_at: column::time(row, 16)?,
+        is_archived: column::flag(row, 17)?,
+        settings: column::required_json(row, 18)?,
+        file_count: row.get::<_, i64>(19)?.unsigned_abs(),
     })
 }
 
@@ -280,7 +205,19 @@ fn job_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         started_at: column::time(row, 10)?,
         return_code: row.get(11)?,
         reason: row.get(12)?,
+        kind: row.get(13)?,
+        params: column::json(row, 14)?.unwrap_or_default(),
+        origin: row.get::<_, Option<String>>(15)?.as_deref().and_then(origin),
+        reused_from: row.get::<_, Option<i64>>(16)?.map(JobId),
     })
+}
+
+fn origin(name: &str) -> Option<Origin> {
+    match name {
+        "retry" => Some(Origin::Retry),
+        "spawn" => Some(Origin::Spawn),
+        _ => None,
+    }
 }
 
 fn result_row(row: &Row<'_>) -> rusqlite::Result<ResultRow> {
@@ -307,5 +244,6 @@ fn result_row(row: &Row<'_>) -> rusqlite::Result<ResultRow> {
         avg_memory_bytes: column::size(row, 17)?,
         peak_cpu_percent: row.get(18)?,
         avg_cpu_percent: row.get(19)?,
+        files: column::json(row, 20)?,
     })
 }

@@ -2,6 +2,7 @@
 
 use super::apply::{Moved, bytes, current_run, find_job};
 use super::column;
+use super::load::Blocks;
 use crate::Error;
 use crate::error::Fault;
 use crate::model::{NewWorker, WorkerRow};
@@ -40,13 +41,13 @@ pub(crate) fn begin_next_run(
     if held > 0 {
         return Err(Error::StillActive { workflow, held }.into());
     }
-    let advanced = conn
-        .prepare_cached(sql::ADVANCE_RUN)?
-        .query_row([workflow.0], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
-        .optional()?;
-    let (run, first_job, job_count) = advanced.ok_or(Error::NoSuchWorkflow(workflow))?;
+    let advanced =
+        conn.prepare_cached(sql::ADVANCE_RUN)?.query_row([workflow.0], |row| row.get(0)).optional()?;
+    let run = advanced.ok_or(Error::NoSuchWorkflow(workflow))?;
     reset_jobs(conn, workflow, again)?;
-    conn.prepare_cached(sql::RESET_ATTEMPTS)?.execute([first_job, first_job + job_count])?;
+    for block in Blocks::read(conn, workflow)?.iter() {
+        conn.prepare_cached(sql::RESET_ATTEMPTS)?.execute([block.first, block.end()])?;
+    }
     conn.prepare_cached(sql::BEGIN_RUN)?.execute([now.0, workflow.0])?;
     Ok(RunId(run))
 }

@@ -4,9 +4,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, Change};
 use windlass_core::edges::Edges;
-use windlass_store::model::{NewJob, NewRequirements, NewWorker, NewWorkflow};
+use windlass_store::model::{Listed, NewJob, NewRequirements, NewWorker, NewWorkflow};
 use windlass_store::{Batch, Error, Store};
-use windlass_types::work::{AttemptKey, Exit, Stdio, StdioMode, Usage};
+use windlass_types::work::{AttemptKey, Exit, Usage};
 use windlass_types::{
     Attempt, Bytes, Capacity, JobId, JobStatus, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
 };
@@ -24,42 +24,30 @@ pub(crate) fn workflow<'a>(requirements: &'a [NewRequirements<'a>], edges: &'a E
     NewWorkflow {
         name: "test",
         user: "ada",
-        description: None,
         submission_dir: "/here",
         output_dir: "/here/out",
-        spec_path: None,
-        spec_digest: None,
-        env: &[],
-        stdio: Stdio { mode: StdioMode::Separate, delete_on_success: false },
         requirements,
         edges,
+        ..NewWorkflow::default()
     }
 }
 
 pub(crate) fn job(name: &str) -> NewJob<'_> {
-    NewJob {
-        name,
-        command: "true",
-        env: &[],
-        requirements: None,
-        priority: 0,
-        cancel_on_blocking_job_failure: true,
-        status: JobStatus::Ready,
-    }
+    NewJob { name, command: "true", ..NewJob::default() }
 }
 
 /// `n` ready jobs called `job_0000`, `job_0001`, …
 pub(crate) fn create(store: &dyn Store, n: usize) -> (WorkflowId, Vec<JobId>) {
     let names: Vec<String> = (0..n).map(|i| format!("job_{i:04}")).collect();
-    create_jobs(store, &mut names.iter().map(|name| job(name)))
+    create_jobs(store, names.iter().map(|name| job(name)))
 }
 
-pub(crate) fn create_jobs(
+pub(crate) fn create_jobs<'j>(
     store: &dyn Store,
-    jobs: &mut dyn Iterator<Item = NewJob<'_>>,
+    jobs: impl Iterator<Item = NewJob<'j>>,
 ) -> (WorkflowId, Vec<JobId>) {
     let edges = Edges::default();
-    let id = store.create_workflow(&workflow(&[], &edges), jobs, NOW).unwrap();
+    let id = store.create_workflow(&workflow(&[], &edges), &mut Listed::new(jobs), NOW).unwrap();
     (id, store.load_jobs(id).unwrap().ids)
 }
 

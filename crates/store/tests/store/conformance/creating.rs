@@ -3,7 +3,7 @@
 use crate::kit::{NOW, counts, create, create_jobs, job, workflow};
 use std::time::Duration;
 use windlass_core::edges::{Edges, EdgesBuilder};
-use windlass_store::model::{JobFilter, NewJob, NewRequirements, NewWorkflow};
+use windlass_store::model::{JobFilter, Listed, NewJob, NewRequirements, NewWorkflow};
 use windlass_store::{Error, Store};
 use windlass_types::work::{Stdio, StdioMode};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, Resources};
@@ -31,12 +31,13 @@ pub(crate) fn what_goes_in_comes_out(store: &dyn Store) {
         stdio: Stdio { mode: StdioMode::NoStderr, delete_on_success: true },
         requirements: &requirements,
         edges: &edges,
+        ..NewWorkflow::default()
     };
     let jobs = [
         NewJob { env: &env[..1], requirements: Some(0), priority: -3, ..job("first") },
         NewJob { cancel_on_blocking_job_failure: false, status: JobStatus::Blocked, ..job("second") },
     ];
-    let id = store.create_workflow(&new, &mut jobs.into_iter(), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
 
     let row = store.workflow(id).unwrap().unwrap();
     assert_eq!((row.id, row.name.as_str(), row.user.as_str()), (id, "names", "ada"));
@@ -88,8 +89,9 @@ pub(crate) fn edges_come_back_as_they_were(store: &dyn Store) {
     builder.depend(2, &[0]);
     let edges = builder.finish();
     let names = ["a", "b", "c", "d", "e", "f"];
-    let id =
-        store.create_workflow(&workflow(&[], &edges), &mut names.iter().map(|name| job(name)), NOW).unwrap();
+    let id = store
+        .create_workflow(&workflow(&[], &edges), &mut Listed::new(names.iter().map(|name| job(name))), NOW)
+        .unwrap();
     assert_eq!(store.load_jobs(id).unwrap().edges, edges);
 
     // Order does not matter on the way in.
@@ -97,8 +99,9 @@ pub(crate) fn edges_come_back_as_they_were(store: &dyn Store) {
     turned.direct.reverse();
     turned.waits.reverse();
     turned.gates[0].reverse();
-    let id =
-        store.create_workflow(&workflow(&[], &turned), &mut names.iter().map(|name| job(name)), NOW).unwrap();
+    let id = store
+        .create_workflow(&workflow(&[], &turned), &mut Listed::new(names.iter().map(|name| job(name))), NOW)
+        .unwrap();
     assert_eq!(store.load_jobs(id).unwrap().edges, edges);
 }
 
@@ -112,7 +115,8 @@ pub(crate) fn equal_requirements_share_a_class_but_not_with_the_default(store: &
     let edges = Edges::default();
     let jobs = [Some(0), Some(1), Some(2), None, Some(0)];
     let names = ["v", "w", "x", "y", "z"];
-    let mut rows = names.iter().zip(jobs).map(|(name, requirements)| NewJob { requirements, ..job(name) });
+    let rows = names.iter().zip(jobs).map(|(name, requirements)| NewJob { requirements, ..job(name) });
+    let mut rows = Listed::new(rows);
     let id = store.create_workflow(&workflow(&requirements, &edges), &mut rows, NOW).unwrap();
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.class, [1, 2, 1, 0, 1]);
@@ -122,7 +126,7 @@ pub(crate) fn equal_requirements_share_a_class_but_not_with_the_default(store: &
 
 pub(crate) fn names_may_be_anything_but_not_twice(store: &dyn Store) {
     let names = ["it's", "\"quoted\"", "naïve ☃ 名前", "a;DROP TABLE job;--", "a\nb", "%_$1?", "A", "a"];
-    let (id, ids) = create_jobs(store, &mut names.iter().map(|name| job(name)));
+    let (id, ids) = create_jobs(store, names.iter().map(|name| job(name)));
     assert_eq!(store.job_names(&ids).unwrap(), names);
     for (name, &job) in names.iter().zip(&ids) {
         let filter = JobFilter { name: Some((*name).into()), ..JobFilter::default() };
@@ -135,7 +139,11 @@ pub(crate) fn names_may_be_anything_but_not_twice(store: &dyn Store) {
         names[second] = format!("job_{first}");
         let edges = Edges::default();
         let error = store
-            .create_workflow(&workflow(&[], &edges), &mut names.iter().map(|name| job(name)), NOW)
+            .create_workflow(
+                &workflow(&[], &edges),
+                &mut Listed::new(names.iter().map(|name| job(name))),
+                NOW,
+            )
             .unwrap_err();
         assert!(matches!(&error, Error::DuplicateJobName { name } if *name == names[first]), "{error}");
     }
@@ -147,7 +155,7 @@ pub(crate) fn a_workflow_that_cannot_be_created_leaves_nothing(store: &dyn Store
     let no_gate = Edges { waits: vec![(0, 0)], ..Edges::default() };
     let itself = Edges { direct: vec![(1, 1)], ..Edges::default() };
     for edges in [&beyond, &no_gate, &itself] {
-        let mut rows = ["a", "b"].iter().map(|name| job(name));
+        let mut rows = Listed::new(["a", "b"].iter().map(|name| job(name)));
         store.create_workflow(&workflow(&[], edges), &mut rows, NOW).unwrap_err();
     }
     let edges = Edges::default();
@@ -156,7 +164,7 @@ pub(crate) fn a_workflow_that_cannot_be_created_leaves_nothing(store: &dyn Store
         NewJob { status: JobStatus::Running, ..job("runs without a worker") },
         job(""),
     ] {
-        store.create_workflow(&workflow(&[], &edges), &mut [job("fine"), bad].into_iter(), NOW).unwrap_err();
+        store.create_workflow(&workflow(&[], &edges), &mut Listed::new([job("fine"), bad]), NOW).unwrap_err();
     }
     assert!(store.workflows().unwrap().is_empty());
     // And the store goes on as if nothing had been.
@@ -178,7 +186,7 @@ pub(crate) fn the_newest_of_equal_digests_in_a_directory_is_found(store: &dyn St
     let edges = Edges::default();
     let with = |digest, submission_dir| {
         let new = NewWorkflow { spec_digest: digest, submission_dir, ..workflow(&[], &edges) };
-        store.create_workflow(&new, &mut std::iter::empty(), NOW).unwrap()
+        store.create_workflow(&new, &mut Listed::new([]), NOW).unwrap()
     };
     let (_, newest) = (with(Some("d"), "/here"), with(Some("d"), "/here"));
     with(Some("e"), "/here");

@@ -81,7 +81,7 @@ impl Books {
 fn try_create(store: &dyn Store) -> Error {
     let edges = windlass_core::edges::Edges::default();
     let names: Vec<String> = (0..20_000).map(|i| format!("large_{i}")).collect();
-    let mut jobs = names.iter().map(|name| crate::kit::job(name));
+    let mut jobs = windlass_store::model::Listed::new(names.iter().map(|name| crate::kit::job(name)));
     store.create_workflow(&crate::kit::workflow(&[], &edges), &mut jobs, crate::kit::NOW).unwrap_err()
 }
 

@@ -4,6 +4,7 @@ use crate::kit::{NOW, RUN, claim, commit, counts, create, end, job, key, worker,
 use std::path::Path;
 use std::sync::mpsc;
 use windlass_core::edges::Edges;
+use windlass_store::model::Listed;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_store::{Batch, Error, Store};
 use windlass_types::{JobStatus, WorkflowId};
@@ -24,12 +25,12 @@ fn a_large_workflow_is_created_while_others_go_on() {
         let creating = scope.spawn(|| {
             let other = open(&db);
             let names: Vec<String> = (0..20_000).map(|i| format!("large_{i}")).collect();
-            let mut rows = names.iter().enumerate().map(|(i, name)| {
+            let mut rows = Listed::new(names.iter().enumerate().map(|(i, name)| {
                 if i == 100 {
                     started.send(()).unwrap();
                 }
                 job(name)
-            });
+            }));
             let edges = Edges::default();
             other.create_workflow(&workflow(&[], &edges), &mut rows, NOW).unwrap()
         });

@@ -1,0 +1,412 @@
+//! What comes out of the store, and the filters that say which of it.
+
+use super::NewWorker;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+use std::fmt;
+use std::time::Duration;
+use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
+use windlass_types::work::{AttemptKey, FilesSeen, Stdio};
+use windlass_types::{
+    Attempt, Bytes, EventId, FileId, JobId, JobStatus, KindId, RequirementsId, Resources, ResultId, RunId,
+    StatusCounts, Timestamp, UserDataId, WorkerId, WorkflowId,
+};
+
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkflowRow {
+    pub id: WorkflowId,
+    pub uuid: String,
+    pub name: String,
+    pub user: String,
+    pub description: Option<String>,
+    pub created_at: Timestamp,
+    /// The current run, from 1.
+    pub run_id: RunId,
+    pub is_canceled: bool,
+    pub is_archived: bool,
+    pub submission_dir: String,
+    pub output_dir: String,
+    pub spec_path: Option<String>,
+    #[serde(skip)]
+    pub spec_digest: Option<String>,
+    #[serde(skip)]
+    pub env: Vec<(String, String)>,
+    #[serde(skip)]
+    pub stdio: Stdio,
+    #[serde(skip)]
+    pub counts: StatusCounts,
+    /// How many files it names.
+    #[serde(skip)]
+    pub file_count: u64,
+    #[serde(flatten)]
+    pub settings: Settings,
+    /// When the current run was first started and when it ended, if it did.
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+}
+
+/// All that the dispatcher needs to know of a workflow; commands stay in the database until claimed.
+pub use windlass_core::board::JobTable as LoadedJobs;
+
+/// What is read when a job is claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobCommand {
+    pub id: JobId,
+    pub name: String,
+    pub command: String,
+    /// What the command is handed to: the job's own, else the kind's.
+    pub invocation_script: Option<String>,
+    /// The kind's, and the job's own, which win.
+    pub env: Vec<(String, String)>,
+    /// What it was made with, in order.
+    pub params: Params,
+    /// Instead of the workflow's.
+    pub stdio: Option<Stdio>,
+    /// Ascending by id; what is seen of them is kept in this order.
+    pub input_files: Vec<JobFile>,
+    pub output_files: Vec<JobFile>,
+    /// Its files are told apart by what is in them.
+    pub hash_files: bool,
+}
+
+/// A file of a job, as it has to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFile {
+    pub id: FileId,
+    pub path: String,
+}
+
+/// Parameters of a job by name, in the order they were given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params(pub Vec<(String, Value)>);
+
+impl Params {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Params {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Params {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> serde::de::Visitor<'de> for InOrder {
+            type Value = Params;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of parameters")
+            }
+
+            fn visit_map<M: serde::de::MapAccess<'de>>(self, mut map: M) -> Result<Params, M::Error> {
+                let mut params = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    params.push(pair);
+                }
+                Ok(Params(params))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+/// A job that a worker holds according to the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldJob {
+    pub id: JobId,
+    pub status: JobStatus,
+    pub attempt: Attempt,
+    pub worker: WorkerId,
+    pub pid: Option<u32>,
+    pub started_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct JobRow {
+    pub id: JobId,
+    pub workflow_id: WorkflowId,
+    pub name: String,
+    pub command: String,
+    pub status: JobStatus,
+    pub attempt_id: Attempt,
+    pub priority: i32,
+    pub cancel_on_blocking_job_failure: bool,
+    pub resource_requirements: Option<String>,
+    /// The entry of the spec that made it, where that is more than the job itself.
+    pub kind: Option<String>,
+    #[serde(skip_serializing_if = "Params::is_empty")]
+    pub params: Params,
+    /// `retry` or `spawn`; nothing for jobs that were there from the start.
+    pub origin: Option<Origin>,
+    /// The job of an earlier workflow whose work counts as this one's.
+    pub reused_from: Option<JobId>,
+    pub pid: Option<u32>,
+    pub started_at: Option<Timestamp>,
+    /// Of the newest attempt that ended in the current run.
+    pub return_code: Option<i32>,
+    pub reason: Option<String>,
+}
+
+/// How a job came into a workflow that was there before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    Retry,
+    Spawn,
+}
+
+/// Which jobs to list. Empty fields match everything.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    pub status: Vec<JobStatus>,
+    /// Exact name.
+    pub name: Option<String>,
+    /// Names that begin with this.
+    pub name_prefix: Option<String>,
+    pub ids: Vec<JobId>,
+    /// Only what comes after this job: the next page of a long list, found without counting through the earlier ones.
+    pub after: Option<JobId>,
+    pub kind: Option<KindId>,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ResultRow {
+    pub id: ResultId,
+    #[serde(flatten)]
+    pub key: AttemptKeyRow,
+    pub job_name: String,
+    pub status: JobStatus,
+    pub return_code: i32,
+    pub signal: Option<i32>,
+    pub out_of_memory: bool,
+    pub reason: Option<String>,
+    pub worker_id: WorkerId,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Timestamp,
+    #[serde(rename = "wall_seconds", serialize_with = "seconds")]
+    pub wall: Duration,
+    #[serde(rename = "cpu_seconds", serialize_with = "seconds")]
+    pub cpu_time: Duration,
+    pub peak_memory_bytes: Option<Bytes>,
+    pub avg_memory_bytes: Option<Bytes>,
+    pub peak_cpu_percent: Option<f64>,
+    pub avg_cpu_percent: Option<f64>,
+    /// Its files as it found and left them.
+    #[serde(skip)]
+    pub files: Option<FilesSeen>,
+}
+
+/// [`AttemptKey`] with the field names of the contract.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AttemptKeyRow {
+    pub workflow_id: WorkflowId,
+    pub job_id: JobId,
+    pub run_id: RunId,
+    pub attempt_id: Attempt,
+}
+
+impl From<AttemptKeyRow> for AttemptKey {
+    fn from(row: AttemptKeyRow) -> Self {
+        Self { workflow: row.workflow_id, job: row.job_id, run: row.run_id, attempt: row.attempt_id }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ResultFilter {
+    pub job: Option<JobId>,
+    /// `None`: of each job, the newest run in which it ran.
+    pub run: Option<RunId>,
+    /// Every run, unless one is named.
+    pub all_runs: bool,
+    /// Only attempts that did not complete.
+    pub failed_only: bool,
+    /// Only attempts that ended like this.
+    pub status: Vec<JobStatus>,
+    pub return_code: Option<i32>,
+    /// Only what comes after this attempt: the next page of a long list.
+    pub after: Option<(JobId, RunId, Attempt)>,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerRow {
+    pub id: WorkerId,
+    pub worker: NewWorker,
+    pub started_at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RequirementsRow {
+    pub id: RequirementsId,
+    pub name: String,
+    #[serde(flatten)]
+    pub resources: Resources,
+}
+
+/// What the jobs of one entry of a spec share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KindRow {
+    pub id: KindId,
+    pub name: String,
+    pub env: Vec<(String, String)>,
+    pub invocation_script: Option<String>,
+    pub stdio: Option<Stdio>,
+    pub supports_termination: Option<bool>,
+    pub failure_handler: Option<String>,
+    pub scheduler: Option<String>,
+    pub labels: Vec<String>,
+    pub parameters: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HandlerRow {
+    pub id: i64,
+    #[serde(flatten)]
+    pub handler: FailureHandler,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SchedulerRow {
+    pub id: i64,
+    #[serde(flatten)]
+    pub scheduler: SlurmScheduler,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ActionRow {
+    pub id: i64,
+    #[serde(flatten)]
+    pub action: Action,
+    pub jobs: Vec<JobId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileRow {
+    pub id: FileId,
+    pub workflow_id: WorkflowId,
+    pub name: String,
+    pub path: String,
+    pub identifier: Option<String>,
+    /// As last seen: nanoseconds since 1970.
+    pub mtime_ns: Option<i64>,
+    pub size: Option<Bytes>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UserDataRow {
+    pub id: UserDataId,
+    pub workflow_id: WorkflowId,
+    pub name: String,
+    pub data: Option<Value>,
+    pub is_ephemeral: bool,
+    /// When its data were last set.
+    pub changed_at: Timestamp,
+}
+
+/// Which files or user data to list. Empty fields match everything.
+#[derive(Clone, Debug, Default)]
+pub struct DataFilter {
+    /// Exact name.
+    pub name: Option<String>,
+    /// Only those that this job reads or writes.
+    pub job: Option<JobId>,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+/// A job reads or writes a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct JobFileRow {
+    pub job_id: JobId,
+    pub is_output: bool,
+    pub file_id: FileId,
+}
+
+/// A job reads or writes a piece of user data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct JobUserDataRow {
+    pub job_id: JobId,
+    pub is_output: bool,
+    pub user_data_id: UserDataId,
+}
+
+/// What is known of the work that made a job complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastRecord {
+    /// The completed job.
+    pub job: JobId,
+    /// The attempt that did it: of the same job, or of the one it was reused from.
+    pub done_by: AttemptKey,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Timestamp,
+    /// In the order of the job's files; `None` where it has none.
+    pub files: Option<FilesSeen>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    Debug,
+    Info,
+    Warning,
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EventRow {
+    pub id: EventId,
+    pub workflow_id: Option<WorkflowId>,
+    pub at: Timestamp,
+    pub severity: Severity,
+    pub category: String,
+    /// Who did it.
+    pub actor: String,
+    pub message: String,
+    pub data: Option<Value>,
+}
+
+/// Which events to list, oldest first. Empty fields match everything.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Only what came after this one.
+    pub after: Option<EventId>,
+    /// This severe or more.
+    pub severity: Option<Severity>,
+    pub category: Option<String>,
+    /// Only so many of the newest that match.
+    pub newest: Option<u64>,
+}
+
+/// What a spawn did, now or when the same was asked before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spawned {
+    pub lineage: String,
+    /// How often the lineage has added jobs, this time included.
+    pub iteration: u32,
+    /// In the order of the request.
+    pub spawned_job_ids: Vec<JobId>,
+    /// The same jobs were there already.
+    pub is_replay: bool,
+}
+
+fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
