@@ -1,6 +1,6 @@
 //! What every file format is turned into before it is decoded: a stream of maps, lists and scalars with their places.
 //!
-//! A front end (today [`crate::yaml`]) yields well-formed nesting whatever its input: within a map, `Key` and then
+//! A front end ([`crate::format::Front`] is any of them) yields well-formed nesting whatever its input: within a map, `Key` and then
 //! exactly one value, again and again. What it cannot turn into that it reports itself.
 
 use crate::diagnostic::Sink;
@@ -47,11 +47,60 @@ pub(crate) struct Scalar<'s> {
     pub(crate) plain: bool,
 }
 
+/// What a scalar stands for where any value may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    Null,
+    Boolean(bool),
+    /// A number as JSON writes them. Anything else that looks like one (`0755`, `1_000`, `.5`) is a text, because
+    /// readers disagree about it.
+    Number,
+    Text,
+}
+
 impl Scalar<'_> {
     /// Stands for "no value".
     pub(crate) fn is_null(&self) -> bool {
         self.plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
     }
+
+    pub(crate) fn meaning(&self) -> Meaning {
+        match &*self.text {
+            _ if !self.plain => Meaning::Text,
+            _ if self.is_null() => Meaning::Null,
+            "true" => Meaning::Boolean(true),
+            "false" => Meaning::Boolean(false),
+            text if is_json_number(text) => Meaning::Number,
+            _ => Meaning::Text,
+        }
+    }
+
+    /// No reader of the one would understand the other differently.
+    pub(crate) fn means_the_same(&self, other: &Self) -> bool {
+        match (self.meaning(), other.meaning()) {
+            (Meaning::Null, Meaning::Null) => true,
+            (ours, theirs) => ours == theirs && self.text == other.text,
+        }
+    }
+}
+
+/// A number by the grammar of JSON.
+pub(crate) fn is_json_number(text: &str) -> bool {
+    fn digits(text: &str) -> Option<&str> {
+        let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        (rest.len() < text.len()).then_some(rest)
+    }
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let Some(mut rest) = unsigned.strip_prefix('0').or_else(|| digits(unsigned)) else { return false };
+    if let Some(fraction) = rest.strip_prefix('.') {
+        let Some(after) = digits(fraction) else { return false };
+        rest = after;
+    }
+    if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
+        let Some(after) = digits(exponent.strip_prefix(['-', '+']).unwrap_or(exponent)) else { return false };
+        rest = after;
+    }
+    rest.is_empty()
 }
 
 /// A pull stream of events.
@@ -60,4 +109,21 @@ pub(crate) trait Events<'s> {
 
     /// Goes past the end of the innermost open map or list.
     fn leave(&mut self, sink: &mut Sink) -> Result<(), Stop>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_json() {
+        for text in ["0", "-0", "7", "120", "0.5", "-1.25e-7", "1e3", "1E+30", "18446744073709551616"] {
+            assert!(is_json_number(text), "{text}");
+        }
+        for text in
+            ["", "-", "+5", "00", "0755", ".5", "5.", "1e", "1e+", "0x1F", "1_000", "inf", "1 ", "--1"]
+        {
+            assert!(!is_json_number(text), "{text}");
+        }
+    }
 }

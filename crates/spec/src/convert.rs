@@ -1,0 +1,111 @@
+//! A spec in another format: the same fields and values, so the same plan.
+//!
+//! Comments do not survive: formats have them in different places, and JSON has none. Anchors and merge keys of YAML are
+//! written out. What a format cannot express (`null` in TOML) is refused, and the result is read again before it is given
+//! out.
+
+use crate::decode;
+use crate::diagnostic::{Diagnostic, Diagnostics, Sink};
+use crate::event::{Meaning, Scalar, is_json_number};
+use crate::format::{Format, Front, Source};
+use crate::kdl::shape::{Form, Kind, WORKFLOW};
+use crate::tree::{Entry, Tree, Value};
+use crate::write;
+use std::borrow::Cow;
+
+/// Writes a spec in a format. A spec with mistakes is refused with all of them.
+pub fn convert(source: Source<'_>, to: Format) -> Result<String, Diagnostics> {
+    let (text, from) = source.open()?;
+    let fail = |diagnostic: Diagnostic| {
+        let mut sink = Sink::default();
+        sink.push(diagnostic);
+        sink.into_diagnostics(source.name, text)
+    };
+    let tree = read_good(source.name, text, from)?;
+    let written = write::document(&tree, to).map_err(fail)?;
+    let again = read_tree(&written, to).map(normal);
+    if again.is_some_and(|again| again.means_the_same(&tree)) {
+        return Ok(written);
+    }
+    let message = format!("this spec cannot be written in {} without changing it", to.name());
+    Err(fail(Diagnostic::new("cannot-convert", message).help("please report this with the spec")))
+}
+
+/// The normal tree of a spec that has no mistakes in its fields and values.
+pub(crate) fn read_good<'s>(name: &str, text: &'s str, format: Format) -> Result<Tree<'s>, Diagnostics> {
+    let decoded = decode::decode(text, Front::new(text, format));
+    if !decoded.sink.is_empty() {
+        return Err(decoded.sink.into_diagnostics(name, text));
+    }
+    Ok(read_tree(text, format).map_or_else(|| Tree::new(Value::Bad, crate::Span::default()), normal))
+}
+
+/// The tree of a document, if it can be read.
+pub(crate) fn read_tree(text: &str, format: Format) -> Option<Tree<'_>> {
+    let mut sink = Sink::default();
+    let tree = Tree::read(&mut Front::new(text, format), &mut sink).ok()??;
+    sink.is_empty().then_some(tree)
+}
+
+/// The same spec with every unquoted scalar either `null`, `true`, `false` or a number of JSON. Lists of maps that are
+/// empty are left out: KDL has no way to say them, and they say nothing.
+pub(crate) fn normal(mut tree: Tree<'_>) -> Tree<'_> {
+    normalize(&mut tree, Form::Map(&WORKFLOW));
+    tree
+}
+
+fn normalize(tree: &mut Tree<'_>, form: Form) {
+    match &mut tree.value {
+        Value::Map(entries) => {
+            let kind = match form {
+                Form::Map(kind) | Form::Entries(kind) => Some(kind),
+                _ => None,
+            };
+            normalize_entries(entries, kind);
+        }
+        Value::List(items) => items.iter_mut().for_each(|item| normalize(item, form)),
+        Value::Scalar(scalar) => normalize_scalar(scalar, form),
+        Value::Bad => {}
+    }
+}
+
+fn normalize_entries(entries: &mut Vec<Entry<'_>>, kind: Option<&'static Kind>) {
+    let form_of =
+        |key: &str| kind.and_then(|kind| kind.field_of_key(key)).map_or(Form::Any, |field| field.form);
+    entries.retain(|entry| {
+        let is_empty_list = matches!(&entry.value.value, Value::List(items) if items.is_empty());
+        !(is_empty_list && matches!(form_of(&entry.key), Form::Entries(_)))
+    });
+    for entry in entries {
+        normalize(&mut entry.value, form_of(&entry.key));
+    }
+}
+
+fn normalize_scalar(scalar: &mut Scalar<'_>, form: Form) {
+    if !scalar.plain {
+        return;
+    }
+    if scalar.meaning() == Meaning::Text
+        && matches!(form, Form::Number | Form::Numbers)
+        && let Some(number) = number_of_json(&scalar.text)
+    {
+        scalar.text = Cow::Owned(number);
+    }
+    match scalar.meaning() {
+        Meaning::Null => scalar.text = Cow::Borrowed("null"),
+        Meaning::Text => scalar.plain = false,
+        Meaning::Boolean(_) | Meaning::Number => {}
+    }
+}
+
+/// `+5` and `.5` where a number is wanted.
+fn number_of_json(text: &str) -> Option<String> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let sign = if text.starts_with('-') { "-" } else { "" };
+    let zero = if unsigned.starts_with('.') { "0" } else { "" };
+    let number = format!("{sign}{zero}{}", unsigned.strip_suffix('.').unwrap_or(unsigned));
+    is_json_number(&number).then_some(number)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Documents made by chance, within the shape of a spec, survive every format.
+
+use super::*;
+use crate::source::Span;
+use proptest::prelude::*;
+
+fn text(text: &str) -> Tree<'static> {
+    Tree::scalar(text.to_owned(), false, Span::default())
+}
+
+fn plain(text: &str) -> Tree<'static> {
+    Tree::scalar(text.to_owned(), true, Span::default())
+}
+
+fn map(entries: Vec<(String, Tree<'static>)>) -> Tree<'static> {
+    let entry = |(key, value)| Entry { key: Cow::Owned(key), key_span: Span::default(), value };
+    Tree::new(Value::Map(entries.into_iter().map(entry).collect()), Span::default())
+}
+
+fn list(items: Vec<Tree<'static>>) -> Tree<'static> {
+    Tree::new(Value::List(items), Span::default())
+}
+
+/// Texts that some format takes for something else, or cannot hold without care.
+fn any_text() -> impl Strategy<Value = Tree<'static>> {
+    let awkward = prop::sample::select(vec![
+        "",
+        " ",
+        "~",
+        "null",
+        "true",
+        "no",
+        "0755",
+        "1e3",
+        "1.10",
+        "-0",
+        ".5",
+        "+5",
+        "0x1F",
+        ".inf",
+        "12:30:45",
+        "1_000",
+        "2024-01-01",
+        "- a",
+        "a: b",
+        "a #b",
+        "#a",
+        "'",
+        "\"",
+        "\"\"\"",
+        "'''",
+        "\\",
+        "a\\",
+        "\n",
+        "a\nb",
+        "a\nb\n",
+        "a\n\n\nb\n\n",
+        "\na",
+        " a\n b",
+        "\ta\nb",
+        "a\n \nb",
+        "a\r\nb",
+        "\u{1}",
+        "\u{7f}",
+        "\u{85}x",
+        "\u{2028}\n",
+        "\u{feff}",
+        "ü 日本 🚀",
+        "{i:03d}",
+        "${files.input.x}",
+        "[1,2]",
+        "*a",
+        "&a",
+        "!x",
+        "%x",
+        "@f",
+        "`x`",
+        "a,b",
+        "}",
+        "-",
+        "--",
+        "=x",
+        "#\"x\"#",
+        "a\"#b",
+        "<<",
+        "? x",
+        "| x",
+        "x:",
+        "a\n#b\n",
+        "a\n\"\"\"\nb",
+        "a\n'''\nb",
+        "a\\\nb",
+        "r#\"x\"#",
+        "#true",
+        "inf",
+        "nan",
+        "-inf",
+        "\u{202e}x",
+        "a\tb",
+    ]);
+    prop_oneof![
+        awkward.prop_map(str::to_owned),
+        "[ -~]{0,12}",
+        "[a-z_]{1,8}",
+        "(?s).{0,6}",
+        "([ -~]{0,5}\n){1,4}"
+    ]
+    .prop_map(|it| text(&it.replace('\0', "")))
+}
+
+fn any_literal() -> impl Strategy<Value = Tree<'static>> {
+    prop_oneof![
+        prop::sample::select(vec!["true", "false"]).prop_map(str::to_owned),
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<f64>()
+            .prop_filter("JSON has no infinity", |it| it.is_finite())
+            .prop_map(|it| format!("{it:?}")),
+        prop::sample::select(vec!["0", "-0", "1e3", "1.10", "1E+30", "123456789012345678901234567890"])
+            .prop_map(str::to_owned),
+    ]
+    .prop_map(|it| plain(&it))
+}
+
+fn any_scalar() -> impl Strategy<Value = Tree<'static>> {
+    prop_oneof![3 => any_text(), 1 => any_literal()]
+}
+
+fn any_key() -> impl Strategy<Value = String> {
+    let awkward = vec![
+        "", "-", "a b", "true", "5", "<<", "a.b", "ü", "\"", "name", "null", "~", "a:", "#", "x=y", "\n",
+    ];
+    prop_oneof![3 => "[a-z_]{1,6}", 1 => prop::sample::select(awkward).prop_map(str::to_owned)]
+}
+
+fn any_map_of(value: impl Strategy<Value = Tree<'static>>) -> impl Strategy<Value = Tree<'static>> {
+    prop::collection::btree_map(any_key(), value, 0..4).prop_map(|it| map(it.into_iter().collect()))
+}
+
+fn any_value() -> impl Strategy<Value = Tree<'static>> {
+    any_scalar().prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![prop::collection::vec(inner.clone(), 0..4).prop_map(list), any_map_of(inner)]
+    })
+}
+
+/// A value for a field of some form.
+fn any_of(form: Form, depth: usize) -> BoxedStrategy<Tree<'static>> {
+    match form {
+        Form::Text => any_scalar().boxed(),
+        Form::Number => any_literal().boxed(),
+        Form::Texts | Form::Numbers => prop::collection::vec(any_scalar(), 0..4).prop_map(list).boxed(),
+        Form::Any => any_value().boxed(),
+        Form::AnyMap => any_map_of(any_value()).boxed(),
+        Form::Map(kind) => any_kind(kind, depth + 1),
+        Form::Entries(kind) => prop::collection::vec(any_kind(kind, depth + 1), 1..3).prop_map(list).boxed(),
+    }
+}
+
+fn any_kind(kind: &'static Kind, depth: usize) -> BoxedStrategy<Tree<'static>> {
+    let fields: Vec<_> = kind
+        .fields
+        .iter()
+        .map(|field| {
+            let is_name = kind.has_name && field.key == "name";
+            let value = any_of(field.form, depth);
+            let value = if is_name {
+                value.prop_map(Some).boxed()
+            } else {
+                prop::option::weighted(0.3, value).boxed()
+            };
+            value.prop_map(move |value| value.map(|value| (field.key.to_owned(), value)))
+        })
+        .collect();
+    fields.prop_map(|fields| map(fields.into_iter().flatten().collect())).boxed()
+}
+
+#[track_caller]
+fn survives(tree: &Tree<'static>, format: Format) {
+    let written = write::document(tree, format).unwrap_or_else(|error| panic!("{error:?}"));
+    let mut sink = Sink::default();
+    let again = Tree::read(&mut Front::new(&written, format), &mut sink);
+    assert!(sink.is_empty(), "{}", sink.into_diagnostics("written", &written));
+    let again = again.ok().flatten().map_or_else(|| map(Vec::new()), normal);
+    assert!(again.means_the_same(tree), "{}:\n{written}\n{tree:#?}\n{again:#?}", format.name());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn documents_survive_every_format(tree in any_kind(&WORKFLOW, 0)) {
+        let tree = normal(tree);
+        for format in Format::ALL {
+            survives(&tree, format);
+        }
+    }
+
+    #[test]
+    fn values_survive_every_format(value in any_value()) {
+        let tree = normal(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), value)]))]));
+        for format in Format::ALL {
+            survives(&tree, format);
+        }
+    }
+}
+
+#[test]
+fn null_survives_where_there_is_one() {
+    let tree = normal(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), plain("null"))]))]));
+    for format in Format::ALL.into_iter().filter(|format| *format != Format::Toml) {
+        survives(&tree, format);
+    }
+    let refused = write::document(&tree, Format::Toml).map_err(|error| error.message);
+    assert_eq!(refused, Err("TOML has no `null`".to_owned()));
+}
+
+#[test]
+fn numbers_that_only_some_formats_write() {
+    let source = "resource_requirements: [{name: 0755, num_cpus: +5, memory: .5g}]\nresource_monitor: {sample_interval_seconds: .5}\n";
+    let tree = read_tree(source, Format::Yaml).map_or_else(|| panic!("{source}"), normal);
+    let written = write::document(&tree, Format::Json).unwrap_or_default();
+    for part in
+        ["\"name\": \"0755\"", "\"num_cpus\": 5", "\"memory\": \".5g\"", "\"sample_interval_seconds\": 0.5"]
+    {
+        assert!(written.contains(part), "{part} in {written}");
+    }
+}

@@ -1,0 +1,406 @@
+//! The words of KDL: space and comments, strings in all their forms, numbers, keywords.
+
+use crate::diagnostic::{Diagnostic, Sink};
+use crate::event::Stop;
+use crate::source::Span;
+use std::borrow::Cow;
+
+pub(super) struct Lexer<'s> {
+    text: &'s str,
+    pub(super) at: usize,
+    /// Where the comments stand that were passed.
+    pub(super) comments: Vec<Span>,
+}
+
+impl<'s> Lexer<'s> {
+    pub(super) fn new(text: &'s str) -> Self {
+        Self { text, at: 0, comments: Vec::new() }
+    }
+
+    pub(super) fn rest(&self) -> &'s str {
+        &self.text[self.at..]
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    /// The next character, for pointing at it.
+    pub(super) fn next_span(&self) -> Span {
+        Span::new(self.at, self.at + self.peek().map_or(0, char::len_utf8))
+    }
+
+    pub(super) fn eat(&mut self, word: &str) -> bool {
+        let is_there = self.rest().starts_with(word);
+        self.at += if is_there { word.len() } else { 0 };
+        is_there
+    }
+
+    /// Goes past space within a node: blanks, `/* … */`, and a line end behind `\`. True if there was any.
+    pub(super) fn skip_space(&mut self, sink: &mut Sink) -> Result<bool, Stop> {
+        let start = self.at;
+        loop {
+            let before = self.at;
+            self.at += self.rest().len() - self.rest().trim_start_matches(is_space).len();
+            self.block_comment(sink)?;
+            if self.rest().starts_with('\\') {
+                self.continued_line(sink)?;
+            }
+            if self.at == before {
+                return Ok(self.at > start);
+            }
+        }
+    }
+
+    /// Goes past space, line ends and comments between nodes.
+    pub(super) fn skip_lines(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+        loop {
+            let before = self.at;
+            self.skip_space(sink)?;
+            self.at += self.rest().len() - self.rest().trim_start_matches(is_newline).len();
+            self.line_comment();
+            if self.at == before {
+                return Ok(());
+            }
+        }
+    }
+
+    fn line_comment(&mut self) {
+        if self.rest().starts_with("//") {
+            let length = self.rest().find(is_newline).unwrap_or(self.rest().len());
+            self.comments.push(Span::new(self.at, self.at + length));
+            self.at += length;
+        }
+    }
+
+    /// `/* … */`, which nests.
+    fn block_comment(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+        let start = self.at;
+        let mut depth = 0_usize;
+        loop {
+            if self.eat("/*") {
+                depth += 1;
+            } else if depth == 0 {
+                break;
+            } else if self.eat("*/") {
+                depth -= 1;
+            } else if let Some(c) = self.peek() {
+                self.at += c.len_utf8();
+            } else {
+                return unclosed("this comment is never closed", start, 2, sink);
+            }
+        }
+        if self.at > start {
+            self.comments.push(Span::new(start, self.at));
+        }
+        Ok(())
+    }
+
+    fn continued_line(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+        let start = self.at;
+        self.at += 1;
+        self.at += self.rest().len() - self.rest().trim_start_matches(is_space).len();
+        self.line_comment();
+        match self.peek() {
+            Some(c) if is_newline(c) => {
+                self.at += if self.rest().starts_with("\r\n") { 2 } else { c.len_utf8() };
+                Ok(())
+            }
+            None => Ok(()),
+            Some(_) => unclosed("a `\\` outside of a string stands at the end of a line", start, 1, sink),
+        }
+    }
+
+    /// A number or keyword, in the words of all formats. `None`: something else stands here.
+    pub(super) fn literal(&mut self, sink: &mut Sink) -> Result<Option<Cow<'s, str>>, Stop> {
+        let rest = self.rest();
+        if let Some(behind) = rest.strip_prefix('#') {
+            if raw_string_hashes(rest).is_some() {
+                return Ok(None);
+            }
+            let word = &behind[..word_length(behind)];
+            let Some(literal) = keyword(word) else {
+                let message = format!("unknown keyword `#{word}`");
+                let span = Span::new(self.at, self.at + 1 + word.len());
+                let help = "the keywords are `#true`, `#false`, `#null`, `#inf`, `#-inf` and `#nan`";
+                sink.push(Diagnostic::new("syntax", message).at(span).help(help));
+                return Err(Stop);
+            };
+            self.at += 1 + word.len();
+            return Ok(Some(Cow::Borrowed(literal)));
+        }
+        if rest.starts_with(['r']) && raw_string_hashes(&rest[1..]).is_some() {
+            return Ok(None);
+        }
+        let word = &rest[..word_length(rest)];
+        let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
+        let span = Span::new(self.at, self.at + word.len());
+        let literal = if unsigned.starts_with(|c: char| c.is_ascii_digit()) {
+            let Some(number) = number(word) else {
+                let help = "put it in quotes if it is a text";
+                sink.push(Diagnostic::new("syntax", format!("`{word}` is no number")).at(span).help(help));
+                return Err(Stop);
+            };
+            number
+        } else if let Some(literal) = keyword(word) {
+            Cow::Borrowed(literal)
+        } else {
+            return Ok(None);
+        };
+        self.at += word.len();
+        Ok(Some(literal))
+    }
+
+    /// A string in any of its forms, also a bare word. `None`: something else stands here.
+    pub(super) fn string(&mut self, sink: &mut Sink) -> Result<Option<Cow<'s, str>>, Stop> {
+        let rest = self.rest();
+        let behind_r = rest.strip_prefix('r').unwrap_or(rest);
+        if let Some(hashes) = raw_string_hashes(behind_r) {
+            let start = self.at;
+            self.at += rest.len() - behind_r.len() + hashes;
+            return self.quoted(start, Some(hashes), sink).map(Some);
+        }
+        if rest.starts_with('"') {
+            return self.quoted(self.at, None, sink).map(Some);
+        }
+        let word = &rest[..word_length(rest)];
+        self.at += word.len();
+        Ok((!word.is_empty()).then_some(Cow::Borrowed(word)))
+    }
+
+    /// The string whose quotes begin here; with `raw` hashes around them and no escapes inside.
+    fn quoted(&mut self, start: usize, raw: Option<usize>, sink: &mut Sink) -> Result<Cow<'s, str>, Stop> {
+        let is_lines = self.rest().starts_with("\"\"\"");
+        let quotes = if is_lines { "\"\"\"" } else { "\"" };
+        // The empty string is no beginning of a longer one.
+        let is_lines = is_lines && !(raw.is_some_and(|hashes| self.is_closed_by(2, hashes)));
+        let quotes = if is_lines { quotes } else { "\"" };
+        self.at += quotes.len();
+        let end = match raw {
+            Some(hashes) => self.rest().find(&format!("{quotes}{}", "#".repeat(hashes))),
+            None => find_unescaped(self.rest(), quotes),
+        };
+        let Some(length) = end else { return unclosed("this quote is never closed", start, 1, sink) };
+        let (inside_at, inside) = (self.at, &self.rest()[..length]);
+        self.at += length + quotes.len() + raw.unwrap_or(0);
+        let inside = if is_lines {
+            Cow::Owned(dedent(inside, Span::new(start, self.at), sink)?)
+        } else {
+            Cow::Borrowed(inside)
+        };
+        if raw.is_some() || !inside.contains('\\') {
+            return Ok(inside);
+        }
+        unescape(&inside, inside_at, sink).map(Cow::Owned)
+    }
+
+    fn is_closed_by(&self, quotes: usize, hashes: usize) -> bool {
+        let behind = &self.rest()[quotes..];
+        behind.len() >= hashes && behind.bytes().take(hashes).all(|byte| byte == b'#') && hashes > 0
+    }
+}
+
+fn unclosed<T>(message: &str, start: usize, length: usize, sink: &mut Sink) -> Result<T, Stop> {
+    sink.push(Diagnostic::new("syntax", message).at(Span::new(start, start + length)));
+    Err(Stop)
+}
+
+/// How many hashes begin a raw string here, if one begins. `"` alone begins an ordinary one.
+fn raw_string_hashes(text: &str) -> Option<usize> {
+    let hashes = text.bytes().take_while(|byte| *byte == b'#').count();
+    (hashes > 0 && text[hashes..].starts_with('"')).then_some(hashes)
+}
+
+/// Where the closing quotes stand.
+fn find_unescaped(text: &str, quotes: &str) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += text[at..].find(['"', '\\'])?;
+        if text[at..].starts_with('\\') {
+            at += 1 + text[at + 1..].chars().next()?.len_utf8();
+        } else if text[at..].starts_with(quotes) {
+            return Some(at);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// The lines of a string in triple quotes, without the indentation of its last line.
+fn dedent(inside: &str, span: Span, sink: &mut Sink) -> Result<String, Stop> {
+    let refuse = |sink: &mut Sink, message: &str, help: &str| {
+        sink.push(Diagnostic::new("syntax", message).at(span).help(help));
+        Err(Stop)
+    };
+    let text = inside.replace("\r\n", "\n").replace(is_newline, "\n");
+    let Some(body) = text.strip_prefix('\n') else {
+        return refuse(sink, "text behind opening triple quotes", "begin it on the next line");
+    };
+    let (lines, indent) = body.rsplit_once('\n').unwrap_or(("", body));
+    if !indent.chars().all(is_space) {
+        return refuse(sink, "text before closing triple quotes", "put the quotes on a line of their own");
+    }
+    if body.len() == indent.len() {
+        return Ok(String::new());
+    }
+    let mut dedented = String::with_capacity(lines.len());
+    for (index, line) in lines.split('\n').enumerate() {
+        if index > 0 {
+            dedented.push('\n');
+        }
+        match line.strip_prefix(indent) {
+            Some(rest) => dedented.push_str(if rest.chars().all(is_space) { "" } else { rest }),
+            None if line.chars().all(is_space) => {}
+            None => {
+                return refuse(
+                    sink,
+                    "a line that is indented less than the closing quotes",
+                    "indent all lines at least as far as the closing quotes",
+                );
+            }
+        }
+    }
+    Ok(dedented)
+}
+
+fn unescape(text: &str, at: usize, sink: &mut Sink) -> Result<String, Stop> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('\\') {
+        out.push_str(before);
+        let place = at + (text.len() - behind.len()) - 1;
+        let letter = behind.chars().next().unwrap_or(' ');
+        rest = &behind[letter.len_utf8().min(behind.len())..];
+        match letter {
+            'n' => out.push('\n'),
+            'r' => out.push('\r'),
+            't' => out.push('\t'),
+            'b' => out.push('\u{8}'),
+            'f' => out.push('\u{c}'),
+            's' => out.push(' '),
+            '\\' | '"' | '/' => out.push(letter),
+            'u' => {
+                let code = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+                let parsed = code.and_then(|(digits, after)| {
+                    let is_hex = (1..=6).contains(&digits.len())
+                        && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+                    let code = is_hex.then(|| u32::from_str_radix(digits, 16).ok()).flatten()?;
+                    Some((char::from_u32(code)?, after))
+                });
+                let Some((c, after)) = parsed else {
+                    return unclosed("a character is written `\\u{1f600}`", place, 2, sink);
+                };
+                out.push(c);
+                rest = after;
+            }
+            c if is_space(c) || is_newline(c) => {
+                rest = rest.trim_start_matches(|c| is_space(c) || is_newline(c));
+            }
+            _ => {
+                let diagnostic = Diagnostic::new("syntax", "unknown escape in a string")
+                    .at(Span::new(place, place + 1 + letter.len_utf8()));
+                sink.push(diagnostic.help("write `\\\\` for a backslash, or `#\"…\"#` for a raw string"));
+                return Err(Stop);
+            }
+        }
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn keyword(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "true" => "true",
+        "false" => "false",
+        "null" => "null",
+        "inf" => ".inf",
+        "-inf" => "-.inf",
+        "nan" => ".nan",
+        _ => return None,
+    })
+}
+
+/// As JSON would write it, if it can. `None`: no number.
+fn number(word: &str) -> Option<Cow<'_, str>> {
+    let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
+    let sign = if word.starts_with('-') { "-" } else { "" };
+    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
+        if let Some(digits) = unsigned.strip_prefix(prefix) {
+            let is_number = digits.starts_with(|c: char| c.is_digit(radix));
+            let digits = is_number.then(|| digits.replace('_', ""))?;
+            return Some(Cow::Owned(format!("{sign}{}", u128::from_str_radix(&digits, radix).ok()?)));
+        }
+    }
+    let is_digits =
+        |text: &str| text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(is_digit_or_line);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let is_number = is_digits(whole) && fraction.is_none_or(is_digits) && exponent.is_none_or(is_digits);
+    if !is_number {
+        return None;
+    }
+    if word.starts_with('+') || word.contains('_') {
+        return Some(Cow::Owned(format!("{sign}{}", unsigned.replace('_', ""))));
+    }
+    Some(Cow::Borrowed(word))
+}
+
+fn is_digit_or_line(byte: u8) -> bool {
+    byte.is_ascii_digit() || byte == b'_'
+}
+
+fn word_length(text: &str) -> usize {
+    text.find(|c: char| !is_word_part(c)).unwrap_or(text.len())
+}
+
+fn is_word_part(c: char) -> bool {
+    !is_space(c) && !is_newline(c) && !c.is_control() && !"(){}[]/\\\"#;=".contains(c)
+}
+
+/// A string that needs no quotes, in the eyes of every reader of KDL 2.
+pub(crate) fn is_bare_word(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(is_plain)
+        && keyword(text).is_none()
+}
+
+fn is_space(c: char) -> bool {
+    c == '\t' || c == '\u{feff}' || (c.is_whitespace() && !is_newline(c))
+}
+
+pub(super) fn is_newline(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        for (word, text) in [
+            ("5", Some("5")),
+            ("+5", Some("5")),
+            ("-1_000.5e-3", Some("-1000.5e-3")),
+            ("0xFF", Some("255")),
+            ("-0b1_0", Some("-2")),
+            ("0o17", Some("15")),
+            ("0755", Some("0755")),
+            ("1.", None),
+            ("1e", None),
+            ("1.2.3", None),
+            ("0x_1", None),
+            ("5a", None),
+            ("1._5", None),
+        ] {
+            assert_eq!(number(word).as_deref(), text, "{word}");
+        }
+    }
+}
