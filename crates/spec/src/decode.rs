@@ -15,6 +15,12 @@ pub(crate) mod tables;
 mod values;
 mod workflow;
 
+#[cfg(test)]
+mod tests;
+
+pub(crate) use json::MANAGED_OPTIONS;
+pub(crate) use values::SIGNALS;
+
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::event::{Event, Events, Kind, NodeId, Scalar, Stop};
 use crate::model::Spec;
@@ -65,6 +71,14 @@ pub(crate) fn decode<'s>(source: &'s str, events: impl Events<'s>) -> Decoded<'s
     workflow::decode(source, events)
 }
 
+/// A whole document as JSON, whatever stands in it.
+#[cfg(test)]
+pub(crate) fn value<'s>(events: impl Events<'s>) -> Option<serde_json::Value> {
+    let mut decoder = Decoder::new(events);
+    let root = decoder.next().ok()?;
+    decoder.json(root).ok()?
+}
+
 /// Reads values from events.
 struct Decoder<'s, E> {
     events: E,
@@ -101,8 +115,8 @@ enum Subject<'a> {
     /// An environment variable, or a constant.
     Variable(&'a str),
     Parameter(&'a str),
-    /// An entry of a map whose keys are free.
-    Entry(&'a str),
+    /// An option of sbatch.
+    Option(&'a str),
 }
 
 impl fmt::Display for Subject<'_> {
@@ -113,7 +127,7 @@ impl fmt::Display for Subject<'_> {
             Self::Thing(what) => write!(f, "{} {what}", article(what)),
             Self::Variable(name) => write!(f, "variable `{name}`"),
             Self::Parameter(name) => write!(f, "parameter `{name}`"),
-            Self::Entry(name) => write!(f, "`{name}`"),
+            Self::Option(name) => write!(f, "option `{name}`"),
         }
     }
 }
@@ -289,7 +303,7 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
                 let help = match subject {
                     Subject::Variable(_) => "write \"\" for an empty string",
                     Subject::Thing(_) | Subject::ItemOf(_) => "fill it in, or remove the `-`",
-                    Subject::Parameter(_) | Subject::Entry(_) => "give it a value, or leave it out",
+                    Subject::Parameter(_) | Subject::Option(_) => "give it a value, or leave it out",
                     // Where a field may be left out, it may also be left empty.
                     Subject::Field(_) => "it cannot be left out",
                 };

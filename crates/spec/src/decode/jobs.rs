@@ -133,11 +133,11 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             JobField::OutputFileRegexes => more.output_file_regexes = self.names(&value, field.name)?,
             JobField::InputUserData => more.input_user_data = self.names(&value, field.name)?,
             JobField::InputUserDataRegexes => {
-                more.input_user_data_regexes = self.names(&value, field.name)?
+                more.input_user_data_regexes = self.names(&value, field.name)?;
             }
             JobField::OutputUserData => more.output_user_data = self.names(&value, field.name)?,
             JobField::OutputUserDataRegexes => {
-                more.output_user_data_regexes = self.names(&value, field.name)?
+                more.output_user_data_regexes = self.names(&value, field.name)?;
             }
             JobField::Name
             | JobField::Command

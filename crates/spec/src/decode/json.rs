@@ -8,7 +8,7 @@ use crate::source::Span;
 use serde_json::{Map, Number, Value};
 
 /// Options of sbatch that come from elsewhere, and from where.
-const MANAGED: [(&str, &str); 8] = [
+pub(crate) const MANAGED_OPTIONS: [(&str, &str); 8] = [
     ("partition", "`partition` of a scheduler in `slurm_schedulers`"),
     ("nodes", "`nodes` of a scheduler in `slurm_schedulers`"),
     ("walltime", "`walltime` of a scheduler in `slurm_schedulers`"),
@@ -73,7 +73,7 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
             self.check_slurm_option(&name, span);
             match value.kind {
                 Kind::MapStart(_) | Kind::SeqStart(_) => {
-                    self.wrong_type(&value, Subject::Entry(&name), "a plain value")?;
+                    self.wrong_type(&value, Subject::Option(&name), "a plain value")?;
                 }
                 _ => {
                     if let Some(value) = self.json(value)? {
@@ -107,7 +107,7 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
 
     fn check_slurm_option(&mut self, name: &str, span: Span) {
         let option = name.trim_start_matches('-').to_ascii_lowercase().replace('_', "-");
-        if let Some((_, source)) = MANAGED.iter().find(|(managed, _)| *managed == option) {
+        if let Some((_, source)) = MANAGED_OPTIONS.iter().find(|(managed, _)| *managed == option) {
             self.sink.push(
                 Diagnostic::new(
                     "managed-option",

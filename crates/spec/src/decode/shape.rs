@@ -167,7 +167,7 @@ impl Type {
         }
     }
 
-    pub(super) const fn choices(&self) -> &'static [&'static str] {
+    pub(crate) const fn choices(&self) -> &'static [&'static str] {
         match self {
             Self::Choice(words) => words,
             _ => &[],

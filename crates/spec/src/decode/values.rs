@@ -14,7 +14,7 @@ use windlass_types::settings::{parse_slurm_size, parse_walltime};
 use windlass_types::{Bytes, ParseAmountError, parse_duration};
 
 /// The signals of Linux without their `SIG`.
-const SIGNALS: [&str; 31] = [
+pub(crate) const SIGNALS: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
@@ -23,8 +23,8 @@ const MOST_SIGNAL: u8 = 64;
 
 impl<'s, E: Events<'s>> Decoder<'s, E> {
     pub(super) fn size(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Bytes>, Stop> {
-        let amount = self.amount(event, subject, |text| text.parse::<Bytes>())?;
-        Ok(amount.and_then(|(bytes, _, span)| self.more_than(Bytes(0), bytes, subject, span)))
+        let amount = self.amount(event, subject, str::parse::<Bytes>)?;
+        Ok(amount.and_then(|(bytes, _, span)| self.more_than_nothing(bytes, subject, span)))
     }
 
     pub(super) fn duration(
@@ -33,7 +33,7 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         subject: Subject<'_>,
     ) -> Result<Option<Duration>, Stop> {
         let amount = self.amount(event, subject, parse_duration)?;
-        Ok(amount.and_then(|(duration, _, span)| self.more_than(Duration::ZERO, duration, subject, span)))
+        Ok(amount.and_then(|(duration, _, span)| self.more_than_nothing(duration, subject, span)))
     }
 
     /// A duration for Slurm, as it is written.
@@ -45,7 +45,7 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         let Some((duration, text, span)) = self.amount(event, subject, parse_walltime)? else {
             return Ok(None);
         };
-        Ok(self.more_than(Duration::ZERO, duration, subject, span).map(|_| text))
+        Ok(self.more_than_nothing(duration, subject, span).map(|_| text))
     }
 
     /// A size for Slurm, as it is written. `0` is all that there is.
@@ -172,14 +172,13 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         }
     }
 
-    fn more_than<T: PartialEq>(
+    fn more_than_nothing<T: PartialEq + Default>(
         &mut self,
-        nothing: T,
         amount: T,
         subject: Subject<'_>,
         span: Span,
     ) -> Option<T> {
-        if amount == nothing {
+        if amount == T::default() {
             let message = format!("{subject} must be more than nothing");
             self.sink.push(Diagnostic::new("bad-amount", message).at(span));
             return None;

@@ -1,0 +1,273 @@
+//! What may not stand in a spec, and what is said about it.
+
+use super::{good, problems, with};
+
+/// The help that goes with the only problem of `text`.
+#[track_caller]
+fn help(text: &str) -> String {
+    let diagnostics = crate::parse("sim.yaml", text.as_bytes()).expect_err(text);
+    let [problem] = diagnostics.list.as_slice() else { panic!("{diagnostics}") };
+    problem.help.clone().unwrap_or_default()
+}
+
+#[track_caller]
+fn check(text: &str, wanted: &[&str]) {
+    assert_eq!(problems(text), wanted, "{text}");
+}
+
+#[test]
+fn values_of_the_wrong_kind_or_size() {
+    for (text, wanted) in [
+        ("version: 2", "out-of-range `version` is `2`"),
+        ("version: '1'", "wrong-type `version` must be an integer, not the string `1`"),
+        ("metadata: text", "wrong-type `metadata` must be a map, not `text`"),
+        ("metadata: {a: 1, a: 2}", "duplicate-field `a` is given twice"),
+        ("metadata: {a: 1e999}", "bad-number `1e999` is no number that JSON can hold"),
+        ("use_pending_failed: yes", "wrong-type `use_pending_failed` must be `true` or `false`, not `yes`"),
+        ("change_detection: hash", "unknown-value `change_detection` cannot be `hash`"),
+        ("access_groups: a", "wrong-type `access_groups` must be a list, not `a`"),
+        ("variables: {a-b: 1}", "variable-name `a-b` cannot be the name of a variable"),
+        ("variables: {a: 1, a: 2}", "duplicate-field variable `a` is given twice"),
+        ("variables: {a: [1]}", "wrong-type variable `a` must be a string, not a list"),
+        ("parameters: {'1': 1}", "variable-name `1` cannot be the name of a parameter"),
+        ("parameters: {i: 1, i: 2}", "duplicate-field parameter `i` is given twice"),
+        ("parameters: {i: }", "no-value parameter `i` has no value"),
+        ("parameters: {i: {a: 1}}", "wrong-type parameter `i` must be a value or a list, not a map"),
+        ("parameters: {i: [[1]]}", "wrong-type parameter `i` must be a list of plain values, not a list"),
+        ("parameters: {i: []}", "empty parameter `i` has no values"),
+        ("dynamic_jobs: {max_iterations: 0}", "out-of-range `max_iterations` is `0`"),
+        (
+            "compute_node_wait_for_new_jobs_seconds: -1",
+            "out-of-range `compute_node_wait_for_new_jobs_seconds` is `-1`",
+        ),
+        ("files: [{name: f, path: p, st_mtime: late}]", "wrong-type `st_mtime` must be a number, not `late`"),
+        ("files: [{name: f, path: p, st_mtime: inf}]", "wrong-type `st_mtime` must be a number, not `inf`"),
+        ("files: [{name: f, path: p, st_mtime: -1}]", "out-of-range `st_mtime` is `-1`"),
+        ("files: [{name: f}]", "missing-field missing field `path`"),
+        (
+            "user_data: [{name: u, is_ephemeral: 1}]",
+            "wrong-type `is_ephemeral` must be `true` or `false`, not `1`",
+        ),
+        (
+            "failure_handlers: [{name: h, rules: [{exit_codes: [256]}]}]",
+            "out-of-range an item of `exit_codes` is `256`",
+        ),
+        (
+            "failure_handlers: [{name: h, rules: [{exit_codes: [-129]}]}]",
+            "out-of-range an item of `exit_codes` is `-129`",
+        ),
+        ("failure_handlers: [{name: h, rules: [3]}]", "wrong-type a rule must be a map, not `3`"),
+        ("failure_handlers: [{name: h, rules: }]", "no-value `rules` has no value"),
+        (
+            "slurm_schedulers: [{name: s, account: a, walltime: soon}]",
+            "bad-amount `walltime`: `soon` is not a duration; write for example 90m, 1h30m, PT1H, 02:00:00 or 1-02:00:00",
+        ),
+        (
+            "slurm_schedulers: [{name: s, account: a, walltime: 0}]",
+            "bad-amount `walltime` must be more than nothing",
+        ),
+        (
+            "slurm_schedulers: [{name: s, account: a, mem: lots}]",
+            "bad-amount `mem`: `lots` is not a size; write for example 512, 200m, 4g or 1.5GiB (1024-based)",
+        ),
+        ("slurm_schedulers: [{name: s}]", "missing-field missing field `account`"),
+        ("execution_config: {mode: slrum}", "unknown-value `mode` cannot be `slrum`"),
+        (
+            "execution_config: {termination_signal: SIGTRM}",
+            "bad-signal `termination_signal`: `SIGTRM` is no signal",
+        ),
+        ("execution_config: {timeout_exit_code: 0}", "out-of-range `timeout_exit_code` is `0`"),
+        ("execution_config: {stdio: {mode: both}}", "unknown-value `mode` cannot be `both`"),
+        ("resource_monitor: {sample_interval_seconds: 0}", "out-of-range `sample_interval_seconds` is `0`"),
+        ("resource_monitor: {jobs: {granularity: fine}}", "unknown-value `granularity` cannot be `fine`"),
+        ("resource_monitor: true", "wrong-type `resource_monitor` must be a map, not `true`"),
+        (
+            "actions: [{action_type: run_commands, commands: [x]}]",
+            "missing-field missing field `trigger_type`",
+        ),
+        ("actions: [x]", "wrong-type an action must be a map, not `x`"),
+        ("resource_requirements: [{name: r, cpus: 0, memory: 1g}]", "out-of-range `cpus` is `0`"),
+        (
+            "resource_requirements: [{name: r, cpus: 1, memory: '{gb}g'}]",
+            "undefined-name `{gb}` is not defined",
+        ),
+    ] {
+        check(&with(text), &[wanted]);
+    }
+}
+
+#[test]
+fn the_remedy_is_named() {
+    for (text, wanted) in [
+        ("version: 2", "it can only be 1"),
+        (
+            "jobs_sort_method: none",
+            "it is gone since Torc 1.0; remove it, and give jobs that should go first a `priority`",
+        ),
+        ("execution_config: {job_stdio_overrides: {}}", "give the job its own `stdio` instead"),
+        ("execution_config: {termination_signal: SIGTRM}", "did you mean `SIGTERM`?"),
+        (
+            "execution_config: {mode: auto, srun_termination_signal: TERM@soon}",
+            "behind the `@` belong seconds, from 0 to 65535: `TERM@120`",
+        ),
+        ("change_detection: mtimes", "did you mean `mtime`?"),
+        ("change_detection: hash", "it is one of `mtime`, `content`"),
+        ("slurm_defaults: {Time: 5}", "it comes from `walltime` of a scheduler in `slurm_schedulers`"),
+        ("slurm_defaults: {job_name: x}", "it comes from windlass, which names its allocations itself"),
+        (
+            "slurm_defaults: {--qos: x}",
+            "write it in full and without dashes in front: `qos`, `constraint`, `mail-type`",
+        ),
+        ("slurm_schedules: []", "did you mean `slurm_schedulers`?"),
+        ("tasks: []", "did you mean `jobs`?"),
+        ("resource_requirements: [{name: r, cores: 1, memory: 1g}]", "did you mean `num_cpus`?"),
+        ("resource_requirements: [{name: r, cpu: 1, memory: 1g}]", "did you mean `cpus`?"),
+        (
+            "resource_requirements: [{name: r, cpus: 1, memory: '{gp}g'}]\nvariables: {gb: 1}",
+            "did you mean `gb`?",
+        ),
+    ] {
+        assert_eq!(help(&with(text)), wanted, "{text}");
+    }
+    assert_eq!(help("name: w\njobs: [{name: a, command: b, needs: [c]}]\n"), "did you mean `depends_on`?");
+    assert_eq!(help("name: w\njobs:\n"), "it cannot be left out");
+}
+
+#[test]
+fn options_of_sbatch_that_come_from_elsewhere() {
+    for option in
+        ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name", "TIME", "Job_Name"]
+    {
+        let wanted = format!("managed-option `{option}` cannot stand in `slurm_defaults`");
+        check(&with(&format!("slurm_defaults: {{{option}: 1}}")), &[&wanted]);
+    }
+    check(
+        &with("slurm_defaults: {qos: [a]}"),
+        &["wrong-type option `qos` must be a plain value, not a list"],
+    );
+    good(&with("slurm_defaults: {qos: a, mem-per-cpu: 2G, requeue: }"));
+}
+
+#[test]
+fn fields_of_another_mode() {
+    let direct =
+        ["limit_resources: true", "termination_signal: INT", "sigterm_lead_seconds: 5", "oom_exit_code: 9"];
+    let slurm = ["srun_termination_signal: TERM@9", "enable_cpu_bind: true"];
+    for field in direct {
+        let name = field.split(':').next().unwrap_or_default();
+        let wanted = format!("wrong-mode `{name}` is for mode `direct`, and the mode is `slurm`");
+        check(&with(&format!("execution_config: {{{field}, mode: slurm}}")), &[&wanted]);
+        good(&with(&format!("execution_config: {{{field}}}")));
+        good(&with(&format!("execution_config: {{{field}, mode: auto}}")));
+    }
+    for field in slurm {
+        let name = field.split(':').next().unwrap_or_default();
+        let wanted = format!("wrong-mode `{name}` is for mode `slurm`, and the mode is `direct`");
+        check(&with(&format!("execution_config: {{{field}}}")), &[&wanted]);
+        check(&with(&format!("execution_config: {{mode: direct, {field}}}")), &[&wanted]);
+        good(&with(&format!("execution_config: {{mode: slurm, {field}}}")));
+    }
+    // A mode that could not be read accuses nobody.
+    check(
+        &with("execution_config: {mode: slrum, enable_cpu_bind: true}"),
+        &["unknown-value `mode` cannot be `slrum`"],
+    );
+}
+
+#[test]
+fn actions_that_cannot_act() {
+    for (action, wanted) in [
+        (
+            "trigger_type: on_jobs_ready, action_type: run_commands, commands: [x]",
+            "incomplete-action this trigger waits for jobs, and none are named",
+        ),
+        (
+            "trigger_type: on_jobs_complete, action_type: run_commands, commands: [x], jobs: []",
+            "incomplete-action this trigger waits for jobs, and none are named",
+        ),
+        (
+            "trigger_type: on_worker_start, action_type: run_commands",
+            "incomplete-action `run_commands` has no commands",
+        ),
+        (
+            "trigger_type: on_worker_start, action_type: schedule_nodes",
+            "incomplete-action `schedule_nodes` has no scheduler",
+        ),
+        // What could not be read is not missed as well.
+        (
+            "trigger_type: on_worker_start, action_type: run_commands, commands: x",
+            "wrong-type `commands` must be a list, not `x`",
+        ),
+        (
+            "trigger_type: on_jobs, action_type: run_commands, commands: [x]",
+            "unknown-value `trigger_type` cannot be `on_jobs`",
+        ),
+        (
+            "trigger_type: on_worker_start, action_type: schedule_nodes, scheduler: s, num_allocations: 0",
+            "out-of-range `num_allocations` is `0`",
+        ),
+    ] {
+        check(&with(&format!("actions: [{{{action}}}]")), &[wanted]);
+    }
+    good(&with(
+        "actions: [{trigger_type: on_worker_start, action_type: schedule_nodes, scheduler_type: local}]",
+    ));
+}
+
+#[test]
+fn mpi_without_a_worker_on_each_node() {
+    let config = "execution_config: {mode: slurm, srun_mpi: none}";
+    check(&with(config), &["useless-field no action starts workers that `srun_mpi` could be for"]);
+    good(&with(&format!(
+        "{config}\nactions: [{{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, \
+         start_one_worker_per_node: true}}]"
+    )));
+}
+
+#[test]
+fn fields_that_exclude_each_other() {
+    check(
+        "name: w\njobs: [{name: a, command: b, labels: [x], scheduler: s}]\n",
+        &["exclusive-fields a job has either `labels` or a `scheduler`, not both"],
+    );
+    check(
+        &with("stdio: {mode: none}\nexecution_config: {stdio: {mode: none}}"),
+        &["exclusive-fields `stdio` is given for the workflow and in `execution_config`"],
+    );
+    check(
+        &with("resource_requirements: [{name: r, num_cpus: 1, cpus: 1, memory: 1g}]"),
+        &["duplicate-field field `cpus` is given twice"],
+    );
+}
+
+#[test]
+fn a_bad_name_among_constants_makes_no_other_unknown() {
+    let text = with("variables: {gb: [4]}\nresource_requirements: [{name: r, cpus: 1, memory: '{gb}g'}]");
+    check(&text, &["wrong-type variable `gb` must be a string, not a list"]);
+}
+
+#[test]
+fn a_mistake_that_an_alias_repeats_is_told_once() {
+    let text = with(
+        "\
+slurm_schedulers:
+- &s {name: s, account: a, nodes: 0}
+- *s
+execution_config: {mode: direct, stdio: {mode: x}}",
+    );
+    check(&text, &["out-of-range `nodes` is `0`", "unknown-value `mode` cannot be `x`"]);
+}
+
+#[test]
+fn one_wrong_field_in_ten_thousand_lines() {
+    let mut text = String::from("name: w\njobs:\n");
+    text.extend((0..2500).map(|job| {
+        let field = if job == 2000 { "priorty" } else { "priority" };
+        format!("  - name: job{job}\n    command: echo {job}\n    env: {{N: {job}}}\n    {field}: 1\n")
+    }));
+    let diagnostics = crate::parse("sim.yaml", text.as_bytes()).expect_err("has a wrong field");
+    let [report] = diagnostics.reports().try_into().expect("is the only problem");
+    assert_eq!((report.line, report.column), (Some(2 + 2000 * 4 + 4), Some(5)));
+    assert_eq!(report.message, "unknown field `priorty`");
+    assert_eq!(report.help.as_deref(), Some("did you mean `priority`?"));
+}

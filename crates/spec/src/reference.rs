@@ -1,0 +1,185 @@
+//! The reference of a spec in markdown, made from the tables that the decoder reads.
+
+use crate::decode::shape::{Field, Map, Type};
+use crate::decode::tables::WORKFLOW;
+
+const HEAD: &str = "\
+# Spec reference
+
+<!-- Generated from the tables in crates/spec/src/decode/tables.rs; `WINDLASS_UPDATE_GENERATED=1 cargo test -p
+windlass-spec --test generated` writes it anew. -->
+
+Every field that may stand in a spec, in whichever format it is written. A field that is not listed here is an error. A
+field that is not required may be left out, and a key with nothing behind it counts as left out.
+";
+
+const VALUES: &str = "
+## How values are written
+
+**text**: what is written, with or without quotes: `7`, `0755` and `yes` are texts where a text is wanted. In most texts
+`{name}` stands for the value of a parameter or of one of the workflow's `variables`; `{i:03d}` fills a whole number with
+zeros, `{x:.2f}` prints so many digits after the point, and `{x:q}` quotes the value for the shell.
+
+**size**: a whole number of bytes, or a number with `k`, `m`, `g` or `t` (also `kb`, `KiB`, …), all of them powers of 1024:
+`512`, `200m`, `1.5g`, `4GiB`. A **Slurm size** is the same, but a number alone counts MiB, as Slurm has it.
+
+**duration**: a number of seconds, or numbers with units (`90m`, `1h 30m`, `2.5h`, `500ms`, `2d`, `1w`), or ISO 8601
+(`PT1H30M`), or `MM:SS`, `HH:MM:SS`, `D-HH:MM:SS`. A **walltime** is the same, but a number alone counts minutes, as Slurm
+has it.
+
+**signal**: `SIGTERM`, `TERM` or `15`. A **signal for srun** may have `R:` or `B:` before it and `@` and seconds behind it:
+`TERM@120`.
+
+**regular expression**: found anywhere in the name, unless `^` and `$` tie it to the ends.
+
+**parameters**: a map of names and values. A value is a range with both ends (`1:10`, `0:1:0.25`, the step last), a list
+(`[a, b]`), the lines of a file (`\"@seeds.txt\"`), or one value. With several parameters each value of the first is
+combined with each value of the second and so on, the last one changing fastest; with `parameter_mode: zip` the first
+values belong together, the second ones, and so on.
+
+**anything**: any value of the format; it is kept as JSON. What is not in quotes is a number, `true`, `false` or nothing if
+it looks like it.
+
+The names of variables and parameters are made of letters, digits and `_` and begin with no digit. Variables of the
+environment cannot begin with `WINDLASS_` or `TORC_`, which jobs are given by Windlass itself.
+";
+
+/// All fields with their types, defaults and meanings.
+pub fn reference() -> String {
+    let mut text = HEAD.to_owned();
+    for section in sections() {
+        section.write(&mut text);
+    }
+    text.push_str(VALUES);
+    text
+}
+
+/// A kind of map, under the place where it is first met.
+struct Section {
+    heading: String,
+    map: &'static Map,
+}
+
+/// Every kind of map once, each behind the one that it stands in.
+fn sections() -> Vec<Section> {
+    let mut sections = vec![Section { heading: "The workflow".to_owned(), map: &WORKFLOW }];
+    add_inner(&WORKFLOW, "", &mut sections);
+    sections
+}
+
+fn add_inner(map: &'static Map, path: &str, sections: &mut Vec<Section>) {
+    for field in map.fields {
+        let Some(inner) = field.is.map() else { continue };
+        if sections.iter().any(|known| std::ptr::eq(known.map, inner)) {
+            continue;
+        }
+        let is_item = field.is.item().is_some();
+        let path = format!("{path}{}", field.name);
+        let heading = if is_item { format!("One of `{path}`: {}", inner.what) } else { format!("`{path}`") };
+        sections.push(Section { heading, map: inner });
+        let path = if is_item { String::new() } else { path + "." };
+        add_inner(inner, &path, sections);
+    }
+}
+
+impl Section {
+    fn write(&self, out: &mut String) {
+        let mut line = |text: String| {
+            out.push_str(&text);
+            out.push('\n');
+        };
+        line(format!("\n## {}\n\n{}\n", self.heading, self.map.about));
+        line("| field | type | default | meaning |\n|---|---|---|---|".to_owned());
+        for field in self.map.fields {
+            let cells = [names(field), type_of(&field.is), default(field), field.about.to_owned()];
+            line(format!("| {} |", cells.join(" | ")));
+        }
+    }
+
+    /// What readers of markdown make of the heading.
+    fn anchor(&self) -> String {
+        let kept = |c: &char| c.is_alphanumeric() || " _-".contains(*c);
+        self.heading.to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+    }
+}
+
+fn names(field: &Field) -> String {
+    field.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+}
+
+fn default(field: &Field) -> String {
+    match field.default {
+        _ if field.required => "**required**".to_owned(),
+        "" => String::new(),
+        // Words are words, values are values.
+        words if words.contains(' ') || words == "nothing" => words.to_owned(),
+        value => format!("`{value}`"),
+    }
+}
+
+fn type_of(is: &Type) -> String {
+    match is {
+        Type::Text | Type::Filled | Type::Name => "text".to_owned(),
+        Type::Regex => "regular expression".to_owned(),
+        Type::Integer(least, most) if least == most => format!("the number {least}"),
+        Type::Integer(least, most) if *most >= i64::from(i32::MAX) => format!("integer, from {least}"),
+        Type::Integer(least, most) => format!("integer, {least} to {most}"),
+        Type::Number(least, _) => format!("number, from {least}"),
+        Type::Boolean => "`true` or `false`".to_owned(),
+        Type::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Type::Size => "size".to_owned(),
+        Type::SlurmSize => "Slurm size".to_owned(),
+        Type::Duration => "duration".to_owned(),
+        Type::Walltime => "walltime".to_owned(),
+        Type::Signal => "signal".to_owned(),
+        Type::SrunSignal => "signal for srun".to_owned(),
+        Type::List(item) => format!("list of {}", plural(item)),
+        Type::Map(map) => link(map, map.what),
+        Type::Env | Type::Constants => "map of text".to_owned(),
+        Type::Parameters => "parameters".to_owned(),
+        Type::SlurmOptions => "map of plain values".to_owned(),
+        Type::Json => "anything".to_owned(),
+        Type::JsonMap => "map of anything".to_owned(),
+    }
+}
+
+fn plural(item: &Type) -> String {
+    match item {
+        Type::Map(map) => link(map, &several(map.what)),
+        Type::Integer(least, most) => format!("integers, {least} to {most}"),
+        other => several(&type_of(other)),
+    }
+}
+
+fn several(what: &str) -> String {
+    match what.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{what}s"),
+    }
+}
+
+/// To the section of a map.
+fn link(map: &'static Map, words: &str) -> String {
+    match sections().iter().find(|section| std::ptr::eq(section.map, map)) {
+        Some(section) => format!("[{words}](#{})", section.anchor()),
+        None => words.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_leads_to_a_section() {
+        let text = reference();
+        let anchors: Vec<_> = sections().iter().map(Section::anchor).collect();
+        let mut links = 0;
+        for rest in text.split("](#").skip(1) {
+            let link = rest.split(')').next().unwrap_or_default();
+            assert!(anchors.iter().any(|anchor| anchor == link), "{link}");
+            links += 1;
+        }
+        assert!(links >= anchors.len() - 1, "each section but the first is linked to");
+    }
+}

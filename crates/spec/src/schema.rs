@@ -1,0 +1,254 @@
+//! The JSON schema of a spec, for editors, made from the tables that the decoder reads.
+//!
+//! It knows every field, type and range. A few things only the decoder says: that names exist, that nothing waits in a
+//! circle, that fields need each other. It asks for the usual spelling where the decoder understands several (signals
+//! in upper case), and for a value behind every key.
+
+use crate::decode::shape::{Field, Map, Type};
+use crate::decode::tables::WORKFLOW;
+use crate::decode::{MANAGED_OPTIONS, SIGNALS};
+use serde_json::{Value, json};
+use windlass_types::work::RESERVED_PREFIXES;
+
+const IDENTIFIER: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
+/// Stands somewhere in a text that a constant is to be put into.
+const CONSTANT: &str = r"\{[A-Za-z_][A-Za-z0-9_]*\}";
+const SIZE: &str = r"^ *[0-9]*\.?[0-9]+ *([kKmMgGtT]([iI]?[bB])?|[bB])? *$";
+const DURATION: &str = r"^ *([Pp][0-9TtWwDdHhMmSs.]+|[0-9][0-9A-Za-z.: -]*)$";
+
+/// The schema, in JSON Schema 2020-12.
+pub fn schema() -> Value {
+    let mut definitions = serde_json::Map::new();
+    let mut waiting = inner_maps(&WORKFLOW);
+    while let Some(map) = waiting.pop() {
+        if definitions.insert(definition_name(map), of_map(map)).is_none() {
+            waiting.extend(inner_maps(map));
+        }
+    }
+    let mut root = of_map(&WORKFLOW);
+    root["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    root["$id"] = "urn:windlass:spec:1".into();
+    root["title"] = "Windlass workflow".into();
+    root["$defs"] = Value::Object(definitions);
+    root
+}
+
+fn inner_maps(map: &'static Map) -> Vec<&'static Map> {
+    map.fields.iter().filter_map(|field| field.is.map()).collect()
+}
+
+fn definition_name(map: &Map) -> String {
+    map.what.to_lowercase().replace(' ', "_")
+}
+
+fn of_map(map: &'static Map) -> Value {
+    let mut properties = serde_json::Map::new();
+    for field in map.fields {
+        properties.insert(field.name.to_owned(), of_field(field));
+        for alias in field.aliases {
+            let mut schema = of_type(&field.is);
+            schema["description"] = format!("Another word for `{}`.", field.name).into();
+            properties.insert((*alias).to_owned(), schema);
+        }
+    }
+    let is_certain = |field: &&Field| field.required && field.aliases.is_empty();
+    let required: Vec<_> = map.fields.iter().filter(is_certain).map(|field| field.name).collect();
+    let mut schema = json!({
+        "type": "object",
+        "description": map.about,
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    });
+    let rules = rules(map);
+    if !rules.is_empty() {
+        schema["allOf"] = rules.into();
+    }
+    schema
+}
+
+/// What a list of required fields cannot say.
+fn rules(map: &Map) -> Vec<Value> {
+    let by_any_name = |field: &Field| {
+        let names: Vec<_> = field.names().map(|name| json!({"required": [name]})).collect();
+        json!({"anyOf": names})
+    };
+    let is_open = |field: &&Field| field.required && !field.aliases.is_empty();
+    let mut rules: Vec<_> = map.fields.iter().filter(is_open).map(by_any_name).collect();
+    match map.what {
+        "job" => rules.push(json!({"not": {"required": ["labels", "scheduler"]}})),
+        "action" => {
+            rules.push(json!({
+                "if": {"properties": {"trigger_type": {"enum": ["on_jobs_ready", "on_jobs_complete"]}}},
+                "then": {"anyOf": [{"required": ["jobs"]}, {"required": ["job_name_regexes"]}]},
+            }));
+            rules.push(json!({
+                "if": {"properties": {"action_type": {"const": "run_commands"}}},
+                "then": {"required": ["commands"]},
+            }));
+        }
+        _ => {}
+    }
+    rules
+}
+
+fn of_field(field: &Field) -> Value {
+    let mut schema = of_type(&field.is);
+    schema["description"] = field.about.into();
+    if let Ok(default) = serde_json::from_str::<Value>(field.default) {
+        schema["default"] = default;
+    } else if field.is.choices().contains(&field.default) {
+        schema["default"] = field.default.into();
+    }
+    schema
+}
+
+fn of_type(is: &Type) -> Value {
+    match is {
+        Type::Text => text(),
+        Type::Filled | Type::Name => filled(),
+        Type::Regex => json!({"type": "string", "format": "regex", "minLength": 1}),
+        Type::Integer(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
+        Type::Number(least, most) => json!({"type": "number", "minimum": least, "maximum": most}),
+        Type::Boolean => json!({"type": "boolean"}),
+        Type::Choice(words) => json!({"enum": words}),
+        Type::Size => amount(SIZE, &json!({"exclusiveMinimum": 0, "examples": ["200m", "4g", "1.5GiB"]})),
+        Type::SlurmSize => amount(SIZE, &json!({"minimum": 0, "examples": ["4G", "0"]})),
+        Type::Duration => {
+            amount(DURATION, &json!({"exclusiveMinimum": 0, "examples": ["90m", "1h30m", "PT1H"]}))
+        }
+        Type::Walltime => {
+            amount(DURATION, &json!({"exclusiveMinimum": 0, "examples": ["01:00:00", "1-12:00:00", "2h"]}))
+        }
+        Type::Signal => signal("", ""),
+        Type::SrunSignal => signal("([RB]:)?", "(@[0-9]{1,5})?"),
+        Type::List(item) => json!({"type": "array", "items": of_type(item)}),
+        Type::Map(map) => json!({"$ref": format!("#/$defs/{}", definition_name(map))}),
+        Type::Env => {
+            let reserved = format!("^({})", RESERVED_PREFIXES.join("|"));
+            let names = json!({"pattern": IDENTIFIER, "not": {"pattern": reserved}});
+            json!({"type": "object", "propertyNames": names, "additionalProperties": text()})
+        }
+        Type::Constants => {
+            json!({"type": "object", "propertyNames": {"pattern": IDENTIFIER}, "additionalProperties": text()})
+        }
+        Type::Parameters => {
+            let list = json!({"type": "array", "items": text(), "minItems": 1});
+            let values = json!({"anyOf": [text(), list]});
+            json!({"type": "object", "propertyNames": {"pattern": IDENTIFIER}, "additionalProperties": values})
+        }
+        Type::SlurmOptions => {
+            let managed: Vec<_> = MANAGED_OPTIONS.iter().map(|(name, _)| *name).collect();
+            let names = json!({"pattern": "^[A-Za-z][A-Za-z0-9_-]*$", "not": {"enum": managed}});
+            let values = json!({"type": ["string", "number", "boolean", "null"]});
+            json!({"type": "object", "propertyNames": names, "additionalProperties": values})
+        }
+        Type::Json => json!({}),
+        Type::JsonMap => json!({"type": "object"}),
+    }
+}
+
+/// What is unquoted in a file is a text too.
+fn text() -> Value {
+    json!({"type": ["string", "number", "boolean"]})
+}
+
+fn filled() -> Value {
+    json!({"type": ["string", "number", "boolean"], "pattern": "\\S"})
+}
+
+fn amount(pattern: &str, more: &Value) -> Value {
+    let mut schema = json!({"type": ["string", "number"], "pattern": format!("{pattern}|{CONSTANT}")});
+    for (keyword, value) in more.as_object().into_iter().flatten() {
+        schema[keyword] = value.clone();
+    }
+    schema
+}
+
+fn signal(before: &str, after: &str) -> Value {
+    let names = SIGNALS.join("|");
+    let pattern = format!("^{before}((SIG)?({names})|[1-9][0-9]?){after}$|{CONSTANT}");
+    json!({"type": ["string", "integer"], "pattern": pattern, "minimum": 1, "maximum": 64})
+}
+
+#[cfg(test)]
+mod checker;
+
+#[cfg(test)]
+mod tests {
+    use super::checker::complaint;
+    use super::*;
+
+    /// The file as an editor sees it.
+    fn value(text: &str) -> Value {
+        crate::decode::value(crate::yaml::Yaml::new(text)).expect("is YAML")
+    }
+
+    #[test]
+    fn the_schema_accepts_the_specs_of_the_contract() {
+        for text in [
+            include_str!("../tests/torc/tile_mosaic.yaml"),
+            include_str!("../tests/torc/viscosity_grid.yaml"),
+            include_str!("../tests/torc/shaky_solver.yaml"),
+            include_str!("../tests/torc/two_phase_cluster.yaml"),
+        ] {
+            assert_eq!(complaint(&schema(), &value(text)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn schema_and_decoder_agree() {
+        let good = [
+            "",
+            "version: 1\nuser: ada\nproject: p\nmetadata: {a: [1, {b: ~}]}",
+            "variables: {mem: 4g}\nresource_requirements: [{name: r, cpus: 1, memory: '{mem}', walltime: 2h}]",
+            "parameters: {i: '1:3', j: [1, a]}\nenv: {A: 1}",
+            "resource_requirements: [{name: r, num_cpus: 1, memory: 512, nodes: 2, gpus: 1, runtime: 1-02:00:00}]",
+            "slurm_defaults: {qos: high, exclusive: ~, mail-type: END}",
+            "execution_config: {mode: auto, termination_signal: SIGUSR1, srun_termination_signal: 'B:TERM@60'}",
+            "failure_handlers: [{name: h, rules: [{exit_codes: [-128, 255], max_retries: 0}]}]",
+            "slurm_schedulers: [{name: s, account: a, mem: 0, walltime: 90, tmp: 10G}]",
+            "resource_monitor: {sample_interval_seconds: 0.5, jobs: {enabled: true, granularity: time_series}}",
+            "actions: [{trigger_type: on_jobs_ready, action_type: run_commands, jobs: [a], commands: [x]}]",
+            "user_data: [{name: u, data: {a: 1}, is_ephemeral: true}]\nfiles: [{name: f, path: p, st_mtime: 1.5}]",
+        ];
+        let bad = [
+            "version: 2",
+            "colour: blue",
+            "jobs_sort_method: none",
+            "metadata: text",
+            "variables: {1a: x}",
+            "parameters: {i: {a: b}}",
+            "parameters: {i: []}",
+            "env: {TORC_X: 1}",
+            "change_detection: magic",
+            "resource_requirements: [{name: r, memory: 1g}]",
+            "resource_requirements: [{name: r, num_cpus: 0, memory: 1g}]",
+            "resource_requirements: [{name: r, num_cpus: 1, memory: 4x}]",
+            "resource_requirements: [{name: r, num_cpus: 1, memory: 1g, runtime: soon}]",
+            "slurm_defaults: {time: 3}",
+            "slurm_defaults: {qos: [a]}",
+            "slurm_defaults: {--qos: a}",
+            "execution_config: {termination_signal: SIGTRM}",
+            "execution_config: {timeout_exit_code: 0}",
+            "execution_config: {mode: slurm, srun_termination_signal: TERM@soon}",
+            "failure_handlers: [{name: h, rules: [{exit_codes: [256]}]}]",
+            "failure_handlers: [{name: h}]",
+            "slurm_schedulers: [{name: s}]",
+            "resource_monitor: {granularity: fine}",
+            "actions: [{trigger_type: on_jobs_ready, action_type: run_commands, commands: [x]}]",
+            "actions: [{trigger_type: on_worker_start, action_type: run_commands}]",
+            "dynamic_jobs: {max_iterations: 0}",
+            "user_data: [{data: 1}]",
+        ];
+        let schema = schema();
+        let cases = good.map(|text| (text, true)).into_iter().chain(bad.map(|text| (text, false)));
+        for (text, is_good) in cases {
+            let text = format!("name: w\njobs: [{{name: a, command: b}}]\n{text}\n");
+            let complaint = complaint(&schema, &value(&text));
+            assert_eq!(complaint.is_none(), is_good, "schema: {text}: {complaint:?}");
+            let decoded = crate::parse("sim.yaml", text.as_bytes());
+            assert_eq!(decoded.is_ok(), is_good, "decoder: {text}: {decoded:?}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What is made from the tables of fields and checked in is what the tables say now.
+
+use std::path::PathBuf;
+
+/// Set to write the files instead of comparing them.
+const UPDATE: &str = "WINDLASS_UPDATE_GENERATED";
+
+#[track_caller]
+fn check(file: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(file);
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == text,
+        "{file} is out of date; write it anew: {UPDATE}=1 cargo test -p windlass-spec --test generated"
+    );
+}
+
+#[test]
+fn the_schema() {
+    let text = serde_json::to_string_pretty(&windlass_spec::schema()).unwrap();
+    check("windlass.schema.json", &(text + "\n"));
+}
+
+#[test]
+fn the_reference() {
+    check("spec.md", &windlass_spec::reference());
+}
