@@ -3,6 +3,7 @@
 use crate::args::MachineArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::inputs;
 use crate::local::LocalHost;
 use crate::ui::summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -35,6 +36,7 @@ pub(crate) fn drive(
 ) -> Result<Exit, CliError> {
     let row = row(store, workflow)?;
     require_directory(&row)?;
+    inputs::require(store, &row)?;
     let run = conduct(ctx, store, workflow, failed, machine, ctx.ui.observer(row.counts.total()))?;
     let exit = summary::report_end(ctx, store, workflow, run.elapsed)?;
     Ok(match run.end {

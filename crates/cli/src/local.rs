@@ -12,7 +12,7 @@ use windlass_proc::identity::{Identity, boot_id};
 use windlass_proc::machine::Machine;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
-use windlass_worker::{Launched, WorkerOptions};
+use windlass_worker::{Launched, SeriesOptions, WorkerOptions};
 
 /// How long processes that were killed may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -81,6 +81,7 @@ impl WorkerHost for LocalHost {
         );
         options.gpu_devices.clone_from(&self.machine.gpus);
         options.timeout_grace = self.grace;
+        watch(&mut options, workflow);
         // Not the file that is at our path now, which may be a newer build, but the one that runs.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("windlass").arg("__worker");
@@ -122,6 +123,24 @@ impl WorkerHost for LocalHost {
     }
 }
 
+/// What the workflow wants to know of what its jobs use. Without a word from it, a summary of each attempt.
+fn watch(options: &mut WorkerOptions, workflow: &WorkflowRow) {
+    let Some(monitor) = &workflow.settings.resource_monitor else { return };
+    options.measure_jobs = monitor.measures_jobs();
+    let series = SeriesOptions {
+        workflow: workflow.id,
+        run: workflow.run_id,
+        jobs: monitor.keeps_job_series(),
+        node: monitor.keeps_node_series(),
+        flush_interval: monitor.flush_interval(),
+    };
+    options.series = (series.jobs || series.node).then_some(series);
+    // A summary is better with our own, shorter interval; series need no more points than the spec says.
+    if options.series.is_some() || monitor.sample_interval_seconds.is_some() {
+        options.sample_interval = monitor.sample_interval();
+    }
+}
+
 fn unique_token() -> std::io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
@@ -129,6 +148,8 @@ fn unique_token() -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::summary;
+    use windlass_types::settings::{Granularity, MonitorScope, NodeMonitorScope, ResourceMonitor};
     use windlass_types::{Bytes, RunId, WorkflowId};
 
     #[test]
@@ -149,5 +170,46 @@ mod tests {
         let told = MachineArgs { assume_dead: true, ..MachineArgs::default() };
         let buried = LocalHost::new(&told, Path::new("x.db")).bury(&elsewhere).unwrap();
         assert!(buried.started.is_none(), "any claim may have started");
+    }
+
+    fn watched(monitor: Option<ResourceMonitor>) -> WorkerOptions {
+        let mut row = summary::tests::overview(&[], Vec::new()).workflow.row;
+        row.settings.resource_monitor = monitor;
+        let capacity = Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None };
+        let mut options = WorkerOptions::new(capacity, "/".into(), "/".into(), "/l".into(), "t".into());
+        watch(&mut options, &row);
+        options
+    }
+
+    #[test]
+    fn a_workflow_says_how_closely_its_jobs_are_watched() {
+        let usual = watched(None);
+        assert_eq!((usual.measure_jobs, usual.series), (true, None));
+        assert_eq!(watched(Some(ResourceMonitor::default())), usual);
+
+        let off = ResourceMonitor { enabled: Some(false), ..ResourceMonitor::default() };
+        assert!(!watched(Some(off)).measure_jobs);
+
+        let jobs = MonitorScope { enabled: true, granularity: Granularity::TimeSeries };
+        let all = watched(Some(ResourceMonitor { jobs: Some(jobs), ..ResourceMonitor::default() }));
+        assert!(all.measure_jobs && all.sample_interval == ResourceMonitor::SAMPLE_INTERVAL);
+        assert!(all.series.is_some_and(|s| s.jobs && !s.node && s.flush_interval == Duration::from_mins(5)));
+
+        let node = NodeMonitorScope {
+            enabled: true,
+            granularity: Granularity::TimeSeries,
+            ..NodeMonitorScope::default()
+        };
+        let quick = ResourceMonitor {
+            compute_node: Some(node),
+            sample_interval_seconds: Some(0.5),
+            flush_interval_seconds: Some(1),
+            ..ResourceMonitor::default()
+        };
+        let quick = watched(Some(quick));
+        assert_eq!(quick.sample_interval, Duration::from_millis(500));
+        assert!(
+            quick.series.is_some_and(|s| !s.jobs && s.node && s.flush_interval == Duration::from_secs(1))
+        );
     }
 }

@@ -5,6 +5,7 @@ mod commands;
 mod context;
 mod drive;
 mod error;
+mod inputs;
 mod job_logs;
 mod local;
 mod plan;

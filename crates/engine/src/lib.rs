@@ -15,6 +15,7 @@ mod inbox;
 pub mod observe;
 mod pace;
 mod takeover;
+mod terms;
 
 pub use dispatcher::{Control, Dispatcher, Options, RunEnd, Summary};
 pub use takeover::{begin_next_run, take_over};

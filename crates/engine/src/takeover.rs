@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::host::{Buried, WorkerHost};
 use crate::observe::Observer;
+use crate::terms::return_codes;
 use std::sync::mpsc;
 use windlass_core::board::{Board, Orphan};
 use windlass_core::change::Change;
@@ -85,7 +86,9 @@ fn load(store: &dyn Store, workflow: &WorkflowRow, capacity: Capacity) -> Result
     if let Some(unasked) = table.requirements.first_mut().filter(|_| capacity.max_jobs.is_some()) {
         *unasked = Resources::UNCOUNTED;
     }
-    Board::new(workflow.id, workflow.run_id, table).map_err(|_| Error::Cycle(workflow.id))
+    let mut board = Board::new(workflow.id, workflow.run_id, table).map_err(|_| Error::Cycle(workflow.id))?;
+    board.use_return_codes(return_codes(&workflow.settings));
+    Ok(board)
 }
 
 /// Commits and waits.

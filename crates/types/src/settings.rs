@@ -159,6 +159,12 @@ impl Default for NodeMonitorScope {
 
 impl ResourceMonitor {
     pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+    pub const FLUSH_INTERVAL: Duration = Duration::from_secs(300);
+
+    /// Whether samples of jobs are taken at all, to be summed up for each attempt.
+    pub fn measures_jobs(&self) -> bool {
+        self.jobs.map_or(self.enabled != Some(false), |jobs| jobs.enabled)
+    }
 
     /// Whether each sample of a job is kept, not only what they add up to.
     pub fn keeps_job_series(&self) -> bool {
@@ -171,6 +177,11 @@ impl ResourceMonitor {
     /// Whether each sample of the machine is kept.
     pub fn keeps_node_series(&self) -> bool {
         self.compute_node.is_some_and(|node| node.enabled && node.granularity == Granularity::TimeSeries)
+    }
+
+    /// How often samples are written to disk.
+    pub fn flush_interval(&self) -> Duration {
+        self.flush_interval_seconds.map_or(Self::FLUSH_INTERVAL, Duration::from_secs)
     }
 
     pub fn sample_interval(&self) -> Duration {

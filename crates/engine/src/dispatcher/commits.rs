@@ -13,7 +13,7 @@ use windlass_core::dispatch::Mirror;
 use windlass_store::Batch;
 use windlass_store::model::WorkerRow;
 use windlass_types::WorkerId;
-use windlass_types::work::{Assignment, AttemptKey, Limits, ToWorker};
+use windlass_types::work::{Assignment, AttemptKey, ToWorker};
 
 /// Completions that free nobody may wait this long for company before they are committed.
 const LINGER: Duration = Duration::from_millis(10);
@@ -70,19 +70,9 @@ impl Dispatcher<'_> {
         let keys: Vec<AttemptKey> = jobs.iter().map(|&job| self.board.key(job)).collect();
         let ids: Vec<_> = keys.iter().map(|key| key.job).collect();
         for ((&job, key), command) in jobs.iter().zip(keys).zip(self.store.commands(&ids)?) {
-            let resources = *self.board.resources(job);
-            let limited = self.board.asked_for_resources(job);
+            let (resources, named) = (*self.board.resources(job), self.board.asked_for_resources(job));
             self.held.insert(job, Held { name: command.name.clone(), started: None });
-            self.open.assignments.push(Assignment {
-                env: merged_env(&self.workflow.env, command.env),
-                asked_for_resources: limited,
-                limits: Limits {
-                    memory: limited.then_some(resources.memory),
-                    runtime: limited.then_some(resources.runtime).flatten(),
-                },
-                stdio: self.workflow.stdio,
-                ..Assignment::plain(key, command.name, command.command, resources)
-            });
+            self.open.assignments.push(self.terms.assignment(key, command, resources, named));
         }
         Ok(())
     }
@@ -196,12 +186,4 @@ impl Dispatcher<'_> {
         let changes = mem::take(&mut self.open.changes);
         takeover::commit(self.store, self.workflow.id, self.workflow.run_id, changes).unwrap_or_default();
     }
-}
-
-/// The workflow's variables, and the job's own, which win.
-fn merged_env(workflow: &[(String, String)], job: Vec<(String, String)>) -> Vec<(String, String)> {
-    let inherited = workflow.iter().filter(|(name, _)| job.iter().all(|(own, _)| own != name));
-    let mut env: Vec<_> = inherited.cloned().collect();
-    env.extend(job);
-    env
 }

@@ -12,6 +12,7 @@ use crate::host::WorkerHost;
 use crate::inbox::{Event, Inbox, Post};
 use crate::observe::Observer;
 use crate::pace::Pace;
+use crate::terms::Terms;
 use crate::{Error, takeover};
 use commits::{Decided, InFlight};
 use std::collections::{HashMap, VecDeque};
@@ -77,6 +78,7 @@ pub struct Dispatcher<'a> {
     observer: &'a mut dyn Observer,
     options: Options,
     workflow: WorkflowRow,
+    terms: Terms,
     board: Board,
     worker: Option<ActiveWorker>,
     deaths_in_a_row: u32,
@@ -135,6 +137,7 @@ impl<'a> Dispatcher<'a> {
             host,
             observer,
             options,
+            terms: Terms::of(&workflow),
             workflow,
             board,
             worker: None,

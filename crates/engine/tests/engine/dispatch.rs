@@ -1,10 +1,6 @@
 //! The dispatcher in a world of its own: what it commits, what it says to workers, and what it makes of what they say.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expects")]
-
-mod common;
-
-use common::{Act, Host, Planned, Witness, attempts, create, database};
+use crate::common::{Act, Host, Planned, Witness, attempts, create, database};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use windlass_engine::{Dispatcher, Error, Options, RunEnd, Summary, begin_next_run};

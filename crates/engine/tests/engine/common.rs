@@ -1,7 +1,5 @@
 //! A world for the dispatcher: a real database, and workers that do as the test says instead of starting processes.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expects")]
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
@@ -23,9 +21,10 @@ pub(crate) const CAPACITY: Capacity =
     Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
 
 /// What a pretend worker does with an assignment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Act {
     Exit(i32),
+    End(Exit, EndCause),
     /// Runs until it is told to stop.
     Hold,
     /// The worker says nothing more and reads nothing more.
@@ -135,6 +134,7 @@ impl PretendWorker {
                 Act::Exit(code) => {
                     reports.push(Report::Ended(ended(key, Exit::Code(code), EndCause::Itself)));
                 }
+                Act::End(exit, cause) => reports.push(Report::Ended(ended(key, exit, cause))),
                 Act::Hold => {
                     reports.push(Report::Started { key, at: Timestamp(1), pid: 77 });
                     self.holding.push(key);

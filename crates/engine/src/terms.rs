@@ -1,0 +1,177 @@
+//! What a workflow says about how its jobs are executed, and how that and a job become an assignment.
+
+use serde_json::Value;
+use std::time::Duration;
+use windlass_core::judge::ReturnCodes;
+use windlass_store::model::{JobCommand, JobFile, WorkflowRow};
+use windlass_types::settings::Settings;
+use windlass_types::work::{Assignment, AttemptKey, Limits, Stdio, Termination, return_code};
+use windlass_types::{Resources, signal_number};
+
+/// SIGTERM.
+const USUAL_SIGNAL: i32 = 15;
+
+/// What the jobs of a workflow have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    env: Vec<(String, String)>,
+    stdio: Stdio,
+    /// What jobs ask for is also the most that they get.
+    enforces_limits: bool,
+    termination: Option<Termination>,
+}
+
+impl Terms {
+    pub(crate) fn of(workflow: &WorkflowRow) -> Self {
+        let config = workflow.settings.execution_config.as_ref();
+        Self {
+            env: workflow.env.clone(),
+            stdio: stdio(workflow.stdio, &workflow.settings),
+            enforces_limits: config.and_then(|c| c.limit_resources).unwrap_or(true),
+            termination: termination(&workflow.settings),
+        }
+    }
+
+    /// `named`: the job named what it asks for.
+    pub(crate) fn assignment(
+        &self,
+        key: AttemptKey,
+        job: JobCommand,
+        resources: Resources,
+        named: bool,
+    ) -> Assignment {
+        let limits = if named && self.enforces_limits {
+            Limits { memory: Some(resources.memory), runtime: resources.runtime }
+        } else {
+            Limits::default()
+        };
+        Assignment {
+            env: merged_env(&self.env, job.env),
+            params: job.params.0.into_iter().map(|(name, value)| (name, plain_text(value))).collect(),
+            asked_for_resources: named,
+            limits,
+            termination: self.termination,
+            stdio: job.stdio.unwrap_or(self.stdio),
+            input_files: paths(job.input_files),
+            output_files: paths(job.output_files),
+            hash_files: job.hash_files,
+            ..Assignment::plain(key, job.name, invoked(job.command, job.invocation_script), resources)
+        }
+    }
+}
+
+/// The return codes of attempts that are ended here.
+pub(crate) fn return_codes(settings: &Settings) -> ReturnCodes {
+    let config = settings.execution_config.as_ref();
+    ReturnCodes {
+        timeout: config.and_then(|c| c.timeout_exit_code).unwrap_or(return_code::TIMEOUT),
+        out_of_memory: config.and_then(|c| c.oom_exit_code).unwrap_or(return_code::OUT_OF_MEMORY),
+    }
+}
+
+/// The workflow's own `stdio` goes before that of its `execution_config`, where Torc has it.
+fn stdio(own: Stdio, settings: &Settings) -> Stdio {
+    let configured = settings.execution_config.as_ref().and_then(|config| config.stdio);
+    if own == Stdio::default() { configured.unwrap_or(own) } else { own }
+}
+
+/// `None` where nothing was said, so that a plain job carries nothing.
+fn termination(settings: &Settings) -> Option<Termination> {
+    let config = settings.execution_config.as_ref()?;
+    if config.termination_signal.is_none() && config.sigterm_lead_seconds.is_none() {
+        return None;
+    }
+    let named = config.termination_signal.as_deref().and_then(signal_number);
+    let lead = config.sigterm_lead_seconds.map(Duration::from_secs);
+    Some(Termination { signal: named.unwrap_or(USUAL_SIGNAL), lead })
+}
+
+/// A script of one line takes the command as its arguments; a longer one comes before it.
+fn invoked(command: String, script: Option<String>) -> String {
+    let Some(script) = script else { return command };
+    let script = script.trim_end_matches('\n');
+    let between = if script.contains('\n') { '\n' } else { ' ' };
+    format!("{script}{between}{command}")
+}
+
+/// A text without its quotes, everything else as JSON has it.
+fn plain_text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn paths(files: Vec<JobFile>) -> Vec<String> {
+    files.into_iter().map(|file| file.path).collect()
+}
+
+/// The workflow's variables, and the job's own, which win.
+fn merged_env(workflow: &[(String, String)], job: Vec<(String, String)>) -> Vec<(String, String)> {
+    if workflow.is_empty() {
+        return job;
+    }
+    let inherited = workflow.iter().filter(|(name, _)| job.iter().all(|(own, _)| own != name));
+    let mut env: Vec<_> = inherited.cloned().collect();
+    env.extend(job);
+    env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::settings::ExecutionConfig;
+    use windlass_types::work::StdioMode;
+
+    fn with(config: ExecutionConfig) -> Settings {
+        Settings { execution_config: Some(config), ..Settings::default() }
+    }
+
+    #[test]
+    fn how_a_command_is_invoked() {
+        let invoked = |script: Option<&str>| invoked("solve 1".into(), script.map(str::to_owned));
+        assert_eq!(invoked(None), "solve 1");
+        assert_eq!(invoked(Some("bash setup.sh")), "bash setup.sh solve 1");
+        assert_eq!(invoked(Some("bash setup.sh\n")), "bash setup.sh solve 1", "as a block of YAML ends");
+        assert_eq!(invoked(Some("set -e\nmodule load x\n")), "set -e\nmodule load x\nsolve 1");
+    }
+
+    #[test]
+    fn a_jobs_variables_win_over_the_workflows() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let merged = merged_env(&[pair("A", "1"), pair("B", "1")], vec![pair("B", "2"), pair("C", "2")]);
+        assert_eq!(merged, [pair("A", "1"), pair("B", "2"), pair("C", "2")]);
+    }
+
+    #[test]
+    fn nothing_said_is_nothing_sent() {
+        assert_eq!(termination(&Settings::default()), None);
+        assert_eq!(termination(&with(ExecutionConfig::default())), None);
+        let lead = ExecutionConfig { sigterm_lead_seconds: Some(30), ..ExecutionConfig::default() };
+        let thirty = Some(Duration::from_secs(30));
+        assert_eq!(termination(&with(lead)), Some(Termination { signal: 15, lead: thirty }));
+        let named =
+            ExecutionConfig { termination_signal: Some("SIGUSR1".into()), ..ExecutionConfig::default() };
+        assert_eq!(termination(&with(named)), Some(Termination { signal: 10, lead: None }));
+    }
+
+    #[test]
+    fn return_codes_may_be_chosen() {
+        assert_eq!(return_codes(&Settings::default()), ReturnCodes::default());
+        let chosen = ExecutionConfig {
+            timeout_exit_code: Some(124),
+            oom_exit_code: Some(9),
+            ..ExecutionConfig::default()
+        };
+        assert_eq!(return_codes(&with(chosen)), ReturnCodes { timeout: 124, out_of_memory: 9 });
+    }
+
+    #[test]
+    fn a_workflows_own_stdio_goes_before_its_configs() {
+        let of = |mode| Stdio { mode, delete_on_success: false };
+        let config = with(ExecutionConfig { stdio: Some(of(StdioMode::None)), ..ExecutionConfig::default() });
+        assert_eq!(stdio(Stdio::default(), &config), of(StdioMode::None));
+        assert_eq!(stdio(of(StdioMode::Combined), &config), of(StdioMode::Combined));
+        assert_eq!(stdio(Stdio::default(), &Settings::default()), Stdio::default());
+    }
+}

@@ -1,0 +1,8 @@
+//! The engine with a real database, and workers that do as a test says.
+
+#[cfg(test)]
+mod assignments;
+#[cfg(test)]
+mod common;
+#[cfg(test)]
+mod dispatch;
