@@ -34,6 +34,8 @@ use std::fmt;
 pub(crate) struct Decoded<'s> {
     pub(crate) spec: Spec<'s>,
     pub(crate) sink: Sink,
+    /// What is no mistake, but hardly meant.
+    pub(crate) warnings: Sink,
     /// `None`: the file could not be read to its end.
     pub(crate) names: Option<NamesRead>,
 }
@@ -83,6 +85,7 @@ pub(crate) fn value<'s>(events: impl Events<'s>) -> Option<serde_json::Value> {
 struct Decoder<'s, E> {
     events: E,
     sink: Sink,
+    warnings: Sink,
     suggester: Suggester,
     /// What `{name}` stands for in sizes, durations and the like, which are understood right here; all other texts keep
     /// it as it is written.
@@ -145,6 +148,7 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         Self {
             events,
             sink: Sink::default(),
+            warnings: Sink::default(),
             suggester: Suggester::default(),
             constants: Constants::default(),
             source: std::marker::PhantomData,
@@ -153,8 +157,8 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
 
     /// Goes on with other events.
     fn over<F>(self, events: F) -> Decoder<'s, F> {
-        let Self { sink, suggester, constants, source, .. } = self;
-        Decoder { events, sink, suggester, constants, source }
+        let Self { sink, warnings, suggester, constants, source, .. } = self;
+        Decoder { events, sink, warnings, suggester, constants, source }
     }
 
     fn next(&mut self) -> Result<Event<'s>, Stop> {

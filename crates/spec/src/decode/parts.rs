@@ -91,7 +91,10 @@ impl<'s, E: Events<'s>> Building<'s, E> {
 
     fn failure_handlers(&mut self, event: &Event<'s>) -> Result<(), Stop> {
         match self.named_list(event, "failure_handlers", &FAILURE_HANDLER)? {
-            Some(handlers) => self.spec.failure_handlers = handlers,
+            Some(handlers) => {
+                self.decoder.look_over_handlers(&handlers);
+                self.spec.failure_handlers = handlers;
+            }
             None => self.names.all_failure_handlers = false,
         }
         Ok(())

@@ -3,9 +3,8 @@
 use super::Decoder;
 use crate::diagnostic::Sink;
 use crate::event::{Event, Events, Kind, Stop};
-use crate::source::Span;
 
-/// The events of one value, kept and then told again.
+/// The events of one value, kept and then told again. It stops where the file itself broke off.
 #[derive(Debug, Default)]
 pub(super) struct Recording<'s> {
     events: std::vec::IntoIter<Event<'s>>,
@@ -13,7 +12,7 @@ pub(super) struct Recording<'s> {
 
 impl<'s> Events<'s> for Recording<'s> {
     fn next(&mut self, _: &mut Sink) -> Result<Event<'s>, Stop> {
-        Ok(self.events.next().unwrap_or(Event { kind: Kind::End, span: Span::default() }))
+        self.events.next().ok_or(Stop)
     }
 
     fn leave(&mut self, _: &mut Sink) -> Result<(), Stop> {
@@ -29,19 +28,18 @@ impl<'s> Events<'s> for Recording<'s> {
 }
 
 impl<'s, E: Events<'s>> Decoder<'s, E> {
-    /// Keeps the whole value that `event` begins.
-    pub(super) fn record(&mut self, event: Event<'s>) -> Result<Recording<'s>, Stop> {
+    /// Keeps the whole value that `event` begins, or as much of it as there is.
+    pub(super) fn record(&mut self, event: Event<'s>) -> (Recording<'s>, Result<(), Stop>) {
         let mut depth = depth_after(0, &event.kind);
         let mut events = vec![event];
-        while depth > 0 {
-            let event = self.next()?;
-            if matches!(event.kind, Kind::End) {
-                return Err(Stop);
-            }
-            depth = depth_after(depth, &event.kind);
-            events.push(event);
+        let mut is_read = Ok(());
+        while depth > 0 && is_read.is_ok() {
+            is_read = self.next().map(|event| {
+                depth = depth_after(depth, &event.kind);
+                events.push(event);
+            });
         }
-        Ok(Recording { events: events.into_iter() })
+        (Recording { events: events.into_iter() }, is_read)
     }
 }
 

@@ -8,12 +8,18 @@ use crate::diagnostic::Diagnostic;
 use crate::event::Events;
 use crate::model::ActionSpec;
 use crate::source::Span;
-use windlass_types::settings::ActionType;
+use windlass_types::settings::{ActionType, FailureHandler, FailureRule};
 
 /// Fields of `execution_config` that are for one mode.
 const DIRECT_ONLY: [&str; 4] =
     ["limit_resources", "termination_signal", "sigterm_lead_seconds", "oom_exit_code"];
 const SLURM_ONLY: [&str; 2] = ["srun_termination_signal", "enable_cpu_bind"];
+
+/// Fields of an action that are for some triggers, or for one type.
+const OF_JOB_TRIGGERS: [&str; 2] = ["jobs", "job_name_regexes"];
+const OF_RUN_COMMANDS: [&str; 1] = ["commands"];
+const OF_SCHEDULE_NODES: [&str; 5] =
+    ["scheduler", "scheduler_type", "num_allocations", "start_one_worker_per_node", "max_parallel_jobs"];
 
 impl<'s, E: Events<'s>> Decoder<'s, E> {
     /// Labels choose among workers that are there, a scheduler makes workers of its own.
@@ -86,6 +92,45 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
                 "name one of `slurm_schedulers` in `scheduler`",
             ),
             ActionType::RunCommands | ActionType::ScheduleNodes => {}
+        }
+        self.look_over_action(spec, map);
+    }
+
+    /// Fields of an action that nobody will look at.
+    fn look_over_action(&mut self, spec: &ActionSpec, map: &OpenMap) {
+        let of_jobs: &[&str] = if spec.action.trigger_type.is_about_jobs() { &[] } else { &OF_JOB_TRIGGERS };
+        let of_type: &[&str] = match spec.action.action_type {
+            ActionType::RunCommands => &OF_SCHEDULE_NODES,
+            ActionType::ScheduleNodes => &OF_RUN_COMMANDS,
+        };
+        let fields = of_jobs
+            .iter()
+            .map(|field| (*field, "trigger"))
+            .chain(of_type.iter().map(|field| (*field, "type")));
+        for (field, other) in fields {
+            if let Some(span) = map.place_of(&ACTION, field) {
+                let message = format!("`{field}` has no effect: it belongs to another {other} of action");
+                self.warnings.push(Diagnostic::new("useless-field", message).at(span));
+            }
+        }
+    }
+
+    /// Rules that can never be used.
+    pub(super) fn look_over_handlers(&mut self, handlers: &[(FailureHandler, Span)]) {
+        for (handler, span) in handlers {
+            let is_for_nothing =
+                |rule: &FailureRule| rule.exit_codes.is_empty() && !rule.match_all_exit_codes;
+            let useless = handler.rules.iter().position(is_for_nothing);
+            let message = match useless {
+                Some(rule) => format!("rule {} of `{}` is for no return code", rule + 1, handler.name),
+                None if handler.rules.is_empty() => format!("`{}` has no rules", handler.name),
+                None => continue,
+            };
+            self.warnings.push(
+                Diagnostic::new("useless-rule", message)
+                    .at(*span)
+                    .help("give a rule `exit_codes`, or `match_all_exit_codes: true`"),
+            );
         }
     }
 

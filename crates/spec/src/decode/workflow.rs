@@ -49,7 +49,8 @@ pub(super) fn decode<'s>(source: &'s str, events: impl Events<'s>) -> Decoded<'s
     let mut building = building.over(Recording::default());
     let are_parts_read = building.parts(waiting).is_ok();
     let names = (is_read && are_parts_read).then_some(building.names);
-    Decoded { spec: building.spec, sink: building.decoder.sink, names }
+    let Decoder { sink, warnings, .. } = building.decoder;
+    Decoded { spec: building.spec, sink, warnings, names }
 }
 
 impl<'s, E: Events<'s>> Building<'s, E> {
@@ -91,8 +92,9 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                 | WorkflowField::ExecutionConfig
                 | WorkflowField::ResourceMonitor
                 | WorkflowField::DynamicJobs => {
-                    let recording = self.decoder.record(found.value)?;
+                    let (recording, is_read) = self.decoder.record(found.value);
                     self.waiting.push((found.is, recording));
+                    is_read?;
                 }
                 _ => self.property(found)?,
             }
@@ -130,7 +132,6 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             },
             WorkflowField::ParametersFile => {
                 self.spec.shared.parameters_file = self.text(value, subject)?;
-                // Its columns are not known here.
             }
             WorkflowField::Env => self.spec.env = self.env(&value)?,
             WorkflowField::Stdio => {

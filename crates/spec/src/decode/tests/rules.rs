@@ -259,6 +259,49 @@ execution_config: {mode: direct, stdio: {mode: x}}",
 }
 
 #[test]
+fn a_part_that_breaks_off_is_judged_up_to_the_break() {
+    check(
+        "name: w\nresource_requirements:\n- {name: r, cpus: 0, memory: 1g}\n- {name: s, memory: \"",
+        &["out-of-range `cpus` is `0`", "syntax this quote is never closed"],
+    );
+}
+
+/// `code message` of what is said about a spec that may be used.
+fn warnings(text: &str) -> Vec<String> {
+    let decoded = crate::decode::decode(text, crate::yaml::Yaml::new(text));
+    assert!(decoded.sink.is_empty(), "{text}");
+    let warnings = decoded.warnings.into_diagnostics("sim.yaml", text).list;
+    warnings.iter().map(|warning| format!("{} {}", warning.code, warning.message)).collect()
+}
+
+#[test]
+fn what_is_no_mistake_but_hardly_meant() {
+    for (text, wanted) in [
+        ("failure_handlers: [{name: h, rules: []}]", "useless-rule `h` has no rules"),
+        (
+            "failure_handlers: [{name: h, rules: [{exit_codes: [1]}, {max_retries: 2}]}]",
+            "useless-rule rule 2 of `h` is for no return code",
+        ),
+        (
+            "actions: [{trigger_type: on_worker_start, action_type: run_commands, commands: [x], jobs: [a]}]",
+            "useless-field `jobs` has no effect: it belongs to another trigger of action",
+        ),
+        (
+            "actions: [{trigger_type: on_worker_start, action_type: run_commands, commands: [x], num_allocations: 1}]",
+            "useless-field `num_allocations` has no effect: it belongs to another type of action",
+        ),
+        (
+            "actions: [{trigger_type: on_worker_start, action_type: schedule_nodes, scheduler: s, commands: [x]}]",
+            "useless-field `commands` has no effect: it belongs to another type of action",
+        ),
+    ] {
+        assert_eq!(warnings(&with(text)), [wanted], "{text}");
+    }
+    assert!(warnings(include_str!("../../../tests/torc/two_phase_cluster.yaml")).is_empty());
+    assert!(warnings(include_str!("../../../tests/torc/shaky_solver.yaml")).is_empty());
+}
+
+#[test]
 fn one_wrong_field_in_ten_thousand_lines() {
     let mut text = String::from("name: w\njobs:\n");
     text.extend((0..2500).map(|job| {
