@@ -155,6 +155,7 @@ impl From<windlass_store::Error> for CliError {
             | E::LockedOut { .. }
             | E::Conflict { .. }
             | E::StaleRun { .. }
+            | E::NotBuried { .. }
             | E::NotRunning { .. }
             | E::TooManyIterations { .. }
             | E::StillActive { .. } => Kind::Refused,

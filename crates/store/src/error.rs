@@ -82,6 +82,8 @@ pub enum Error {
     RunNotBegun { workflow: WorkflowId, run: RunId },
     #[error("workflow {workflow} has {held} jobs that a worker holds")]
     StillActive { workflow: WorkflowId, held: u64 },
+    #[error("workflow {workflow} has {workers} workers that were never seen to end")]
+    NotBuried { workflow: WorkflowId, workers: usize },
     #[error("{caller} does not run now, so it cannot add jobs")]
     NotRunning { caller: AttemptKey },
     #[error("the lineage `{lineage}` has added jobs {max} times, which is as often as the workflow allows")]
@@ -163,6 +165,9 @@ impl Error {
             Self::DuplicateJobName { .. } => "give every job its own name".into(),
             Self::NoSuchUserData(_) => "`windlass user-data` lists what there is".into(),
             Self::NoSuchRequirements { .. } => "`windlass resource-requirements` lists what there is".into(),
+            Self::NotBuried { workflow, .. } => {
+                format!("`windlass resume {workflow}` sees to it that nothing of them is left; cancel it if it should not go on")
+            }
             Self::NotRunning { .. } => "jobs are added from inside a job, while it runs".into(),
             Self::TooManyIterations { .. } => {
                 "end the loop earlier, or raise dynamic_jobs.max_iterations in the spec".into()

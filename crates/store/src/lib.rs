@@ -17,11 +17,15 @@ pub use error::{Error, JobState, Locked};
 
 use model::{
     ActionRow, DataFilter, EventFilter, EventRow, FileRow, HandlerRow, HeldJob, JobCommand, JobFileRow,
-    JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LoadedJobs, NewEvent, NewWorker, NewWorkflow,
-    RequirementsRow, ResultFilter, ResultRow, SchedulerRow, UserDataRow, WorkerRow, WorkflowRow,
+    JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
+    NewWorker, NewWorkflow, RequirementsChange, RequirementsRow, ResultFilter, ResultRow, SchedulerRow,
+    SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
+use serde_json::Value;
 use windlass_core::change::Change;
-use windlass_types::{EventId, FileId, JobId, RunId, Timestamp, UserDataId, WorkerId, WorkflowId};
+use windlass_types::{
+    EventId, FileId, JobId, RequirementsId, RunId, Timestamp, UserDataId, WorkerId, WorkflowId,
+};
 
 /// Called once the batch is on disk, or could not be put there, on whichever thread committed it (perhaps the caller's):
 /// hand the news on, do no work.
@@ -99,4 +103,41 @@ pub trait Store: Send + Sync {
     fn add_event(&self, event: &NewEvent, now: Timestamp) -> Result<EventId, Error>;
     /// Oldest first. `None`: of all workflows, and what outlived its workflow.
     fn events(&self, workflow: Option<WorkflowId>, filter: &EventFilter) -> Result<Vec<EventRow>, Error>;
+
+    /// Adds jobs to the workflow of a job that runs. Asked again for the same names by the same job, it adds nothing and
+    /// says what there is. Works while another process runs the workflow.
+    fn spawn(&self, request: &SpawnRequest, now: Timestamp) -> Result<Spawned, Error>;
+    /// The jobs that were added after `after`, usually none: then this is cheap. Their classes are numbered as
+    /// [`Store::load_jobs`] numbers them, and so are the jobs in their edges: those before come first.
+    fn jobs_after(&self, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, Error>;
+    /// A number that changes when somebody else has committed something, and not by what this store commits. Cheaper
+    /// than any look at the tables.
+    fn foreign_commits(&self) -> Result<i64, Error>;
+
+    /// Of each completed job the attempt that completed it, with the files as it saw them; ascending by job. A reused job
+    /// has the record of the one it was reused from, and none when that was deleted.
+    fn last_records(&self, workflow: WorkflowId) -> Result<Vec<LastRecord>, Error>;
+
+    fn update_workflow(&self, id: WorkflowId, update: &WorkflowUpdate, now: Timestamp) -> Result<(), Error>;
+    fn archive(&self, ids: &[WorkflowId], is_archived: bool, now: Timestamp) -> Result<(), Error>;
+    /// Deletes all that is known of it. Takes the workflow's lock, so that nobody runs it meanwhile; refused while
+    /// somebody does, or while a worker of it was not seen to end.
+    fn delete_workflow(&self, id: WorkflowId, now: Timestamp) -> Result<(), Error>;
+    /// Changes what jobs ask for from their next attempt on. Refused while a worker holds a job.
+    fn change_requirements(
+        &self,
+        workflow: WorkflowId,
+        changes: &[RequirementsChange],
+        now: Timestamp,
+    ) -> Result<Vec<RequirementsId>, Error>;
+
+    fn add_user_data(
+        &self,
+        workflow: WorkflowId,
+        new: &NewUserData<'_>,
+        now: Timestamp,
+    ) -> Result<UserDataId, Error>;
+    /// The event of it keeps the old value.
+    fn set_user_data(&self, id: UserDataId, data: Option<&Value>, now: Timestamp) -> Result<(), Error>;
+    fn delete_user_data(&self, id: UserDataId, now: Timestamp) -> Result<(), Error>;
 }

@@ -87,6 +87,15 @@ impl WorkflowLock {
         Ok(Self { _server: server, _workflow: lock })
     }
 
+    /// Gives the lock up for good, because the workflow is no more: its number is never given again, so nobody will need
+    /// the file.
+    pub(crate) fn retire(self, db: &Path, workflow: WorkflowId) {
+        if let Ok(directory) = run_directory(db) {
+            // Left behind it is in nobody's way.
+            drop(std::fs::remove_file(directory.join(workflow_file(workflow))));
+        }
+    }
+
     /// Who runs the workflow now, if anybody does: a `run` of it, or the server.
     pub fn holder(db: &Path, workflow: WorkflowId) -> Result<Option<Holder>, Error> {
         let directory = run_directory(db)?;

@@ -186,6 +186,46 @@ super::statements! {
         SELECT u.id, u.workflow_id, u.name, u.data, u.is_ephemeral, u.changed_at FROM user_data u WHERE ";
     FILE_BLOCK = "SELECT first_file_id, file_count FROM workflow WHERE id = $1";
 
+    LAST_RECORDS = "
+        SELECT j.id, d.workflow_id, r.job_id, r.run_id, r.attempt_id, r.started_at, r.ended_at, r.files
+        FROM job_block b CROSS JOIN job j
+        JOIN result r ON r.id = (
+            SELECT n.id FROM result n WHERE n.job_id = COALESCE(j.reused_from, j.id) AND n.status = 5
+            ORDER BY n.run_id DESC, n.attempt_id DESC LIMIT 1)
+        JOIN job d ON d.id = r.job_id
+        WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count AND j.status = 5
+        ORDER BY b.first_job_id, j.id";
+
+    // ---- jobs that jobs add ----
+
+    INSERT_SPAWNED_BLOCK = "
+        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration)
+        VALUES ($1, $2, $3, $4, $5, $6)";
+    BLOCK_AROUND = "
+        SELECT first_job_id, job_count, spawned_by, lineage, iteration FROM job_block
+        WHERE workflow_id = $1 AND first_job_id <= $2 ORDER BY first_job_id DESC LIMIT 1";
+    LAST_ITERATION = "SELECT MAX(iteration) FROM job_block WHERE workflow_id = $1 AND lineage = $2";
+    MARK_SPAWNED = "UPDATE job SET origin = 'spawn' WHERE id >= $1 AND id < $2";
+    REQUIREMENTS_NAMED = "SELECT id FROM resource_requirements WHERE workflow_id = $1 AND name = $2";
+    BLOCKS_AFTER = "SELECT COUNT(*) FROM job_block WHERE workflow_id = $1 AND first_job_id > $2";
+    EDGES_AFTER = "
+        SELECT job_id, waits_for FROM job_edge WHERE workflow_id = $1 AND job_id > $2 ORDER BY job_id, waits_for";
+
+    // ---- what users do to a workflow ----
+
+    UPDATE_WORKFLOW = "
+        UPDATE workflow SET name = $1, user_name = $2, description = $3, settings = $4 WHERE id = $5";
+    ARCHIVE = "UPDATE workflow SET is_archived = $1 WHERE id = $2";
+    UPDATE_REQUIREMENTS = "
+        UPDATE resource_requirements SET cpus = $1, memory_bytes = $2, gpus = $3, nodes = $4, runtime_us = $5
+        WHERE id = $6";
+    USE_REQUIREMENTS = "UPDATE job SET requirements_id = $1 WHERE id = $2 AND workflow_id = $3";
+    USE_REQUIREMENTS_IN_KIND = "
+        UPDATE job SET requirements_id = $1 WHERE id >= $2 AND id < $3 AND kind_id = $4";
+    SET_USER_DATA = "UPDATE user_data SET data = $1, changed_at = $2 WHERE id = $3";
+    UNRELATE_USER_DATA = "DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2 AND user_data_id = $3";
+    DELETE_USER_DATA = "DELETE FROM user_data WHERE id = $1";
+
     // ---- events ----
 
     INSERT_EVENT = "
@@ -255,3 +295,32 @@ impl From {
         }
     }
 }
+
+/// What hangs on jobs, and they themselves: from the first id to before the second.
+pub(crate) const DELETE_JOBS: &[&str] = &[
+    "DELETE FROM result WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM job_file WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM job WHERE id >= $1 AND id < $2",
+];
+
+/// What else belongs to a workflow, and it itself.
+pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
+    "DELETE FROM job_edge WHERE workflow_id = $1",
+    "DELETE FROM gate_member WHERE workflow_id = $1",
+    "DELETE FROM job_gate WHERE workflow_id = $1",
+    "DELETE FROM action_job WHERE action_id IN (SELECT id FROM action WHERE workflow_id = $1)",
+    "DELETE FROM action WHERE workflow_id = $1",
+    "DELETE FROM file WHERE workflow_id = $1",
+    "DELETE FROM user_data WHERE workflow_id = $1",
+    "DELETE FROM job_kind WHERE workflow_id = $1",
+    "DELETE FROM resource_requirements WHERE workflow_id = $1",
+    "DELETE FROM failure_handler WHERE workflow_id = $1",
+    "DELETE FROM slurm_scheduler WHERE workflow_id = $1",
+    "DELETE FROM worker WHERE workflow_id = $1",
+    "DELETE FROM event WHERE workflow_id = $1",
+    "DELETE FROM status_count WHERE workflow_id = $1",
+    "DELETE FROM run WHERE workflow_id = $1",
+    "DELETE FROM job_block WHERE workflow_id = $1",
+    "DELETE FROM workflow WHERE id = $1",
+];

@@ -11,6 +11,9 @@ super::statements! {
     KEEP_REQUEST = "RELEASE request";
     UNDO_REQUEST = "ROLLBACK TO request";
 
+    /// A number that changes when another connection has committed, and not when this one has.
+    FOREIGN_COMMITS = "PRAGMA data_version";
+
     /// How many frames the log holds and how many of them are already in the database file.
     LOG_FRAMES = "PRAGMA wal_checkpoint(NOOP)";
     CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)";

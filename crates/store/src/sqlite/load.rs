@@ -72,6 +72,29 @@ pub(crate) fn load_jobs(conn: &Connection, workflow: WorkflowId) -> Result<Loade
     Ok(loaded)
 }
 
+/// The same for the jobs of the blocks that begin after `after`. Edges count all jobs of the workflow.
+pub(crate) fn jobs_after(conn: &Connection, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, Fault> {
+    let values = [workflow.0, after.0];
+    let new: i64 = conn.prepare_cached(sql::BLOCKS_AFTER)?.query_row(values, |row| row.get(0))?;
+    if new == 0 {
+        return Ok(LoadedJobs::default());
+    }
+    let blocks = Blocks::read(conn, workflow)?;
+    let classes = load_classes(conn, workflow)?;
+    let mut loaded = LoadedJobs::default();
+    for block in blocks.iter().filter(|block| block.first > after.0) {
+        loaded.ids.extend((block.first..block.end()).map(JobId));
+        load_rows(conn, block, &classes, &mut loaded)?;
+    }
+    loaded.requirements = classes.requirements;
+    let mut statement = conn.prepare_cached(sql::EDGES_AFTER)?;
+    let mut rows = statement.query(values)?;
+    while let Some(row) = rows.next()? {
+        loaded.edges.direct.push((blocks.index(row.get(0)?), blocks.index(row.get(1)?)));
+    }
+    Ok(loaded)
+}
+
 /// What jobs ask for, each set of values once.
 struct Classes {
     requirements: Vec<Resources>,

@@ -11,6 +11,7 @@ mod events;
 mod filesystem;
 mod header;
 mod load;
+mod manage;
 mod migrate;
 mod open;
 mod parts;
@@ -19,23 +20,32 @@ mod plan_tests;
 mod pool;
 mod query;
 mod read;
+mod records;
 mod runs;
+mod spawn;
 mod writer;
 
 pub use open::{OpenMode, Warning};
 
 use crate::error::Fault;
+use crate::lock::WorkflowLock;
 use crate::model::{
     ActionRow, DataFilter, EventFilter, EventRow, FileRow, HandlerRow, HeldJob, JobCommand, JobFileRow,
-    JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LoadedJobs, NewEvent, NewWorker, NewWorkflow,
-    RequirementsRow, ResultFilter, ResultRow, SchedulerRow, UserDataRow, WorkerRow, WorkflowRow,
+    JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
+    NewWorker, NewWorkflow, RequirementsChange, RequirementsRow, ResultFilter, ResultRow, SchedulerRow,
+    SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
+use crate::sql::sqlite::FOREIGN_COMMITS;
 use crate::{Batch, Done, Error, Store};
+use manage::By;
 use pool::ReadPool;
 use rusqlite::Connection;
+use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
-use windlass_types::{EventId, FileId, JobId, RunId, Timestamp, UserDataId, WorkerId, WorkflowId};
+use windlass_types::{
+    EventId, FileId, JobId, RequirementsId, RunId, Timestamp, UserDataId, WorkerId, WorkflowId,
+};
 use writer::Writer;
 
 /// An open database. Dropping it waits until everything that was submitted is on disk.
@@ -107,8 +117,26 @@ impl SqliteStore {
         &self.path
     }
 
+    /// A connection of its own for something that takes long; dropping it undoes what was not committed.
+    fn large_transaction(&self) -> Result<Connection, Error> {
+        self.writer()?;
+        let conn = open::writer(&self.path)?;
+        create::prepare(&conn).map_err(|fault| fault.explain(&self.path))?;
+        Ok(conn)
+    }
+
     fn writer(&self) -> Result<&Writer, Error> {
         self.writer.as_ref().ok_or_else(|| Error::ReadOnly { path: self.path.to_path_buf() })
+    }
+
+    /// Writes something that is noted as done by our actor.
+    fn act<T: Send + 'static>(
+        &self,
+        now: Timestamp,
+        work: impl FnOnce(&Connection, By<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Error> {
+        let actor = Arc::clone(&self.actor);
+        self.write(move |conn| work(conn, By { actor: &actor, now }))
     }
 
     fn write<T: Send + 'static>(
@@ -133,11 +161,8 @@ impl Store for SqliteStore {
         source: &mut dyn JobSource,
         now: Timestamp,
     ) -> Result<WorkflowId, Error> {
-        self.writer()?;
-        let conn = open::writer(&self.path)?;
-        create::prepare(&conn)
-            .and_then(|()| create::create(&conn, workflow, source, &self.actor, now))
-            .map_err(|fault| fault.explain(&self.path))
+        let conn = self.large_transaction()?;
+        create::create(&conn, workflow, source, &self.actor, now).map_err(|fault| fault.explain(&self.path))
     }
 
     fn submit(&self, batch: Batch, done: Done) {
@@ -148,20 +173,20 @@ impl Store for SqliteStore {
     }
 
     fn begin_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error> {
-        self.write(move |conn| runs::begin_run(conn, workflow, now))
+        self.act(now, move |conn, by| runs::begin_run(conn, workflow, by))
     }
 
     fn end_run(&self, workflow: WorkflowId, canceled: bool, now: Timestamp) -> Result<(), Error> {
-        self.write(move |conn| runs::end_run(conn, workflow, canceled, now))
+        self.act(now, move |conn, by| runs::end_run(conn, workflow, canceled, by))
     }
 
     fn begin_next_run(&self, workflow: WorkflowId, again: &[JobId], now: Timestamp) -> Result<RunId, Error> {
         let again = again.to_vec();
-        self.write(move |conn| runs::begin_next_run(conn, workflow, &again, now))
+        self.act(now, move |conn, by| runs::begin_next_run(conn, workflow, &again, by))
     }
 
     fn request_cancel(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error> {
-        self.write(move |conn| runs::request_cancel(conn, workflow, now))
+        self.act(now, move |conn, by| runs::request_cancel(conn, workflow, by))
     }
 
     fn cancel_requested(&self, workflow: WorkflowId) -> Result<bool, Error> {
@@ -262,11 +287,80 @@ impl Store for SqliteStore {
     }
 
     fn add_event(&self, event: &NewEvent, now: Timestamp) -> Result<EventId, Error> {
-        let (event, actor) = (event.clone(), Arc::clone(&self.actor));
-        self.write(move |conn| events::note(conn, &actor, &event, now))
+        let event = event.clone();
+        self.act(now, move |conn, by| events::note(conn, by.actor, &event, by.now))
     }
 
     fn events(&self, workflow: Option<WorkflowId>, filter: &EventFilter) -> Result<Vec<EventRow>, Error> {
         self.readers.read(|conn| events::events(conn, workflow, filter))
+    }
+
+    fn spawn(&self, request: &SpawnRequest, now: Timestamp) -> Result<Spawned, Error> {
+        let request = request.clone();
+        self.act(now, move |conn, by| spawn::spawn(conn, &request, by))
+    }
+
+    fn jobs_after(&self, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, Error> {
+        self.readers.read(|conn| load::jobs_after(conn, workflow, after))
+    }
+
+    fn foreign_commits(&self) -> Result<i64, Error> {
+        self.writer()?
+            .peek(|conn| Ok(conn.prepare_cached(FOREIGN_COMMITS)?.query_row([], |row| row.get(0))?))
+    }
+
+    fn last_records(&self, workflow: WorkflowId) -> Result<Vec<LastRecord>, Error> {
+        self.readers.read(|conn| records::last_records(conn, workflow))
+    }
+
+    fn update_workflow(&self, id: WorkflowId, update: &WorkflowUpdate, now: Timestamp) -> Result<(), Error> {
+        let update = update.clone();
+        self.act(now, move |conn, by| manage::update_workflow(conn, id, &update, by))
+    }
+
+    fn archive(&self, ids: &[WorkflowId], is_archived: bool, now: Timestamp) -> Result<(), Error> {
+        let ids = ids.to_vec();
+        self.act(now, move |conn, by| manage::archive(conn, &ids, is_archived, by))
+    }
+
+    fn delete_workflow(&self, id: WorkflowId, now: Timestamp) -> Result<(), Error> {
+        self.writer()?;
+        let lock = WorkflowLock::acquire(&self.path, id, now)?;
+        let conn = self.large_transaction()?;
+        manage::delete_workflow(&conn, id, By { actor: &self.actor, now })
+            .map_err(|fault| fault.explain(&self.path))?;
+        lock.retire(&self.path, id);
+        Ok(())
+    }
+
+    fn change_requirements(
+        &self,
+        workflow: WorkflowId,
+        changes: &[RequirementsChange],
+        now: Timestamp,
+    ) -> Result<Vec<RequirementsId>, Error> {
+        let changes = changes.to_vec();
+        self.act(now, move |conn, by| manage::change_requirements(conn, workflow, &changes, by))
+    }
+
+    fn add_user_data(
+        &self,
+        workflow: WorkflowId,
+        new: &NewUserData<'_>,
+        now: Timestamp,
+    ) -> Result<UserDataId, Error> {
+        let (name, data, is_ephemeral) = (new.name.to_owned(), new.data.cloned(), new.is_ephemeral);
+        self.act(now, move |conn, by| {
+            manage::add_user_data(conn, workflow, &name, data.as_ref(), is_ephemeral, by)
+        })
+    }
+
+    fn set_user_data(&self, id: UserDataId, data: Option<&Value>, now: Timestamp) -> Result<(), Error> {
+        let data = data.cloned();
+        self.act(now, move |conn, by| manage::set_user_data(conn, id, data.as_ref(), by))
+    }
+
+    fn delete_user_data(&self, id: UserDataId, now: Timestamp) -> Result<(), Error> {
+        self.act(now, move |conn, by| manage::delete_user_data(conn, id, by))
     }
 }

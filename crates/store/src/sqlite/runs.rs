@@ -3,39 +3,49 @@
 use super::apply::{Moved, bytes, current_run, find_job};
 use super::column;
 use super::load::Blocks;
+use super::manage::By;
 use crate::Error;
 use crate::error::Fault;
 use crate::model::{NewWorker, WorkerRow};
 use crate::sql::common as sql;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::json;
 use windlass_types::{
     Bytes, Capacity, JobId, JobStatus, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
 };
 
-pub(crate) fn begin_run(conn: &Connection, workflow: WorkflowId, now: Timestamp) -> Result<(), Fault> {
-    let touched = conn.prepare_cached(sql::BEGIN_RUN)?.execute([now.0, workflow.0])?;
-    require(touched, workflow)
+pub(crate) fn begin_run(conn: &Connection, workflow: WorkflowId, by: By<'_>) -> Result<(), Fault> {
+    let touched = conn.prepare_cached(sql::BEGIN_RUN)?.execute([by.now.0, workflow.0])?;
+    require(touched, workflow)?;
+    let run = current_run(conn, workflow)?;
+    by.note(conn, workflow, "run", format!("run {run} is under way"), json!({ "run_id": run }))
 }
 
 pub(crate) fn end_run(
     conn: &Connection,
     workflow: WorkflowId,
     canceled: bool,
-    now: Timestamp,
+    by: By<'_>,
 ) -> Result<(), Fault> {
     let run = current_run(conn, workflow)?;
     conn.prepare_cached(sql::ANSWER_CANCEL)?.execute([i64::from(canceled), workflow.0])?;
-    match conn.prepare_cached(sql::END_RUN)?.execute([now.0, workflow.0])? {
-        0 => Err(Error::RunNotBegun { workflow, run }.into()),
-        _ => Ok(()),
+    if conn.prepare_cached(sql::END_RUN)?.execute([by.now.0, workflow.0])? == 0 {
+        return Err(Error::RunNotBegun { workflow, run }.into());
     }
+    let message = format!("run {run} {}", if canceled { "was canceled" } else { "is over" });
+    let counts = counts(conn, workflow)?;
+    let told = json!({
+        "run_id": run, "is_canceled": canceled, "jobs": counts.total(),
+        "completed": counts.get(JobStatus::Completed), "failed": counts.get(JobStatus::Failed),
+    });
+    by.note(conn, workflow, "run", message, told)
 }
 
 pub(crate) fn begin_next_run(
     conn: &Connection,
     workflow: WorkflowId,
     again: &[JobId],
-    now: Timestamp,
+    by: By<'_>,
 ) -> Result<RunId, Fault> {
     let held = counts(conn, workflow)?.active();
     if held > 0 {
@@ -48,7 +58,9 @@ pub(crate) fn begin_next_run(
     for block in Blocks::read(conn, workflow)?.iter() {
         conn.prepare_cached(sql::RESET_ATTEMPTS)?.execute([block.first, block.end()])?;
     }
-    conn.prepare_cached(sql::BEGIN_RUN)?.execute([now.0, workflow.0])?;
+    conn.prepare_cached(sql::BEGIN_RUN)?.execute([by.now.0, workflow.0])?;
+    let message = format!("run {run} begins; {} jobs are to run again", again.len());
+    by.note(conn, workflow, "run", message, json!({ "run_id": run, "again": again.len() }))?;
     Ok(RunId(run))
 }
 
@@ -63,9 +75,10 @@ fn reset_jobs(conn: &Connection, workflow: WorkflowId, jobs: &[JobId]) -> Result
     moved.write(conn, workflow)
 }
 
-pub(crate) fn request_cancel(conn: &Connection, workflow: WorkflowId, now: Timestamp) -> Result<(), Fault> {
-    let touched = conn.prepare_cached(sql::REQUEST_CANCEL)?.execute([now.0, workflow.0])?;
-    require(touched, workflow)
+pub(crate) fn request_cancel(conn: &Connection, workflow: WorkflowId, by: By<'_>) -> Result<(), Fault> {
+    let touched = conn.prepare_cached(sql::REQUEST_CANCEL)?.execute([by.now.0, workflow.0])?;
+    require(touched, workflow)?;
+    by.note(conn, workflow, "run", "asked to cancel".to_owned(), json!({}))
 }
 
 pub(crate) fn cancel_requested(conn: &Connection, workflow: WorkflowId) -> Result<bool, Fault> {

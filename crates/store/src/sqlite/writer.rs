@@ -80,6 +80,12 @@ impl Writer {
         self.shared.commit_here();
     }
 
+    /// Reads on the writing connection, outside of a transaction.
+    pub(crate) fn peek<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Error> {
+        let conn = self.shared.conn.lock().unwrap_or_else(PoisonError::into_inner);
+        read(&conn).map_err(|fault| fault.explain(&self.shared.db))
+    }
+
     /// Runs `work` in the next group commit and waits for it.
     pub(crate) fn call<T: Send + 'static>(
         &self,

@@ -4,7 +4,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, Change};
 use windlass_core::edges::Edges;
-use windlass_store::model::{Listed, NewJob, NewRequirements, NewWorker, NewWorkflow};
+use windlass_store::model::{
+    FirstIds, JobSource, Listed, NewFile, NewJob, NewRequirements, NewUserData, NewWorker, NewWorkflow,
+};
 use windlass_store::{Batch, Error, Store};
 use windlass_types::work::{AttemptKey, Exit, Usage};
 use windlass_types::{
@@ -132,4 +134,38 @@ pub(crate) fn counts(store: &dyn Store, workflow: WorkflowId) -> StatusCounts {
     let kept = store.workflow(workflow).unwrap().unwrap().counts;
     assert_eq!(kept, counted, "the kept counts of workflow {workflow}");
     kept
+}
+
+/// Everything that a source can stream, from lists. Notes the ids that it was told.
+#[derive(Default)]
+pub(crate) struct Source<'a> {
+    pub(crate) files: Vec<NewFile<'a>>,
+    pub(crate) user_data: Vec<NewUserData<'a>>,
+    pub(crate) jobs: Vec<NewJob<'a>>,
+    pub(crate) first: Option<FirstIds>,
+}
+
+impl JobSource for Source<'_> {
+    fn start(&mut self, first: FirstIds) {
+        self.first = Some(first);
+        self.files.reverse();
+        self.user_data.reverse();
+        self.jobs.reverse();
+    }
+
+    fn next_file(&mut self) -> Option<NewFile<'_>> {
+        self.files.pop()
+    }
+
+    fn next_user_data(&mut self) -> Option<NewUserData<'_>> {
+        self.user_data.pop()
+    }
+
+    fn next(&mut self) -> Option<NewJob<'_>> {
+        self.jobs.pop()
+    }
+}
+
+pub(crate) fn file<'a>(name: &'a str, path: &'a str) -> NewFile<'a> {
+    NewFile { name, path, identifier: None, mtime_ns: None }
 }

@@ -35,6 +35,27 @@ macro_rules! conformance {
                 a_workflow_that_cannot_be_created_leaves_nothing,
                 a_workflow_may_be_empty,
                 the_newest_of_equal_digests_in_a_directory_is_found;
+            contents:
+                all_of_a_workflow_comes_back,
+                files_and_user_data_are_listed,
+                a_claim_reads_all_that_a_job_needs,
+                what_refers_to_nothing_is_refused,
+                many_jobs_with_files_keep_them_apart,
+                work_that_was_done_elsewhere_counts;
+            spawning:
+                a_running_job_adds_jobs,
+                asking_twice_adds_once,
+                iterations_are_counted_and_capped,
+                only_a_running_attempt_may_add;
+            managing:
+                a_workflow_is_renamed_and_archived,
+                user_data_is_added_set_and_deleted,
+                requirements_change_for_jobs_and_kinds,
+                a_deleted_workflow_leaves_the_others_alone,
+                what_happens_is_noted;
+            records:
+                files_are_kept_as_they_were_seen,
+                the_newest_success_is_the_record;
             changes:
                 a_job_goes_through_its_life,
                 an_orphan_is_counted_and_runs_again,

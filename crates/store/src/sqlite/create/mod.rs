@@ -19,6 +19,10 @@ use std::borrow::Cow;
 use windlass_core::edges::Edges;
 use windlass_types::{JobStatus, StatusCounts, Timestamp, WorkflowId};
 
+pub(crate) use data::taken;
+pub(crate) use jobs::JobRows;
+pub(crate) use shared::{insert_kind, insert_requirements};
+
 /// Pages beyond this go to the log before the commit. Large enough for the index of names in any order.
 const CACHE_KIB: i64 = 64 * 1024;
 

@@ -1,7 +1,11 @@
 //! What every store must do. Each case is given an empty store and knows nothing of what is behind it.
 
 pub(crate) mod changes;
+pub(crate) mod contents;
 pub(crate) mod creating;
+pub(crate) mod managing;
 pub(crate) mod model;
 pub(crate) mod reading;
+pub(crate) mod records;
 pub(crate) mod runs;
+pub(crate) mod spawning;

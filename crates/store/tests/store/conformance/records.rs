@@ -1,0 +1,99 @@
+//! What is kept of the files of attempts, and of the work behind completed jobs.
+
+use crate::kit::{NOW, Source, claim, commit, create, end, file, job, key, worker, workflow};
+use windlass_core::change::Change;
+use windlass_core::edges::Edges;
+use windlass_store::Store;
+use windlass_store::model::{DataFilter, Listed, NewJob, ResultFilter};
+use windlass_types::work::{FileState, FilesSeen};
+use windlass_types::{Attempt, Bytes, JobStatus, Timestamp, WorkerId, WorkflowId};
+
+fn seen(mtime_ns: i64) -> FileState {
+    FileState { mtime_ns, size: 7, hash: Some("abc".into()) }
+}
+
+/// `a` writes a file that `b` reads.
+fn with_files(store: &dyn Store) -> (WorkflowId, WorkerId) {
+    let mut source = Source {
+        files: vec![file("raw", "raw"), file("out", "out")],
+        jobs: vec![
+            NewJob { input_files: &[0], output_files: &[1], ..job("a") },
+            NewJob { input_files: &[1, 0], ..job("b") },
+            job("c"),
+        ],
+        ..Source::default()
+    };
+    let id = store.create_workflow(&workflow(&[], &Edges::default()), &mut source, NOW).unwrap();
+    (id, worker(store, id))
+}
+
+fn ended(change: Change, files: FilesSeen, at: Timestamp) -> Change {
+    let Change::End { from, to, mut result, next_attempt, orphaned } = change else { return change };
+    result.files = Some(Box::new(files));
+    result.ended_at = at;
+    Change::End { from, to, result, next_attempt, orphaned }
+}
+
+pub(crate) fn files_are_kept_as_they_were_seen(store: &dyn Store) {
+    let (id, worker) = with_files(store);
+    let jobs = store.load_jobs(id).unwrap().ids;
+    let files = FilesSeen { inputs: vec![Some(seen(11))], outputs: vec![None] };
+    let failed = ended(end(key(id, jobs[0], 1), worker, JobStatus::Failed), files.clone(), NOW);
+    commit(store, id, vec![claim(jobs[0], 1, worker), failed]).unwrap();
+    assert_eq!(store.results(id, &ResultFilter::default()).unwrap()[0].files.as_ref(), Some(&files));
+    let known = || {
+        let rows = store.files(id, &DataFilter::default()).unwrap();
+        rows.into_iter().map(|row| (row.mtime_ns, row.size)).collect::<Vec<_>>()
+    };
+    assert_eq!(known(), [(Some(11), Some(Bytes(7))), (None, None)]);
+    // In the order of the files, not of the spec.
+    let files = FilesSeen { inputs: vec![Some(seen(21)), Some(seen(22))], outputs: vec![] };
+    let done = ended(end(key(id, jobs[1], 1), worker, JobStatus::Completed), files, NOW);
+    commit(store, id, vec![claim(jobs[1], 1, worker), done]).unwrap();
+    assert_eq!(known(), [(Some(21), Some(Bytes(7))), (Some(22), Some(Bytes(7)))]);
+}
+
+pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
+    let (id, worker) = with_files(store);
+    let jobs = store.load_jobs(id).unwrap().ids;
+    let files = |n| FilesSeen { inputs: vec![Some(seen(n))], outputs: vec![Some(seen(n + 1))] };
+    let mut first = ended(end(key(id, jobs[0], 1), worker, JobStatus::Completed), files(1), NOW);
+    if let Change::End { to, next_attempt, .. } = &mut first {
+        (*to, *next_attempt) = (JobStatus::Ready, Attempt(2));
+    }
+    let later = Timestamp(NOW.0 + 9);
+    let second = ended(end(key(id, jobs[0], 2), worker, JobStatus::Completed), files(5), later);
+    commit(store, id, vec![claim(jobs[0], 1, worker), first, claim(jobs[0], 2, worker), second]).unwrap();
+    commit(
+        store,
+        id,
+        vec![
+            claim(jobs[1], 1, worker),
+            end(key(id, jobs[1], 1), worker, JobStatus::Failed),
+            claim(jobs[2], 1, worker),
+            end(key(id, jobs[2], 1), worker, JobStatus::Completed),
+        ],
+    )
+    .unwrap();
+    let records = store.last_records(id).unwrap();
+    assert_eq!(records.iter().map(|record| record.job).collect::<Vec<_>>(), [jobs[0], jobs[2]]);
+    assert_eq!((records[0].done_by, records[0].ended_at), (key(id, jobs[0], 2), later));
+    assert_eq!(records[0].files.as_ref(), Some(&files(5)));
+    assert_eq!(records[1].files, None);
+
+    // A reused job shows the record of the work it stands for; one whose origin is gone has none.
+    let reused = |from| NewJob { status: JobStatus::Completed, reused_from: Some(from), ..job("a") };
+    let lost = NewJob { name: "lost", ..reused(windlass_types::JobId(99_999)) };
+    let mut source = Listed::new([reused(jobs[0]), lost]);
+    let new = store.create_workflow(&workflow(&[], &Edges::default()), &mut source, NOW).unwrap();
+    let records = store.last_records(new).unwrap();
+    assert_eq!(records.len(), 1);
+    assert_eq!((records[0].done_by, records[0].files.as_ref()), (key(id, jobs[0], 2), Some(&files(5))));
+
+    // Reset jobs have no record until they complete again, and their history stays.
+    store.begin_next_run(id, &[jobs[0]], NOW).unwrap();
+    assert_eq!(store.last_records(id).unwrap().len(), 1);
+    let all = ResultFilter { all_runs: true, job: Some(jobs[0]), ..ResultFilter::default() };
+    assert_eq!(store.results(id, &all).unwrap().len(), 2);
+    create(store, 1);
+}
