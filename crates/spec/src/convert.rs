@@ -5,10 +5,12 @@
 //! out.
 
 use crate::decode;
+use crate::decode::shape::Map;
+use crate::decode::tables::WORKFLOW;
 use crate::diagnostic::{Diagnostic, Diagnostics, Sink};
 use crate::event::{Meaning, Scalar, is_json_number};
 use crate::format::{Format, Front, Source};
-use crate::kdl::shape::{Form, Kind, WORKFLOW};
+use crate::kdl::shape::Form;
 use crate::tree::{Entry, Tree, Value};
 use crate::write;
 use std::borrow::Cow;
@@ -40,6 +42,21 @@ pub(crate) fn read_good<'s>(name: &str, text: &'s str, format: Format) -> Result
     Ok(read_tree(text, format).map_or_else(|| Tree::new(Value::Bad, crate::Span::default()), normal))
 }
 
+/// The tree of a document as it stands, whatever its fields hold.
+pub(crate) fn read_any<'s>(name: &str, text: &'s str, format: Format) -> Result<Tree<'s>, Diagnostics> {
+    let mut sink = Sink::default();
+    let tree = Tree::read(&mut Front::new(text, format), &mut sink).ok().flatten();
+    match tree {
+        Some(tree) if sink.is_empty() => Ok(tree),
+        _ => {
+            if sink.is_empty() {
+                sink.push(Diagnostic::new("empty-file", "the file is empty"));
+            }
+            Err(sink.into_diagnostics(name, text))
+        }
+    }
+}
+
 /// The tree of a document, if it can be read.
 pub(crate) fn read_tree(text: &str, format: Format) -> Option<Tree<'_>> {
     let mut sink = Sink::default();
@@ -47,8 +64,8 @@ pub(crate) fn read_tree(text: &str, format: Format) -> Option<Tree<'_>> {
     sink.is_empty().then_some(tree)
 }
 
-/// The same spec with every unquoted scalar either `null`, `true`, `false` or a number of JSON. Lists of maps that are
-/// empty are left out: KDL has no way to say them, and they say nothing.
+/// The same spec with every unquoted scalar either `true`, `false`, `null` or a number of JSON. Fields that say nothing
+/// (no value, an empty list of maps) are left out: some formats have no way to say that.
 pub(crate) fn normal(mut tree: Tree<'_>) -> Tree<'_> {
     normalize(&mut tree, Form::Map(&WORKFLOW));
     tree
@@ -57,11 +74,11 @@ pub(crate) fn normal(mut tree: Tree<'_>) -> Tree<'_> {
 fn normalize(tree: &mut Tree<'_>, form: Form) {
     match &mut tree.value {
         Value::Map(entries) => {
-            let kind = match form {
-                Form::Map(kind) | Form::Entries(kind) => Some(kind),
-                _ => None,
-            };
-            normalize_entries(entries, kind);
+            if let Form::Map(map) | Form::Entries(map) = form {
+                normalize_fields(entries, map);
+            } else {
+                entries.iter_mut().for_each(|entry| normalize(&mut entry.value, form));
+            }
         }
         Value::List(items) => items.iter_mut().for_each(|item| normalize(item, form)),
         Value::Scalar(scalar) => normalize_scalar(scalar, form),
@@ -69,15 +86,14 @@ fn normalize(tree: &mut Tree<'_>, form: Form) {
     }
 }
 
-fn normalize_entries(entries: &mut Vec<Entry<'_>>, kind: Option<&'static Kind>) {
-    let form_of =
-        |key: &str| kind.and_then(|kind| kind.field_of_key(key)).map_or(Form::Any, |field| field.form);
-    entries.retain(|entry| {
-        let is_empty_list = matches!(&entry.value.value, Value::List(items) if items.is_empty());
-        !(is_empty_list && matches!(form_of(&entry.key), Form::Entries(_)))
+fn normalize_fields(entries: &mut Vec<Entry<'_>>, map: &Map) {
+    entries.retain(|entry| match &entry.value.value {
+        Value::Scalar(scalar) => !scalar.is_null(),
+        Value::List(items) => !items.is_empty() || !matches!(Form::of_key(map, &entry.key), Form::Entries(_)),
+        Value::Map(_) | Value::Bad => true,
     });
     for entry in entries {
-        normalize(&mut entry.value, form_of(&entry.key));
+        normalize(&mut entry.value, Form::of_key(map, &entry.key));
     }
 }
 
@@ -85,11 +101,17 @@ fn normalize_scalar(scalar: &mut Scalar<'_>, form: Form) {
     if !scalar.plain {
         return;
     }
-    if scalar.meaning() == Meaning::Text
-        && matches!(form, Form::Number | Form::Numbers)
-        && let Some(number) = number_of_json(&scalar.text)
-    {
-        scalar.text = Cow::Owned(number);
+    let meant = match form {
+        _ if scalar.meaning() != Meaning::Text => None,
+        Form::Number | Form::Numbers => number_of_json(&scalar.text),
+        // A parameter `+5` is a text.
+        Form::Parameters if scalar.text.starts_with('+') => None,
+        Form::Parameters => number_of_json(&scalar.text),
+        Form::Any | Form::AnyMap => decode::json_literal(&scalar.text),
+        Form::Text | Form::Texts | Form::TextMap | Form::Map(_) | Form::Entries(_) => None,
+    };
+    if let Some(meant) = meant {
+        scalar.text = Cow::Owned(meant);
     }
     match scalar.meaning() {
         Meaning::Null => scalar.text = Cow::Borrowed("null"),
@@ -98,12 +120,13 @@ fn normalize_scalar(scalar: &mut Scalar<'_>, form: Form) {
     }
 }
 
-/// `+5` and `.5` where a number is wanted.
+/// `.5`, `5.` and `+5` where a number is wanted.
 fn number_of_json(text: &str) -> Option<String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { "-" } else { "" };
-    let zero = if unsigned.starts_with('.') { "0" } else { "" };
-    let number = format!("{sign}{zero}{}", unsigned.strip_suffix('.').unwrap_or(unsigned));
+    let before = if unsigned.starts_with('.') { "0" } else { "" };
+    let after = if unsigned.ends_with('.') { "0" } else { "" };
+    let number = format!("{sign}{before}{unsigned}{after}");
     is_json_number(&number).then_some(number)
 }
 

@@ -27,6 +27,7 @@ use crate::model::Spec;
 use crate::source::Span;
 use crate::suggest::Suggester;
 use fields::OpenMap;
+pub(crate) use json::json_literal;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -136,7 +137,7 @@ impl fmt::Display for Subject<'_> {
 }
 
 /// For the words that we use; `u` begins none that would want an "an".
-fn article(what: &str) -> &'static str {
+pub(crate) fn article(what: &str) -> &'static str {
     if what.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" }
 }
 

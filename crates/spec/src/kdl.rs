@@ -9,13 +9,16 @@ mod lexer;
 mod reader;
 pub(crate) mod shape;
 
+use crate::decode::article;
+use crate::decode::shape::{Field, Map};
+use crate::decode::tables::WORKFLOW;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::event::{Scalar, Stop};
 use crate::source::Span;
 use crate::suggest::Suggester;
 use crate::tree::{Entry, Tree, Value};
 use reader::{Argument, Node};
-use shape::{Field, Form, Kind};
+use shape::Form;
 use std::borrow::Cow;
 
 pub(crate) use lexer::is_bare_word;
@@ -34,7 +37,7 @@ pub(crate) fn read<'s>(text: &'s str, sink: &mut Sink) -> Result<Option<Tree<'s>
         return Ok(None);
     }
     let mut mapper = Mapper { sink, suggester: Suggester::default() };
-    let entries = mapper.fields(&shape::WORKFLOW, Vec::new(), nodes);
+    let entries = mapper.fields(&WORKFLOW, Vec::new(), nodes);
     Ok(Some(Tree::new(Value::Map(entries), Span::default())))
 }
 
@@ -74,26 +77,27 @@ impl Mapper<'_> {
     /// The fields that properties and child nodes give.
     fn fields<'s>(
         &mut self,
-        kind: &'static Kind,
+        map: &'static Map,
         properties: Vec<(Cow<'s, str>, Span, Tree<'s>)>,
         children: Vec<Node<'s>>,
     ) -> Vec<Entry<'s>> {
         let mut gathered = Gathered { entries: Vec::new(), lists: Vec::new() };
         let mut meant = Vec::new();
-        for (name, span, value) in properties {
-            let node = Node::of_value(name, span, value);
-            self.field(kind, node, &mut gathered, &mut meant);
-        }
-        for node in children {
-            self.field(kind, node, &mut gathered, &mut meant);
+        let properties = properties.into_iter().map(|(name, span, value)| Node::of_value(name, span, value));
+        for node in properties.chain(children) {
+            let span = node.name_span;
+            match shape::find(map, &node.name) {
+                Some((field, key)) => self.field(field, key, node, &mut gathered),
+                None => meant.extend(self.unknown(map, &node.name, span).map(|field| (field, span))),
+            }
         }
         // One mistake, one message: what was meant is not missing as well.
         for (field, span) in meant {
             let bad = Tree::new(Value::Bad, span);
-            match field.form {
-                Form::Entries(_) => gathered.extend(field.key, span, vec![bad]),
-                _ if gathered.entries.iter().any(|entry| entry.key == field.key) => {}
-                _ => gathered.push(field.key, span, bad),
+            match Form::of(&field.is) {
+                Form::Entries(_) => gathered.extend(field.name, span, vec![bad]),
+                _ if gathered.entries.iter().any(|entry| entry.key == field.name) => {}
+                _ => gathered.push(field.name, span, bad),
             }
         }
         gathered.entries
@@ -101,68 +105,71 @@ impl Mapper<'_> {
 
     fn field<'s>(
         &mut self,
-        kind: &'static Kind,
+        field: &'static Field,
+        key: &'static str,
         node: Node<'s>,
         gathered: &mut Gathered<'s>,
-        meant: &mut Vec<(&'static Field, Span)>,
     ) {
         let span = node.name_span;
-        let Some(field) = kind.field_of_node(&node.name) else {
-            meant.extend(self.unknown(kind, &node.name, span).map(|field| (field, span)));
-            return;
-        };
-        match field.form {
+        match Form::of(&field.is) {
             // What else stands there is passed on, to be refused as in every format.
             Form::Text | Form::Number | Form::Any => {
                 let tree = self.any(node);
-                gathered.push(field.key, span, tree);
+                gathered.push(key, span, tree);
             }
             Form::Texts | Form::Numbers => {
                 let items = self.list(node);
-                gathered.extend(field.key, span, items);
+                gathered.extend(key, span, items);
             }
-            Form::AnyMap => {
+            Form::Parameters | Form::TextMap | Form::AnyMap => {
                 let tree = self.any_map(node);
-                gathered.push(field.key, span, tree);
+                gathered.push(key, span, tree);
             }
-            Form::Map(kind) => {
-                let tree = self.entry(kind, node);
-                gathered.push(field.key, span, tree);
+            Form::Map(map) => {
+                let tree = self.entry(map, node);
+                gathered.push(key, span, tree);
             }
-            Form::Entries(kind) => {
-                let entry = self.entry(kind, node);
-                gathered.extend(field.key, span, vec![entry]);
+            Form::Entries(map) => {
+                let entry = self.entry(map, node);
+                gathered.extend(key, span, vec![entry]);
             }
         }
     }
 
     /// Reports a node that means nothing here; returns the field that was probably meant.
-    fn unknown(&mut self, kind: &'static Kind, name: &str, span: Span) -> Option<&'static Field> {
-        let known = || kind.fields.iter().flat_map(|field| field.nodes.iter().copied());
-        let suggestion = self.suggester.nearest(name, known());
+    fn unknown(&mut self, map: &'static Map, name: &str, span: Span) -> Option<&'static Field> {
         let diagnostic = Diagnostic::new("unknown-field", format!("unknown node `{name}`")).at(span);
+        if let Some((_, instead)) = map.gone.iter().find(|(gone, _)| *gone == name) {
+            self.sink.push(diagnostic.help(*instead));
+            return None;
+        }
+        let known_elsewhere = map.fields.iter().find(|field| field.elsewhere.contains(&name));
+        let suggestion = match known_elsewhere {
+            Some(field) => Some(field.kdl_node()),
+            None => self.suggester.nearest(name, map.fields.iter().flat_map(shape::nodes)),
+        };
         self.sink.push(if suggestion.is_some() {
             diagnostic.suggest(suggestion)
         } else {
-            let first = kind.fields.iter().map(|field| format!("`{}`", field.nodes[0]));
-            let first = first.collect::<Vec<_>>().join(", ");
-            diagnostic.help(format!("the nodes of {} {} are {first}", kind.article(), kind.what))
+            let known = map.fields.iter().map(|field| format!("`{}`", field.kdl_node()));
+            let known = known.collect::<Vec<_>>().join(", ");
+            diagnostic.help(format!("the nodes of {} {} are {known}", article(map.what), map.what))
         });
-        suggestion.and_then(|name| kind.field_of_node(name))
+        suggestion.and_then(|name| shape::find(map, name)).map(|(field, _)| field)
     }
 
     /// A map with fields: its name comes first, if it has one.
-    fn entry<'s>(&mut self, kind: &'static Kind, node: Node<'s>) -> Tree<'s> {
+    fn entry<'s>(&mut self, map: &'static Map, node: Node<'s>) -> Tree<'s> {
         let mut name = None;
         let mut properties = Vec::new();
         for argument in node.arguments {
             match argument {
                 Argument::Property(key, span, value) => properties.push((key, span, value)),
-                Argument::Value(value) if kind.has_name && name.is_none() => name = Some(value),
-                Argument::Value(value) => self.stray_value(kind, value.span),
+                Argument::Value(value) if map.is_named && name.is_none() => name = Some(value),
+                Argument::Value(value) => self.stray_value(map, value.span),
             }
         }
-        let mut entries = self.fields(kind, properties, node.children.unwrap_or_default());
+        let mut entries = self.fields(map, properties, node.children.unwrap_or_default());
         if let Some(value) = name {
             let key_span = value.span;
             entries.insert(0, Entry { key: Cow::Borrowed("name"), key_span, value });
@@ -170,9 +177,9 @@ impl Mapper<'_> {
         Tree { value: Value::Map(entries), span: node.name_span, close: node.end }
     }
 
-    fn stray_value(&mut self, kind: &Kind, span: Span) {
-        let (article, what) = (kind.article(), kind.what);
-        let help = if kind.has_name {
+    fn stray_value(&mut self, map: &Map, span: Span) {
+        let (article, what) = (article(map.what), map.what);
+        let help = if map.is_named {
             format!("{article} {what} has one name; its fields stand in braces, or as `field=value`")
         } else {
             format!("the fields of {article} {what} stand in braces, or as `field=value`")

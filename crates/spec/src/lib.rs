@@ -16,6 +16,7 @@ mod index;
 mod json;
 mod kdl;
 mod model;
+pub mod patch;
 mod reference;
 mod render;
 mod resolve;

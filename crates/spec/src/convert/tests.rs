@@ -150,24 +150,29 @@ fn any_of(form: Form, depth: usize) -> BoxedStrategy<Tree<'static>> {
         Form::Texts | Form::Numbers => prop::collection::vec(any_scalar(), 0..4).prop_map(list).boxed(),
         Form::Any => any_value().boxed(),
         Form::AnyMap => any_map_of(any_value()).boxed(),
-        Form::Map(kind) => any_kind(kind, depth + 1),
-        Form::Entries(kind) => prop::collection::vec(any_kind(kind, depth + 1), 1..3).prop_map(list).boxed(),
+        Form::TextMap => any_map_of(any_scalar()).boxed(),
+        Form::Parameters => {
+            let values = prop::collection::vec(any_scalar(), 0..4).prop_map(list);
+            any_map_of(prop_oneof![any_scalar(), values]).boxed()
+        }
+        Form::Map(map) => any_fields(map, depth + 1),
+        Form::Entries(map) => prop::collection::vec(any_fields(map, depth + 1), 1..3).prop_map(list).boxed(),
     }
 }
 
-fn any_kind(kind: &'static Kind, depth: usize) -> BoxedStrategy<Tree<'static>> {
-    let fields: Vec<_> = kind
+fn any_fields(table: &'static Map, depth: usize) -> BoxedStrategy<Tree<'static>> {
+    let fields: Vec<_> = table
         .fields
         .iter()
         .map(|field| {
-            let is_name = kind.has_name && field.key == "name";
-            let value = any_of(field.form, depth);
+            let is_name = table.is_named && field.name == "name";
+            let value = any_of(Form::of(&field.is), depth);
             let value = if is_name {
                 value.prop_map(Some).boxed()
             } else {
                 prop::option::weighted(0.3, value).boxed()
             };
-            value.prop_map(move |value| value.map(|value| (field.key.to_owned(), value)))
+            value.prop_map(move |value| value.map(|value| (field.name.to_owned(), value)))
         })
         .collect();
     fields.prop_map(|fields| map(fields.into_iter().flatten().collect())).boxed()
@@ -187,7 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn documents_survive_every_format(tree in any_kind(&WORKFLOW, 0)) {
+    fn documents_survive_every_format(tree in any_fields(&WORKFLOW, 0)) {
         let tree = normal(tree);
         for format in Format::ALL {
             survives(&tree, format);

@@ -155,6 +155,16 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
     }
 }
 
+/// How JSON writes what an unquoted scalar stands for, if that is a number or a truth value.
+pub(crate) fn json_literal(text: &str) -> Option<String> {
+    match text {
+        "true" | "True" | "TRUE" => Some("true".to_owned()),
+        "false" | "False" | "FALSE" => Some("false".to_owned()),
+        _ if looks_like_number(text) => json_number(text).map(|number| number.to_string()),
+        _ => None,
+    }
+}
+
 fn json_number(text: &str) -> Option<Number> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let in_base = |digits: &str, base| i64::from_str_radix(digits, base).ok().map(Number::from);

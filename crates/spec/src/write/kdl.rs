@@ -1,8 +1,10 @@
 //! KDL, version 2: a node for each field, and for each entry of a list of maps one with its name.
 
 use super::{WIDTH, is_block_text, literal, quoted_with, short_scalars};
+use crate::decode::shape::{Field, Map, Type};
+use crate::decode::tables::WORKFLOW;
 use crate::event::{Meaning, Scalar};
-use crate::kdl::shape::{Field, Form, Kind, WORKFLOW};
+use crate::kdl::shape::Form;
 use crate::kdl::{ITEM, LIST, MAP, is_bare_word};
 use crate::tree::{Entry, Tree, Value};
 use std::fmt::Write as _;
@@ -33,57 +35,57 @@ impl Writer {
         self.line("}");
     }
 
-    fn fields<'t, 's: 't>(&mut self, kind: &Kind, entries: impl Iterator<Item = &'t Entry<'s>>) {
+    fn fields<'t, 's: 't>(&mut self, map: &Map, entries: impl Iterator<Item = &'t Entry<'s>>) {
         for entry in entries {
-            match kind.field_of_key(&entry.key) {
-                Some(field) => self.field(field, &entry.value),
+            match map.find(&entry.key) {
+                Some((index, key)) => self.field(&map.fields[index], key, &entry.value),
                 None => self.any(&entry.key, &entry.value),
             }
         }
     }
 
-    fn field(&mut self, field: &Field, value: &Tree<'_>) {
-        let node = field.nodes[0];
-        match (field.form, &value.value) {
-            (Form::Entries(kind), Value::List(items)) => {
+    fn field(&mut self, field: &Field, key: &str, value: &Tree<'_>) {
+        match (Form::of(&field.is), &value.value) {
+            (Form::Entries(map), Value::List(items)) => {
                 for item in items {
-                    self.entry(kind, node, item.entries());
+                    self.entry(map, field.kdl_node(), item.entries());
                 }
             }
-            (Form::Map(kind), Value::Map(entries)) => {
-                self.block(node, |writer| writer.fields(kind, entries.iter()));
+            (Form::Map(map), Value::Map(entries)) => {
+                self.block(key, |writer| writer.fields(map, entries.iter()));
             }
-            (Form::Texts | Form::Numbers, Value::List(items)) => self.texts(node, items),
-            _ => self.any(node, value),
+            (Form::Texts | Form::Numbers, Value::List(items)) => self.texts(field, key, items),
+            _ => self.any(key, value),
         }
     }
 
-    /// Values in one node while they fit, else a node for each.
-    fn texts(&mut self, node: &str, items: &[Tree<'_>]) {
+    /// A node for each name, but numbers and regular expressions side by side: so do people, and Torc.
+    fn texts(&mut self, field: &Field, key: &str, items: &[Tree<'_>]) {
+        let is_joined = items.is_empty() || matches!(field.is, Type::List(Type::Integer(..) | Type::Regex));
         let line = short_scalars(items)
-            .map(|items| items.into_iter().fold(node.to_owned(), |line, item| line + " " + &scalar(item)));
-        match line.filter(|line| 4 * self.depth + line.len() <= WIDTH) {
+            .map(|items| items.into_iter().fold(key.to_owned(), |line, item| line + " " + &scalar(item)))
+            .filter(|line| is_joined && 4 * self.depth + line.len() <= WIDTH);
+        match line {
             Some(line) => self.line(&line),
-            None => items.iter().for_each(|item| self.any(node, item)),
+            None => items.iter().for_each(|item| self.any(field.kdl_node(), item)),
         }
     }
 
     /// A map with known fields and perhaps a name.
-    fn entry(&mut self, kind: &Kind, node: &str, entries: &[Entry<'_>]) {
-        let name = entries.iter().find(|entry| kind.has_name && entry.key == "name");
+    fn entry(&mut self, map: &Map, node: &str, entries: &[Entry<'_>]) {
+        let name = entries.iter().find(|entry| map.is_named && entry.key == "name");
         let mut head = node.to_owned();
         if let Some(Value::Scalar(name)) = name.map(|entry| &entry.value.value) {
             head.push(' ');
-            head.push_str(&name_scalar(name));
+            head.push_str(&scalar(name));
         }
-        let rest = || entries.iter().filter(|entry| !(kind.has_name && entry.key == "name"));
-        if let Some(line) =
-            properties(kind, &head, rest()).filter(|line| 4 * self.depth + line.len() <= WIDTH)
+        let rest = || entries.iter().filter(|entry| !(map.is_named && entry.key == "name"));
+        if let Some(line) = properties(map, &head, rest()).filter(|line| 4 * self.depth + line.len() <= WIDTH)
         {
             self.line(&line);
             return;
         }
-        self.block(&head, |writer| writer.fields(kind, rest()));
+        self.block(&head, |writer| writer.fields(map, rest()));
     }
 
     /// A node where anything may stand.
@@ -144,15 +146,16 @@ impl Writer {
 
 /// The entry on one line, if all its fields are short scalars and there are only a few.
 fn properties<'t, 's: 't>(
-    kind: &Kind,
+    map: &Map,
     head: &str,
     entries: impl Iterator<Item = &'t Entry<'s>>,
 ) -> Option<String> {
     let mut line = head.to_owned();
     for entry in entries {
         let Value::Scalar(value) = &entry.value.value else { return None };
-        let is_simple = !value.text.contains('\n') && kind.field_of_key(&entry.key).is_some();
-        if !is_simple || kind.what == "job" || kind.what == "action" {
+        // A job or an action is read better with a line for each of its fields.
+        let is_simple = !value.text.contains('\n') && map.find(&entry.key).is_some();
+        if !is_simple || matches!(map.what, "job" | "action") {
             return None;
         }
         line.extend([" ", &word(&entry.key), "=", &scalar(value)]);
@@ -177,11 +180,6 @@ pub(super) fn scalar(scalar: &Scalar<'_>) -> String {
         Meaning::Text => quoted(&scalar.text),
         Meaning::Null | Meaning::Boolean(_) => format!("#{}", literal(scalar).unwrap_or("null")),
     }
-}
-
-/// Names are quoted also where they need not be: that is how people write them.
-fn name_scalar(name: &Scalar<'_>) -> String {
-    scalar(name)
 }
 
 /// The name of a node or property.
