@@ -34,21 +34,6 @@ pub struct JobTable {
     pub edges: Edges,
 }
 
-/// A job that was added to a workflow while it runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddedJob {
-    /// Larger than the ids of all jobs before it.
-    pub id: JobId,
-    pub status: JobStatus,
-    pub attempt: Attempt,
-    pub priority: i32,
-    pub cancel_on_blocking_job_failure: bool,
-    /// `None`: it asked for nothing.
-    pub resources: Option<Resources>,
-    /// Jobs that were there before, or that are added together with it. No job that was there waits for a new one.
-    pub depends_on: Vec<JobId>,
-}
-
 #[derive(Clone, Debug)]
 pub struct Board {
     workflow: WorkflowId,
@@ -246,35 +231,39 @@ impl Board {
         }
     }
 
-    /// Jobs were added, and their rows are there already. Decides where they stand; those that are known are passed over.
-    /// Returns the numbers of the new ones.
-    pub fn on_added(&mut self, added: &[AddedJob], changes: &mut Vec<Change>) -> Range<u32> {
+    /// Jobs were added, and their rows are there already: `added` holds those that are not on the board, and their single
+    /// edges in the numbering of all jobs. Decides where they stand; returns their numbers.
+    pub fn on_added(&mut self, added: &JobTable, changes: &mut Vec<Change>) -> Range<u32> {
+        debug_assert!(added.ids.first() > self.ids.last(), "ids rise");
+        debug_assert!(added.edges.gates.is_empty(), "added jobs have single edges");
         let first = self.ids.len() as u32;
-        let known = self.last_id();
-        let new = || added.iter().filter(|job| Some(job.id) > known);
-        new().for_each(|job| self.append(job));
-        for (job, added) in (first..).zip(new()) {
-            for &on in &added.depends_on {
-                let Some(on) = self.index(on) else { continue };
-                let status = self.status(on);
-                let over = status.is_settled().then(|| !status.is_unsuccessful());
-                self.graph.wait_for(job, on, over);
-            }
+        for index in 0..added.ids.len() {
+            self.append(added, index);
+        }
+        for &(job, on) in &added.edges.direct {
+            let status = self.status(on);
+            let over = status.is_settled().then(|| !status.is_unsuccessful());
+            self.graph.wait_for(job, on, over);
         }
         let all = first..self.ids.len() as u32;
-        all.clone().for_each(|job| self.initialize(job, changes));
+        for job in all.clone() {
+            self.initialize(job, changes);
+        }
         all
     }
 
-    fn append(&mut self, added: &AddedJob) {
+    fn append(&mut self, added: &JobTable, index: usize) {
         self.graph.add_job();
-        self.ids.push(added.id);
-        self.status.push(added.status);
-        self.counts.add(added.status, 1);
-        self.attempt.push(added.attempt);
-        self.priority.push(added.priority);
-        self.cancel_on_failure.push(added.cancel_on_blocking_job_failure);
-        let class = added.resources.map_or(0, |asked| self.class_of(asked));
+        self.ids.push(added.ids[index]);
+        self.status.push(added.status[index]);
+        self.counts.add(added.status[index], 1);
+        self.attempt.push(added.attempt[index]);
+        self.priority.push(added.priority[index]);
+        self.cancel_on_failure.push(added.cancel_on_blocking_job_failure[index]);
+        let class = match added.class[index] {
+            0 => 0,
+            named => self.class_of(added.requirements[named as usize]),
+        };
         self.class.push(class);
     }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::time::Duration;
-use windlass_core::board::{AddedJob, Board, JobTable, Orphan};
+use windlass_core::board::{Board, JobTable, Orphan};
 use windlass_core::change::Change;
 use windlass_core::dispatch::Mirror;
 use windlass_core::edges::{Edges, EdgesBuilder};
@@ -93,36 +93,33 @@ fn add_jobs(board: &mut Board, rows: &mut Rows, world: &mut World, caller: u32, 
     let old = rows.ids.len() as u32;
     // Other workflows have got the ids between.
     let first = rows.ids[old as usize - 1].0 + 1 + i64::from(how % 3);
-    let (count, cancel) = (1 + how % 4, how % 8 < 6);
-    let mut added = Vec::new();
-    for number in 0..u32::from(count) {
+    let (count, cancel) = (1 + u32::from(how % 4), how % 8 < 6);
+    let mut added = JobTable {
+        ids: (0..count).map(|number| JobId(first + i64::from(number))).collect(),
+        status: vec![S::Blocked; count as usize],
+        attempt: vec![Attempt::FIRST; count as usize],
+        priority: vec![1; count as usize],
+        cancel_on_blocking_job_failure: vec![cancel; count as usize],
+        class: (0..count).map(|number| number % 2).collect(),
+        requirements: vec![Resources::DEFAULT, Resources { cpus: 2, ..Resources::DEFAULT }],
+        edges: Edges::default(),
+    };
+    for job in old..old + count {
         let mut depends = vec![caller, u32::from(how) % old];
         // One waits for the one after it: their order says nothing.
-        depends.extend((how >= 128 && number == 0 && count > 1).then_some(old + 1));
-        depends.extend((number >= 2).then_some(old + number - 1));
-        let id =
-            |job: u32| if job < old { rows.ids[job as usize] } else { JobId(first + i64::from(job - old)) };
-        added.push(AddedJob {
-            id: id(old + number),
-            status: S::Blocked,
-            attempt: Attempt::FIRST,
-            priority: 1,
-            cancel_on_blocking_job_failure: cancel,
-            resources: (number % 2 == 1).then_some(Resources { cpus: 2, ..Resources::DEFAULT }),
-            depends_on: depends.iter().copied().map(id).collect(),
-        });
+        depends.extend((how >= 128 && job == old && count > 1).then_some(job + 1));
+        depends.extend((job >= old + 2).then_some(job - 1));
+        depends.sort_unstable();
+        depends.dedup();
+        added.edges.direct.extend(depends.iter().map(|on| (job, *on)));
         world.depends.push(depends);
         world.cancel.push(cancel);
     }
-    rows.ids.extend(added.iter().map(|job| job.id));
-    rows.status.extend(added.iter().map(|job| job.status));
-    rows.attempt.extend(added.iter().map(|job| job.attempt.0));
+    rows.ids.extend(&added.ids);
+    rows.status.extend(&added.status);
+    rows.attempt.extend(added.attempt.iter().map(|attempt| attempt.0));
     let mut changes = Vec::new();
-    let new = board.on_added(&added, &mut changes);
-    assert_eq!(new, old..old + u32::from(count));
-    let before = changes.len();
-    assert!(board.on_added(&added, &mut changes).is_empty(), "once is enough");
-    assert_eq!(changes.len(), before);
+    assert_eq!(board.on_added(&added, &mut changes), old..old + count);
     changes
 }
 
@@ -409,17 +406,18 @@ fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
         edges: Edges::default(),
     };
     let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
-    let job = |id: i64, cpus: u32, on: i64| AddedJob {
-        id: JobId(id),
-        status: S::Blocked,
-        attempt: Attempt::FIRST,
-        priority: 0,
-        cancel_on_blocking_job_failure: true,
-        resources: Some(Resources { cpus, ..Resources::DEFAULT }),
-        depends_on: vec![JobId(on)],
-    };
     let mut changes = Vec::new();
-    let added = [job(200, 64, FIRST_ID), job(201, 1, 200), job(202, 1, FIRST_ID)];
+    let asks = |cpus| Resources { cpus, ..Resources::DEFAULT };
+    let added = JobTable {
+        ids: vec![JobId(200), JobId(201), JobId(202)],
+        status: vec![S::Blocked; 3],
+        attempt: vec![Attempt::FIRST; 3],
+        priority: vec![0; 3],
+        cancel_on_blocking_job_failure: vec![true; 3],
+        class: vec![1, 2, 2],
+        requirements: vec![Resources::DEFAULT, asks(64), asks(1)],
+        edges: Edges { direct: vec![(1, 0), (2, 1), (3, 0)], ..Edges::default() },
+    };
     assert_eq!(board.on_added(&added, &mut changes), 1..4);
     let capacity = Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
     let mut mirror = Mirror::new(capacity);

@@ -159,7 +159,7 @@ impl Default for NodeMonitorScope {
 
 impl ResourceMonitor {
     pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
-    pub const FLUSH_INTERVAL: Duration = Duration::from_secs(300);
+    pub const FLUSH_INTERVAL: Duration = Duration::from_mins(5);
 
     /// Whether samples of jobs are taken at all, to be summed up for each attempt.
     pub fn measures_jobs(&self) -> bool {

@@ -1,8 +1,10 @@
 //! The loop: reports come in, decisions are committed, assignments go out.
 //!
 //! [`reports`] says what a worker's words mean, [`commits`] when decisions go to disk and what is done afterwards,
-//! [`workers`] how workers come and go, [`show`] what somebody who watches is told.
+//! [`workers`] how workers come and go, [`added`] what becomes of jobs that jobs add, [`show`] what somebody who watches is
+//! told.
 
+mod added;
 mod commits;
 mod reports;
 mod show;
@@ -92,6 +94,10 @@ pub struct Dispatcher<'a> {
     open_since: Option<Instant>,
     in_flight: Option<InFlight>,
     held: HashMap<u32, Held>,
+    /// An attempt is over whose job may have added others.
+    something_ended: bool,
+    /// As of when the books were last looked through for what others have written.
+    foreign_commits: i64,
     stop: Option<StopReason>,
     interrupts: u32,
     kill_by: Option<Instant>,
@@ -129,6 +135,8 @@ impl<'a> Dispatcher<'a> {
         options: Options,
     ) -> Result<Self, Error> {
         let clock = Clock;
+        // Before the jobs are read: whatever is added from here on is found later.
+        let foreign_commits = store.foreign_commits()?;
         let board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
         let inbox = Inbox::new().map_err(Error::Wait)?;
         let now = Instant::now();
@@ -149,6 +157,8 @@ impl<'a> Dispatcher<'a> {
             open_since: None,
             in_flight: None,
             held: HashMap::new(),
+            something_ended: false,
+            foreign_commits,
             stop: None,
             interrupts: 0,
             kill_by: None,
@@ -203,6 +213,7 @@ impl<'a> Dispatcher<'a> {
                 self.kill_by = None;
                 self.on_worker_gone()?;
             }
+            self.pick_up_added()?;
         }
         Ok(())
     }

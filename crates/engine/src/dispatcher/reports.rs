@@ -52,6 +52,7 @@ impl Dispatcher<'_> {
     fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
         let verdict = self.board.on_ended(worker, ended, &mut self.open.changes)?;
         self.deaths_in_a_row = 0;
+        self.something_ended = true;
         self.pace.on_ended(ended.wall);
         let name = self.let_go(&ended.key);
         self.open.ends.push((ended.key, name, verdict, ended.wall));

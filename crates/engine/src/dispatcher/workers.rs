@@ -101,6 +101,7 @@ impl Dispatcher<'_> {
             given_up |= fate == Orphan::GiveUp;
             let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);
             self.board.on_orphaned(job, worker, fate, started_at, now, &mut self.open.changes);
+            self.something_ended |= fate == Orphan::GiveUp;
         }
         (lost, given_up)
     }

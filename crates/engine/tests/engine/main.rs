@@ -1,6 +1,8 @@
 //! The engine with a real database, and workers that do as a test says.
 
 #[cfg(test)]
+mod added;
+#[cfg(test)]
 mod assignments;
 #[cfg(test)]
 mod common;
