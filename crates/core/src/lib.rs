@@ -1,4 +1,5 @@
-//! The decisions of Windlass, as pure functions: job states, the dependency graph, readiness, dispatch.
+//! The decisions of Windlass, as pure functions: job states, the dependency graph, readiness, dispatch; and what is
+//! decided before and after a run: plans, what may be reused, what goes back, why something is as it is.
 //!
 //! No I/O, no clock, no randomness, no threads. `(state, event)` goes in, [`change::Change`]s come out; the store
 //! commits them and only then does anybody act on them.
@@ -9,4 +10,12 @@ pub mod dispatch;
 pub mod edges;
 pub mod graph;
 pub mod judge;
+mod order;
+pub mod outline;
+pub mod reset;
+pub mod reuse;
+pub mod sizing;
+pub mod spawn;
 pub mod state;
+pub mod telltale;
+pub mod why;

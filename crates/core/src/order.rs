@@ -1,0 +1,131 @@
+//! The graph seen backwards and in topological order: what plans, resets and explanations walk over.
+//!
+//! [`crate::graph::Graph`] counts down while a workflow runs; this one stands still. As there, gates are nodes `jobs..`,
+//! so that walking costs the entries of [`Edges`] and never the pairs that they stand for.
+
+use crate::edges::Edges;
+use crate::graph::{Cycle, Graph};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    jobs: u32,
+    before: Lists,
+    sorted: Vec<u32>,
+}
+
+/// A list of nodes per node, all in one array.
+#[derive(Clone, Debug)]
+struct Lists {
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Order {
+    pub(crate) fn new(jobs: u32, edges: &Edges) -> Result<Self, Cycle> {
+        let nodes = jobs as usize + edges.gates.len();
+        let before = Lists::new(nodes, || pairs(jobs, edges));
+        let after = Lists::new(nodes, || pairs(jobs, edges).map(|(node, on)| (on, node)));
+        let sorted = sort(&before, &after);
+        if sorted.len() < nodes {
+            // The graph that runs knows how to name the circle.
+            return Err(Graph::new(jobs, edges).err().unwrap_or(Cycle(Vec::new())));
+        }
+        Ok(Self { jobs, before, sorted })
+    }
+
+    pub(crate) fn is_gate(&self, node: u32) -> bool {
+        node >= self.jobs
+    }
+
+    /// Jobs and gates, each after all that it waits for.
+    pub(crate) fn sorted(&self) -> &[u32] {
+        &self.sorted
+    }
+
+    /// How many jobs and gates there are.
+    pub(crate) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// The jobs and gates that `node` waits for.
+    pub(crate) fn before(&self, node: u32) -> &[u32] {
+        self.before.of(node)
+    }
+}
+
+/// `(node, what it waits for)` over jobs and gates.
+fn pairs(jobs: u32, edges: &Edges) -> impl Iterator<Item = (u32, u32)> + '_ {
+    let members = edges.gates.iter().zip(jobs..);
+    let members = members.flat_map(|(members, gate)| members.iter().map(move |&member| (gate, member)));
+    let waits = edges.waits.iter().map(move |&(job, gate)| (job, jobs + gate));
+    edges.direct.iter().copied().chain(members).chain(waits)
+}
+
+impl Lists {
+    fn new<I: Iterator<Item = (u32, u32)>>(nodes: usize, pairs: impl Fn() -> I) -> Self {
+        let mut starts = vec![0u32; nodes + 1];
+        for (owner, _) in pairs() {
+            starts[owner as usize + 1] += 1;
+        }
+        for i in 0..nodes {
+            starts[i + 1] += starts[i];
+        }
+        let mut items = vec![0u32; starts[nodes] as usize];
+        let mut fill = starts.clone();
+        for (owner, item) in pairs() {
+            items[fill[owner as usize] as usize] = item;
+            fill[owner as usize] += 1;
+        }
+        Self { starts, items }
+    }
+
+    fn of(&self, node: u32) -> &[u32] {
+        &self.items[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
+    }
+}
+
+/// What waits for nothing first, in the order of the numbers; short of some nodes if there is a circle.
+fn sort(before: &Lists, after: &Lists) -> Vec<u32> {
+    let nodes = before.starts.len() as u32 - 1;
+    let mut waiting: Vec<u32> = (0..nodes).map(|node| before.of(node).len() as u32).collect();
+    let mut sorted: Vec<u32> = (0..nodes).filter(|&node| waiting[node as usize] == 0).collect();
+    let mut next = 0;
+    while next < sorted.len() {
+        for &node in after.of(sorted[next]) {
+            waiting[node as usize] -= 1;
+            if waiting[node as usize] == 0 {
+                sorted.push(node);
+            }
+        }
+        next += 1;
+    }
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edges::EdgesBuilder;
+
+    fn edges(depends: &[(u32, &[u32])]) -> Edges {
+        let mut builder = EdgesBuilder::default();
+        for (job, on) in depends {
+            builder.depend(*job, on);
+        }
+        builder.finish()
+    }
+
+    #[test]
+    fn everything_comes_after_what_it_waits_for() {
+        let order = Order::new(5, &edges(&[(0, &[3, 4]), (1, &[3, 4]), (2, &[0]), (3, &[4])])).unwrap();
+        assert_eq!(order.sorted(), [4, 3, 5, 0, 1, 2], "5 is the gate");
+        assert!(order.is_gate(5) && !order.is_gate(4));
+        assert_eq!((order.before(0), order.before(5)), (&[5][..], &[3, 4][..]));
+    }
+
+    #[test]
+    fn a_circle_is_named() {
+        let cycle = Order::new(3, &edges(&[(0, &[1]), (1, &[0]), (2, &[1])])).unwrap_err();
+        assert_eq!(cycle.0.len(), 2);
+    }
+}

@@ -1,0 +1,255 @@
+//! Lines of an outline: which jobs look alike, in which stage they stand, and how the groups hang together.
+
+use super::{Grain, Group, Link, LinkShape, Request, Stage, cpu_hours};
+use crate::order::Order;
+use rustc_hash::FxHashMap;
+use std::time::Duration;
+use windlass_types::{Bytes, Resources};
+
+/// From so many levels in a row that look the same they are shown as one stage: a chain of a million jobs is one line.
+const LEVELS_TO_FOLD: usize = 3;
+
+pub(super) struct Lines {
+    pub(super) stages: Vec<Stage>,
+    pub(super) groups: Vec<Group>,
+    pub(super) links: Vec<Link>,
+    pub(super) dependencies: u64,
+}
+
+impl Lines {
+    pub(super) fn new(request: &Request<'_>, order: &Order, critical: &[u32]) -> Self {
+        let families = Families::new(request);
+        let levels = levels(request, order, &families);
+        let mut lines = Self { stages: Vec::new(), groups: Vec::new(), links: Vec::new(), dependencies: 0 };
+        let mut group_of = vec![0u32; request.jobs as usize];
+        for alike in folded(&levels, request.grain) {
+            lines.add_stage(request, &families, &levels[alike.clone()], alike.start, &mut group_of);
+        }
+        lines.link(request, &group_of);
+        lines.mark(critical.iter().map(|&job| group_of[job as usize]).collect());
+        lines
+    }
+
+    /// Adds a stage made of `levels`, which all look alike.
+    fn add_stage(
+        &mut self,
+        request: &Request<'_>,
+        families: &Families,
+        levels: &[Level],
+        first: usize,
+        group_of: &mut [u32],
+    ) {
+        let stage = self.stages.len() as u32;
+        let base = self.groups.len() as u32;
+        let kinds = levels[0].len();
+        for position in 0..kinds {
+            let family = levels[0][position].family;
+            let members = || levels.iter().flat_map(move |level| level[position].jobs.iter().copied());
+            let group = self.groups.len() as u32;
+            members().for_each(|job| group_of[job as usize] = group);
+            self.groups.push(describe(request, families.label(family), stage, members()));
+        }
+        self.stages.push(Stage {
+            first: first as u32 + 1,
+            last: (first + levels.len()) as u32,
+            jobs: self.groups[base as usize..].iter().map(|group| group.jobs).sum(),
+            groups: (base..self.groups.len() as u32).collect(),
+        });
+    }
+
+    /// Counts pairs between groups; a gate costs its members, its waiters and the groups among them.
+    fn link(&mut self, request: &Request<'_>, group_of: &[u32]) {
+        let edges = request.edges;
+        let mut pairs: FxHashMap<(u32, u32), u64> = FxHashMap::default();
+        for &(job, on) in &edges.direct {
+            *pairs.entry((group_of[on as usize], group_of[job as usize])).or_default() += 1;
+        }
+        let mut waiters: Vec<FxHashMap<u32, u64>> = vec![FxHashMap::default(); edges.gates.len()];
+        for &(job, gate) in &edges.waits {
+            *waiters[gate as usize].entry(group_of[job as usize]).or_default() += 1;
+        }
+        for (members, waiters) in edges.gates.iter().zip(&waiters) {
+            let mut sources: FxHashMap<u32, u64> = FxHashMap::default();
+            for &member in members {
+                *sources.entry(group_of[member as usize]).or_default() += 1;
+            }
+            for (&from, sources) in &sources {
+                for (&to, waiters) in waiters {
+                    *pairs.entry((from, to)).or_default() += sources * waiters;
+                }
+            }
+        }
+        self.dependencies = pairs.values().sum();
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        pairs.sort_unstable();
+        for ((from, to), pairs) in pairs {
+            if from == to {
+                self.groups[from as usize].is_chain = true;
+            } else {
+                let shape = self.shape(from, to, pairs);
+                self.links.push(Link { from, to, pairs, shape, is_critical: false });
+            }
+        }
+    }
+
+    /// Marks the groups of the critical path, in its order, and the links along which it runs.
+    fn mark(&mut self, critical: Vec<u32>) {
+        for pair in critical.windows(2) {
+            let along = self.links.iter_mut().find(|link| (link.from, link.to) == (pair[0], pair[1]));
+            if let Some(link) = along {
+                link.is_critical = true;
+            }
+        }
+        for group in critical {
+            self.groups[group as usize].is_critical = true;
+        }
+    }
+
+    fn shape(&self, from: u32, to: u32, pairs: u64) -> LinkShape {
+        let (before, after) =
+            (u64::from(self.groups[from as usize].jobs), u64::from(self.groups[to as usize].jobs));
+        match pairs {
+            _ if pairs == before * after => LinkShape::All,
+            _ if pairs == before && pairs == after => LinkShape::OneToOne,
+            _ => LinkShape::Some,
+        }
+    }
+}
+
+/// The jobs that one level holds of one family.
+struct Batch {
+    family: u32,
+    jobs: Vec<u32>,
+}
+
+type Level = Vec<Batch>;
+
+/// All jobs by how many must end one after the other before they can start.
+fn levels(request: &Request<'_>, order: &Order, families: &Families) -> Vec<Level> {
+    let mut depth = vec![0u32; order.len()];
+    for &node in order.sorted() {
+        let after = |&before: &u32| depth[before as usize] + u32::from(!order.is_gate(before));
+        depth[node as usize] = order.before(node).iter().map(after).max().unwrap_or(0);
+    }
+    let mut jobs: Vec<u32> = (0..request.jobs).collect();
+    let place = |job: u32| (depth[job as usize], families.of[job as usize]);
+    jobs.sort_by_key(|&job| place(job));
+    let mut levels: Vec<Level> = Vec::new();
+    for alike in jobs.chunk_by(|&a, &b| place(a) == place(b)) {
+        let (level, family) = place(alike[0]);
+        if level as usize == levels.len() {
+            levels.push(Level::new());
+        }
+        levels[level as usize].push(Batch { family, jobs: alike.to_vec() });
+    }
+    levels
+}
+
+/// Ranges of levels that are shown as one stage.
+fn folded(levels: &[Level], grain: Grain) -> Vec<std::ops::Range<usize>> {
+    let alike = |a: &Level, b: &Level| {
+        let looks =
+            |level: &Level| level.iter().map(|batch| (batch.family, batch.jobs.len())).collect::<Vec<_>>();
+        grain == Grain::Kinds && a.len() == b.len() && looks(a) == looks(b)
+    };
+    let mut ranges = Vec::new();
+    let mut start = 0;
+    for run in levels.chunk_by(alike) {
+        let end = start + run.len();
+        if run.len() >= LEVELS_TO_FOLD {
+            ranges.push(start..end);
+        } else {
+            ranges.extend((start..end).map(|level| level..level + 1));
+        }
+        start = end;
+    }
+    ranges
+}
+
+/// Which jobs look alike.
+struct Families {
+    of: Vec<u32>,
+    labels: Vec<String>,
+}
+
+impl Families {
+    fn new(request: &Request<'_>) -> Self {
+        if request.grain == Grain::Jobs {
+            return Self { of: (0..request.jobs).collect(), labels: Vec::new() };
+        }
+        let mut families = Self { of: Vec::with_capacity(request.jobs as usize), labels: Vec::new() };
+        let mut by_kind: FxHashMap<u32, u32> = FxHashMap::default();
+        let mut by_pattern: FxHashMap<String, u32> = FxHashMap::default();
+        let mut pattern = String::new();
+        for job in 0..request.jobs {
+            let facts = (request.facts)(job);
+            let family = if let Some(kind) = facts.kind {
+                let label = || request.kinds.get(kind as usize).copied().unwrap_or(facts.name);
+                *by_kind.entry(kind).or_insert_with(|| families.add(label()))
+            } else {
+                write_pattern(facts.name, &mut pattern);
+                by_pattern.get(&pattern).copied().unwrap_or_else(|| {
+                    let family = families.add(&pattern);
+                    by_pattern.insert(pattern.clone(), family);
+                    family
+                })
+            };
+            families.of.push(family);
+        }
+        families
+    }
+
+    fn add(&mut self, label: &str) -> u32 {
+        self.labels.push(label.to_owned());
+        self.labels.len() as u32 - 1
+    }
+
+    fn label(&self, family: u32) -> Option<&str> {
+        self.labels.get(family as usize).map(String::as_str)
+    }
+}
+
+/// `work_017` looks like `work_#`.
+fn write_pattern(name: &str, pattern: &mut String) {
+    pattern.clear();
+    for c in name.chars() {
+        match c {
+            '0'..='9' if pattern.ends_with('#') => {}
+            '0'..='9' => pattern.push('#'),
+            _ => pattern.push(c),
+        }
+    }
+}
+
+fn describe(
+    request: &Request<'_>,
+    label: Option<&str>,
+    stage: u32,
+    members: impl Iterator<Item = u32>,
+) -> Group {
+    const NOTHING: Resources = Resources { cpus: 0, memory: Bytes(0), gpus: 0, nodes: 0, runtime: None };
+    let mut first = None;
+    let (mut jobs, mut hours, mut longest, mut most) = (0, 0.0, Duration::ZERO, NOTHING);
+    for job in members {
+        let facts = (request.facts)(job);
+        first = first.or(Some((job, facts.name)));
+        jobs += 1;
+        hours += cpu_hours(&facts);
+        longest = longest.max(facts.expected());
+        most = greater(&most, &facts.resources);
+    }
+    let (first_job, name) = first.unwrap_or_default();
+    let label = label.filter(|_| jobs > 1).unwrap_or(name).to_owned();
+    let (is_critical, is_chain) = (false, false);
+    Group { label, stage, jobs, first_job, resources: most, longest, cpu_hours: hours, is_critical, is_chain }
+}
+
+fn greater(a: &Resources, b: &Resources) -> Resources {
+    Resources {
+        cpus: a.cpus.max(b.cpus),
+        memory: a.memory.max(b.memory),
+        gpus: a.gpus.max(b.gpus),
+        nodes: a.nodes.max(b.nodes),
+        runtime: a.runtime.max(b.runtime),
+    }
+}

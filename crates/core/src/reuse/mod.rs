@@ -1,0 +1,228 @@
+//! Running only what changed: for each job of a plan, whether an earlier result still stands, and if not, why.
+//!
+//! A result stands if the job is defined as it was, it completed, its input files are as that attempt found them, its
+//! outputs are still there, and nothing that it depends on runs again. The caller says how things are, files included;
+//! nothing here looks at a disk.
+
+mod definition;
+
+pub use definition::{Accept, Definition, Field, NamesDigest, ParseAcceptError};
+
+use crate::edges::Edges;
+use crate::graph::Cycle;
+use crate::order::Order;
+use rustc_hash::FxHashSet;
+use serde::Serialize;
+use std::fmt;
+use windlass_types::JobStatus;
+use windlass_types::work::{FileState, FilesSeen};
+
+/// A job as it was when it last had the chance to run.
+#[derive(Clone, Debug)]
+pub struct Before<'a> {
+    pub definition: Definition<'a>,
+    pub status: JobStatus,
+    /// The files of the newest attempt that completed, in the order of the definition.
+    pub files: Option<FilesSeen>,
+}
+
+/// What is to be decided on.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    pub jobs: u32,
+    pub edges: &'a Edges,
+    /// Each job of the plan.
+    pub now: &'a dyn Fn(u32) -> Definition<'a>,
+    /// The same job before; `None` if there was none of that name.
+    pub before: &'a dyn Fn(u32, &str) -> Option<Before<'a>>,
+    /// A file as it is at present. With a hash where contents are compared.
+    pub file: &'a dyn Fn(&str) -> Option<FileState>,
+    /// Changes that somebody declared to mean nothing.
+    pub accepted: &'a [Accept],
+}
+
+impl fmt::Debug for Question<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Question").field("jobs", &self.jobs).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// What it made is still good. Also said of a job that was left out on purpose.
+    Reuse,
+    Run(Reason),
+}
+
+impl Decision {
+    pub fn runs(&self) -> bool {
+        matches!(self, Self::Run(_))
+    }
+}
+
+/// The one thing because of which a job runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "because", rename_all = "snake_case")]
+pub enum Reason {
+    /// There was no such job.
+    New,
+    NotCompleted {
+        status: JobStatus,
+    },
+    Changed {
+        field: Field,
+        old: String,
+        new: String,
+    },
+    /// It declares files, but how they were is not on record.
+    NoRecord,
+    InputChanged {
+        file: String,
+        old: Option<FileState>,
+        new: FileState,
+    },
+    InputMissing {
+        file: String,
+    },
+    OutputMissing {
+        file: String,
+    },
+    /// A job that it depends on runs again.
+    Upstream {
+        /// The nearest one that runs for a reason of its own.
+        job: u32,
+        /// The dependency through which that reaches this job; the same one if it is a direct dependency.
+        through: u32,
+    },
+}
+
+/// How many jobs run, and for which kinds of reasons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    pub reused: u32,
+    pub new: u32,
+    pub not_completed: u32,
+    pub changed: u32,
+    pub files: u32,
+    pub upstream: u32,
+}
+
+impl Summary {
+    pub fn of(decisions: &[Decision]) -> Self {
+        let mut summary = Self::default();
+        for decision in decisions {
+            let count = match decision {
+                Decision::Reuse => &mut summary.reused,
+                Decision::Run(Reason::New) => &mut summary.new,
+                Decision::Run(Reason::NotCompleted { .. }) => &mut summary.not_completed,
+                Decision::Run(Reason::Changed { .. }) => &mut summary.changed,
+                Decision::Run(Reason::Upstream { .. }) => &mut summary.upstream,
+                Decision::Run(
+                    Reason::NoRecord
+                    | Reason::InputChanged { .. }
+                    | Reason::InputMissing { .. }
+                    | Reason::OutputMissing { .. },
+                ) => &mut summary.files,
+            };
+            *count += 1;
+        }
+        summary
+    }
+
+    pub fn runs(&self) -> u32 {
+        self.new + self.not_completed + self.changed + self.files + self.upstream
+    }
+}
+
+/// Decides on every job, by number.
+pub fn decide(question: &Question<'_>) -> Result<Vec<Decision>, Cycle> {
+    let order = Order::new(question.jobs, question.edges)?;
+    let mut decisions = vec![Decision::Reuse; question.jobs as usize];
+    // Per node: the job that makes those behind it run, and the nearest cause of that.
+    let mut stirred: Vec<Option<Stir>> = vec![None; order.len()];
+    let mut rewritten = FxHashSet::default();
+    for &node in order.sorted() {
+        let reached = order.before(node).iter().find_map(|&before| stirred[before as usize]);
+        if order.is_gate(node) {
+            stirred[node as usize] = reached;
+            continue;
+        }
+        let now = (question.now)(node);
+        let own = own_reason(question, node, &now, &rewritten);
+        let reason = own.or(reached.map(|stir| Reason::Upstream { job: stir.cause, through: stir.direct }));
+        let Some(reason) = reason else { continue };
+        let cause = if let Reason::Upstream { job, .. } = reason { job } else { node };
+        stirred[node as usize] = Some(Stir { cause, direct: node });
+        rewritten.extend(now.outputs.iter().map(|path| path.clone().into_owned()));
+        decisions[node as usize] = Decision::Run(reason);
+    }
+    Ok(decisions)
+}
+
+#[derive(Clone, Copy)]
+struct Stir {
+    cause: u32,
+    direct: u32,
+}
+
+/// Why `job` has to run whatever becomes of the jobs before it. A file that a job before it writes anew says nothing yet.
+fn own_reason(
+    question: &Question<'_>,
+    job: u32,
+    now: &Definition<'_>,
+    rewritten: &FxHashSet<String>,
+) -> Option<Reason> {
+    let Some(before) = (question.before)(job, &now.name) else { return Some(Reason::New) };
+    match before.status {
+        JobStatus::Disabled => return None,
+        JobStatus::Completed => {}
+        status => return Some(Reason::NotCompleted { status }),
+    }
+    let accepted = |field| question.accepted.iter().any(|accept| accept.covers(&now.name, field));
+    if let Some(reason) = definition::difference(&before.definition, now, accepted) {
+        return Some(reason);
+    }
+    let Some(files) = &before.files else {
+        let declares = !now.inputs.is_empty() || !now.outputs.is_empty();
+        return declares.then_some(Reason::NoRecord);
+    };
+    input_reason(question, &before.definition, files, now, rewritten).or_else(|| output_reason(question, now))
+}
+
+fn input_reason(
+    question: &Question<'_>,
+    before: &Definition<'_>,
+    files: &FilesSeen,
+    now: &Definition<'_>,
+    rewritten: &FxHashSet<String>,
+) -> Option<Reason> {
+    let settled = now.inputs.iter().filter(|path| !rewritten.contains(path.as_ref()));
+    settled.map(AsRef::as_ref).find_map(|path: &str| {
+        let place = before.inputs.iter().position(|old| old == path);
+        let old = place.and_then(|place| files.inputs.get(place)).and_then(Option::as_ref);
+        match (old, (question.file)(path)) {
+            (_, None) => Some(Reason::InputMissing { file: path.to_owned() }),
+            (Some(old), Some(new)) if is_same(old, &new) => None,
+            // An input whose addition was accepted has no old state to differ from.
+            (None, Some(_)) if place.is_none() => None,
+            (old, Some(new)) => Some(Reason::InputChanged { file: path.to_owned(), old: old.cloned(), new }),
+        }
+    })
+}
+
+fn output_reason(question: &Question<'_>, now: &Definition<'_>) -> Option<Reason> {
+    let missing = now.outputs.iter().find(|path| (question.file)(path).is_none())?;
+    Some(Reason::OutputMissing { file: missing.clone().into_owned() })
+}
+
+/// Equal contents are the same file whatever its time says; without both hashes, size and time decide.
+fn is_same(old: &FileState, new: &FileState) -> bool {
+    match (&old.hash, &new.hash) {
+        (Some(old), Some(new)) => old == new,
+        _ => (old.mtime_ns, old.size) == (new.mtime_ns, new.size),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! Each reason by hand, and random workflows against the rules that must hold whatever changed.
+
+use super::*;
+use crate::edges::EdgesBuilder;
+use proptest::prelude::*;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+fn state(mtime_ns: i64, hash: Option<&str>) -> FileState {
+    FileState { mtime_ns, size: 1, hash: hash.map(str::to_owned) }
+}
+
+/// `prepare` reads raw and writes clean; `solve` reads clean and writes out; `plot` waits for solve.
+#[derive(Clone)]
+struct World {
+    old: Vec<Before<'static>>,
+    now: Vec<Definition<'static>>,
+    disk: BTreeMap<String, FileState>,
+    accepted: Vec<Accept>,
+    edges: Edges,
+}
+
+fn job(name: &'static str, inputs: &[&'static str], outputs: &[&'static str]) -> Definition<'static> {
+    let paths = |paths: &[&'static str]| paths.iter().map(|path| Cow::Borrowed(*path)).collect();
+    Definition {
+        name: Cow::Borrowed(name),
+        command: Cow::Owned(format!("run {name}")),
+        inputs: paths(inputs),
+        outputs: paths(outputs),
+        ..Definition::default()
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let now = vec![
+            job("prepare", &["raw"], &["clean"]),
+            job("solve", &["clean"], &["out"]),
+            job("plot", &[], &[]),
+        ];
+        let seen = |definition: &Definition<'static>| {
+            let states = |paths: &[Cow<'_, str>]| paths.iter().map(|_| Some(state(7, None))).collect();
+            FilesSeen { inputs: states(&definition.inputs), outputs: states(&definition.outputs) }
+        };
+        let before = |definition: &Definition<'static>| Before {
+            definition: definition.clone(),
+            status: JobStatus::Completed,
+            files: Some(seen(definition)).filter(|_| definition.name != "plot"),
+        };
+        let mut builder = EdgesBuilder::default();
+        builder.depend(1, &[0]);
+        builder.depend(2, &[1]);
+        Self {
+            old: now.iter().map(before).collect(),
+            now,
+            disk: ["raw", "clean", "out"].map(|path| (path.to_owned(), state(7, None))).into(),
+            accepted: Vec::new(),
+            edges: builder.finish(),
+        }
+    }
+
+    fn decide(&self) -> Vec<Decision> {
+        decide(&Question {
+            jobs: self.now.len() as u32,
+            edges: &self.edges,
+            now: &|job| self.now[job as usize].clone(),
+            before: &|_, name| self.old.iter().find(|old| old.definition.name == name).cloned(),
+            file: &|path| self.disk.get(path).cloned(),
+            accepted: &self.accepted,
+        })
+        .unwrap()
+    }
+
+    /// What is decided if all but `reasons` are due to the first job that runs.
+    fn expect(&self, reasons: [Option<Reason>; 3]) {
+        let expected = reasons.map(|reason| reason.map_or(Decision::Reuse, Decision::Run));
+        assert_eq!(self.decide(), expected);
+    }
+}
+
+fn upstream(job: u32, through: u32) -> Reason {
+    Reason::Upstream { job, through }
+}
+
+#[test]
+fn nothing_changed_nothing_runs() {
+    let world = World::new();
+    world.expect([None, None, None]);
+    assert_eq!(Summary::of(&world.decide()), Summary { reused: 3, ..Summary::default() });
+}
+
+#[test]
+fn a_new_job_runs_and_so_does_what_waits_for_it() {
+    let mut world = World::new();
+    world.old.remove(1);
+    world.expect([None, Some(Reason::New), Some(upstream(1, 1))]);
+}
+
+#[test]
+fn what_did_not_complete_runs_and_what_was_left_out_stays_out() {
+    let mut world = World::new();
+    world.old[1].status = JobStatus::Failed;
+    world.expect([None, Some(Reason::NotCompleted { status: JobStatus::Failed }), Some(upstream(1, 1))]);
+    world.old[1].status = JobStatus::Disabled;
+    world.expect([None, None, None]);
+}
+
+#[test]
+fn the_nearest_cause_is_named_and_the_way_it_came() {
+    let mut world = World::new();
+    world.disk.insert("raw".into(), state(8, None));
+    let changed = Reason::InputChanged { file: "raw".into(), old: Some(state(7, None)), new: state(8, None) };
+    world.expect([Some(changed), Some(upstream(0, 0)), Some(upstream(0, 1))]);
+    let summary = Summary::of(&world.decide());
+    assert_eq!((summary.files, summary.upstream, summary.runs()), (1, 2, 3));
+}
+
+type Edit = fn(&mut Definition<'static>);
+
+#[test]
+fn every_field_is_compared_and_shown_old_and_new() {
+    let changed = |field, old: &str, new: &str| {
+        Some(Reason::Changed { field, old: old.to_owned(), new: new.to_owned() })
+    };
+    let cases: [(Edit, Option<Reason>); 7] = [
+        (|d| d.command = "run plot --big".into(), changed(Field::Command, "run plot", "run plot --big")),
+        (|d| d.invocation_script = Some("srun".into()), changed(Field::InvocationScript, "(none)", "srun")),
+        (|d| d.env = vec![("B".to_owned(), "1".to_owned())].into(), changed(Field::Env, "(no B)", "B=1")),
+        (|d| d.user_data.push(("u".into(), "{}".into())), changed(Field::UserData, "(no u)", "u={}")),
+        (|d| d.inputs.push("out".into()), changed(Field::InputFiles, "(none)", "out")),
+        (|d| d.outputs.push("png".into()), changed(Field::OutputFiles, "(none)", "png")),
+        (
+            |d| d.depends_on = Some(NamesDigest::of(["solve", "x"])),
+            changed(Field::DependsOn, "1 job", "2 jobs"),
+        ),
+    ];
+    for (edit, reason) in cases {
+        let mut world = World::new();
+        world.old[2].definition.depends_on = Some(NamesDigest::of(["solve"]));
+        world.now[2].depends_on = Some(NamesDigest::of(["solve"]));
+        edit(&mut world.now[2]);
+        world.expect([None, None, reason.clone()]);
+        let Some(Reason::Changed { field, .. }) = reason else { unreachable!() };
+        world.accepted = vec![format!("plot:{field}").parse().unwrap()];
+        if field != Field::OutputFiles && field != Field::InputFiles {
+            world.expect([None, None, None]);
+        }
+    }
+}
+
+#[test]
+fn the_order_of_variables_files_and_dependencies_means_nothing() {
+    let pair = |name: &str| (name.to_owned(), "1".to_owned());
+    let mut world = World::new();
+    world.old[2].definition.env = vec![pair("A"), pair("B")].into();
+    world.now[2].env = vec![pair("B"), pair("A")].into();
+    world.old[2].definition.depends_on = Some(NamesDigest::of(["a", "b"]));
+    world.now[2].depends_on = Some(NamesDigest::of(["b"]) + NamesDigest::of(["a"]));
+    world.expect([None, None, None]);
+}
+
+#[test]
+fn equal_contents_are_the_same_file_whenever_it_was_written() {
+    let mut world = World::new();
+    world.old[0].files.as_mut().unwrap().inputs[0] = Some(state(7, Some("abc")));
+    world.disk.insert("raw".into(), state(9, Some("abc")));
+    world.expect([None, None, None]);
+    let new = state(7, Some("xyz"));
+    world.disk.insert("raw".into(), new.clone());
+    let old = Some(state(7, Some("abc")));
+    world.expect([
+        Some(Reason::InputChanged { file: "raw".into(), old, new }),
+        Some(upstream(0, 0)),
+        Some(upstream(0, 1)),
+    ]);
+}
+
+#[test]
+fn missing_files_make_a_job_run() {
+    let mut world = World::new();
+    world.disk.remove("out");
+    world.expect([None, Some(Reason::OutputMissing { file: "out".into() }), Some(upstream(1, 1))]);
+    world.disk.remove("raw");
+    world.expect([
+        Some(Reason::InputMissing { file: "raw".into() }),
+        Some(Reason::OutputMissing { file: "out".into() }),
+        Some(upstream(1, 1)),
+    ]);
+}
+
+#[test]
+fn a_file_that_is_about_to_be_written_again_is_nobodys_reason() {
+    let mut world = World::new();
+    world.disk.remove("clean");
+    world.expect([
+        Some(Reason::OutputMissing { file: "clean".into() }),
+        Some(upstream(0, 0)),
+        Some(upstream(0, 1)),
+    ]);
+}
+
+#[test]
+fn files_without_a_record_count_as_changed() {
+    let mut world = World::new();
+    world.old[1].files = None;
+    world.expect([None, Some(Reason::NoRecord), Some(upstream(1, 1))]);
+}
+
+#[test]
+fn an_accepted_new_input_has_nothing_to_differ_from() {
+    let mut world = World::new();
+    world.now[1].inputs.push("raw".into());
+    world.accepted = vec!["solve:input_files".parse().unwrap()];
+    world.expect([None, None, None]);
+}
+
+#[test]
+fn what_is_accepted_is_read_as_people_write_it() {
+    let accept = |job: Option<&str>, field| Ok(Accept { job: job.map(str::to_owned), field });
+    for (text, expected) in [
+        ("solve:command", accept(Some("solve"), Some(Field::Command))),
+        ("solve", accept(Some("solve"), None)),
+        ("*:env", accept(None, Some(Field::Env))),
+        (":env", Err(ParseAcceptError::NoJob(":env".into()))),
+        ("solve:colour", Err(ParseAcceptError::UnknownField("colour".into()))),
+    ] {
+        assert_eq!(text.parse::<Accept>(), expected, "{text}");
+    }
+}
+
+proptest! {
+    /// What runs is exactly what has a reason of its own and everything behind it, also behind gates.
+    #[test]
+    fn what_runs_is_what_changed_and_all_that_follows(
+        failed in proptest::collection::vec(any::<bool>(), 1..25),
+        raw in proptest::collection::vec((0usize..25, proptest::collection::vec(0usize..25, 1..5)), 0..20),
+    ) {
+        let count = failed.len();
+        let mut pairs = Vec::new();
+        let mut builder = EdgesBuilder::default();
+        for (job, on) in raw.iter().map(|(job, on)| (job % count, on)).filter(|(job, _)| *job > 0) {
+            let on: Vec<u32> = on.iter().map(|on| (on % job) as u32).collect();
+            builder.depend(job as u32, &on);
+            pairs.extend(on.iter().map(|&on| (job, on as usize)));
+        }
+        let definition = |job: u32| Definition { name: job.to_string().into(), ..Definition::default() };
+        let decisions = decide(&Question {
+            jobs: count as u32,
+            edges: &builder.finish(),
+            now: &definition,
+            before: &|job, _| Some(Before {
+                definition: definition(job),
+                status: if failed[job as usize] { JobStatus::Failed } else { JobStatus::Completed },
+                files: None,
+            }),
+            file: &|_| None,
+            accepted: &[],
+        }).unwrap();
+        // Jobs only wait for lower numbers, so one pass is enough.
+        let mut runs = failed.clone();
+        for job in 0..count {
+            runs[job] |= pairs.iter().any(|&(waiter, on)| waiter == job && runs[on]);
+        }
+        for job in 0..count {
+            prop_assert_eq!(decisions[job].runs(), runs[job], "job {}", job);
+            if let Decision::Run(Reason::Upstream { job: cause, through }) = decisions[job] {
+                prop_assert!(failed[cause as usize] && runs[through as usize]);
+                prop_assert!(pairs.contains(&(job, through as usize)));
+            }
+        }
+    }
+}

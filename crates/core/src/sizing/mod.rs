@@ -1,0 +1,368 @@
+//! Asked for and used: what `resources check`, `resources correct` and `tune` say.
+//!
+//! Jobs are judged by class (a spec entry, or a resource requirement). A class is given more as soon as one attempt
+//! shows that it needs more, and less only on good evidence: every job of it has a result, none failed, and there is
+//! something to be gained.
+
+mod measure;
+
+pub use measure::Measure;
+
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+use windlass_types::work::return_code;
+use windlass_types::{Bytes, JobStatus, Resources, format_duration};
+
+/// One attempt, as the books have it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observation {
+    pub status: JobStatus,
+    pub return_code: i32,
+    pub wall: Duration,
+    pub peak_memory: Option<Bytes>,
+    /// 100 is one core busy.
+    pub peak_cpu_percent: Option<f64>,
+    pub avg_cpu_percent: Option<f64>,
+}
+
+impl Observation {
+    fn ran_out_of_memory(&self) -> bool {
+        self.return_code == return_code::OUT_OF_MEMORY
+    }
+
+    fn ran_out_of_time(&self) -> bool {
+        self.return_code == return_code::TIMEOUT || self.status == JobStatus::Terminated
+    }
+}
+
+/// Jobs that ask for the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Class<'a> {
+    pub name: &'a str,
+    pub asked: Resources,
+    pub jobs: u32,
+    /// The newest attempt of each job that has one.
+    pub observations: &'a [Observation],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    pub memory_multiplier: f64,
+    pub cpu_multiplier: f64,
+    pub runtime_multiplier: f64,
+    pub downsize: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { memory_multiplier: 1.2, cpu_multiplier: 1.2, runtime_multiplier: 1.2, downsize: true }
+    }
+}
+
+/// Less is only worth asking for if it saves more than this.
+const MEMORY_WORTH_SAVING: u64 = 1 << 30;
+const CPU_PERCENT_WORTH_SAVING: f64 = 5.0;
+const RUNTIME_WORTH_SAVING: Duration = Duration::from_mins(30);
+
+/// Nobody is given less than this.
+const LEAST_MEMORY: Bytes = Bytes(1 << 20);
+const LEAST_RUNTIME: Duration = Duration::from_mins(1);
+
+/// What a class asked for, what it used, and what it should ask for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sizing {
+    pub name: String,
+    pub jobs: u32,
+    /// Attempts that were looked at.
+    pub runs: u32,
+    pub failed: u32,
+    pub asked: Resources,
+    /// In bytes.
+    pub memory: Option<Measure>,
+    /// In percent of one core.
+    pub cpu_percent: Option<Measure>,
+    /// In seconds.
+    pub runtime: Option<Measure>,
+    /// More used than asked for, or ended for it.
+    pub excesses: Vec<Excess>,
+    pub changes: Vec<Change>,
+    /// Why nothing is made smaller although something could be.
+    pub kept: Option<Kept>,
+    pub savings: Savings,
+}
+
+impl Sizing {
+    /// What the class should ask for.
+    pub fn proposed(&self) -> Resources {
+        let mut resources = self.asked;
+        for change in &self.changes {
+            match change.to {
+                Amount::Memory(memory) => resources.memory = memory,
+                Amount::Cpus(cpus) => resources.cpus = cpus,
+                Amount::Runtime(runtime) => resources.runtime = Some(runtime),
+            }
+        }
+        resources
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    Memory,
+    Cpus,
+    Runtime,
+}
+
+impl Resource {
+    /// The field of a spec that holds it.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpus => "num_cpus",
+            Self::Runtime => "runtime",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Amount {
+    Memory(Bytes),
+    Cpus(u32),
+    Runtime(Duration),
+}
+
+impl Amount {
+    pub const fn resource(self) -> Resource {
+        match self {
+            Self::Memory(_) => Resource::Memory,
+            Self::Cpus(_) => Resource::Cpus,
+            Self::Runtime(_) => Resource::Runtime,
+        }
+    }
+
+    /// As it is written in a spec: `3g`, `4`, `PT1H30M`.
+    pub fn as_written(self) -> String {
+        match self {
+            Self::Memory(bytes) => measure::write_memory(bytes),
+            Self::Cpus(cpus) => cpus.to_string(),
+            Self::Runtime(runtime) => measure::write_runtime(runtime),
+        }
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(bytes) => f.pad(&bytes.to_string()),
+            Self::Cpus(1) => f.pad("1 cpu"),
+            Self::Cpus(cpus) => f.pad(&format!("{cpus} cpus")),
+            Self::Runtime(runtime) => f.pad(&format_duration(*runtime)),
+        }
+    }
+}
+
+/// Attempts that used more than was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Excess {
+    pub resource: Resource,
+    pub runs: u32,
+    /// Of those, how many were ended for it.
+    pub ended: u32,
+    /// The worst use as a multiple of what was asked for; `None` where it was not measured.
+    pub worst: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// `None`: nothing was asked for.
+    pub from: Option<Amount>,
+    pub to: Amount,
+    pub is_less: bool,
+    /// For a person, and for the comment in a spec: "largest of 812 runs was 2.1 GiB (p95 1.9 GiB)".
+    pub evidence: String,
+}
+
+/// Why a class keeps what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// Not asked to.
+    NotWanted,
+    SomeWithoutResult,
+    SomeFailed,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::NotWanted => "nothing is made smaller with --no-downsize",
+            Self::SomeWithoutResult => "nothing is made smaller before every job of the class has a result",
+            Self::SomeFailed => "nothing is made smaller while jobs of the class have failed",
+        })
+    }
+}
+
+/// What the smaller requests free, over all jobs of the class. Negative where more is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Savings {
+    pub cpu_hours: f64,
+    pub gib_hours: f64,
+}
+
+/// Judges one class.
+pub fn size(class: &Class<'_>, rules: &Rules) -> Sizing {
+    let runs = class.observations;
+    let memory = Measure::of(runs.iter().filter_map(|run| run.peak_memory).map(|peak| peak.0 as f64));
+    let cpu_percent = Measure::of(runs.iter().filter_map(|run| run.peak_cpu_percent));
+    let runtime = Measure::of(runs.iter().map(|run| run.wall.as_secs_f64()));
+    let failed = runs.iter().filter(|run| run.status != JobStatus::Completed).count() as u32;
+    let needs = [
+        memory_need(class, memory.as_ref(), rules),
+        cpu_need(class, cpu_percent.as_ref(), rules),
+        runtime_need(class, runtime.as_ref(), rules),
+    ];
+    let kept = match () {
+        () if !rules.downsize => Some(Kept::NotWanted),
+        () if (runs.len() as u32) < class.jobs => Some(Kept::SomeWithoutResult),
+        () if failed > 0 => Some(Kept::SomeFailed),
+        () => None,
+    };
+    let (less, more): (Vec<Change>, Vec<Change>) =
+        needs.into_iter().flatten().partition(|change| change.is_less);
+    let kept = kept.filter(|_| !less.is_empty());
+    let changes = if kept.is_none() { [more, less].concat() } else { more };
+    let mut sizing = Sizing {
+        name: class.name.to_owned(),
+        jobs: class.jobs,
+        runs: runs.len() as u32,
+        failed,
+        asked: class.asked,
+        memory,
+        cpu_percent,
+        runtime,
+        excesses: excesses(class),
+        changes,
+        kept,
+        savings: Savings::default(),
+    };
+    sizing.savings = savings(&sizing);
+    sizing
+}
+
+fn memory_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Option<Change> {
+    let asked = class.asked.memory;
+    let ended = class.observations.iter().filter(|run| run.ran_out_of_memory()).count();
+    let measured = used.map_or(0.0, |used| used.max * rules.memory_multiplier);
+    // What was killed at its limit shows the limit, not the need.
+    let blind = if ended > 0 { asked.0 as f64 * rules.memory_multiplier } else { 0.0 };
+    let to = measure::round_memory(measured.max(blind)).max(LEAST_MEMORY);
+    let is_less = to < asked;
+    let worth = asked.0.saturating_sub(to.0) > MEMORY_WORTH_SAVING;
+    let over = ended > 0 || used.is_some_and(|used| used.max > asked.0 as f64);
+    if (used.is_none() && ended == 0) || (is_less && !worth) || (!is_less && !over) {
+        return None;
+    }
+    let evidence = match used {
+        Some(used) => {
+            let [p95, max] = [used.p95, used.max].map(|bytes| Bytes(bytes as u64).to_string());
+            evidence(used.runs, &max, &p95, ended, "ended for their memory")
+        }
+        None => format!("{ended} ended for their memory"),
+    };
+    Some(Change { from: Some(Amount::Memory(asked)), to: Amount::Memory(to), is_less, evidence })
+}
+
+fn cpu_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Option<Change> {
+    let used = used?;
+    let asked = class.asked.cpus;
+    let cores = used.max / 100.0 * rules.cpu_multiplier;
+    let to = measure::whole(cores).clamp(1, u64::from(u32::MAX)) as u32;
+    let is_less = to < asked;
+    let worth = f64::from(asked) * 100.0 - f64::from(to) * 100.0 > CPU_PERCENT_WORTH_SAVING;
+    let over = used.max > f64::from(asked) * 100.0;
+    if to == asked || (is_less && !worth) || (!is_less && !over) {
+        return None;
+    }
+    let [p95, max] = [used.p95, used.max].map(|percent| format!("{percent:.0} %"));
+    let evidence = evidence(used.runs, &max, &p95, 0, "");
+    Some(Change { from: Some(Amount::Cpus(asked)), to: Amount::Cpus(to), is_less, evidence })
+}
+
+fn runtime_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Option<Change> {
+    let used = used?;
+    let asked = class.asked.runtime?;
+    let ended = class.observations.iter().filter(|run| run.ran_out_of_time()).count();
+    let measured = used.max * rules.runtime_multiplier;
+    let blind = if ended > 0 { asked.as_secs_f64() * rules.runtime_multiplier } else { 0.0 };
+    let to = measure::round_runtime(measured.max(blind)).max(LEAST_RUNTIME);
+    let is_less = to < asked;
+    let worth = asked.saturating_sub(to) > RUNTIME_WORTH_SAVING;
+    let over = ended > 0 || used.max > asked.as_secs_f64();
+    if to == asked || (is_less && !worth) || (!is_less && !over) {
+        return None;
+    }
+    let [p95, max] = [used.p95, used.max].map(|seconds| format_duration(Duration::from_secs_f64(seconds)));
+    let evidence = evidence(used.runs, &max, &p95, ended, "ended for their time");
+    Some(Change { from: Some(Amount::Runtime(asked)), to: Amount::Runtime(to), is_less, evidence })
+}
+
+fn evidence(runs: u32, max: &str, p95: &str, ended: usize, why: &str) -> String {
+    let ended = if ended > 0 { format!("; {ended} {why}") } else { String::new() };
+    match runs {
+        1 => format!("the only run used {max}{ended}"),
+        runs => format!("p95 of {runs} runs is {p95}, the largest {max}{ended}"),
+    }
+}
+
+/// Where more was used than asked for.
+fn excesses(class: &Class<'_>) -> Vec<Excess> {
+    let asked = &class.asked;
+    let memory = |run: &Observation| ratio(run.peak_memory.map(|peak| peak.0 as f64), asked.memory.0 as f64);
+    let cpus = |run: &Observation| ratio(run.peak_cpu_percent, f64::from(asked.cpus) * 100.0);
+    let limit = asked.runtime.map_or(0.0, |runtime| runtime.as_secs_f64());
+    let time = |run: &Observation| ratio(Some(run.wall.as_secs_f64()), limit);
+    let never = |_: &Observation| false;
+    [
+        excess(Resource::Memory, class, memory, Observation::ran_out_of_memory),
+        excess(Resource::Cpus, class, cpus, never),
+        excess(Resource::Runtime, class, time, Observation::ran_out_of_time),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn ratio(used: Option<f64>, asked: f64) -> Option<f64> {
+    used.filter(|_| asked > 0.0).map(|used| used / asked)
+}
+
+fn excess(
+    resource: Resource,
+    class: &Class<'_>,
+    ratio: impl Fn(&Observation) -> Option<f64>,
+    ended: impl Fn(&Observation) -> bool,
+) -> Option<Excess> {
+    let over = |run: &&Observation| ended(run) || ratio(run).is_some_and(|ratio| ratio > 1.0);
+    let runs = class.observations.iter().filter(over).count() as u32;
+    let ended = class.observations.iter().filter(|run| ended(run)).count() as u32;
+    let worst = class.observations.iter().filter_map(&ratio).max_by(f64::total_cmp);
+    (runs > 0).then_some(Excess { resource, runs, ended, worst })
+}
+
+/// Requests are held for as long as the jobs run, so that is what counts.
+fn savings(sizing: &Sizing) -> Savings {
+    let mean_hours = sizing.runtime.as_ref().map_or(0.0, |runtime| runtime.mean) / 3600.0;
+    let held = mean_hours * f64::from(sizing.jobs);
+    let proposed = sizing.proposed();
+    let gib = (sizing.asked.memory.0 as f64 - proposed.memory.0 as f64) / f64::from(1 << 30);
+    Savings {
+        cpu_hours: (f64::from(sizing.asked.cpus) - f64::from(proposed.cpus)) * held,
+        gib_hours: gib * held,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! The rules for more and for less, one by one.
+
+use super::*;
+
+const GIB: u64 = 1 << 30;
+
+fn asked() -> Resources {
+    Resources { cpus: 4, memory: Bytes(8 * GIB), gpus: 0, nodes: 1, runtime: Some(Duration::from_hours(4)) }
+}
+
+fn run(gib: f64, cpu: f64, minutes: u64) -> Observation {
+    Observation {
+        status: JobStatus::Completed,
+        return_code: 0,
+        wall: Duration::from_mins(minutes),
+        peak_memory: Some(Bytes((gib * GIB as f64) as u64)),
+        peak_cpu_percent: Some(cpu),
+        avg_cpu_percent: Some(cpu),
+    }
+}
+
+fn sized(jobs: u32, observations: &[Observation], rules: &Rules) -> Sizing {
+    size(&Class { name: "solve_{nu}", asked: asked(), jobs, observations }, rules)
+}
+
+fn changes(sizing: &Sizing) -> Vec<String> {
+    sizing.changes.iter().map(|change| format!("{} {}", change.to.resource().field(), change.to)).collect()
+}
+
+#[test]
+fn what_is_right_stays() {
+    let sizing = sized(2, &[run(7.5, 390.0, 200), run(6.0, 200.0, 220)], &Rules::default());
+    assert_eq!((changes(&sizing), sizing.kept, sizing.excesses.len()), (vec![], None, 0));
+    assert_eq!(sizing.savings, Savings::default());
+}
+
+#[test]
+fn less_where_all_ran_well_and_it_pays() {
+    let sizing = sized(2, &[run(2.5, 150.0, 60), run(1.0, 90.0, 60)], &Rules::default());
+    assert_eq!(changes(&sizing), ["memory 3 GiB", "num_cpus 2 cpus", "runtime 1h 15m"]);
+    assert_eq!(sizing.changes[0].evidence, "p95 of 2 runs is 2.5 GiB, the largest 2.5 GiB");
+    assert_eq!(sizing.proposed().cpus, 2);
+    assert!((sizing.savings.cpu_hours - 4.0).abs() < 1e-9, "two jobs, one hour, two cpus each");
+    assert!((sizing.savings.gib_hours - 10.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_small_saving_is_not_worth_a_change() {
+    let sizing = sized(1, &[run(6.0, 390.0, 190)], &Rules::default());
+    assert_eq!(changes(&sizing), Vec::<String>::new(), "7.25 GiB of 8, 3h 50m of 4h");
+}
+
+#[test]
+fn less_needs_every_job_to_have_ended_well() {
+    let small = run(1.0, 90.0, 60);
+    let failed = Observation { status: JobStatus::Failed, return_code: 1, ..small };
+    let careful = Rules { downsize: false, ..Rules::default() };
+    for (jobs, runs, rules, kept) in [
+        (3, vec![small, small], Rules::default(), Kept::SomeWithoutResult),
+        (2, vec![small, failed], Rules::default(), Kept::SomeFailed),
+        (2, vec![small, small], careful, Kept::NotWanted),
+    ] {
+        let sizing = sized(jobs, &runs, &rules);
+        assert_eq!((sizing.kept, sizing.changes.len()), (Some(kept), 0), "{kept}");
+    }
+}
+
+#[test]
+fn more_as_soon_as_one_shows_it() {
+    let sizing = sized(100, &[run(9.0, 500.0, 300)], &Rules::default());
+    assert_eq!(changes(&sizing), ["memory 11 GiB", "num_cpus 6 cpus", "runtime 6h"]);
+    assert!(
+        sizing.changes.iter().all(|change| !change.is_less && change.evidence.starts_with("the only run"))
+    );
+    let worst: Vec<_> =
+        sizing.excesses.iter().map(|excess| (excess.resource, excess.runs, excess.worst)).collect();
+    assert_eq!(
+        worst,
+        [
+            (Resource::Memory, 1, Some(1.125)),
+            (Resource::Cpus, 1, Some(1.25)),
+            (Resource::Runtime, 1, Some(1.25))
+        ]
+    );
+}
+
+#[test]
+fn what_was_ended_at_its_limit_gets_more_than_the_limit() {
+    let killed = Observation { status: JobStatus::Failed, return_code: 137, ..run(7.9, 100.0, 10) };
+    let unmeasured = Observation { peak_memory: None, ..killed };
+    let late = Observation { status: JobStatus::Terminated, return_code: 152, ..run(1.0, 100.0, 240) };
+    let of = |run| sized(1, &[run], &Rules::default());
+    assert_eq!(changes(&of(killed)), ["memory 9.6 GiB"], "1.2 × 8 GiB, in steps of 128 MiB");
+    assert_eq!(changes(&of(unmeasured)), ["memory 9.6 GiB"]);
+    assert_eq!(changes(&of(late)), ["runtime 4h 50m"]);
+    let ended = |sizing: &Sizing| sizing.excesses.iter().map(|excess| excess.ended).collect::<Vec<_>>();
+    assert_eq!((ended(&of(killed)), ended(&of(late))), (vec![1], vec![1]));
+    assert!(of(late).changes[0].evidence.ends_with("; 1 ended for their time"));
+}
+
+#[test]
+fn nobody_is_given_less_than_the_floor() {
+    let tiny =
+        Observation { peak_memory: Some(Bytes(100)), wall: Duration::from_millis(5), ..run(0.0, 0.1, 0) };
+    let sizing = sized(1, &[tiny], &Rules::default());
+    assert_eq!(changes(&sizing), ["memory 1 MiB", "num_cpus 1 cpu", "runtime 1m"]);
+}
+
+#[test]
+fn without_a_run_there_is_nothing_to_say() {
+    let sizing = sized(5, &[], &Rules::default());
+    assert_eq!((sizing.runs, sizing.memory, sizing.changes.len(), sizing.kept), (0, None, 0, None));
+}

@@ -1,0 +1,505 @@
+//! Why a job is where it is: the verdict, the evidence for it, what really blocks it, and what to type next.
+//!
+//! A pure function of the state that the caller gathered ([`Situation`]). What an exit code or a signal means is in
+//! [`exit`], the way to the jobs that block in [`chain`], the lines of a log that matter in [`crate::telltale`].
+
+mod chain;
+mod exit;
+
+pub use chain::{Chain, Link};
+
+use crate::edges::Edges;
+use crate::graph::Cycle;
+use crate::telltale;
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+use windlass_types::work::return_code;
+use windlass_types::{
+    Attempt, Bytes, Capacity, JobId, JobStatus, Resources, Timestamp, WorkflowId, format_duration,
+};
+
+/// Lines that are quoted from each log.
+const LINES_PER_LOG: usize = 5;
+
+/// A job and all that may have to do with where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    pub now: Timestamp,
+    pub id: JobId,
+    /// Its number in the graph.
+    pub job: u32,
+    /// `None`: it asked for nothing, so nothing limits it.
+    pub asked: Option<Resources>,
+    /// If it runs.
+    pub started_at: Option<Timestamp>,
+    /// Its newest attempt that ended.
+    pub outcome: Option<&'a Outcome>,
+    /// How long jobs of its kind usually take.
+    pub usual: Option<Duration>,
+    /// What the newest attempt wrote, or the end of it.
+    pub logs: &'a [Log<'a>],
+    pub workflow: Workflow<'a>,
+    pub graph: Jobs<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Workflow<'a> {
+    pub id: WorkflowId,
+    pub is_canceled: bool,
+    /// Some process is running it.
+    pub is_driven: bool,
+    /// What each of its workers can give.
+    pub workers: &'a [Capacity],
+}
+
+/// All jobs of the workflow, by number.
+#[derive(Clone, Copy)]
+pub struct Jobs<'a> {
+    pub count: u32,
+    pub edges: &'a Edges,
+    pub id: &'a dyn Fn(u32) -> JobId,
+    pub name: &'a dyn Fn(u32) -> String,
+    pub status: &'a dyn Fn(u32) -> JobStatus,
+    /// How its newest attempt ended.
+    pub outcome: &'a dyn Fn(u32) -> Option<Outcome>,
+}
+
+impl fmt::Debug for Jobs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+/// The end of an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub attempt: Attempt,
+    pub status: JobStatus,
+    pub return_code: i32,
+    pub signal: Option<i32>,
+    pub out_of_memory: bool,
+    /// What was noted when it ended.
+    pub reason: Option<String>,
+    pub ended_at: Timestamp,
+    pub wall: Duration,
+    pub peak_memory: Option<Bytes>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Log<'a> {
+    /// As it is shown.
+    pub name: &'a str,
+    pub text: &'a str,
+    /// How many lines come before `text` in the file.
+    pub skipped_lines: usize,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    pub job: JobId,
+    pub name: String,
+    pub status: JobStatus,
+    /// One sentence.
+    pub headline: String,
+    pub evidence: Vec<Evidence>,
+    /// From the job to what really blocks it.
+    pub chain: Option<Chain>,
+    pub next: Vec<Next>,
+}
+
+/// What the verdict rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Evidence {
+    Fact { text: String },
+    LogLine { log: String, line: usize, text: String, means: &'static str },
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fact { text } => f.pad(text),
+            Self::LogLine { log, line, text, .. } => write!(f, "{log}:{line}: {text}"),
+        }
+    }
+}
+
+/// A command to type, and what it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Next {
+    pub command: String,
+    pub does: String,
+}
+
+/// Explains where the job stands.
+pub fn why(situation: &Situation<'_>) -> Result<Verdict, Cycle> {
+    let mut answer = Answer::new(situation);
+    match (situation.graph.status)(situation.job) {
+        JobStatus::Completed => answer.completed(),
+        JobStatus::Running => answer.running(),
+        JobStatus::Pending => answer.pending(),
+        JobStatus::Ready => answer.ready(),
+        JobStatus::Blocked => answer.blocked()?,
+        JobStatus::Uninitialized => answer.uninitialized()?,
+        JobStatus::Canceled => answer.canceled()?,
+        JobStatus::Failed => answer.failed(),
+        JobStatus::PendingFailed => answer.pending_failed(),
+        JobStatus::Terminated => answer.terminated(),
+        JobStatus::Disabled => answer.disabled(),
+    }
+    Ok(answer.verdict)
+}
+
+/// A verdict in the making.
+struct Answer<'s> {
+    of: &'s Situation<'s>,
+    verdict: Verdict,
+}
+
+impl<'s> Answer<'s> {
+    fn new(of: &'s Situation<'s>) -> Self {
+        let verdict = Verdict {
+            job: of.id,
+            name: (of.graph.name)(of.job),
+            status: (of.graph.status)(of.job),
+            headline: String::new(),
+            evidence: Vec::new(),
+            chain: None,
+            next: Vec::new(),
+        };
+        Self { of, verdict }
+    }
+
+    fn headline(&mut self, text: impl Into<String>) {
+        self.verdict.headline = text.into();
+    }
+
+    fn fact(&mut self, text: impl Into<String>) {
+        self.verdict.evidence.push(Evidence::Fact { text: text.into() });
+    }
+
+    fn next(&mut self, command: String, does: &str) {
+        self.verdict.next.push(Next { command, does: does.to_owned() });
+    }
+
+    fn completed(&mut self) {
+        let Some(outcome) = self.of.outcome else {
+            self.headline("completed; its result was taken over from an earlier workflow");
+            return;
+        };
+        self.headline(format!("completed in {}, at {}", format_duration(outcome.wall), outcome.ended_at));
+        self.usage(outcome);
+        self.next(format!("windlass logs {}", self.of.id), "shows what it printed");
+    }
+
+    fn running(&mut self) {
+        let since = self.of.started_at.map(|at| (at, self.of.now.since(at)));
+        match since {
+            Some((at, so_far)) => {
+                self.headline(format!("running for {}, since {at}", format_duration(so_far)));
+                self.compare_runtime(so_far);
+            }
+            None => self.headline("running"),
+        }
+        self.undriven("it counts as running, but no process runs this workflow: the machine or the run died");
+        self.next(format!("windlass logs {} --follow", self.of.id), "shows what it prints");
+    }
+
+    fn compare_runtime(&mut self, so_far: Duration) {
+        if let Some(limit) = self.of.asked.and_then(|asked| asked.runtime) {
+            let text = match limit.checked_sub(so_far) {
+                Some(left) => format!("asked for {}; {} left", format_duration(limit), format_duration(left)),
+                None => format!("asked for {}: it is about to be ended", format_duration(limit)),
+            };
+            self.fact(text);
+        }
+        if let Some(usual) = self.of.usual {
+            let usually = format_duration(usual);
+            let slow = so_far > usual * 2;
+            self.fact(if slow {
+                format!("jobs like it usually take {usually}: this one is unusually slow")
+            } else {
+                format!("jobs like it usually take {usually}")
+            });
+        }
+    }
+
+    fn pending(&mut self) {
+        self.headline("a worker holds it and is about to start it");
+        self.undriven("a worker held it, but no process runs this workflow any more");
+    }
+
+    /// Nobody works on the workflow: says so instead of what stands in the headline, and what helps.
+    fn undriven(&mut self, headline: &str) -> bool {
+        if self.of.workflow.is_driven {
+            return false;
+        }
+        self.headline(headline);
+        let workflow = self.of.workflow.id;
+        self.next(
+            format!("windlass resume {workflow}"),
+            "goes on with the workflow; what was running runs again",
+        );
+        true
+    }
+
+    fn ready(&mut self) {
+        if self.of.workflow.is_canceled {
+            self.headline("ready, but the workflow was canceled before it could start");
+            let workflow = self.of.workflow.id;
+            self.next(format!("windlass resume {workflow} --retry-failed"), "takes the workflow up again");
+            return;
+        }
+        if self.undriven("ready, but nothing runs the workflow") {
+            return;
+        }
+        let asked = self.of.asked.unwrap_or(Resources::DEFAULT);
+        let workers = self.of.workflow.workers;
+        if workers.is_empty() {
+            self.headline("ready; the workflow's worker is being started");
+            return;
+        }
+        let shortages: Vec<Vec<String>> = workers.iter().map(|worker| shortages(&asked, worker)).collect();
+        if shortages.iter().all(|short| !short.is_empty()) {
+            self.headline("ready, but it asks for more than any worker can ever give");
+            for short in shortages.into_iter().flatten().collect::<std::collections::BTreeSet<_>>() {
+                self.fact(short);
+            }
+            let workflow = self.of.workflow.id;
+            self.next("windlass resources correct --dry-run".to_owned(), "proposes what jobs should ask for");
+            self.next(format!("windlass resume {workflow}"), "on a larger machine, runs what is left");
+            return;
+        }
+        self.headline("ready; it waits its turn: other jobs hold the resources it asks for");
+        self.fact(format!("asks for {}", describe(&asked)));
+        for worker in workers {
+            self.fact(format!("a worker has {}", describe_capacity(worker)));
+        }
+        self.next(format!("windlass jobs {} --status running", self.of.workflow.id), "shows what runs now");
+    }
+
+    fn blocked(&mut self) -> Result<(), Cycle> {
+        let chain = chain::blocking(&self.of.graph, self.of.job)?;
+        let Some(root) = chain.roots.first() else {
+            self.headline(
+                "blocked, although all it depends on is over: it is released when the workflow goes on",
+            );
+            self.undriven("blocked, although all it depends on is over: nothing runs the workflow");
+            return Ok(());
+        };
+        let what = match root.status {
+            JobStatus::Running | JobStatus::Pending => "which is running",
+            JobStatus::Ready => "which has not started yet",
+            JobStatus::PendingFailed => "which failed and waits for a decision",
+            _ => "which has not run",
+        };
+        let others = match chain.root_count {
+            1 => String::new(),
+            n => format!(" and {} other {}", n - 1, if n == 2 { "job" } else { "jobs" }),
+        };
+        self.headline(format!("blocked by {} ({}), {what}{others}", root.name, root.job));
+        if chain.roots.iter().any(|root| root.status == JobStatus::PendingFailed) {
+            self.decide();
+        }
+        self.fact(format!("{} of the jobs that it depends on are not over", chain.waiting));
+        let root = root.job;
+        self.verdict.chain = Some(chain);
+        if self.of.workflow.is_driven {
+            self.next(format!("windlass why {root}"), "explains the job that blocks");
+        } else {
+            let workflow = self.of.workflow.id;
+            self.fact("no process runs this workflow");
+            self.next(format!("windlass resume {workflow}"), "goes on with the workflow");
+        }
+        Ok(())
+    }
+
+    fn uninitialized(&mut self) -> Result<(), Cycle> {
+        if self.of.workflow.is_driven {
+            return self.blocked();
+        }
+        let again = if self.of.outcome.is_some() { "it was reset and has" } else { "it has" };
+        self.headline(format!("not looked at yet: {again} not been part of a run"));
+        self.next(format!("windlass resume {}", self.of.workflow.id), "runs the workflow");
+        Ok(())
+    }
+
+    fn canceled(&mut self) -> Result<(), Cycle> {
+        let chain = chain::canceling(&self.of.graph, self.of.job)?;
+        let workflow = self.of.workflow.id;
+        if let Some(root) = chain.roots.first() {
+            let others = match chain.root_count {
+                1 => String::new(),
+                n => format!(", and {} more did not end well", n - 1),
+            };
+            let how = root.note.clone().unwrap_or_else(|| root.status.to_string());
+            self.headline(format!("canceled because {} ({}) {how}{others}", root.name, root.job));
+            let root = root.job;
+            self.verdict.chain = Some(chain);
+            self.next(format!("windlass why {root}"), "explains the failure behind it");
+        } else if self.of.workflow.is_canceled {
+            self.headline("canceled together with its workflow");
+        } else {
+            self.headline("canceled by somebody");
+        }
+        self.next(
+            format!("windlass resume {workflow} --retry-failed"),
+            "runs what failed and what was canceled again",
+        );
+        Ok(())
+    }
+
+    fn failed(&mut self) {
+        let Some(outcome) = self.of.outcome else {
+            self.headline("failed; no attempt of it is on record");
+            return;
+        };
+        self.headline(exit::headline(outcome, self.of.asked.as_ref()));
+        self.ending(outcome);
+        self.retry(outcome);
+    }
+
+    fn pending_failed(&mut self) {
+        match self.of.outcome {
+            Some(outcome) => {
+                let headline = exit::headline(outcome, self.of.asked.as_ref());
+                self.headline(format!("{headline}; somebody is to decide what happens next"));
+                self.ending(outcome);
+            }
+            None => self.headline("it failed, and somebody is to decide what happens next"),
+        }
+        self.decide();
+    }
+
+    fn decide(&mut self) {
+        let workflow = self.of.workflow.id;
+        self.next(format!("windlass resume {workflow} --retry-failed"), "runs what failed again");
+    }
+
+    fn terminated(&mut self) {
+        let Some(outcome) = self.of.outcome else {
+            self.headline("ended by windlass; no attempt of it is on record");
+            return;
+        };
+        self.headline(exit::headline(outcome, self.of.asked.as_ref()));
+        self.ending(outcome);
+        self.retry(outcome);
+    }
+
+    fn disabled(&mut self) {
+        self.headline("left out on purpose; jobs that depend on it do not wait for it");
+        let (workflow, id) = (self.of.workflow.id, self.of.id);
+        self.next(format!("windlass jobs reset-status {id}"), "lets it run after all");
+        self.next(format!("windlass resume {workflow}"), "then goes on with the workflow");
+    }
+
+    /// Everything about a bad end: what was noted, what was used, what the logs say.
+    fn ending(&mut self, outcome: &Outcome) {
+        if let Some(reason) = &outcome.reason
+            && !self.verdict.headline.contains(reason.as_str())
+        {
+            self.fact(reason.clone());
+        }
+        let wall = format_duration(outcome.wall);
+        self.fact(format!("attempt {} ended at {} after {wall}", outcome.attempt, outcome.ended_at));
+        self.usage(outcome);
+        let mut quoted = false;
+        for log in self.of.logs {
+            for finding in telltale::telling_lines(log.text, LINES_PER_LOG) {
+                quoted = true;
+                self.verdict.evidence.push(Evidence::LogLine {
+                    log: log.name.to_owned(),
+                    line: log.skipped_lines + finding.line,
+                    text: finding.text,
+                    means: finding.means,
+                });
+            }
+        }
+        if !quoted {
+            self.last_words();
+        }
+    }
+
+    /// Nothing in the logs looks like an error: what they end with may still say something.
+    fn last_words(&mut self) {
+        let last = |log: &Log<'_>| {
+            let lines = log.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+            lines.last().map(|(number, line)| Evidence::LogLine {
+                log: log.name.to_owned(),
+                line: log.skipped_lines + number + 1,
+                text: line.trim().chars().take(300).collect(),
+                means: "the last line",
+            })
+        };
+        let lines: Vec<Evidence> = self.of.logs.iter().filter_map(last).collect();
+        if lines.is_empty() {
+            self.fact("it printed nothing");
+        }
+        self.verdict.evidence.extend(lines);
+    }
+
+    /// Memory and time against what was asked for.
+    fn usage(&mut self, outcome: &Outcome) {
+        let Some(asked) = self.of.asked else { return };
+        if let Some(peak) = outcome.peak_memory {
+            self.fact(format!("used {peak} of the {} of memory that it asked for", asked.memory));
+        }
+        if let Some(limit) = asked.runtime {
+            let share = outcome.wall.as_secs_f64() / limit.as_secs_f64().max(1e-9);
+            if share >= 0.8 {
+                self.fact(format!(
+                    "took {:.0} % of the {} that it asked for",
+                    share * 100.0,
+                    format_duration(limit)
+                ));
+            }
+        }
+    }
+
+    fn retry(&mut self, outcome: &Outcome) {
+        let workflow = self.of.workflow.id;
+        self.next(format!("windlass logs {}", self.of.id), "shows all that it printed");
+        if outcome.out_of_memory || outcome.return_code == return_code::TIMEOUT {
+            self.next(
+                format!("windlass resources correct {workflow} --dry-run"),
+                "proposes what it should ask for",
+            );
+        }
+        self.next(format!("windlass resume {workflow} --retry-failed"), "runs what failed again");
+    }
+}
+
+/// What a worker can never give to a job that asks for so much.
+fn shortages(asked: &Resources, has: &Capacity) -> Vec<String> {
+    let mut short = Vec::new();
+    let mut say = |too_much: bool, text: String| {
+        if too_much {
+            short.push(text);
+        }
+    };
+    say(asked.cpus > has.cpus, format!("asks for {} cpus, a worker has {}", asked.cpus, has.cpus));
+    say(
+        asked.memory > has.memory,
+        format!("asks for {} of memory, a worker has {}", asked.memory, has.memory),
+    );
+    say(asked.gpus > has.gpus, format!("asks for {} gpus, a worker has {}", asked.gpus, has.gpus));
+    let nodes = has.nodes.max(1);
+    say(asked.nodes > nodes, format!("asks for {} nodes, a worker has {nodes}", asked.nodes));
+    short
+}
+
+fn describe(asked: &Resources) -> String {
+    let gpus = if asked.gpus > 0 { format!(", {} gpus", asked.gpus) } else { String::new() };
+    format!("{} cpus, {} of memory{gpus}", asked.cpus, asked.memory)
+}
+
+fn describe_capacity(has: &Capacity) -> String {
+    let gpus = if has.gpus > 0 { format!(", {} gpus", has.gpus) } else { String::new() };
+    let jobs = has.max_jobs.map(|max| format!(", at most {max} jobs at once")).unwrap_or_default();
+    format!("{} cpus, {} of memory{gpus}{jobs}", has.cpus, has.memory)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! One situation per case: what is said, what it rests on, and what to type.
+
+use super::*;
+use crate::edges::EdgesBuilder;
+use JobStatus as S;
+
+const GIB: u64 = 1 << 30;
+
+/// A workflow in which `prepare` comes before `solve_1` and `solve_2`, both before `plot`.
+struct World {
+    statuses: [S; 4],
+    outcomes: [Option<Outcome>; 4],
+    is_driven: bool,
+    is_canceled: bool,
+    workers: Vec<Capacity>,
+    asked: Option<Resources>,
+    started_at: Option<Timestamp>,
+    usual: Option<Duration>,
+    logs: Vec<(&'static str, &'static str)>,
+}
+
+const NAMES: [&str; 4] = ["prepare", "solve_1", "solve_2", "plot"];
+const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+impl World {
+    fn new(statuses: [S; 4]) -> Self {
+        let capacity = Capacity { cpus: 4, memory: Bytes(8 * GIB), gpus: 0, nodes: 1, max_jobs: None };
+        Self {
+            statuses,
+            outcomes: [const { None }; 4],
+            is_driven: true,
+            is_canceled: false,
+            workers: vec![capacity],
+            asked: None,
+            started_at: None,
+            usual: None,
+            logs: Vec::new(),
+        }
+    }
+
+    fn why(&self, job: usize) -> Verdict {
+        let mut builder = EdgesBuilder::default();
+        builder.depend(1, &[0]);
+        builder.depend(2, &[0]);
+        builder.depend(3, &[1, 2]);
+        let edges = builder.finish();
+        let logs: Vec<Log<'_>> =
+            self.logs.iter().map(|&(name, text)| Log { name, text, skipped_lines: 100 }).collect();
+        let id = |job: u32| JobId(i64::from(job) + 11);
+        why(&Situation {
+            now: NOW,
+            id: id(job as u32),
+            job: job as u32,
+            asked: self.asked,
+            started_at: self.started_at,
+            outcome: self.outcomes[job].as_ref(),
+            usual: self.usual,
+            logs: &logs,
+            workflow: Workflow {
+                id: WorkflowId(7),
+                is_canceled: self.is_canceled,
+                is_driven: self.is_driven,
+                workers: &self.workers,
+            },
+            graph: Jobs {
+                count: 4,
+                edges: &edges,
+                id: &id,
+                name: &|job| NAMES[job as usize].to_owned(),
+                status: &|job| self.statuses[job as usize],
+                outcome: &|job| self.outcomes[job as usize].clone(),
+            },
+        })
+        .unwrap()
+    }
+}
+
+fn failure(code: i32) -> Outcome {
+    Outcome {
+        attempt: Attempt(2),
+        status: S::Failed,
+        return_code: code,
+        signal: None,
+        out_of_memory: false,
+        reason: None,
+        ended_at: NOW,
+        wall: Duration::from_mins(55),
+        peak_memory: Some(Bytes(3 * GIB)),
+    }
+}
+
+fn texts(verdict: &Verdict) -> Vec<String> {
+    verdict.evidence.iter().map(ToString::to_string).collect()
+}
+
+fn commands(verdict: &Verdict) -> Vec<&str> {
+    verdict.next.iter().map(|next| next.command.as_str()).collect()
+}
+
+fn names(links: &[Link]) -> Vec<&str> {
+    links.iter().map(|link| link.name.as_str()).collect()
+}
+
+#[test]
+fn a_running_job_is_compared_with_what_it_asked_for_and_with_its_like() {
+    let mut world = World::new([S::Running, S::Blocked, S::Blocked, S::Blocked]);
+    world.started_at = Some(Timestamp(NOW.0 - 3_000_000_000));
+    world.asked = Some(Resources { runtime: Some(Duration::from_hours(1)), ..Resources::DEFAULT });
+    world.usual = Some(Duration::from_mins(10));
+    let verdict = world.why(0);
+    assert!(
+        verdict.headline.starts_with("running for 50m, since 2023-11-14T21:23:20"),
+        "{}",
+        verdict.headline
+    );
+    assert_eq!(
+        texts(&verdict),
+        ["asked for 1h; 10m left", "jobs like it usually take 10m: this one is unusually slow"]
+    );
+    assert_eq!(commands(&verdict), ["windlass logs 11 --follow"]);
+    world.is_driven = false;
+    assert!(world.why(0).headline.contains("no process runs this workflow"));
+}
+
+#[test]
+fn a_ready_job_that_nobody_runs() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.is_driven = false;
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but nothing runs the workflow");
+    assert_eq!(commands(&verdict), ["windlass resume 7"]);
+}
+
+#[test]
+fn a_ready_job_that_is_too_large_for_every_worker() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.asked = Some(Resources { cpus: 64, memory: Bytes(100 * GIB), ..Resources::DEFAULT });
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but it asks for more than any worker can ever give");
+    assert_eq!(
+        texts(&verdict),
+        ["asks for 100 GiB of memory, a worker has 8 GiB", "asks for 64 cpus, a worker has 4"]
+    );
+    world.asked = Some(Resources { cpus: 4, ..Resources::DEFAULT });
+    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    world.is_canceled = true;
+    assert!(world.why(0).headline.contains("canceled"));
+}
+
+#[test]
+fn a_blocked_job_leads_to_what_really_blocks_it() {
+    for (status, said) in [
+        (S::Running, "blocked by prepare (11), which is running"),
+        (S::Ready, "blocked by prepare (11), which has not started yet"),
+        (S::PendingFailed, "blocked by prepare (11), which failed and waits for a decision"),
+    ] {
+        let verdict = World::new([status, S::Blocked, S::Blocked, S::Blocked]).why(3);
+        assert_eq!(verdict.headline, said);
+        let chain = verdict.chain.unwrap();
+        assert_eq!(names(&chain.links), ["solve_1", "prepare"], "the way, through the gate");
+        assert_eq!((names(&chain.roots), chain.waiting), (vec!["prepare"], 3));
+        assert_eq!(verdict.next.last().unwrap().command, "windlass why 11");
+    }
+    let several = World::new([S::Completed, S::Running, S::Ready, S::Blocked]).why(3);
+    assert_eq!(several.headline, "blocked by solve_1 (12), which is running and 1 other job");
+    let disabled = World::new([S::Completed, S::Disabled, S::Running, S::Blocked]).why(3);
+    assert_eq!(names(&disabled.chain.unwrap().roots), ["solve_2"], "what is left out blocks nobody");
+}
+
+#[test]
+fn a_canceled_job_leads_to_the_failure() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.outcomes[0] = Some(failure(3));
+    let verdict = world.why(3);
+    assert_eq!(verdict.headline, "canceled because prepare (11) failed with exit code 3");
+    assert_eq!(names(&verdict.chain.as_ref().unwrap().links), ["solve_1", "prepare"]);
+    assert_eq!(commands(&verdict), ["windlass why 11", "windlass resume 7 --retry-failed"]);
+    let by_hand = World::new([S::Completed, S::Canceled, S::Completed, S::Blocked]).why(1);
+    assert_eq!((by_hand.headline.as_str(), by_hand.chain), ("canceled by somebody", None));
+}
+
+#[test]
+fn a_failed_job_with_the_lines_that_matter() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.outcomes[0] = Some(failure(127));
+    world.asked = Some(Resources {
+        memory: Bytes(4 * GIB),
+        runtime: Some(Duration::from_hours(1)),
+        ..Resources::DEFAULT
+    });
+    world.logs = vec![("stdout", "fine\n"), ("stderr", "starting\nsh: 1: solvr: not found\n")];
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "failed with exit code 127: the program was not found");
+    assert_eq!(
+        texts(&verdict),
+        [
+            "attempt 2 ended at 2023-11-14T22:13:20.000Z after 55m",
+            "used 3 GiB of the 4 GiB of memory that it asked for",
+            "took 92 % of the 1h that it asked for",
+            "stderr:102: sh: 1: solvr: not found",
+        ]
+    );
+    assert_eq!(commands(&verdict), ["windlass logs 11", "windlass resume 7 --retry-failed"]);
+}
+
+#[test]
+fn where_no_line_looks_like_an_error_the_last_words_are_quoted() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.outcomes[0] = Some(failure(1));
+    assert_eq!(texts(&world.why(0)).last().unwrap(), "it printed nothing");
+    world.logs = vec![("stderr", "one\ntwo\n\n")];
+    assert_eq!(texts(&world.why(0)).last().unwrap(), "stderr:102: two");
+}
+
+#[test]
+fn want_of_memory_or_time_leads_to_the_resources() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.asked = Some(Resources { memory: Bytes(2 * GIB), ..Resources::DEFAULT });
+    world.outcomes[0] = Some(Outcome { out_of_memory: true, ..failure(137) });
+    let verdict = world.why(0);
+    assert!(verdict.headline.contains("more than the 2 GiB of memory"), "{}", verdict.headline);
+    assert!(commands(&verdict).contains(&"windlass resources correct 7 --dry-run"));
+    world.statuses[0] = S::Terminated;
+    world.outcomes[0] = Some(Outcome { status: S::Terminated, ..failure(152) });
+    assert_eq!(world.why(0).headline, "ended because its time was up");
+}
+
+#[test]
+fn every_status_has_a_headline() {
+    for status in S::ALL {
+        for (is_driven, has_outcome) in [(true, true), (true, false), (false, true), (false, false)] {
+            let mut world = World::new([S::Completed, status, S::Completed, S::Blocked]);
+            world.is_driven = is_driven;
+            world.outcomes[1] = has_outcome.then(|| failure(1));
+            let verdict = world.why(1);
+            assert!(!verdict.headline.is_empty(), "{status}");
+            assert_eq!(verdict.status, status);
+        }
+    }
+}
