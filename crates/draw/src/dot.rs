@@ -1,0 +1,47 @@
+//! The graph for Graphviz.
+
+use crate::drawing::{Drawing, Node, Tone};
+use crate::escape;
+
+/// `dot -Tsvg` and its kin read this.
+pub fn dot(drawing: &Drawing) -> String {
+    let mut out = String::from(
+        "digraph workflow {\n  rankdir=LR;\n  node [shape=box, style=\"rounded,filled\", fillcolor=\"#f6f8fa\", \
+         color=\"#8c959f\", fontname=\"Helvetica\", fontsize=11];\n  edge [color=\"#8c959f\", fontname=\"Helvetica\", \
+         fontsize=9];\n",
+    );
+    for (stage, nodes) in drawing.stages.iter().enumerate() {
+        let heading = drawing.headings.get(stage).map_or("", String::as_str);
+        put_line!(out, "  subgraph cluster_{stage} {{");
+        put_line!(out, "    label=\"{}\"; style=dotted; color=\"#d0d7de\";", escape::dot(heading));
+        for &node in nodes {
+            put_line!(out, "    n{node} [{}];", attributes(&drawing.nodes[node]));
+        }
+        out.push_str("  }\n");
+    }
+    for link in &drawing.links {
+        let label = match link.label.as_str() {
+            "" => String::new(),
+            label => format!(" [label=\"{}\"]", escape::dot(label)),
+        };
+        put_line!(out, "  n{} -> n{}{label};", link.from, link.to);
+    }
+    out.push_str("}\n");
+    out
+}
+
+fn attributes(node: &Node) -> String {
+    let detail = match node.detail.as_str() {
+        "" => String::new(),
+        detail => format!("\\n{}", escape::dot(detail)),
+    };
+    let fill = match node.tone {
+        Tone::Plain => "",
+        Tone::Active => ", fillcolor=\"#ddf4ff\"",
+        Tone::Good => ", fillcolor=\"#dafbe1\"",
+        Tone::Bad => ", fillcolor=\"#ffebe9\"",
+        Tone::Quiet => ", fillcolor=\"#ffffff\", fontcolor=\"#6e7781\"",
+    };
+    let critical = if node.is_critical { ", color=\"#bc4c00\", penwidth=2" } else { "" };
+    format!("label=\"{}{detail}\"{fill}{critical}", escape::dot(&node.title()))
+}

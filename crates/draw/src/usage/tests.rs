@@ -1,0 +1,74 @@
+//! What is in a plot, whatever goes in.
+
+use super::*;
+
+fn usage() -> Usage {
+    let job = |name: &str, scale: f64| JobUsage {
+        name: name.to_owned(),
+        series: Series {
+            cpu_percent: (0..50).map(|t| (f64::from(t), 90.0 * scale)).collect(),
+            memory: (0..50).map(|t| (f64::from(t), f64::from(t) * 1e7 * scale)).collect(),
+        },
+        asked: Limits { cpus: Some(2.0), memory: Some(1e9) },
+    };
+    let bar =
+        |name: &str, tone| Bar { name: name.to_owned(), start: 0.0, end: 49.0, tone, note: "exit 0".into() };
+    Usage {
+        title: "sweep <1>".into(),
+        origin: Timestamp(1_700_000_000_000_000),
+        node: job("node", 3.0).series,
+        node_limits: Limits { cpus: Some(4.0), memory: Some(8e9) },
+        jobs: vec![job("a&b", 1.0), job("c\"d", 2.0)],
+        bars: vec![bar("a&b", Tone::Good), bar("c\"d", Tone::Bad)],
+    }
+}
+
+#[test]
+fn lines_limits_and_bars_are_there_and_escaped() {
+    let plot = svg(&usage());
+    assert_eq!(plot.matches("class=\"job\"").count(), 4, "two jobs in two panels");
+    assert_eq!(plot.matches("class=\"asked\"").count(), 4);
+    assert_eq!(plot.matches("class=\"node\"").count(), 2);
+    assert_eq!(plot.matches("<rect class=\"bar ").count(), 2);
+    assert!(plot.contains("class=\"bar bad\""));
+    assert!(plot.contains("sweep &lt;1&gt;") && plot.contains("a&amp;b") && plot.contains("c&quot;d"));
+    assert!(plot.contains("2023-11-14T22:13:20"), "when it began, in UTC");
+}
+
+#[test]
+fn a_page_needs_nothing_from_elsewhere() {
+    let page = html(&usage());
+    assert!(page.starts_with("<!doctype html>") && page.contains("</svg>"));
+    for outside in ["src=", "href=", "@import", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn many_jobs_are_shown_pale_but_for_the_largest() {
+    let mut many = usage();
+    many.jobs = (0..100).map(|n| JobUsage { name: format!("job{n}"), ..many.jobs[0].clone() }).collect();
+    let plot = svg(&many);
+    assert_eq!(plot.matches("class=\"job\"").count(), 2 * COLOURED);
+    assert_eq!(plot.matches("class=\"rest\"").count(), 2 * (100 - COLOURED));
+}
+
+#[test]
+fn nothing_and_nonsense_are_drawn_without_harm() {
+    let nothing = Usage {
+        title: String::new(),
+        origin: Timestamp(0),
+        node: Series::default(),
+        node_limits: Limits::default(),
+        jobs: Vec::new(),
+        bars: Vec::new(),
+    };
+    let mut nonsense = usage();
+    nonsense.jobs[0].series.memory = vec![(0.0, f64::NAN), (f64::INFINITY, f64::INFINITY), (3.0, -5.0)];
+    nonsense.bars[0].end = f64::NAN;
+    for usage in [nothing, nonsense] {
+        let plot = svg(&usage);
+        let drawn = plot.split("</style>").nth(1).unwrap();
+        assert!(!drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
+    }
+}
