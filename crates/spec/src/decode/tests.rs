@@ -1,5 +1,6 @@
 //! Every field ends up where it belongs.
 
+mod hostile;
 mod rules;
 
 use crate::decode::shape::{Map, Type};
