@@ -148,6 +148,11 @@ impl Sink {
         self.list.is_empty()
     }
 
+    /// How many problems there are, kept or not.
+    pub(crate) fn count(&self) -> usize {
+        self.list.len() + self.more
+    }
+
     /// Sorted by place; problems of the file as a whole come first.
     pub(crate) fn into_diagnostics(mut self, source_name: &str, source: &str) -> Diagnostics {
         self.list.sort_by_key(|diagnostic| diagnostic.span);

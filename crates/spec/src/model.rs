@@ -62,10 +62,6 @@ impl<'s> Spec<'s> {
             requirement_names: Vec::new(),
         }
     }
-
-    pub(crate) fn job_name(&self, job: u32) -> &str {
-        self.texts.get(self.jobs[job as usize].name.text)
-    }
 }
 
 /// A named set of requirements.

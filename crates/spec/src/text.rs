@@ -43,6 +43,13 @@ impl<'s> Texts<'s> {
         Text { start, length }
     }
 
+    /// Where a part of `text` stands in the source, if it stands there word for word.
+    pub(crate) fn place(&self, text: Text, part: std::ops::Range<usize>) -> Option<Span> {
+        let start = text.start as usize;
+        let is_in_source = start + text.length as usize <= self.source.len();
+        is_in_source.then(|| Span::new(start + part.start, start + part.end))
+    }
+
     pub(crate) fn get(&self, text: Text) -> &str {
         let (start, length) = (text.start as usize, text.length as usize);
         match start.checked_sub(self.source.len()) {

@@ -1,82 +1,315 @@
-//! A spec that makes sense: every name is known, nothing waits in a circle.
+//! A spec that makes sense: expanded, every name known, nothing waiting in a circle.
 
+use crate::diagnostic::Diagnostic;
+use crate::expand::{Expanded, Member, ReferenceTo, render};
 use crate::model::{RequirementsSpec, Spec};
-use crate::resolve::Resolved;
+use crate::params::ParameterValue;
+use crate::resolve::{Detail, Resolved, ResolvedAction, Way, fill_data};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+use windlass_types::settings::{FailureHandler, Settings, SlurmScheduler};
 use windlass_types::work::Stdio;
 
 /// A workflow as its spec file describes it. Borrows from the text of the file.
-#[derive(Clone, Debug)]
+///
+/// Jobs, files and user data are numbered from 0: entries in the order of the file, and within an entry in the order of
+/// its parameters, the last of which changes fastest. Commands, paths and data are worked out when they are asked for.
+#[derive(Debug)]
 pub struct Workflow<'s> {
     spec: Spec<'s>,
+    expanded: Expanded,
     resolved: Resolved,
+    warnings: Vec<Diagnostic>,
 }
 
-/// A job of a [`Workflow`]. Jobs are numbered from 0 in the order of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the jobs of one entry have in common; a plain job has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobKind {
+    /// As written: `solve_{nu:.2f}`.
+    pub name: String,
+    /// On top of [`Workflow::env`]; only the variables that are the same for all of them.
+    pub env: Vec<(String, String)>,
+    pub invocation_script: Option<String>,
+    pub stdio: Option<Stdio>,
+    pub supports_termination: Option<bool>,
+    /// Index into [`Workflow::failure_handlers`].
+    pub failure_handler: Option<u32>,
+    /// Index into [`Workflow::schedulers`].
+    pub scheduler: Option<u32>,
+    pub labels: Vec<String>,
+    /// The names of their parameters, as [`Job::parameters`] gives them.
+    pub parameters: Vec<String>,
+}
+
+/// A job of a [`Workflow`].
+#[derive(Clone, Copy)]
 pub struct Job<'a> {
     pub name: &'a str,
-    pub command: &'a str,
-    /// On top of [`Workflow::env`].
-    pub env: &'a [(String, String)],
-    /// The numbers of the jobs it waits for, as written: in any order, maybe with repetitions. Jobs that share a list
-    /// through an alias get the same slice.
-    pub depends_on: &'a [u32],
+    /// Index into [`Workflow::kinds`].
+    pub kind: Option<u32>,
     /// Index into [`Workflow::requirements`].
     pub requirements: Option<u32>,
     pub priority: i32,
     pub cancel_on_blocking_job_failure: bool,
+    workflow: &'a Workflow<'a>,
+    member: Member,
+}
+
+/// A file of a [`Workflow`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct File<'a> {
+    pub name: &'a str,
+    pub path: Cow<'a, str>,
+    pub identifier: Option<Cow<'a, str>>,
+    /// Seconds since 1970.
+    pub st_mtime: Option<f64>,
+}
+
+/// User data of a [`Workflow`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct UserData<'a> {
+    pub name: &'a str,
+    pub data: Option<Cow<'a, Value>>,
+    pub is_ephemeral: bool,
 }
 
 impl<'s> Workflow<'s> {
-    pub(crate) fn new(spec: Spec<'s>, resolved: Resolved) -> Self {
-        Self { spec, resolved }
+    pub(crate) fn new(spec: Spec<'s>, expanded: Expanded, resolved: Resolved, warnings: Vec<Diagnostic>) -> Self {
+        Self { spec, expanded, resolved, warnings }
     }
 
     pub fn name(&self) -> &str {
-        self.spec.texts.get(self.spec.name)
+        &self.resolved.texts.name
     }
 
     pub fn user(&self) -> Option<&str> {
-        self.spec.user.map(|text| self.spec.texts.get(text))
+        self.resolved.texts.user.as_deref()
     }
 
     pub fn description(&self) -> Option<&str> {
-        self.spec.description.map(|text| self.spec.texts.get(text))
+        self.resolved.texts.description.as_deref()
     }
 
     /// Given to every job.
     pub fn env(&self) -> &[(String, String)] {
-        &self.spec.variables[self.spec.env.range()]
+        &self.resolved.texts.env
     }
 
     pub fn stdio(&self) -> Stdio {
         self.spec.stdio
     }
 
+    pub fn settings(&self) -> &Settings {
+        &self.resolved.texts.settings
+    }
+
     pub fn requirements(&self) -> &[RequirementsSpec] {
         &self.spec.requirements
     }
 
-    pub fn job_count(&self) -> usize {
+    pub fn failure_handlers(&self) -> &[FailureHandler] {
+        &self.resolved.texts.failure_handlers
+    }
+
+    pub fn schedulers(&self) -> &[SlurmScheduler] {
+        &self.resolved.texts.schedulers
+    }
+
+    pub fn actions(&self) -> &[ResolvedAction] {
+        &self.resolved.actions
+    }
+
+    pub fn kinds(&self) -> &[JobKind] {
+        &self.resolved.kinds
+    }
+
+    /// Things worth saying that are no errors, in the order of the file.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// Jobs as written, before expansion.
+    pub fn entry_count(&self) -> usize {
         self.spec.jobs.len()
+    }
+
+    pub fn job_count(&self) -> usize {
+        self.expanded.jobs.len()
     }
 
     /// # Panics
     /// If there is no such job.
     pub fn job(&self, number: usize) -> Job<'_> {
-        let job = &self.spec.jobs[number];
+        let member = self.expanded.jobs.locate(number as u32);
+        let entry = &self.spec.jobs[member.entry as usize];
+        let (kind, requirements) = match &self.resolved.details[member.entry as usize] {
+            Some(detail) => (
+                self.resolved.per_job(detail.kind, member.index),
+                self.resolved.per_job(detail.requirements, member.index),
+            ),
+            None => (None, entry.requirements.map(|used| self.resolved.requirements[used.name as usize])),
+        };
         Job {
-            name: self.spec.texts.get(job.name.text),
-            command: self.spec.texts.get(job.command.text),
-            env: &self.spec.variables[job.env.range()],
-            depends_on: &self.resolved.targets[job.depends_on.range()],
-            requirements: job.requirements.map(|used| self.resolved.requirements[used.name as usize]),
-            priority: job.priority,
-            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
+            name: self.expanded.jobs.name(number as u32),
+            kind,
+            requirements,
+            priority: entry.priority,
+            cancel_on_blocking_job_failure: entry.cancel_on_blocking_job_failure,
+            workflow: self,
+            member,
         }
     }
 
     pub fn jobs(&self) -> impl ExactSizeIterator<Item = Job<'_>> {
         (0..self.job_count()).map(|number| self.job(number))
+    }
+
+    pub fn file_count(&self) -> usize {
+        self.expanded.files.len()
+    }
+
+    /// # Panics
+    /// If there is no such file.
+    pub fn file(&self, number: usize) -> File<'_> {
+        let member = self.expanded.files.locate(number as u32);
+        let entry = &self.spec.files[member.entry as usize];
+        let detail = self.resolved.files[member.entry as usize].as_deref();
+        let bindings = self.expanded.files.bindings(member.entry);
+        let fill = |template: Option<&_>, text| match template {
+            Some(template) => {
+                let mut filled = String::new();
+                render(template, bindings, member.index, &mut filled);
+                Cow::Owned(filled)
+            }
+            None => Cow::Borrowed(self.spec.texts.get(text)),
+        };
+        File {
+            name: self.expanded.files.name(number as u32),
+            path: fill(detail.and_then(|detail| detail.path.as_ref()), entry.path.text),
+            identifier: entry.identifier.map(|identifier| {
+                fill(detail.and_then(|detail| detail.identifier.as_ref()), identifier.text)
+            }),
+            st_mtime: entry.st_mtime,
+        }
+    }
+
+    pub fn files(&self) -> impl ExactSizeIterator<Item = File<'_>> {
+        (0..self.file_count()).map(|number| self.file(number))
+    }
+
+    pub fn user_data_count(&self) -> usize {
+        self.expanded.user_data.len()
+    }
+
+    /// # Panics
+    /// If there is no such user data.
+    pub fn user_data(&self, number: usize) -> UserData<'_> {
+        let member = self.expanded.user_data.locate(number as u32);
+        let entry = &self.spec.user_data[member.entry as usize];
+        let detail = self.resolved.user_data[member.entry as usize].as_deref();
+        let bindings = self.expanded.user_data.bindings(member.entry);
+        UserData {
+            name: self.expanded.user_data.name(number as u32),
+            data: entry.data.as_ref().map(|data| match detail {
+                Some(detail) => Cow::Owned(fill_data(data, detail, bindings, member.index)),
+                None => Cow::Borrowed(data),
+            }),
+            is_ephemeral: entry.is_ephemeral,
+        }
+    }
+
+    pub fn all_user_data(&self) -> impl ExactSizeIterator<Item = UserData<'_>> {
+        (0..self.user_data_count()).map(|number| self.user_data(number))
+    }
+}
+
+impl<'a> Job<'a> {
+    /// For `/bin/sh -c`. `${files.input.NAME}` is a path in it, and `${user_data.input.NAME}` the id of the user data
+    /// if those of the workflow are numbered from `first_user_data_id` on.
+    pub fn command(&self, first_user_data_id: i64) -> Cow<'a, str> {
+        let entry = &self.workflow.spec.jobs[self.member.entry as usize];
+        let Some((detail, template)) = self.detail().and_then(|detail| Some((detail, detail.command.as_ref()?)))
+        else {
+            return Cow::Borrowed(self.workflow.spec.texts.get(entry.command.text));
+        };
+        let mut command = String::new();
+        let bindings = self.bindings();
+        let value = |parameter| {
+            bindings.map_or(ParameterValue::Text(""), |bindings| bindings.value(parameter, self.member.index))
+        };
+        template.render(&mut command, value, |reference, out| {
+            let (to, target) = detail.references[reference as usize];
+            let number = self.workflow.resolved.target(detail, target, self.member.index);
+            match to {
+                ReferenceTo::File => out.push_str(&self.workflow.file(number as usize).path),
+                ReferenceTo::UserData => out.push_str(&(first_user_data_id + i64::from(number)).to_string()),
+            }
+        });
+        Cow::Owned(command)
+    }
+
+    /// The variables whose values differ among the jobs of its kind; on top of those of the kind.
+    pub fn env(&self) -> Vec<(String, String)> {
+        let Some(detail) = self.detail() else { return Vec::new() };
+        detail.env.iter().map(|(name, template)| (name.clone(), self.fill(template))).collect()
+    }
+
+    /// Its own, if it differs among the jobs of its kind.
+    pub fn invocation_script(&self) -> Option<String> {
+        self.detail()?.invocation_script.as_ref().map(|template| self.fill(template))
+    }
+
+    /// In the order of [`JobKind::parameters`].
+    pub fn parameters(&self) -> Vec<(&'a str, ParameterValue<'a>)> {
+        self.bindings().map_or_else(Vec::new, |bindings| bindings.pairs(self.member.index).collect())
+    }
+
+    /// The numbers of the jobs it waits for, because it says so or because of what they write: several lists, in any
+    /// order, maybe with repetitions. Jobs that share a list get the same slice.
+    pub fn depends_on(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        let job = *self;
+        Way::WAITS.into_iter().flat_map(move |way| job.lists(way))
+    }
+
+    /// The numbers of its input files: several lists, maybe with repetitions.
+    pub fn input_files(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        self.lists(Way::InputFiles)
+    }
+
+    pub fn output_files(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        self.lists(Way::OutputFiles)
+    }
+
+    pub fn input_user_data(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        self.lists(Way::InputUserData)
+    }
+
+    pub fn output_user_data(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        self.lists(Way::OutputUserData)
+    }
+
+    fn lists(&self, way: Way) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        self.workflow.resolved.lists(&self.workflow.spec, self.member, way)
+    }
+
+    fn detail(&self) -> Option<&'a Detail> {
+        self.workflow.resolved.details[self.member.entry as usize].as_deref()
+    }
+
+    fn bindings(&self) -> Option<&'a crate::expand::Bindings> {
+        self.workflow.expanded.jobs.bindings(self.member.entry)
+    }
+
+    fn fill(&self, template: &crate::template::Template) -> String {
+        let mut text = String::new();
+        render(template, self.bindings(), self.member.index, &mut text);
+        text
+    }
+}
+
+impl fmt::Debug for Job<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("name", &self.name).field("command", &self.command(0)).finish_non_exhaustive()
     }
 }

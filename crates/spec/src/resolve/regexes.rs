@@ -1,0 +1,134 @@
+//! Regular expressions over names: each pattern is tried once, on no more names than it can match.
+
+use super::relations::Relations;
+use crate::expand::Series;
+use regex::{Regex, RegexBuilder};
+use rustc_hash::FxHashMap;
+
+/// Names that all patterns of a workflow may be tried on, together. A pattern for each of a million jobs that could
+/// match any of a million files would never end.
+const MOST_TRIALS: usize = 500_000_000;
+
+/// A pattern may take this much memory, compiled.
+const MOST_BYTES: usize = 1 << 22;
+
+/// The patterns of one sort of names.
+#[derive(Debug, Default)]
+pub(crate) struct Patterns {
+    known: FxHashMap<String, Result<u32, NoMatch>>,
+    /// Numbers of all names in the order of the names; made when it is first of use.
+    sorted: Option<Vec<u32>>,
+    trials: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoMatch {
+    Nothing,
+    Invalid(String),
+    TooMuchWork,
+}
+
+impl Patterns {
+    /// The shared list of the names that the pattern matches somewhere, in the order of their numbers.
+    pub(crate) fn matches(
+        &mut self,
+        pattern: &str,
+        names: &Series,
+        relations: &mut Relations,
+    ) -> Result<u32, NoMatch> {
+        if let Some(known) = self.known.get(pattern) {
+            return known.clone();
+        }
+        let found = self.find(pattern, names).and_then(|numbers| match numbers.is_empty() {
+            true => Err(NoMatch::Nothing),
+            false => Ok(relations.share(numbers)),
+        });
+        self.known.insert(pattern.to_owned(), found.clone());
+        found
+    }
+
+    fn find(&mut self, pattern: &str, names: &Series) -> Result<Vec<u32>, NoMatch> {
+        let regex = compile(pattern)?;
+        let is_match = |number: &u32| regex.is_match(names.name(*number));
+        let prefix = literal_prefix(pattern);
+        if prefix.is_empty() {
+            self.work(names.len())?;
+            return Ok((0..names.len() as u32).filter(is_match).collect());
+        }
+        let sorted = self.sorted.get_or_insert_with(|| {
+            let mut all: Vec<u32> = (0..names.len() as u32).collect();
+            all.sort_unstable_by_key(|number| names.name(*number));
+            all
+        });
+        let start = sorted.partition_point(|number| names.name(*number) < prefix);
+        let length = sorted[start..].partition_point(|number| names.name(*number).starts_with(prefix));
+        let mut found: Vec<u32> = sorted[start..start + length].iter().copied().filter(is_match).collect();
+        found.sort_unstable();
+        self.work(length)?;
+        Ok(found)
+    }
+
+    fn work(&mut self, names: usize) -> Result<(), NoMatch> {
+        self.trials += names;
+        if self.trials > MOST_TRIALS { Err(NoMatch::TooMuchWork) } else { Ok(()) }
+    }
+}
+
+fn compile(pattern: &str) -> Result<Regex, NoMatch> {
+    let built = RegexBuilder::new(pattern).size_limit(MOST_BYTES).dfa_size_limit(MOST_BYTES).build();
+    built.map_err(|error| {
+        // The last line says what is wrong; the others draw the pattern, which is shown anyway.
+        let text = error.to_string();
+        let line = text.lines().last().unwrap_or_default();
+        NoMatch::Invalid(line.trim_start_matches("error:").trim().to_owned())
+    })
+}
+
+/// What every match of `^abc…` begins with. Empty where that is not plain to see.
+fn literal_prefix(pattern: &str) -> &str {
+    let Some(rest) = pattern.strip_prefix('^') else { return "" };
+    if rest.contains('|') {
+        return "";
+    }
+    let is_literal = |c: char| c.is_alphanumeric() || "_-/ ,:=@%".contains(c);
+    let end = rest.find(|c| !is_literal(c)).unwrap_or(rest.len());
+    let mut prefix = &rest[..end];
+    if rest[end..].starts_with(['*', '?', '{', '+']) {
+        // The last character need not be there, or not once.
+        prefix = prefix.char_indices().next_back().map_or("", |(at, _)| &prefix[..at]);
+    }
+    prefix
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_that_every_match_has() {
+        for (pattern, prefix) in [
+            ("^res_1$", "res_1"),
+            (r"^res_\d+", "res_"),
+            ("^res_.*", "res_"),
+            ("^ab*c", "a"),
+            ("^ab?c", "a"),
+            ("^ab{0,1}", "a"),
+            ("^ab+", "a"),
+            ("^a|b", ""),
+            ("res", ""),
+            ("^(a|b)c", ""),
+            ("^(?i)abc", ""),
+            ("^*", ""),
+            ("^é*", ""),
+            ("^", ""),
+        ] {
+            assert_eq!(literal_prefix(pattern), prefix, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_cannot_be() {
+        assert!(matches!(compile("("), Err(NoMatch::Invalid(why)) if why.contains("unclosed group")));
+        assert!(matches!(compile(r"\w{5000}{500}"), Err(NoMatch::Invalid(_))));
+    }
+}

@@ -1,0 +1,151 @@
+//! What jobs relate to (other jobs, files, user data), kept as lists of numbers.
+//!
+//! A list that several jobs have in common is kept once and known by its number, so that a stage behind a stage costs
+//! the sum of both and not the product. What is each job's own lies in one long row.
+
+/// Stands for a name that was reported.
+pub(crate) const UNKNOWN: u32 = u32::MAX;
+
+/// The lists of a whole workflow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Relations {
+    pool: Vec<u32>,
+    /// Where in `pool` each shared list begins and ends.
+    bounds: Vec<(u32, u32)>,
+    own: Vec<u32>,
+    /// Where in `own` lists of differing length end.
+    ends: Vec<u32>,
+    /// Numbers of shared lists, for jobs of one entry that use different ones.
+    each: Vec<u32>,
+}
+
+/// What the jobs of one entry relate to in one way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Relation {
+    /// Lists that all of them have in common.
+    pub(crate) shared: Vec<u32>,
+    own: Own,
+    /// For each of them so many shared lists, from there on in [`Relations::each`].
+    each: Option<(u32, u32)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Own {
+    #[default]
+    None,
+    /// As many for each, from there on in [`Relations::own`].
+    Fixed { start: u32, width: u32 },
+    /// Begins at `start`; the ends are from `ends` on in [`Relations::ends`].
+    Ragged { start: u32, ends: u32 },
+}
+
+/// A list of a job. Two jobs with the same `shared` have the same list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListRef<'a> {
+    pub(crate) shared: Option<u32>,
+    pub(crate) items: &'a [u32],
+}
+
+impl Relations {
+    /// Keeps a list for several jobs to share; its number.
+    pub(crate) fn share(&mut self, items: impl IntoIterator<Item = u32>) -> u32 {
+        let start = self.pool.len() as u32;
+        self.pool.extend(items);
+        self.bounds.push((start, self.pool.len() as u32));
+        self.bounds.len() as u32 - 1
+    }
+
+    pub(crate) fn shared(&self, list: u32) -> &[u32] {
+        let (start, end) = self.bounds[list as usize];
+        &self.pool[start as usize..end as usize]
+    }
+
+    pub(crate) fn shared_count(&self) -> usize {
+        self.bounds.len()
+    }
+
+    /// Gives each job of an entry `width` items of its own: `items` holds them job after job.
+    pub(crate) fn keep_own(&mut self, relation: &mut Relation, width: usize, items: &[u32]) {
+        if width > 0 {
+            relation.own = Own::Fixed { start: self.own.len() as u32, width: width as u32 };
+            self.own.extend_from_slice(items);
+        }
+    }
+
+    /// Gives each job of an entry items of its own, as many as there are: `lengths` says how many for each.
+    pub(crate) fn keep_ragged(&mut self, relation: &mut Relation, lengths: &[u32], items: &[u32]) {
+        if items.is_empty() {
+            return;
+        }
+        relation.own = Own::Ragged { start: self.own.len() as u32, ends: self.ends.len() as u32 };
+        let mut end = self.own.len() as u32;
+        self.ends.extend(lengths.iter().map(|length| {
+            end += length;
+            end
+        }));
+        self.own.extend_from_slice(items);
+    }
+
+    /// Gives each job of an entry `width` shared lists: `lists` holds their numbers job after job.
+    pub(crate) fn keep_each(&mut self, relation: &mut Relation, width: usize, lists: &[u32]) {
+        if width > 0 {
+            relation.each = Some((self.each.len() as u32, width as u32));
+            self.each.extend_from_slice(lists);
+        }
+    }
+
+    /// Keeps one number for each job of an entry; where they begin.
+    pub(crate) fn keep_column(&mut self, numbers: &[u32]) -> u32 {
+        let start = self.own.len() as u32;
+        self.own.extend_from_slice(numbers);
+        start
+    }
+
+    pub(crate) fn column(&self, start: u32, index: u32) -> u32 {
+        self.own[(start + index) as usize]
+    }
+}
+
+impl Relation {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shared.is_empty() && matches!(self.own, Own::None) && self.each.is_none()
+    }
+
+    /// What is the own of the job with this index, in the order given.
+    pub(crate) fn own<'a>(&self, all: &'a Relations, index: u32) -> &'a [u32] {
+        let (start, end) = match self.own {
+            Own::None => return &[],
+            Own::Fixed { start, width } => (start + index * width, start + (index + 1) * width),
+            Own::Ragged { start, ends } => {
+                let end = |index: u32| all.ends[(ends + index) as usize];
+                (if index == 0 { start } else { end(index - 1) }, end(index))
+            }
+        };
+        &all.own[start as usize..end as usize]
+    }
+
+    /// The shared lists that only some jobs of the entry have, of the job with this index.
+    pub(crate) fn each<'a>(&self, all: &'a Relations, index: u32) -> &'a [u32] {
+        self.each.map_or(&[], |(start, width)| {
+            let start = (start + index * width) as usize;
+            &all.each[start..start + width as usize]
+        })
+    }
+
+    /// The `n`th list of the job with this index. They may be empty.
+    pub(crate) fn list<'a>(&self, all: &'a Relations, index: u32, n: usize) -> Option<ListRef<'a>> {
+        let shared = |list: u32| ListRef { shared: Some(list), items: all.shared(list) };
+        if let Some(list) = self.shared.get(n) {
+            return Some(shared(*list));
+        }
+        match n - self.shared.len() {
+            0 => Some(ListRef { shared: None, items: self.own(all, index) }),
+            n => self.each(all, index).get(n - 1).map(|list| shared(*list)),
+        }
+    }
+
+    /// How many lists [`Relation::list`] knows.
+    pub(crate) fn count(&self) -> usize {
+        self.shared.len() + 1 + self.each.map_or(0, |(_, width)| width as usize)
+    }
+}

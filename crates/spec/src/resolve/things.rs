@@ -1,0 +1,127 @@
+//! Files and user data: what is filled into them, and paths that two files share.
+
+use super::{Resolver, Sort};
+use crate::diagnostic::Diagnostic;
+use crate::expand::{Bindings, Place, render};
+use crate::model::Named;
+use crate::source::Span;
+use crate::template::Template;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use serde_json::Value;
+use std::hash::BuildHasher as _;
+
+/// What the files of an entry have filled in; `None`: as written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileDetail {
+    pub(crate) path: Option<Template>,
+    pub(crate) identifier: Option<Template>,
+}
+
+/// The strings in the data of an entry that have something to fill in, with their position among all strings of it.
+pub(crate) type DataDetail = Vec<(usize, Template)>;
+
+impl Resolver<'_, '_> {
+    pub(super) fn files(&mut self) {
+        let spec = self.spec;
+        for (entry, file) in (0..).zip(&spec.files) {
+            self.used_parameters = 0;
+            let of = Some((Sort::Files, entry));
+            let path = self.compile_named(file.path, of);
+            let identifier = file.identifier.and_then(|identifier| self.compile_named(identifier, of));
+            let is_plain = path.is_none() && identifier.is_none();
+            self.done.files.push((!is_plain).then(|| Box::new(FileDetail { path, identifier })));
+            self.unused_parameters(Sort::Files, entry, file.name);
+        }
+        self.shared_paths();
+    }
+
+    /// The path of a file, in `out`.
+    fn path(&self, file: u32, out: &mut String) {
+        out.clear();
+        let member = self.expanded.files.locate(file);
+        let detail = self.done.files[member.entry as usize].as_ref();
+        match detail.and_then(|detail| detail.path.as_ref()) {
+            Some(template) => render(template, self.expanded.files.bindings(member.entry), member.index, out),
+            None => out.push_str(self.spec.texts.get(self.spec.files[member.entry as usize].path.text)),
+        }
+    }
+
+    fn shared_paths(&mut self) {
+        let files = &self.expanded.files;
+        let mut seen: FxHashMap<u64, u32> = FxHashMap::default();
+        let (mut path, mut other) = (String::new(), String::new());
+        let mut clashed = None;
+        for file in 0..files.len() as u32 {
+            self.path(file, &mut path);
+            let entry = files.locate(file).entry;
+            let Some(first) = seen.insert(FxBuildHasher.hash_one(&path), file) else { continue };
+            self.path(first, &mut other);
+            if path != other || clashed == Some(entry) {
+                continue;
+            }
+            // One entry that clashes does so many times over.
+            clashed = Some(entry);
+            let message = format!("files `{}` and `{}` have the same path `{path}`", files.name(first), files.name(file));
+            let span = |file: u32| self.spec.files[files.locate(file).entry as usize].path.span;
+            let help = "who reads the one does not wait for who writes the other";
+            let diagnostic = Diagnostic::new("same-path", message).at(span(file)).help(help);
+            self.sinks.warnings.push(diagnostic.label(span(first), "the same here"));
+        }
+    }
+
+    pub(super) fn user_data(&mut self) {
+        let spec = self.spec;
+        for (entry, data) in (0..).zip(&spec.user_data) {
+            self.used_parameters = 0;
+            let templates = data.data.as_ref().map_or_else(Vec::new, |value| self.data(entry, value, data.data_span));
+            self.done.user_data.push((!templates.is_empty()).then(|| Box::new(templates)));
+            self.unused_parameters(Sort::UserData, entry, Named { span: data.name.span, ..data.name });
+        }
+    }
+
+    fn data(&mut self, entry: u32, value: &Value, span: Span) -> DataDetail {
+        let mut strings = Vec::new();
+        collect_strings(value, &mut strings);
+        let mut templates = Vec::new();
+        for (position, text) in strings.into_iter().enumerate() {
+            let template = self.compile(text, Place::near(span), Some((Sort::UserData, entry)));
+            templates.extend(template.map(|template| (position, template)));
+        }
+        templates
+    }
+}
+
+/// All strings inside, in a fixed order; keys are not among them.
+pub(super) fn collect_strings<'v>(value: &'v Value, strings: &mut Vec<&'v str>) {
+    match value {
+        Value::String(text) => strings.push(text),
+        Value::Array(items) => items.iter().for_each(|item| collect_strings(item, strings)),
+        Value::Object(fields) => fields.values().for_each(|field| collect_strings(field, strings)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The data with the values of one of those that its entry made.
+pub(crate) fn fill_data(value: &Value, detail: &DataDetail, bindings: Option<&Bindings>, index: u32) -> Value {
+    let mut filled = value.clone();
+    let mut templates = detail.iter().peekable();
+    let mut position = 0;
+    for_each_string(&mut filled, &mut |text| {
+        if let Some((_, template)) = templates.next_if(|(wanted, _)| *wanted == position) {
+            text.clear();
+            render(template, bindings, index, text);
+        }
+        position += 1;
+    });
+    filled
+}
+
+/// In the order of [`collect_strings`].
+pub(super) fn for_each_string(value: &mut Value, change: &mut impl FnMut(&mut String)) {
+    match value {
+        Value::String(text) => change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| for_each_string(item, change)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| for_each_string(field, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

@@ -1,0 +1,302 @@
+//! Texts with `{name}` in them: found once, filled in as often as there are jobs.
+//!
+//! A *hole* is a brace pair around exactly a name, or a name and a format: `{i}`, `{i:03d}`, `{x:.4f}`, `{x:q}`. All
+//! other braces are the shell's and stay. Shared by spec files and by `exec`.
+
+use crate::params::{ParameterValue, Value, number};
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// A place for a value in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hole<'t> {
+    /// Braces included.
+    pub range: Range<usize>,
+    pub name: &'t str,
+    /// What follows the colon.
+    pub format: Option<&'t str>,
+    /// `${name}`: the shell's own.
+    pub after_dollar: bool,
+    /// `{{name}}`: a template of something else.
+    pub doubled: bool,
+}
+
+impl Hole<'_> {
+    /// Whether somebody who writes this surely means a value: `{key:value}` may be anything, `{i:03d}` may not.
+    pub fn is_unmistakable(&self) -> bool {
+        let is_format = |format: &str| {
+            let end = format.trim_start_matches(|c: char| c.is_ascii_digit() || ".<>^+-# ".contains(c));
+            end.len() <= 1 && end.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'%')
+        };
+        !self.after_dollar && !self.doubled && self.format.is_none_or(is_format)
+    }
+}
+
+/// All holes of a text, in order.
+pub fn holes(text: &str) -> impl Iterator<Item = Hole<'_>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let open = from + text[from..].find('{')?;
+            from = open + 1;
+            if let Some(hole) = hole_at(text, open) {
+                from = hole.range.end;
+                return Some(hole);
+            }
+        }
+    })
+}
+
+fn hole_at(text: &str, open: usize) -> Option<Hole<'_>> {
+    let length = text[open + 1..].find(['{', '}']).filter(|at| text.as_bytes()[open + 1 + at] == b'}')?;
+    let inside = &text[open + 1..open + 1 + length];
+    let (name, format) = inside.split_once(':').map_or((inside, None), |(name, format)| (name, Some(format)));
+    let end = open + length + 2;
+    is_name(name).then(|| Hole {
+        range: open..end,
+        name,
+        format,
+        after_dollar: text[..open].ends_with('$'),
+        doubled: text[..open].ends_with('{') && text[end..].starts_with('}'),
+    })
+}
+
+/// Letters, digits and `_`, not beginning with a digit.
+pub fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// How a value is put in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    #[default]
+    Plain,
+    /// `{i:03d}`: a whole number, filled with zeros to so many places.
+    Padded(usize),
+    /// `{x:.4f}`: a number with so many digits after the point.
+    Precise(usize),
+    /// `{x:q}`: one word for a shell, whatever is in it.
+    Quoted,
+}
+
+impl Format {
+    /// Wider than any number that makes sense, narrower than a mistake that fills the disk.
+    const WIDEST: usize = 100;
+
+    /// `None`: no format that we know.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = |text: &str| {
+            let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse().ok().filter(|width| all_digits && *width <= Self::WIDEST)
+        };
+        if text == "q" {
+            return Some(Self::Quoted);
+        }
+        if let Some(width) = text.strip_prefix('0').and_then(|rest| rest.strip_suffix('d')) {
+            return digits(width).map(Self::Padded);
+        }
+        let precision = text.strip_prefix('.')?.strip_suffix('f')?;
+        digits(precision).map(Self::Precise)
+    }
+
+    /// Appends the value. What is no number is put in as it is where a number is wanted.
+    pub fn put(self, value: ParameterValue<'_>, out: &mut String) {
+        // Text that is a number counts as one here: it may come from a table, or stand in quotes.
+        let number = match (self, value) {
+            (Self::Padded(_) | Self::Precise(_), ParameterValue::Text(text)) => {
+                // `007` is text to keep its zeros, and the number 7 where one is asked for.
+                let significant = text.trim_start_matches('0');
+                if significant.is_empty() { number(&text[..text.len().min(1)]) } else { number(significant) }
+            }
+            _ => None,
+        };
+        let value = number.as_ref().map_or(value, Value::get);
+        let written = match (self, value) {
+            (Self::Padded(width), ParameterValue::Integer(number)) => write!(out, "{number:0width$}"),
+            (Self::Precise(digits), ParameterValue::Float(number)) => write!(out, "{number:.digits$}"),
+            (Self::Precise(digits), ParameterValue::Integer(number)) => {
+                write!(out, "{:.digits$}", number as f64)
+            }
+            (Self::Quoted, ParameterValue::Text(text)) => {
+                quote(text, out);
+                Ok(())
+            }
+            (Self::Quoted, value) => write!(out, "'{value}'"),
+            (Self::Plain | Self::Padded(_) | Self::Precise(_), value) => write!(out, "{value}"),
+        };
+        // Writing to a string does not fail.
+        debug_assert!(written.is_ok());
+    }
+}
+
+/// Appends `text` as one word for `/bin/sh`.
+pub fn quote(text: &str, out: &mut String) {
+    out.push('\'');
+    for (index, part) in text.split('\'').enumerate() {
+        if index > 0 {
+            out.push_str(r"'\''");
+        }
+        out.push_str(part);
+    }
+    out.push('\'');
+}
+
+/// A text whose holes are found: rendering allocates nothing but its output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Template {
+    /// All that stays the same, one stretch after the other.
+    text: Box<str>,
+    pieces: Box<[Piece]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    Text { start: u32, end: u32 },
+    /// The number of a parameter.
+    Value { parameter: u32, format: Format },
+    /// The number of something that the owner of the template puts in.
+    Reference(u32),
+}
+
+impl Template {
+    /// Appends the text with all filled in.
+    pub(crate) fn render<'v>(
+        &self,
+        out: &mut String,
+        value: impl Fn(u32) -> ParameterValue<'v>,
+        mut reference: impl FnMut(u32, &mut String),
+    ) {
+        for piece in &self.pieces {
+            match *piece {
+                Piece::Text { start, end } => out.push_str(&self.text[start as usize..end as usize]),
+                Piece::Value { parameter, format } => format.put(value(parameter), out),
+                Piece::Reference(number) => reference(number, out),
+            }
+        }
+    }
+
+    /// Whether two jobs of one entry may differ in it.
+    pub(crate) fn has_values(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Value { .. }))
+    }
+
+    /// The parameters in it, a bit for each of the first 64.
+    pub(crate) fn parameters(&self) -> u64 {
+        let bit = |piece: &Piece| match piece {
+            Piece::Value { parameter, .. } => 1u64.checked_shl(*parameter).unwrap_or(0),
+            _ => 0,
+        };
+        self.pieces.iter().map(bit).fold(0, |all, bit| all | bit)
+    }
+
+    /// The text, if nothing has to be filled in.
+    pub(crate) fn constant(&self) -> Option<&str> {
+        match *self.pieces {
+            [] => Some(""),
+            [Piece::Text { start, end }] => Some(&self.text[start as usize..end as usize]),
+            _ => None,
+        }
+    }
+}
+
+/// Puts a template together.
+#[derive(Debug, Default)]
+pub(crate) struct TemplateBuilder {
+    text: String,
+    pieces: Vec<Piece>,
+}
+
+impl TemplateBuilder {
+    pub(crate) fn text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.text.push_str(text);
+        let now = self.text.len() as u32;
+        match self.pieces.last_mut() {
+            Some(Piece::Text { end, .. }) => *end = now,
+            _ => self.pieces.push(Piece::Text { start: now - text.len() as u32, end: now }),
+        }
+    }
+
+    pub(crate) fn value(&mut self, parameter: u32, format: Format) {
+        self.pieces.push(Piece::Value { parameter, format });
+    }
+
+    pub(crate) fn reference(&mut self, number: u32) {
+        self.pieces.push(Piece::Reference(number));
+    }
+
+    pub(crate) fn finish(self) -> Template {
+        Template { text: self.text.into(), pieces: self.pieces.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<String> {
+        holes(text).map(|hole| text[hole.range].to_owned()).collect()
+    }
+
+    #[test]
+    fn holes_are_braces_around_a_name() {
+        for (text, expected) in [
+            ("sim {i} {x:.4f}{_a1}", vec!["{i}", "{x:.4f}", "{_a1}"]),
+            ("{} {a,b} {print $1} { i } {1} {a b} {a-b} {", vec![]),
+            ("{{i}} ${i} {a{i}b}", vec!["{i}", "{i}", "{i}"]),
+            ("ü{i}ü", vec!["{i}"]),
+        ] {
+            assert_eq!(found(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_surely_meant() {
+        let sure = |text: &str| holes(text).next().is_some_and(|hole| hole.is_unmistakable());
+        for text in ["{i}", "{i:03d}", "{x:.4f}", "{x:q}", "{x:>8}", "{x:e}", "{x:}"] {
+            assert!(sure(text), "{text}");
+        }
+        for text in ["${i}", "{{i}}", "{key:value}", "{a:1,b:2}"] {
+            assert!(!sure(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn formats() {
+        let put = |format: &str, value| {
+            let mut out = String::new();
+            Format::parse(format).unwrap_or_default().put(value, &mut out);
+            out
+        };
+        let (integer, float, text) = (ParameterValue::Integer, ParameterValue::Float, ParameterValue::Text);
+        for (format, value, expected) in [
+            ("03d", integer(7), "007"),
+            ("03d", integer(-7), "-07"),
+            ("03d", integer(12345), "12345"),
+            ("03d", float(1.5), "1.5"),
+            ("03d", text("x"), "x"),
+            ("03d", text("7"), "007"),
+            ("05d", text("007"), "00007"),
+            ("03d", text("0"), "000"),
+            ("03d", text(""), ""),
+            (".2f", float(0.1), "0.10"),
+            (".0f", float(2.5), "2"),
+            (".2f", integer(3), "3.00"),
+            (".2f", text("1.1"), "1.10"),
+            ("q", text("it's"), r"'it'\''s'"),
+            ("q", text(""), "''"),
+            ("q", integer(7), "'7'"),
+            ("x", integer(255), "255"),
+            ("3d", integer(7), "7"),
+        ] {
+            assert_eq!(put(format, value), expected, "{format} {value}");
+        }
+        for unknown in ["x", "3d", "d", "0d", ".f", "f", "0999d", ".+2f", "", "qq"] {
+            assert_eq!(Format::parse(unknown), None, "{unknown}");
+        }
+    }
+}
