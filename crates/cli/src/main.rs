@@ -10,6 +10,7 @@ mod job_logs;
 mod local;
 mod plan;
 mod select;
+mod spec_jobs;
 mod sweep;
 mod tail;
 mod ui;

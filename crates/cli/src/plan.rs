@@ -1,17 +1,16 @@
-//! From a spec file to a workflow in the store. Shared by `create`, `run` and, without a file, `exec`.
+//! From a spec file to a workflow in the store. Shared by `create` and `run`.
 
 use crate::args::OutputArgs;
 use crate::error::CliError;
 use crate::job_logs;
+use crate::spec_jobs::{self, SpecJobs};
 use rustix::fs::Access;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use windlass_core::edges::{Edges, EdgesBuilder};
-use windlass_spec::{Job, RequirementsSpec, Workflow};
+use windlass_spec::{Attachments, JobKind, Source, Workflow};
 use windlass_store::Store;
-use windlass_store::model::{Listed, NewJob, NewRequirements, NewWorkflow};
-use windlass_types::work::Stdio;
-use windlass_types::{JobStatus, Timestamp, WorkflowId};
+use windlass_store::model::{NewAction, NewKind, NewRequirements, NewWorkflow};
+use windlass_types::{Timestamp, WorkflowId};
 
 /// The text of a spec and where it came from.
 #[derive(Debug)]
@@ -39,7 +38,8 @@ impl SpecFile {
 
     /// All errors of the file at once.
     pub(crate) fn load(&self) -> Result<Workflow<'_>, CliError> {
-        Ok(windlass_spec::load(&self.name, &self.bytes)?)
+        let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
+        Ok(windlass_spec::load(Source::new(&self.name, &self.bytes), &Beside(beside))?)
     }
 
     /// The same text gives the same digest, here and everywhere.
@@ -57,22 +57,13 @@ impl SpecFile {
     }
 }
 
-/// A workflow to be created, all but its jobs.
-#[derive(Debug)]
-pub(crate) struct Plan<'a> {
-    pub(crate) name: &'a str,
-    /// `None`: whoever runs this.
-    pub(crate) user: Option<&'a str>,
-    pub(crate) description: Option<&'a str>,
-    pub(crate) env: &'a [(String, String)],
-    pub(crate) stdio: Stdio,
-    pub(crate) requirements: &'a [RequirementsSpec],
-    pub(crate) spec_path: Option<&'a Path>,
-    pub(crate) spec_digest: Option<&'a str>,
-    /// Absolute. Jobs run here.
-    pub(crate) submission_dir: &'a Path,
-    /// Absolute. Logs go here.
-    pub(crate) output_dir: &'a Path,
+/// Files beside a spec file.
+struct Beside<'a>(&'a Path);
+
+impl Attachments for Beside<'_> {
+    fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+        std::fs::read(self.0.join(path))
+    }
 }
 
 /// Stores the workflow of a spec file.
@@ -84,69 +75,46 @@ pub(crate) fn create_from_spec(
     output_dir: &Path,
     now: Timestamp,
 ) -> Result<WorkflowId, CliError> {
-    let plan = Plan {
+    let requirements: Vec<NewRequirements<'_>> = workflow
+        .requirements()
+        .iter()
+        .map(|r| NewRequirements { name: &r.name, resources: r.resources })
+        .collect();
+    let kinds: Vec<NewKind<'_>> = workflow.kinds().iter().map(new_kind).collect();
+    let actions: Vec<NewAction<'_>> =
+        workflow.actions().iter().map(|a| NewAction { action: &a.action, jobs: &a.jobs }).collect();
+    let new = NewWorkflow {
         name: workflow.name(),
-        user: workflow.user(),
+        user: &workflow.user().map_or_else(current_user, str::to_owned),
         description: workflow.description(),
+        submission_dir: utf8(submission_dir)?,
+        output_dir: utf8(output_dir)?,
+        spec_path: file.path().map(utf8).transpose()?,
+        spec_digest: Some(&file.digest()),
         env: workflow.env(),
         stdio: workflow.stdio(),
-        requirements: workflow.requirements(),
-        spec_path: file.path(),
-        spec_digest: Some(&file.digest()),
-        submission_dir,
-        output_dir,
-    };
-    create(store, &plan, workflow.job_count(), |number| workflow.job(number), now)
-}
-
-/// Stores a workflow with the jobs `job(0)`, `job(1)`, …
-pub(crate) fn create<'j>(
-    store: &dyn Store,
-    plan: &Plan<'_>,
-    jobs: usize,
-    job: impl Fn(usize) -> Job<'j>,
-    now: Timestamp,
-) -> Result<WorkflowId, CliError> {
-    let user = plan.user.map_or_else(current_user, str::to_owned);
-    let requirements: Vec<NewRequirements<'_>> =
-        plan.requirements.iter().map(|r| NewRequirements { name: &r.name, resources: r.resources }).collect();
-    let edges = edges((0..jobs).map(&job));
-    let workflow = NewWorkflow {
-        name: plan.name,
-        user: &user,
-        description: plan.description,
-        submission_dir: utf8(plan.submission_dir)?,
-        output_dir: utf8(plan.output_dir)?,
-        spec_path: plan.spec_path.map(utf8).transpose()?,
-        spec_digest: plan.spec_digest,
-        env: plan.env,
-        stdio: plan.stdio,
+        settings: Some(workflow.settings()),
         requirements: &requirements,
-        edges: &edges,
-        ..NewWorkflow::default()
+        failure_handlers: workflow.failure_handlers(),
+        schedulers: workflow.schedulers(),
+        kinds: &kinds,
+        actions: &actions,
+        edges: &spec_jobs::edges(workflow),
     };
-    let mut rows = Listed::new((0..jobs).map(|number| new_job(job(number))));
-    Ok(store.create_workflow(&workflow, &mut rows, now)?)
+    Ok(store.create_workflow(&new, &mut SpecJobs::new(workflow), now)?)
 }
 
-fn edges<'j>(jobs: impl Iterator<Item = Job<'j>>) -> Edges {
-    let mut builder = EdgesBuilder::default();
-    for (number, job) in (0..).zip(jobs) {
-        builder.depend(number, job.depends_on);
-    }
-    builder.finish()
-}
-
-fn new_job(job: Job<'_>) -> NewJob<'_> {
-    NewJob {
-        name: job.name,
-        command: job.command,
-        env: job.env,
-        requirements: job.requirements,
-        priority: job.priority,
-        cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
-        status: if job.depends_on.is_empty() { JobStatus::Ready } else { JobStatus::Blocked },
-        ..NewJob::default()
+fn new_kind(kind: &JobKind) -> NewKind<'_> {
+    NewKind {
+        name: &kind.name,
+        env: &kind.env,
+        invocation_script: kind.invocation_script.as_deref(),
+        stdio: kind.stdio,
+        supports_termination: kind.supports_termination,
+        failure_handler: kind.failure_handler,
+        scheduler: kind.scheduler,
+        labels: &kind.labels,
+        parameters: &kind.parameters,
     }
 }
 
@@ -174,7 +142,8 @@ pub(crate) fn utf8(path: &Path) -> Result<&str, CliError> {
     })
 }
 
-fn current_user() -> String {
+/// Whoever runs this.
+pub(crate) fn current_user() -> String {
     let named =
         ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok()).filter(|n| !n.is_empty());
     named.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
@@ -187,30 +156,5 @@ fn unreadable(spec: &Path, error: &std::io::Error) -> CliError {
             .with_hint("paths are taken from the current directory; `windlass exec -- CMD` runs a command without a spec"),
         std::io::ErrorKind::IsADirectory => CliError::user(message).with_hint("name the file in it"),
         _ => CliError::io(message),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_waits_for_nothing_is_ready() {
-        let job = Job {
-            name: "a",
-            command: "true",
-            env: &[],
-            depends_on: &[],
-            requirements: None,
-            priority: 0,
-            cancel_on_blocking_job_failure: true,
-        };
-        assert_eq!(new_job(job).status, JobStatus::Ready);
-        assert_eq!(new_job(Job { depends_on: &[0], ..job }).status, JobStatus::Blocked);
-        let edges =
-            edges([job, Job { depends_on: &[0], ..job }, Job { depends_on: &[1, 0], ..job }].into_iter());
-        assert_eq!(edges.direct, [(1, 0)]);
-        assert_eq!(edges.gates, [vec![0, 1]]);
-        assert_eq!(edges.waits, [(2, 0)]);
     }
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::time::Instant;
+use windlass_spec::{NoAttachments, Source};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -17,16 +18,16 @@ fn main() {
     };
     println!("{shape}, {jobs} jobs, {} MB of text, peak {}", text.len() >> 20, peak_memory());
     let start = Instant::now();
-    let spec = match windlass_spec::parse("generated.yaml", text.as_bytes()) {
+    let spec = match windlass_spec::parse(Source::new("generated.yaml", text.as_bytes())) {
         Ok(spec) => spec,
         Err(diagnostics) => return println!("{diagnostics}"),
     };
     let parsed = start.elapsed();
     let start = Instant::now();
-    match windlass_spec::resolve("generated.yaml", spec) {
+    match windlass_spec::resolve("generated.yaml", spec, &NoAttachments) {
         Ok(workflow) => {
             let resolved = start.elapsed();
-            let entries: usize = workflow.jobs().map(|job| job.depends_on.len()).sum();
+            let entries: usize = workflow.jobs().map(|job| job.depends_on().flatten().count()).sum();
             println!("parse {parsed:.3?}, resolve {resolved:.3?}, together {:.3?}", parsed + resolved);
             println!("{} jobs, {entries} dependencies, peak {}", workflow.job_count(), peak_memory());
         }

@@ -37,7 +37,9 @@ pub(crate) fn circles(graph: &impl Graph) -> Vec<Vec<u32>> {
 /// needed.
 fn only_looks_back(graph: &impl Graph) -> bool {
     let mut last_in: Vec<Option<u32>> = vec![None; graph.shared_lists()];
-    let last = |items: &[u32]| items.iter().copied().filter(|item| *item < graph.jobs()).max().map_or(0, |job| job + 1);
+    let last = |items: &[u32]| {
+        items.iter().copied().filter(|item| *item < graph.jobs()).max().map_or(0, |job| job + 1)
+    };
     (0..graph.jobs()).all(|job| {
         let mut lists = (0..).map_while(|n| graph.list(job, n));
         lists.all(|list| match list.shared {
@@ -136,7 +138,8 @@ impl<G: Graph> Walk<'_, G> {
     /// The last job waits for a list that is on the path: whoever the path went to from that list waits for this job.
     fn circle_through(&mut self, shared: u32) {
         let on_it = |step: &Step| {
-            step.next > 0 && self.graph.list(step.job, step.list).is_some_and(|list| list.shared == Some(shared))
+            step.next > 0
+                && self.graph.list(step.job, step.list).is_some_and(|list| list.shared == Some(shared))
         };
         let Some(owner) = self.path.iter().rposition(on_it) else { return };
         self.found.push(self.path[owner + 1..].iter().map(|step| step.job).collect());

@@ -238,7 +238,8 @@ fn report_duplicates(what: &str, series: &Series, place: impl Fn(u32) -> Span, s
         let again = spaced("again here", &series.values_of(number));
         let before = spaced("first here", &series.values_of(first));
         let plural = if what == "user data" { "user data".to_owned() } else { format!("{what}s") };
-        let diagnostic = Diagnostic::new("duplicate-name", format!("two {plural} are named `{name}`")).at(span);
+        let diagnostic =
+            Diagnostic::new("duplicate-name", format!("two {plural} are named `{name}`")).at(span);
         sinks.errors.push(if entry == first_entry {
             let values = format!("both {} and {}", series.values_of(first), series.values_of(number));
             diagnostic.label(span, values).help("the name must hold every parameter that has several values")

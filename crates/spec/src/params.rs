@@ -235,7 +235,8 @@ impl Range {
     fn new(first: Written10, last: Written10, step: Written10, text: &str) -> Result<Self, BadValues> {
         let all = [first, last, step];
         let scale = all.map(|number| number.scale).into_iter().max().unwrap_or(0).max(0);
-        let aligned = |number: Written10| number.at_scale(scale).ok_or_else(|| BadValues::TooLong(text.to_owned()));
+        let aligned =
+            |number: Written10| number.at_scale(scale).ok_or_else(|| BadValues::TooLong(text.to_owned()));
         let (low, high, stride) = (aligned(first)?, aligned(last)?, aligned(step)?);
         if stride == 0 {
             return Err(BadValues::ZeroStep);
@@ -307,7 +308,9 @@ impl Written10 {
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let digits = || whole.bytes().chain(fraction.bytes());
-        if digits().next().is_none() || !digits().all(|byte| byte.is_ascii_digit()) || digits().count() > 2 * MOST_DIGITS
+        if digits().next().is_none()
+            || !digits().all(|byte| byte.is_ascii_digit())
+            || digits().count() > 2 * MOST_DIGITS
         {
             return None;
         }

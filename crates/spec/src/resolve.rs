@@ -169,12 +169,7 @@ impl Resolved {
 }
 
 /// Looks all names up and checks the graph. Whatever is wrong goes to the sinks.
-pub(crate) fn resolve(
-    spec: &Spec<'_>,
-    expanded: &Expanded,
-    names: NamesRead,
-    sinks: &mut Sinks,
-) -> Resolved {
+pub(crate) fn resolve(spec: &Spec<'_>, expanded: &Expanded, names: NamesRead, sinks: &mut Sinks) -> Resolved {
     let mut resolver = Resolver {
         spec,
         expanded,
@@ -280,7 +275,8 @@ impl<'a> Resolver<'a, '_> {
             let message = spaced(&format!("no {} is named `{name}`", sort.singular()), &values);
             let diagnostic = Diagnostic::new(sort.unknown(), message).at(span);
             let known = (0..series.len() as u32).map(|number| series.name(number));
-            let nearest = if self.sinks.errors.is_full() { None } else { self.suggester.nearest(name, known) };
+            let nearest =
+                if self.sinks.errors.is_full() { None } else { self.suggester.nearest(name, known) };
             self.sinks.errors.push(diagnostic.suggest(nearest));
         }
         found

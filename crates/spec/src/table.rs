@@ -258,7 +258,11 @@ mod tests {
             ("t.jsonl", "{\"a\": 1}\n\n{\"a\": \"1\"}\n", "a=1|1"),
             ("t.json", "[]", "error: it has no rows"),
             ("t.json", r#"[{"a": 1}, {}]"#, "error: row 2 has no `a`"),
-            ("t.json", r#"[{"a": 1}, {"a": 1, "b": 2}]"#, "error: row 2 has a `b` that the first row has not"),
+            (
+                "t.json",
+                r#"[{"a": 1}, {"a": 1, "b": 2}]"#,
+                "error: row 2 has a `b` that the first row has not",
+            ),
             ("t.json", r#"[{"a": null}]"#, "error: row 1: `a` is null, not a number or a string"),
             ("t.json", r#"[{"a": 1, "a": 2}]"#, "error: two columns are named `a`"),
             ("t.txt", "a", "error: its name ends neither in .csv nor in .json or .jsonl"),

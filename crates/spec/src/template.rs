@@ -153,9 +153,15 @@ pub(crate) struct Template {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
-    Text { start: u32, end: u32 },
+    Text {
+        start: u32,
+        end: u32,
+    },
     /// The number of a parameter.
-    Value { parameter: u32, format: Format },
+    Value {
+        parameter: u32,
+        format: Format,
+    },
     /// The number of something that the owner of the template puts in.
     Reference(u32),
 }

@@ -75,7 +75,12 @@ pub struct UserData<'a> {
 }
 
 impl<'s> Workflow<'s> {
-    pub(crate) fn new(spec: Spec<'s>, expanded: Expanded, resolved: Resolved, warnings: Vec<Diagnostic>) -> Self {
+    pub(crate) fn new(
+        spec: Spec<'s>,
+        expanded: Expanded,
+        resolved: Resolved,
+        warnings: Vec<Diagnostic>,
+    ) -> Self {
         Self { spec, expanded, resolved, warnings }
     }
 
@@ -229,7 +234,8 @@ impl<'a> Job<'a> {
     /// if those of the workflow are numbered from `first_user_data_id` on.
     pub fn command(&self, first_user_data_id: i64) -> Cow<'a, str> {
         let entry = &self.workflow.spec.jobs[self.member.entry as usize];
-        let Some((detail, template)) = self.detail().and_then(|detail| Some((detail, detail.command.as_ref()?)))
+        let Some((detail, template)) =
+            self.detail().and_then(|detail| Some((detail, detail.command.as_ref()?)))
         else {
             return Cow::Borrowed(self.workflow.spec.texts.get(entry.command.text));
         };
@@ -310,6 +316,11 @@ impl<'a> Job<'a> {
 
 impl fmt::Debug for Job<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job").field("name", &self.name).field("command", &self.command(0)).finish_non_exhaustive()
+        let depends_on: Vec<&[u32]> = self.depends_on().collect();
+        f.debug_struct("Job")
+            .field("name", &self.name)
+            .field("command", &self.command(0))
+            .field("depends_on", &depends_on)
+            .finish_non_exhaustive()
     }
 }

@@ -1,9 +1,9 @@
 //! What is said about mistakes, word for word.
 
-use windlass_spec::{Diagnostics, Report, Style, load};
+use windlass_spec::{Diagnostics, NoAttachments, Report, Source, Style, load};
 
 fn problems(text: &str) -> Diagnostics {
-    load("sim.yaml", text.as_bytes()).expect_err(text)
+    load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments).expect_err(text)
 }
 
 /// Compares the picture of all problems of `text`.
@@ -381,7 +381,7 @@ fn bytes_that_are_no_text() {
         (b"\xff\xfen\0a\0", "not-utf8", None),
         (b"name: a\0b\n", "nul-byte", Some((1, 8))),
     ] {
-        let diagnostics = load("sim.yaml", bytes).expect_err("is no text");
+        let diagnostics = load(Source::new("sim.yaml", bytes), &NoAttachments).expect_err("is no text");
         let report = &diagnostics.reports()[0];
         assert_eq!((report.code, report.line.zip(report.column)), (code, place));
         assert!(diagnostics.to_string().starts_with(&format!("error[{code}]")));

@@ -1,12 +1,13 @@
 //! Input made to hurt, and input made by chance: always an answer, never a panic, never without bounds.
 
 use proptest::prelude::*;
-use windlass_spec::{Style, load};
+use windlass_spec::{NoAttachments, Source, Style, load};
 
 /// The code of the last problem in the file.
 #[track_caller]
 fn last_code(text: &str) -> &'static str {
-    let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+    let diagnostics =
+        load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
     assert!(!diagnostics.render(Style::Plain).is_empty());
     diagnostics.list.last().map_or("", |diagnostic| diagnostic.code)
 }
@@ -20,7 +21,8 @@ fn deep_nesting() {
     for depth in [300, 100_000] {
         // The parser itself has enough of these.
         let text = format!("name: {}{}", "[".repeat(depth), "]".repeat(depth));
-        let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+        let diagnostics =
+            load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
         assert_eq!(diagnostics.list.last().map(|last| last.message.as_str()), Some("nested too deeply"));
     }
     let mut block = String::new();
@@ -46,7 +48,8 @@ fn alias_bombs_that_nobody_reads_cost_nothing() {
         "{}? [*a29, *a29]\n: *a29\njobs:\n- name: a\n  command: *a29\n  depends_on: *a29\n",
         bomb(30, 10)
     );
-    let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+    let diagnostics =
+        load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
     let mut codes: Vec<_> = diagnostics.list.iter().map(|diagnostic| diagnostic.code).collect();
     codes.sort_unstable();
     codes.dedup();
@@ -61,7 +64,8 @@ fn a_merge_bomb() {
         text.extend([format!("m{level}: &m{level} {{<<: [*m{0}, *m{0}]}}\n", level - 1)]);
     }
     text.push_str("name: w\njobs:\n- {name: a, command: b, env: *m63}\n");
-    let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+    let diagnostics =
+        load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
     assert!(diagnostics.list.iter().any(|diagnostic| diagnostic.code == "too-many-aliases"), "{diagnostics}");
 }
 
@@ -85,7 +89,8 @@ fn aliases_that_hold_themselves() {
 #[test]
 fn keys_that_are_no_names() {
     let text = "? [a, b]\n: c\n? {d: e}\n: [f, g]\n? *h\n: i\nname: w\njobs: [{name: a, command: b}]\n";
-    let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+    let diagnostics =
+        load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
     let codes: Vec<_> = diagnostics.list.iter().map(|diagnostic| diagnostic.code).collect();
     assert_eq!(codes, ["complex-key", "complex-key", "unknown-alias"]);
 }
@@ -96,7 +101,8 @@ fn merges_of_what_is_no_map() {
         [("x", "merge-value"), ("[*m, y]", "merge-value"), ("*no", "unknown-alias"), ("", "merge-value")]
     {
         let text = format!("name: w\nenv: &m {{A: b}}\njobs:\n- name: a\n  command: b\n  <<: {value}\n");
-        let diagnostics = load("evil.yaml", text.as_bytes()).expect_err("should be refused");
+        let diagnostics =
+            load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
         assert!(diagnostics.list.iter().any(|diagnostic| diagnostic.code == code), "{value}: {diagnostics}");
     }
 }
@@ -105,12 +111,12 @@ fn merges_of_what_is_no_map() {
 fn a_good_file_cut_off_anywhere() {
     for end in 0..GOOD.len() {
         let bytes = &GOOD.as_bytes()[..end];
-        if let Err(diagnostics) = load("cut.yaml", bytes) {
+        if let Err(diagnostics) = load(Source::new("cut.yaml", bytes), &NoAttachments) {
             assert!(!diagnostics.list.is_empty());
             assert!(diagnostics.render(Style::Ansi).contains("cut.yaml"));
         }
     }
-    assert!(load("whole.yaml", GOOD.as_bytes()).is_ok());
+    assert!(load(Source::new("whole.yaml", GOOD.as_bytes()), &NoAttachments).is_ok());
 }
 
 const GOOD: &str = r#"name: simulation
@@ -138,13 +144,13 @@ jobs:
 
 /// Whatever comes in, an answer comes out that can be shown.
 fn answer(bytes: &[u8]) {
-    match load("chance.yaml", bytes) {
+    match load(Source::new("chance.yaml", bytes), &NoAttachments) {
         Ok(workflow) => {
             let jobs = workflow.job_count() as u32;
             assert!(jobs > 0 && !workflow.name().is_empty());
             for job in workflow.jobs() {
-                assert!(!job.name.is_empty() && !job.command.is_empty());
-                assert!(job.depends_on.iter().all(|target| *target < jobs));
+                assert!(!job.name.is_empty() && !job.command(1).is_empty());
+                assert!(job.depends_on().flatten().all(|target| *target < jobs));
                 assert!(
                     job.requirements.is_none_or(|index| (index as usize) < workflow.requirements().len())
                 );

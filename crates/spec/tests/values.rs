@@ -1,13 +1,14 @@
 //! What a good spec means.
 
 use std::time::Duration;
-use windlass_spec::{Job, Workflow, load};
+use windlass_spec::{Job, NoAttachments, Source, Workflow, load};
 use windlass_types::work::{Stdio, StdioMode};
 use windlass_types::{Bytes, Resources};
 
 #[track_caller]
 fn good(text: &str) -> Workflow<'_> {
-    load("sim.yaml", text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
+    load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments)
+        .unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
 fn pairs(env: &[(String, String)]) -> Vec<(&str, &str)> {
@@ -60,30 +61,28 @@ jobs:
     );
     let runtime = Some(Duration::from_hours(26));
     assert_eq!(large.resources, Resources { cpus: 64, memory: Bytes(512), gpus: 4, nodes: 2, runtime });
-    let jobs: Vec<Job<'_>> = workflow.jobs().collect();
-    assert_eq!(
-        jobs,
-        [
-            Job {
-                name: "prepare",
-                command: "./prepare",
-                env: &[],
-                depends_on: &[],
-                requirements: None,
-                priority: 0,
-                cancel_on_blocking_job_failure: true,
-            },
-            Job {
-                name: "work",
-                command: "./work --fast",
-                env: &[("LEVEL".to_owned(), "9".to_owned())],
-                depends_on: &[0],
-                requirements: Some(1),
-                priority: 7,
-                cancel_on_blocking_job_failure: false,
-            },
-        ]
-    );
+    let [prepare, work] = [workflow.job(0), workflow.job(1)];
+    assert_eq!(workflow.job_count(), 2);
+    assert_eq!((prepare.name, &*prepare.command(1)), ("prepare", "./prepare"));
+    assert_eq!((prepare.kind, prepare.requirements, prepare.priority), (None, None, 0));
+    assert!(prepare.cancel_on_blocking_job_failure && prepare.depends_on().next().is_none());
+    assert_eq!((work.name, &*work.command(1)), ("work", "./work --fast"));
+    assert_eq!((work.kind, work.requirements, work.priority), (Some(0), Some(1), 7));
+    assert_eq!(pairs(&workflow.kinds()[0].env), [("LEVEL", "9")]);
+    assert!(work.env().is_empty() && !work.cancel_on_blocking_job_failure);
+    assert_eq!(only_list(work), [0]);
+}
+
+/// The variables that the jobs of its entry share.
+fn kind_env<'a>(workflow: &'a Workflow<'_>, job: Job<'_>) -> &'a [(String, String)] {
+    job.kind.map_or(&[], |kind| &workflow.kinds()[kind as usize].env)
+}
+
+/// What a job waits for, if that is one list.
+fn only_list(job: Job<'_>) -> &[u32] {
+    let lists: Vec<&[u32]> = job.depends_on().collect();
+    assert_eq!(lists.len(), 1, "{lists:?}");
+    lists[0]
 }
 
 #[test]
@@ -130,8 +129,12 @@ fn strings_are_what_is_written() {
         "name: 0755\njobs: [{name: 1.10, command: yes}, {name: 007, command: 1e3, depends_on: [1.10]}]\n",
     );
     assert_eq!(workflow.name(), "0755");
-    let jobs: Vec<_> = workflow.jobs().map(|job| (job.name, job.command, job.depends_on)).collect();
-    assert_eq!(jobs, [("1.10", "yes", &[][..]), ("007", "1e3", &[0])]);
+    let shown = |job| {
+        let Job { name, .. } = job;
+        (name, job.command(1).into_owned(), job.depends_on().flatten().copied().collect::<Vec<u32>>())
+    };
+    let jobs: Vec<_> = workflow.jobs().map(shown).collect();
+    assert_eq!(jobs, [("1.10", "yes".to_owned(), vec![]), ("007", "1e3".to_owned(), vec![0])]);
 }
 
 #[test]
@@ -147,12 +150,13 @@ jobs:
 ",
     );
     let (b, c) = (workflow.job(1), workflow.job(2));
-    assert_eq!((b.command, c.command), ("echo", "echo"));
-    assert_eq!(pairs(b.env), [("A", "1"), ("B", "w")]);
-    assert_eq!(b.depends_on, [0]);
+    assert_eq!((&*b.command(1), &*c.command(1)), ("echo", "echo"));
+    assert_eq!(pairs(kind_env(&workflow, b)), [("A", "1"), ("B", "w")]);
+    assert_eq!(only_list(b), [0]);
     // The same list and map, not copies of them.
-    assert!(std::ptr::eq(b.env, c.env) && std::ptr::eq(b.env, workflow.env()));
-    assert!(std::ptr::eq(b.depends_on, c.depends_on));
+    assert_eq!(kind_env(&workflow, b), kind_env(&workflow, c));
+    assert_eq!(kind_env(&workflow, b), workflow.env());
+    assert!(std::ptr::eq(only_list(b), only_list(c)));
 }
 
 #[test]
@@ -174,15 +178,17 @@ jobs:
   - {<<: {priority: 5, command: inline}, name: fourth, env: {B: 9, <<: *env, C: 3}}
 ",
     );
-    let jobs: Vec<_> =
-        workflow.jobs().map(|job| (job.name, job.command, job.priority, pairs(job.env))).collect();
+    let jobs: Vec<_> = workflow
+        .jobs()
+        .map(|job| (job.name, job.command(1), job.priority, pairs(kind_env(&workflow, job))))
+        .collect();
     assert_eq!(
         jobs,
         [
-            ("base", "one", 3, vec![("A", "1"), ("B", "2")]),
-            ("second", "one", 4, vec![("A", "1"), ("B", "2")]),
-            ("third", "three", 4, vec![("A", "1"), ("B", "2")]),
-            ("fourth", "inline", 5, vec![("B", "9"), ("C", "3"), ("A", "1")]),
+            ("base", "one".into(), 3, vec![("A", "1"), ("B", "2")]),
+            ("second", "one".into(), 4, vec![("A", "1"), ("B", "2")]),
+            ("third", "three".into(), 4, vec![("A", "1"), ("B", "2")]),
+            ("fourth", "inline".into(), 5, vec![("B", "9"), ("C", "3"), ("A", "1")]),
         ]
     );
 }
@@ -196,9 +202,9 @@ fn a_stage_behind_a_stage_shares_one_list() {
     text.extend((1..1000).map(|job| format!("- {{name: b{job}, command: x, depends_on: *all}}\n")));
     let workflow = good(&text);
     assert_eq!(workflow.job_count(), 2000);
-    assert_eq!(workflow.job(1000).depends_on, (0..1000).collect::<Vec<u32>>());
+    assert_eq!(only_list(workflow.job(1000)), (0..1000).collect::<Vec<u32>>());
     assert!(
-        (1000..2000).all(|job| std::ptr::eq(workflow.job(job).depends_on, workflow.job(1000).depends_on))
+        (1000..2000).all(|job| std::ptr::eq(only_list(workflow.job(job)), only_list(workflow.job(1000))))
     );
 }
 
@@ -214,7 +220,9 @@ fn forms_that_mean_the_same() {
     let expected = good(block);
     for form in forms {
         let workflow = good(form);
-        assert!(workflow.jobs().eq(expected.jobs()), "{form}");
+        let shown =
+            |workflow: &Workflow<'_>| workflow.jobs().map(|job| format!("{job:?}")).collect::<Vec<_>>();
+        assert_eq!(shown(&workflow), shown(&expected), "{form}");
         assert_eq!(workflow.name(), "w", "{form}");
     }
 }

@@ -4,12 +4,12 @@ use crate::args::ExecArgs;
 use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
-use crate::plan::{self, Plan};
+use crate::plan;
 use crate::sweep::{self, Param, ParamArg, Template};
 use std::io::Read as _;
 use std::path::Path;
-use windlass_spec::Job;
-use windlass_types::work::Stdio;
+use windlass_store::Store as _;
+use windlass_store::model::{Listed, NewJob, NewWorkflow};
 
 pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
     let commands = commands(args)?;
@@ -24,28 +24,16 @@ pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
     let names: Vec<String> = (1..=commands.len()).map(|n| format!("job{n}")).collect();
     let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
     let store = ctx.open_or_create()?;
-    let plan = Plan {
+    let new = NewWorkflow {
         name: &args.name,
-        user: None,
-        description: None,
-        env: &[],
-        stdio: Stdio::default(),
-        requirements: &[],
-        spec_path: None,
-        spec_digest: None,
-        submission_dir: &ctx.cwd,
-        output_dir: &output_dir,
+        user: &plan::current_user(),
+        submission_dir: plan::utf8(&ctx.cwd)?,
+        output_dir: plan::utf8(&output_dir)?,
+        ..NewWorkflow::default()
     };
-    let job = |number: usize| Job {
-        name: &names[number],
-        command: &commands[number],
-        env: &[],
-        depends_on: &[],
-        requirements: None,
-        priority: 0,
-        cancel_on_blocking_job_failure: true,
-    };
-    let workflow = plan::create(&store, &plan, commands.len(), job, ctx.clock.now())?;
+    let jobs =
+        names.iter().zip(&commands).map(|(name, command)| NewJob { name, command, ..NewJob::default() });
+    let workflow = store.create_workflow(&new, &mut Listed::new(jobs), ctx.clock.now())?;
     drive(ctx, &store, workflow, Failed::Keep, &args.machine)
 }
 

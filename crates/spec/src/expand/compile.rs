@@ -68,7 +68,11 @@ pub(crate) struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    pub(crate) fn new(constants: &'a Constants, bindings: Option<&'a Bindings>, sinks: &'a mut Sinks) -> Self {
+    pub(crate) fn new(
+        constants: &'a Constants,
+        bindings: Option<&'a Bindings>,
+        sinks: &'a mut Sinks,
+    ) -> Self {
         Self { constants, bindings, sinks }
     }
 
@@ -84,7 +88,11 @@ impl<'a> Compiler<'a> {
     }
 
     /// As [`Compiler::compile`] for a command, whose `${files.input.NAME}` and the like are found too.
-    pub(crate) fn compile_command(&mut self, text: &str, place: Place<'_, '_>) -> (Option<Template>, Vec<Part>) {
+    pub(crate) fn compile_command(
+        &mut self,
+        text: &str,
+        place: Place<'_, '_>,
+    ) -> (Option<Template>, Vec<Part>) {
         if !["${files.", "${user_data."].iter().any(|start| text.contains(start)) {
             return (self.compile(text, place), Vec::new());
         }
@@ -124,18 +132,31 @@ impl<'a> Compiler<'a> {
         };
         let start = inside.end - name.len();
         let template = self.compile(name, place.within(start..inside.end));
-        Some(Part { to, is_output, name: template, text: name.to_owned(), span: place.part(start..inside.end) })
+        Some(Part {
+            to,
+            is_output,
+            name: template,
+            text: name.to_owned(),
+            span: place.part(start..inside.end),
+        })
     }
 
     fn holes(&mut self, text: &str, place: Place<'_, '_>, builder: &mut TemplateBuilder) {
         self.holes_between(text, 0..text.len(), place, builder);
     }
 
-    fn holes_between(&mut self, text: &str, range: Range<usize>, place: Place<'_, '_>, builder: &mut TemplateBuilder) {
+    fn holes_between(
+        &mut self,
+        text: &str,
+        range: Range<usize>,
+        place: Place<'_, '_>,
+        builder: &mut TemplateBuilder,
+    ) {
         let part = &text[range.clone()];
         let mut from = 0;
         for hole in template::holes(part) {
-            let after_dollar = hole.after_dollar || hole.range.start == 0 && text[..range.start].ends_with('$');
+            let after_dollar =
+                hole.after_dollar || hole.range.start == 0 && text[..range.start].ends_with('$');
             if after_dollar {
                 continue;
             }
@@ -166,8 +187,12 @@ impl<'a> Compiler<'a> {
     fn format(&mut self, hole: &Hole<'_>, span: impl Fn() -> Span) -> Format {
         let Some(text) = hole.format else { return Format::Plain };
         Format::parse(text).unwrap_or_else(|| {
-            let message = format!("`:{text}` is no format that is known; the value of `{}` is put in plainly", hole.name);
-            let help = "known are `:03d` (zeros in front), `:.4f` (digits after the point) and `:q` (for a shell)";
+            let message = format!(
+                "`:{text}` is no format that is known; the value of `{}` is put in plainly",
+                hole.name
+            );
+            let help =
+                "known are `:03d` (zeros in front), `:.4f` (digits after the point) and `:q` (for a shell)";
             self.sinks.warnings.push(Diagnostic::new("unknown-format", message).at(span()).help(help));
             Format::Plain
         })
@@ -175,11 +200,13 @@ impl<'a> Compiler<'a> {
 
     fn undefined(&mut self, hole: &Hole<'_>, span: Span) {
         let name = hole.name;
-        let message = format!("`{{{name}}}` stands for nothing: no parameter here and no variable has that name");
+        let message =
+            format!("`{{{name}}}` stands for nothing: no parameter here and no variable has that name");
         let diagnostic = Diagnostic::new("undefined-name", message).at(span);
         let parameters = self.bindings.into_iter().flat_map(Bindings::names);
         let known = parameters.chain(self.constants.names());
-        let nearest = if self.sinks.errors.is_full() { None } else { Suggester::default().nearest(name, known) };
+        let nearest =
+            if self.sinks.errors.is_full() { None } else { Suggester::default().nearest(name, known) };
         self.sinks.errors.push(match nearest {
             Some(near) => diagnostic.help(format!("did you mean `{{{near}}}`?")),
             None => diagnostic.help(format!("braces that are not for a value hold spaces: `{{ {name} }}`")),

@@ -25,7 +25,13 @@ impl Constants {
             // The decoder reports a name that comes twice.
             written.entry(text).or_insert((*name, *value));
         }
-        let mut filling = Filling { spec, written: &written, done: Self { is_complete, ..Self::default() }, path: Vec::new(), sinks };
+        let mut filling = Filling {
+            spec,
+            written: &written,
+            done: Self { is_complete, ..Self::default() },
+            path: Vec::new(),
+            sinks,
+        };
         for (name, _) in &spec.constants {
             filling.fill(spec.texts.get(name.text));
         }
@@ -87,7 +93,9 @@ impl<'a> Filling<'a, '_> {
                 if hole.is_unmistakable() && self.done.is_complete {
                     let message = format!("`{{{}}}` is no variable of the workflow", hole.name);
                     let diagnostic = Diagnostic::new("undefined-name", message).at(span);
-                    self.sinks.errors.push(diagnostic.help("a variable may use other variables, but no parameters"));
+                    self.sinks
+                        .errors
+                        .push(diagnostic.help("a variable may use other variables, but no parameters"));
                 }
                 continue;
             };

@@ -229,7 +229,11 @@ impl<'a, 's> Sweeps<'a, 's> {
         for own in &sweep.parameters {
             match self.values(own, sinks) {
                 Ok(values) => {
-                    axes.push(Axis { name: text(own.name).into(), values: Arc::new(values), span: own.name.span });
+                    axes.push(Axis {
+                        name: text(own.name).into(),
+                        values: Arc::new(values),
+                        span: own.name.span,
+                    });
                 }
                 Err(Reported) => all_well = false,
             }
@@ -237,13 +241,19 @@ impl<'a, 's> Sweeps<'a, 's> {
         if all_well { Ok(axes) } else { Err(Reported) }
     }
 
-    fn shared_values(&mut self, name: &'a str, used: Named, sinks: &mut Sinks) -> Result<Arc<Values>, Reported> {
+    fn shared_values(
+        &mut self,
+        name: &'a str,
+        used: Named,
+        sinks: &mut Sinks,
+    ) -> Result<Arc<Values>, Reported> {
         if let Some(known) = self.shared.get(name) {
             return known.clone().ok_or(Reported);
         }
         let spec = self.spec;
         let shared = &spec.shared.parameters;
-        let Some(parameter) = shared.iter().find(|parameter| spec.texts.get(parameter.name.text) == name) else {
+        let Some(parameter) = shared.iter().find(|parameter| spec.texts.get(parameter.name.text) == name)
+        else {
             if !self.all_shared {
                 return Err(Reported);
             }
@@ -277,13 +287,11 @@ impl<'a, 's> Sweeps<'a, 's> {
                 };
                 Ok(Values::List(list.iter().map(value).collect()))
             }
-            ParameterValues::Text { text: written, plain } => {
-                match params::parse(text(*written), !plain) {
-                    Ok(Written::Values(values)) => Ok(values),
-                    Ok(Written::File(_)) => self.values_from_file(*written, sinks),
-                    Err(problem) => Err(bad(written.span, problem.to_string(), sinks)),
-                }
-            }
+            ParameterValues::Text { text: written, plain } => match params::parse(text(*written), !plain) {
+                Ok(Written::Values(values)) => Ok(values),
+                Ok(Written::File(_)) => self.values_from_file(*written, sinks),
+                Err(problem) => Err(bad(written.span, problem.to_string(), sinks)),
+            },
         }
     }
 
@@ -343,7 +351,9 @@ impl<'a, 's> Sweeps<'a, 's> {
             if !self.shared_used.contains(name) {
                 let message = format!("nothing uses the parameter `{name}` of the workflow");
                 let help = format!("an entry opts in with `use_parameters: [{name}]`");
-                sinks.warnings.push(Diagnostic::new("unused-parameter", message).at(parameter.name.span).help(help));
+                sinks
+                    .warnings
+                    .push(Diagnostic::new("unused-parameter", message).at(parameter.name.span).help(help));
             }
         }
         if let Some(file) = shared.parameters_file.filter(|_| !self.table_used.get()) {
@@ -383,7 +393,9 @@ fn zip(table: Vec<Axis>, parameters: Vec<Axis>, span: Span, sinks: &mut Sinks) -
             other.values.len()
         );
         let diagnostic = Diagnostic::new("zip-lengths", message).at(other.span);
-        sinks.errors.push(diagnostic.label(first.span, format!("{count} values")).label(span, "zip is wanted here"));
+        sinks
+            .errors
+            .push(diagnostic.label(first.span, format!("{count} values")).label(span, "zip is wanted here"));
         return Err(Reported);
     }
     let bound = axes.into_iter().map(|Axis { name, values, .. }| Bound { name, values, stride: 1 });

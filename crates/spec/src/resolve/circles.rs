@@ -99,7 +99,8 @@ impl Resolver<'_, '_> {
         let waits = |way| self.done.lists(self.spec, member, way).any(|list| list.contains(&on));
         if waits(Way::DependsOn) {
             return self.where_named(member, on).unwrap_or_else(|| {
-                let regexes = entry.more.as_ref().map(|more| &self.spec.names[more.depends_on_regexes.range()]);
+                let regexes =
+                    entry.more.as_ref().map(|more| &self.spec.names[more.depends_on_regexes.range()]);
                 Reason::Regex(regexes.and_then(<[_]>::first).map_or(entry.name.span, |regex| regex.span))
             });
         }
@@ -111,7 +112,8 @@ impl Resolver<'_, '_> {
             let mut items = self.done.lists(self.spec, member, input).flatten().copied();
             items.find(|item| *item != UNKNOWN && writes(output, *item))
         };
-        let file = common(Way::InputFiles, Way::OutputFiles).map(|file| Reason::File(self.expanded.files.name(file)));
+        let file = common(Way::InputFiles, Way::OutputFiles)
+            .map(|file| Reason::File(self.expanded.files.name(file)));
         let data = || {
             let data = common(Way::InputUserData, Way::OutputUserData);
             data.map(|data| Reason::UserData(self.expanded.user_data.name(data)))

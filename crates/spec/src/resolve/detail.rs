@@ -41,7 +41,10 @@ pub(crate) enum PerJob {
 pub(crate) enum Target {
     Same(u32),
     /// That position among the job's own of this way.
-    Own { way: Way, position: u32 },
+    Own {
+        way: Way,
+        position: u32,
+    },
 }
 
 /// What an entry says about one way of relating.
@@ -60,7 +63,8 @@ impl Resolver<'_, '_> {
         self.done.details.reserve(spec.jobs.len());
         for (entry, job) in (0..).zip(&spec.jobs) {
             self.used_parameters = 0;
-            let detail = if self.is_plain(entry, job) { None } else { Some(Box::new(self.detail(entry, job))) };
+            let detail =
+                if self.is_plain(entry, job) { None } else { Some(Box::new(self.detail(entry, job))) };
             self.done.details.push(detail);
             self.unused_parameters(Sort::Jobs, entry, job.name);
         }
@@ -105,7 +109,8 @@ impl Resolver<'_, '_> {
             let said = Said { way, sort, names, regexes, parts };
             detail.relations[way as usize] = self.relation(entry, &said, &mut targets);
         }
-        let target = |(part, target): (&Part, &Option<Target>)| (part.to, target.unwrap_or(Target::Same(UNKNOWN)));
+        let target =
+            |(part, target): (&Part, &Option<Target>)| (part.to, target.unwrap_or(Target::Same(UNKNOWN)));
         detail.references = parts.iter().zip(&targets).map(target).collect();
         detail.requirements = self.requirements_of(entry, job);
         self.kind(entry, job, more, &mut detail);
@@ -205,7 +210,8 @@ impl Resolver<'_, '_> {
                 }
             };
             let Some(mut lists) = lists else { continue };
-            let was_changed = said.way == Way::DependsOn && self.leave_out_itself(entry, &mut lists, pattern.span);
+            let was_changed =
+                said.way == Way::DependsOn && self.leave_out_itself(entry, &mut lists, pattern.span);
             let is_shared = !was_changed && lists.windows(2).all(|pair| pair[0] == pair[1]);
             match lists.first() {
                 Some(list) if is_shared => relation.shared.push(*list),
@@ -231,7 +237,13 @@ impl Resolver<'_, '_> {
     }
 
     /// The shared list of what a regular expression matches.
-    pub(super) fn matching(&mut self, sort: Sort, pattern: &str, span: Span, user: Option<u32>) -> Option<u32> {
+    pub(super) fn matching(
+        &mut self,
+        sort: Sort,
+        pattern: &str,
+        span: Span,
+        user: Option<u32>,
+    ) -> Option<u32> {
         let series = self.series(sort);
         let found = self.patterns[sort as usize].matches(pattern, series, &mut self.done.relations);
         let problem = match found {
@@ -273,7 +285,11 @@ impl Resolver<'_, '_> {
                 // Two jobs with the same list, both in it.
                 let other = jobs.clone().find(|other| items.contains(other)).unwrap_or(job);
                 let name = |job: u32| self.expanded.jobs.name(job);
-                let message = format!("jobs wait for each other in a circle: {0} -> {1} -> {0}", name(other), name(job));
+                let message = format!(
+                    "jobs wait for each other in a circle: {0} -> {1} -> {0}",
+                    name(other),
+                    name(job)
+                );
                 let diagnostic = Diagnostic::new("cycle", message).at(span);
                 self.sinks.errors.push(diagnostic.label(span, "matches several jobs of this entry itself"));
                 break;

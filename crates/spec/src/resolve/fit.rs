@@ -26,7 +26,8 @@ impl Resolver<'_, '_> {
         for (entry, job) in (0..).zip(&self.spec.jobs) {
             for index in 0..self.distinct(entry) {
                 let (requirements, scheduler) = self.asked(entry, job, index);
-                let Some(requirements) = requirements.filter(|number| looked_at.insert((*number, scheduler))) else {
+                let Some(requirements) = requirements.filter(|number| looked_at.insert((*number, scheduler)))
+                else {
                     continue;
                 };
                 self.fit_one(requirements, scheduler, job.name.span);
@@ -68,7 +69,10 @@ impl Resolver<'_, '_> {
         let Some(scheduler) = schedulers.get(number as usize) else { return };
         let place = self.spec.schedulers[number as usize].1;
         let said = |why: String| {
-            let message = format!("scheduler `{}` cannot hold what `{}` asks for: {why}", scheduler.name, requirements.name);
+            let message = format!(
+                "scheduler `{}` cannot hold what `{}` asks for: {why}",
+                scheduler.name, requirements.name
+            );
             Diagnostic::new("does-not-fit", message)
                 .at(requirements.span)
                 .label(place, "the scheduler")
@@ -78,7 +82,10 @@ impl Resolver<'_, '_> {
             Fit::Fits => {}
             Fit::Never(why) => self.sinks.errors.push(said(why)),
             Fit::Unclear(why) => {
-                let message = format!("scheduler `{}` may not hold what `{}` asks for: {why}", scheduler.name, requirements.name);
+                let message = format!(
+                    "scheduler `{}` may not hold what `{}` asks for: {why}",
+                    scheduler.name, requirements.name
+                );
                 self.sinks.warnings.push(Diagnostic { message, ..said(String::new()) });
             }
         }
@@ -103,7 +110,9 @@ fn fit(asked: &Resources, scheduler: &SlurmScheduler) -> Fit {
 
 fn memory(asked: &Resources, scheduler: &SlurmScheduler, nodes: u32) -> Fit {
     let Some(text) = &scheduler.mem else { return Fit::Fits };
-    let Some(node) = slurm_memory(text) else { return Fit::Unclear(format!("`mem: {text}` is no amount we know")) };
+    let Some(node) = slurm_memory(text) else {
+        return Fit::Unclear(format!("`mem: {text}` is no amount we know"));
+    };
     let why = format!("{} of memory, where a node has {node}", asked.memory);
     match asked.memory {
         // Slurm takes nothing for all that a node has.
@@ -206,7 +215,9 @@ mod tests {
         assert_eq!(slurm_memory("2048"), Some(Bytes(2 << 30)));
         assert_eq!(slurm_memory("2g"), Some(Bytes(2 << 30)));
         assert_eq!(slurm_memory("much"), None);
-        for (gres, gpus) in [("gpu", Some(1)), ("gpu:4", Some(4)), ("gpu:h100:8(S:0-1)", Some(8)), ("tmp:3", None)] {
+        for (gres, gpus) in
+            [("gpu", Some(1)), ("gpu:4", Some(4)), ("gpu:h100:8(S:0-1)", Some(8)), ("tmp:3", None)]
+        {
             assert_eq!(gpus_in(gres), gpus, "{gres}");
         }
     }

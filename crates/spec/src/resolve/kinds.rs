@@ -29,12 +29,14 @@ impl Resolver<'_, '_> {
         for (number, requirement) in defined.iter().enumerate() {
             if let Some(first) = index.insert(&requirement.name, number as u32, name_of) {
                 let first = defined[first as usize].span;
-                let diagnostic = duplicate("resource requirement", &requirement.name, requirement.span, first);
+                let diagnostic =
+                    duplicate("resource requirement", &requirement.name, requirement.span, first);
                 self.sinks.errors.push(diagnostic);
             }
         }
         let names = &self.spec.requirement_names;
-        self.done.requirements = names.iter().map(|name| index.find(name, name_of).unwrap_or(UNKNOWN)).collect();
+        self.done.requirements =
+            names.iter().map(|name| index.find(name, name_of).unwrap_or(UNKNOWN)).collect();
         let is_missing = |(name, found): (&Box<str>, &u32)| *found == UNKNOWN && !name.contains('{');
         if !names.iter().zip(&self.done.requirements).any(is_missing) {
             return;
@@ -142,25 +144,30 @@ impl Resolver<'_, '_> {
         }
         let handler = self.handler(entry, more.failure_handler);
         let scheduler = self.scheduler(entry, more.scheduler);
-        let labels: Vec<Text> = spec.names[more.labels.range()].iter().map(|label| self.named(*label, entry)).collect();
+        let labels: Vec<Text> =
+            spec.names[more.labels.range()].iter().map(|label| self.named(*label, entry)).collect();
         if let (false, Some(scheduler)) = (labels.is_empty(), more.scheduler) {
             let message = "a job has labels or a scheduler, not both";
             let help = "labels choose among workers that are there; a scheduler makes its own";
-            self.sinks.errors.push(Diagnostic::new("labels-and-scheduler", message).at(scheduler.span).help(help));
+            self.sinks
+                .errors
+                .push(Diagnostic::new("labels-and-scheduler", message).at(scheduler.span).help(help));
         }
         detail.kind = self.kinds_of(entry, kind, handler, scheduler, &labels);
     }
 
     fn handler(&mut self, entry: u32, named: Option<Named>) -> PerJob {
         let Some(named) = named else { return PerJob::None };
-        let names: Vec<String> = self.spec.failure_handlers.iter().map(|(handler, _)| handler.name.clone()).collect();
+        let names: Vec<String> =
+            self.spec.failure_handlers.iter().map(|(handler, _)| handler.name.clone()).collect();
         let all_read = self.read.all_failure_handlers;
         self.lookup(entry, named, &names, all_read, "failure handler")
     }
 
     fn scheduler(&mut self, entry: u32, named: Option<Named>) -> PerJob {
         let Some(named) = named else { return PerJob::None };
-        let names: Vec<String> = self.spec.schedulers.iter().map(|(scheduler, _)| scheduler.name.clone()).collect();
+        let names: Vec<String> =
+            self.spec.schedulers.iter().map(|(scheduler, _)| scheduler.name.clone()).collect();
         self.lookup(entry, named, &names, self.read.all_schedulers, "scheduler")
     }
 

@@ -97,7 +97,8 @@ impl Resolver<'_, '_> {
                 self.sinks.errors.push(duplicate("scheduler", &scheduler.name, *span, *first));
             }
             let mut scheduler = scheduler.clone();
-            let SlurmScheduler { account, gres, mem, partition, qos, tmp, walltime, extra, .. } = &mut scheduler;
+            let SlurmScheduler { account, gres, mem, partition, qos, tmp, walltime, extra, .. } =
+                &mut scheduler;
             let optional = [gres, mem, partition, qos, tmp, extra].into_iter().flatten();
             optional.chain([account, walltime]).for_each(|text| self.fill(text, *span));
             schedulers.push(scheduler);
@@ -129,7 +130,9 @@ impl Resolver<'_, '_> {
             let known = spec.schedulers.iter().map(|(scheduler, _)| scheduler.name.as_str());
             let nearest = self.suggester.nearest(&name, known);
             let message = format!("no scheduler is named `{name}`");
-            self.sinks.errors.push(Diagnostic::new("unknown-scheduler", message).at(named.span).suggest(nearest));
+            self.sinks
+                .errors
+                .push(Diagnostic::new("unknown-scheduler", message).at(named.span).suggest(nearest));
         }
         name
     }

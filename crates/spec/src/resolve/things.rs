@@ -61,7 +61,11 @@ impl Resolver<'_, '_> {
             }
             // One entry that clashes does so many times over.
             clashed = Some(entry);
-            let message = format!("files `{}` and `{}` have the same path `{path}`", files.name(first), files.name(file));
+            let message = format!(
+                "files `{}` and `{}` have the same path `{path}`",
+                files.name(first),
+                files.name(file)
+            );
             let span = |file: u32| self.spec.files[files.locate(file).entry as usize].path.span;
             let help = "who reads the one does not wait for who writes the other";
             let diagnostic = Diagnostic::new("same-path", message).at(span(file)).help(help);
@@ -73,7 +77,8 @@ impl Resolver<'_, '_> {
         let spec = self.spec;
         for (entry, data) in (0..).zip(&spec.user_data) {
             self.used_parameters = 0;
-            let templates = data.data.as_ref().map_or_else(Vec::new, |value| self.data(entry, value, data.data_span));
+            let templates =
+                data.data.as_ref().map_or_else(Vec::new, |value| self.data(entry, value, data.data_span));
             self.done.user_data.push((!templates.is_empty()).then(|| Box::new(templates)));
             self.unused_parameters(Sort::UserData, entry, Named { span: data.name.span, ..data.name });
         }
@@ -102,7 +107,12 @@ pub(super) fn collect_strings<'v>(value: &'v Value, strings: &mut Vec<&'v str>) 
 }
 
 /// The data with the values of one of those that its entry made.
-pub(crate) fn fill_data(value: &Value, detail: &DataDetail, bindings: Option<&Bindings>, index: u32) -> Value {
+pub(crate) fn fill_data(
+    value: &Value,
+    detail: &DataDetail,
+    bindings: Option<&Bindings>,
+    index: u32,
+) -> Value {
     let mut filled = value.clone();
     let mut templates = detail.iter().peekable();
     let mut position = 0;

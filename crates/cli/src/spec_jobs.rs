@@ -1,0 +1,183 @@
+//! Lends what a spec makes to the store, one at a time: commands are worked out on the way and not kept.
+
+use std::borrow::Cow;
+use windlass_core::edges::{Edges, EdgesBuilder};
+use windlass_spec::{File, Job, UserData, Workflow};
+use windlass_store::model::{FirstIds, JobSource, NewFile, NewJob, NewUserData};
+use windlass_types::JobStatus;
+
+/// The files, user data and jobs of a workflow, in that order.
+#[derive(Debug)]
+pub(crate) struct SpecJobs<'w> {
+    workflow: &'w Workflow<'w>,
+    files: std::ops::Range<usize>,
+    user_data: std::ops::Range<usize>,
+    jobs: std::ops::Range<usize>,
+    first_user_data: i64,
+    /// What was lent last lies in these.
+    file: Option<File<'w>>,
+    data: Option<UserData<'w>>,
+    job: Buffers<'w>,
+}
+
+#[derive(Debug, Default)]
+struct Buffers<'w> {
+    command: Cow<'w, str>,
+    env: Vec<(String, String)>,
+    invocation_script: Option<String>,
+    params: Option<String>,
+    input_files: Vec<u32>,
+    output_files: Vec<u32>,
+    input_user_data: Vec<u32>,
+    output_user_data: Vec<u32>,
+}
+
+impl<'w> SpecJobs<'w> {
+    pub(crate) fn new(workflow: &'w Workflow<'w>) -> Self {
+        Self {
+            workflow,
+            files: 0..workflow.file_count(),
+            user_data: 0..workflow.user_data_count(),
+            jobs: 0..workflow.job_count(),
+            first_user_data: 0,
+            file: None,
+            data: None,
+            job: Buffers::default(),
+        }
+    }
+}
+
+impl JobSource for SpecJobs<'_> {
+    fn start(&mut self, first: FirstIds) {
+        self.first_user_data = first.user_data;
+    }
+
+    fn next_file(&mut self) -> Option<NewFile<'_>> {
+        let file = self.file.insert(self.workflow.file(self.files.next()?));
+        Some(NewFile {
+            name: file.name,
+            path: &file.path,
+            identifier: file.identifier.as_deref(),
+            mtime_ns: file.st_mtime.map(|seconds| (seconds * 1e9) as i64),
+        })
+    }
+
+    fn next_user_data(&mut self) -> Option<NewUserData<'_>> {
+        let data = self.data.insert(self.workflow.user_data(self.user_data.next()?));
+        Some(NewUserData { name: data.name, data: data.data.as_deref(), is_ephemeral: data.is_ephemeral })
+    }
+
+    fn next(&mut self) -> Option<NewJob<'_>> {
+        let job = self.workflow.job(self.jobs.next()?);
+        self.job.fill(&job, self.first_user_data);
+        Some(NewJob {
+            name: job.name,
+            command: &self.job.command,
+            env: &self.job.env,
+            invocation_script: self.job.invocation_script.as_deref(),
+            params: self.job.params.as_deref(),
+            kind: job.kind,
+            requirements: job.requirements,
+            priority: job.priority,
+            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
+            status: status(&job),
+            reused_from: None,
+            input_files: &self.job.input_files,
+            output_files: &self.job.output_files,
+            input_user_data: &self.job.input_user_data,
+            output_user_data: &self.job.output_user_data,
+        })
+    }
+}
+
+impl<'w> Buffers<'w> {
+    fn fill(&mut self, job: &Job<'w>, first_user_data: i64) {
+        self.command = job.command(first_user_data);
+        self.env = job.env();
+        self.invocation_script = job.invocation_script();
+        self.params = params(job);
+        refill(&mut self.input_files, job.input_files());
+        refill(&mut self.output_files, job.output_files());
+        refill(&mut self.input_user_data, job.input_user_data());
+        refill(&mut self.output_user_data, job.output_user_data());
+    }
+}
+
+fn refill<'a>(numbers: &mut Vec<u32>, lists: impl Iterator<Item = &'a [u32]>) {
+    numbers.clear();
+    lists.for_each(|list| numbers.extend_from_slice(list));
+}
+
+fn status(job: &Job<'_>) -> JobStatus {
+    if job.depends_on().next().is_none() { JobStatus::Ready } else { JobStatus::Blocked }
+}
+
+/// The parameters as a JSON object, in their order.
+fn params(job: &Job<'_>) -> Option<String> {
+    let parameters = job.parameters();
+    if parameters.is_empty() {
+        return None;
+    }
+    let field =
+        |(name, value): &(&str, windlass_spec::ParameterValue<'_>)| format!("\"{name}\":{}", value.to_json());
+    let fields: Vec<String> = parameters.iter().map(field).collect();
+    Some(format!("{{{}}}", fields.join(",")))
+}
+
+/// Who waits for whom.
+pub(crate) fn edges(workflow: &Workflow<'_>) -> Edges {
+    let mut builder = EdgesBuilder::default();
+    for (number, job) in (0..).zip(workflow.jobs()) {
+        for list in job.depends_on() {
+            builder.depend(number, list);
+        }
+    }
+    builder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_spec::{NoAttachments, Source};
+
+    #[test]
+    fn what_a_spec_makes_is_lent_in_order() {
+        let text = "
+name: w
+files:
+  - {name: 'f{i}', path: 'out/{i}', parameters: {i: '1:2'}, st_mtime: 1.5}
+user_data: [{name: u, data: {a: 1}}]
+jobs:
+  - {name: first, command: 'true'}
+  - name: 'j{i}_{x}'
+    command: 'cp ${files.output.f{i}} ${user_data.input.u}'
+    depends_on: [first]
+    env: {I: '{i}', SAME: s}
+    parameters: {i: '1:2', x: [0.5]}
+  - {name: last, command: 'true', input_file_regexes: ['^f']}
+";
+        let workflow = windlass_spec::load(Source::new("w.yaml", text.as_bytes()), &NoAttachments).unwrap();
+        let mut source = SpecJobs::new(&workflow);
+        source.start(FirstIds { job: 1, file: 1, user_data: 70 });
+        let file = source.next_file().unwrap();
+        assert_eq!((file.name, file.path, file.mtime_ns), ("f1", "out/1", Some(1_500_000_000)));
+        assert_eq!(source.next_file().unwrap().path, "out/2");
+        assert!(source.next_file().is_none());
+        assert_eq!(source.next_user_data().unwrap().name, "u");
+        assert!(source.next_user_data().is_none());
+        let first = source.next().unwrap();
+        assert_eq!((first.status, first.kind, first.params), (JobStatus::Ready, None, None));
+        let second = source.next().unwrap();
+        assert_eq!((second.name, second.command), ("j1_0.5", "cp out/1 70"));
+        assert_eq!(second.env, [("I".to_owned(), "1".to_owned())]);
+        assert_eq!((second.status, second.kind), (JobStatus::Blocked, Some(0)));
+        assert_eq!(second.params, Some(r#"{"i":1,"x":0.5}"#));
+        assert_eq!((second.output_files, second.input_user_data), (&[0][..], &[0][..]));
+        assert_eq!(source.next().unwrap().output_files, [1]);
+        assert_eq!(source.next().unwrap().input_files, [0, 1]);
+        assert!(source.next().is_none());
+        let edges = edges(&workflow);
+        assert_eq!(edges.direct, [(1, 0), (2, 0)]);
+        assert_eq!((edges.gates, edges.waits), (vec![vec![1, 2]], vec![(3, 0)]));
+    }
+}
