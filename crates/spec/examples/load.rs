@@ -5,7 +5,7 @@
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::time::Instant;
-use windlass_spec::{NoAttachments, Source};
+use windlass_spec::NoAttachments;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -18,7 +18,7 @@ fn main() {
     };
     println!("{shape}, {jobs} jobs, {} MB of text, peak {}", text.len() >> 20, peak_memory());
     let start = Instant::now();
-    let spec = match windlass_spec::parse(Source::new("generated.yaml", text.as_bytes())) {
+    let spec = match windlass_spec::parse("generated.yaml", text.as_bytes()) {
         Ok(spec) => spec,
         Err(diagnostics) => return println!("{diagnostics}"),
     };

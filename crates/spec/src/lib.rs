@@ -18,9 +18,9 @@ mod index;
 mod json;
 mod kdl;
 mod model;
+pub mod params;
 pub mod patch;
 mod reference;
-pub mod params;
 mod render;
 mod resolve;
 mod schema;
@@ -39,18 +39,16 @@ pub use convert::convert;
 pub use diagnostic::{Diagnostic, Diagnostics, Report};
 pub use format::{Format, Source};
 pub use model::{RequirementsSpec, Spec};
+pub use params::ParameterValue;
 pub use reference::reference;
 pub use render::Style;
-pub use schema::schema;
-pub use params::ParameterValue;
-pub use render::Style;
 pub use resolve::ResolvedAction;
+pub use schema::schema;
 pub use source::Span;
 pub use suggest::nearest;
 pub use workflow::{File, Job, JobKind, UserData, Workflow};
 
 use decode::{Decoded, NamesRead};
-use diagnostic::Sink;
 use expand::Sinks;
 use format::Front;
 
@@ -73,15 +71,16 @@ impl Attachments for NoAttachments {
 /// Reads a whole spec: [`parse`] and [`resolve`] with all their problems together.
 pub fn load<'s>(source: Source<'s>, attachments: &dyn Attachments) -> Result<Workflow<'s>, Diagnostics> {
     let (text, format) = source.open()?;
-    let Decoded { spec, sink, names } = decode::decode(text, Front::new(text, format));
+    let Decoded { spec, sink, names, warnings } = decode::decode(text, Front::new(text, format));
     match names {
-        Some(names) => make(source.name, spec, names, sink, attachments),
+        Some(names) => make(source.name, spec, names, Sinks { errors: sink, warnings }, attachments),
         None => Err(sink.into_diagnostics(source.name, text)),
     }
 }
 
 /// The first half of [`load`]: syntax, fields and values.
-pub fn parse(source: Source<'_>) -> Result<Spec<'_>, Diagnostics> {
+pub fn parse<'s>(source_name: &'s str, text: &'s [u8]) -> Result<Spec<'s>, Diagnostics> {
+    let source = Source::new(source_name, text);
     let (text, format) = source.open()?;
     let decoded = decode::decode(text, Front::new(text, format));
     if decoded.sink.is_empty() {
@@ -97,17 +96,16 @@ pub fn resolve<'s>(
     spec: Spec<'s>,
     attachments: &dyn Attachments,
 ) -> Result<Workflow<'s>, Diagnostics> {
-    make(source_name, spec, NamesRead::ALL, Sink::default(), attachments)
+    make(source_name, spec, NamesRead::ALL, Sinks::default(), attachments)
 }
 
 fn make<'s>(
     source_name: &str,
     spec: Spec<'s>,
     names: NamesRead,
-    errors: Sink,
+    mut sinks: Sinks,
     attachments: &dyn Attachments,
 ) -> Result<Workflow<'s>, Diagnostics> {
-    let mut sinks = Sinks { errors, warnings: Sink::default() };
     let expanded = expand::expand(&spec, names, attachments, &mut sinks);
     let resolved = resolve::resolve(&spec, &expanded, names, &mut sinks);
     let source = spec.texts.source();
