@@ -19,7 +19,6 @@ mod workflow;
 mod tests;
 
 pub(crate) use json::MANAGED_OPTIONS;
-pub(crate) use values::SIGNALS;
 
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::event::{Event, Events, Kind, NodeId, Scalar, Stop};

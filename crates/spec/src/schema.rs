@@ -4,10 +4,11 @@
 //! circle, that fields need each other. It asks for the usual spelling where the decoder understands several (signals
 //! in upper case), and for a value behind every key.
 
+use crate::decode::MANAGED_OPTIONS;
 use crate::decode::shape::{Field, Map, Type};
 use crate::decode::tables::WORKFLOW;
-use crate::decode::{MANAGED_OPTIONS, SIGNALS};
 use serde_json::{Value, json};
+use windlass_types::SIGNAL_NAMES;
 use windlass_types::work::RESERVED_PREFIXES;
 
 const IDENTIFIER: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
@@ -166,9 +167,9 @@ fn amount(pattern: &str, more: &Value) -> Value {
 }
 
 fn signal(before: &str, after: &str) -> Value {
-    let names = SIGNALS.join("|");
-    let pattern = format!("^{before}((SIG)?({names})|[1-9][0-9]?){after}$|{CONSTANT}");
-    json!({"type": ["string", "integer"], "pattern": pattern, "minimum": 1, "maximum": 64})
+    let names = SIGNAL_NAMES.join("|");
+    let pattern = format!("^{before}((SIG)?({names})|[1-9]|[12][0-9]|3[01]){after}$|{CONSTANT}");
+    json!({"type": ["string", "integer"], "pattern": pattern, "minimum": 1, "maximum": 31})
 }
 
 #[cfg(test)]

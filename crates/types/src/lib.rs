@@ -21,6 +21,6 @@ pub use id::{
     WorkflowId,
 };
 pub use resources::{Capacity, Resources};
-pub use signal::{signal_name, signal_number};
+pub use signal::{SIGNAL_NAMES, signal_name, signal_number};
 pub use status::{JobStatus, ParseStatusError, StatusCounts};
 pub use time::{Clock, Timestamp};

@@ -1,7 +1,7 @@
 //! Signals by name, as people write them in specs: `SIGTERM`, `term`, `15`.
 
-/// By number, from 1.
-const NAMES: [&str; 31] = [
+/// The signals of Linux by number, from 1, without their `SIG`.
+pub const SIGNAL_NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
@@ -10,17 +10,17 @@ const NAMES: [&str; 31] = [
 /// The number of a signal on Linux; `None` if there is none of that name or number.
 pub fn signal_number(text: &str) -> Option<i32> {
     if let Ok(number) = text.parse::<usize>() {
-        return (1..=NAMES.len()).contains(&number).then_some(number as i32);
+        return (1..=SIGNAL_NAMES.len()).contains(&number).then_some(number as i32);
     }
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    NAMES.iter().position(|known| *known == name).map(|index| index as i32 + 1)
+    SIGNAL_NAMES.iter().position(|known| *known == name).map(|index| index as i32 + 1)
 }
 
 /// `SIGTERM` for 15; `None` for a number that has no name.
 pub fn signal_name(number: i32) -> Option<String> {
     let index = usize::try_from(number).ok()?.checked_sub(1)?;
-    NAMES.get(index).map(|name| format!("SIG{name}"))
+    SIGNAL_NAMES.get(index).map(|name| format!("SIG{name}"))
 }
 
 #[cfg(test)]

@@ -110,8 +110,12 @@ pub(in crate::decode) static EXECUTION_CONFIG: Map = Map::new(
             .default("true"),
         Field::optional("termination_signal", Type::Signal, "Mode `direct`: what a job is asked to end with.")
             .default("SIGTERM"),
-        Field::optional("sigterm_lead_seconds", SECONDS, "Mode `direct`: the signal comes so long before SIGKILL.")
-            .default("30"),
+        Field::optional(
+            "sigterm_lead_seconds",
+            SECONDS,
+            "Mode `direct`: the signal comes so long before `runtime` is over, and SIGKILL when it is. Else the signal \
+             comes when `runtime` is over, and SIGKILL after `--grace`.",
+        ),
         Field::optional("oom_exit_code", BAD_EXIT_CODE, "Mode `direct`: return code of a job that used too much memory.")
             .default("137"),
         Field::optional(
