@@ -1,6 +1,7 @@
 //! What every command has at hand: the global flags, the terminal, and the way to the database.
 
 use crate::args::Globals;
+use crate::config::Config;
 use crate::error::CliError;
 use crate::ui::Ui;
 use std::fs::DirBuilder;
@@ -18,16 +19,18 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     /// Absolute: where the command was typed.
     pub(crate) cwd: PathBuf,
-    /// From `--db` or `WINDLASS_DB`, absolute.
+    /// What files and the environment say; the command line knows it already.
+    pub(crate) config: Config,
+    /// From `--db` or the settings, absolute.
     db: Option<PathBuf>,
 }
 
 impl Context {
-    pub(crate) fn new(globals: &Globals) -> Result<Self, CliError> {
+    pub(crate) fn new(globals: &Globals, config: Config) -> Result<Self, CliError> {
         let cwd = std::env::current_dir()
             .map_err(|e| CliError::io(format!("cannot tell the current directory: {e}")))?;
         let db = globals.db.as_ref().map(|path| cwd.join(path));
-        Ok(Self { ui: Ui::new(globals), clock: Clock, cwd, db })
+        Ok(Self { ui: Ui::new(globals), clock: Clock, cwd, config, db })
     }
 
     /// The database, for reading only. It must exist.

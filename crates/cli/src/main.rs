@@ -1,7 +1,8 @@
-//! `windlass`: reads the command line, runs one command, prints, and says by its exit code how it went.
+//! `windlass`: reads the settings and the command line, runs one command, prints, and says by its exit code how it went.
 
 mod args;
 mod commands;
+mod config;
 mod context;
 mod drive;
 mod error;
@@ -10,24 +11,32 @@ mod job_logs;
 mod local;
 mod plan;
 mod select;
+mod spec_files;
 mod spec_jobs;
 mod sweep;
 mod tail;
+mod tar;
 mod ui;
 mod view;
 
-use args::Cli;
-use clap::{CommandFactory as _, Parser as _};
+use args::{Cli, Format};
+use config::{Config, Paths};
 use context::Context;
 use error::{CliError, Exit};
+use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use ui::Ui;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let config = settings();
+    let cli = match parse(&words, &config) {
+        Ok(cli) => cli,
+        Err(exit) => return exit,
+    };
     let ui = Ui::new(&cli.globals);
-    let end = catch_unwind(AssertUnwindSafe(|| run(&cli, &ui))).unwrap_or_else(|_| Err(bug()));
+    let end = catch_unwind(AssertUnwindSafe(|| run(cli, &ui, config))).unwrap_or_else(|_| Err(bug()));
     let exit = end.unwrap_or_else(|error| {
         ui.error(&error);
         error.kind.exit()
@@ -35,12 +44,56 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-fn run(cli: &Cli, ui: &Ui) -> Result<Exit, CliError> {
-    let Some(command) = &cli.command else {
-        ui.print_help(&Cli::command().render_help())?;
+/// What files and the environment say. A directory that is gone is reported by whatever needs it.
+fn settings() -> Config {
+    let paths = Paths::new(&std::env::current_dir().unwrap_or_default(), |name| std::env::var(name).ok());
+    let environment = std::env::vars_os()
+        .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
+    Config::load(&paths, environment)
+}
+
+/// The command line, or how to exit if it was wrong or only asked for help.
+fn parse(words: &[OsString], config: &Config) -> Result<Cli, ExitCode> {
+    let matches = config.apply(args::command()).try_get_matches_from(words);
+    let parsed = matches.and_then(|matches| args::from_matches(&matches));
+    parsed.map_err(|error| {
+        let wants_json = args::usage::asks_for_json(words)
+            || config.get("format").is_some_and(|value| value.text == Format::Json.name());
+        if !error.use_stderr() || !wants_json {
+            // Help and version too are such errors. If nobody can be told, nothing is left to do.
+            drop(error.print());
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
+        }
+        ui::say_usage_error(&args::usage::error(&error));
+        Exit::Usage.into()
+    })
+}
+
+fn run(cli: Cli, ui: &Ui, config: Config) -> Result<Exit, CliError> {
+    let Some(command) = cli.command else {
+        ui.print_help(&config.apply(args::command()).render_help())?;
         return Ok(Exit::Success);
     };
-    commands::dispatch(&Context::new(&cli.globals)?, command)
+    if let (Some(problem), false) = (config.problems.first(), command.copes_with_wrong_settings()) {
+        return Err(CliError::user(problem.to_string())
+            .with_hint("`windlass config validate` names every mistake in the settings"));
+    }
+    refuse_foreign_format(&command, cli.globals.format)?;
+    let ctx = Context::new(&cli.globals, config)?;
+    for flag in cli.torc.ignored() {
+        ctx.ui.note(&format!("{flag} has no effect: there is no server, the database is a file"));
+    }
+    commands::dispatch(&ctx, &command)
+}
+
+fn refuse_foreign_format(command: &args::Command, format: Format) -> Result<(), CliError> {
+    let known = command.formats();
+    if known.contains(&format) {
+        return Ok(());
+    }
+    let list = known.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
+    Err(CliError::user(format!("this command does not know the format {}", format.name()))
+        .with_hint(format!("it knows: {list}")))
 }
 
 /// A panic has already said where it happened; what is on disk is whole in any case.

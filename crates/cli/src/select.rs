@@ -1,10 +1,17 @@
-//! Finds the workflow or job that the command line means.
+//! Finds the workflows or the job that the command line means: by id, name, the beginning of a name, or `last`.
 
-use crate::args::{JobRef, WorkflowRef};
+use crate::args::{JobRef, WorkflowPart, WorkflowRef, WorkflowSet};
 use crate::error::CliError;
 use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, WorkflowRow};
 use windlass_types::{JobId, WorkflowId};
+
+/// A uuid may be named by so many characters or more; fewer would be a guess.
+const SHORTEST_UUID: usize = 4;
+/// So many names are looked at to find a near one.
+const COMPARED: u64 = 50_000;
+/// So many candidates are named.
+const NAMED: usize = 5;
 
 pub(crate) fn workflow(store: &dyn Store, wanted: &WorkflowRef) -> Result<WorkflowRow, CliError> {
     match wanted {
@@ -18,20 +25,66 @@ pub(crate) fn workflow(store: &dyn Store, wanted: &WorkflowRef) -> Result<Workfl
     }
 }
 
-fn by_name(all: Vec<WorkflowRow>, name: &str) -> Result<WorkflowRow, CliError> {
-    let mut named: Vec<WorkflowRow> = all.into_iter().filter(|row| row.name == name).collect();
-    named.sort_by_key(|row| std::cmp::Reverse(row.id));
-    let ids: Vec<WorkflowId> = named.iter().map(|row| row.id).collect();
-    match ids.as_slice() {
-        [] => Err(CliError::user(format!("there is no workflow named `{name}`"))
-            .with_hint("`windlass workflows` lists them")),
-        [_] => Ok(named.remove(0)),
-        [newest, ..] => {
-            let list = ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            Err(CliError::user(format!("{} workflows are named `{name}`: {list}", ids.len()))
-                .with_hint(format!("name it by its id; the newest is {newest}")))
+/// All that are meant, each once, in the order named.
+pub(crate) fn workflows(store: &dyn Store, wanted: &[WorkflowSet]) -> Result<Vec<WorkflowRow>, CliError> {
+    let mut found: Vec<WorkflowRow> = Vec::new();
+    for part in wanted.iter().flat_map(|set| &set.0) {
+        let rows = match part {
+            WorkflowPart::One(one) => vec![workflow(store, one)?],
+            WorkflowPart::Range(first, last) => in_range(store, *first, *last)?,
+        };
+        for row in rows {
+            if found.iter().all(|known| known.id != row.id) {
+                found.push(row);
+            }
         }
     }
+    Ok(found)
+}
+
+fn in_range(store: &dyn Store, first: WorkflowId, last: WorkflowId) -> Result<Vec<WorkflowRow>, CliError> {
+    let mut rows = store.workflows()?;
+    rows.retain(|row| (first..=last).contains(&row.id));
+    rows.sort_by_key(|row| row.id);
+    if rows.is_empty() {
+        return Err(CliError::user(format!("there is no workflow from {first} to {last}"))
+            .with_hint("`windlass workflows` lists them"));
+    }
+    Ok(rows)
+}
+
+fn by_name(mut all: Vec<WorkflowRow>, name: &str) -> Result<WorkflowRow, CliError> {
+    all.sort_by_key(|row| std::cmp::Reverse(row.id));
+    let begins_uuid = |row: &WorkflowRow| name.len() >= SHORTEST_UUID && row.uuid.starts_with(name);
+    let matches: [&dyn Fn(&WorkflowRow) -> bool; 3] =
+        [&|row| row.name == name, &|row| row.name.starts_with(name), &begins_uuid];
+    for matches in matches {
+        let found: Vec<usize> = (0..all.len()).filter(|i| matches(&all[*i])).collect();
+        match found.as_slice() {
+            [] => {}
+            [one] => return Ok(all.swap_remove(*one)),
+            _ => return Err(ambiguous(&found.iter().map(|i| &all[*i]).collect::<Vec<_>>(), name)),
+        }
+    }
+    let hint = match windlass_spec::nearest(name, all.iter().map(|row| row.name.as_str())) {
+        Some(near) => format!("did you mean `{near}`? `windlass workflows` lists them"),
+        None => "`windlass workflows` lists them".to_owned(),
+    };
+    Err(CliError::user(format!("there is no workflow named `{name}`")).with_hint(hint))
+}
+
+fn ambiguous(found: &[&WorkflowRow], name: &str) -> CliError {
+    let newest = found.first().map_or(WorkflowId(0), |row| row.id);
+    let count = found.len();
+    let message = if found.iter().all(|row| row.name == name) {
+        let ids = found.iter().map(|row| row.id.to_string()).collect::<Vec<_>>().join(", ");
+        format!("{count} workflows are named `{name}`: {ids}")
+    } else {
+        let named = found.iter().take(NAMED).map(|row| format!("{} ({})", row.id, row.name));
+        let dots = if count > NAMED { ", …" } else { "" };
+        format!("{count} workflows begin with `{name}`: {}{dots}", named.collect::<Vec<_>>().join(", "))
+    };
+    CliError::user(message).with_hint(format!("name it by its id; the newest is {newest}"))
 }
 
 /// The job that was named on the command line. `elsewhere` says how that command names another workflow.
@@ -41,6 +94,14 @@ pub(crate) fn job(
     wanted: &JobRef,
     elsewhere: &str,
 ) -> Result<JobRow, CliError> {
+    match exact_job(store, workflow, wanted)? {
+        Some(job) => Ok(job),
+        None => job_by_prefix(store, workflow, wanted, elsewhere),
+    }
+}
+
+/// By its id or its whole name.
+fn exact_job(store: &dyn Store, workflow: &WorkflowRow, wanted: &JobRef) -> Result<Option<JobRow>, CliError> {
     let by_id = wanted.id.map(|id| job_by_id(store, workflow, id)).transpose()?.flatten();
     let by_name = JobFilter { name: Some(wanted.text.clone()), ..JobFilter::default() };
     let by_name = store.jobs(workflow.id, &by_name)?.into_iter().next();
@@ -50,16 +111,73 @@ pub(crate) fn job(
             wanted.text, first.name, second.id
         ))
         .with_hint(format!("say `{}` or {}", first.name, second.id))),
-        (Some(job), _) | (None, Some(job)) => Ok(job),
-        (None, None) => Err(CliError::user(format!(
-            "workflow {} ({}) has no job `{}`",
-            workflow.id, workflow.name, wanted.text
-        ))
-        .with_hint(format!(
-            "`windlass jobs {}` lists its jobs; {elsewhere} names another workflow",
-            workflow.id
-        ))),
+        (by_id, by_name) => Ok(by_id.or(by_name)),
     }
+}
+
+fn job_by_prefix(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    wanted: &JobRef,
+    elsewhere: &str,
+) -> Result<JobRow, CliError> {
+    let limit = Some(NAMED as u64 + 1);
+    let filter = JobFilter { name_prefix: Some(wanted.text.clone()), limit, ..JobFilter::default() };
+    let mut found = if wanted.text.is_empty() { Vec::new() } else { store.jobs(workflow.id, &filter)? };
+    match found.len() {
+        0 => Err(no_such_job(store, workflow, wanted, elsewhere)?),
+        1 => Ok(found.swap_remove(0)),
+        n => {
+            let names = found.iter().take(NAMED).map(|job| format!("`{}`", job.name)).collect::<Vec<_>>();
+            let dots = if n > NAMED { ", …" } else { "" };
+            Err(CliError::user(format!(
+                "several jobs begin with `{}`: {}{dots}",
+                wanted.text,
+                names.join(", ")
+            ))
+            .with_hint("write more of the name, or the id"))
+        }
+    }
+}
+
+fn no_such_job(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    wanted: &JobRef,
+    elsewhere: &str,
+) -> Result<CliError, CliError> {
+    let some = JobFilter { limit: Some(COMPARED), ..JobFilter::default() };
+    let jobs = store.jobs(workflow.id, &some)?;
+    let near = windlass_spec::nearest(&wanted.text, jobs.iter().map(|job| job.name.as_str()));
+    let meant = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+    let said = format!("workflow {} ({}) has no job `{}`", workflow.id, workflow.name, wanted.text);
+    Ok(CliError::user(said).with_hint(format!(
+        "{meant}`windlass jobs {}` lists its jobs; {elsewhere} names another workflow",
+        workflow.id
+    )))
+}
+
+/// The job that was named, in the workflow that was named; an id alone is enough, whichever workflow it belongs to.
+pub(crate) fn job_anywhere(
+    store: &dyn Store,
+    wanted: &JobRef,
+    workflow: &WorkflowRef,
+) -> Result<(WorkflowRow, JobRow), CliError> {
+    let here = self::workflow(store, workflow)?;
+    if let Some(job) = exact_job(store, &here, wanted)? {
+        return Ok((here, job));
+    }
+    if let Some(id) = wanted.id
+        && *workflow == WorkflowRef::Last
+    {
+        for row in store.workflows()? {
+            if let Some(job) = job_by_id(store, &row, id)? {
+                return Ok((row, job));
+            }
+        }
+    }
+    let job = job_by_prefix(store, &here, wanted, "--workflow")?;
+    Ok((here, job))
 }
 
 pub(crate) fn job_by_id(

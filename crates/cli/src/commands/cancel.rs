@@ -3,12 +3,13 @@
 //! The request goes into the books first, so that it is not lost whatever happens next. Whoever runs the workflow is
 //! then told to look; if nobody does, it is carried out here.
 
-use crate::args::{CancelArgs, MachineArgs, WorkflowRef};
+use crate::args::workflows::CancelArgs;
+use crate::args::{MachineArgs, WorkflowRef};
 use crate::context::Context;
 use crate::drive::{Failed, conduct};
 use crate::error::{CliError, Exit};
 use crate::select;
-use crate::ui::{Ui, text};
+use crate::ui::{Ui, summary, text};
 use rustix::process::{Signal, kill_process};
 use serde::Serialize;
 use std::time::Duration;
@@ -25,9 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What `--format json` says.
 #[derive(Serialize)]
-struct CancelView<'a> {
+struct CancelView {
     workflow_id: WorkflowId,
-    name: &'a str,
+    name: String,
     state: State,
     /// Who was asked to stop it; `null` if nobody ran it.
     pid: Option<u32>,
@@ -39,16 +40,53 @@ enum State {
     Canceled,
     /// Whoever runs it is about to.
     Canceling,
+    /// With `--dry-run`.
+    WouldCancel,
 }
 
 pub(crate) fn run(ctx: &Context, args: &CancelArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let row = select::workflow(&store, &args.workflow)?;
-    let title = format!("workflow {} ({})", row.id, row.name);
-    if row.is_canceled {
-        return report(ctx, &row, State::Canceled, None, &format!("{title} is canceled already"));
+    let rows = select::workflows(&store, &args.workflows)?;
+    let several = rows.len() > 1;
+    let mut views = Vec::new();
+    for row in rows {
+        if several && summary::is_over(&row) {
+            ctx.ui.note(&format!("{} is over", title(&row)));
+            continue;
+        }
+        views.push(if args.dry_run { would_cancel(ctx, &row) } else { cancel(ctx, &store, &row, args) }?);
     }
-    refuse_if_over(&row)?;
+    match (ctx.ui.json_wanted(), views.as_slice()) {
+        (false, _) => {}
+        (true, [one]) if !several => ctx.ui.print_json(one)?,
+        (true, all) => ctx.ui.print_json(&all)?,
+    }
+    Ok(Exit::Success)
+}
+
+fn title(row: &WorkflowRow) -> String {
+    format!("workflow {} ({})", row.id, row.name)
+}
+
+fn would_cancel(ctx: &Context, row: &WorkflowRow) -> Result<CancelView, CliError> {
+    refuse_if_over(row)?;
+    ctx.ui.note(&format!("would cancel {}", title(row)));
+    Ok(view(row, State::WouldCancel, None))
+}
+
+/// Cancels one workflow and says so.
+fn cancel(
+    ctx: &Context,
+    store: &SqliteStore,
+    row: &WorkflowRow,
+    args: &CancelArgs,
+) -> Result<CancelView, CliError> {
+    let title = title(row);
+    if row.is_canceled {
+        ctx.ui.note(&format!("{title} is canceled already"));
+        return Ok(view(row, State::Canceled, None));
+    }
+    refuse_if_over(row)?;
     store.request_cancel(row.id, ctx.clock.now())?;
     let asked = match WorkflowLock::holder(store.path(), row.id)? {
         Some(holder) => {
@@ -57,20 +95,25 @@ pub(crate) fn run(ctx: &Context, args: &CancelArgs) -> Result<Exit, CliError> {
             if !args.wait {
                 let running = row.counts.get(JobStatus::Running) + row.counts.get(JobStatus::Pending);
                 let held = text::count(running, "job");
-                let said = format!("asked process {pid} to stop {title}, which holds {held}");
-                return report(ctx, &row, State::Canceling, Some(pid), &said);
+                ctx.ui.note(&format!("asked process {pid} to stop {title}, which holds {held}"));
+                return Ok(view(row, State::Canceling, Some(pid)));
             }
-            wait_until_free(&store, row.id)?;
+            wait_until_free(store, row.id)?;
             Some(pid)
         }
         None => None,
     };
-    let row_now = select::workflow(&store, &WorkflowRef::Id(row.id))?;
+    let row_now = select::workflow(store, &WorkflowRef::Id(row.id))?;
     if !row_now.is_canceled {
         refuse_if_over(&row_now)?;
-        cancel_here(ctx, &store, row.id, args)?;
+        cancel_here(ctx, store, row.id, args)?;
     }
-    report(ctx, &row, State::Canceled, asked, &format!("{title} is canceled"))
+    ctx.ui.note(&format!("{title} is canceled"));
+    Ok(view(row, State::Canceled, asked))
+}
+
+fn view(row: &WorkflowRow, state: State, pid: Option<u32>) -> CancelView {
+    CancelView { workflow_id: row.id, name: row.name.clone(), state, pid }
 }
 
 fn refuse_if_over(row: &WorkflowRow) -> Result<(), CliError> {
@@ -96,21 +139,6 @@ fn wait_until_free(store: &SqliteStore, workflow: WorkflowId) -> Result<(), CliE
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(())
-}
-
-fn report(
-    ctx: &Context,
-    row: &WorkflowRow,
-    state: State,
-    pid: Option<u32>,
-    said: &str,
-) -> Result<Exit, CliError> {
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&CancelView { workflow_id: row.id, name: &row.name, state, pid })?;
-    } else {
-        ctx.ui.note(said);
-    }
-    Ok(Exit::Success)
 }
 
 fn tell(holder: &Holder) -> Result<(), CliError> {

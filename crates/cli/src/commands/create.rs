@@ -1,9 +1,10 @@
 //! `windlass create`: checks a spec and stores its workflow.
 
-use crate::args::CreateArgs;
+use crate::args::run::CreateArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::plan::{self, SpecFile};
+use crate::spec_files;
 use crate::ui::text;
 use serde::Serialize;
 use windlass_types::WorkflowId;
@@ -18,7 +19,7 @@ struct CreatedView<'a> {
 }
 
 pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
-    let file = SpecFile::read(&ctx.cwd, &args.spec)?;
+    let file = SpecFile::read(&ctx.cwd, &spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?)?;
     let workflow = file.load()?;
     let (name, jobs) = (workflow.name(), workflow.job_count());
     let workflow_id = if args.dry_run {

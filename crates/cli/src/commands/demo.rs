@@ -1,6 +1,6 @@
 //! `windlass demo`: a small workflow that is killed on purpose in the middle, and goes on.
 
-use crate::args::DemoArgs;
+use crate::args::run::DemoArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::ui::text;

@@ -1,6 +1,6 @@
 //! `windlass exec`: a list of commands as a workflow.
 
-use crate::args::ExecArgs;
+use crate::args::run::ExecArgs;
 use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
@@ -27,6 +27,7 @@ pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
     let new = NewWorkflow {
         name: &args.name,
         user: &plan::current_user(),
+        description: args.description.as_deref(),
         submission_dir: plan::utf8(&ctx.cwd)?,
         output_dir: plan::utf8(&output_dir)?,
         ..NewWorkflow::default()

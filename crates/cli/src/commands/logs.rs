@@ -1,6 +1,7 @@
 //! `windlass logs`: what a job printed, or prints.
 
-use crate::args::{LogsArgs, WorkflowRef};
+use crate::args::WorkflowRef;
+use crate::args::logs::ShowLogsArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::job_logs::{self, Stream};
@@ -21,22 +22,28 @@ use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkflowId};
 /// Files are looked at again and again: network filesystems tell nobody when a file has grown.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-pub(crate) fn run(ctx: &Context, args: &LogsArgs) -> Result<Exit, CliError> {
-    let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
-    let job = select::job(&store, &workflow, &args.job, "--workflow")?;
-    let streams = wanted_streams(args, &workflow)?;
+pub(crate) fn show(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError> {
     if args.follow {
-        Follow { ctx, store: &store, workflow: workflow.id, job: job.id, streams, last_heading: None }
-            .run(args.tail)?;
-    } else {
-        let key = wanted_attempt(args, &store, &workflow, &job)?;
-        show(ctx, &Shown { workflow: &workflow, job: &job, key, streams }, args.tail)?;
+        return follow(ctx, args);
     }
+    let store = ctx.open_read()?;
+    let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
+    let streams = wanted_streams(args, &workflow)?;
+    let key = wanted_attempt(args, &store, &workflow, &job)?;
+    print(ctx, &Shown { workflow: &workflow, job: &job, key, streams }, args.tail)?;
     Ok(Exit::Success)
 }
 
-fn wanted_streams(args: &LogsArgs, workflow: &WorkflowRow) -> Result<Vec<Stream>, CliError> {
+pub(crate) fn follow(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_read()?;
+    let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
+    let streams = wanted_streams(args, &workflow)?;
+    Follow { ctx, store: &store, workflow: workflow.id, job: job.id, streams, last_heading: None }
+        .run(args.tail)?;
+    Ok(Exit::Success)
+}
+
+fn wanted_streams(args: &ShowLogsArgs, workflow: &WorkflowRow) -> Result<Vec<Stream>, CliError> {
     let both = args.stdout == args.stderr;
     let wanted = |stream: &Stream| match stream {
         Stream::Stdout => both || args.stdout,
@@ -72,7 +79,7 @@ fn attempts(
 }
 
 fn wanted_attempt(
-    args: &LogsArgs,
+    args: &ShowLogsArgs,
     store: &dyn Store,
     workflow: &WorkflowRow,
     job: &JobRow,
@@ -90,7 +97,7 @@ fn wanted_attempt(
 }
 
 fn no_such_attempt(
-    args: &LogsArgs,
+    args: &ShowLogsArgs,
     workflow: &WorkflowRow,
     job: &JobRow,
     run: RunId,
@@ -124,7 +131,7 @@ struct Shown<'a> {
     streams: Vec<Stream>,
 }
 
-fn show(ctx: &Context, shown: &Shown<'_>, tail: Option<usize>) -> Result<(), CliError> {
+fn print(ctx: &Context, shown: &Shown<'_>, tail: Option<usize>) -> Result<(), CliError> {
     let files: Vec<(Stream, PathBuf, Option<File>)> = shown
         .streams
         .iter()

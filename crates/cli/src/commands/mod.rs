@@ -1,8 +1,13 @@
-//! One file per command. Each has `run(ctx, args)`, which says how the program exits.
+//! One file per noun or verb. Each has functions that take the context and the arguments, and say how the program exits.
 
+mod analyze;
+mod bundle;
 mod cancel;
+mod completions;
+mod config;
 mod create;
 mod demo;
+mod docs;
 mod exec;
 mod jobs;
 mod logs;
@@ -13,6 +18,9 @@ mod status;
 mod workflows;
 
 use crate::args::Command;
+use crate::args::jobs::{JobsVerb, ResultsVerb};
+use crate::args::logs::LogsVerb;
+use crate::args::workflows::WorkflowsVerb;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 
@@ -23,12 +31,47 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Exec(args) => exec::run(ctx, args),
         Command::Create(args) => create::run(ctx, args),
         Command::Status(args) => status::run(ctx, args),
-        Command::Workflows(args) => workflows::run(ctx, args),
-        Command::Jobs(args) => jobs::run(ctx, args),
-        Command::Results(args) => results::run(ctx, args),
-        Command::Logs(args) => logs::run(ctx, args),
+        Command::List(args) => workflows::list(ctx, args),
+        Command::Workflows(args) => match &args.verb {
+            None => workflows::list(ctx, &args.list),
+            Some(verb) => workflows_verb(ctx, verb),
+        },
+        Command::Jobs(args) => match &args.verb {
+            None => jobs::list(ctx, &args.list),
+            Some(JobsVerb::List(args)) => jobs::list(ctx, args),
+            Some(JobsVerb::Get(args)) => jobs::get(ctx, args),
+            Some(JobsVerb::Running(args)) => jobs::running(ctx, args),
+        },
+        Command::Results(args) => match &args.verb {
+            None => results::list(ctx, &args.list),
+            Some(ResultsVerb::List(args)) => results::list(ctx, args),
+            Some(ResultsVerb::Get(args)) => results::get(ctx, args),
+        },
+        Command::Logs(args) => match (&args.verb, &args.show) {
+            (Some(LogsVerb::Show(args)), _) | (None, Some(args)) => logs::show(ctx, args),
+            (Some(LogsVerb::Follow(args)), _) => logs::follow(ctx, args),
+            (Some(LogsVerb::Analyze(args)), _) => analyze::run(ctx, args),
+            (Some(LogsVerb::Bundle(args)), _) => bundle::run(ctx, args),
+            // Clap shows the help instead.
+            (None, None) => Err(CliError::user("which job?")),
+        },
         Command::Cancel(args) => cancel::run(ctx, args),
+        Command::Config(args) => config::run(ctx, args),
+        Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),
+        Command::Docs(args) => docs::run(args),
         Command::Worker => crate::local::worker(),
+    }
+}
+
+fn workflows_verb(ctx: &Context, verb: &WorkflowsVerb) -> Result<Exit, CliError> {
+    match verb {
+        WorkflowsVerb::List(args) => workflows::list(ctx, args),
+        WorkflowsVerb::Get(args) => workflows::get(ctx, args),
+        WorkflowsVerb::IsComplete(args) => workflows::is_complete(ctx, args),
+        WorkflowsVerb::Run(args) => run::run(ctx, args),
+        WorkflowsVerb::Create(args) => create::run(ctx, args),
+        WorkflowsVerb::Status(args) => status::run(ctx, args),
+        WorkflowsVerb::Cancel(args) => cancel::run(ctx, args),
     }
 }

@@ -1,6 +1,6 @@
 //! `windlass resume`: goes on with a workflow that was interrupted, killed, or left with failures.
 
-use crate::args::ResumeArgs;
+use crate::args::run::ResumeArgs;
 use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};

@@ -1,11 +1,14 @@
 //! `windlass run`: makes a workflow from a spec, or finds the one it made before, and runs it.
 
-use crate::args::RunArgs;
+use crate::args::WorkflowRef;
+use crate::args::run::RunArgs;
 use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
 use crate::job_logs;
 use crate::plan::{self, SpecFile};
+use crate::select;
+use crate::spec_files;
 use crate::ui::{summary, text};
 use std::path::Path;
 use windlass_store::Store as _;
@@ -15,7 +18,11 @@ use windlass_store::sqlite::SqliteStore;
 use windlass_types::WorkflowId;
 
 pub(crate) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
-    let file = SpecFile::read(&ctx.cwd, &args.spec)?;
+    say_what_is_ignored(ctx, args);
+    if let Some(workflow) = args.spec.as_deref().and_then(|word| meant_workflow(ctx, word)) {
+        return go_on_with(ctx, &workflow, args);
+    }
+    let file = SpecFile::read(&ctx.cwd, &spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?)?;
     let store = ctx.open_if_there()?;
     // Text that is known already need not be understood again, which takes its time for a million jobs.
     let known = match &store {
@@ -28,6 +35,49 @@ pub(crate) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
     }
 }
 
+fn say_what_is_ignored(ctx: &Context, args: &RunArgs) {
+    for flag in args.torc.ignored() {
+        ctx.ui.note(&format!("{flag} has no effect here; `windlass run --help` says why"));
+    }
+}
+
+/// A word that names no file, and has nothing of a path, may name a workflow.
+fn meant_workflow(ctx: &Context, word: &Path) -> Option<WorkflowRef> {
+    let text = word.to_str()?;
+    let is_a_path = text == "-" || text.contains('/') || ctx.cwd.join(word).exists();
+    let Ok(named) = text.parse();
+    match named {
+        // `sim.yaml` is a file that is not there rather than a workflow of that name.
+        WorkflowRef::Name(name) if is_a_path || name.contains('.') => None,
+        _ if is_a_path => None,
+        named => Some(named),
+    }
+}
+
+fn go_on_with(ctx: &Context, workflow: &WorkflowRef, args: &RunArgs) -> Result<Exit, CliError> {
+    if args.new {
+        return Err(CliError::user("--new makes a workflow from a spec file, and this names a workflow")
+            .with_hint("name the file"));
+    }
+    let store = ctx.open_write()?;
+    let row = select::workflow(&store, workflow)?;
+    refuse_canceled(&row)?;
+    if summary::is_over(&row) {
+        let news = format!("nothing to do: workflow {} ({}) is over", row.id, row.name);
+        return summary::report_over(ctx, &store, row.id, &news, "");
+    }
+    drive(ctx, &store, row.id, Failed::Keep, &args.machine)
+}
+
+fn refuse_canceled(row: &WorkflowRow) -> Result<(), CliError> {
+    if !row.is_canceled {
+        return Ok(());
+    }
+    let id = row.id;
+    Err(CliError::refused(format!("workflow {id} ({}) was canceled", row.name))
+        .with_hint(format!("`windlass resume {id} --retry-failed` starts it again; --new makes a new one")))
+}
+
 /// The workflow that this very text made in this directory before.
 fn find(ctx: &Context, store: &SqliteStore, file: &SpecFile) -> Result<Option<WorkflowRow>, CliError> {
     Ok(store.find_by_digest(&file.digest(), plan::utf8(&ctx.cwd)?)?)
@@ -35,11 +85,7 @@ fn find(ctx: &Context, store: &SqliteStore, file: &SpecFile) -> Result<Option<Wo
 
 fn go_on(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, args: &RunArgs) -> Result<Exit, CliError> {
     let id = row.id;
-    if row.is_canceled {
-        return Err(CliError::refused(format!("workflow {id} ({}) was canceled", row.name)).with_hint(
-            format!("`windlass resume {id} --retry-failed` starts it again; --new makes a new one"),
-        ));
-    }
+    refuse_canceled(row)?;
     let origin =
         row.spec_path.as_deref().map_or("stdin".to_owned(), |p| job_logs::short(Path::new(p), &ctx.cwd));
     if summary::is_over(row) {

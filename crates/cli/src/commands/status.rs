@@ -1,10 +1,12 @@
 //! `windlass status`: one workflow on one screen.
 
 use super::workflows;
-use crate::args::StatusArgs;
+use crate::args::Format;
+use crate::args::workflows::StatusArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::select;
+use crate::ui::listing::Listing;
 use crate::ui::style::{Paint, Tone};
 use crate::ui::{progress, summary, text};
 use crate::view::{self, Overview, RunningView, State, WorkflowView};
@@ -15,15 +17,24 @@ const BAR: usize = 40;
 
 pub(crate) fn run(ctx: &Context, args: &StatusArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let row = select::workflow(&store, &args.workflow)?;
     let now = ctx.clock.now();
-    let somebody_runs_it = view::is_run_by_somebody(&store, &row);
-    let overview = Overview::load(&store, row, somebody_runs_it, now)?;
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&overview)?;
-        return Ok(Exit::Success);
+    let mut overviews = Vec::new();
+    for row in select::workflows(&store, &args.workflows)? {
+        let somebody_runs_it = view::is_run_by_somebody(&store, &row);
+        overviews.push(Overview::load(&store, row, somebody_runs_it, now)?);
     }
-    ctx.ui.print_lines(&render(&overview, now, &ctx.cwd, ctx.ui.paint_out()))?;
+    match (ctx.ui.format(), overviews.as_slice()) {
+        (Format::Json, [one]) => ctx.ui.print_json(one)?,
+        (Format::Json, several) => ctx.ui.print_json(&several)?,
+        (Format::Csv, _) => {
+            let rows = overviews.into_iter().map(|overview| overview.workflow).collect();
+            ctx.ui.print_list(&Listing::new(workflows::FIELDS), rows)?;
+        }
+        (_, several) => {
+            let screens = several.iter().map(|one| render(one, now, &ctx.cwd, ctx.ui.paint_out()));
+            ctx.ui.print_lines(&screens.collect::<Vec<_>>().join(&String::new()))?;
+        }
+    }
     Ok(Exit::Success)
 }
 

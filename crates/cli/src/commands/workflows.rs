@@ -1,62 +1,87 @@
 //! `windlass workflows`: what is in this database, the newest first.
 
-use crate::args::WorkflowsArgs;
+use crate::args::workflows::{OneWorkflowArgs, WorkflowsListArgs};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::select;
+use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::style::Tone;
-use crate::ui::table::{Cell, Column, Table};
-use crate::ui::text;
-use crate::view::{self, State, WorkflowView};
+use crate::ui::table::Column;
+use crate::view::{self, Counts, State, WorkflowView};
+use serde::Serialize;
 use windlass_store::Store as _;
-use windlass_types::format_duration;
+use windlass_types::WorkflowId;
 
-pub(crate) fn run(ctx: &Context, _args: &WorkflowsArgs) -> Result<Exit, CliError> {
+pub(crate) const FIELDS: &[Field<WorkflowView>] = &[
+    Field::new("id", |w: &WorkflowView| w.row.id.0.into()).column(Column::number("ID")),
+    Field::new("uuid", |w: &WorkflowView| (&w.row.uuid).into()),
+    Field::new("name", |w: &WorkflowView| (&w.row.name).into()).column(Column::elastic("NAME")),
+    Field::new("state", |w: &WorkflowView| Datum::Word(w.state.name(), tone(w.state)))
+        .column(Column::text("STATE")),
+    Field::new("jobs", |w: &WorkflowView| Datum::Json(counts(&w.jobs))),
+    Field::shown(Column::number("JOBS"), |w: &WorkflowView| w.row.counts.total().into()),
+    Field::shown(Column::number("DONE"), |w: &WorkflowView| w.row.counts.settled().into()),
+    Field::shown(Column::number("FAILED"), |w: &WorkflowView| w.row.counts.unsuccessful().into()),
+    Field::new("run_id", |w: &WorkflowView| w.row.run_id.0.into()).column(Column::number("RUN")),
+    Field::new("elapsed_seconds", |w: &WorkflowView| w.elapsed().into()).column(Column::number("TIME")),
+    Field::new("user", |w: &WorkflowView| (&w.row.user).into()),
+    Field::new("description", |w: &WorkflowView| w.row.description.as_ref().into()),
+    Field::new("created_at", |w: &WorkflowView| w.row.created_at.into()).column(Column::text("CREATED")),
+    Field::new("started_at", |w: &WorkflowView| w.row.started_at.into()),
+    Field::new("ended_at", |w: &WorkflowView| w.row.ended_at.into()),
+    Field::new("is_canceled", |w: &WorkflowView| w.row.is_canceled.into()),
+    Field::new("submission_dir", |w: &WorkflowView| (&w.row.submission_dir).into()),
+    Field::new("output_dir", |w: &WorkflowView| (&w.row.output_dir).into()),
+    Field::new("spec_path", |w: &WorkflowView| w.row.spec_path.as_ref().into()),
+];
+
+fn counts(counts: &Counts) -> serde_json::Value {
+    serde_json::to_value(counts).unwrap_or_default()
+}
+
+pub(crate) fn list(ctx: &Context, args: &WorkflowsListArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let mut rows = store.workflows()?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
+    rows.retain(|row| args.user.as_ref().is_none_or(|user| row.user == *user));
     let now = ctx.clock.now();
     let view = |row| {
         let somebody_runs_it = view::is_run_by_somebody(&store, &row);
         WorkflowView::new(row, somebody_runs_it, now)
     };
-    let views: Vec<WorkflowView> = rows.into_iter().map(view).collect();
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&views)?;
-    } else if views.is_empty() {
-        ctx.ui.note("there is no workflow yet; `windlass run SPEC` makes one and runs it");
-    } else {
-        ctx.ui.print_table(&table(&views))?;
+    let listing = Listing::new(FIELDS).without(&args.page.exclude)?;
+    let rows = listing.arrange(rows.into_iter().map(view).collect(), &args.page)?;
+    if ctx.ui.print_list(&listing, rows)? == 0 {
+        ctx.ui.note("there is no such workflow; `windlass run SPEC` makes one and runs it");
     }
     Ok(Exit::Success)
 }
 
-fn table(views: &[WorkflowView]) -> Table {
-    let mut table = Table::new(vec![
-        Column::number("ID"),
-        Column::elastic("NAME"),
-        Column::text("STATE"),
-        Column::number("JOBS"),
-        Column::number("DONE"),
-        Column::number("FAILED"),
-        Column::number("RUN"),
-        Column::number("TIME"),
-        Column::text("CREATED"),
-    ]);
-    for view in views {
-        let counts = &view.row.counts;
-        table.row(vec![
-            Cell::new(view.row.id.to_string()),
-            Cell::new(&view.row.name),
-            Cell::toned(view.state.name(), tone(view.state)),
-            Cell::new(counts.total().to_string()),
-            Cell::new(counts.settled().to_string()),
-            Cell::toned(counts.unsuccessful().to_string(), (counts.unsuccessful() > 0).then_some(Tone::Bad)),
-            Cell::new(view.row.run_id.to_string()),
-            Cell::maybe(view.elapsed().map(format_duration)),
-            Cell::new(text::short_time(view.row.created_at)),
-        ]);
+pub(crate) fn get(ctx: &Context, args: &OneWorkflowArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_read()?;
+    let row = select::workflow(&store, &args.workflow)?;
+    let somebody_runs_it = view::is_run_by_somebody(&store, &row);
+    let view = WorkflowView::new(row, somebody_runs_it, ctx.clock.now());
+    ctx.ui.print_record(&Listing::new(FIELDS), view)?;
+    Ok(Exit::Success)
+}
+
+pub(crate) fn is_complete(ctx: &Context, args: &OneWorkflowArgs) -> Result<Exit, CliError> {
+    #[derive(Serialize)]
+    struct View {
+        workflow_id: WorkflowId,
+        is_complete: bool,
+        is_canceled: bool,
     }
-    table
+    let store = ctx.open_read()?;
+    let row = select::workflow(&store, &args.workflow)?;
+    let is_complete = row.is_canceled || row.counts.settled() == row.counts.total();
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&View { workflow_id: row.id, is_complete, is_canceled: row.is_canceled })?;
+    } else {
+        ctx.ui.print_line(&is_complete.to_string())?;
+    }
+    Ok(Exit::Success)
 }
 
 pub(crate) const fn tone(state: State) -> Option<Tone> {

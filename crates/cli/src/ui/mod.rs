@@ -1,5 +1,7 @@
 //! The only place that prints. Data goes to stdout, everything else to stderr.
 
+mod csv;
+pub(crate) mod listing;
 pub(crate) mod outcome;
 pub(crate) mod progress;
 pub(crate) mod style;
@@ -43,6 +45,10 @@ impl Ui {
 
     pub(crate) fn json_wanted(&self) -> bool {
         self.format == Format::Json
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        self.format
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -148,6 +154,11 @@ impl Ui {
     }
 }
 
+/// A mistake in the command line, as JSON: what was asked for is not known well enough for a [`Ui`].
+pub(crate) fn say_usage_error(error: &CliError) {
+    say(&io::stderr(), &render_error(error, Format::Json, Paint { enabled: false }));
+}
+
 /// Writes a line to stderr. If that is not possible there is nobody left to tell.
 fn say(stderr: &io::Stderr, text: &str) {
     drop(stderr.lock().write_all(format!("{text}\n").as_bytes()));
@@ -182,7 +193,7 @@ fn render_error(error: &CliError, format: Format, paint: Paint) -> String {
             };
             serde_json::to_string(&wire).unwrap_or_else(|_| error.message.clone())
         }
-        Format::Table => {
+        _ => {
             let style = if paint.enabled { windlass_spec::Style::Ansi } else { windlass_spec::Style::Plain };
             let found = error.diagnostics.as_ref().map(|found| found.render(style)).unwrap_or_default();
             let sign = |tone, word| paint.apply(tone, word);

@@ -30,6 +30,10 @@ impl Column {
         Self { heading, align: Align::Right, elastic: false }
     }
 
+    pub(crate) const fn heading(&self) -> &'static str {
+        self.heading
+    }
+
     /// Text of any length: cut when the terminal is too narrow.
     pub(crate) const fn elastic(heading: &'static str) -> Self {
         Self { heading, align: Align::Left, elastic: true }
@@ -61,11 +65,13 @@ impl Cell {
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
+    /// Of the columns on the pages before, once there was one.
+    printed: Option<Vec<usize>>,
 }
 
 impl Table {
     pub(crate) fn new(columns: Vec<Column>) -> Self {
-        Self { columns, rows: Vec::new() }
+        Self { columns, rows: Vec::new(), printed: None }
     }
 
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
@@ -75,9 +81,25 @@ impl Table {
 
     /// Lines without trailing blanks; `terminal` is its width, `None` cuts nothing.
     pub(crate) fn render(&self, terminal: Option<usize>, paint: Paint) -> Vec<String> {
-        let widths = self.widths(terminal);
+        self.render_with(&self.widths(terminal), paint)
+    }
+
+    fn render_with(&self, widths: &[usize], paint: Paint) -> Vec<String> {
         let headings = self.columns.iter().map(|c| Cell::toned(c.heading, Tone::Bold)).collect();
-        std::iter::once(&headings).chain(&self.rows).map(|row| self.render_row(row, &widths, paint)).collect()
+        std::iter::once(&headings).chain(&self.rows).map(|row| self.render_row(row, widths, paint)).collect()
+    }
+
+    /// The rows since the last page, below what was printed before.
+    pub(crate) fn render_page(&mut self, terminal: Option<usize>, paint: Paint) -> Vec<String> {
+        let widths = self.widths(terminal);
+        let mut lines = self.render_with(&widths, paint);
+        if self.printed.is_some() {
+            // The heading stands above the first page.
+            lines.remove(0);
+        }
+        self.rows.clear();
+        self.printed = Some(widths);
+        lines
     }
 
     fn render_row(&self, row: &[Cell], widths: &[usize], paint: Paint) -> String {
@@ -101,7 +123,8 @@ impl Table {
     fn widths(&self, terminal: Option<usize>) -> Vec<usize> {
         let natural = |i: usize, column: &Column| {
             let cells = self.rows.iter().map(|row| text::width(&row[i].text));
-            cells.chain([text::width(column.heading)]).max().unwrap_or(0)
+            let before = self.printed.as_ref().map_or(0, |widths| widths[i]);
+            cells.chain([text::width(column.heading), before]).max().unwrap_or(0)
         };
         let mut widths: Vec<usize> = self.columns.iter().enumerate().map(|(i, c)| natural(i, c)).collect();
         if let Some(terminal) = terminal {

@@ -1,0 +1,98 @@
+//! `windlass help`, readable also with many commands: in groups, with examples.
+
+use crate::error::Exit;
+use std::fmt::Write as _;
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass demo                              watch a small workflow run
+  windlass run pipeline.yaml                 run a workflow; run it again to go on where it stopped
+  windlass status                            where the newest workflow stands
+  windlass jobs --status failed              which jobs failed
+  windlass logs align_7 --stderr             what one of them said
+  windlass resume --retry-failed             go on, and try the failed ones again
+  windlass exec -j4 -C commands.txt          run a list of commands, four at a time
+
+Results are kept in .windlass/ in this directory or the nearest one above it that has one.";
+
+/// Every command that is not hidden, in the order in which help shows them.
+pub(crate) const GROUPS: &[(&str, &[&str])] = &[
+    ("Run", &["run", "resume", "exec", "create", "cancel", "demo"]),
+    ("Look", &["status", "list", "jobs", "results", "logs"]),
+    ("Keep house", &["workflows"]),
+    ("Windlass itself", &["config", "completions", "help"]),
+];
+
+/// The command with its commands in groups.
+pub(super) fn grouped(command: clap::Command) -> clap::Command {
+    let commands = commands(&command);
+    // Clap takes braces for placeholders; none of our words has any.
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nGlobal options:\n{{options}}\n\n{{after-help}}"
+    );
+    command.help_template(template).after_help(EXAMPLES).after_long_help(long())
+}
+
+fn commands(command: &clap::Command) -> String {
+    let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (heading, names) in GROUPS {
+        write!(text, "\n{heading}:\n").expect("a String takes everything");
+        for name in *names {
+            let about = about(command, name);
+            writeln!(text, "  {name:width$}  {about}").expect("a String takes everything");
+        }
+    }
+    text
+}
+
+fn about(command: &clap::Command, name: &str) -> String {
+    match command.find_subcommand(name).and_then(clap::Command::get_about) {
+        Some(about) => about.to_string(),
+        // Clap adds it only when it needs it.
+        None => "Show this, or the help of a command".to_owned(),
+    }
+}
+
+fn long() -> String {
+    let codes = Exit::ALL.map(|exit| format!("\n  {:>2}  {}", exit.code(), exit.meaning())).concat();
+    format!("{EXAMPLES}\n\nExit codes:{codes}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_its_place_in_one_group() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let command = super::super::command();
+        let mut known: Vec<&str> =
+            command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name).collect();
+        known.push("help");
+        grouped.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(grouped, known);
+    }
+
+    #[test]
+    fn the_help_shows_groups_options_and_examples() {
+        let help = super::super::command().render_help().to_string();
+        for part in
+            ["\nRun:\n  run ", "\nLook:\n  status ", "--format <FORMAT>", "Examples:\n  windlass demo"]
+        {
+            assert!(help.contains(part), "{part}\n{help}");
+        }
+        assert!(help.lines().all(|line| line.chars().count() <= 110), "{help}");
+        assert!(!help.contains("--in-memory") && !help.contains("__worker"), "{help}");
+    }
+
+    #[test]
+    fn the_long_help_lists_every_exit_code() {
+        let help = super::super::command().render_long_help().to_string();
+        for exit in Exit::ALL {
+            let line = format!("  {:>2}  {}", exit.code(), exit.meaning());
+            assert!(help.contains(&line), "{line}\n{help}");
+        }
+    }
+}

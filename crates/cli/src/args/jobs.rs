@@ -1,0 +1,180 @@
+//! Commands about jobs, their attempts, and what hangs on them.
+
+use super::page::PageArgs;
+use super::refs::{JobRef, WorkflowRef};
+use super::workflows::ListOfWorkflowArgs;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use windlass_types::{JobStatus, RunId};
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+States of a job:
+  uninitialized   made, not yet looked at
+  blocked         waits for the jobs it depends on
+  ready           may start
+  pending         given to a worker, may have started
+  running         has started
+  completed       ended with exit code 0
+  failed          ended otherwise
+  canceled        did not run, or was stopped, because somebody or a failed dependency said so
+  terminated      ended by windlass because its time was up
+  disabled        left out on purpose
+  pending_failed  failed, and somebody is to say what happens next
+
+Examples:
+  windlass jobs --status failed --status terminated
+  windlass jobs 3 --limit 20 --offset 40
+  windlass jobs get align_7
+  windlass jobs -f json | jq -r '.[] | select(.return_code == 137) | .name'"
+)]
+pub(crate) struct JobsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<JobsVerb>,
+    #[command(flatten)]
+    pub(crate) list: JobsListArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsVerb {
+    /// List the jobs of a workflow.
+    List(JobsListArgs),
+    /// Show everything that is known about a job.
+    Get(OneJobArgs),
+    /// List the jobs that run now, and for how long.
+    Running(ListOfWorkflowArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct JobsListArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Only jobs in this state; give it again for more.
+    #[arg(short, long, value_name = "STATUS")]
+    pub(crate) status: Vec<JobStatus>,
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneJobArgs {
+    /// Job: its id, its name, or the beginning of its name.
+    #[arg(value_name = "JOB")]
+    pub(crate) job: JobRef,
+    /// Workflow of the job, if it is named by its name: id, name, or `last`.
+    #[arg(short, long, value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Every attempt leaves a result, also the ones that failed and were tried again.
+
+Examples:
+  windlass results --failed
+  windlass results --failed --include-logs
+  windlass results --job align_7 --all-runs"
+)]
+pub(crate) struct ResultsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<ResultsVerb>,
+    #[command(flatten)]
+    pub(crate) list: ResultsListArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ResultsVerb {
+    /// List attempts that ended.
+    List(ResultsListArgs),
+    /// Show everything that is known about an attempt that ended.
+    Get(OneResultArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ResultsListArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Only attempts that did not complete.
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Only this job, by id or name.
+    #[arg(short, long, value_name = "JOB", alias = "job-id")]
+    pub(crate) job: Option<JobRef>,
+    /// Only attempts that ended like this; give it again for more.
+    #[arg(short, long, value_name = "STATUS")]
+    pub(crate) status: Vec<JobStatus>,
+    /// Only attempts with this exit code.
+    #[arg(long, value_name = "CODE", allow_negative_numbers = true)]
+    pub(crate) return_code: Option<i32>,
+    /// Only this run of the workflow.
+    #[arg(short, long, value_name = "N", alias = "run-id", conflicts_with = "all_runs")]
+    pub(crate) run: Option<RunId>,
+    /// Earlier runs of the workflow as well.
+    #[arg(long)]
+    pub(crate) all_runs: bool,
+    /// Also where the logs of each attempt are.
+    #[arg(long)]
+    pub(crate) include_logs: bool,
+    /// Where the logs are. The books know it; this is for Torc's sake.
+    #[arg(short, long, value_name = "DIR", hide = true)]
+    pub(crate) output_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneResultArgs {
+    /// Result: its id, as in `windlass results --format json`.
+    #[arg(value_name = "RESULT")]
+    pub(crate) result: i64,
+    /// Workflow of the result: id, name, or `last`.
+    #[arg(short, long, value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Command;
+    use crate::args::tests::parse;
+
+    fn list(line: &[&str]) -> JobsListArgs {
+        let Command::Jobs(args) = parse(line).unwrap() else { panic!("not jobs") };
+        match args.verb {
+            Some(JobsVerb::List(list)) => list,
+            None => args.list,
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_noun_without_a_verb_lists() {
+        for line in [&["jobs", "3", "-l", "5"][..], &["jobs", "list", "3", "-l", "5"]] {
+            let args = list(line);
+            assert_eq!(args.workflow, WorkflowRef::Id(windlass_types::WorkflowId(3)));
+            assert_eq!(args.page.limit, Some(5));
+        }
+        assert_eq!(list(&["jobs"]).workflow, WorkflowRef::Last);
+    }
+
+    #[test]
+    fn several_states_may_be_asked_for_and_only_known_ones() {
+        assert_eq!(
+            list(&["jobs", "-s", "failed", "--status", "ready"]).status,
+            [JobStatus::Failed, JobStatus::Ready]
+        );
+        let error = parse(&["jobs", "--status", "done"]).unwrap_err().to_string();
+        assert!(error.contains("pending_failed"), "{error}");
+    }
+
+    #[test]
+    fn the_flags_of_a_list_and_a_verb_do_not_mix() {
+        assert!(parse(&["jobs", "--limit", "3", "running"]).is_err());
+    }
+}

@@ -1,0 +1,266 @@
+//! The command line as types. Only shapes and words live here; what a command does is in `commands/`.
+//!
+//! Nouns have verbs, and a noun alone lists. What Torc calls by a name is found here by the same name.
+
+pub(crate) mod help;
+pub(crate) mod jobs;
+pub(crate) mod logs;
+pub(crate) mod page;
+mod refs;
+pub(crate) mod run;
+pub(crate) mod tools;
+pub(crate) mod usage;
+pub(crate) mod workflows;
+
+pub(crate) use refs::{JobRef, WorkflowPart, WorkflowRef, WorkflowSet};
+pub(crate) use run::{Link, MachineArgs, OutputArgs, parse_memory};
+
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const ABOUT: &str = "Runs graphs of jobs to completion, and never gives back progress that was made.";
+
+#[derive(Debug, Parser)]
+#[command(name = "windlass", version, about = ABOUT)]
+#[command(infer_subcommands = false, disable_help_subcommand = false, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(flatten)]
+    pub(crate) torc: TorcGlobals,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Globals {
+    /// Use this database instead of looking for `.windlass/windlass.db` here and above.
+    #[arg(long, value_name = "PATH", global = true)]
+    pub(crate) db: Option<PathBuf>,
+    /// Print data as tables for people, or as JSON or CSV for programs.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table", global = true)]
+    pub(crate) format: Format,
+    /// Print only data, failures and errors.
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Colour the output; `auto` colours a terminal unless NO_COLOR is set.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
+    pub(crate) color: ColorChoice,
+}
+
+/// Flags that Torc takes before its command, and that have nothing to do here: there is no server to talk to.
+#[derive(Debug, Args)]
+pub(crate) struct TorcGlobals {
+    #[arg(long, value_name = "LEVEL", hide = true)]
+    log_level: Option<String>,
+    #[arg(long, value_name = "URL", hide = true)]
+    url: Option<String>,
+    #[arg(long, value_name = "WORD", hide = true)]
+    password: Option<String>,
+    #[arg(long, hide = true)]
+    prompt_password: bool,
+    #[arg(long, hide = true)]
+    skip_version_check: bool,
+    #[arg(long, value_name = "PATH", hide = true)]
+    tls_ca_cert: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    tls_insecure: bool,
+    #[arg(long, value_name = "TEXT", hide = true)]
+    cookie_header: Option<String>,
+    #[arg(short, long, hide = true)]
+    standalone: bool,
+    #[arg(long, value_name = "PATH", hide = true)]
+    torc_server_bin: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    in_memory: bool,
+    #[arg(long, value_name = "N", hide = true)]
+    snapshot_interval_seconds: Option<u64>,
+}
+
+impl TorcGlobals {
+    /// Those that were given and would have changed where Torc keeps its workflows.
+    pub(crate) fn ignored(&self) -> Vec<&'static str> {
+        let given = [("--url", self.url.is_some()), ("--in-memory", self.in_memory)];
+        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Json,
+    Csv,
+    /// Only where a command says so, as are those that follow.
+    #[value(hide = true)]
+    Toml,
+    #[value(hide = true)]
+    Text,
+    #[value(hide = true)]
+    Dot,
+    #[value(hide = true)]
+    Mermaid,
+    #[value(hide = true)]
+    Svg,
+}
+
+impl Format {
+    pub(crate) const COMMON: &'static [Self] = &[Self::Table, Self::Json, Self::Csv];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Toml => "toml",
+            Self::Text => "text",
+            Self::Dot => "dot",
+            Self::Mermaid => "mermaid",
+            Self::Svg => "svg",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+/// What can be done. A new command also gets a place in [`help::GROUPS`].
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a workflow from a spec file on this machine, or go on with it.
+    Run(run::RunArgs),
+    /// Go on with a workflow that was interrupted, killed, or left with failures.
+    Resume(run::ResumeArgs),
+    /// Run a list of commands, like GNU parallel, with everything a workflow has.
+    Exec(run::ExecArgs),
+    /// Check a spec file and store its workflow without running it.
+    Create(run::CreateArgs),
+    /// Show where a workflow stands.
+    Status(workflows::StatusArgs),
+    /// List the workflows in this database, the newest first.
+    List(workflows::WorkflowsListArgs),
+    /// Workflows: list, get, is-complete.
+    Workflows(workflows::WorkflowsArgs),
+    /// Jobs of a workflow: list, get, running.
+    Jobs(jobs::JobsArgs),
+    /// Attempts that ended, with exit codes, times, memory: list, get.
+    Results(jobs::ResultsArgs),
+    /// What jobs printed: show, follow, analyze, bundle.
+    Logs(logs::LogsArgs),
+    /// Stop a workflow for good: end what runs, start nothing more.
+    Cancel(workflows::CancelArgs),
+    /// Settings: show, paths, init, validate.
+    Config(tools::ConfigArgs),
+    /// Print the code that makes a shell complete the commands of windlass.
+    Completions(tools::CompletionsArgs),
+    /// Run a small workflow that explains itself.
+    Demo(run::DemoArgs),
+    /// Writes the man pages and the reference of the command line; not for people.
+    #[command(name = "__docs", hide = true)]
+    Docs(tools::DocsArgs),
+    /// The process that a run starts to execute jobs; not for people.
+    #[command(name = "__worker", hide = true)]
+    Worker,
+}
+
+impl Command {
+    /// The values of `--format` that it knows.
+    pub(crate) const fn formats(&self) -> &'static [Format] {
+        match self {
+            Self::Config(_) => &[Format::Table, Format::Json, Format::Csv, Format::Toml],
+            _ => Format::COMMON,
+        }
+    }
+
+    /// Works also where the settings are wrong: they are what it is about, or it uses none.
+    pub(crate) const fn copes_with_wrong_settings(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Completions(_) | Self::Docs(_) | Self::Worker)
+    }
+}
+
+/// The whole command line as clap sees it, with help in groups.
+pub(crate) fn command() -> clap::Command {
+    help::grouped(Cli::command())
+}
+
+pub(crate) fn from_matches(matches: &clap::ArgMatches) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(matches)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn parse(line: &[&str]) -> Result<Command, clap::Error> {
+        let matches = command().try_get_matches_from(std::iter::once(&"windlass").chain(line))?;
+        from_matches(&matches).map(|cli| cli.command.unwrap())
+    }
+
+    /// Every command, verbs included, as `windlass jobs list`.
+    fn each_command(check: &mut dyn FnMut(&str, &clap::Command)) {
+        fn walk(path: &str, command: &clap::Command, check: &mut dyn FnMut(&str, &clap::Command)) {
+            check(path, command);
+            for inner in command.get_subcommands() {
+                walk(&format!("{path} {}", inner.get_name()), inner, check);
+            }
+        }
+        walk("windlass", &command(), check);
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_argument_and_command_is_explained() {
+        each_command(&mut |path, command| {
+            assert!(command.get_about().is_some(), "{path}");
+            for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains(' '), "{path} {}: `{help}`", arg.get_id());
+            }
+        });
+    }
+
+    #[test]
+    fn examples_survive_claps_own_placeholders() {
+        // Clap takes `{n}` for a line break.
+        each_command(&mut |path, command| {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.contains("{n}"), "{path}");
+        });
+    }
+
+    #[test]
+    fn workflows_are_named_by_id_name_last_or_range() {
+        for (text, expected) in [("last", "last"), ("7", "7"), ("sim", "sim"), ("1-5,9", "1-5,9")] {
+            let Command::Status(args) = parse(&["status", text]).unwrap() else { panic!("not status") };
+            assert_eq!(args.workflows, [expected.parse::<WorkflowSet>().unwrap()]);
+        }
+        let Command::Status(args) = parse(&["status"]).unwrap() else { panic!("not status") };
+        assert_eq!(args.workflows, ["last".parse::<WorkflowSet>().unwrap()]);
+    }
+
+    #[test]
+    fn every_state_is_explained() {
+        let mut cli = command();
+        let help = cli.find_subcommand_mut("jobs").unwrap().render_long_help().to_string();
+        for status in windlass_types::JobStatus::ALL {
+            assert!(help.contains(&format!("\n  {:<14}  ", status.name())), "{status}\n{help}");
+        }
+    }
+
+    #[test]
+    fn what_torc_takes_before_its_command_is_understood() {
+        let line =
+            ["windlass", "-s", "--log-level", "info", "--url", "http://x", "-f", "csv", "jobs", "list", "3"];
+        let cli = from_matches(&command().try_get_matches_from(line).unwrap()).unwrap();
+        assert_eq!(cli.torc.ignored(), ["--url"]);
+        assert_eq!(cli.globals.format, Format::Csv);
+    }
+}

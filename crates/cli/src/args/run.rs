@@ -1,0 +1,314 @@
+//! Commands that run something, and what they have in common.
+
+use super::refs::WorkflowRef;
+use crate::sweep::ParamArg;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+use windlass_types::Bytes;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Running the same, unchanged file again goes on with the workflow that it made: what completed stays completed. \
+A changed file, or --new, makes a new workflow. The same means the same text in the same directory, whatever the file is \
+called.
+
+Examples:
+  windlass run
+  windlass run pipeline.yaml -j 8 --output-dir logs
+  windlass run --new pipeline.yaml
+  generate-spec | windlass run -")]
+pub(crate) struct RunArgs {
+    /// Spec file, or an existing workflow by its id, its name, or `last`; `-` reads a spec from stdin. Without it: the
+    /// `windlass.yaml` or the only `*.windlass.yaml` of this directory.
+    #[arg(value_name = "SPEC|ID")]
+    pub(crate) spec: Option<PathBuf>,
+    /// Make a new workflow even if this file was run here before.
+    #[arg(long)]
+    pub(crate) new: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    #[command(flatten)]
+    pub(crate) torc: TorcRunArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Directory for the logs of jobs, made if it is not there.
+    #[arg(short, long, value_name = "DIR", default_value = "windlass_output")]
+    pub(crate) output_dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Jobs that were running when windlass died are first made sure to be dead, then run again. Jobs that failed stay \
+failed unless --retry-failed is given; it starts a new run in which they, what was canceled because of them, and what was \
+built on them, run again.
+
+Examples:
+  windlass resume
+  windlass resume --retry-failed
+  windlass resume 3 -j 2")]
+pub(crate) struct ResumeArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Run failed, canceled and timed-out jobs again, and what was built on them.
+    #[arg(long)]
+    pub(crate) retry_failed: bool,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Commands are run by /bin/sh. Words after `--` are quoted as needed, so they arrive as typed; a single word after `--` \
+is taken as a whole shell command.
+
+`{name}` stands for the value of a parameter. In a shell command (-c, -C, a single word after `--`) it takes only values \
+of letters, digits and _./:=@%+,- that mean nothing to a shell; `{name:q}` inserts any value, quoted, so write no quotes \
+around it. Among several words after `--` both insert any value as it is. Every parameter must be used.
+
+Examples:
+  windlass exec -c 'make test' -c 'make docs'
+  windlass exec -j4 -C commands.txt                      one command per line
+  ls *.png | sed 's/.*/convert & &.jpg/' | windlass exec -C -
+  windlass exec --param i=1:10 -- ./simulate --seed {i}
+  windlass exec --param a=1,2 --param b=x,y -- ./try {a} {b}            four jobs
+  windlass exec --param a=1,2 --param b=x,y --link zip -- ./try {a} {b} two jobs
+  windlass exec --param f=@files.txt --dry-run -- wc -l {f}
+  windlass exec --param f=@files.txt -c 'sort {f:q} > {f:q}.sorted'")]
+pub(crate) struct ExecArgs {
+    /// A shell command; give it again for more. `{name}` and `{name:q}` stand for a parameter.
+    #[arg(short, long = "command", value_name = "CMD")]
+    pub(crate) commands: Vec<String>,
+    /// File with one shell command per line; `-` is stdin. Empty lines and lines starting with # are skipped.
+    #[arg(short = 'C', long, value_name = "FILE")]
+    pub(crate) commands_file: Option<PathBuf>,
+    /// Values for `{name}`: `n=1:10`, `n=01:10` (zeros in front), `n=0:1:0.25`, `n=a,b`, `n=[a,b]`, or `n=@FILE` with one
+    /// per line.
+    #[arg(long = "param", value_name = "NAME=VALUES")]
+    pub(crate) params: Vec<ParamArg>,
+    /// How several parameters combine: every value with every other, or first with first, second with second.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "product")]
+    pub(crate) link: Link,
+    /// Name of the workflow.
+    #[arg(short, long, default_value = "exec")]
+    pub(crate) name: String,
+    /// What it is about.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// Print the commands and run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// A command and its arguments, as typed after `--`.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) trailing: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    #[command(flatten)]
+    pub(crate) torc: TorcExecArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Link {
+    Product,
+    Zip,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass create
+  windlass create pipeline.yaml
+  windlass create --dry-run pipeline.yaml     check the file only")]
+pub(crate) struct CreateArgs {
+    /// Spec file; `-` reads it from stdin. Without it: the `windlass.yaml` or the only `*.windlass.yaml` of this
+    /// directory.
+    #[arg(value_name = "SPEC")]
+    pub(crate) spec: Option<PathBuf>,
+    /// Check the file and say what it would create; store nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) torc: TorcCreateArgs,
+}
+
+/// Flags of `torc run` that have nothing to do here, so that scripts need no change.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Understood for Torc's sake, without effect")]
+pub(crate) struct TorcRunArgs {
+    /// How often to ask for work. Nobody polls here.
+    #[arg(short, long, value_name = "SECONDS")]
+    poll_interval: Option<f64>,
+    /// Longest pause between two questions for work. Nobody polls here.
+    #[arg(long, value_name = "SECONDS")]
+    claim_backoff_max_secs: Option<f64>,
+    /// Leave out the checks of a spec for Slurm. They come with Slurm.
+    #[arg(long)]
+    skip_checks: bool,
+    /// Run only jobs with this label. Labels come with workers on several machines.
+    #[arg(long, value_name = "LABEL")]
+    label: Vec<String>,
+    /// Go on waiting for work when everything is done.
+    #[arg(long)]
+    persistent: bool,
+    /// Stop after this time. Say it with `timeout`, and go on with `windlass resume`.
+    #[arg(long, value_name = "DURATION")]
+    time_limit: Option<String>,
+    /// Stop at this time. Say it with `timeout`, and go on with `windlass resume`.
+    #[arg(long, value_name = "TIME")]
+    end_time: Option<String>,
+}
+
+impl TorcRunArgs {
+    /// Those that were given and would have changed how Torc runs the workflow.
+    pub(crate) fn ignored(&self) -> Vec<&'static str> {
+        let given = [
+            ("--label", !self.label.is_empty()),
+            ("--persistent", self.persistent),
+            ("--time-limit", self.time_limit.is_some()),
+            ("--end-time", self.end_time.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+    }
+}
+
+/// As [`TorcRunArgs`], for `exec`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Understood for Torc's sake, without effect")]
+pub(crate) struct TorcExecArgs {
+    /// What to measure of jobs. A summary of each attempt is kept in any case.
+    #[arg(long, value_name = "HOW")]
+    monitor: Option<String>,
+    /// What to measure of the machine.
+    #[arg(long, value_name = "HOW")]
+    monitor_compute_node: Option<String>,
+    /// Draw what was measured at the end; `windlass plot resources` does it.
+    #[arg(long)]
+    generate_plots: bool,
+    /// How often to measure.
+    #[arg(short = 'i', long, value_name = "SECONDS")]
+    sample_interval_seconds: Option<u32>,
+}
+
+/// As [`TorcRunArgs`], for `create`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Understood for Torc's sake, without effect")]
+pub(crate) struct TorcCreateArgs {
+    /// Do not measure jobs. Measuring costs nothing here.
+    #[arg(long)]
+    no_resource_monitoring: bool,
+    /// Leave out the checks of a spec for Slurm. They come with Slurm.
+    #[arg(long)]
+    skip_checks: bool,
+}
+
+/// What this machine may give to the jobs.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "This machine")]
+pub(crate) struct MachineArgs {
+    /// Let jobs use this many CPUs at once instead of all that the machine has.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) num_cpus: Option<u32>,
+    /// Let jobs use this much memory at once instead of all that the machine has: a number of GiB, or a size such as `16G`.
+    #[arg(long = "memory-gb", visible_alias = "memory", value_name = "GIB", value_parser = parse_memory)]
+    pub(crate) memory: Option<Bytes>,
+    /// Let jobs use this many GPUs at once instead of all that are found.
+    #[arg(long, value_name = "N")]
+    pub(crate) num_gpus: Option<u32>,
+    /// Run at most this many jobs at once; jobs that name no requirements then count only against this number.
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_parallel_jobs: Option<u32>,
+    /// Time that a job gets to end by itself when it is stopped, before it is killed.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
+    pub(crate) grace: Duration,
+    /// Take a worker on another machine, which cannot be asked from here, for dead. Make sure of it first.
+    #[arg(long)]
+    pub(crate) assume_dead: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It has a directory and a database of its own: --db, WINDLASS_DB and the workflows of this directory are left alone.")]
+pub(crate) struct DemoArgs {
+    /// Directory to run it in, made if it is not there; a new one among the temporary files by default.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// A size as people write it, or a bare number of GiB.
+pub(crate) fn parse_memory(text: &str) -> Result<Bytes, String> {
+    let bytes = match text.parse::<f64>() {
+        Ok(gib) => gib * f64::from(1 << 30),
+        Err(_) => {
+            text.parse::<Bytes>()
+                .map_err(|_| "write a number of GiB, or a size such as 16G or 512M".to_owned())?
+                .0 as f64
+        }
+    };
+    if bytes >= 1.0 && bytes < i64::MAX as f64 {
+        Ok(Bytes(bytes as u64))
+    } else {
+        Err("must be more than nothing and less than the universe".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Command;
+    use crate::args::tests::parse;
+
+    #[test]
+    fn the_machine_is_described() {
+        let Command::Run(args) =
+            parse(&["run", "a.yaml", "--num-cpus", "4", "--memory-gb", "1.5", "-j2", "--grace", "1m"])
+                .unwrap()
+        else {
+            panic!("not run")
+        };
+        assert_eq!(args.machine.num_cpus, Some(4));
+        assert_eq!(args.machine.memory, Some(Bytes(3 << 29)));
+        assert_eq!(args.machine.max_parallel_jobs, Some(2));
+        assert_eq!(args.machine.grace, Duration::from_mins(1));
+        for wrong in [
+            ["--num-cpus", "0"],
+            ["-j", "0"],
+            ["--memory-gb", "0"],
+            ["--memory-gb", "x"],
+            ["--grace", "soon"],
+        ] {
+            assert!(parse(&["run", "a.yaml", wrong[0], wrong[1]]).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn exec_takes_words_after_two_dashes_as_they_are() {
+        let Command::Exec(args) =
+            parse(&["exec", "--param", "n=1:3", "--link", "zip", "--", "sim", "--seed", "{n}"]).unwrap()
+        else {
+            panic!("not exec")
+        };
+        assert_eq!(args.trailing, ["sim", "--seed", "{n}"]);
+        assert_eq!(args.link, Link::Zip);
+        assert_eq!(args.params.len(), 1);
+        assert!(parse(&["exec", "--param", "no-values"]).is_err());
+    }
+
+    #[test]
+    fn flags_of_torc_are_understood_and_those_that_mattered_are_named() {
+        let line = "run x.yaml -p 5 --claim-backoff-max-secs 3 --skip-checks --label gpu --time-limit PT1H";
+        let line: Vec<&str> = line.split(' ').collect();
+        let Command::Run(args) = parse(&line).unwrap() else { panic!("not run") };
+        assert_eq!(args.torc.ignored(), ["--label", "--time-limit"]);
+        parse(&["exec", "--monitor", "time-series", "--generate-plots", "-i", "1", "-c", "true"]).unwrap();
+        parse(&["create", "x.yaml", "--no-resource-monitoring", "--skip-checks"]).unwrap();
+    }
+}

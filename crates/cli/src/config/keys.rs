@@ -1,0 +1,185 @@
+//! The settings that there are: one table, from which files are checked, `config init` is written and the command line
+//! gets its defaults.
+
+use crate::args::parse_memory;
+use windlass_types::parse_duration;
+
+/// One setting. Its name is `section.key`, or only `key`.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    /// The argument, wherever it occurs, that this is the default of.
+    pub(crate) arg: &'static str,
+    pub(crate) kind: Kind,
+    /// What holds where nothing is said.
+    pub(crate) default: Option<&'static str>,
+    pub(crate) meaning: &'static str,
+    pub(crate) example: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Path,
+    /// A whole number from 1.
+    Count,
+    Number,
+    Memory,
+    Duration,
+    Choice(&'static [&'static str]),
+}
+
+pub(crate) const KEYS: &[Key] = &[
+    Key {
+        name: "db",
+        arg: "db",
+        kind: Kind::Path,
+        default: None,
+        meaning: "database to use instead of looking for .windlass/windlass.db here and above",
+        example: "\"/data/me/windlass.db\"",
+    },
+    Key {
+        name: "format",
+        arg: "format",
+        kind: Kind::Choice(&["table", "json", "csv"]),
+        default: Some("table"),
+        meaning: "how data is printed",
+        example: "\"table\"",
+    },
+    Key {
+        name: "color",
+        arg: "color",
+        kind: Kind::Choice(&["auto", "always", "never"]),
+        default: Some("auto"),
+        meaning: "when output is coloured",
+        example: "\"auto\"",
+    },
+    Key {
+        name: "run.output_dir",
+        arg: "output_dir",
+        kind: Kind::Path,
+        default: Some("windlass_output"),
+        meaning: "directory for the logs of jobs, from the current directory",
+        example: "\"windlass_output\"",
+    },
+    Key {
+        name: "run.max_parallel_jobs",
+        arg: "max_parallel_jobs",
+        kind: Kind::Count,
+        default: None,
+        meaning: "run at most this many jobs at once",
+        example: "8",
+    },
+    Key {
+        name: "run.num_cpus",
+        arg: "num_cpus",
+        kind: Kind::Count,
+        default: None,
+        meaning: "CPUs that jobs may use at once, instead of all",
+        example: "6",
+    },
+    Key {
+        name: "run.memory",
+        arg: "memory",
+        kind: Kind::Memory,
+        default: None,
+        meaning: "memory that jobs may use at once, instead of all; a bare number counts GiB",
+        example: "\"16G\"",
+    },
+    Key {
+        name: "run.num_gpus",
+        arg: "num_gpus",
+        kind: Kind::Number,
+        default: None,
+        meaning: "GPUs that jobs may use at once, instead of all",
+        example: "1",
+    },
+    Key {
+        name: "run.grace",
+        arg: "grace",
+        kind: Kind::Duration,
+        default: Some("10s"),
+        meaning: "time that a job gets to end by itself when it is stopped, before it is killed",
+        example: "\"10s\"",
+    },
+];
+
+impl Key {
+    /// `WINDLASS_RUN__GRACE` for `run.grace`.
+    pub(crate) fn variable(&self) -> String {
+        format!("WINDLASS_{}", self.name.replace('.', "__").to_uppercase())
+    }
+
+    /// The section, and the name in it.
+    pub(crate) fn place(&self) -> (Option<&'static str>, &'static str) {
+        self.name.split_once('.').map_or((None, self.name), |(section, key)| (Some(section), key))
+    }
+
+    /// What is wrong with a value.
+    pub(crate) fn check(&self, value: &str) -> Result<(), String> {
+        match self.kind {
+            Kind::Path if value.is_empty() => Err("must not be empty".to_owned()),
+            Kind::Path => Ok(()),
+            Kind::Count => match value.parse::<u32>() {
+                Ok(1..) => Ok(()),
+                _ => Err("must be a whole number from 1".to_owned()),
+            },
+            Kind::Number => value.parse::<u32>().map(|_| ()).map_err(|_| "must be a whole number".to_owned()),
+            Kind::Memory => parse_memory(value).map(|_| ()),
+            Kind::Duration => parse_duration(value).map(|_| ()).map_err(|e| e.to_string()),
+            Kind::Choice(choices) if choices.contains(&value) => Ok(()),
+            Kind::Choice(choices) => Err(match windlass_spec::nearest(value, choices.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`? There are: {}", choices.join(", ")),
+                None => format!("there are: {}", choices.join(", ")),
+            }),
+        }
+    }
+}
+
+/// A file in which every setting is explained and none is set.
+pub(crate) fn template() -> String {
+    let mut text =
+        "# Settings of windlass. `windlass config show --origin` says which ones are in force.\n".to_owned();
+    let mut section = None;
+    for key in KEYS {
+        let (its_section, name) = key.place();
+        if its_section != section {
+            section = its_section;
+            text += &format!("\n[{}]\n", section.unwrap_or_default());
+        }
+        text += &format!("\n# {}\n# {name} = {}\n", key.meaning, key.example);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_examples_are_good_values() {
+        for key in KEYS {
+            let bare = key.example.trim_matches('"');
+            assert_eq!(key.check(bare), Ok(()), "{}", key.name);
+            if let Some(default) = key.default {
+                assert_eq!(key.check(default), Ok(()), "{}", key.name);
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_told_what_is_right() {
+        let check =
+            |name: &str, value| KEYS.iter().find(|key| key.name == name).unwrap().check(value).unwrap_err();
+        assert!(check("format", "jsno").contains("did you mean `json`"));
+        assert!(check("run.max_parallel_jobs", "0").contains("from 1"));
+        assert!(check("run.memory", "lots").contains("16"));
+        check("run.grace", "soon");
+    }
+
+    #[test]
+    fn names_in_the_environment() {
+        let variables: Vec<String> = KEYS.iter().map(Key::variable).collect();
+        assert!(variables.contains(&"WINDLASS_DB".to_owned()));
+        assert!(variables.contains(&"WINDLASS_RUN__MAX_PARALLEL_JOBS".to_owned()));
+    }
+}

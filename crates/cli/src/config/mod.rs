@@ -1,0 +1,266 @@
+//! Settings from files and the environment. They become the defaults of the command line, so that help shows them and
+//! a flag always wins. Layers, later ones win: machine, user, directory, environment.
+
+mod file;
+mod keys;
+
+pub(crate) use keys::{KEYS, Key, template};
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// What was found, and what is wrong with it.
+#[derive(Debug, Default)]
+pub(crate) struct Config {
+    /// One slot per line of [`KEYS`].
+    values: Vec<Option<Value>>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    File { path: PathBuf, line: usize },
+    Environment(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment(variable) => write!(f, "${variable}"),
+        }
+    }
+}
+
+/// Something in the settings that makes no sense.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) place: String,
+    pub(crate) said: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.said)?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
+    }
+}
+
+/// Where files of settings are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Paths {
+    pub(crate) system: PathBuf,
+    /// `None`: nobody's home is known.
+    pub(crate) user: Option<PathBuf>,
+    pub(crate) local: PathBuf,
+}
+
+impl Paths {
+    pub(crate) fn new(cwd: &Path, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder =
+            absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+        Self {
+            system: PathBuf::from("/etc/windlass/config.toml"),
+            user: folder.map(|folder| folder.join("windlass/config.toml")),
+            local: cwd.join("windlass.toml"),
+        }
+    }
+
+    /// From the weakest to the strongest, with what each is called.
+    pub(crate) fn layers(&self) -> Vec<(&'static str, &Path)> {
+        let mut layers = vec![("system", self.system.as_path())];
+        layers.extend(self.user.as_deref().map(|path| ("user", path)));
+        layers.push(("local", &self.local));
+        layers
+    }
+}
+
+impl Config {
+    /// Reads all layers. What cannot be read or understood is among the problems.
+    pub(crate) fn load(paths: &Paths, environment: impl Iterator<Item = (String, String)>) -> Self {
+        let mut config = Self { values: KEYS.iter().map(|_| None).collect(), problems: Vec::new() };
+        for (_, path) in paths.layers() {
+            match read_trusted(path) {
+                Ok(Some(text)) => config.add_file(path, &text),
+                Ok(None) => {}
+                Err(said) => {
+                    config.problems.push(Problem { place: path.display().to_string(), said, hint: None });
+                }
+            }
+        }
+        config.add_environment(environment);
+        config
+    }
+
+    fn add_file(&mut self, path: &Path, text: &str) {
+        let (values, problems) = file::read(path, text);
+        for (key, value) in values {
+            self.set(key, value);
+        }
+        self.problems.extend(problems);
+    }
+
+    fn add_environment(&mut self, environment: impl Iterator<Item = (String, String)>) {
+        let variables: Vec<(String, &Key)> = KEYS.iter().map(|key| (key.variable(), key)).collect();
+        for (name, text) in environment {
+            let known = variables.iter().find(|(variable, _)| *variable == name);
+            match known {
+                // As unset: this is how one variable is taken away for one command.
+                Some(_) if text.is_empty() => {}
+                Some((_, key)) => match key.check(&text) {
+                    Ok(()) => self.set(key, Value { text, origin: Origin::Environment(name) }),
+                    Err(why) => {
+                        let said = format!("cannot be `{text}`: {why}");
+                        self.problems.push(Problem { place: format!("${name}"), said, hint: None });
+                    }
+                },
+                None if name.starts_with("WINDLASS_RUN__") => {
+                    let near = windlass_spec::nearest(&name, variables.iter().map(|(v, _)| v.as_str()));
+                    let hint = near.map(|near| format!("did you mean ${near}?"));
+                    let said = "there is no such setting".to_owned();
+                    self.problems.push(Problem { place: format!("${name}"), said, hint });
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn set(&mut self, key: &Key, value: Value) {
+        let slot = KEYS.iter().position(|other| other.name == key.name);
+        if let Some(slot) = slot {
+            self.values[slot] = Some(value);
+        }
+    }
+
+    /// Every setting with what was said about it.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'static Key, Option<&Value>)> {
+        KEYS.iter().enumerate().map(|(slot, key)| (key, self.values.get(slot).and_then(Option::as_ref)))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        self.entries().find(|(key, _)| key.name == name).and_then(|(_, value)| value)
+    }
+
+    /// The command line with these settings as its defaults.
+    pub(crate) fn apply(&self, command: clap::Command) -> clap::Command {
+        let said: Vec<(&str, &str)> =
+            self.entries().filter_map(|(key, value)| Some((key.arg, value?.text.as_str()))).collect();
+        if said.is_empty() { command } else { with_defaults(command, &said) }
+    }
+}
+
+fn with_defaults(mut command: clap::Command, said: &[(&str, &str)]) -> clap::Command {
+    for (arg, text) in said {
+        if command.get_arguments().any(|known| known.get_id() == arg) {
+            command = command.mut_arg(arg, |known| known.default_value((*text).to_owned()));
+        }
+    }
+    command.mut_subcommands(|inner| with_defaults(inner, said))
+}
+
+/// `None`: there is no such file. Another user's file must not decide which database is used and what therefore runs.
+fn read_trusted(path: &Path) -> Result<Option<String>, String> {
+    let meta = match std::fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(e) => return Err(format!("cannot be read: {e}")),
+    };
+    if ![0, rustix::process::geteuid().as_raw()].contains(&meta.uid()) {
+        return Err("belongs to somebody else and is not read".to_owned());
+    }
+    std::fs::read_to_string(path).map(Some).map_err(|e| format!("cannot be read: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+
+    fn load(files: &[(&str, &str)], environment: &[(&str, &str)]) -> Config {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        let paths = Paths {
+            system: dir.path().join("system"),
+            user: Some(dir.path().join("user")),
+            local: dir.path().join("local"),
+        };
+        Config::load(&paths, environment.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())))
+    }
+
+    fn value(config: &Config, name: &str) -> Option<String> {
+        config.get(name).map(|value| value.text.clone())
+    }
+
+    #[test]
+    fn later_layers_win() {
+        let files = [
+            ("system", "[run]\ngrace = \"1s\"\nnum_cpus = 1\nmax_parallel_jobs = 1\n"),
+            ("user", "[run]\ngrace = \"2s\"\nnum_cpus = 2\n"),
+            ("local", "[run]\ngrace = \"3s\"\n"),
+        ];
+        let config = load(&files, &[("WINDLASS_RUN__OUTPUT_DIR", "logs"), ("WINDLASS_DB", "")]);
+        assert!(config.problems.is_empty(), "{:?}", config.problems);
+        let grace = config.get("run.grace").unwrap();
+        assert_eq!(grace.text, "3s");
+        assert!(grace.origin.to_string().ends_with("local:2"), "{}", grace.origin);
+        assert_eq!(value(&config, "run.num_cpus").as_deref(), Some("2"));
+        assert_eq!(value(&config, "run.max_parallel_jobs").as_deref(), Some("1"));
+        assert_eq!(config.get("run.output_dir").unwrap().origin.to_string(), "$WINDLASS_RUN__OUTPUT_DIR");
+        assert_eq!(value(&config, "db"), None);
+    }
+
+    #[test]
+    fn settings_are_defaults_and_flags_win() {
+        let config =
+            load(&[("local", "format = \"json\"\n[run]\ngrace = \"3s\"\nmax_parallel_jobs = 7\n")], &[]);
+        let parse = |line: &[&str]| {
+            let matches = config.apply(args::command()).try_get_matches_from(line).unwrap();
+            args::from_matches(&matches).unwrap()
+        };
+        let cli = parse(&["windlass", "run", "a.yaml", "--grace", "9s"]);
+        assert_eq!(cli.globals.format, args::Format::Json);
+        let Some(args::Command::Run(run)) = cli.command else { panic!("not run") };
+        assert_eq!(run.machine.max_parallel_jobs, Some(7));
+        assert_eq!(run.machine.grace.as_secs(), 9);
+    }
+
+    #[test]
+    fn the_environment_is_checked_too() {
+        let config = load(
+            &[],
+            &[("WINDLASS_RUN__GRACES", "3s"), ("WINDLASS_COLOR", "pink"), ("WINDLASS_PARAM_A__B", "1")],
+        );
+        let found: Vec<String> = config.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("did you mean $WINDLASS_RUN__GRACE?"), "{found:?}");
+        assert!(found[1].starts_with("$WINDLASS_COLOR: cannot be `pink`"), "{found:?}");
+    }
+
+    #[test]
+    fn the_places_follow_xdg() {
+        let paths = |variables: &[(&str, &str)]| {
+            Paths::new(Path::new("/p"), |name| {
+                variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let home = [("HOME", "/home/me")];
+        assert_eq!(paths(&home).user, Some(PathBuf::from("/home/me/.config/windlass/config.toml")));
+        let xdg = [("HOME", "/home/me"), ("XDG_CONFIG_HOME", "/x")];
+        assert_eq!(paths(&xdg).user, Some(PathBuf::from("/x/windlass/config.toml")));
+        assert_eq!(paths(&[("XDG_CONFIG_HOME", "relative")]).user, None);
+        assert_eq!(paths(&[]).local, PathBuf::from("/p/windlass.toml"));
+    }
+}

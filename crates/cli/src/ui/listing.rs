@@ -1,0 +1,440 @@
+//! Lists: one description of the fields feeds the table, the JSON and the CSV, page by page, however long they are.
+
+use super::style::{Paint, Tone};
+use super::table::{Cell, Column, Table};
+use super::{Ui, csv, output_error, text};
+use crate::args::Format;
+use crate::args::page::PageArgs;
+use crate::error::CliError;
+use serde::ser::{SerializeMap as _, SerializeSeq as _};
+use serde::{Serialize, Serializer};
+use std::cmp::Ordering;
+use std::io::{self, Write};
+use std::time::Duration;
+use windlass_types::{Bytes, JobStatus, Timestamp, format_duration};
+
+/// So many rows are in memory at a time.
+pub(crate) const PAGE: u64 = 2000;
+
+/// One value of a row. Each kind knows how people and how programs want to see it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Datum {
+    Nothing,
+    Flag(bool),
+    Number(i64),
+    Real(f64),
+    Text(String),
+    /// One of a few words, perhaps coloured.
+    Word(&'static str, Option<Tone>),
+    Time(Timestamp),
+    Span(Duration),
+    Size(Bytes),
+    Json(serde_json::Value),
+}
+
+impl Datum {
+    fn cell(&self) -> Cell {
+        match self {
+            Self::Nothing => Cell::maybe(None::<&str>),
+            Self::Flag(flag) => Cell::new(if *flag { "yes" } else { "no" }),
+            Self::Number(number) => Cell::new(number.to_string()),
+            Self::Real(number) => Cell::new(format!("{number:.1}")),
+            Self::Text(text) => Cell::new(text),
+            Self::Word(word, tone) => Cell::toned(word, *tone),
+            Self::Time(at) => Cell::new(text::short_time(*at)),
+            Self::Span(span) => Cell::new(format_duration(*span)),
+            Self::Size(size) => Cell::new(size.to_string()),
+            Self::Json(value) => Cell::new(value.to_string()),
+        }
+    }
+
+    /// For programs: plain numbers, seconds, bytes, RFC 3339; nothing where there is nothing.
+    fn plain(&self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::Flag(flag) => flag.to_string(),
+            Self::Number(number) => number.to_string(),
+            Self::Real(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+            Self::Word(word, _) => (*word).to_owned(),
+            Self::Time(at) => at.to_string(),
+            Self::Span(span) => span.as_secs_f64().to_string(),
+            Self::Size(size) => size.0.to_string(),
+            Self::Json(value) => value.to_string(),
+        }
+    }
+
+    /// Nothing comes last.
+    fn order(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Nothing, Self::Nothing) => Ordering::Equal,
+            (Self::Nothing, _) => Ordering::Greater,
+            (_, Self::Nothing) => Ordering::Less,
+            (Self::Number(a), Self::Number(b)) => a.cmp(b),
+            (Self::Real(a), Self::Real(b)) => a.total_cmp(b),
+            (Self::Time(a), Self::Time(b)) => a.cmp(b),
+            (Self::Span(a), Self::Span(b)) => a.cmp(b),
+            (Self::Size(a), Self::Size(b)) => a.cmp(b),
+            (a, b) => a.plain().cmp(&b.plain()),
+        }
+    }
+}
+
+impl Serialize for Datum {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Nothing => serializer.serialize_none(),
+            Self::Flag(flag) => serializer.serialize_bool(*flag),
+            Self::Number(number) => serializer.serialize_i64(*number),
+            Self::Real(number) => serializer.serialize_f64(*number),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Word(word, _) => serializer.serialize_str(word),
+            Self::Time(at) => at.serialize(serializer),
+            Self::Span(span) => serializer.serialize_f64(span.as_secs_f64()),
+            Self::Size(size) => serializer.serialize_u64(size.0),
+            Self::Json(value) => value.serialize(serializer),
+        }
+    }
+}
+
+macro_rules! datum_from {
+    ($($from:ty => |$value:ident| $datum:expr;)*) => {$(
+        impl From<$from> for Datum {
+            fn from($value: $from) -> Self {
+                $datum
+            }
+        }
+    )*};
+}
+
+datum_from! {
+    bool => |flag| Self::Flag(flag);
+    i64 => |number| Self::Number(number);
+    i32 => |number| Self::Number(number.into());
+    u32 => |number| Self::Number(number.into());
+    u64 => |number| Self::Number(number as i64);
+    f64 => |number| Self::Real(number);
+    &str => |text| Self::Text(text.to_owned());
+    &String => |text| Self::Text(text.clone());
+    String => |text| Self::Text(text);
+    JobStatus => |status| Self::Word(status.name(), Tone::of(status));
+    Timestamp => |at| Self::Time(at);
+    Duration => |span| Self::Span(span);
+    Bytes => |size| Self::Size(size);
+    serde_json::Value => |value| Self::Json(value);
+}
+
+impl<T: Into<Self>> From<Option<T>> for Datum {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Nothing, Into::into)
+    }
+}
+
+/// One field of the rows of a list.
+pub(crate) struct Field<T: 'static> {
+    /// In JSON and CSV; `None` is only for people.
+    name: Option<&'static str>,
+    get: fn(&T) -> Datum,
+    /// In the table; `None` is only for programs.
+    column: Option<Column>,
+}
+
+impl<T> Field<T> {
+    pub(crate) const fn new(name: &'static str, get: fn(&T) -> Datum) -> Self {
+        Self { name: Some(name), get, column: None }
+    }
+
+    /// Only in the table.
+    pub(crate) const fn shown(column: Column, get: fn(&T) -> Datum) -> Self {
+        Self { name: None, get, column: Some(column) }
+    }
+
+    pub(crate) const fn column(mut self, column: Column) -> Self {
+        self.column = Some(column);
+        self
+    }
+
+    /// By its name, or by the heading of its column.
+    fn is_called(&self, name: &str) -> bool {
+        self.name == Some(name)
+            || self.column.as_ref().is_some_and(|c| c.heading().eq_ignore_ascii_case(name))
+    }
+}
+
+/// The fields of a list that are left when some are left out.
+pub(crate) struct Listing<T: 'static> {
+    fields: Vec<&'static Field<T>>,
+}
+
+impl<T> Listing<T> {
+    pub(crate) fn new(fields: &'static [Field<T>]) -> Self {
+        Self { fields: fields.iter().collect() }
+    }
+
+    pub(crate) fn with(mut self, fields: &'static [Field<T>]) -> Self {
+        self.fields.extend(fields);
+        self
+    }
+
+    /// Without the fields that were named.
+    pub(crate) fn without(mut self, names: &[String]) -> Result<Self, CliError> {
+        for name in names {
+            self.find(name)?;
+            self.fields.retain(|field| !field.is_called(name));
+        }
+        Ok(self)
+    }
+
+    fn find(&self, name: &str) -> Result<&'static Field<T>, CliError> {
+        let found = self.fields.iter().copied().find(|field| field.is_called(name));
+        found.ok_or_else(|| {
+            let names = self.fields.iter().filter_map(|field| field.name);
+            let error = CliError::user(format!("there is no field `{name}`"));
+            match windlass_spec::nearest(name, names.clone()) {
+                Some(near) => error.with_hint(format!("did you mean `{near}`?")),
+                None => error.with_hint(format!("there are: {}", names.collect::<Vec<_>>().join(", "))),
+            }
+        })
+    }
+
+    /// The list as JSON, page by page until one is empty; tells how many rows there were.
+    pub(crate) fn write_json(
+        &self,
+        out: &mut impl Write,
+        pages: impl FnMut() -> Result<Vec<T>, CliError>,
+    ) -> Result<u64, CliError> {
+        json(out, self, pages)
+    }
+
+    /// Sorted and cut as asked for.
+    pub(crate) fn arrange(&self, mut rows: Vec<T>, page: &PageArgs) -> Result<Vec<T>, CliError> {
+        if let Some(name) = &page.sort_by {
+            let field = self.find(name)?;
+            rows.sort_by(|a, b| (field.get)(a).order(&(field.get)(b)));
+        }
+        if page.reverse_sort {
+            rows.reverse();
+        }
+        let at_most = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let rest = rows.into_iter().skip(at_most(page.offset));
+        Ok(rest.take(page.limit.map_or(usize::MAX, at_most)).collect())
+    }
+}
+
+impl Ui {
+    /// Prints a list that is at hand.
+    pub(crate) fn print_list<T>(&self, listing: &Listing<T>, rows: Vec<T>) -> Result<u64, CliError> {
+        let mut rows = Some(rows);
+        self.print_pages(listing, || Ok(rows.take().unwrap_or_default()))
+    }
+
+    /// Prints a list page by page until one is empty; tells how many rows there were. An empty table is not printed.
+    pub(crate) fn print_pages<T>(
+        &self,
+        listing: &Listing<T>,
+        pages: impl FnMut() -> Result<Vec<T>, CliError>,
+    ) -> Result<u64, CliError> {
+        let mut out = io::BufWriter::new(self.stdout.lock());
+        let printed = match self.format {
+            Format::Json => json(&mut out, listing, pages)?,
+            Format::Csv => as_csv(&mut out, listing, pages)?,
+            _ => table(&mut out, listing, pages, self.width_out(), self.paint_out())?,
+        };
+        out.flush().map_err(|e| output_error(&e))?;
+        Ok(printed)
+    }
+
+    /// One row in full: a table of two columns, an object, or CSV with one row.
+    pub(crate) fn print_record<T>(&self, listing: &Listing<T>, row: T) -> Result<(), CliError> {
+        match self.format {
+            Format::Json => self.print_json(&Record { listing, row: &row }),
+            Format::Csv => self.print_list(listing, vec![row]).map(|_| ()),
+            _ => {
+                let mut table = Table::new(vec![Column::text("FIELD"), Column::elastic("VALUE")]);
+                for field in listing.fields.iter().filter(|field| field.name.is_some()) {
+                    table.row(vec![Cell::new(field.name.unwrap_or_default()), (field.get)(&row).cell()]);
+                }
+                self.print_table(&table)
+            }
+        }
+    }
+}
+
+struct Record<'a, T: 'static> {
+    listing: &'a Listing<T>,
+    row: &'a T,
+}
+
+impl<T> Serialize for Record<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for field in &self.listing.fields {
+            if let Some(name) = field.name {
+                map.serialize_entry(name, &(field.get)(self.row))?;
+            }
+        }
+        map.end()
+    }
+}
+
+fn json<T>(
+    out: &mut impl Write,
+    listing: &Listing<T>,
+    mut pages: impl FnMut() -> Result<Vec<T>, CliError>,
+) -> Result<u64, CliError> {
+    let failed = |e: serde_json::Error| output_error(&e.into());
+    let mut printed = 0;
+    {
+        let mut serializer = serde_json::Serializer::pretty(&mut *out);
+        let mut list = serializer.serialize_seq(None).map_err(failed)?;
+        loop {
+            let rows = pages()?;
+            if rows.is_empty() {
+                break;
+            }
+            for row in &rows {
+                list.serialize_element(&Record { listing, row }).map_err(failed)?;
+            }
+            printed += rows.len() as u64;
+        }
+        serde::ser::SerializeSeq::end(list).map_err(failed)?;
+    }
+    out.write_all(b"\n").map_err(|e| output_error(&e))?;
+    Ok(printed)
+}
+
+fn as_csv<T>(
+    out: &mut impl Write,
+    listing: &Listing<T>,
+    mut pages: impl FnMut() -> Result<Vec<T>, CliError>,
+) -> Result<u64, CliError> {
+    let fields: Vec<&Field<T>> =
+        listing.fields.iter().copied().filter(|field| field.name.is_some()).collect();
+    let names = fields.iter().map(|field| field.name.unwrap_or_default().to_owned());
+    csv::write_row(out, names).map_err(|e| output_error(&e))?;
+    let mut printed = 0;
+    loop {
+        let rows = pages()?;
+        if rows.is_empty() {
+            return Ok(printed);
+        }
+        for row in &rows {
+            csv::write_row(out, fields.iter().map(|field| (field.get)(row).plain()))
+                .map_err(|e| output_error(&e))?;
+        }
+        printed += rows.len() as u64;
+    }
+}
+
+/// Columns are as wide as the first page needs, and wider later if they must; the heading stands once.
+fn table<T>(
+    out: &mut impl Write,
+    listing: &Listing<T>,
+    mut pages: impl FnMut() -> Result<Vec<T>, CliError>,
+    width: Option<usize>,
+    paint: Paint,
+) -> Result<u64, CliError> {
+    let fields: Vec<&Field<T>> = listing.fields.iter().copied().filter(|f| f.column.is_some()).collect();
+    let mut table = Table::new(fields.iter().filter_map(|field| field.column.clone()).collect());
+    let mut printed = 0;
+    loop {
+        let rows = pages()?;
+        if rows.is_empty() {
+            return Ok(printed);
+        }
+        for row in &rows {
+            table.row(fields.iter().map(|field| (field.get)(row).cell()).collect());
+        }
+        printed += rows.len() as u64;
+        for line in table.render_page(width, paint) {
+            writeln!(out, "{line}").map_err(|e| output_error(&e))?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Row {
+        id: i64,
+        name: &'static str,
+        memory: Option<Bytes>,
+    }
+
+    const FIELDS: &[Field<Row>] = &[
+        Field::new("id", |row: &Row| row.id.into()).column(Column::number("ID")),
+        Field::new("name", |row: &Row| row.name.into()).column(Column::elastic("NAME")),
+        Field::new("memory_bytes", |row: &Row| row.memory.into()).column(Column::number("MEMORY")),
+        Field::new("took_seconds", |_: &Row| Duration::from_millis(1500).into()),
+        Field::shown(Column::text("REMARK"), |_: &Row| "fine".into()),
+    ];
+
+    fn pages() -> impl FnMut() -> Result<Vec<Row>, CliError> {
+        let mut pages = vec![
+            vec![Row { id: 1000, name: "a much longer name", memory: None }],
+            vec![Row { id: 1, name: "x, \"y\"", memory: Some(Bytes(3 << 20)) }],
+        ];
+        move || Ok(pages.pop().unwrap_or_default())
+    }
+
+    #[test]
+    fn a_table_has_its_heading_once_and_grows() {
+        let mut out = Vec::new();
+        let printed = table(&mut out, &Listing::new(FIELDS), pages(), None, Paint::PLAIN).unwrap();
+        assert_eq!(printed, 2);
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "ID  NAME    MEMORY  REMARK",
+                " 1  x, \"y\"   3 MiB  fine",
+                "1000  a much longer name       -  fine",
+            ]
+        );
+    }
+
+    #[test]
+    fn json_has_all_that_is_for_programs() {
+        let mut out = Vec::new();
+        json(&mut out, &Listing::new(FIELDS), pages()).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(
+            value[0],
+            serde_json::json!({"id": 1, "name": "x, \"y\"", "memory_bytes": 3_145_728, "took_seconds": 1.5})
+        );
+        assert_eq!(value[1]["memory_bytes"], serde_json::Value::Null);
+        assert_eq!(value.as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn csv_quotes_what_it_must() {
+        let mut out = Vec::new();
+        as_csv(&mut out, &Listing::new(FIELDS), pages()).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "id,name,memory_bytes,took_seconds\n1,\"x, \"\"y\"\"\",3145728,1.5\n1000,a much longer name,,1.5\n"
+        );
+    }
+
+    #[test]
+    fn rows_are_sorted_cut_and_columns_left_out() {
+        let rows =
+            || vec![Row { id: 1, name: "b", memory: None }, Row { id: 2, name: "a", memory: Some(Bytes(1)) }];
+        let listing = Listing::new(FIELDS);
+        let ids = |page: PageArgs| -> Vec<i64> {
+            listing.arrange(rows(), &page).unwrap().iter().map(|row| row.id).collect()
+        };
+        assert_eq!(ids(PageArgs::default()), [1, 2]);
+        assert_eq!(ids(PageArgs { sort_by: Some("name".into()), ..PageArgs::default() }), [2, 1]);
+        assert_eq!(ids(PageArgs { sort_by: Some("MEMORY".into()), ..PageArgs::default() }), [2, 1]);
+        assert_eq!(ids(PageArgs { reverse_sort: true, limit: Some(1), ..PageArgs::default() }), [2]);
+        assert_eq!(ids(PageArgs { offset: 1, ..PageArgs::default() }), [2]);
+        let wrong = PageArgs { sort_by: Some("nmae".into()), ..PageArgs::default() };
+        assert_eq!(listing.arrange(rows(), &wrong).err().unwrap().hint.unwrap(), "did you mean `name`?");
+        let less = Listing::new(FIELDS).without(&["name".into(), "remark".into()]).unwrap();
+        assert_eq!(less.fields.len(), 3);
+        assert!(Listing::new(FIELDS).without(&["nothing".into()]).is_err());
+    }
+}
