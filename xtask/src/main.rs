@@ -6,6 +6,7 @@
 
 mod bench;
 mod ci;
+mod docs;
 mod layers;
 mod shell;
 mod test;
@@ -19,6 +20,7 @@ cargo xtask: the chores of this repository
                                 finds or installs what the tests need, builds, then runs
                                 `cargo nextest run --workspace` and the doc tests
   cargo xtask ci [STEP...]      what CI runs: fmt, clippy, layers, test; or only the steps named
+  cargo xtask docs              writes the man pages and the references that are made from the code
   cargo xtask layers            checks that dependencies between the crates point downwards
   cargo xtask bench [A B C D]   windlass against fork+exec, xargs and its peers, interleaved
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let outcome = match command.as_deref() {
         Some("test") => test::main(&rest),
         Some("ci") => ci::main(&rest),
+        Some("docs") => docs::main(&rest),
         Some("layers") => layers::main(&rest),
         Some("bench") => bench::main(&rest),
         None | Some("help" | "--help" | "-h") => {

@@ -2,8 +2,10 @@
 //!
 //! The serialized field names are part of the contract of `--format json`.
 
+use crate::commands::workflows;
 use crate::error::{CliError, Exit};
 use crate::job_logs::{self, Stream};
+use crate::ui::listing::Record;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,9 +72,8 @@ pub(crate) fn exit_of(counts: &StatusCounts) -> Exit {
 }
 
 /// One workflow in a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct WorkflowView {
-    #[serde(flatten)]
     pub(crate) row: WorkflowRow,
     pub(crate) state: State,
     pub(crate) jobs: Counts,
@@ -90,6 +91,13 @@ impl WorkflowView {
 
     pub(crate) fn elapsed(&self) -> Option<Duration> {
         self.elapsed_seconds.map(Duration::from_secs_f64)
+    }
+}
+
+/// With the fields of the list of workflows.
+impl Serialize for WorkflowView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Record::new(workflows::FIELDS, self).serialize(serializer)
     }
 }
 

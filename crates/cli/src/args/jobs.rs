@@ -172,9 +172,4 @@ mod tests {
         let error = parse(&["jobs", "--status", "done"]).unwrap_err().to_string();
         assert!(error.contains("pending_failed"), "{error}");
     }
-
-    #[test]
-    fn the_flags_of_a_list_and_a_verb_do_not_mix() {
-        assert!(parse(&["jobs", "--limit", "3", "running"]).is_err());
-    }
 }

@@ -10,7 +10,7 @@ use crate::ui::table::Column;
 use crate::view;
 use std::time::Duration;
 use windlass_store::Store;
-use windlass_store::model::{JobFilter, JobRow, WorkflowRow};
+use windlass_store::model::{JobFilter, JobRow, Origin, WorkflowRow};
 use windlass_types::{JobStatus, Timestamp};
 
 pub(crate) const FIELDS: &[Field<JobRow>] = &[
@@ -25,9 +25,20 @@ pub(crate) const FIELDS: &[Field<JobRow>] = &[
     Field::new("priority", |job: &JobRow| job.priority.into()),
     Field::new("cancel_on_blocking_job_failure", |job: &JobRow| job.cancel_on_blocking_job_failure.into()),
     Field::new("resource_requirements", |job: &JobRow| job.resource_requirements.as_ref().into()),
+    Field::new("kind", |job: &JobRow| job.kind.as_ref().into()),
+    Field::new("params", |job: &JobRow| serde_json::to_value(&job.params).unwrap_or_default().into()),
+    Field::new("origin", |job: &JobRow| job.origin.map(origin).into()),
+    Field::new("reused_from", |job: &JobRow| job.reused_from.map(|id| id.0).into()),
     Field::new("pid", |job: &JobRow| job.pid.into()),
     Field::new("started_at", |job: &JobRow| job.started_at.into()),
 ];
+
+const fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Retry => "retry",
+        Origin::Spawn => "spawn",
+    }
+}
 
 pub(crate) fn list(ctx: &Context, args: &JobsListArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;

@@ -15,7 +15,7 @@ mod results;
 mod resume;
 mod run;
 mod status;
-mod workflows;
+pub(crate) mod workflows;
 
 use crate::args::Command;
 use crate::args::jobs::{JobsVerb, ResultsVerb};

@@ -7,7 +7,7 @@ use crate::select;
 use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::style::Tone;
 use crate::ui::table::Column;
-use crate::view::{self, Counts, State, WorkflowView};
+use crate::view::{self, State, WorkflowView};
 use serde::Serialize;
 use windlass_store::Store as _;
 use windlass_types::WorkflowId;
@@ -18,7 +18,7 @@ pub(crate) const FIELDS: &[Field<WorkflowView>] = &[
     Field::new("name", |w: &WorkflowView| (&w.row.name).into()).column(Column::elastic("NAME")),
     Field::new("state", |w: &WorkflowView| Datum::Word(w.state.name(), tone(w.state)))
         .column(Column::text("STATE")),
-    Field::new("jobs", |w: &WorkflowView| Datum::Json(counts(&w.jobs))),
+    Field::new("jobs", |w: &WorkflowView| json(&w.jobs)),
     Field::shown(Column::number("JOBS"), |w: &WorkflowView| w.row.counts.total().into()),
     Field::shown(Column::number("DONE"), |w: &WorkflowView| w.row.counts.settled().into()),
     Field::shown(Column::number("FAILED"), |w: &WorkflowView| w.row.counts.unsuccessful().into()),
@@ -30,13 +30,17 @@ pub(crate) const FIELDS: &[Field<WorkflowView>] = &[
     Field::new("started_at", |w: &WorkflowView| w.row.started_at.into()),
     Field::new("ended_at", |w: &WorkflowView| w.row.ended_at.into()),
     Field::new("is_canceled", |w: &WorkflowView| w.row.is_canceled.into()),
+    Field::new("is_archived", |w: &WorkflowView| w.row.is_archived.into()),
+    Field::new("project", |w: &WorkflowView| w.row.settings.project.as_ref().into()),
+    Field::new("metadata", |w: &WorkflowView| json(&w.row.settings.metadata)),
+    Field::new("settings", |w: &WorkflowView| json(&w.row.settings)),
     Field::new("submission_dir", |w: &WorkflowView| (&w.row.submission_dir).into()),
     Field::new("output_dir", |w: &WorkflowView| (&w.row.output_dir).into()),
     Field::new("spec_path", |w: &WorkflowView| w.row.spec_path.as_ref().into()),
 ];
 
-fn counts(counts: &Counts) -> serde_json::Value {
-    serde_json::to_value(counts).unwrap_or_default()
+fn json(value: &impl Serialize) -> Datum {
+    serde_json::to_value(value).unwrap_or_default().into()
 }
 
 pub(crate) fn list(ctx: &Context, args: &WorkflowsListArgs) -> Result<Exit, CliError> {

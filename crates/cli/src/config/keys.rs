@@ -137,18 +137,19 @@ impl Key {
 
 /// A file in which every setting is explained and none is set.
 pub(crate) fn template() -> String {
-    let mut text =
-        "# Settings of windlass. `windlass config show --origin` says which ones are in force.\n".to_owned();
+    let mut parts = vec![
+        "# Settings of windlass. `windlass config show --origin` says which ones are in force.".to_owned(),
+    ];
     let mut section = None;
     for key in KEYS {
         let (its_section, name) = key.place();
-        if its_section != section {
-            section = its_section;
-            text += &format!("\n[{}]\n", section.unwrap_or_default());
+        if let Some(begins) = its_section.filter(|_| its_section != section) {
+            parts.push(format!("[{begins}]"));
         }
-        text += &format!("\n# {}\n# {name} = {}\n", key.meaning, key.example);
+        section = its_section;
+        parts.push(format!("# {}\n# {name} = {}", key.meaning, key.example));
     }
-    text
+    parts.join("\n\n") + "\n"
 }
 
 #[cfg(test)]

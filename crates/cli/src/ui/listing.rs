@@ -247,7 +247,7 @@ impl Ui {
     /// One row in full: a table of two columns, an object, or CSV with one row.
     pub(crate) fn print_record<T>(&self, listing: &Listing<T>, row: T) -> Result<(), CliError> {
         match self.format {
-            Format::Json => self.print_json(&Record { listing, row: &row }),
+            Format::Json => self.print_json(&Record { fields: listing.fields.iter().copied(), row: &row }),
             Format::Csv => self.print_list(listing, vec![row]).map(|_| ()),
             _ => {
                 let mut table = Table::new(vec![Column::text("FIELD"), Column::elastic("VALUE")]);
@@ -260,15 +260,22 @@ impl Ui {
     }
 }
 
-struct Record<'a, T: 'static> {
-    listing: &'a Listing<T>,
+/// A row as an object.
+pub(crate) struct Record<'a, T: 'static, F> {
+    fields: F,
     row: &'a T,
 }
 
-impl<T> Serialize for Record<'_, T> {
+impl<'a, T> Record<'a, T, std::slice::Iter<'static, Field<T>>> {
+    pub(crate) fn new(fields: &'static [Field<T>], row: &'a T) -> Self {
+        Self { fields: fields.iter(), row }
+    }
+}
+
+impl<T, F: Iterator<Item = &'static Field<T>> + Clone> Serialize for Record<'_, T, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for field in &self.listing.fields {
+        for field in self.fields.clone() {
             if let Some(name) = field.name {
                 map.serialize_entry(name, &(field.get)(self.row))?;
             }
@@ -293,7 +300,8 @@ fn json<T>(
                 break;
             }
             for row in &rows {
-                list.serialize_element(&Record { listing, row }).map_err(failed)?;
+                list.serialize_element(&Record { fields: listing.fields.iter().copied(), row })
+                    .map_err(failed)?;
             }
             printed += rows.len() as u64;
         }

@@ -182,25 +182,21 @@ fn render_error(error: &CliError, format: Format, paint: Paint) -> String {
         #[serde(skip_serializing_if = "Option::is_none")]
         diagnostics: Option<Vec<windlass_spec::Report>>,
     }
-    match format {
-        Format::Json => {
-            let wire = Wire {
-                error: &error.message,
-                hint: error.hint.as_deref(),
-                kind: error.kind,
-                exit_code: error.kind.exit().code(),
-                diagnostics: error.diagnostics.as_ref().map(|found| found.reports()),
-            };
-            serde_json::to_string(&wire).unwrap_or_else(|_| error.message.clone())
-        }
-        _ => {
-            let style = if paint.enabled { windlass_spec::Style::Ansi } else { windlass_spec::Style::Plain };
-            let found = error.diagnostics.as_ref().map(|found| found.render(style)).unwrap_or_default();
-            let sign = |tone, word| paint.apply(tone, word);
-            let hint = error.hint.as_ref().map(|hint| format!("\n{} {hint}", sign(Tone::Busy, "hint:")));
-            format!("{found}{} {}{}", sign(Tone::Bad, "error:"), error.message, hint.unwrap_or_default())
-        }
+    if format == Format::Json {
+        let wire = Wire {
+            error: &error.message,
+            hint: error.hint.as_deref(),
+            kind: error.kind,
+            exit_code: error.kind.exit().code(),
+            diagnostics: error.diagnostics.as_ref().map(|found| found.reports()),
+        };
+        return serde_json::to_string(&wire).unwrap_or_else(|_| error.message.clone());
     }
+    let style = if paint.enabled { windlass_spec::Style::Ansi } else { windlass_spec::Style::Plain };
+    let found = error.diagnostics.as_ref().map(|found| found.render(style)).unwrap_or_default();
+    let sign = |tone, word| paint.apply(tone, word);
+    let hint = error.hint.as_ref().map(|hint| format!("\n{} {hint}", sign(Tone::Busy, "hint:")));
+    format!("{found}{} {}{}", sign(Tone::Bad, "error:"), error.message, hint.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -12,9 +12,15 @@ mod documents;
 #[cfg(test)]
 mod endings;
 #[cfg(test)]
+mod generated;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod lists;
+#[cfg(test)]
 mod runs;
+#[cfg(test)]
+mod settings;
 #[cfg(test)]
 mod starts;
 #[cfg(test)]

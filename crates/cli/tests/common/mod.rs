@@ -47,6 +47,7 @@ impl Sandbox {
             .current_dir(self.dir.path())
             .env_remove("WINDLASS_DB")
             .env_remove("NO_COLOR")
+            .env("XDG_CONFIG_HOME", self.path("home/.config"))
             .env("USER", "tester")
             .stdin(Stdio::null());
         command

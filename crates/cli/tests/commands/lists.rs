@@ -1,0 +1,219 @@
+//! Lists in all formats, names by their beginning, ranges, default files, and what Torc calls by other words.
+
+use crate::common::{Sandbox, eventually};
+use serde_json::Value;
+use std::process::Command;
+
+const TROUBLE: &str = r#"
+name: trouble
+jobs:
+  - {name: good, command: echo fine}
+  - {name: bad_1, command: "echo starting; echo 'solver: command not found' >&2; exit 127"}
+  - {name: bad_2, command: "echo 'No space left on device' >&2; exit 3"}
+"#;
+
+fn troubled() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("trouble.yaml", TROUBLE);
+    sandbox.windlass(&["run", "trouble.yaml"]).exits(1);
+    sandbox
+}
+
+fn with_three() -> Sandbox {
+    let sandbox = Sandbox::new();
+    for name in ["alpha", "beta", "beta_2"] {
+        sandbox.write("spec.yaml", &format!("name: {name}\njobs: [{{name: a, command: 'true'}}]\n"));
+        sandbox.windlass(&["create", "spec.yaml"]).exits(0);
+    }
+    sandbox
+}
+
+#[test]
+fn a_list_is_the_same_in_every_format() {
+    let sandbox = troubled();
+    let jobs = sandbox.json(&["jobs", "list"]);
+    let csv = sandbox.windlass(&["jobs", "list", "1", "-f", "csv"]).exits(0).stdout;
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let keys: Vec<&String> = jobs[0].as_object().unwrap().keys().collect();
+    assert_eq!(names.len(), keys.len());
+    assert!(names.iter().all(|name| jobs[0].get(name).is_some()), "{names:?}");
+    assert_eq!(lines.count(), 3);
+    let table = sandbox.windlass(&["jobs"]).exits(0).stdout;
+    assert_eq!(table.lines().count(), 4, "{table}");
+}
+
+#[test]
+fn lists_are_sorted_cut_and_narrowed() {
+    let sandbox = troubled();
+    let names = |args: &[&str]| -> Vec<String> {
+        let rows = sandbox.json(args);
+        rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&["jobs", "--sort-by", "name"]), ["bad_1", "bad_2", "good"]);
+    assert_eq!(names(&["jobs", "--sort-by", "name", "--reverse-sort", "-l", "1"]), ["good"]);
+    assert_eq!(names(&["jobs", "--reverse"]), ["bad_2", "bad_1", "good"]);
+    sandbox.windlass(&["jobs", "--sort-by", "nmae"]).exits(2).says("did you mean `name`?");
+    let table = sandbox.windlass(&["jobs", "-x", "command"]).exits(0).stdout;
+    assert!(!table.contains("COMMAND"), "{table}");
+}
+
+#[test]
+fn a_long_list_comes_page_by_page() {
+    let sandbox = Sandbox::new();
+    let jobs: Vec<String> = (0..4500).map(|i| format!("  - {{name: job_{i}, command: 'true'}}")).collect();
+    sandbox.write("many.yaml", &format!("name: many\njobs:\n{}\n", jobs.join("\n")));
+    sandbox.windlass(&["create", "many.yaml"]).exits(0);
+    let all = sandbox.json(&["jobs"]);
+    let ids: Vec<i64> = all.as_array().unwrap().iter().map(|job| job["id"].as_i64().unwrap()).collect();
+    assert_eq!(ids, (1..=4500).collect::<Vec<_>>());
+    let part =
+        sandbox.windlass(&["jobs", "--offset", "1000", "--limit", "3000", "-f", "csv"]).exits(0).stdout;
+    assert_eq!(part.lines().count(), 3001);
+    assert!(part.lines().nth(1).unwrap().starts_with("1001,"), "{part}");
+}
+
+#[test]
+fn one_of_each_in_full() {
+    let sandbox = troubled();
+    assert_eq!(sandbox.json(&["jobs", "get", "good"])["status"], "completed");
+    assert_eq!(sandbox.json(&["jobs", "get", "2"])["name"], "bad_1");
+    sandbox.windlass(&["jobs", "get", "good"]).exits(0).prints("cancel_on_blocking_job_failure");
+    let result = sandbox.json(&["results", "get", "1"]);
+    assert_eq!(result["attempt_id"], 1);
+    sandbox.windlass(&["results", "get", "99"]).exits(2).says("has no result 99");
+    assert_eq!(sandbox.json(&["workflows", "get"])["state"], "failed");
+    sandbox.windlass(&["workflows", "is-complete", "1"]).exits(0).prints("true");
+    assert_eq!(sandbox.json(&["workflows", "is-complete"])["is_complete"], true);
+}
+
+#[test]
+fn results_by_code_status_and_with_their_logs() {
+    let sandbox = troubled();
+    let failed = sandbox.json(&["results", "list", "1", "--return-code", "3", "--include-logs"]);
+    assert_eq!(failed.as_array().unwrap().len(), 1);
+    assert_eq!(failed[0]["job_name"], "bad_2");
+    assert_eq!(failed[0]["stdout_path"], Value::Null);
+    let log = failed[0]["stderr_path"].as_str().unwrap();
+    assert!(sandbox.read(log).contains("No space left"));
+    assert_eq!(sandbox.json(&["results", "-s", "completed"]).as_array().unwrap().len(), 1);
+    assert_eq!(sandbox.json(&["results", "--run-id", "2"]), serde_json::json!([]));
+}
+
+#[test]
+fn workflows_by_the_beginning_of_their_name_and_by_range() {
+    let sandbox = with_three();
+    assert_eq!(sandbox.json(&["status", "al"])["name"], "alpha");
+    assert_eq!(sandbox.json(&["status", "beta"])["id"], 2);
+    sandbox.windlass(&["status", "bet"]).exits(2).says("2 workflows begin with `bet`: 3 (beta_2), 2 (beta)");
+    sandbox.windlass(&["status", "alpah"]).exits(2).says("did you mean `alpha`?");
+    let uuid = sandbox.json(&["status", "1"])["uuid"].as_str().unwrap().to_owned();
+    assert_eq!(sandbox.json(&["status", &uuid[..13]])["id"], 1);
+    let several = sandbox.json(&["status", "1-2,last"]);
+    assert_eq!(
+        several.as_array().unwrap().iter().map(|w| w["id"].as_i64().unwrap()).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+    sandbox.windlass(&["status", "7-9"]).exits(2).says("no workflow from 7 to 9");
+    sandbox.windlass(&["status", "1-9", "-f", "csv"]).exits(0).prints("beta_2");
+    let listed = sandbox.windlass(&["list", "--sort-by", "name"]).exits(0).stdout;
+    assert!(listed.find("alpha").unwrap() < listed.find("beta_2").unwrap(), "{listed}");
+}
+
+#[test]
+fn jobs_by_the_beginning_of_their_name() {
+    let sandbox = troubled();
+    sandbox.windlass(&["logs", "goo"]).exits(0).prints("fine");
+    sandbox.windlass(&["logs", "bad"]).exits(2).says("several jobs begin with `bad`: `bad_1`, `bad_2`");
+    sandbox.windlass(&["logs", "show", "godo"]).exits(2).says("did you mean `good`?");
+    // An id is enough, whichever workflow it belongs to.
+    sandbox.write("other.yaml", "name: other\njobs: [{name: x, command: 'true'}]\n");
+    sandbox.windlass(&["create", "other.yaml"]).exits(0);
+    sandbox.windlass(&["logs", "show", "1"]).exits(0).prints("fine");
+}
+
+#[test]
+fn several_workflows_are_canceled_at_once() {
+    let sandbox = with_three();
+    sandbox.windlass(&["cancel", "1-2", "--dry-run"]).exits(0).says("would cancel workflow 1 (alpha)");
+    assert_eq!(sandbox.json(&["status", "1"])["state"], "created");
+    sandbox.windlass(&["cancel", "1-2", "--no-prompts"]).exits(0).says("workflow 2 (beta) is canceled");
+    assert_eq!(sandbox.json(&["status", "2"])["state"], "canceled");
+    assert_eq!(sandbox.json(&["status", "3"])["state"], "created");
+}
+
+#[test]
+fn the_spec_of_this_directory_needs_no_name() {
+    let sandbox = Sandbox::new();
+    sandbox.windlass(&["run"]).exits(2).says("no spec was named").says("hint:");
+    sandbox.write("a.windlass.yaml", "name: a\njobs: [{name: x, command: 'true'}]\n");
+    sandbox.windlass(&["run"]).exits(0);
+    sandbox.write("b.windlass.yaml", "name: b\njobs: [{name: x, command: 'true'}]\n");
+    sandbox.windlass(&["create"]).exits(2).says("a.windlass.yaml, b.windlass.yaml");
+    sandbox.write("windlass.yaml", "name: c\njobs: [{name: x, command: 'true'}]\n");
+    sandbox.windlass(&["create", "--dry-run"]).exits(0).prints("c, 1 job");
+}
+
+#[test]
+fn run_takes_a_workflow_as_well_as_a_file() {
+    let sandbox = with_three();
+    sandbox.windlass(&["run", "1", "--label", "x", "-p", "5"]).exits(0).says("--label has no effect");
+    assert_eq!(sandbox.json(&["status", "1"])["state"], "completed");
+    sandbox.windlass(&["run", "beta_2"]).exits(0);
+    assert_eq!(sandbox.json(&["status", "3"])["state"], "completed");
+    sandbox.windlass(&["run", "1"]).exits(0).says("is over");
+    sandbox.windlass(&["run", "1", "--new"]).exits(2).says("--new makes a workflow from a spec");
+    sandbox.windlass(&["run", "missing.yaml"]).exits(2).says("cannot read the spec missing.yaml");
+    sandbox.windlass(&["workflows", "run", "2"]).exits(0);
+}
+
+#[test]
+fn running_jobs_are_listed_while_they_run() {
+    let sandbox = Sandbox::new();
+    sandbox.write("slow.yaml", "name: slow\njobs: [{name: a, command: 'echo > started; sleep 600'}]\n");
+    let mut run = sandbox.start(&["run", "slow.yaml"]);
+    eventually("the job has started", || sandbox.path("started").exists());
+    eventually("the job is listed", || sandbox.json(&["jobs", "running"])[0]["name"] == "a");
+    sandbox.windlass(&["cancel", "--grace", "1s", "--wait"]).exits(0);
+    run.wait().unwrap();
+    sandbox.windlass(&["jobs", "running"]).exits(0).says("runs now");
+}
+
+#[test]
+fn failed_attempts_are_searched_for_telling_lines() {
+    let sandbox = troubled();
+    let found = sandbox.json(&["logs", "analyze"]);
+    let lines: Vec<(&str, i64, &str)> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| (f["job_name"].as_str().unwrap(), f["line"].as_i64().unwrap(), f["text"].as_str().unwrap()))
+        .collect();
+    assert_eq!(lines, [("bad_1", 1, "solver: command not found"), ("bad_2", 1, "No space left on device")]);
+    sandbox.write("elsewhere/x.log", "fine\nfine\nPermission denied\n");
+    let found = sandbox.json(&["logs", "analyze", "elsewhere"]);
+    assert_eq!((&found[0]["path"], &found[0]["line"]), (&"elsewhere/x.log".into(), &3.into()));
+    sandbox.write("elsewhere/x.log", "fine\n");
+    sandbox.windlass(&["logs", "analyze", "elsewhere"]).exits(0).says("no known sign of trouble in 1 file");
+}
+
+#[test]
+fn a_bundle_has_all_that_is_needed_to_help() {
+    let sandbox = troubled();
+    sandbox.windlass(&["logs", "bundle", "--bundle-dir", "out"]).exits(0).prints("out/wf1.tar.gz");
+    let unpack = Command::new("tar")
+        .args(["-xzf", "out/wf1.tar.gz", "-C", "out"])
+        .current_dir(sandbox.path("."))
+        .status()
+        .unwrap();
+    assert!(unpack.success());
+    assert_eq!(sandbox.read("out/wf1/spec.yaml"), TROUBLE);
+    let results: Value = serde_json::from_str(&sandbox.read("out/wf1/results.json")).unwrap();
+    assert_eq!(results.as_array().unwrap().len(), 3);
+    let jobs: Value = serde_json::from_str(&sandbox.read("out/wf1/jobs.json")).unwrap();
+    assert_eq!(jobs[1]["name"], "bad_1");
+    assert_eq!(sandbox.read("out/wf1/job_stdio/job_wf1_j1_r1_a1.o"), "fine\n");
+    let left: Vec<_> =
+        std::fs::read_dir(sandbox.path("out")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
