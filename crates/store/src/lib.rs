@@ -16,10 +16,11 @@ pub mod sqlite;
 pub use error::{Error, JobState, Locked};
 
 use model::{
-    ActionRow, DataFilter, EventFilter, EventRow, FileRow, HandlerRow, HeldJob, JobCommand, JobFileRow,
-    JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
-    NewWorker, NewWorkflow, RequirementsChange, RequirementsRow, ResultFilter, ResultRow, SchedulerRow,
-    SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
+    ActionRow, DataFilter, EventFilter, EventRow, Export, ExportOptions, FileRow, HandlerRow, HeldJob,
+    ImportOptions, JobCommand, JobFileRow, JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LastRecord,
+    LoadedJobs, NewEvent, NewUserData, NewWorker, NewWorkflow, RequirementsChange, RequirementsRow,
+    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
+    WorkflowUpdate,
 };
 use serde_json::Value;
 use windlass_core::change::Change;
@@ -140,4 +141,10 @@ pub trait Store: Send + Sync {
     /// The event of it keeps the old value.
     fn set_user_data(&self, id: UserDataId, data: Option<&Value>, now: Timestamp) -> Result<(), Error>;
     fn delete_user_data(&self, id: UserDataId, now: Timestamp) -> Result<(), Error>;
+
+    /// All of a workflow in the shape of a file.
+    fn export(&self, id: WorkflowId, options: ExportOptions, now: Timestamp) -> Result<Export, Error>;
+    /// Makes a workflow from a file, with ids of its own. Where the file holds no results, or they are not wanted, nothing
+    /// of it has run yet.
+    fn import(&self, export: &Export, options: &ImportOptions, now: Timestamp) -> Result<WorkflowId, Error>;
 }

@@ -138,7 +138,7 @@ CREATE TABLE worker (
     ended_at        INTEGER
 ) STRICT;
 
-CREATE INDEX worker_active ON worker (workflow_id) WHERE ended_at IS NULL;
+CREATE INDEX worker_of ON worker (workflow_id, ended_at);
 
 -- What changes comes first and what may be long comes last: a status is read without touching the command.
 CREATE TABLE job (

@@ -211,6 +211,33 @@ super::statements! {
     EDGES_AFTER = "
         SELECT job_id, waits_for FROM job_edge WHERE workflow_id = $1 AND job_id > $2 ORDER BY job_id, waits_for";
 
+    // ---- files of workflows ----
+
+    EXPORT_JOBS = "
+        SELECT j.id, j.name, j.command, j.status, j.attempt_id, j.priority, j.cancel_on_blocking_job_failure,
+            j.requirements_id, j.kind_id, j.origin, j.invocation_script, j.env, j.params
+        FROM job_block b CROSS JOIN job j
+        WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count
+        ORDER BY b.first_job_id, j.id";
+    EXPORT_RESULTS = "
+        SELECT r.job_id, r.run_id, r.attempt_id, r.worker_id, r.status, r.return_code, r.exit_code, r.signal,
+            r.out_of_memory, r.started_at, r.ended_at, r.wall_us, r.cpu_time_us, r.peak_memory_bytes,
+            r.avg_memory_bytes, r.peak_cpu_percent, r.avg_cpu_percent, r.reason, r.files
+        FROM job_block b CROSS JOIN result r
+        WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count
+        ORDER BY b.first_job_id, r.job_id, r.run_id, r.attempt_id";
+    EXPORT_WORKERS = "
+        SELECT id, run_id, host, pid, started_at, ended_at, cpus, memory_bytes, gpus, nodes
+        FROM worker WHERE workflow_id = $1 ORDER BY id";
+    RUNS = "SELECT run_id, started_at, ended_at FROM run WHERE workflow_id = $1 ORDER BY run_id";
+    SPAWNED_BLOCKS = "
+        SELECT first_job_id, job_count, spawned_by, lineage, iteration FROM job_block
+        WHERE workflow_id = $1 AND spawned_by IS NOT NULL ORDER BY first_job_id";
+    SET_RUN = "UPDATE workflow SET run_id = $1, is_canceled = $2 WHERE id = $3";
+    INSERT_RUN = "INSERT INTO run (workflow_id, run_id, started_at, ended_at) VALUES ($1, $2, $3, $4)";
+    SET_ATTEMPT = "UPDATE job SET attempt_id = $1 WHERE id = $2";
+    SET_BLOCK_LENGTH = "UPDATE job_block SET job_count = $1 WHERE workflow_id = $2 AND first_job_id = $3";
+
     // ---- what users do to a workflow ----
 
     UPDATE_WORKFLOW = "

@@ -110,11 +110,19 @@ impl Kind {
         if command.invocation_script.is_none() {
             command.invocation_script.clone_from(&self.invocation_script);
         }
-        let own = std::mem::take(&mut command.env);
-        let inherited = self.env.iter().filter(|(name, _)| own.iter().all(|(mine, _)| mine != name));
-        command.env = inherited.cloned().collect();
-        command.env.extend(own);
+        command.env = merged_env(&self.env, std::mem::take(&mut command.env));
     }
+}
+
+/// What is inherited comes first, but not what the job says itself.
+pub(crate) fn merged_env(
+    inherited: &[(String, String)],
+    own: Vec<(String, String)>,
+) -> Vec<(String, String)> {
+    let unsaid = inherited.iter().filter(|(name, _)| own.iter().all(|(mine, _)| mine != name));
+    let mut env: Vec<_> = unsaid.cloned().collect();
+    env.extend(own);
+    env
 }
 
 fn add_files(conn: &Connection, command: &mut JobCommand) -> Result<(), Fault> {

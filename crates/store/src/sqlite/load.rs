@@ -53,6 +53,12 @@ impl Blocks {
         self.iter().flat_map(|block| (block.first..block.end()).map(JobId))
     }
 
+    /// Whether they hold every id from `first` to before `end`, and no other.
+    pub(crate) fn cover(&self, first: i64, end: i64) -> bool {
+        let mut next = first;
+        self.iter().all(|block| std::mem::replace(&mut next, block.end()) == block.first) && next == end
+    }
+
     /// The number of a job of the workflow, from 0 in the order of the ids.
     pub(crate) fn index(&self, id: i64) -> u32 {
         let block = self.0.partition_point(|block| block.first <= id).checked_sub(1);
@@ -187,7 +193,7 @@ fn load_edges(conn: &Connection, workflow: WorkflowId, blocks: &Blocks) -> Resul
     Ok(edges)
 }
 
-fn for_each_pair(
+pub(crate) fn for_each_pair(
     conn: &Connection,
     sql: &str,
     workflow: WorkflowId,

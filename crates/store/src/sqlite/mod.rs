@@ -8,8 +8,10 @@ mod column;
 mod command;
 mod create;
 mod events;
+mod export;
 mod filesystem;
 mod header;
+mod import;
 mod load;
 mod manage;
 mod migrate;
@@ -30,10 +32,11 @@ pub use open::{OpenMode, Warning};
 use crate::error::Fault;
 use crate::lock::WorkflowLock;
 use crate::model::{
-    ActionRow, DataFilter, EventFilter, EventRow, FileRow, HandlerRow, HeldJob, JobCommand, JobFileRow,
-    JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
-    NewWorker, NewWorkflow, RequirementsChange, RequirementsRow, ResultFilter, ResultRow, SchedulerRow,
-    SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
+    ActionRow, DataFilter, EventFilter, EventRow, Export, ExportOptions, FileRow, HandlerRow, HeldJob,
+    ImportOptions, JobCommand, JobFileRow, JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LastRecord,
+    LoadedJobs, NewEvent, NewUserData, NewWorker, NewWorkflow, RequirementsChange, RequirementsRow,
+    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
+    WorkflowUpdate,
 };
 use crate::sql::sqlite::FOREIGN_COMMITS;
 use crate::{Batch, Done, Error, Store};
@@ -362,5 +365,15 @@ impl Store for SqliteStore {
 
     fn delete_user_data(&self, id: UserDataId, now: Timestamp) -> Result<(), Error> {
         self.act(now, move |conn, by| manage::delete_user_data(conn, id, by))
+    }
+
+    fn export(&self, id: WorkflowId, options: ExportOptions, now: Timestamp) -> Result<Export, Error> {
+        self.readers.read(|conn| export::export(conn, id, options, now))
+    }
+
+    fn import(&self, export: &Export, options: &ImportOptions, now: Timestamp) -> Result<WorkflowId, Error> {
+        let conn = self.large_transaction()?;
+        import::import(&conn, export, options, By { actor: &self.actor, now })
+            .map_err(|fault| fault.explain(&self.path))
     }
 }

@@ -207,17 +207,17 @@ fn job_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         reason: row.get(12)?,
         kind: row.get(13)?,
         params: column::json(row, 14)?.unwrap_or_default(),
-        origin: row.get::<_, Option<String>>(15)?.as_deref().and_then(origin),
+        origin: origin(row, 15)?,
         reused_from: row.get::<_, Option<i64>>(16)?.map(JobId),
     })
 }
 
-fn origin(name: &str) -> Option<Origin> {
-    match name {
-        "retry" => Some(Origin::Retry),
-        "spawn" => Some(Origin::Spawn),
+pub(crate) fn origin(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Origin>> {
+    Ok(match row.get_ref(index)?.as_str_or_null()? {
+        Some("retry") => Some(Origin::Retry),
+        Some("spawn") => Some(Origin::Spawn),
         _ => None,
-    }
+    })
 }
 
 fn result_row(row: &Row<'_>) -> rusqlite::Result<ResultRow> {

@@ -56,6 +56,12 @@ macro_rules! conformance {
             records:
                 files_are_kept_as_they_were_seen,
                 the_newest_success_is_the_record;
+            exporting:
+                a_workflow_survives_the_way_through_a_file,
+                without_results_it_starts_from_the_beginning,
+                added_jobs_stay_added,
+                a_file_of_torc_is_understood,
+                a_file_that_contradicts_itself_is_refused;
             changes:
                 a_job_goes_through_its_life,
                 an_orphan_is_counted_and_runs_again,

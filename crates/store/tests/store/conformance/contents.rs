@@ -19,7 +19,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 /// `gen` writes a file that `use_1` and `use_2`, both of one kind, read.
-fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
+pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
     create(store, 3); // so that ids and numbers differ
     let data = json!({ "k": [1, 2.5, "x"], "z": null });
     let own_env = pairs(&[("B", "job")]);
