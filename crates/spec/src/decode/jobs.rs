@@ -3,7 +3,7 @@
 use super::Subject;
 use super::fields::Found;
 use super::shape::Field;
-use super::tables::{FILE, FileField, JOB, JobField, SweepField, USER_DATA, UserDataField};
+use super::tables::{FILE, FileField, JOB, JobField, MoreField, SweepField, USER_DATA, UserDataField};
 use super::workflow::Building;
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Kind, Stop};
@@ -86,9 +86,9 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                         job.command = command;
                     }
                 }
-                JobField::DependsOn => job.depends_on = self.names(&value, field.name)?,
-                JobField::InputFiles => job.input_files = self.names(&value, field.name)?,
-                JobField::OutputFiles => job.output_files = self.names(&value, field.name)?,
+                JobField::DependsOn => job.depends_on = self.name_list(&value, field.name)?,
+                JobField::InputFiles => job.input_files = self.name_list(&value, field.name)?,
+                JobField::OutputFiles => job.output_files = self.name_list(&value, field.name)?,
                 JobField::Env => job.env = self.env(&value)?,
                 JobField::Requirements => {
                     let name = self.decoder.non_empty(value, subject)?;
@@ -101,7 +101,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                     job.cancel_on_blocking_job_failure =
                         self.decoder.boolean(value, subject)?.unwrap_or(true);
                 }
-                _ => {
+                JobField::More(is) => {
                     let more = job.more.get_or_insert_default();
                     self.more(more, Found { is, field, subject, value })?;
                 }
@@ -116,38 +116,29 @@ impl<'s, E: Events<'s>> Building<'s, E> {
     }
 
     /// The fields that few jobs have.
-    fn more(&mut self, more: &mut JobMore, found: Found<'s, JobField>) -> Result<(), Stop> {
+    fn more(&mut self, more: &mut JobMore, found: Found<'s, MoreField>) -> Result<(), Stop> {
         let Found { is, field, subject, value } = found;
         match is {
-            JobField::InvocationScript => more.invocation_script = self.text(value, subject)?,
-            JobField::SupportsTermination => {
+            MoreField::InvocationScript => more.invocation_script = self.text(value, subject)?,
+            MoreField::SupportsTermination => {
                 more.supports_termination = self.decoder.boolean(value, subject)?;
             }
-            JobField::FailureHandler => more.failure_handler = self.text(value, subject)?,
-            JobField::Scheduler => more.scheduler = self.text(value, subject)?,
-            JobField::Stdio => more.stdio = self.decoder.stdio(&value, subject)?,
-            JobField::Sweep(part) => self.sweep(&mut more.sweep, part, field, subject, value)?,
-            JobField::Labels => more.labels = self.names(&value, field.name)?,
-            JobField::DependsOnRegexes => more.depends_on_regexes = self.names(&value, field.name)?,
-            JobField::InputFileRegexes => more.input_file_regexes = self.names(&value, field.name)?,
-            JobField::OutputFileRegexes => more.output_file_regexes = self.names(&value, field.name)?,
-            JobField::InputUserData => more.input_user_data = self.names(&value, field.name)?,
-            JobField::InputUserDataRegexes => {
-                more.input_user_data_regexes = self.names(&value, field.name)?;
+            MoreField::FailureHandler => more.failure_handler = self.text(value, subject)?,
+            MoreField::Scheduler => more.scheduler = self.text(value, subject)?,
+            MoreField::Stdio => more.stdio = self.decoder.stdio(&value, subject)?,
+            MoreField::Sweep(part) => self.sweep(&mut more.sweep, part, field, subject, value)?,
+            MoreField::Labels => more.labels = self.name_list(&value, field.name)?,
+            MoreField::DependsOnRegexes => more.depends_on_regexes = self.name_list(&value, field.name)?,
+            MoreField::InputFileRegexes => more.input_file_regexes = self.name_list(&value, field.name)?,
+            MoreField::OutputFileRegexes => more.output_file_regexes = self.name_list(&value, field.name)?,
+            MoreField::InputUserData => more.input_user_data = self.name_list(&value, field.name)?,
+            MoreField::InputUserDataRegexes => {
+                more.input_user_data_regexes = self.name_list(&value, field.name)?;
             }
-            JobField::OutputUserData => more.output_user_data = self.names(&value, field.name)?,
-            JobField::OutputUserDataRegexes => {
-                more.output_user_data_regexes = self.names(&value, field.name)?;
+            MoreField::OutputUserData => more.output_user_data = self.name_list(&value, field.name)?,
+            MoreField::OutputUserDataRegexes => {
+                more.output_user_data_regexes = self.name_list(&value, field.name)?;
             }
-            JobField::Name
-            | JobField::Command
-            | JobField::DependsOn
-            | JobField::InputFiles
-            | JobField::OutputFiles
-            | JobField::Env
-            | JobField::Requirements
-            | JobField::Priority
-            | JobField::CancelOnBlockingJobFailure => unreachable!("`job` sees to those"),
         }
         Ok(())
     }
@@ -221,7 +212,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                 let mode = self.decoder.choice::<ParameterMode>(value, subject, field.is.choices())?;
                 sweep.mode = mode.map(|mode| (mode, span));
             }
-            SweepField::UseParameters => sweep.use_parameters = self.names(&value, field.name)?,
+            SweepField::UseParameters => sweep.use_parameters = self.name_list(&value, field.name)?,
             SweepField::ParametersFile => sweep.parameters_file = self.text(value, subject)?,
             SweepField::UseParametersFile => {
                 sweep.use_parameters_file = self.decoder.boolean(value, subject)?.map(|uses| (uses, span));

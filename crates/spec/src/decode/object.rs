@@ -102,8 +102,9 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
             Type::Map(map) => self.object(&event, subject, map)?.map(|object| Value::Object(object.values)),
             Type::SlurmOptions => Some(Value::Object(self.slurm_options(&event, subject)?)),
             Type::Json => self.json(event)?,
-            Type::Env | Type::Constants | Type::Parameters | Type::JsonMap => {
-                self.json_map(event, subject)?.map(Value::Object)
+            Type::JsonMap => self.json_map(event, subject)?.map(Value::Object),
+            Type::Env | Type::Constants | Type::Parameters => {
+                unreachable!("stands only in maps that are decoded field by field")
             }
         })
     }

@@ -5,8 +5,8 @@ use super::fields::Found;
 use super::recording::Recording;
 use super::shape::Map;
 use super::tables::{
-    ACTION, ActionField, DYNAMIC_JOBS, EXECUTION_CONFIG, FAILURE_HANDLER, REQUIREMENTS, RESOURCE_MONITOR,
-    RequirementsField, SLURM_SCHEDULER, WorkflowField,
+    ACTION, ActionField, DYNAMIC_JOBS, EXECUTION_CONFIG, FAILURE_HANDLER, Part, REQUIREMENTS,
+    RESOURCE_MONITOR, RequirementsField, SLURM_SCHEDULER,
 };
 use super::workflow::Building;
 use crate::diagnostic::Diagnostic;
@@ -18,25 +18,24 @@ use windlass_types::Resources;
 use windlass_types::settings::{Action, ActionType, ExecutionConfig, Trigger};
 
 impl<'s> Building<'s, Recording<'s>> {
-    pub(super) fn parts(&mut self, waiting: Vec<(WorkflowField, Recording<'s>)>) -> Result<(), Stop> {
+    pub(super) fn parts(&mut self, waiting: Vec<(Part, Recording<'s>)>) -> Result<(), Stop> {
         let mut srun_mpi = None;
-        for (field, recording) in waiting {
+        for (part, recording) in waiting {
             self.decoder.events = recording;
             let event = self.decoder.next()?;
-            match field {
-                WorkflowField::Requirements => self.all_requirements(&event)?,
-                WorkflowField::FailureHandlers => self.failure_handlers(&event)?,
-                WorkflowField::SlurmSchedulers => self.schedulers(&event)?,
-                WorkflowField::Actions => self.actions(&event)?,
-                WorkflowField::ExecutionConfig => srun_mpi = self.execution_config(&event)?,
-                WorkflowField::ResourceMonitor => {
+            match part {
+                Part::Requirements => self.all_requirements(&event)?,
+                Part::FailureHandlers => self.failure_handlers(&event)?,
+                Part::SlurmSchedulers => self.schedulers(&event)?,
+                Part::Actions => self.actions(&event)?,
+                Part::ExecutionConfig => srun_mpi = self.execution_config(&event)?,
+                Part::ResourceMonitor => {
                     self.spec.settings.resource_monitor =
                         self.section(&event, "resource_monitor", &RESOURCE_MONITOR)?;
                 }
-                WorkflowField::DynamicJobs => {
+                Part::DynamicJobs => {
                     self.spec.settings.dynamic_jobs = self.section(&event, "dynamic_jobs", &DYNAMIC_JOBS)?;
                 }
-                _ => unreachable!("nothing else waits"),
             }
         }
         if let Some(span) = srun_mpi {
@@ -197,9 +196,9 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             match is {
                 ActionField::Trigger => trigger = self.decoder.choice(value, subject, field.is.choices())?,
                 ActionField::Type => kind = self.decoder.choice(value, subject, field.is.choices())?,
-                ActionField::Jobs => spec.jobs = self.names(&value, field.name)?,
-                ActionField::JobNameRegexes => spec.job_name_regexes = self.names(&value, field.name)?,
-                ActionField::Commands => spec.commands = self.names(&value, field.name)?,
+                ActionField::Jobs => spec.jobs = self.name_list(&value, field.name)?,
+                ActionField::JobNameRegexes => spec.job_name_regexes = self.name_list(&value, field.name)?,
+                ActionField::Commands => spec.commands = self.name_list(&value, field.name)?,
                 ActionField::Scheduler => spec.scheduler = self.text(value, subject)?,
                 ActionField::SchedulerType => {
                     let kind = self.decoder.word(value, subject, field.is.choices())?;

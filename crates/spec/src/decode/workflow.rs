@@ -5,7 +5,7 @@
 
 use super::fields::{Found, OpenMap};
 use super::recording::Recording;
-use super::tables::{StdioField, WorkflowField};
+use super::tables::{Part, StdioField, WorkflowField};
 use super::{Decoded, Decoder, NamesRead, OpenList, Subject};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Kind, NodeId, Stop};
@@ -28,7 +28,7 @@ pub(super) struct Building<'s, E> {
     known_envs: FxHashMap<NodeId, List>,
     pub(super) requirement_names: NameIndex,
     variable_names: NameIndex,
-    waiting: Vec<(WorkflowField, Recording<'s>)>,
+    waiting: Vec<(Part, Recording<'s>)>,
 }
 
 pub(super) fn decode<'s>(source: &'s str, events: impl Events<'s>) -> Decoded<'s> {
@@ -80,30 +80,13 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             return Err(Stop);
         }
         let mut map = OpenMap::new(event.span, None);
-        while let Some(found) = self.decoder.next_field::<WorkflowField>(&mut map)? {
-            match found.is {
-                WorkflowField::Jobs => self.jobs(&found.value)?,
-                WorkflowField::Files => self.files(&found.value)?,
-                WorkflowField::UserData => self.all_user_data(&found.value)?,
-                WorkflowField::Requirements
-                | WorkflowField::FailureHandlers
-                | WorkflowField::SlurmSchedulers
-                | WorkflowField::Actions
-                | WorkflowField::ExecutionConfig
-                | WorkflowField::ResourceMonitor
-                | WorkflowField::DynamicJobs => {
-                    let (recording, is_read) = self.decoder.record(found.value);
-                    self.waiting.push((found.is, recording));
-                    is_read?;
-                }
-                _ => self.property(found)?,
-            }
+        while let Some(found) = self.decoder.next_field(&mut map)? {
+            self.field(found)?;
         }
         Ok(())
     }
 
-    /// A field with a value of its own.
-    fn property(&mut self, found: Found<'s, WorkflowField>) -> Result<(), Stop> {
+    fn field(&mut self, found: Found<'s, WorkflowField>) -> Result<(), Stop> {
         let Found { is, field, subject, value } = found;
         let (decoder, settings) = (&mut self.decoder, &mut self.spec.settings);
         match is {
@@ -151,7 +134,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                 settings.change_detection = decoder.choice(value, subject, field.is.choices())?;
             }
             WorkflowField::AccessGroups => {
-                let groups = self.names(&value, field.name)?;
+                let groups = self.name_list(&value, field.name)?;
                 self.spec.settings.access_groups = self.strings(groups);
             }
             WorkflowField::ExpirationBuffer => {
@@ -167,16 +150,14 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                 settings.compute_node_wait_for_healthy_database_minutes =
                     decoder.whole(value, subject, field)?;
             }
-            WorkflowField::Jobs
-            | WorkflowField::Files
-            | WorkflowField::UserData
-            | WorkflowField::Requirements
-            | WorkflowField::FailureHandlers
-            | WorkflowField::SlurmSchedulers
-            | WorkflowField::Actions
-            | WorkflowField::ExecutionConfig
-            | WorkflowField::ResourceMonitor
-            | WorkflowField::DynamicJobs => unreachable!("`workflow` sees to those"),
+            WorkflowField::Jobs => self.jobs(&value)?,
+            WorkflowField::Files => self.files(&value)?,
+            WorkflowField::UserData => self.all_user_data(&value)?,
+            WorkflowField::Part(part) => {
+                let (recording, is_read) = decoder.record(value);
+                self.waiting.push((part, recording));
+                is_read?;
+            }
         }
         Ok(())
     }
@@ -194,7 +175,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
     }
 
     /// A list of names or of other texts.
-    pub(super) fn names(&mut self, event: &Event<'s>, field: &'static str) -> Result<List, Stop> {
+    pub(super) fn name_list(&mut self, event: &Event<'s>, field: &'static str) -> Result<List, Stop> {
         let Some(OpenList { id }) = self.decoder.list(event, Subject::Field(field))? else {
             return Ok(List::default());
         };
