@@ -1,6 +1,7 @@
 //! Times the reading of large specs and prints the peak memory of the process.
 //!
-//! `cargo run --release -p windlass-spec --example load -- [block|flow|stages] [JOBS]`
+//! `cargo run --release -p windlass-spec --example load -- [block|flow|stages|wrong] [JOBS]`; `wrong` has one wrong
+//! field near its end, and 2500 jobs of it are ten thousand lines.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
@@ -14,13 +15,14 @@ fn main() {
     let text = match shape.as_str() {
         "flow" => flow(jobs),
         "stages" => stages(jobs),
+        "wrong" => wrong(jobs),
         _ => block(jobs),
     };
     println!("{shape}, {jobs} jobs, {} MB of text, peak {}", text.len() >> 20, peak_memory());
     let start = Instant::now();
     let spec = match windlass_spec::parse("generated.yaml", text.as_bytes()) {
         Ok(spec) => spec,
-        Err(diagnostics) => return println!("{diagnostics}"),
+        Err(diagnostics) => return println!("{diagnostics}\nfound in {:.3?}", start.elapsed()),
     };
     let parsed = start.elapsed();
     let start = Instant::now();
@@ -51,6 +53,14 @@ fn block(jobs: usize) -> String {
                 job - 9
             )]);
         }
+    }
+    text
+}
+
+fn wrong(jobs: usize) -> String {
+    let mut text = block(jobs);
+    if let Some(at) = text.rfind("priority") {
+        text.replace_range(at..at + "priority".len(), "priorty");
     }
     text
 }

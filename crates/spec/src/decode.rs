@@ -22,6 +22,7 @@ pub(crate) use json::MANAGED_OPTIONS;
 
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::event::{Event, Events, Kind, NodeId, Scalar, Stop};
+use crate::expand::Constants;
 use crate::model::Spec;
 use crate::source::Span;
 use crate::suggest::Suggester;
@@ -91,14 +92,6 @@ struct Decoder<'s, E> {
     /// it as it is written.
     constants: Constants,
     source: std::marker::PhantomData<&'s str>,
-}
-
-/// The `variables` of the workflow.
-#[derive(Default)]
-struct Constants {
-    values: Vec<(String, String)>,
-    /// All of them could be read, so a name that is not among them is a mistake.
-    are_known: bool,
 }
 
 /// A list being decoded.

@@ -427,3 +427,16 @@ error[reserved-name]: variable `TORC_JOB_NAME` is set by Windlass itself
   = help: choose a name that does not begin with `WINDLASS_` or `TORC_`",
     );
 }
+
+#[test]
+fn names_of_variables_and_parameters_are_judged_once() {
+    assert_eq!(
+        lines(
+            "name: w\nvariables: {a-b: 1}\njobs: [{name: 'a{i}', command: x, parameters: {i: 1, 2x: 1}}]\n"
+        ),
+        [
+            "parameter-name `a-b` cannot be the name of a variable",
+            "parameter-name `2x` cannot be the name of a parameter",
+        ]
+    );
+}

@@ -313,9 +313,9 @@ fn resources_in_the_words_that_people_know() {
 fn constants_in_amounts_wherever_they_are_defined() {
     let source = with(
         "\
-resource_requirements: [{name: r, num_cpus: 1, memory: '{gb}g', runtime: '{hours}:{minutes}:00'}]
-slurm_schedulers: [{name: s, account: '{who}', walltime: '{hours}:00:00'}]
-variables: {gb: 3, hours: '02', minutes: 30, who: me}",
+resource_requirements: [{name: r, num_cpus: 1, memory: '{size}', runtime: '{hours:02d}:{minutes}:00'}]
+slurm_schedulers: [{name: s, account: '{who}', walltime: '0{hours}:00:00'}]
+variables: {size: '{gb}g', gb: 3, hours: 2, minutes: 30, who: me}",
     );
     let spec = good(&source);
     let resources = spec.requirements[0].resources;

@@ -4,7 +4,9 @@ use super::shape::Field;
 use super::{Decoder, Spanned, Subject, found_scalar, not, out_of_range, shown};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Stop};
+use crate::params::ParameterValue;
 use crate::source::Span;
+use crate::template::{self, Format};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as WordError, StrDeserializer};
@@ -181,29 +183,31 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
     /// A text with the workflow's constants put in.
     fn filled_in(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Spanned<'s>>, Stop> {
         let Some((text, span)) = self.string(event, subject)? else { return Ok(None) };
-        let Some((before, rest)) = text.split_once('{') else { return Ok(Some((text, span))) };
-        let mut filled = before.to_owned();
-        for part in rest.split('{') {
-            let Some((name, after)) = part.split_once('}') else {
-                // No size, duration or signal has a brace: whoever reads the text will say so.
-                return Ok(Some((text, span)));
-            };
-            let Some((_, value)) = self.constants.values.iter().find(|(constant, _)| constant == name) else {
-                if self.constants.are_known {
-                    self.unknown_constant(name, span);
+        let mut filled = String::new();
+        let mut from = 0;
+        for hole in template::holes(&text) {
+            let Some(value) = self.constants.get(hole.name) else {
+                if self.constants.is_complete() {
+                    self.undefined(hole.name, span);
                 }
                 return Ok(None);
             };
-            filled.push_str(value);
-            filled.push_str(after);
+            filled.push_str(&text[from..hole.range.start]);
+            let format = hole.format.and_then(Format::parse).unwrap_or_default();
+            format.put(ParameterValue::Text(value), &mut filled);
+            from = hole.range.end;
         }
+        if from == 0 {
+            return Ok(Some((text, span)));
+        }
+        filled.push_str(&text[from..]);
         Ok(Some((Cow::Owned(filled), span)))
     }
 
-    fn unknown_constant(&mut self, name: &str, span: Span) {
-        let known = self.constants.values.iter().map(|(name, _)| name.as_str());
-        let suggestion = self.suggester.nearest(name, known);
-        let diagnostic = Diagnostic::new("undefined-name", format!("`{{{name}}}` is not defined")).at(span);
+    fn undefined(&mut self, name: &str, span: Span) {
+        let suggestion = self.suggester.nearest(name, self.constants.names());
+        let message = format!("`{{{name}}}` is no variable of the workflow");
+        let diagnostic = Diagnostic::new("undefined-name", message).at(span);
         self.sink.push(match suggestion {
             Some(_) => diagnostic.suggest(suggestion),
             None => diagnostic.help("define it in `variables` of the workflow"),

@@ -9,9 +9,11 @@ use super::tables::{Part, StdioField, WorkflowField};
 use super::{Decoded, Decoder, NamesRead, OpenList, Subject};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Kind, NodeId, Stop};
+use crate::expand::{Constants, Sinks};
 use crate::index::NameIndex;
 use crate::model::{List, Named, Spec};
 use crate::source::Span;
+use crate::template;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use windlass_types::work::{RESERVED_PREFIXES, Stdio, is_reserved_name};
@@ -233,7 +235,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             }
             return self.decoder.skip(&value);
         }
-        if !is_identifier(name) {
+        if !template::is_name(name) {
             self.decoder.sink.push(
                 Diagnostic::new(
                     "variable-name",
@@ -288,12 +290,10 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         Ok(())
     }
 
+    /// What is wrong with the constants themselves is told when everything else is expanded.
     fn learn_constants(&mut self, is_read: bool) {
-        let texts = &self.spec.texts;
-        let text = |named: &Named| texts.get(named.text).to_owned();
-        self.decoder.constants.values =
-            self.spec.constants.iter().map(|(name, value)| (text(name), text(value))).collect();
-        self.decoder.constants.are_known = is_read && self.names.all_variables;
+        let are_known = is_read && self.names.all_variables;
+        self.decoder.constants = Constants::new(&self.spec, are_known, &mut Sinks::default());
     }
 
     /// Goes on with other events.
@@ -331,9 +331,9 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
 
     /// What `{name}` can hold.
     pub(super) fn check_identifier(&mut self, name: &str, what: &str, span: Span) {
-        if !is_identifier(name) {
+        if !template::is_name(name) {
             let message = format!("`{name}` cannot be the name of a {what}");
-            self.sink.push(Diagnostic::new("variable-name", message).at(span).help(IDENTIFIER_HELP));
+            self.sink.push(Diagnostic::new("parameter-name", message).at(span).help(IDENTIFIER_HELP));
         }
     }
 
@@ -343,9 +343,3 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
 }
 
 const IDENTIFIER_HELP: &str = "use letters, digits and `_`, and begin with no digit";
-
-fn is_identifier(name: &str) -> bool {
-    let mut bytes = name.bytes();
-    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}

@@ -26,10 +26,10 @@ fn values_of_the_wrong_kind_or_size() {
         ("use_pending_failed: yes", "wrong-type `use_pending_failed` must be `true` or `false`, not `yes`"),
         ("change_detection: hash", "unknown-value `change_detection` cannot be `hash`"),
         ("access_groups: a", "wrong-type `access_groups` must be a list, not `a`"),
-        ("variables: {a-b: 1}", "variable-name `a-b` cannot be the name of a variable"),
+        ("variables: {a-b: 1}", "parameter-name `a-b` cannot be the name of a variable"),
         ("variables: {a: 1, a: 2}", "duplicate-field variable `a` is given twice"),
         ("variables: {a: [1]}", "wrong-type variable `a` must be a string, not a list"),
-        ("parameters: {'1': 1}", "variable-name `1` cannot be the name of a parameter"),
+        ("parameters: {'1': 1}", "parameter-name `1` cannot be the name of a parameter"),
         ("parameters: {i: 1, i: 2}", "duplicate-field parameter `i` is given twice"),
         ("parameters: {i: }", "no-value parameter `i` has no value"),
         ("parameters: {i: {a: 1}}", "wrong-type parameter `i` must be a value or a list, not a map"),
@@ -89,7 +89,7 @@ fn values_of_the_wrong_kind_or_size() {
         ("resource_requirements: [{name: r, cpus: 0, memory: 1g}]", "out-of-range `cpus` is `0`"),
         (
             "resource_requirements: [{name: r, cpus: 1, memory: '{gb}g'}]",
-            "undefined-name `{gb}` is not defined",
+            "undefined-name `{gb}` is no variable of the workflow",
         ),
     ] {
         check(&with(text), &[wanted]);
