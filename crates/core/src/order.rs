@@ -1,7 +1,7 @@
 //! The graph seen backwards and in topological order: what plans, resets and explanations walk over.
 //!
-//! [`crate::graph::Graph`] counts down while a workflow runs; this one stands still. As there, gates are nodes `jobs..`,
-//! so that walking costs the entries of [`Edges`] and never the pairs that they stand for.
+//! [`crate::graph::Graph`] counts down while a workflow runs; this one stands still. As there, gates are nodes
+//! `jobs..`, so that walking costs the entries of [`Edges`] and never the pairs that they stand for.
 
 use crate::edges::Edges;
 use crate::graph::{Cycle, Graph};

@@ -17,7 +17,8 @@ pub struct Standing {
     pub return_code: Option<i32>,
 }
 
-/// Which jobs are meant. Several values of one kind widen the choice, several kinds narrow it; nothing at all means all.
+/// Which jobs are meant. Several values of one kind widen the choice, several kinds narrow it; nothing at all means
+/// all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Numbers of jobs.

@@ -169,8 +169,8 @@ pub fn sign_of(line: &str) -> Option<&'static Sign> {
     found.rev().max_by_key(|sign| sign.weight)
 }
 
-/// The lines of `text` that matter most, at most `limit`, in their order. The exception under the last Python traceback
-/// is always among them; of lines that weigh the same, the later ones.
+/// The lines of `text` that matter most, at most `limit`, in their order. The exception under the last Python
+/// traceback is always among them; of lines that weigh the same, the later ones.
 pub fn telling_lines(text: &str, limit: usize) -> Vec<Finding> {
     let lines: Vec<&str> = text.lines().collect();
     let exception = last_exception(&lines);

@@ -7,7 +7,7 @@ use crate::escape;
 pub fn dot(drawing: &Drawing) -> String {
     let mut out = String::from(
         "digraph workflow {\n  rankdir=LR;\n  node [shape=box, style=\"rounded,filled\", fillcolor=\"#f6f8fa\", \
-         color=\"#8c959f\", fontname=\"Helvetica\", fontsize=11];\n  edge [color=\"#8c959f\", fontname=\"Helvetica\", \
+         color=\"#8c959f\", fontname=\"Helvetica\", fontsize=11];\n  edge [fontname=\"Helvetica\", \
          fontsize=9];\n",
     );
     for (stage, nodes) in drawing.stages.iter().enumerate() {
@@ -20,11 +20,9 @@ pub fn dot(drawing: &Drawing) -> String {
         out.push_str("  }\n");
     }
     for link in &drawing.links {
-        let label = match link.label.as_str() {
-            "" => String::new(),
-            label => format!(" [label=\"{}\"]", escape::dot(label)),
-        };
-        put_line!(out, "  n{} -> n{}{label};", link.from, link.to);
+        let color = if link.is_critical { "#bc4c00" } else { "#8c959f" };
+        let label = escape::dot(&link.label);
+        put_line!(out, "  n{} -> n{} [label=\"{label}\", color=\"{color}\"];", link.from, link.to);
     }
     out.push_str("}\n");
     out
@@ -44,4 +42,29 @@ fn attributes(node: &Node) -> String {
     };
     let critical = if node.is_critical { ", color=\"#bc4c00\", penwidth=2" } else { "" };
     format!("label=\"{}{detail}\"{fill}{critical}", escape::dot(&node.title()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drawing::Link;
+
+    #[test]
+    fn nodes_stand_in_their_stage_and_names_are_quoted() {
+        let node =
+            |label: &str, is_critical| Node { label: label.into(), jobs: 2, is_critical, ..Node::default() };
+        let drawing = Drawing {
+            stages: vec![vec![0], vec![1]],
+            headings: vec!["stage 1".into(), "stage 2".into()],
+            nodes: vec![node("say \"hi\"", true), node("b", false)],
+            links: vec![Link { from: 0, to: 1, label: "all".into(), is_critical: true }],
+        };
+        let text = dot(&drawing);
+        assert!(text.contains("cluster_0 {\n    label=\"stage 1\""), "{text}");
+        assert!(
+            text.contains("    n0 [label=\"say \\\"hi\\\" × 2\", color=\"#bc4c00\", penwidth=2];\n"),
+            "{text}"
+        );
+        assert!(text.contains("  n0 -> n1 [label=\"all\", color=\"#bc4c00\"];\n"), "{text}");
+    }
 }

@@ -18,8 +18,8 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) layers: Vec<Vec<Slot>>,
-    /// For each link of the drawing the slots that it runs through, one per layer, from the layer where it begins. Empty
-    /// for a link that does not lead to a later stage.
+    /// For each link of the drawing the slots that it runs through, one per layer, from the layer where it begins.
+    /// Empty for a link that does not lead to a later stage.
     pub(crate) ways: Vec<Way>,
     /// From the start of the first slot to the end of the last, in the widest layer.
     pub(crate) extent: f64,
@@ -42,7 +42,8 @@ impl Way {
 const SORTING_SWEEPS: usize = 12;
 const PLACING_SWEEPS: usize = 16;
 
-/// Lays a drawing out. `size` is that of a node across the layers, `waypoint` that of a passing link, `gap` lies between.
+/// Lays a drawing out. `size` is that of a node across the layers, `waypoint` that of a passing link, `gap` lies
+/// between.
 pub(crate) fn layout(drawing: &Drawing, size: impl Fn(usize) -> f64, waypoint: f64, gap: f64) -> Layout {
     let mut net = Net::new(drawing, size, waypoint);
     for sweep in 0..SORTING_SWEEPS {

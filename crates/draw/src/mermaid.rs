@@ -3,6 +3,13 @@
 use crate::drawing::{Drawing, Tone};
 use crate::escape;
 
+const CLASSES: &str = "  classDef critical stroke:#bc4c00,stroke-width:2px
+  classDef active fill:#ddf4ff,stroke:#0969da,color:#1f2328
+  classDef good fill:#dafbe1,stroke:#1a7f37,color:#1f2328
+  classDef bad fill:#ffebe9,stroke:#cf222e,color:#1f2328
+  classDef quiet stroke-dasharray:4 3
+";
+
 pub fn mermaid(drawing: &Drawing) -> String {
     let mut out = String::from("flowchart LR\n");
     for (number, node) in drawing.nodes.iter().enumerate() {
@@ -27,10 +34,36 @@ pub fn mermaid(drawing: &Drawing) -> String {
         };
         put_line!(out, "  n{} -->{label} n{}", link.from, link.to);
     }
-    out.push_str(
-        "  classDef critical stroke:#bc4c00,stroke-width:2px\n  classDef active fill:#ddf4ff,stroke:#0969da,color:#1f2328\n  \
-         classDef good fill:#dafbe1,stroke:#1a7f37,color:#1f2328\n  classDef bad fill:#ffebe9,stroke:#cf222e,color:#1f2328\n  \
-         classDef quiet stroke-dasharray:4 3\n",
-    );
+    out.push_str(CLASSES);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drawing::{Link, Node};
+
+    #[test]
+    fn names_cannot_end_their_label() {
+        let node = |label: &str, tone| Node {
+            label: label.into(),
+            jobs: 1,
+            tone,
+            detail: "1 cpu".into(),
+            ..Node::default()
+        };
+        let drawing = Drawing {
+            stages: vec![vec![0], vec![1]],
+            headings: vec![String::new(); 2],
+            nodes: vec![node("solve_{nu}", Tone::Plain), node("x\"]; click", Tone::Bad)],
+            links: vec![Link { from: 0, to: 1, label: "1:1".into(), is_critical: false }],
+        };
+        let text = mermaid(&drawing);
+        assert!(
+            text.starts_with("flowchart LR\n  n0[\"solve_#123;nu#125;<br/><small>1 cpu</small>\"]\n"),
+            "{text}"
+        );
+        assert!(text.contains("  n1[\"x#34;#93;#59; click<br/><small>1 cpu</small>\"]:::bad\n"), "{text}");
+        assert!(text.contains("  n0 -->|\"1:1\"| n1\n"), "{text}");
+    }
 }

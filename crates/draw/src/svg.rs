@@ -1,4 +1,5 @@
-//! The graph as a picture that needs nothing beside itself: stages from left to right, light or dark as the reader likes.
+//! The graph as a picture that needs nothing beside itself: stages from left to right, light or dark as the reader
+//! likes.
 
 use crate::drawing::{Drawing, Link, Node};
 use crate::escape::xml;
@@ -22,7 +23,7 @@ svg{--bg:#fff;--ink:#1f2328;--soft:#656d76;--line:#afb8c1;--box:#f6f8fa;--edge:#
 @media(prefers-color-scheme:dark){svg{--bg:#0d1117;--ink:#e6edf3;--soft:#8d96a0;--line:#57606a;--box:#161b22;--edge:#30363d;
 --hot:#f0883e;--active:#0c2d6b;--active-edge:#388bfd;--good:#0f3d20;--good-edge:#2ea043;--bad:#5d0f12;--bad-edge:#f85149}}
 text{font-family:ui-sans-serif,system-ui,'Segoe UI',Helvetica,Arial,sans-serif;fill:var(--ink)}
-.label{font-size:13px;font-weight:600}.detail,.heading,.how{font-size:11px;fill:var(--soft)}
+.label{font-size:13px;font-weight:600}.detail{font-size:11px;opacity:.72}.heading,.how{font-size:11px;fill:var(--soft)}
 .heading{text-anchor:middle;letter-spacing:.03em}.how{font-size:10px;text-anchor:middle}
 .count{font-size:11px;font-weight:600;text-anchor:end;fill:var(--soft)}
 .box,.card{fill:var(--box);stroke:var(--edge);stroke-width:1.2}
@@ -161,7 +162,7 @@ impl<'d> Sheet<'d> {
         put_path(out, link, &path);
     }
 
-    /// Jobs of a folded stage may wait for others of it: a bow from the right edge of one to the right edge of the other.
+    /// Jobs of a folded stage may wait for others of it: a bow from the right edge of one to that of the other.
     fn link_within_stage(&self, out: &mut String, link: &Link) {
         let (Some((from, start)), Some((to, end))) = (self.place(link.from), self.place(link.to)) else {
             return;

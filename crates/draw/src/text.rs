@@ -130,8 +130,8 @@ fn columns(laid: &Layout, boxes: &[TextBox]) -> Vec<Vec<Place>> {
     laid.layers.iter().map(layer).collect()
 }
 
-/// The lines between two layers. Sources that lead to the same targets share one horizontal line, a *bus*: joined lines
-/// then always mean that each of these leads to each of those.
+/// The lines between two layers. Sources that lead to the same targets share one horizontal line, a *bus*: joined
+/// lines then always mean that each of these leads to each of those.
 struct Channel {
     buses: Vec<Bus>,
     /// Rows for horizontal lines.

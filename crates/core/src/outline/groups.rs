@@ -2,7 +2,7 @@
 
 use super::{Grain, Group, Link, LinkShape, Request, Stage, cpu_hours};
 use crate::order::Order;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 use windlass_types::{Bytes, Resources};
 
@@ -13,6 +13,7 @@ pub(super) struct Lines {
     pub(super) stages: Vec<Stage>,
     pub(super) groups: Vec<Group>,
     pub(super) links: Vec<Link>,
+    pub(super) group_of: Vec<u32>,
     pub(super) dependencies: u64,
 }
 
@@ -20,25 +21,23 @@ impl Lines {
     pub(super) fn new(request: &Request<'_>, order: &Order, critical: &[u32]) -> Self {
         let families = Families::new(request);
         let levels = levels(request, order, &families);
-        let mut lines = Self { stages: Vec::new(), groups: Vec::new(), links: Vec::new(), dependencies: 0 };
-        let mut group_of = vec![0u32; request.jobs as usize];
+        let mut lines = Self {
+            stages: Vec::new(),
+            groups: Vec::new(),
+            links: Vec::new(),
+            group_of: vec![0; request.jobs as usize],
+            dependencies: 0,
+        };
         for alike in folded(&levels, request.grain) {
-            lines.add_stage(request, &families, &levels[alike.clone()], alike.start, &mut group_of);
+            lines.add_stage(request, &families, &levels[alike.clone()], alike.start);
         }
-        lines.link(request, &group_of);
-        lines.mark(critical.iter().map(|&job| group_of[job as usize]).collect());
+        lines.link(request);
+        lines.mark(critical);
         lines
     }
 
     /// Adds a stage made of `levels`, which all look alike.
-    fn add_stage(
-        &mut self,
-        request: &Request<'_>,
-        families: &Families,
-        levels: &[Level],
-        first: usize,
-        group_of: &mut [u32],
-    ) {
+    fn add_stage(&mut self, request: &Request<'_>, families: &Families, levels: &[Level], first: usize) {
         let stage = self.stages.len() as u32;
         let base = self.groups.len() as u32;
         let kinds = levels[0].len();
@@ -46,7 +45,7 @@ impl Lines {
             let family = levels[0][position].family;
             let members = || levels.iter().flat_map(move |level| level[position].jobs.iter().copied());
             let group = self.groups.len() as u32;
-            members().for_each(|job| group_of[job as usize] = group);
+            members().for_each(|job| self.group_of[job as usize] = group);
             self.groups.push(describe(request, families.label(family), stage, members()));
         }
         self.stages.push(Stage {
@@ -58,8 +57,8 @@ impl Lines {
     }
 
     /// Counts pairs between groups; a gate costs its members, its waiters and the groups among them.
-    fn link(&mut self, request: &Request<'_>, group_of: &[u32]) {
-        let edges = request.edges;
+    fn link(&mut self, request: &Request<'_>) {
+        let (edges, group_of) = (request.edges, &self.group_of);
         let mut pairs: FxHashMap<(u32, u32), u64> = FxHashMap::default();
         for &(job, on) in &edges.direct {
             *pairs.entry((group_of[on as usize], group_of[job as usize])).or_default() += 1;
@@ -92,15 +91,14 @@ impl Lines {
         }
     }
 
-    /// Marks the groups of the critical path, in its order, and the links along which it runs.
-    fn mark(&mut self, critical: Vec<u32>) {
-        for pair in critical.windows(2) {
-            let along = self.links.iter_mut().find(|link| (link.from, link.to) == (pair[0], pair[1]));
-            if let Some(link) = along {
-                link.is_critical = true;
-            }
+    /// Marks the groups of the critical path and the links along which it runs.
+    fn mark(&mut self, critical: &[u32]) {
+        let groups: Vec<u32> = critical.iter().map(|&job| self.group_of[job as usize]).collect();
+        let along: FxHashSet<(u32, u32)> = groups.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        for link in &mut self.links {
+            link.is_critical = along.contains(&(link.from, link.to));
         }
-        for group in critical {
+        for group in groups {
             self.groups[group as usize].is_critical = true;
         }
     }

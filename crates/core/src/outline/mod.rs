@@ -73,6 +73,9 @@ pub struct Outline {
     pub stages: Vec<Stage>,
     pub groups: Vec<Group>,
     pub links: Vec<Link>,
+    /// The group of each job.
+    #[serde(skip)]
+    pub group_of: Vec<u32>,
     pub critical_path: Vec<Step>,
     /// How long the critical path takes: no machine is quicker than this.
     #[serde(rename = "critical_seconds", serialize_with = "seconds")]
@@ -106,7 +109,7 @@ pub struct Group {
     /// Index into [`Outline::stages`].
     pub stage: u32,
     pub jobs: u32,
-    /// The first of its jobs, by number.
+    /// One of its jobs that start first.
     pub first_job: u32,
     /// The most that any of them asks for, of each.
     pub resources: Resources,
@@ -179,6 +182,7 @@ pub fn outline(request: &Request<'_>) -> Result<Outline, Cycle> {
         stages: lines.stages,
         groups: lines.groups,
         links: lines.links,
+        group_of: lines.group_of,
         critical_path: times.critical_path.iter().map(step).collect(),
         critical_time: times.critical_time,
         cpu_hours: all().map(|facts| cpu_hours(&facts)).sum(),

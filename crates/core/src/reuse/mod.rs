@@ -14,8 +14,8 @@ use crate::order::Order;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 use std::fmt;
-use windlass_types::JobStatus;
 use windlass_types::work::{FileState, FilesSeen};
+use windlass_types::{Bytes, JobStatus, Timestamp};
 
 /// A job as it was when it last had the chance to run.
 #[derive(Clone, Debug)]
@@ -97,6 +97,38 @@ pub enum Reason {
     },
 }
 
+impl Reason {
+    /// In words: `command changed: a → b`. `name` gives the name of a job.
+    pub fn describe(&self, name: impl Fn(u32) -> String) -> String {
+        match self {
+            Self::New => "new".to_owned(),
+            Self::NotCompleted { status } => format!("was {status}"),
+            Self::Changed { field, old, new } => format!("{field} changed: {old} → {new}"),
+            Self::NoRecord => "how its files were is not on record".to_owned(),
+            Self::InputChanged { file, old, new } => {
+                let old = old.as_ref().map_or("missing".to_owned(), |old| describe_file(old, new));
+                format!("input {file} changed: {old} → {}", describe_file(new, new))
+            }
+            Self::InputMissing { file } => format!("input {file} is missing"),
+            Self::OutputMissing { file } => format!("output {file} is missing"),
+            Self::Upstream { job, through } if job == through => {
+                format!("depends on {}, which runs", name(*job))
+            }
+            Self::Upstream { job, through } => {
+                format!("depends on {}, which runs because of {}", name(*through), name(*job))
+            }
+        }
+    }
+}
+
+/// A file by what is compared of it: its hash if `other` has one too, else its size and time.
+fn describe_file(file: &FileState, other: &FileState) -> String {
+    match (&file.hash, &other.hash) {
+        (Some(hash), Some(_)) => format!("contents {}", hash.chars().take(12).collect::<String>()),
+        _ => format!("{} of {}", Bytes(file.size), Timestamp(file.mtime_ns / 1000)),
+    }
+}
+
 /// How many jobs run, and for which kinds of reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
@@ -166,7 +198,8 @@ struct Stir {
     direct: u32,
 }
 
-/// Why `job` has to run whatever becomes of the jobs before it. A file that a job before it writes anew says nothing yet.
+/// Why `job` has to run whatever becomes of the jobs before it. A file that a job before it writes anew says nothing
+/// yet.
 fn own_reason(
     question: &Question<'_>,
     job: u32,

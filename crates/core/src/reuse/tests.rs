@@ -83,6 +83,35 @@ fn upstream(job: u32, through: u32) -> Reason {
 }
 
 #[test]
+fn reasons_in_words() {
+    let file = |hash| FileState { mtime_ns: 1_700_000_000_000_000_000, size: 2048, hash };
+    let name = |job: u32| ["prepare", "solve"][job as usize].to_owned();
+    for (reason, words) in [
+        (Reason::NotCompleted { status: JobStatus::Failed }, "was failed"),
+        (
+            Reason::Changed { field: Field::Command, old: "a".into(), new: "b".into() },
+            "command changed: a → b",
+        ),
+        (
+            Reason::InputChanged { file: "raw".into(), old: None, new: file(None) },
+            "input raw changed: missing → 2 KiB of 2023-11-14T22:13:20.000Z",
+        ),
+        (
+            Reason::InputChanged {
+                file: "raw".into(),
+                old: Some(file(Some("0123456789abcdef".into()))),
+                new: file(Some("fedcba9876543210".into())),
+            },
+            "input raw changed: contents 0123456789ab → contents fedcba987654",
+        ),
+        (upstream(1, 1), "depends on solve, which runs"),
+        (upstream(0, 1), "depends on solve, which runs because of prepare"),
+    ] {
+        assert_eq!(reason.describe(name), words);
+    }
+}
+
+#[test]
 fn nothing_changed_nothing_runs() {
     let world = World::new();
     world.expect([None, None, None]);

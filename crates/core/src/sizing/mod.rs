@@ -65,6 +65,8 @@ const MEMORY_WORTH_SAVING: u64 = 1 << 30;
 const CPU_PERCENT_WORTH_SAVING: f64 = 5.0;
 const RUNTIME_WORTH_SAVING: Duration = Duration::from_mins(30);
 
+const GIB: f64 = 1_073_741_824.0;
+
 /// Nobody is given less than this.
 const LEAST_MEMORY: Bytes = Bytes(1 << 20);
 const LEAST_RUNTIME: Duration = Duration::from_mins(1);
@@ -89,6 +91,9 @@ pub struct Sizing {
     pub changes: Vec<Change>,
     /// Why nothing is made smaller although something could be.
     pub kept: Option<Kept>,
+    /// Held by the runs that were looked at, and not used.
+    pub waste: Savings,
+    /// What the changes free.
     pub savings: Savings,
 }
 
@@ -205,7 +210,7 @@ impl fmt::Display for Kept {
     }
 }
 
-/// What the smaller requests free, over all jobs of the class. Negative where more is asked for.
+/// Resources over time, summed over the jobs of a class. Negative where more is used, or asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Savings {
     pub cpu_hours: f64,
@@ -246,6 +251,7 @@ pub fn size(class: &Class<'_>, rules: &Rules) -> Sizing {
         excesses: excesses(class),
         changes,
         kept,
+        waste: waste(class),
         savings: Savings::default(),
     };
     sizing.savings = savings(&sizing);
@@ -352,12 +358,27 @@ fn excess(
     (runs > 0).then_some(Excess { resource, runs, ended, worst })
 }
 
+/// What was asked for and not used, where it was measured.
+fn waste(class: &Class<'_>) -> Savings {
+    let mut waste = Savings::default();
+    for run in class.observations {
+        let hours = run.wall.as_secs_f64() / 3600.0;
+        if let Some(percent) = run.avg_cpu_percent {
+            waste.cpu_hours += (f64::from(class.asked.cpus) - percent / 100.0) * hours;
+        }
+        if let Some(peak) = run.peak_memory {
+            waste.gib_hours += (class.asked.memory.0 as f64 - peak.0 as f64) / GIB * hours;
+        }
+    }
+    waste
+}
+
 /// Requests are held for as long as the jobs run, so that is what counts.
 fn savings(sizing: &Sizing) -> Savings {
     let mean_hours = sizing.runtime.as_ref().map_or(0.0, |runtime| runtime.mean) / 3600.0;
     let held = mean_hours * f64::from(sizing.jobs);
     let proposed = sizing.proposed();
-    let gib = (sizing.asked.memory.0 as f64 - proposed.memory.0 as f64) / f64::from(1 << 30);
+    let gib = (sizing.asked.memory.0 as f64 - proposed.memory.0 as f64) / GIB;
     Savings {
         cpu_hours: (f64::from(sizing.asked.cpus) - f64::from(proposed.cpus)) * held,
         gib_hours: gib * held,

@@ -2,10 +2,16 @@
 
 use super::*;
 
-const GIB: u64 = 1 << 30;
+const ONE_GIB: u64 = 1 << 30;
 
 fn asked() -> Resources {
-    Resources { cpus: 4, memory: Bytes(8 * GIB), gpus: 0, nodes: 1, runtime: Some(Duration::from_hours(4)) }
+    Resources {
+        cpus: 4,
+        memory: Bytes(8 * ONE_GIB),
+        gpus: 0,
+        nodes: 1,
+        runtime: Some(Duration::from_hours(4)),
+    }
 }
 
 fn run(gib: f64, cpu: f64, minutes: u64) -> Observation {
@@ -13,7 +19,7 @@ fn run(gib: f64, cpu: f64, minutes: u64) -> Observation {
         status: JobStatus::Completed,
         return_code: 0,
         wall: Duration::from_mins(minutes),
-        peak_memory: Some(Bytes((gib * GIB as f64) as u64)),
+        peak_memory: Some(Bytes((gib * GIB) as u64)),
         peak_cpu_percent: Some(cpu),
         avg_cpu_percent: Some(cpu),
     }
@@ -32,6 +38,12 @@ fn what_is_right_stays() {
     let sizing = sized(2, &[run(7.5, 390.0, 200), run(6.0, 200.0, 220)], &Rules::default());
     assert_eq!((changes(&sizing), sizing.kept, sizing.excesses.len()), (vec![], None, 0));
     assert_eq!(sizing.savings, Savings::default());
+}
+
+#[test]
+fn waste_is_what_was_held_and_not_used() {
+    let waste = sized(1, &[run(6.0, 100.0, 120)], &Rules::default()).waste;
+    assert!((waste.cpu_hours - 6.0).abs() < 1e-9 && (waste.gib_hours - 4.0).abs() < 1e-9, "{waste:?}");
 }
 
 #[test]

@@ -268,7 +268,10 @@ impl<'s> Answer<'s> {
                 self.fact(short);
             }
             let workflow = self.of.workflow.id;
-            self.next("windlass resources correct --dry-run".to_owned(), "proposes what jobs should ask for");
+            self.next(
+                format!("windlass resources check {workflow}"),
+                "compares what jobs ask for with what they use",
+            );
             self.next(format!("windlass resume {workflow}"), "on a larger machine, runs what is left");
             return;
         }

@@ -132,7 +132,7 @@ fn subtitle(usage: &Usage) -> String {
         1 => "1 attempt".to_owned(),
         n => format!("{n} attempts"),
     };
-    format!("{} · {length} · {runs}", usage.origin)
+    format!("{} · {length} · {runs} · dashed: what the node has, dotted: what a job asked for", usage.origin)
 }
 
 /// From zero to the last thing that happened, at least a second.
