@@ -90,6 +90,9 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                 JobField::InputFiles => job.input_files = self.name_list(&value, field.name)?,
                 JobField::OutputFiles => job.output_files = self.name_list(&value, field.name)?,
                 JobField::Env => job.env = self.env(&value)?,
+                JobField::Requirements if matches!(value.kind, Kind::MapStart(_)) => {
+                    self.decoder.requirements_in_place(&value, subject)?;
+                }
                 JobField::Requirements => {
                     let name = self.decoder.non_empty(value, subject)?;
                     job.requirements = name.map(|(text, span)| self.requirements_use(&text, span));

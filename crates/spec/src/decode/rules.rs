@@ -1,11 +1,11 @@
 //! Fields that need or exclude each other.
 
-use super::Decoder;
 use super::fields::OpenMap;
 use super::object::Object;
 use super::tables::ACTION;
+use super::{Decoder, Subject, not};
 use crate::diagnostic::Diagnostic;
-use crate::event::Events;
+use crate::event::{Event, Events, Stop};
 use crate::model::ActionSpec;
 use crate::source::Span;
 use windlass_types::settings::{ActionType, FailureHandler, FailureRule};
@@ -31,6 +31,19 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
                 .label(first, "the other one")
                 .help("remove one of them"),
         );
+    }
+
+    /// Requirements have names, and jobs use the names.
+    pub(super) fn requirements_in_place(
+        &mut self,
+        event: &Event<'s>,
+        subject: Subject<'_>,
+    ) -> Result<(), Stop> {
+        self.sink.push(
+            not(subject, "a string", "a map", event.span)
+                .help("put the map into `resource_requirements` of the workflow, and its `name` here"),
+        );
+        self.skip(event)
     }
 
     pub(super) fn two_stdios(&mut self, first: Span, second: Span) {

@@ -131,6 +131,10 @@ fn the_remedy_is_named() {
     }
     assert_eq!(help("name: w\njobs: [{name: a, command: b, needs: [c]}]\n"), "did you mean `depends_on`?");
     assert_eq!(help("name: w\njobs:\n"), "it cannot be left out");
+    assert_eq!(
+        help("name: w\njobs: [{name: a, command: b, resource_requirements: {num_cpus: 1}}]\n"),
+        "put the map into `resource_requirements` of the workflow, and its `name` here"
+    );
 }
 
 #[test]
