@@ -24,9 +24,10 @@ pub const FOLDER: &str = "resource_utilization";
 
 const EXTENSION: &str = ".wlm";
 
-/// The name of the file of one worker.
-pub fn file_name(workflow: WorkflowId, run: RunId, host: &str, pid: u32) -> String {
-    format!("{}{host}_r{run}_p{pid}{EXTENSION}", beginning(workflow))
+/// The name of the file of one worker. In a container every worker may have the same pid: `earlier` says how many had it.
+pub fn file_name(workflow: WorkflowId, run: RunId, host: &str, pid: u32, earlier: u32) -> String {
+    let again = if earlier == 0 { String::new() } else { format!("_{}", earlier + 1) };
+    format!("{}{host}_r{run}_p{pid}{again}{EXTENSION}", beginning(workflow))
 }
 
 /// Whether a file of this name holds series of the workflow, of whichever worker.
@@ -372,8 +373,11 @@ mod tests {
 
     #[test]
     fn names_say_whose_they_are() {
-        let name = file_name(WorkflowId(7), RunId(2), "node1", 99);
-        assert_eq!(name, "resource_metrics_wf7_hnode1_r2_p99.wlm");
-        assert!(is_file_of(WorkflowId(7), &name) && !is_file_of(WorkflowId(71), &name));
+        let name = |earlier| file_name(WorkflowId(7), RunId(2), "node1", 99, earlier);
+        assert_eq!(name(0), "resource_metrics_wf7_hnode1_r2_p99.wlm");
+        assert_eq!(name(1), "resource_metrics_wf7_hnode1_r2_p99_2.wlm");
+        for name in [name(0), name(1)] {
+            assert!(is_file_of(WorkflowId(7), &name) && !is_file_of(WorkflowId(71), &name));
+        }
     }
 }

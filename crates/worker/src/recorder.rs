@@ -4,8 +4,8 @@
 
 use crate::options::{SeriesOptions, WorkerOptions};
 use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::io::{self, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use windlass_proc::machine::{self, MachineUse};
 use windlass_types::series::{self, Block, Head, Point, Subject};
@@ -32,9 +32,9 @@ pub(crate) struct Recorder {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write time series to {path}: {source}", path = path.display())]
+#[error("cannot write time series in {}: {source}", directory.display())]
 pub struct CannotRecord {
-    path: PathBuf,
+    directory: PathBuf,
     source: io::Error,
 }
 
@@ -44,26 +44,18 @@ impl Recorder {
         let Some(wanted) = options.series.filter(|wanted| wanted.jobs || wanted.node) else {
             return Ok(None);
         };
-        let directory = options.output_dir.join(series::FOLDER);
-        let (host, pid) = (machine::hostname(), std::process::id());
-        let path = directory.join(series::file_name(wanted.workflow, wanted.run, &host, pid));
         let head = Head {
             workflow_id: wanted.workflow,
             run_id: wanted.run,
-            host,
-            pid,
+            host: machine::hostname(),
+            pid: std::process::id(),
             started_at: clock.now(),
             cpus: options.capacity.cpus,
             memory: options.capacity.memory,
         };
-        let create = || {
-            fs::create_dir_all(&directory)?;
-            let head = head.encode()?;
-            let mut file = File::create(&path)?;
-            file.write_all(&head)?;
-            Ok((file, head.len() as u64))
-        };
-        let (file, length) = create().map_err(|source| CannotRecord { path: path.clone(), source })?;
+        let directory = options.output_dir.join(series::FOLDER);
+        let created = create(&directory, &head);
+        let (file, length) = created.map_err(|source| CannotRecord { directory, source })?;
         let now = Instant::now();
         Ok(Some(Self {
             options: wanted,
@@ -126,9 +118,51 @@ impl Recorder {
     }
 
     fn take_back(&mut self) {
-        use std::io::Seek as _;
         // If this fails too, the checksum of the next block tells.
         self.file.set_len(self.length).ok();
         self.file.seek(io::SeekFrom::Start(self.length)).ok();
+    }
+}
+
+/// A new file with its head, and the length of that.
+fn create(directory: &Path, head: &Head) -> io::Result<(File, u64)> {
+    fs::create_dir_all(directory)?;
+    let name = |earlier| series::file_name(head.workflow_id, head.run_id, &head.host, head.pid, earlier);
+    let open = |earlier| File::create_new(directory.join(name(earlier)));
+    let taken = |opened: &io::Result<File>| {
+        opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+    };
+    let mut opened = (0..u32::MAX).map(open).skip_while(taken);
+    let mut file = opened.next().unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
+    let line = head.encode()?;
+    file.write_all(&line)?;
+    Ok((file, line.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::{RunId, Timestamp, WorkflowId};
+
+    #[test]
+    fn a_worker_with_the_pid_of_an_earlier_one_leaves_its_file_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let head = |at| Head {
+            workflow_id: WorkflowId(1),
+            run_id: RunId(1),
+            host: "here".into(),
+            pid: 7,
+            started_at: Timestamp(at),
+            cpus: 1,
+            memory: Bytes(1),
+        };
+        for at in [1_000, 2_000, 3_000] {
+            create(directory.path(), &head(at)).unwrap();
+        }
+        for (earlier, at) in [(0, 1_000), (1, 2_000), (2, 3_000)] {
+            let name = series::file_name(WorkflowId(1), RunId(1), "here", 7, earlier);
+            let bytes = fs::read(directory.path().join(name)).unwrap();
+            assert_eq!(series::Recording::read(&bytes).unwrap().head, head(at));
+        }
     }
 }
