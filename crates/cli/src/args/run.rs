@@ -232,6 +232,9 @@ pub(crate) struct MachineArgs {
     /// Take a worker on another machine, which cannot be asked from here, for dead. Make sure of it first.
     #[arg(long)]
     pub(crate) assume_dead: bool,
+    /// Start also if input files are missing that no job makes.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,8 @@ mod documents;
 #[cfg(test)]
 mod endings;
 #[cfg(test)]
+mod execution;
+#[cfg(test)]
 mod generated;
 #[cfg(test)]
 mod kill;

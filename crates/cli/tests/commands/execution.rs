@@ -1,0 +1,88 @@
+//! What a spec says about how its jobs are executed is what happens to them.
+
+use crate::common::Sandbox;
+use std::fs;
+use windlass_types::WorkflowId;
+use windlass_types::series::{self, Recording, Subject};
+
+#[test]
+fn a_missing_input_that_no_job_makes_is_told_before_anything_runs() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: files\n\
+         files:\n  - {name: mesh, path: data/mesh.txt}\n  - {name: made, path: made.txt}\n\
+         jobs:\n  - {name: make, command: echo x > made.txt, output_files: [made]}\n\
+         \x20 - {name: use, command: echo ran > ran.txt, input_files: [mesh, made]}\n",
+    );
+    let refused = sandbox.windlass(&["run", "spec.yaml"]).exits(4);
+    assert!(
+        refused.stderr.contains("1 input file missing that no job makes:\n  data/mesh.txt (mesh)"),
+        "{refused:?}"
+    );
+    assert!(!refused.stderr.contains("made.txt"), "{refused:?}");
+    assert!(!sandbox.path("made.txt").exists(), "nothing ran");
+    sandbox.windlass(&["run", "spec.yaml", "--force"]).exits(0);
+    assert!(sandbox.path("ran.txt").exists());
+}
+
+#[test]
+fn an_input_that_is_there_is_enough() {
+    let sandbox = Sandbox::new();
+    sandbox.write("data/mesh.txt", "mesh");
+    sandbox.write(
+        "spec.yaml",
+        "name: files\nfiles: [{name: mesh, path: data/mesh.txt}]\n\
+         jobs: [{name: use, command: cat data/mesh.txt, input_files: [mesh]}]\n",
+    );
+    sandbox.windlass(&["run", "spec.yaml"]).exits(0);
+}
+
+#[test]
+fn a_job_is_invoked_told_and_ended_as_its_spec_says() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: settings\n\
+         execution_config: {timeout_exit_code: 99, termination_signal: USR1, sigterm_lead_seconds: 1}\n\
+         resource_requirements: [{name: brief, num_cpus: 1, memory: 100m, runtime: 2s}]\n\
+         jobs:\n\
+         \x20 - name: greet_{who}\n\
+         \x20   command: 'echo \"$GREETING $WINDLASS_PARAM_WHO\"'\n\
+         \x20   invocation_script: |\n      GREETING=hello\n      export GREETING\n\
+         \x20   parameters: {who: [ann, bob]}\n\
+         \x20 - name: slow\n\
+         \x20   command: 'trap \"exit 3\" USR1; while :; do sleep 0.02; done'\n\
+         \x20   resource_requirements: brief\n",
+    );
+    sandbox.windlass(&["run", "spec.yaml"]).exits(1);
+    let log = |job: &str| sandbox.windlass(&["logs", job, "--stdout"]).exits(0).stdout;
+    assert!(log("greet_ann").contains("hello ann") && log("greet_bob").contains("hello bob"));
+    let results = sandbox.windlass(&["results"]).exits(0).stdout;
+    let slow = results.lines().find(|line| line.contains("slow")).unwrap();
+    assert!(
+        slow.contains("terminated") && slow.contains("exit code 99") && slow.contains("nearly over"),
+        "{slow}"
+    );
+}
+
+#[test]
+fn time_series_are_written_where_a_spec_asks_for_them() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: series\n\
+         resource_monitor:\n  sample_interval_seconds: 0.05\n\
+         \x20 jobs: {enabled: true, granularity: time_series}\n\
+         \x20 compute_node: {enabled: true, granularity: time_series}\n\
+         jobs: [{name: a, command: sleep 0.6}]\n",
+    );
+    sandbox.windlass(&["run", "spec.yaml"]).exits(0);
+    let entries: Vec<_> =
+        fs::read_dir(sandbox.path("windlass_output").join(series::FOLDER)).unwrap().flatten().collect();
+    let [file] = &entries[..] else { panic!("{} files", entries.len()) };
+    assert!(series::is_file_of(WorkflowId(1), file.file_name().to_str().unwrap()));
+    let recording = Recording::read(&fs::read(file.path()).unwrap()).unwrap();
+    assert!(recording.series.contains_key(&Subject::Node));
+    assert_eq!(recording.series.keys().filter(|subject| **subject != Subject::Node).count(), 1);
+}
