@@ -1,11 +1,17 @@
 //! The parameters of `exec`: what `--param` means, how several combine, and how they are put into commands.
 //!
+//! Ranges, lists and `{name}` are those of spec files. What differs: values are words, shown with the digits that they
+//! were written with, and braces that name no parameter are the shell's business.
+//!
 //! Pure except for [`ParamArg::values`], which reads `@FILE`.
 
 use crate::args::Link;
 use crate::error::CliError;
 use crate::ui::text;
 use std::str::FromStr;
+use windlass_spec::ParameterValue;
+use windlass_spec::params::{self, Range};
+use windlass_spec::template::{self, Format};
 
 /// More jobs than this from one command line is a mistake, not a wish.
 const MAX_COMBINATIONS: usize = 1_000_000;
@@ -42,8 +48,7 @@ impl FromStr for ParamArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, values) = text.split_once('=').ok_or("write NAME=VALUES, for example n=1:10")?;
-        let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !starts_well || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        if !template::is_name(name) {
             return Err(format!("`{name}` is not a name: use letters, digits and _"));
         }
         Ok(Self { name: name.to_owned(), values: values.to_owned() })
@@ -58,7 +63,7 @@ impl ParamArg {
             Some(path) => {
                 let text =
                     std::fs::read_to_string(path).map_err(|e| wrong(format!("cannot read `{path}`: {e}")))?;
-                text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+                params::lines(&text).map(str::to_owned).collect()
             }
             None => parse_values(&self.values).map_err(wrong)?,
         };
@@ -72,47 +77,27 @@ impl ParamArg {
 /// `1:10`, `0:1:0.25`, `[a,b]`, `a,b`, or one value.
 fn parse_values(text: &str) -> Result<Vec<String>, String> {
     let list = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    if let Some(values) = list.is_none().then(|| parse_range(text)).flatten() {
-        return values;
+    let range = if list.is_none() { Range::parse(text) } else { None };
+    match range {
+        Some(range) => range_values(text, &range.map_err(|problem| problem.to_string())?),
+        None => {
+            Ok(params::split_list(list.unwrap_or(text)).iter().map(|item| item.text.to_owned()).collect())
+        }
     }
-    let items = list.unwrap_or(text);
-    if items.trim().is_empty() {
-        return Ok(Vec::new());
-    }
-    Ok(items.split(',').map(|item| unquoted(item.trim()).to_owned()).collect())
 }
 
-/// `None` if it does not look like a range at all (`host:port` is a value).
-fn parse_range(text: &str) -> Option<Result<Vec<String>, String>> {
-    let parts: Vec<&str> = text.split(':').map(str::trim).collect();
-    let numbers: Vec<f64> =
-        parts.iter().map(|p| p.parse().ok().filter(|n: &f64| n.is_finite())).collect::<Option<_>>()?;
-    let (first, last, step) = match *numbers.as_slice() {
-        [first, last] => (first, last, 1.0),
-        [first, last, step] => (first, last, step),
-        _ => return None,
-    };
-    if step <= 0.0 || last < first {
-        return Some(Err("a range goes upwards: FIRST:LAST or FIRST:LAST:STEP".to_owned()));
+fn range_values(text: &str, range: &Range) -> Result<Vec<String>, String> {
+    if range.count() > MAX_COMBINATIONS as u64 {
+        return Err(format!("more than {MAX_COMBINATIONS} values"));
     }
-    // Rounding must not lose the last value of 0:1:0.1.
-    let steps = ((last - first) / step + 1e-9).floor();
-    if steps >= MAX_COMBINATIONS as f64 {
-        return Some(Err(format!("more than {MAX_COMBINATIONS} values")));
-    }
-    let digits = parts.iter().map(|p| p.split_once('.').map_or(0, |(_, d)| d.len())).max().unwrap_or(0);
-    let width = padded_width(parts[0]) + if digits > 0 { digits + 1 } else { 0 };
-    Some(Ok((0..=steps as u64).map(|i| format!("{:0width$.digits$}", first + i as f64 * step)).collect()))
+    let places = padded_places(text);
+    Ok((0..range.count()).map(|index| range.fixed(index, places)).collect())
 }
 
 /// How many places before the point are filled with zeros: `01:10` means 01, 02, … 10.
-fn padded_width(first: &str) -> usize {
-    let whole = first.split_once('.').map_or(first, |(whole, _)| whole);
+fn padded_places(range: &str) -> usize {
+    let whole = range.trim_start().split([':', '.']).next().unwrap_or_default().trim_end();
     if whole.len() > 1 && whole.starts_with('0') { whole.len() } else { 0 }
-}
-
-fn unquoted(text: &str) -> &str {
-    ['"', '\''].into_iter().find_map(|q| text.strip_prefix(q)?.strip_suffix(q)).unwrap_or(text)
 }
 
 /// All combinations, the last parameter changing fastest. No parameters: one empty binding.
@@ -129,25 +114,20 @@ pub(crate) fn combine(params: &[Param], link: Link) -> Result<Vec<Binding<'_>>, 
 }
 
 fn product(params: &[Param]) -> Result<Vec<Binding<'_>>, CliError> {
-    let total = params.iter().try_fold(1usize, |n, p| n.checked_mul(p.values.len()));
-    if total.is_none_or(|n| n > MAX_COMBINATIONS) {
-        return Err(CliError::user(format!("the parameters make more than {MAX_COMBINATIONS} combinations"))
-            .with_hint("use --link zip to pair the values up instead"));
-    }
-    let mut bindings = vec![Vec::new()];
-    for param in params {
-        bindings = bindings
-            .into_iter()
-            .flat_map(|binding: Binding<'_>| {
-                param.values.iter().map(move |value| {
-                    let mut longer = binding.clone();
-                    longer.push((param.name.as_str(), value.as_str()));
-                    longer
-                })
-            })
-            .collect();
-    }
-    Ok(bindings)
+    let lengths = params.iter().map(|param| param.values.len() as u64);
+    let all = params::strides(lengths).filter(|(_, count)| *count <= MAX_COMBINATIONS as u64);
+    let (strides, count) = all.ok_or_else(|| {
+        CliError::user(format!("the parameters make more than {MAX_COMBINATIONS} combinations"))
+            .with_hint("use --link zip to pair the values up instead")
+    })?;
+    let value = |combination: u64, (param, stride): (&Param, &u64)| {
+        (combination / stride % param.values.len() as u64) as usize
+    };
+    let binding = |combination: u64| {
+        let picked = params.iter().zip(&strides).map(|pair| (pair.0, value(combination, pair)));
+        picked.map(|(param, index)| (param.name.as_str(), param.values[index].as_str())).collect()
+    };
+    Ok((0..count).map(binding).collect())
 }
 
 fn zip(params: &[Param]) -> Result<Vec<Binding<'_>>, CliError> {
@@ -180,7 +160,9 @@ impl Template {
             Self::Shell(text) => substitute(text, binding, for_shell),
             Self::Words(words) => {
                 // The whole word is quoted afterwards, so both forms give the value as it is.
-                let as_it_is = |_: &str, value: &str, _: Form| Ok(value.to_owned());
+                let as_it_is = |_: &str, value: &str, format: Format| {
+                    Ok(if format == Format::Quoted { value.to_owned() } else { formatted(value, format) })
+                };
                 let fill = |word: &String| substitute(word, binding, as_it_is).map(|w| text::shell_quote(&w));
                 Ok(words.iter().map(fill).collect::<Result<Vec<_>, _>>()?.join(" "))
             }
@@ -213,38 +195,26 @@ pub(crate) fn refuse_unused(params: &[Param], templates: &[Template]) -> Result<
     }
 }
 
-/// How a value is to be put in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// `{name}`
-    Plain,
-    /// `{name:q}`
-    Quoted,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece<'t> {
     Text(&'t str),
     /// The number of the parameter.
-    Value(usize, Form),
+    Value(usize, Format),
 }
 
-/// Finds `{name}` and `{name:q}` of known parameters; other braces are text, since shells use them too.
+/// Finds `{name}` and `{name:FORMAT}` of known parameters; other braces are text, since shells use them too.
 fn pieces<'t>(text: &'t str, names: &[&str]) -> Vec<Piece<'t>> {
     let mut pieces = Vec::new();
-    let (mut start, mut from) = (0, 0);
-    while let Some(open) = text[from..].find('{').map(|at| from + at) {
-        from = open + 1;
-        let Some((inside, _)) = text[from..].split_once('}') else { break };
-        let (name, form) =
-            inside.strip_suffix(":q").map_or((inside, Form::Plain), |name| (name, Form::Quoted));
-        if let Some(number) = names.iter().position(|known| *known == name) {
-            pieces.extend([Piece::Text(&text[start..open]), Piece::Value(number, form)]);
-            from += inside.len() + 1;
-            start = from;
+    let mut from = 0;
+    for hole in template::holes(text) {
+        let number = names.iter().position(|known| *known == hole.name);
+        let format = hole.format.map_or(Some(Format::Plain), Format::parse);
+        if let (Some(number), Some(format)) = (number, format) {
+            pieces.extend([Piece::Text(&text[from..hole.range.start]), Piece::Value(number, format)]);
+            from = hole.range.end;
         }
     }
-    pieces.push(Piece::Text(&text[start..]));
+    pieces.push(Piece::Text(&text[from..]));
     pieces
 }
 
@@ -252,30 +222,35 @@ fn pieces<'t>(text: &'t str, names: &[&str]) -> Vec<Piece<'t>> {
 fn substitute(
     text: &str,
     binding: &[(&str, &str)],
-    put: impl Fn(&str, &str, Form) -> Result<String, CliError>,
+    put: impl Fn(&str, &str, Format) -> Result<String, CliError>,
 ) -> Result<String, CliError> {
     let names: Vec<&str> = binding.iter().map(|(name, _)| *name).collect();
     let mut filled = String::with_capacity(text.len());
     for piece in pieces(text, &names) {
         match piece {
             Piece::Text(text) => filled.push_str(text),
-            Piece::Value(number, form) => filled.push_str(&put(binding[number].0, binding[number].1, form)?),
+            Piece::Value(number, format) => {
+                filled.push_str(&put(binding[number].0, binding[number].1, format)?)
+            }
         }
     }
     Ok(filled)
 }
 
-fn for_shell(name: &str, value: &str, form: Form) -> Result<String, CliError> {
-    match form {
-        Form::Quoted => Ok(text::always_quoted(value)),
-        Form::Plain if text::is_left_alone(value) => Ok(value.to_owned()),
-        Form::Plain => {
-            let shown = text::truncate(&text::one_line(value), 60);
-            let why = if value.is_empty() { "which is empty" } else { "which means something to the shell" };
-            Err(CliError::user(format!("parameter `{name}` has the value `{shown}`, {why}"))
-                .with_hint(format!("write {{{name}:q}} to insert it quoted")))
-        }
+fn formatted(value: &str, format: Format) -> String {
+    let mut text = String::new();
+    format.put(ParameterValue::Text(value), &mut text);
+    text
+}
+
+fn for_shell(name: &str, value: &str, format: Format) -> Result<String, CliError> {
+    if format == Format::Quoted || text::is_left_alone(value) {
+        return Ok(formatted(value, format));
     }
+    let shown = text::truncate(&text::one_line(value), 60);
+    let why = if value.is_empty() { "which is empty" } else { "which means something to the shell" };
+    Err(CliError::user(format!("parameter `{name}` has the value `{shown}`, {why}"))
+        .with_hint(format!("write {{{name}:q}} to insert it quoted")))
 }
 
 #[cfg(test)]
@@ -297,6 +272,7 @@ mod tests {
             ("n=0:1:0.25", vec!["0.00", "0.25", "0.50", "0.75", "1.00"]),
             ("n=0:0.3:0.1", vec!["0.0", "0.1", "0.2", "0.3"]),
             ("n=-1:1", vec!["-1", "0", "1"]),
+            ("n=3:1:-1", vec!["3", "2", "1"]),
             ("n=08:10", vec!["08", "09", "10"]),
             ("n=000:200:100", vec!["000", "100", "200"]),
             ("n=00.5:1:0.5", vec!["00.5", "01.0"]),
@@ -320,7 +296,7 @@ mod tests {
     #[test]
     fn values_come_from_a_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "a b\n\n c \n").unwrap();
+        std::fs::write(file.path(), "a b\n\n# no value\n c \n").unwrap();
         assert_eq!(values(&format!("n=@{}", file.path().display())).unwrap(), ["a b", "c"]);
     }
 
@@ -365,6 +341,7 @@ mod tests {
             ("{{n}} {m} {", "{7} {m} {"),
             ("${n}", "$7"),
             ("{n:q} {n:x} {m:q}", "'7' {n:x} {m:q}"),
+            ("{n:03d} {n:.2f}", "007 7.00"),
             ("cat {f:q} {i:q}", r"cat 'a b' 'it'\''s'"),
         ] {
             assert_eq!(shell(text, &binding).unwrap(), expected);

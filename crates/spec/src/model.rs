@@ -140,6 +140,8 @@ pub(crate) struct Sweep {
     pub(crate) parameters_file: Option<Named>,
     /// Uses the table of the workflow.
     pub(crate) use_parameters_file: Option<(bool, Span)>,
+    /// Something of it could not be read, so nobody knows what the entry makes.
+    pub(crate) is_broken: bool,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -115,6 +115,19 @@ impl Values {
     }
 }
 
+/// All combinations of parameters with so many values each, the last changing fastest: for each parameter how many
+/// combinations in a row have the same value of it, and how many combinations there are. `None`: too many to count.
+pub fn strides(lengths: impl DoubleEndedIterator<Item = u64>) -> Option<(Vec<u64>, u64)> {
+    let mut strides = Vec::new();
+    let mut count = 1u64;
+    for length in lengths.rev() {
+        strides.push(count);
+        count = count.checked_mul(length)?;
+    }
+    strides.reverse();
+    Some((strides, count))
+}
+
 /// What a text stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Written<'t> {
@@ -264,11 +277,12 @@ impl Range {
         }
     }
 
-    /// The value with all the digits after the point that any part of the range was written with.
-    pub fn fixed(&self, index: u64) -> String {
+    /// The value with all the digits after the point that any part of the range was written with, and at least
+    /// `places` before it.
+    pub fn fixed(&self, index: u64, places: usize) -> String {
         let units = self.units(index);
         let (sign, scale) = (if units < 0 { "-" } else { "" }, self.scale as usize);
-        let digits = format!("{:0width$}", units.unsigned_abs(), width = scale + 1);
+        let digits = format!("{:0width$}", units.unsigned_abs(), width = scale + places.max(1));
         let (whole, fraction) = digits.split_at(digits.len() - scale);
         if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
     }

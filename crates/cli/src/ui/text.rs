@@ -60,7 +60,9 @@ pub(crate) fn is_left_alone(word: &str) -> bool {
 }
 
 pub(crate) fn always_quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
+    let mut quoted = String::new();
+    windlass_spec::template::quote(word, &mut quoted);
+    quoted
 }
 
 #[cfg(test)]

@@ -207,6 +207,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         value: Event<'s>,
     ) -> Result<(), Stop> {
         let span = value.span;
+        let problems = self.decoder.sink.pushes();
         match part {
             SweepField::Parameters => {
                 sweep.parameters = self.parameters(&value, subject)?.unwrap_or_default();
@@ -221,6 +222,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                 sweep.use_parameters_file = self.decoder.boolean(value, subject)?.map(|uses| (uses, span));
             }
         }
+        sweep.is_broken |= self.decoder.sink.pushes() > problems;
         Ok(())
     }
 

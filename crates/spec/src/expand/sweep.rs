@@ -113,6 +113,9 @@ impl<'a, 's> Sweeps<'a, 's> {
         sweep: &'a Sweep,
         sinks: &mut Sinks,
     ) -> Result<Option<Arc<Bindings>>, Reported> {
+        if sweep.is_broken {
+            return Err(Reported);
+        }
         let is_plain = sweep.parameters.is_empty()
             && sweep.use_parameters.is_empty()
             && sweep.parameters_file.is_none()
@@ -366,18 +369,13 @@ impl<'a, 's> Sweeps<'a, 's> {
 
 /// All rows of the table with all combinations of the rest; the last parameter changes fastest. `None`: far too many.
 fn product(table: Vec<Axis>, parameters: Vec<Axis>) -> Option<Bindings> {
-    let mut stride = 1u64;
-    let mut bound = Vec::with_capacity(table.len() + parameters.len());
-    for Axis { name, values, .. } in parameters.into_iter().rev() {
-        let length = values.len();
-        bound.push(Bound { name, values, stride });
-        stride = stride.checked_mul(length)?;
-    }
     let rows = table.first().map_or(1, |column| column.values.len());
-    let columns = table.into_iter().rev().map(|Axis { name, values, .. }| Bound { name, values, stride });
-    bound.extend(columns);
-    bound.reverse();
-    Some(Bindings { bound, count: stride.checked_mul(rows)? })
+    let lengths = parameters.iter().map(|axis| axis.values.len());
+    let (strides, combinations) = params::strides(lengths)?;
+    let bound = |(Axis { name, values, .. }, stride)| Bound { name, values, stride };
+    let columns = table.into_iter().map(|column| (column, combinations));
+    let bound = columns.chain(parameters.into_iter().zip(strides)).map(bound).collect();
+    Some(Bindings { bound, count: rows.checked_mul(combinations)? })
 }
 
 /// The values side by side.

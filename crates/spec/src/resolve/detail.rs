@@ -62,6 +62,11 @@ impl Resolver<'_, '_> {
         let spec = self.spec;
         self.done.details.reserve(spec.jobs.len());
         for (entry, job) in (0..).zip(&spec.jobs) {
+            if self.expanded.jobs.range(entry).is_empty() {
+                // It could not be expanded, and what its texts mean is not known.
+                self.done.details.push(None);
+                continue;
+            }
             self.used_parameters = 0;
             let detail =
                 if self.is_plain(entry, job) { None } else { Some(Box::new(self.detail(entry, job))) };
@@ -272,30 +277,28 @@ impl Resolver<'_, '_> {
         None
     }
 
-    /// A job does not wait for itself because a regular expression matches its own name, too.
+    /// A job does not wait for itself because a regular expression matches its own name, too. Whether that changed
+    /// any of the lists.
     fn leave_out_itself(&mut self, entry: u32, lists: &mut [u32], span: Span) -> bool {
         let jobs = self.expanded.jobs.range(entry);
         let mut changed: FxHashSet<u32> = FxHashSet::default();
-        for (job, list) in jobs.clone().zip(lists.iter_mut()) {
-            let items = self.done.relations.shared(*list);
+        for (index, job) in jobs.clone().enumerate() {
+            let items = self.done.relations.shared(lists[index]);
             if items.binary_search(&job).is_err() {
                 continue;
             }
-            if !changed.insert(*list) {
+            if !changed.insert(lists[index]) {
                 // Two jobs with the same list, both in it.
                 let other = jobs.clone().find(|other| items.contains(other)).unwrap_or(job);
-                let name = |job: u32| self.expanded.jobs.name(job);
-                let message = format!(
-                    "jobs wait for each other in a circle: {0} -> {1} -> {0}",
-                    name(other),
-                    name(job)
-                );
+                let [a, b] = [other, job].map(|job| self.expanded.jobs.name(job));
+                let message = format!("jobs wait for each other in a circle: {a} -> {b} -> {a}");
                 let diagnostic = Diagnostic::new("cycle", message).at(span);
                 self.sinks.errors.push(diagnostic.label(span, "matches several jobs of this entry itself"));
-                break;
+                lists.fill(self.done.relations.share([]));
+                return false;
             }
             let others: Vec<u32> = items.iter().copied().filter(|item| *item != job).collect();
-            *list = self.done.relations.share(others);
+            lists[index] = self.done.relations.share(others);
         }
         !changed.is_empty()
     }

@@ -146,13 +146,6 @@ impl Resolver<'_, '_> {
         let scheduler = self.scheduler(entry, more.scheduler);
         let labels: Vec<Text> =
             spec.names[more.labels.range()].iter().map(|label| self.named(*label, entry)).collect();
-        if let (false, Some(scheduler)) = (labels.is_empty(), more.scheduler) {
-            let message = "a job has labels or a scheduler, not both";
-            let help = "labels choose among workers that are there; a scheduler makes its own";
-            self.sinks
-                .errors
-                .push(Diagnostic::new("labels-and-scheduler", message).at(scheduler.span).help(help));
-        }
         detail.kind = self.kinds_of(entry, kind, handler, scheduler, &labels);
     }
 

@@ -24,6 +24,10 @@ impl Resolver<'_, '_> {
     pub(super) fn files(&mut self) {
         let spec = self.spec;
         for (entry, file) in (0..).zip(&spec.files) {
+            if self.expanded.files.range(entry).is_empty() {
+                self.done.files.push(None);
+                continue;
+            }
             self.used_parameters = 0;
             let of = Some((Sort::Files, entry));
             let path = self.compile_named(file.path, of);
@@ -76,6 +80,10 @@ impl Resolver<'_, '_> {
     pub(super) fn user_data(&mut self) {
         let spec = self.spec;
         for (entry, data) in (0..).zip(&spec.user_data) {
+            if self.expanded.user_data.range(entry).is_empty() {
+                self.done.user_data.push(None);
+                continue;
+            }
             self.used_parameters = 0;
             let templates =
                 data.data.as_ref().map_or_else(Vec::new, |value| self.data(entry, value, data.data_span));

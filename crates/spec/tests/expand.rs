@@ -1,0 +1,577 @@
+//! What specs make: names, numbers, commands, edges, and what is said when they make no sense.
+
+use std::collections::HashMap;
+use std::io;
+use windlass_spec::{
+    Attachments, Diagnostics, Job, NoAttachments, ParameterValue, Source, Style, Workflow, load,
+};
+
+/// Files beside the spec, from memory.
+struct Files(HashMap<&'static str, &'static str>);
+
+impl Attachments for Files {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        let text = self.0.get(path).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(text.as_bytes().to_vec())
+    }
+}
+
+#[track_caller]
+fn good(text: &str) -> Workflow<'_> {
+    load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments)
+        .unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
+}
+
+fn problems(text: &str) -> Diagnostics {
+    load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments).expect_err(text)
+}
+
+/// `code message` of all problems.
+fn lines(text: &str) -> Vec<String> {
+    problems(text).list.iter().map(|problem| format!("{} {}", problem.code, problem.message)).collect()
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let rendered = problems(text).render(Style::Plain);
+    assert_eq!(rendered.trim_end(), expected.trim_matches('\n'), "\n{rendered}");
+}
+
+fn warnings(workflow: &Workflow<'_>) -> Vec<String> {
+    workflow.warnings().iter().map(|warning| format!("{} {}", warning.code, warning.message)).collect()
+}
+
+fn names<'w>(workflow: &'w Workflow<'_>) -> Vec<&'w str> {
+    workflow.jobs().map(|job| job.name).collect()
+}
+
+fn commands(workflow: &Workflow<'_>) -> Vec<String> {
+    workflow.jobs().map(|job| job.command(100).into_owned()).collect()
+}
+
+fn job<'w>(workflow: &'w Workflow<'_>, name: &str) -> Job<'w> {
+    workflow.jobs().find(|job| job.name == name).unwrap_or_else(|| panic!("no job {name}"))
+}
+
+/// The names of the jobs that a job waits for, sorted, each once.
+fn waits<'w>(workflow: &'w Workflow<'_>, name: &str) -> Vec<&'w str> {
+    let jobs = job(workflow, name).depends_on().flatten();
+    let mut names: Vec<&str> = jobs.map(|number| workflow.job(*number as usize).name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn spec(jobs: &str) -> String {
+    format!("name: w\njobs:\n{jobs}")
+}
+
+#[test]
+fn the_last_parameter_changes_fastest() {
+    let text = spec(
+        "- {name: 'j_{b}_{a:02d}_{x:.2f}', command: 'run {a} {x} {b:q}', parameters: {b: [u, 'v w'], a: '1:2', x: '0.1:0.3:0.1'}}\n",
+    );
+    let workflow = good(&text);
+    assert_eq!((workflow.entry_count(), workflow.job_count()), (1, 12));
+    let names = names(&workflow);
+    assert_eq!(names[..4], ["j_u_01_0.10", "j_u_01_0.20", "j_u_01_0.30", "j_u_02_0.10"]);
+    assert_eq!(names[11], "j_v w_02_0.30");
+    let commands = commands(&workflow);
+    assert_eq!((&*commands[2], &*commands[11]), ("run 1 0.3 'u'", "run 2 0.3 'v w'"));
+    let parameters = workflow.job(2).parameters();
+    let expected = [
+        ("b", ParameterValue::Text("u")),
+        ("a", ParameterValue::Integer(1)),
+        ("x", ParameterValue::Float(0.3)),
+    ];
+    assert_eq!(parameters, expected);
+    assert_eq!(workflow.kinds()[0].name, "j_{b}_{a:02d}_{x:.2f}");
+    assert_eq!(workflow.kinds()[0].parameters, ["b", "a", "x"]);
+    assert!(workflow.jobs().all(|job| job.kind == Some(0)));
+}
+
+#[test]
+fn zip_takes_values_side_by_side() {
+    let text =
+        spec("- {name: '{a}{b}', command: x, parameters: {a: '1:3', b: [x, y, z]}, parameter_mode: zip}\n");
+    assert_eq!(names(&good(&text)), ["1x", "2y", "3z"]);
+    check(
+        &spec(
+            "- name: '{a}{b}'\n  command: x\n  parameters:\n    a: '1:3'\n    b: [x, y]\n  parameter_mode: zip\n",
+        ),
+        "
+error[zip-lengths]: zip needs as many values of each, but `a` has 3 and `b` has 2
+ --> sim.yaml:7:5
+  |
+6 |     a: '1:3'
+  |     - 3 values
+7 |     b: [x, y]
+  |     ^
+8 |   parameter_mode: zip
+  |                   --- zip is wanted here",
+    );
+}
+
+#[test]
+fn shared_parameters_are_used_by_who_asks_for_them() {
+    let text = "
+name: w
+parameters: {i: '1:3', k: [a, b], unused: '1:9'}
+jobs:
+  - {name: 'all_{k}_{i}', command: x, use_parameters: [k, i]}
+  - {name: 'own_{i}', command: x, use_parameters: [i], parameters: {i: '7:8'}}
+  - {name: none, command: x}
+";
+    let workflow = good(text);
+    assert_eq!(
+        names(&workflow),
+        ["all_a_1", "all_a_2", "all_a_3", "all_b_1", "all_b_2", "all_b_3", "own_7", "own_8", "none"]
+    );
+    assert_eq!(warnings(&workflow), ["unused-parameter nothing uses the parameter `unused` of the workflow"]);
+    let unknown =
+        "name: w\nparameters: {seed: '1:3'}\njobs: [{name: a, command: x, use_parameters: [sed]}]\n";
+    let problems = problems(unknown);
+    assert_eq!(problems.list[0].message, "the workflow has no parameter `sed`");
+    assert_eq!(problems.list[0].help.as_deref(), Some("did you mean `seed`?"));
+}
+
+#[test]
+fn tables_and_lists_come_from_files_beside_the_spec() {
+    let files = Files(HashMap::from([
+        ("t.csv", "site,lat\noslo,59.9\n\"new york\",40.7\n"),
+        ("t.json", r#"[{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]"#),
+        ("data/seeds.txt", "# seeds\n11\n\n12\n"),
+    ]));
+    let text = "
+name: w
+variables: {dir: data}
+parameters_file: t.json
+jobs:
+  - {name: '{site}_{r}', command: 'plot {site:q} {lat}', parameters_file: t.csv, parameters: {r: '1:2'}}
+  - {name: 'shared_{n}{s}', command: x, use_parameters_file: true}
+  - {name: 'seed_{i}', command: x, parameters: {i: '@{dir}/seeds.txt'}}
+";
+    let workflow = load(Source::new("sim.yaml", text.as_bytes()), &files).unwrap();
+    assert_eq!(
+        names(&workflow),
+        ["oslo_1", "oslo_2", "new york_1", "new york_2", "shared_1a", "shared_2b", "seed_11", "seed_12"]
+    );
+    assert_eq!(workflow.job(2).command(0), "plot 'new york' 40.7");
+
+    let clash =
+        spec("- {name: '{site}', command: '{lat}', parameters_file: t.csv, parameters: {site: [a]}}\n");
+    let problems = load(Source::new("sim.yaml", clash.as_bytes()), &files).unwrap_err();
+    assert_eq!(problems.list[0].message, "`site` is both a column of the table and a parameter");
+    let missing = spec("- {name: '{site}', command: x, parameters_file: no.csv}\n");
+    assert_eq!(lines(&missing), ["unreadable-file cannot read `no.csv`: no other files can be read here"]);
+}
+
+#[test]
+fn variables_are_filled_in_everywhere() {
+    let text = "
+name: 'w-{version}'
+description: 'in {out}'
+variables: {version: '1.10', out: 'runs/{version}', who: ada, pool: big}
+user: '{who}'
+project: 'p-{version}'
+env: {OUT: '{out}'}
+resource_requirements: [{name: big, num_cpus: 1, memory: 1g}]
+failure_handlers: [{name: h, rules: [{match_all_exit_codes: true, recovery_script: 'rm {out}/lock'}]}]
+files: [{name: 'f-{who}', path: '{out}/f'}]
+user_data: [{name: u, data: {a: ['{out}', 1], b: {c: 'x{who}y'}}}]
+jobs:
+  - name: 'job-{who}'
+    command: 'run {out} ${OUT} ${who} {print $1} {{nobody}} {a,b} {}'
+    invocation_script: 'srun -A {who}'
+    env: {WHO: '{who}', CONST: c}
+    resource_requirements: '{pool}'
+    input_files: ['f-{who}']
+    failure_handler: h
+actions:
+  - {trigger_type: on_workflow_start, action_type: run_commands, commands: ['mkdir {out}']}
+";
+    let workflow = good(text);
+    assert_eq!((workflow.name(), workflow.user()), ("w-1.10", Some("ada")));
+    assert_eq!(workflow.description(), Some("in runs/1.10"));
+    assert_eq!(workflow.settings().project.as_deref(), Some("p-1.10"));
+    assert_eq!(workflow.env(), [("OUT".to_owned(), "runs/1.10".to_owned())]);
+    assert_eq!(workflow.failure_handlers()[0].rules[0].recovery_script.as_deref(), Some("rm runs/1.10/lock"));
+    assert_eq!((workflow.file(0).name, &*workflow.file(0).path), ("f-ada", "runs/1.10/f"));
+    let data = workflow.user_data(0).data.unwrap().into_owned();
+    assert_eq!(data, serde_json::json!({"a": ["runs/1.10", 1], "b": {"c": "xaday"}}));
+    let job = workflow.job(0);
+    assert_eq!(job.command(0), "run runs/1.10 ${OUT} ${who} {print $1} {{nobody}} {a,b} {}");
+    assert_eq!((job.name, job.requirements), ("job-ada", Some(0)));
+    let kind = &workflow.kinds()[0];
+    assert_eq!(kind.invocation_script.as_deref(), Some("srun -A ada"));
+    assert_eq!(kind.env, [("WHO".to_owned(), "ada".to_owned()), ("CONST".to_owned(), "c".to_owned())]);
+    assert_eq!(kind.failure_handler, Some(0));
+    assert_eq!(workflow.actions()[0].action.commands, ["mkdir runs/1.10"]);
+    assert!(job.env().is_empty() && job.invocation_script().is_none());
+}
+
+#[test]
+fn only_what_differs_is_each_jobs_own() {
+    let text = "
+name: w
+resource_requirements:
+  - {name: r1, num_cpus: 1, memory: 1g}
+  - {name: r2, num_cpus: 2, memory: 1g}
+failure_handlers: [{name: h1, rules: []}, {name: h2, rules: []}]
+jobs:
+  - name: 'j{i}_{k}'
+    command: x
+    env: {I: '{i}', SAME: s}
+    invocation_script: 'wrap {i}'
+    resource_requirements: 'r{i}'
+    failure_handler: 'h{i}'
+    labels: ['pool{k}', all]
+    parameters: {i: '1:2', k: [a, b]}
+";
+    let workflow = good(text);
+    let shown: Vec<_> = workflow
+        .jobs()
+        .map(|job| {
+            let kind = &workflow.kinds()[job.kind.unwrap() as usize];
+            (
+                job.env()[0].1.clone(),
+                job.invocation_script(),
+                job.requirements,
+                kind.failure_handler,
+                kind.labels.join(),
+            )
+        })
+        .collect();
+    let of = |i: &str, number, labels: &str| {
+        (i.to_owned(), Some(format!("wrap {i}")), Some(number), Some(number), labels.to_owned())
+    };
+    assert_eq!(
+        shown,
+        [of("1", 0, "poola all"), of("1", 0, "poolb all"), of("2", 1, "poola all"), of("2", 1, "poolb all")]
+    );
+    assert_eq!(workflow.kinds().len(), 4);
+}
+
+trait Join {
+    fn join(&self) -> String;
+}
+
+impl Join for Vec<String> {
+    fn join(&self) -> String {
+        self.as_slice().join(" ")
+    }
+}
+
+#[test]
+fn names_in_braces_that_stand_for_nothing() {
+    check(
+        &spec("- name: 'sim_{seed}'\n  command: 'run {sed} > {seed}'\n  parameters: {seed: '1:2'}\n"),
+        "
+error[undefined-name]: `{sed}` stands for nothing: no parameter here and no variable has that name
+ --> sim.yaml:4:17
+  |
+4 |   command: 'run {sed} > {seed}'
+  |                 ^^^^^ did you mean `{seed}`?",
+    );
+    check(
+        &spec("- name: a\n  command: awk '{print}' x\n"),
+        "
+error[undefined-name]: `{print}` stands for nothing: no parameter here and no variable has that name
+ --> sim.yaml:4:17
+  |
+4 |   command: awk '{print}' x
+  |                 ^^^^^^^
+  |
+  = help: braces that are not for a value hold spaces: `{ print }`",
+    );
+    let circle = "name: w\nvariables: {a: '{b}', b: 'x{c}', c: '{a}'}\njobs: [{name: j, command: x}]\n";
+    assert_eq!(lines(circle), ["variable-cycle variables use each other in a circle: a → b → c → a"]);
+    let parameter =
+        "name: w\nvariables: {a: '{i}'}\njobs: [{name: 'j{i}', command: x, parameters: {i: '1:2'}}]\n";
+    assert_eq!(lines(parameter), ["undefined-name `{i}` is no variable of the workflow"]);
+    let odd = spec("- {name: 'j{i:x}', command: x, parameters: {i: '1:2'}}\n");
+    let workflow = good(&odd);
+    assert_eq!(names(&workflow), ["j1", "j2"]);
+    assert_eq!(
+        warnings(&workflow),
+        ["unknown-format `:x` is no format that is known; the value of `i` is put in plainly"]
+    );
+}
+
+#[test]
+fn parameters_that_make_no_sense() {
+    for (parameters, message) in [
+        ("{i: '1:2:0'}", "bad-parameter parameter `i`: the step of a range must not be 0"),
+        (
+            "{i: '3:1'}",
+            "bad-parameter parameter `i`: the range 3:1 is empty: its step leads away from its end",
+        ),
+        (
+            "{i: '1:99999999'}",
+            "bad-parameter parameter `i`: the range 1:99999999 has more than 50000000 values",
+        ),
+        ("{i: []}", "empty parameter `i` has no values"),
+        ("{i: '1:2', I: '1:2'}", "parameter-conflict parameters `i` and `I` differ only by case"),
+        ("{i: '1:2', v: [a]}", "parameter-conflict `v` is both a parameter and a variable of the workflow"),
+        ("{i: '1:2', 'a-b': [a]}", "variable-name `a-b` cannot be the name of a parameter"),
+        ("{i: '1:9999', j: '1:9999'}", "too-many the spec makes more than 50000000 jobs"),
+    ] {
+        let text = format!(
+            "name: w\nvariables: {{v: x}}\njobs: [{{name: 'j{{i}}', command: x, parameters: {parameters}}}]\n"
+        );
+        assert_eq!(lines(&text), [message], "{parameters}");
+    }
+}
+
+#[test]
+fn names_that_come_twice_after_expansion() {
+    check(
+        &spec("- {name: 'j{i}', command: '{k}', parameters: {i: '1:2', k: [a, b]}}\n"),
+        "
+error[duplicate-name]: two jobs are named `j1`
+ --> sim.yaml:3:10
+  |
+3 | - {name: 'j{i}', command: '{k}', parameters: {i: '1:2', k: [a, b]}}
+  |          ^^^^^^ both with i=1, k=a and with i=1, k=b
+  |
+  = help: the name must hold every parameter that has several values",
+    );
+    check(
+        &spec("- {name: j2, command: x}\n- {name: 'j{i}', command: x, parameters: {i: '1:3'}}\n"),
+        "
+error[duplicate-name]: two jobs are named `j2`
+ --> sim.yaml:4:10
+  |
+3 | - {name: j2, command: x}
+  |          -- first here
+4 | - {name: 'j{i}', command: x, parameters: {i: '1:3'}}
+  |          ^^^^^^ again here with i=2",
+    );
+}
+
+#[test]
+fn a_job_waits_for_those_it_names_with_its_own_values() {
+    let text = spec(
+        "- {name: 'a{i}', command: x, parameters: {i: '1:3'}}\n\
+         - {name: 'b{i}', command: x, parameters: {i: '1:3'}, depends_on: ['a{i}', start]}\n\
+         - {name: start, command: x}\n\
+         - {name: end, command: x, depends_on_regexes: ['^b\\d', end]}\n",
+    );
+    let workflow = good(&text);
+    assert_eq!(waits(&workflow, "b2"), ["a2", "start"]);
+    assert_eq!(waits(&workflow, "end"), ["b1", "b2", "b3"]);
+    check(
+        &spec(
+            "- {name: 'a{i}', command: x, parameters: {i: '1:2'}}\n- {name: 'b{i}', command: x, parameters: {i: '1:3'}, depends_on: ['a{i}']}\n",
+        ),
+        "
+error[unknown-job]: no job is named `a3` with i=3
+ --> sim.yaml:4:67
+  |
+4 | - {name: 'b{i}', command: x, parameters: {i: '1:3'}, depends_on: ['a{i}']}
+  |                                                                   ^^^^^^ did you mean `a1`?",
+    );
+}
+
+#[test]
+fn regular_expressions() {
+    for (field, message) in [
+        ("depends_on_regexes: ['^c']", "no-match the regular expression `^c` matches the name of no job"),
+        ("input_file_regexes: [x]", "no-match the regular expression `x` matches the name of no file"),
+        ("depends_on_regexes: ['a(']", "bad-regex `a(` is not a regular expression: unclosed group"),
+    ] {
+        let text = spec(&format!("- {{name: a, command: x}}\n- {{name: b, command: x, {field}}}\n"));
+        assert_eq!(lines(&text), [message], "{field}");
+    }
+    let by_value = spec(
+        "- {name: 'a_{i}_{k}', command: x, parameters: {i: '1:2', k: '1:2'}}\n\
+         - {name: 'b{i}', command: x, parameters: {i: '1:2'}, depends_on_regexes: ['^a_{i}_']}\n",
+    );
+    let workflow = good(&by_value);
+    assert_eq!(waits(&workflow, "b2"), ["a_2_1", "a_2_2"]);
+    let siblings = spec("- {name: 'a{i}', command: x, parameters: {i: '1:3'}, depends_on_regexes: ['^a']}\n");
+    assert_eq!(lines(&siblings), ["cycle jobs wait for each other in a circle: a1 -> a2 -> a1"]);
+    let one_sibling =
+        spec("- {name: 'a{i}', command: x, parameters: {i: '1:3'}, depends_on_regexes: ['^a1$']}\n");
+    let workflow = good(&one_sibling);
+    assert_eq!(waits(&workflow, "a1"), [""; 0]);
+    assert_eq!(waits(&workflow, "a3"), ["a1"]);
+}
+
+#[test]
+fn files_and_user_data_make_edges_and_are_put_into_commands() {
+    let text = "
+name: w
+files:
+  - {name: 'raw_{i}', path: 'in/{i:02d}.dat', parameters: {i: '1:2'}}
+  - {name: 'out_{i}', path: 'out/{i}.csv', parameters: {i: '1:2'}}
+  - {name: table, path: out/table.csv}
+user_data: [{name: cfg, data: {n: 1}}, {name: 'note_{i}', parameters: {i: '1:2'}}]
+jobs:
+  - name: 'work_{i}'
+    command: 'work ${files.input.raw_{i}} > ${files.output.out_{i}} # ${user_data.output.note_{i}} ${HOME}'
+    parameters: {i: '1:2'}
+  - {name: gather, command: 'cat out/*.csv > ${files.output.table}', input_file_regexes: ['^out_'], input_user_data: [note_1]}
+  - {name: show, command: 'show ${files.input.table} ${user_data.input.cfg}'}
+  - {name: again, command: x, input_user_data: [note_2]}
+";
+    let workflow = good(text);
+    assert_eq!(
+        commands(&workflow)[..4],
+        [
+            "work in/01.dat > out/1.csv # 101 ${HOME}",
+            "work in/02.dat > out/2.csv # 102 ${HOME}",
+            "cat out/*.csv > out/table.csv",
+            "show out/table.csv 100"
+        ]
+    );
+    assert_eq!(waits(&workflow, "work_1"), [""; 0]);
+    assert_eq!(waits(&workflow, "gather"), ["work_1", "work_2"]);
+    assert_eq!(waits(&workflow, "show"), ["gather"]);
+    assert_eq!(waits(&workflow, "again"), ["work_2"]);
+    let work_2 = job(&workflow, "work_2");
+    let files = |lists: &mut dyn Iterator<Item = &[u32]>| lists.flatten().copied().collect::<Vec<u32>>();
+    assert_eq!(files(&mut work_2.input_files()), [1]);
+    assert_eq!(files(&mut work_2.output_files()), [3]);
+    assert_eq!(files(&mut work_2.output_user_data()), [2]);
+}
+
+#[test]
+fn references_that_lead_nowhere() {
+    let text = |command: &str| {
+        format!("name: w\nfiles: [{{name: data, path: d}}]\njobs: [{{name: a, command: '{command}'}}]\n")
+    };
+    assert_eq!(lines(&text("x ${files.input.dta}")), ["unknown-file no file is named `dta`"]);
+    assert_eq!(
+        lines(&text("x ${files.inputs.data}")),
+        ["bad-reference `${files.inputs.data}` names nothing that can be put here"]
+    );
+    assert_eq!(lines(&text("x ${user_data.input.data}")), ["unknown-user-data no user data is named `data`"]);
+    assert_eq!(
+        lines(&text("x ${files.input.data} ${files.output.data}")),
+        ["self-dependency job `a` both reads and writes file `data`"]
+    );
+}
+
+#[test]
+fn who_writes_what_is_clear() {
+    check(
+        "name: w\nfiles: [{name: f, path: f}]\njobs:\n- {name: a, command: x, output_files: [f]}\n- {name: b, command: 'x > ${files.output.f}'}\n",
+        "
+error[two-producers]: jobs `a` and `b` both write file `f`
+ --> sim.yaml:5:10
+  |
+4 | - {name: a, command: x, output_files: [f]}
+  |          - and here
+5 | - {name: b, command: 'x > ${files.output.f}'}
+  |          ^ written here",
+    );
+    let same_path =
+        "name: w\nfiles: [{name: f, path: x}, {name: g, path: x}]\njobs: [{name: a, command: x}]\n";
+    assert_eq!(warnings(&good(same_path)), ["same-path files `f` and `g` have the same path `x`"]);
+}
+
+#[test]
+fn a_circle_through_a_file() {
+    check(
+        "name: w\nfiles: [{name: x, path: x}]\njobs:\n- {name: a, command: x, depends_on: [b], output_files: [x]}\n- {name: b, command: x, input_files: [x]}\n",
+        "
+error[cycle]: jobs wait for each other in a circle: a -> b -> a (through file `x`)
+ --> sim.yaml:5:10
+  |
+4 | - {name: a, command: x, depends_on: [b], output_files: [x]}
+  |                                      - `a` waits for `b`
+5 | - {name: b, command: x, input_files: [x]}
+  |          ^ `b` waits for `a` (through file `x`)",
+    );
+}
+
+#[test]
+fn requirements_and_schedulers_that_do_not_go_together() {
+    let text = |requirements: &str, job: &str| {
+        format!(
+            "name: w\nresource_requirements: [{{name: r, num_cpus: 1, memory: 1g, {requirements}}}]\n\
+             slurm_schedulers: [{{name: s, account: x, nodes: 1, mem: 4G, walltime: '01:00:00'}}]\n\
+             jobs: [{{name: a, command: x, resource_requirements: r, {job}}}]\n"
+        )
+    };
+    assert!(warnings(&good(&text("runtime: PT1H", "scheduler: s"))).is_empty());
+    assert_eq!(
+        lines(&text("runtime: PT2H", "scheduler: s")),
+        ["does-not-fit scheduler `s` cannot hold what `r` asks for: 2h, where an allocation lasts 1h"]
+    );
+    assert_eq!(
+        warnings(&good(&text("num_gpus: 1, runtime: PT1H", "scheduler: s"))),
+        [
+            "does-not-fit scheduler `s` may not hold what `r` asks for: 1 GPUs, and the scheduler asks for none (`gres`)"
+        ]
+    );
+    assert_eq!(
+        warnings(&good(&text("num_nodes: 3, runtime: PT1H", "priority: 1"))),
+        ["does-not-fit no scheduler can hold what `r` asks for"]
+    );
+    assert_eq!(
+        lines(&text("runtime: PT1H", "scheduler: t")),
+        ["unknown-scheduler no scheduler is named `t`"]
+    );
+}
+
+#[test]
+fn a_stage_behind_a_stage_keeps_one_list() {
+    let text = "
+name: w
+files: [{name: 'f{i}', path: 'f{i}', parameters: {i: '1:1000'}}]
+jobs:
+  - {name: 'a{i}', command: x, output_files: ['f{i}'], parameters: {i: '1:1000'}}
+  - {name: 'b{i}', command: x, input_file_regexes: ['^f'], parameters: {i: '1:1000'}}
+  - {name: 'c{i}', command: x, depends_on_regexes: ['^b'], parameters: {i: '1:1000'}}
+";
+    let workflow = good(text);
+    for first in [1000, 2000] {
+        let list = |job: usize| {
+            let lists: Vec<&[u32]> = workflow.job(job).depends_on().collect();
+            assert_eq!((lists.len(), lists[0].len()), (1, 1000));
+            lists[0]
+        };
+        assert!((first..first + 1000).all(|job| std::ptr::eq(list(job), list(first))));
+    }
+}
+
+#[test]
+fn actions_know_their_jobs() {
+    let text = "
+name: w
+slurm_schedulers: [{name: s, account: x}]
+jobs:
+  - {name: stage, command: x}
+  - {name: 'sim_{i}', command: x, parameters: {i: '1:3'}}
+actions:
+  - {trigger_type: on_jobs_ready, action_type: schedule_nodes, jobs: [stage], job_name_regexes: ['sim_\\d'], scheduler: s, scheduler_type: slurm, num_allocations: 1}
+";
+    assert_eq!(good(text).actions()[0].jobs, [0, 1, 2, 3]);
+    let wrong = text.replace("[stage]", "[stag]").replace("scheduler: s,", "scheduler: z,");
+    assert_eq!(
+        lines(&wrong),
+        ["unknown-job no job is named `stag`", "unknown-scheduler no scheduler is named `z`"]
+    );
+}
+
+#[test]
+fn the_specs_of_torc() {
+    let mosaic = include_str!("torc/tile_mosaic.yaml");
+    let workflow = good(mosaic);
+    assert_eq!(waits(&workflow, "stitch"), ["filter_left", "filter_right"]);
+    assert_eq!(waits(&workflow, "filter_left"), ["split"]);
+    assert_eq!(job(&workflow, "filter_left").command(1), "sort work/left.txt > work/left.f");
+    let grid = include_str!("torc/viscosity_grid.yaml");
+    let workflow = good(grid);
+    assert_eq!(workflow.job_count(), 14);
+    assert_eq!(names(&workflow)[1..3], ["solve_0.10_001", "solve_0.10_002"]);
+    assert_eq!(workflow.job(1).command(1), "echo 0.1,1 > out/res_0.10_001.csv");
+    assert_eq!(waits(&workflow, "collect").len(), 12);
+    assert_eq!(waits(&workflow, "solve_0.30_004"), ["prepare"]);
+    for text in [include_str!("torc/shaky_solver.yaml"), include_str!("torc/two_phase_cluster.yaml")] {
+        let workflow = good(text);
+        assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
+    }
+}
