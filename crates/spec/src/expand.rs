@@ -169,15 +169,12 @@ fn series<'a>(
         let (name, sweep) = entry(number);
         let bindings = sweep.map_or(Ok(None), |sweep| sweeps.bindings(what, name, sweep, sinks));
         series.first.push(series.len() as u32);
-        match bindings {
-            Ok(bindings) => {
-                series.is_complete &= add(&mut series, what, name, bindings.as_deref(), sweeps, sinks);
-                series.bindings.push(bindings);
-            }
-            Err(sweep::Reported) => {
-                series.is_complete = false;
-                series.bindings.push(None);
-            }
+        if let Ok(bindings) = bindings {
+            series.is_complete &= add(&mut series, what, name, bindings.as_deref(), sweeps, sinks);
+            series.bindings.push(bindings);
+        } else {
+            series.is_complete = false;
+            series.bindings.push(None);
         }
         series.is_one_each &= series.len() == number + 1;
     }

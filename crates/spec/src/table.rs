@@ -49,8 +49,8 @@ pub(crate) fn parse(path: &str, bytes: &[u8]) -> Result<Table, BadTable> {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     match extension.as_deref() {
         Some("csv") => csv(text),
-        Some("json") => rows(serde_json::from_str(text).map_err(BadTable::Json)?),
-        Some("jsonl" | "ndjson") => rows(json_lines(text)?),
+        Some("json") => rows(&serde_json::from_str::<Vec<Row>>(text).map_err(BadTable::Json)?),
+        Some("jsonl" | "ndjson") => rows(&json_lines(text)?),
         _ => Err(BadTable::UnknownKind),
     }
 }
@@ -129,13 +129,11 @@ impl Csv<'_> {
             };
             field.push_str(text);
             self.line += text.matches('\n').count();
-            match rest.strip_prefix('"') {
-                Some(rest) => self.rest = rest,
-                None => {
-                    self.rest = rest.trim_start_matches([' ', '\t', '\r']);
-                    break;
-                }
-            }
+            let Some(rest) = rest.strip_prefix('"') else {
+                self.rest = rest.trim_start_matches([' ', '\t', '\r']);
+                break;
+            };
+            self.rest = rest;
             field.push('"');
         }
         if self.rest.is_empty() || self.rest.starts_with([',', '\n']) {
@@ -154,13 +152,13 @@ fn json_lines(text: &str) -> Result<Vec<Row>, BadTable> {
     lines.map(row).collect()
 }
 
-fn rows(rows: Vec<Row>) -> Result<Table, BadTable> {
+fn rows(rows: &[Row]) -> Result<Table, BadTable> {
     let names: Vec<Box<str>> = match rows.first() {
         Some(Row(first)) => first.iter().map(|(name, _)| name.as_str().into()).collect(),
         None => return Err(BadTable::Empty),
     };
     let mut columns = vec![Vec::new(); names.len()];
-    for (number, Row(row)) in (1..).zip(&rows) {
+    for (number, Row(row)) in (1..).zip(rows) {
         if let Some((column, _)) = row.iter().find(|(name, _)| !names.iter().any(|known| **known == **name)) {
             return Err(BadTable::Additional { row: number, column: column.clone() });
         }

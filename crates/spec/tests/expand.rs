@@ -313,7 +313,7 @@ fn parameters_that_make_no_sense() {
         ("{i: []}", "empty parameter `i` has no values"),
         ("{i: '1:2', I: '1:2'}", "parameter-conflict parameters `i` and `I` differ only by case"),
         ("{i: '1:2', v: [a]}", "parameter-conflict `v` is both a parameter and a variable of the workflow"),
-        ("{i: '1:2', 'a-b': [a]}", "variable-name `a-b` cannot be the name of a parameter"),
+        ("{i: '1:2', 'a-b': [a]}", "parameter-name `a-b` cannot be the name of a parameter"),
         ("{i: '1:9999', j: '1:9999'}", "too-many the spec makes more than 50000000 jobs"),
     ] {
         let text = format!(

@@ -57,7 +57,7 @@ impl Constants {
 }
 
 pub(super) fn bad_name(what: &str, text: &str, name: Named) -> Diagnostic {
-    Diagnostic::new("variable-name", format!("`{text}` cannot be the name of a {what}"))
+    Diagnostic::new("parameter-name", format!("`{text}` cannot be the name of a {what}"))
         .at(name.span)
         .help("use letters, digits and `_`, and begin with no digit")
 }

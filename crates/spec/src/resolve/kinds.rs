@@ -37,13 +37,13 @@ impl Resolver<'_, '_> {
         let names = &self.spec.requirement_names;
         self.done.requirements =
             names.iter().map(|name| index.find(name, name_of).unwrap_or(UNKNOWN)).collect();
-        let is_missing = |(name, found): (&Box<str>, &u32)| *found == UNKNOWN && !name.contains('{');
-        if !names.iter().zip(&self.done.requirements).any(is_missing) {
+        let is_missing = |name: &str, found: u32| found == UNKNOWN && !name.contains('{');
+        if !names.iter().zip(&self.done.requirements).any(|(name, found)| is_missing(name, *found)) {
             return;
         }
         for used in self.spec.jobs.iter().filter_map(|job| job.requirements) {
             let name = &names[used.name as usize];
-            if is_missing((name, &self.done.requirements[used.name as usize])) {
+            if is_missing(name, self.done.requirements[used.name as usize]) {
                 self.unknown_requirement(name, used.span, "");
             }
         }
@@ -146,7 +146,7 @@ impl Resolver<'_, '_> {
         let scheduler = self.scheduler(entry, more.scheduler);
         let labels: Vec<Text> =
             spec.names[more.labels.range()].iter().map(|label| self.named(*label, entry)).collect();
-        detail.kind = self.kinds_of(entry, kind, handler, scheduler, &labels);
+        detail.kind = self.kinds_of(entry, &kind, handler, scheduler, &labels);
     }
 
     fn handler(&mut self, entry: u32, named: Option<Named>) -> PerJob {
@@ -182,7 +182,7 @@ impl Resolver<'_, '_> {
     fn kinds_of(
         &mut self,
         entry: u32,
-        kind: JobKind,
+        kind: &JobKind,
         handler: PerJob,
         scheduler: PerJob,
         labels: &[Text],

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 /// Names that all patterns of a workflow may be tried on, together. A pattern for each of a million jobs that could
 /// match any of a million files would never end.
-const MOST_TRIALS: usize = 500_000_000;
+const MOST_TRIALS: usize = 200_000_000;
 
 /// A pattern may take this much memory, compiled.
 const MOST_BYTES: usize = 1 << 22;
@@ -39,9 +39,8 @@ impl Patterns {
         if let Some(known) = self.known.get(pattern) {
             return known.clone();
         }
-        let found = self.find(pattern, names).and_then(|numbers| match numbers.is_empty() {
-            true => Err(NoMatch::Nothing),
-            false => Ok(relations.share(numbers)),
+        let found = self.find(pattern, names).and_then(|numbers| {
+            if numbers.is_empty() { Err(NoMatch::Nothing) } else { Ok(relations.share(numbers)) }
         });
         self.known.insert(pattern.to_owned(), found.clone());
         found
