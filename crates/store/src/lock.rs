@@ -87,13 +87,13 @@ impl WorkflowLock {
         Ok(Self { _server: server, _workflow: lock })
     }
 
-    /// Gives the lock up for good, because the workflow is no more: its number is never given again, so nobody will need
-    /// the file.
-    pub(crate) fn retire(self, db: &Path, workflow: WorkflowId) {
+    /// Lets go of a workflow that is no more. Its number is never given again, so nobody will need the file.
+    pub(crate) fn end_for_good(lock: Self, db: &Path, workflow: WorkflowId) {
         if let Ok(directory) = run_directory(db) {
             // Left behind it is in nobody's way.
             drop(std::fs::remove_file(directory.join(workflow_file(workflow))));
         }
+        drop(lock);
     }
 
     /// Who runs the workflow now, if anybody does: a `run` of it, or the server.

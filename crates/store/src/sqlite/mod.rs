@@ -332,7 +332,7 @@ impl Store for SqliteStore {
         let conn = self.large_transaction()?;
         manage::delete_workflow(&conn, id, By { actor: &self.actor, now })
             .map_err(|fault| fault.explain(&self.path))?;
-        lock.retire(&self.path, id);
+        WorkflowLock::end_for_good(lock, &self.path, id);
         Ok(())
     }
 

@@ -124,14 +124,11 @@ pub(crate) fn jobs_query(workflow: WorkflowId, run: RunId, filter: &JobFilter) -
 pub(crate) fn results_query(workflow: WorkflowId, filter: &ResultFilter) -> Query {
     let from = if filter.job.is_some() { From::Anywhere } else { From::Blocks };
     let mut query = Query::new(&sql::select_results(from), vec![]);
-    match filter.job {
-        Some(job) => {
-            query.push("r.job_id = ? AND j.workflow_id = ?", vec![Box::new(job.0), Box::new(workflow.0)])
-        }
-        None => {
-            let least = filter.after.map_or(0, |(job, _, _)| job.0);
-            query.push(sql::RESULTS_IN_BLOCKS, vec![Box::new(workflow.0), Box::new(least), Box::new(least)]);
-        }
+    if let Some(job) = filter.job {
+        query.push("r.job_id = ? AND j.workflow_id = ?", vec![Box::new(job.0), Box::new(workflow.0)]);
+    } else {
+        let least = filter.after.map_or(0, |(job, _, _)| job.0);
+        query.push(sql::RESULTS_IN_BLOCKS, vec![Box::new(workflow.0), Box::new(least), Box::new(least)]);
     }
     match filter.run {
         Some(run) => query.push(" AND r.run_id = ?", vec![Box::new(run.0)]),

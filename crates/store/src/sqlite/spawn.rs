@@ -134,7 +134,7 @@ fn next_iteration(conn: &Connection, workflow: WorkflowId, lineage: &str) -> Res
         .query_row(params![workflow.0, lineage], |row| row.get(0))?;
     let settings: Settings =
         conn.prepare_cached(sql::SETTINGS)?.query_row([workflow.0], |row| column::required_json(row, 0))?;
-    let DynamicJobs { max_iterations: max, .. } = settings.dynamic_jobs.unwrap_or_default();
+    let DynamicJobs { max_iterations: max } = settings.dynamic_jobs.unwrap_or_default();
     let next = last.unwrap_or(0) + 1;
     if next > max {
         return Err(Error::TooManyIterations { lineage: lineage.to_owned(), max }.into());

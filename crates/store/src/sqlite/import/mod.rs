@@ -79,7 +79,7 @@ fn insert(
     let schedulers: Vec<_> = export.slurm_schedulers.iter().map(|row| row.scheduler.clone()).collect();
     let kinds = Kinds::of(export);
     let new_kinds =
-        kinds.list.iter().map(|kind| kind.new(numbers)).collect::<Result<Vec<NewKind<'_>>, _>>()?;
+        kinds.list.iter().map(|kind| kind.resolve(numbers)).collect::<Result<Vec<NewKind<'_>>, _>>()?;
     let waited_for =
         export.workflow_actions.iter().map(|action| numbers.jobs.all(&action.job_ids, "an action"));
     let waited_for = waited_for.collect::<Result<Vec<_>, _>>()?;

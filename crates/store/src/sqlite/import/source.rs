@@ -105,7 +105,7 @@ impl<'e> Kinds<'e> {
 }
 
 impl<'e> Kind<'e> {
-    pub(super) fn new(&self, numbers: &Numbers) -> Result<NewKind<'e>, Error> {
+    pub(super) fn resolve(&self, numbers: &Numbers) -> Result<NewKind<'e>, Error> {
         let Self { name, shared, row } = *self;
         Ok(NewKind {
             name,

@@ -70,9 +70,9 @@ fn renumber(value: &mut Value, ids: &HashMap<i64, usize>, fields: &[&str]) {
         Value::Object(map) => {
             for (name, value) in map {
                 if fields.contains(&name.as_str()) {
-                    replace(value, ids)
+                    replace(value, ids);
                 } else {
-                    renumber(value, ids, fields)
+                    renumber(value, ids, fields);
                 }
             }
         }

@@ -134,10 +134,7 @@ pub(crate) fn asking_twice_adds_once(store: &dyn Store) {
 }
 
 pub(crate) fn iterations_are_counted_and_capped(store: &dyn Store) {
-    let settings = Settings {
-        dynamic_jobs: Some(DynamicJobs { max_iterations: 2, ..DynamicJobs::default() }),
-        ..Settings::default()
-    };
+    let settings = Settings { dynamic_jobs: Some(DynamicJobs { max_iterations: 2 }), ..Settings::default() };
     let (id, jobs, worker) = running(store, Some(&settings));
     let caller = key(id, jobs[0], 1);
     let with_state = |caller, name: &str, step| SpawnRequest {

@@ -2,6 +2,7 @@
 
 mod child;
 mod crash;
+mod deleting;
 mod full_disk;
 mod locks;
 mod refusals;

@@ -4,10 +4,11 @@ use crate::kit::{NOW, RUN, claim, commit, counts, create, end, job, key, worker,
 use std::path::Path;
 use std::sync::mpsc;
 use windlass_core::edges::Edges;
-use windlass_store::model::Listed;
+use windlass_store::model::{Listed, SpawnJob, SpawnRequest};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_store::{Batch, Error, Store};
-use windlass_types::{JobStatus, WorkflowId};
+use windlass_types::work::AttemptKey;
+use windlass_types::{JobId, JobStatus, WorkflowId};
 
 fn open(db: &Path) -> SqliteStore {
     SqliteStore::open(db, OpenMode::ReadWrite).unwrap().store
@@ -131,4 +132,74 @@ fn the_log_does_not_grow_without_bound() {
     let log = directory.path().join("windlass.db-wal").metadata().unwrap().len();
     assert!(log < 16 << 20, "{log} bytes");
     assert_eq!(WorkflowId(1), id);
+}
+
+/// A job of a workflow that another process runs.
+fn spawn_one(store: &dyn Store, caller: AttemptKey, name: &str) -> Result<JobId, Error> {
+    let job = SpawnJob {
+        name: name.to_owned(),
+        command: "true".to_owned(),
+        depends_on: Vec::new(),
+        resource_requirements: None,
+        priority: 0,
+        labels: Vec::new(),
+        cancel_on_blocking_job_failure: true,
+        env: Vec::new(),
+        invocation_script: None,
+    };
+    let request = SpawnRequest { caller, lineage: None, state: None, jobs: vec![job] };
+    Ok(store.spawn(&request, NOW)?.spawned_job_ids[0])
+}
+
+#[test]
+fn jobs_are_added_while_another_process_runs_the_workflow() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let dispatcher = SqliteStore::create(&db).unwrap().store;
+    let (id, jobs) = create(&dispatcher, 300);
+    let worker = worker(&dispatcher, id);
+    commit(&dispatcher, id, vec![claim(jobs[0], 1, worker)]).unwrap();
+    std::thread::scope(|scope| {
+        for adder in 0..3 {
+            let db = &db;
+            let caller = key(id, jobs[0], 1);
+            scope.spawn(move || {
+                let inside_the_job = open(db);
+                for n in 0..20 {
+                    spawn_one(&inside_the_job, caller, &format!("added_{adder}_{n}")).unwrap();
+                }
+            });
+        }
+        for &job in &jobs[1..] {
+            commit(&dispatcher, id, vec![claim(job, 1, worker)]).unwrap();
+        }
+    });
+    let added = dispatcher.jobs_after(id, jobs[299]).unwrap();
+    assert_eq!(added.ids.len(), 60);
+    assert_eq!(added.edges.direct.len(), 60);
+    assert!(added.edges.direct.iter().all(|&(_, waits_for)| waits_for == 0));
+    let counts = counts(&dispatcher, id);
+    assert_eq!((counts.get(JobStatus::Pending), counts.get(JobStatus::Blocked)), (300, 60));
+}
+
+#[test]
+fn what_others_commit_is_noticed_and_what_we_commit_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let ours = SqliteStore::create(&db).unwrap().store;
+    let (id, jobs) = create(&ours, 2);
+    let worker = worker(&ours, id);
+    let before = ours.foreign_commits().unwrap();
+    commit(&ours, id, vec![claim(jobs[0], 1, worker)]).unwrap();
+    ours.workflows().unwrap();
+    assert_eq!(ours.foreign_commits().unwrap(), before);
+
+    spawn_one(&open(&db), key(id, jobs[0], 1), "more").unwrap();
+    let after = ours.foreign_commits().unwrap();
+    assert_ne!(after, before);
+    assert_eq!(ours.foreign_commits().unwrap(), after);
+    // Also when we commit in between.
+    spawn_one(&open(&db), key(id, jobs[0], 1), "and more").unwrap();
+    commit(&ours, id, vec![claim(jobs[1], 1, worker)]).unwrap();
+    assert_ne!(ours.foreign_commits().unwrap(), after);
 }

@@ -1,0 +1,100 @@
+//! Deleting workflows from a file that others may have open.
+
+use crate::kit::{NOW, Source, create, file, job, worker, workflow};
+use serde_json::json;
+use std::path::Path;
+use windlass_core::edges::EdgesBuilder;
+use windlass_store::lock::WorkflowLock;
+use windlass_store::model::{
+    EventFilter, ExportOptions, ImportOptions, NewAction, NewJob, NewKind, NewUserData, NewWorkflow,
+};
+use windlass_store::sqlite::SqliteStore;
+use windlass_store::{Error, Store};
+use windlass_types::settings::{Action, FailureHandler, SlurmScheduler};
+
+/// How many rows each table has that belong to workflows.
+fn rows(db: &Path) -> Vec<(String, i64)> {
+    let conn = rusqlite::Connection::open(db).unwrap();
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let mut statement = conn.prepare(tables).unwrap();
+    let names: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let kept = ["counter", "schema_migration", "event"];
+    let counted = names.into_iter().filter(|name| !kept.contains(&name.as_str())).map(|name| {
+        let n = conn.query_row(&format!("SELECT COUNT(*) FROM {name}"), [], |row| row.get(0)).unwrap();
+        (name, n)
+    });
+    counted.collect()
+}
+
+#[test]
+fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let store = SqliteStore::create(&db).unwrap().store.acting_as("ada");
+    let data = json!(1);
+    let mut source = Source {
+        files: vec![file("f", "f")],
+        user_data: vec![NewUserData { name: "u", data: Some(&data), is_ephemeral: false }],
+        jobs: ["a", "b", "c", "d"]
+            .map(|name| NewJob { kind: Some(0), input_files: &[0], input_user_data: &[0], ..job(name) })
+            .into(),
+        first: None,
+    };
+    let action: Action = serde_json::from_value(json!({
+        "trigger_type": "on_jobs_complete", "action_type": "run_commands", "commands": ["true"],
+    }))
+    .unwrap();
+    let mut edges = EdgesBuilder::default();
+    edges.depend(2, &[0, 1]);
+    edges.depend(3, &[2]);
+    let edges = edges.finish();
+    let requirements =
+        [windlass_store::model::NewRequirements { name: "r", resources: windlass_types::Resources::DEFAULT }];
+    let new = NewWorkflow {
+        kinds: &[NewKind { name: "k", ..NewKind::default() }],
+        failure_handlers: &[FailureHandler { name: "h".into(), rules: vec![] }],
+        schedulers: &[SlurmScheduler::default()],
+        actions: &[NewAction { action: &action, jobs: &[1] }],
+        ..workflow(&requirements, &edges)
+    };
+    let id = store.create_workflow(&new, &mut source, NOW).unwrap();
+    let jobs = store.load_jobs(id).unwrap().ids;
+    let worker = worker(&store, id);
+    store.begin_run(id, NOW).unwrap();
+    let done = crate::kit::end(crate::kit::key(id, jobs[0], 1), worker, windlass_types::JobStatus::Completed);
+    crate::kit::commit(&store, id, vec![crate::kit::claim(jobs[0], 1, worker), done]).unwrap();
+    store.retire_worker(worker, NOW).unwrap();
+    let export = store.export(id, ExportOptions { results: true, events: true }, NOW).unwrap();
+    for (table, n) in rows(&db) {
+        assert!(n > 0, "this test should put something into `{table}`");
+    }
+    store.delete_workflow(id, NOW).unwrap();
+    for (table, n) in rows(&db) {
+        assert_eq!(n, 0, "left in `{table}`");
+    }
+    let told = store.events(None, &EventFilter::default()).unwrap();
+    assert_eq!(told.iter().map(|event| event.actor.as_str()).collect::<Vec<_>>(), ["ada"]);
+
+    // What was exported before comes back whole.
+    let back = store.import(&export, &ImportOptions::default(), NOW).unwrap();
+    store.delete_workflow(back, NOW).unwrap();
+    assert!(rows(&db).iter().all(|(_, n)| *n == 0));
+}
+
+#[test]
+fn what_somebody_runs_is_not_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("windlass.db");
+    let store = SqliteStore::create(&db).unwrap().store;
+    let (id, _) = create(&store, 1);
+    let lock = WorkflowLock::acquire(store.path(), id, NOW).unwrap();
+    let error = store.delete_workflow(id, NOW).unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    assert!(store.workflow(id).unwrap().is_some());
+    drop(lock);
+    store.delete_workflow(id, NOW).unwrap();
+    assert!(store.workflow(id).unwrap().is_none());
+    let locks = std::fs::read_dir(directory.path().join("windlass.db.run")).unwrap();
+    let left: Vec<_> = locks.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("workflow-")), "{left:?}");
+}
