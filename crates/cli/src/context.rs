@@ -91,7 +91,8 @@ impl Context {
         for warning in &opened.warnings {
             self.ui.warn(&warning.to_string());
         }
-        opened.store
+        // Events say who did it.
+        opened.store.acting_as(&crate::plan::current_user())
     }
 }
 

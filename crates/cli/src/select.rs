@@ -18,11 +18,22 @@ pub(crate) fn workflow(store: &dyn Store, wanted: &WorkflowRef) -> Result<Workfl
         WorkflowRef::Id(id) => store.workflow(*id)?.ok_or_else(|| {
             CliError::user(format!("there is no workflow {id}")).with_hint("`windlass workflows` lists them")
         }),
-        WorkflowRef::Last => store.workflows()?.into_iter().max_by_key(|row| row.id).ok_or_else(|| {
-            CliError::user("there is no workflow yet").with_hint("`windlass run SPEC` makes one and runs it")
-        }),
+        WorkflowRef::Last => newest(store.workflows()?),
         WorkflowRef::Name(name) => by_name(store.workflows()?, name),
     }
+}
+
+/// What was put out of sight is not meant by `last`.
+fn newest(all: Vec<WorkflowRow>) -> Result<WorkflowRow, CliError> {
+    let archived = all.len();
+    let newest = all.into_iter().filter(|row| !row.is_archived).max_by_key(|row| row.id);
+    newest.ok_or_else(|| match archived {
+        0 => {
+            CliError::user("there is no workflow yet").with_hint("`windlass run SPEC` makes one and runs it")
+        }
+        _ => CliError::user("all workflows are archived")
+            .with_hint("`windlass list --archived-only` lists them; name one by its id"),
+    })
 }
 
 /// All that are meant, each once, in the order named.

@@ -18,19 +18,37 @@ Results are kept in .windlass/ in this directory or the nearest one above it tha
 /// Every command that is not hidden, in the order in which help shows them.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Run", &["run", "resume", "exec", "create", "cancel", "demo"]),
-    ("Look", &["status", "list", "jobs", "results", "logs"]),
-    ("Keep house", &["workflows"]),
+    ("Look", &["status", "list", "jobs", "results", "logs", "files", "user-data", "events"]),
+    ("Keep house", &["archive", "delete", "workflows"]),
+    ("Details", &["job-dependencies", "resource-requirements", "failure-handlers"]),
     ("Windlass itself", &["config", "completions", "help"]),
 ];
 
 /// The command with its commands in groups.
 pub(super) fn grouped(command: clap::Command) -> clap::Command {
+    let command = with_short_forms(command);
     let commands = commands(&command);
     // Clap takes braces for placeholders; none of our words has any.
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nGlobal options:\n{{options}}\n\n{{after-help}}"
     );
     command.help_template(template).after_help(EXAMPLES).after_long_help(long())
+}
+
+/// Two of Torc's lists have short forms for what others spell out.
+fn with_short_forms(command: clap::Command) -> clap::Command {
+    let short = |list: clap::Command, forms: &[(&'static str, char)]| {
+        forms.iter().fold(list, |list, (id, short)| list.mut_arg(id, |arg| arg.short(*short)))
+    };
+    command
+        .mut_subcommand("events", |noun| {
+            noun.mut_subcommand("list", |list| {
+                short(list, &[("offset", 'o'), ("sort_by", 's'), ("reverse_sort", 'r')])
+            })
+        })
+        .mut_subcommand("user-data", |noun| {
+            noun.mut_subcommand("list", |list| short(list, &[("offset", 'o')]))
+        })
 }
 
 fn commands(command: &clap::Command) -> String {

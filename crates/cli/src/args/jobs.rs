@@ -45,6 +45,10 @@ pub(crate) enum JobsVerb {
     Get(OneJobArgs),
     /// List the jobs that run now, and for how long.
     Running(ListOfWorkflowArgs),
+    /// List what the jobs of a workflow ask for.
+    ListResourceRequirements(JobsRequirementsArgs),
+    /// List which failure handlers the jobs of a workflow have.
+    ListFailureHandlers(JobsRequirementsArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -55,6 +59,12 @@ pub(crate) struct JobsListArgs {
     /// Only jobs in this state; give it again for more.
     #[arg(short, long, value_name = "STATUS")]
     pub(crate) status: Vec<JobStatus>,
+    /// Only jobs that wait for this one, by id or name.
+    #[arg(long, value_name = "JOB", visible_alias = "after")]
+    pub(crate) upstream_job_id: Option<JobRef>,
+    /// Also what each job waits for, reads and writes, by id.
+    #[arg(long)]
+    pub(crate) include_relationships: bool,
     #[command(flatten)]
     pub(crate) page: PageArgs,
 }
@@ -136,6 +146,82 @@ pub(crate) struct OneResultArgs {
     /// Workflow of the result: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct RequirementsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<RequirementsVerb>,
+    #[command(flatten)]
+    pub(crate) list: ListOfWorkflowArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RequirementsVerb {
+    /// List the resource requirements of a workflow.
+    List(ListOfWorkflowArgs),
+    /// Show one of them.
+    Get(NamedArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct HandlersArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<HandlersVerb>,
+    #[command(flatten)]
+    pub(crate) list: ListOfWorkflowArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HandlersVerb {
+    /// List the failure handlers of a workflow.
+    List(ListOfWorkflowArgs),
+    /// Show one of them with its rules.
+    Get(NamedArgs),
+}
+
+/// Something of a workflow that has an id and a name.
+#[derive(Debug, Args)]
+pub(crate) struct NamedArgs {
+    /// Its id or its name.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The workflow, if it is named by its name: id, name, or `last`.
+    #[arg(short, long, value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DependenciesArgs {
+    #[command(subcommand)]
+    pub(crate) verb: DependenciesVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DependenciesVerb {
+    /// List which job waits for which.
+    #[command(name = "job-job")]
+    Job(ListOfWorkflowArgs),
+    /// List which job reads and writes which file.
+    #[command(name = "job-file")]
+    File(ListOfWorkflowArgs),
+    /// List which job reads and writes which user data.
+    #[command(name = "job-user-data")]
+    UserData(ListOfWorkflowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobsRequirementsArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Only this job, by id or name.
+    #[arg(short, long, value_name = "JOB")]
+    pub(crate) job_id: Option<JobRef>,
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! Nouns have verbs, and a noun alone lists. What Torc calls by a name is found here by the same name.
 
+pub(crate) mod data;
 pub(crate) mod help;
 pub(crate) mod jobs;
 pub(crate) mod logs;
@@ -143,7 +144,7 @@ pub(crate) enum Command {
     Status(workflows::StatusArgs),
     /// List the workflows in this database, the newest first.
     List(workflows::WorkflowsListArgs),
-    /// Workflows: list, get, is-complete.
+    /// Workflows: list, get, update, archive, delete, list-actions, is-complete …
     Workflows(workflows::WorkflowsArgs),
     /// Jobs of a workflow: list, get, running.
     Jobs(jobs::JobsArgs),
@@ -151,6 +152,22 @@ pub(crate) enum Command {
     Results(jobs::ResultsArgs),
     /// What jobs printed: show, follow, analyze, bundle.
     Logs(logs::LogsArgs),
+    /// Files that jobs read and write: list, get, list-required-existing.
+    Files(data::FilesArgs),
+    /// Data that jobs pass on: list, get, update, create, delete, list-missing.
+    UserData(data::UserDataArgs),
+    /// What happened, who did it and when: list, follow, create, get-latest-event.
+    Events(data::EventsArgs),
+    /// Who waits for whom, reads and writes what: job-job, job-file, job-user-data.
+    JobDependencies(jobs::DependenciesArgs),
+    /// What jobs ask for: list, get.
+    ResourceRequirements(jobs::RequirementsArgs),
+    /// What is to happen when jobs fail: list, get.
+    FailureHandlers(jobs::HandlersArgs),
+    /// Put workflows out of sight, or back.
+    Archive(workflows::ArchiveArgs),
+    /// Delete workflows with all that is known about them.
+    Delete(workflows::DeleteArgs),
     /// Stop a workflow for good: end what runs, start nothing more.
     Cancel(workflows::CancelArgs),
     /// Settings: show, paths, init, validate.

@@ -1,4 +1,4 @@
-//! What every list understands: how much of it, in which order, without which columns.
+//! What every list understands: how much of it, in which order, without which columns. And how a change is confirmed.
 
 use clap::Args;
 
@@ -27,4 +27,15 @@ impl PageArgs {
     pub(crate) fn is_rearranged(&self) -> bool {
         self.sort_by.is_some() || self.reverse_sort
     }
+}
+
+/// For commands that destroy or change something that was asked for by name only.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct ConfirmArgs {
+    /// Do not ask; needed where nobody can be asked.
+    #[arg(short, long, visible_alias = "no-prompts")]
+    pub(crate) yes: bool,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }

@@ -1,8 +1,8 @@
 //! Commands about whole workflows.
 
-use super::page::PageArgs;
+use super::page::{ConfirmArgs, PageArgs};
 use super::refs::{WorkflowRef, WorkflowSet};
-use clap::{Args, Subcommand};
+use clap::{ArgAction, Args, Subcommand};
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -20,8 +20,16 @@ pub(crate) enum WorkflowsVerb {
     List(WorkflowsListArgs),
     /// Show everything that is known about a workflow.
     Get(OneWorkflowArgs),
-    /// Say whether a workflow is over; the exit code is 0 if it is, 3 if not.
+    /// Change the name, the description or other notes of a workflow.
+    Update(UpdateWorkflowArgs),
+    /// Put workflows out of sight, or back.
+    Archive(TorcArchiveArgs),
+    /// Delete workflows with all that is known about them.
+    Delete(DeleteArgs),
+    /// Say whether a workflow is over.
     IsComplete(OneWorkflowArgs),
+    /// List what is to be done when something happens in a workflow.
+    ListActions(ListOfWorkflowArgs),
     /// As `windlass run`; the older spelling.
     #[command(hide = true)]
     Run(super::run::RunArgs),
@@ -38,11 +46,19 @@ pub(crate) enum WorkflowsVerb {
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "\
+Archived workflows are left out unless asked for.
+
 Examples:
   windlass list
-  windlass list --sort-by name
+  windlass list --include-archived --sort-by name
   windlass list -f csv > workflows.csv")]
 pub(crate) struct WorkflowsListArgs {
+    /// Only workflows that were archived.
+    #[arg(long)]
+    pub(crate) archived_only: bool,
+    /// Archived workflows as well.
+    #[arg(long, conflicts_with = "archived_only")]
+    pub(crate) include_archived: bool,
     /// Only workflows of this user.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) user: Option<String>,
@@ -70,6 +86,80 @@ pub(crate) struct ListOfWorkflowArgs {
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
     pub(crate) page: PageArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass workflows update last --description 'the run for the paper'
+  windlass workflows update 3 --project ocean --metadata '{\"grid\": \"1/12\"}'")]
+pub(crate) struct UpdateWorkflowArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Its new name.
+    #[arg(short, long)]
+    pub(crate) name: Option<String>,
+    /// What it is about; an empty text takes it away.
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// The user it belongs to.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner_user: Option<String>,
+    /// The project it belongs to; an empty text takes it away.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) project: Option<String>,
+    /// Notes as a JSON object, in place of those that are there.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) metadata: Option<String>,
+    /// Say what would change, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An archived workflow is left out of lists, and `last` does not mean it. Nothing of it is deleted.
+
+Examples:
+  windlass archive 1-5,9
+  windlass archive --restore 3")]
+pub(crate) struct ArchiveArgs {
+    /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) workflows: Vec<WorkflowSet>,
+    /// Bring them back instead.
+    #[arg(long)]
+    pub(crate) restore: bool,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TorcArchiveArgs {
+    /// `true` puts them out of sight, `false` brings them back.
+    #[arg(value_name = "TRUE|FALSE", action = ArgAction::Set)]
+    pub(crate) is_archived: bool,
+    /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) workflows: Vec<WorkflowSet>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Everything in the database about these workflows is gone afterwards: jobs, results, events. Their logs stay where they \
+are. A workflow that somebody runs is not deleted.
+
+Examples:
+  windlass delete 3
+  windlass delete 1-5,9 --yes")]
+pub(crate) struct DeleteArgs {
+    /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) workflows: Vec<WorkflowSet>,
+    #[command(flatten)]
+    pub(crate) confirm: ConfirmArgs,
 }
 
 #[derive(Debug, Args)]

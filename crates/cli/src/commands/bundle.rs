@@ -98,7 +98,10 @@ impl Bundle {
             listing.write_json(out, || Ok(views.take().into_iter().collect()))
         })?;
         let mut pages = jobs::Pages::new(store, row, JobFilter::default(), 0, None);
-        self.add_list("jobs.json", |out| Listing::new(jobs::FIELDS).write_json(out, || pages.next()))?;
+        self.add_list("jobs.json", |out| {
+            Listing::new(jobs::FIELDS)
+                .write_json(out, || Ok(pages.next()?.into_iter().map(Into::into).collect()))
+        })?;
         self.add_list("results.json", |out| results::write_all(out, store, row, &ctx.cwd))?;
         if let Some(spec) = row.spec_path.as_deref().map(Path::new) {
             let extension = spec.extension().and_then(|e| e.to_str()).unwrap_or("txt");

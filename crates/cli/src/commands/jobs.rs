@@ -1,37 +1,63 @@
 //! `windlass jobs`: the jobs of a workflow.
 
+use super::relations::{Relations, Uses};
 use crate::args::jobs::{JobsListArgs, OneJobArgs};
 use crate::args::workflows::ListOfWorkflowArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::select;
-use crate::ui::listing::{Field, Listing, PAGE};
+use crate::ui::listing::{Datum, Field, Listing, PAGE};
 use crate::ui::table::Column;
 use crate::view;
 use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, Origin, WorkflowRow};
-use windlass_types::{JobStatus, Timestamp};
+use windlass_types::{JobId, JobStatus, Timestamp};
 
-pub(crate) const FIELDS: &[Field<JobRow>] = &[
-    Field::new("id", |job: &JobRow| job.id.0.into()).column(Column::number("ID")),
-    Field::new("workflow_id", |job: &JobRow| job.workflow_id.0.into()),
-    Field::new("name", |job: &JobRow| (&job.name).into()).column(Column::elastic("NAME")),
-    Field::new("status", |job: &JobRow| job.status.into()).column(Column::text("STATUS")),
-    Field::new("attempt_id", |job: &JobRow| job.attempt_id.0.into()).column(Column::number("ATTEMPT")),
-    Field::new("return_code", |job: &JobRow| job.return_code.into()).column(Column::number("CODE")),
-    Field::new("reason", |job: &JobRow| job.reason.as_ref().into()),
-    Field::new("command", |job: &JobRow| (&job.command).into()).column(Column::elastic("COMMAND")),
-    Field::new("priority", |job: &JobRow| job.priority.into()),
-    Field::new("cancel_on_blocking_job_failure", |job: &JobRow| job.cancel_on_blocking_job_failure.into()),
-    Field::new("resource_requirements", |job: &JobRow| job.resource_requirements.as_ref().into()),
-    Field::new("kind", |job: &JobRow| job.kind.as_ref().into()),
-    Field::new("params", |job: &JobRow| serde_json::to_value(&job.params).unwrap_or_default().into()),
-    Field::new("origin", |job: &JobRow| job.origin.map(origin).into()),
-    Field::new("reused_from", |job: &JobRow| job.reused_from.map(|id| id.0).into()),
-    Field::new("pid", |job: &JobRow| job.pid.into()),
-    Field::new("started_at", |job: &JobRow| job.started_at.into()),
+/// A job, perhaps with what hangs on it.
+pub(crate) struct Row {
+    job: JobRow,
+    uses: Uses,
+}
+
+impl From<JobRow> for Row {
+    fn from(job: JobRow) -> Self {
+        Self { job, uses: Uses::default() }
+    }
+}
+
+pub(crate) const FIELDS: &[Field<Row>] = &[
+    Field::new("id", |row: &Row| row.job.id.0.into()).column(Column::number("ID")),
+    Field::new("workflow_id", |row: &Row| row.job.workflow_id.0.into()),
+    Field::new("name", |row: &Row| (&row.job.name).into()).column(Column::elastic("NAME")),
+    Field::new("status", |row: &Row| row.job.status.into()).column(Column::text("STATUS")),
+    Field::new("attempt_id", |row: &Row| row.job.attempt_id.0.into()).column(Column::number("ATTEMPT")),
+    Field::new("return_code", |row: &Row| row.job.return_code.into()).column(Column::number("CODE")),
+    Field::new("reason", |row: &Row| row.job.reason.as_ref().into()),
+    Field::new("command", |row: &Row| (&row.job.command).into()).column(Column::elastic("COMMAND")),
+    Field::new("priority", |row: &Row| row.job.priority.into()),
+    Field::new("cancel_on_blocking_job_failure", |row: &Row| row.job.cancel_on_blocking_job_failure.into()),
+    Field::new("resource_requirements", |row: &Row| row.job.resource_requirements.as_ref().into()),
+    Field::new("kind", |row: &Row| row.job.kind.as_ref().into()),
+    Field::new("params", |row: &Row| serde_json::to_value(&row.job.params).unwrap_or_default().into()),
+    Field::new("origin", |row: &Row| row.job.origin.map(origin).into()),
+    Field::new("reused_from", |row: &Row| row.job.reused_from.map(|id| id.0).into()),
+    Field::new("pid", |row: &Row| row.job.pid.into()),
+    Field::new("started_at", |row: &Row| row.job.started_at.into()),
 ];
+
+const RELATIONSHIPS: &[Field<Row>] = &[
+    Field::new("depends_on_job_ids", |row: &Row| ids(&row.uses.waits_for))
+        .column(Column::elastic("WAITS FOR")),
+    Field::new("input_file_ids", |row: &Row| ids(&row.uses.input_files)).column(Column::elastic("READS")),
+    Field::new("output_file_ids", |row: &Row| ids(&row.uses.output_files)).column(Column::elastic("WRITES")),
+    Field::new("input_user_data_ids", |row: &Row| ids(&row.uses.input_user_data)),
+    Field::new("output_user_data_ids", |row: &Row| ids(&row.uses.output_user_data)),
+];
+
+fn ids(ids: &[i64]) -> Datum {
+    Datum::Json(ids.into())
+}
 
 const fn origin(origin: Origin) -> &'static str {
     match origin {
@@ -43,14 +69,27 @@ const fn origin(origin: Origin) -> &'static str {
 pub(crate) fn list(ctx: &Context, args: &JobsListArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let workflow = select::workflow(&store, &args.workflow)?;
-    let filter = JobFilter { status: args.status.clone(), ..JobFilter::default() };
-    let listing = Listing::new(FIELDS).without(&args.page.exclude)?;
+    let mut filter = JobFilter { status: args.status.clone(), ..JobFilter::default() };
+    let mut relations = Relations::default();
+    if args.include_relationships || args.upstream_job_id.is_some() {
+        relations = Relations::load(&store, &workflow)?;
+    }
+    if let Some(upstream) = &args.upstream_job_id {
+        let upstream = select::job(&store, &workflow, upstream, "the first argument")?;
+        // Nobody has the id 0: an empty list would mean all.
+        filter.ids = relations.waiting_for(upstream.id).chain([JobId(0)]).collect();
+    }
+    let listing = Listing::new(FIELDS);
+    let listing = if args.include_relationships { listing.with(RELATIONSHIPS) } else { listing };
+    let listing = listing.without(&args.page.exclude)?;
+    let row = |job: JobRow| Row { uses: relations.take(job.id), job };
     let printed = if args.page.is_rearranged() {
-        let rows = listing.arrange(store.jobs(workflow.id, &filter)?, &args.page)?;
-        ctx.ui.print_list(&listing, rows)?
+        let rows = store.jobs(workflow.id, &filter)?.into_iter().map(row).collect();
+        ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)?
     } else {
         let mut pages = Pages::new(&store, &workflow, filter, args.page.offset, args.page.limit);
-        ctx.ui.print_pages(&listing, || pages.next())?
+        let mut row = row;
+        ctx.ui.print_pages(&listing, || Ok(pages.next()?.into_iter().map(&mut row).collect()))?
     };
     if printed == 0 {
         ctx.ui.note(&format!("workflow {} ({}) has no such jobs", workflow.id, workflow.name));
@@ -93,8 +132,9 @@ impl<'a> Pages<'a> {
 
 pub(crate) fn get(ctx: &Context, args: &OneJobArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let (_, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
-    ctx.ui.print_record(&Listing::new(FIELDS), job)?;
+    let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
+    let uses = Relations::load(&store, &workflow)?.take(job.id);
+    ctx.ui.print_record(&Listing::new(FIELDS).with(RELATIONSHIPS), Row { job, uses })?;
     Ok(Exit::Success)
 }
 

@@ -8,16 +8,23 @@ mod config;
 mod create;
 mod demo;
 mod docs;
+mod events;
 mod exec;
+mod files;
 mod jobs;
 mod logs;
+mod manage;
+mod parts;
+mod relations;
 mod results;
 mod resume;
 mod run;
 mod status;
+mod user_data;
 pub(crate) mod workflows;
 
 use crate::args::Command;
+use crate::args::data::FilesVerb;
 use crate::args::jobs::{JobsVerb, ResultsVerb};
 use crate::args::logs::LogsVerb;
 use crate::args::workflows::WorkflowsVerb;
@@ -41,6 +48,8 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
             Some(JobsVerb::List(args)) => jobs::list(ctx, args),
             Some(JobsVerb::Get(args)) => jobs::get(ctx, args),
             Some(JobsVerb::Running(args)) => jobs::running(ctx, args),
+            Some(JobsVerb::ListResourceRequirements(args)) => parts::jobs_requirements(ctx, args),
+            Some(JobsVerb::ListFailureHandlers(args)) => parts::jobs_handlers(ctx, args),
         },
         Command::Results(args) => match &args.verb {
             None => results::list(ctx, &args.list),
@@ -55,6 +64,31 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
             // Clap shows the help instead.
             (None, None) => Err(CliError::user("which job?")),
         },
+        Command::Files(args) => match &args.verb {
+            None => files::list(ctx, &args.list),
+            Some(FilesVerb::List(args)) => files::list(ctx, args),
+            Some(FilesVerb::Get(args)) => files::get(ctx, args),
+            Some(FilesVerb::ListRequiredExisting(args)) => files::list_required(ctx, args),
+        },
+        Command::UserData(args) => match &args.verb {
+            None => user_data::list(ctx, &args.list),
+            Some(verb) => user_data::run(ctx, verb),
+        },
+        Command::Events(args) => match &args.verb {
+            None => events::list(ctx, &args.list),
+            Some(verb) => events::run(ctx, verb),
+        },
+        Command::JobDependencies(args) => relations::run(ctx, &args.verb),
+        Command::ResourceRequirements(args) => match &args.verb {
+            None => parts::requirements(ctx, &args.list),
+            Some(verb) => parts::requirements_verb(ctx, verb),
+        },
+        Command::FailureHandlers(args) => match &args.verb {
+            None => parts::handlers(ctx, &args.list),
+            Some(verb) => parts::handlers_verb(ctx, verb),
+        },
+        Command::Archive(args) => manage::archive(ctx, args),
+        Command::Delete(args) => manage::delete(ctx, args),
         Command::Cancel(args) => cancel::run(ctx, args),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
@@ -68,6 +102,10 @@ fn workflows_verb(ctx: &Context, verb: &WorkflowsVerb) -> Result<Exit, CliError>
     match verb {
         WorkflowsVerb::List(args) => workflows::list(ctx, args),
         WorkflowsVerb::Get(args) => workflows::get(ctx, args),
+        WorkflowsVerb::Update(args) => manage::update(ctx, args),
+        WorkflowsVerb::Archive(args) => manage::torc_archive(ctx, args),
+        WorkflowsVerb::Delete(args) => manage::delete(ctx, args),
+        WorkflowsVerb::ListActions(args) => parts::actions(ctx, args),
         WorkflowsVerb::IsComplete(args) => workflows::is_complete(ctx, args),
         WorkflowsVerb::Run(args) => run::run(ctx, args),
         WorkflowsVerb::Create(args) => create::run(ctx, args),

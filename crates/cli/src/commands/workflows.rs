@@ -47,6 +47,7 @@ pub(crate) fn list(ctx: &Context, args: &WorkflowsListArgs) -> Result<Exit, CliE
     let store = ctx.open_read()?;
     let mut rows = store.workflows()?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
+    rows.retain(|row| args.include_archived || row.is_archived == args.archived_only);
     rows.retain(|row| args.user.as_ref().is_none_or(|user| row.user == *user));
     let now = ctx.clock.now();
     let view = |row| {

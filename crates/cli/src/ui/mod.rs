@@ -1,5 +1,6 @@
 //! The only place that prints. Data goes to stdout, everything else to stderr.
 
+mod ask;
 mod csv;
 pub(crate) mod listing;
 pub(crate) mod outcome;

@@ -8,6 +8,8 @@ mod books;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(test)]
+mod contents;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod endings;
