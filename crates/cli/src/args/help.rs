@@ -19,7 +19,7 @@ Results are kept in .windlass/ in this directory or the nearest one above it tha
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Run", &["run", "resume", "exec", "create", "cancel", "demo"]),
     ("Look", &["status", "list", "jobs", "results", "logs", "files", "user-data", "events"]),
-    ("Keep house", &["archive", "delete", "workflows"]),
+    ("Keep house", &["archive", "delete", "export", "import", "workflows"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers"]),
     ("Windlass itself", &["config", "completions", "help"]),
 ];

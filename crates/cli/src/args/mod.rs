@@ -168,6 +168,10 @@ pub(crate) enum Command {
     Archive(workflows::ArchiveArgs),
     /// Delete workflows with all that is known about them.
     Delete(workflows::DeleteArgs),
+    /// Write a workflow to a file that another database can import.
+    Export(workflows::ExportArgs),
+    /// Read a workflow that `export` wrote.
+    Import(workflows::ImportArgs),
     /// Stop a workflow for good: end what runs, start nothing more.
     Cancel(workflows::CancelArgs),
     /// Settings: show, paths, init, validate.

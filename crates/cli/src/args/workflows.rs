@@ -3,6 +3,7 @@
 use super::page::{ConfirmArgs, PageArgs};
 use super::refs::{WorkflowRef, WorkflowSet};
 use clap::{ArgAction, Args, Subcommand};
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -30,6 +31,10 @@ pub(crate) enum WorkflowsVerb {
     IsComplete(OneWorkflowArgs),
     /// List what is to be done when something happens in a workflow.
     ListActions(ListOfWorkflowArgs),
+    /// Write a workflow to a file that another database can import.
+    Export(ExportArgs),
+    /// Read a workflow that `export` wrote.
+    Import(ImportArgs),
     /// As `windlass run`; the older spelling.
     #[command(hide = true)]
     Run(super::run::RunArgs),
@@ -160,6 +165,51 @@ pub(crate) struct DeleteArgs {
     pub(crate) workflows: Vec<WorkflowSet>,
     #[command(flatten)]
     pub(crate) confirm: ConfirmArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass export > sim.json
+  windlass export 3 --include-results -o sim.json")]
+pub(crate) struct ExportArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// File to write; standard output if none is named.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// With the results of its attempts.
+    #[arg(long)]
+    pub(crate) include_results: bool,
+    /// With its events.
+    #[arg(long)]
+    pub(crate) include_events: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The workflow gets new ids. Results come along if the file holds them; otherwise its jobs have yet to run. Jobs run where \
+they ran, if that directory is there, else in the current one.
+
+Examples:
+  windlass import sim.json
+  windlass import - --name copy < sim.json")]
+pub(crate) struct ImportArgs {
+    /// File that `windlass export` wrote; `-` reads it from stdin.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Give the workflow this name.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Leave out the results that are in the file.
+    #[arg(long)]
+    pub(crate) skip_results: bool,
+    /// Leave out the events that are in the file.
+    #[arg(long)]
+    pub(crate) skip_events: bool,
+    #[command(flatten)]
+    pub(crate) output: super::run::OutputArgs,
 }
 
 #[derive(Debug, Args)]

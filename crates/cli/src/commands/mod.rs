@@ -20,6 +20,7 @@ mod results;
 mod resume;
 mod run;
 mod status;
+mod transfer;
 mod user_data;
 pub(crate) mod workflows;
 
@@ -89,6 +90,8 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         },
         Command::Archive(args) => manage::archive(ctx, args),
         Command::Delete(args) => manage::delete(ctx, args),
+        Command::Export(args) => transfer::export(ctx, args),
+        Command::Import(args) => transfer::import(ctx, args),
         Command::Cancel(args) => cancel::run(ctx, args),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
@@ -106,6 +109,8 @@ fn workflows_verb(ctx: &Context, verb: &WorkflowsVerb) -> Result<Exit, CliError>
         WorkflowsVerb::Archive(args) => manage::torc_archive(ctx, args),
         WorkflowsVerb::Delete(args) => manage::delete(ctx, args),
         WorkflowsVerb::ListActions(args) => parts::actions(ctx, args),
+        WorkflowsVerb::Export(args) => transfer::export(ctx, args),
+        WorkflowsVerb::Import(args) => transfer::import(ctx, args),
         WorkflowsVerb::IsComplete(args) => workflows::is_complete(ctx, args),
         WorkflowsVerb::Run(args) => run::run(ctx, args),
         WorkflowsVerb::Create(args) => create::run(ctx, args),

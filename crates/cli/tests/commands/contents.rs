@@ -262,3 +262,38 @@ fn questions_need_somebody_to_answer() {
     assert!(output.stderr.contains("hint:"), "{}", output.stderr);
     assert_eq!(sandbox.json(&["list"]).as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn a_workflow_leaves_as_a_file_and_comes_back() {
+    let sandbox = with_parts();
+    sandbox.write("in/raw.csv", "1,2\n");
+    sandbox.windlass(&["user-data", "update", "wanted", "-d", "1"]).exits(0);
+    sandbox.windlass(&["run", "1"]).exits(0);
+    sandbox.windlass(&["export", "--include-results", "-o", "parts.json"]).exits(0).says("2 jobs");
+    let file: Value = serde_json::from_str(&sandbox.read("parts.json")).unwrap();
+    assert_eq!(file["workflow"]["name"], "parts");
+    assert_eq!(sandbox.json(&["workflows", "export", "1"])["export_version"], "1.0");
+
+    let with_results = sandbox.json(&["import", "parts.json", "--name", "copy"]);
+    assert_eq!(with_results, json!({"workflow_id": 2, "name": "copy", "jobs": 2}));
+    assert_eq!(sandbox.json(&["status", "copy"])["state"], "completed");
+    sandbox.windlass(&["import", "parts.json", "--skip-results"]).exits(0).says("windlass resume 3");
+    assert_eq!(sandbox.json(&["status", "3"])["state"], "created");
+    sandbox.windlass(&["resume", "3"]).exits(0);
+
+    let elsewhere = Sandbox::new();
+    elsewhere.write(
+        "parts.json",
+        &sandbox
+            .read("parts.json")
+            .replace("submission_directory\": \"/", "submission_directory\": \"/gone/"),
+    );
+    elsewhere.windlass(&["import", "parts.json", "--skip-results"]).exits(0);
+    let here = elsewhere.path(".").canonicalize().unwrap();
+    assert_eq!(elsewhere.json(&["status"])["submission_dir"], here.to_str().unwrap());
+
+    sandbox.windlass(&["import", "parts.yaml"]).exits(2).says("is no exported workflow");
+    sandbox.windlass(&["import", "nothing.json"]).exits(2).says("cannot read nothing.json");
+    sandbox.write("new.json", &sandbox.read("parts.json").replacen("\"1.0\"", "\"9.0\"", 1));
+    sandbox.windlass(&["import", "new.json"]).exits(4).says("version 9.0");
+}

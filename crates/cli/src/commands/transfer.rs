@@ -1,0 +1,106 @@
+//! `export` and `import`: a workflow as a file, to keep it or to give it away.
+
+use crate::args::workflows::{ExportArgs, ImportArgs};
+use crate::context::Context;
+use crate::error::{CliError, Exit, Kind};
+use crate::plan;
+use crate::select;
+use crate::ui::text;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+use windlass_store::Store as _;
+use windlass_store::model::{Export, ExportOptions, ImportOptions};
+use windlass_types::WorkflowId;
+
+pub(crate) fn export(ctx: &Context, args: &ExportArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_read()?;
+    let row = select::workflow(&store, &args.workflow)?;
+    let options = ExportOptions { results: args.include_results, events: args.include_events };
+    let export = store.export(row.id, options, ctx.clock.now())?;
+    match args.output.as_deref().filter(|path| *path != Path::new("-")) {
+        None => ctx.ui.print_json(&export)?,
+        Some(path) => {
+            let failed = |e: &io::Error| CliError::io(format!("cannot write {}: {e}", path.display()));
+            write(&ctx.cwd.join(path), &export).map_err(|e| failed(&e))?;
+            let jobs = text::count(row.counts.total(), "job");
+            ctx.ui.note(&format!("wrote workflow {} ({}, {jobs}) to {}", row.id, row.name, path.display()));
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn write(path: &Path, export: &Export) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(path)?);
+    serde_json::to_writer_pretty(&mut out, export)?;
+    out.write_all(b"\n")?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+#[derive(Serialize)]
+struct ImportedView<'a> {
+    workflow_id: WorkflowId,
+    name: &'a str,
+    jobs: usize,
+}
+
+pub(crate) fn import(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError> {
+    let mut export = read(ctx, &args.file)?;
+    if args.skip_events {
+        export.events = None;
+    }
+    let options = ImportOptions {
+        name: args.name.clone(),
+        without_results: args.skip_results,
+        ..directories(ctx, args, &export)?
+    };
+    let store = ctx.open_or_create()?;
+    let id = store.import(&export, &options, ctx.clock.now())?;
+    let name = options.name.as_deref().unwrap_or(&export.workflow.name);
+    let jobs = export.jobs.len();
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&ImportedView { workflow_id: id, name, jobs })?;
+    } else {
+        ctx.ui.print_line(&format!("workflow {id}: {name}, {}", text::count(jobs as u64, "job")))?;
+        ctx.ui.note(&format!("next: windlass resume {id}"));
+    }
+    Ok(Exit::Success)
+}
+
+/// Jobs run where they ran, if that directory is here too; a workflow from elsewhere runs in this one.
+fn directories(ctx: &Context, args: &ImportArgs, export: &Export) -> Result<ImportOptions, CliError> {
+    let known = export.workflow.submission_directory.as_deref().map(Path::new);
+    if known.is_some_and(Path::is_dir) && export.workflow.output_directory.is_some() {
+        return Ok(ImportOptions::default());
+    }
+    let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
+    Ok(ImportOptions {
+        submission_dir: Some(plan::utf8(&ctx.cwd)?.to_owned()),
+        output_dir: Some(plan::utf8(&output_dir)?.to_owned()),
+        ..ImportOptions::default()
+    })
+}
+
+fn read(ctx: &Context, file: &Path) -> Result<Export, CliError> {
+    let parsed: Result<Export, serde_json::Error> = if file == Path::new("-") {
+        serde_json::from_reader(io::stdin().lock())
+    } else {
+        let opened = File::open(ctx.cwd.join(file));
+        let opened = opened.map_err(|e| CliError::user(format!("cannot read {}: {e}", file.display())))?;
+        serde_json::from_reader(BufReader::new(opened))
+    };
+    let export = parsed.map_err(|e| {
+        CliError::new(Kind::Spec, format!("{} is no exported workflow: {e}", file.display()))
+            .with_hint("`windlass export` writes such files")
+    })?;
+    if export.export_version != Export::VERSION {
+        return Err(CliError::refused(format!(
+            "{} has version {} of the export format, and this windlass reads {}",
+            file.display(),
+            export.export_version,
+            Export::VERSION
+        )));
+    }
+    Ok(export)
+}
