@@ -17,12 +17,11 @@ use crate::event::{Scalar, Stop};
 use crate::source::Span;
 use crate::suggest::Suggester;
 use crate::tree::{Entry, Tree, Value};
-use reader::{Argument, Node};
 use shape::Form;
 use std::borrow::Cow;
 
 pub(crate) use lexer::is_bare_word;
-pub(crate) use reader::comments;
+pub(crate) use reader::{Argument, Node, read_nodes};
 
 /// The annotations that say what a node is where it could be either.
 pub(crate) const LIST: &str = "array";
@@ -246,4 +245,9 @@ impl Mapper<'_> {
         }
         Tree { value: Value::Map(entries), span: node.name_span, close: node.end }
     }
+}
+
+/// Where the comments of a document stand, if it can be read.
+pub(crate) fn comments(text: &str) -> Option<Vec<Span>> {
+    read_nodes(text).map(|(_, comments)| comments)
 }

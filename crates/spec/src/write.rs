@@ -12,6 +12,8 @@ use crate::format::Format;
 use crate::tree::{Tree, Value};
 use std::fmt::Write as _;
 
+pub(crate) use yaml::double_quoted as yaml_quoted;
+
 /// Lines become no longer than this where they can be broken.
 const WIDTH: usize = 100;
 

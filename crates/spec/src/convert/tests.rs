@@ -200,6 +200,20 @@ proptest! {
     }
 
     #[test]
+    fn a_document_laid_out_says_the_same(tree in any_fields(&WORKFLOW, 0)) {
+        let tree = normal(tree);
+        for format in Format::ALL {
+            let written = write::document(&tree, format).unwrap_or_default();
+            if written.is_empty() {
+                continue;
+            }
+            let lay_out = |text: &str| crate::reformat(Source { name: "w", text: text.as_bytes(), format: Some(format) });
+            let once = lay_out(&written).unwrap_or_else(|problem| panic!("{problem}\n{written}"));
+            assert_eq!(lay_out(&once).as_deref(), Ok(once.as_str()), "{}", format.name());
+        }
+    }
+
+    #[test]
     fn values_survive_every_format(value in any_value()) {
         let tree = normal(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), value)]))]));
         for format in Format::ALL {

@@ -9,20 +9,24 @@ use crate::tree::{MAX_DEPTH, Tree, too_deep};
 use std::borrow::Cow;
 
 #[derive(Debug)]
-pub(super) struct Node<'s> {
-    pub(super) name: Cow<'s, str>,
-    pub(super) name_span: Span,
+pub(crate) struct Node<'s> {
+    pub(crate) name: Cow<'s, str>,
+    pub(crate) name_span: Span,
     /// `(this)name`.
-    pub(super) annotation: Option<Cow<'s, str>>,
-    pub(super) arguments: Vec<Argument<'s>>,
+    pub(crate) annotation: Option<Cow<'s, str>>,
+    pub(crate) arguments: Vec<Argument<'s>>,
     /// `None`: no braces.
-    pub(super) children: Option<Vec<Self>>,
+    pub(crate) children: Option<Vec<Self>>,
+    /// The brace that opens its children.
+    pub(crate) open: Option<Span>,
     /// What ends it: the closing brace, or its last word.
-    pub(super) end: Span,
+    pub(crate) end: Span,
+    /// From its annotation to its end.
+    pub(crate) whole: Span,
 }
 
 #[derive(Debug)]
-pub(super) enum Argument<'s> {
+pub(crate) enum Argument<'s> {
     Value(Tree<'s>),
     Property(Cow<'s, str>, Span, Tree<'s>),
 }
@@ -41,7 +45,16 @@ impl<'s> Node<'s> {
     pub(super) fn of_value(name: Cow<'s, str>, name_span: Span, value: Tree<'s>) -> Self {
         let end = value.span;
         let arguments = vec![Argument::Value(value)];
-        Self { name, name_span, annotation: None, arguments, children: None, end }
+        Self {
+            name,
+            name_span,
+            annotation: None,
+            arguments,
+            children: None,
+            open: None,
+            end,
+            whole: name_span,
+        }
     }
 
     /// Has no properties.
@@ -55,12 +68,12 @@ pub(super) fn read<'s>(text: &'s str, sink: &mut Sink) -> Result<Vec<Node<'s>>, 
     Reader { lexer: Lexer::new(text), sink }.nodes(None, 0)
 }
 
-/// Where the comments of a document stand, if it can be read. What `/-` takes away is none of them.
-pub(crate) fn comments(text: &str) -> Option<Vec<Span>> {
+/// The nodes of a document and where its comments stand, if it can be read. What `/-` takes away is a comment too.
+pub(crate) fn read_nodes(text: &str) -> Option<(Vec<Node<'_>>, Vec<Span>)> {
     let mut sink = Sink::default();
     let mut reader = Reader { lexer: Lexer::new(text), sink: &mut sink };
-    reader.nodes(None, 0).ok()?;
-    Some(reader.lexer.comments)
+    let nodes = reader.nodes(None, 0).ok()?;
+    Some((nodes, reader.lexer.comments))
 }
 
 struct Reader<'s, 'k> {
@@ -91,16 +104,27 @@ impl<'s> Reader<'s, '_> {
                     return self.fail("a closing brace without an opening one", span);
                 }
                 (Some(';'), _) => self.lexer.at += 1,
-                (Some('/'), _) if self.lexer.eat("/-") => {
-                    self.lexer.skip_lines(self.sink)?;
-                    self.node(depth)?;
-                }
+                (Some('/'), _) if self.lexer.rest().starts_with("/-") => self.dropped(|reader| {
+                    reader.lexer.skip_lines(reader.sink)?;
+                    reader.node(depth).map(|_| ())
+                })?,
                 (Some(_), _) => nodes.push(self.node(depth)?),
             }
         }
     }
 
+    /// Reads past something that begins with `/-`, and notes all of it as one comment.
+    fn dropped(&mut self, read: impl FnOnce(&mut Self) -> Result<(), Stop>) -> Result<(), Stop> {
+        let (start, comments) = (self.lexer.at, self.lexer.comments.len());
+        self.lexer.at += 2;
+        read(self)?;
+        self.lexer.comments.truncate(comments);
+        self.lexer.comments.push(Span::new(start, self.lexer.at));
+        Ok(())
+    }
+
     fn node(&mut self, depth: usize) -> Result<Node<'s>, Stop> {
+        let whole = self.lexer.at;
         let annotation = self.annotation()?;
         let start = self.lexer.at;
         let Some(name) = self.lexer.string(self.sink)? else {
@@ -108,35 +132,40 @@ impl<'s> Reader<'s, '_> {
             return self.fail("expected the name of a node", span);
         };
         let name_span = Span::new(start, self.lexer.at);
-        let mut node =
-            Node { name, name_span, annotation, arguments: Vec::new(), children: None, end: name_span };
+        let mut node = Node {
+            name,
+            name_span,
+            annotation,
+            arguments: Vec::new(),
+            children: None,
+            open: None,
+            end: name_span,
+            whole: name_span,
+        };
         while self.part(&mut node, depth)? {}
+        node.whole = Span::new(whole, node.end.end as usize);
         Ok(node)
     }
 
     /// The next value, property or block of children. False: the node is at its end.
     fn part(&mut self, node: &mut Node<'s>, depth: usize) -> Result<bool, Stop> {
         let has_space = self.lexer.skip_space(self.sink)?;
-        let is_dropped = self.lexer.eat("/-");
-        if is_dropped {
-            self.lexer.skip_lines(self.sink)?;
+        if self.lexer.rest().starts_with("/-") {
+            self.dropped(|reader| reader.dropped_part(depth))?;
+            return Ok(true);
         }
-        let has_space = has_space || is_dropped;
         match self.lexer.peek() {
             None | Some(';' | '}') => return Ok(false),
             Some(c) if is_newline(c) => return Ok(false),
             Some('/') if self.lexer.rest().starts_with("//") => return Ok(false),
             Some('{') => {
                 let open = self.lexer.next_span();
-                self.lexer.at += 1;
-                let children = self.nodes(Some(open), depth + 1)?;
-                node.end = if is_dropped { node.end } else { self.lexer.next_span() };
-                self.lexer.at += 1;
-                match node.children {
-                    _ if is_dropped => {}
-                    None => node.children = Some(children),
-                    Some(_) => return self.fail("a node has only one block of children", open),
+                if node.children.is_some() {
+                    return self.fail("a node has only one block of children", open);
                 }
+                node.children = Some(self.children(depth)?);
+                node.open = Some(open);
+                node.end = Span::new(self.lexer.at - 1, self.lexer.at);
             }
             Some(_) if node.children.is_some() => {
                 let span = self.lexer.next_span();
@@ -147,14 +176,29 @@ impl<'s> Reader<'s, '_> {
                 return self.fail(format!("expected a space before `{}`", c.escape_default()), span);
             }
             Some(_) => {
-                let argument = self.argument()?;
-                if !is_dropped {
-                    node.end = Span::new(self.lexer.at - 1, self.lexer.at);
-                    node.arguments.push(argument);
-                }
+                let start = self.lexer.at;
+                node.arguments.push(self.argument()?);
+                node.end = Span::new(start, self.lexer.at);
             }
         }
         Ok(true)
+    }
+
+    /// Children in braces, which begin here.
+    fn children(&mut self, depth: usize) -> Result<Vec<Node<'s>>, Stop> {
+        let open = self.lexer.next_span();
+        self.lexer.at += 1;
+        let children = self.nodes(Some(open), depth + 1)?;
+        self.lexer.at += 1;
+        Ok(children)
+    }
+
+    fn dropped_part(&mut self, depth: usize) -> Result<(), Stop> {
+        self.lexer.skip_lines(self.sink)?;
+        if self.lexer.peek() == Some('{') {
+            return self.children(depth).map(|_| ());
+        }
+        self.argument().map(|_| ())
     }
 
     fn argument(&mut self) -> Result<Argument<'s>, Stop> {
@@ -169,10 +213,11 @@ impl<'s> Reader<'s, '_> {
             return self.fail("expected a value", span);
         };
         let span = Span::new(start, self.lexer.at);
-        let behind = self.lexer.at;
+        let (behind, comments) = (self.lexer.at, self.lexer.comments.len());
         self.lexer.skip_space(self.sink)?;
         if !self.lexer.eat("=") {
             self.lexer.at = behind;
+            self.lexer.comments.truncate(comments);
             return Ok(Argument::Value(Tree::scalar(text, false, span)));
         }
         self.lexer.skip_space(self.sink)?;

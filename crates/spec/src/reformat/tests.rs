@@ -1,0 +1,140 @@
+//! What the canonical layout looks like.
+
+use super::*;
+
+#[track_caller]
+fn laid_out(format: Format, text: &str) -> String {
+    let once = reformat(Source { name: "spec", text: text.as_bytes(), format: Some(format) });
+    let once = once.unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
+    let twice = reformat(Source { name: "spec", text: once.as_bytes(), format: Some(format) });
+    assert_eq!(twice.as_ref(), Ok(&once), "laid out twice");
+    once
+}
+
+#[test]
+fn yaml() {
+    let text = "\
+# head
+
+
+---
+name:   sim   # its name
+env: &env {  A: 1,B: \"x\"  }   # short
+jobs:   # all of them
+-   name: a
+
+    command: |
+          set -e
+            deeper
+
+          ./a
+    depends_on:
+    - b
+    # the last one of a
+    - c
+
+
+# about b
+-   <<: *env
+    name: 'b'
+    command: >- # folded | so
+       ./b
+       --fast
+    env: {
+      # why
+      A: 1,
+      B: 2 }
+-
+   - nested
+   -  - deeper # here
+- {name: a_very_long_name_that_fills_the_line, command: \"and a command that goes on and on\", priority: 7, env: {A: 1}}
+description: two
+  lines
+empty:
+# tail
+";
+    let expected = "\
+# head
+
+name: sim # its name
+env: &env {A: 1, B: \"x\"} # short
+jobs: # all of them
+  - name: a
+
+    command: |
+      set -e
+        deeper
+
+      ./a
+    depends_on:
+      - b
+      # the last one of a
+      - c
+
+  # about b
+  - <<: *env
+    name: 'b'
+    command: >- # folded | so
+      ./b
+      --fast
+    env:
+      # why
+      A: 1
+      B: 2
+  - - nested
+    - - deeper # here
+  - name: a_very_long_name_that_fills_the_line
+    command: \"and a command that goes on and on\"
+    priority: 7
+    env: {A: 1}
+description: two lines
+empty:
+# tail
+";
+    assert_eq!(laid_out(Format::Yaml, text), expected);
+}
+
+#[test]
+fn json() {
+    let text = "{ \"name\":\"sim\",\n\n\n \"list\":[1,2 , 3], \"jobs\":[\n{\"name\":\"a\",\"depends_on\":[ ]}], \"env\":{}}";
+    let expected = "{\n  \"name\": \"sim\",\n\n  \"list\": [1, 2, 3],\n  \"jobs\": [\n    {\"name\": \"a\", \"depends_on\": []}\n  ],\n  \"env\": {}\n}\n";
+    assert_eq!(laid_out(Format::Json, text), expected);
+}
+
+#[test]
+fn json5() {
+    let text = "// head\n{ name:'sim', // its name\n  /* all */ jobs:[ // here\n {name:'a',x:0x1F},\n // tail\n ]\n}\n// end\n";
+    let expected = "// head\n{\n  name: 'sim', // its name\n  /* all */\n  jobs: [ // here\n    {name: 'a', x: 0x1F},\n    // tail\n  ],\n}\n// end\n";
+    assert_eq!(laid_out(Format::Json5, text), expected);
+}
+
+#[test]
+fn toml() {
+    let text = "# head\nname='sim'   # its name\n\n\n a.b  =  1\nlist=[1,\n  2, # two\n  # tail\n]\nshort=[ 1,2 ]\n# about a\n[ env ]\nA={x=1,y=[ 2 ]}\n[[jobs]] # first\nname=\"a\"\n";
+    let expected = "# head\nname = 'sim' # its name\n\na.b = 1\nlist = [\n  1,\n  2, # two\n  # tail\n]\nshort = [1, 2]\n\n# about a\n[env]\nA = { x = 1, y = [2] }\n\n[[jobs]] # first\nname = \"a\"\n";
+    assert_eq!(laid_out(Format::Toml, text), expected);
+}
+
+#[test]
+fn kdl() {
+    let text = "// head\nname   \"sim\" ; user ada\n\n\njob \"a\"   { // first\n command \"x\" // do it\n  depends_on \"b\"   \"c\"; /- priority 3\n // tail\n}\nfile \"f\" path = \"p\" /* here */\n/- job \"gone\" {\n  command \"y\"\n}\nenv {}\nmetadata { a { b 1; }; }\n";
+    let expected = "// head\nname \"sim\"\nuser ada\n\njob \"a\" { // first\n    command \"x\" // do it\n    depends_on \"b\" \"c\"\n    /- priority 3\n    // tail\n}\nfile \"f\" path=\"p\" /* here */\n/- job \"gone\" {\n  command \"y\"\n}\nenv {}\nmetadata {\n    a {\n        b 1\n    }\n}\n";
+    let laid_out = laid_out(Format::Kdl, text);
+    assert_eq!(laid_out, expected);
+}
+
+#[test]
+fn what_has_no_place_is_refused_rather_than_lost() {
+    for (format, text) in [
+        (Format::Yaml, "name: w\nx: !!str 5\n"),
+        (Format::Yaml, "%YAML 1.2\n---\nname: w\n"),
+        (Format::Yaml, "name: |2\n    x\n"),
+        (Format::Kdl, "job \"a\" /* within */ priority=5\n"),
+        (Format::Kdl, "user (u8)5\n"),
+        (Format::Toml, "a = { b = 1, # x\n c = 2 }\n"),
+    ] {
+        let result = reformat(Source { name: "spec", text: text.as_bytes(), format: Some(format) });
+        let code = result.err().and_then(|diagnostics| diagnostics.list.first().map(|first| first.code));
+        assert_eq!(code, Some("cannot-format"), "{text}");
+    }
+}

@@ -1,0 +1,201 @@
+//! A YAML document as it is written: styles, anchors, tags and comments included.
+
+use super::Unusual;
+use crate::source::Span;
+use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
+use std::borrow::Cow;
+
+pub(super) struct Node<'s> {
+    pub(super) kind: Kind<'s>,
+    /// `&anchor !tag`, as far as it has them.
+    pub(super) properties: String,
+    /// 0: it has none.
+    pub(super) properties_end: u32,
+    /// With its properties.
+    pub(super) start: u32,
+    content: u32,
+    pub(super) end: u32,
+}
+
+pub(super) enum Kind<'s> {
+    Scalar { text: Cow<'s, str>, style: Style },
+    Alias,
+    Map { entries: Vec<(Node<'s>, Node<'s>)>, is_flow: bool },
+    List { items: Vec<Node<'s>>, is_flow: bool },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    Quoted,
+    /// `|` or `>`.
+    Block,
+}
+
+impl Node<'_> {
+    pub(super) fn start_of_content(&self) -> usize {
+        self.content as usize
+    }
+
+    /// A map or list that can have a line for each of its parts.
+    pub(super) fn is_collection(&self) -> bool {
+        match &self.kind {
+            Kind::Map { entries, .. } => !entries.is_empty(),
+            Kind::List { items, .. } => !items.is_empty(),
+            Kind::Scalar { .. } | Kind::Alias => false,
+        }
+    }
+}
+
+/// Where the comments stand.
+pub(in crate::reformat) fn comments(text: &str) -> Vec<Span> {
+    let is_comment = |event: &Event<'_>| matches!(event, Event::Comment(..));
+    let events = events(text).filter(|(event, _)| is_comment(event));
+    events.map(|(_, span)| span).collect()
+}
+
+/// The root of the document.
+pub(super) fn document(text: &str) -> Result<Node<'_>, Unusual> {
+    if text.starts_with('%') || text.contains("\n%YAML") || text.contains("\n%TAG") {
+        return Err(Unusual { why: "the file has directives, which the layout has no place for", at: None });
+    }
+    let is_content = |event: &Event<'_>| {
+        !matches!(
+            event,
+            Event::Comment(..)
+                | Event::StreamStart
+                | Event::StreamEnd
+                | Event::DocumentStart(..)
+                | Event::DocumentEnd
+        )
+    };
+    let events = events(text).filter(|(event, _)| is_content(event)).peekable();
+    let mut reader = Reader { text, events, last_end: 0 };
+    reader.node()?.ok_or(Unusual { why: "the file is empty", at: None })
+}
+
+fn events(text: &str) -> impl Iterator<Item = (Event<'_>, Span)> {
+    let options = granit_parser::options! { emit_comments: true, emit_anchor_events: true };
+    let parser = Parser::new_from_str_with_options(text, options);
+    parser.map_while(Result::ok).map(|(event, span)| {
+        let range = span.byte_range().unwrap_or_default();
+        let tag = span.tag_span().and_then(|tag| tag.byte_range());
+        // The tag stands before the node, and is told with it: remembered as the start of its span.
+        let start = tag.map_or(range.start, |tag| tag.start.min(range.start));
+        let start = if matches!(event, Event::Comment(..)) { range.start } else { start };
+        (event, Span::new(start, range.end))
+    })
+}
+
+struct Reader<'s, I: Iterator<Item = (Event<'s>, Span)>> {
+    text: &'s str,
+    events: std::iter::Peekable<I>,
+    /// Where the scalar before ended.
+    last_end: u32,
+}
+
+impl<'s, I: Iterator<Item = (Event<'s>, Span)>> Reader<'s, I> {
+    /// The next node; `None` at the end of what is around it.
+    fn node(&mut self) -> Result<Option<Node<'s>>, Unusual> {
+        let Some((event, span)) = self.events.next() else { return Ok(None) };
+        let mut start = span.start;
+        let mut properties = String::new();
+        let mut content = span.start;
+        if let Some((_, anchor)) = self.events.next_if(|(event, _)| matches!(event, Event::Anchor(..))) {
+            properties = self.source(anchor).to_owned();
+            start = start.min(anchor.start);
+            content = content.max(anchor.end);
+        }
+        let tag = match &event {
+            Event::Scalar(.., tag) | Event::SequenceStart(.., tag) | Event::MappingStart(.., tag) => {
+                tag.is_some()
+            }
+            _ => false,
+        };
+        if tag {
+            let why = "a value has a tag, which the layout has no place for";
+            return Err(Unusual { why, at: Some(span) });
+        }
+        let properties_end = if properties.is_empty() { 0 } else { content };
+        content += self.text[content as usize..span.end.max(content) as usize]
+            .find(|c: char| !c.is_whitespace())
+            .unwrap_or(0) as u32;
+        let mut end = span.end;
+        let before = self.last_end.max(properties_end);
+        if matches!(event, Event::Scalar(..) | Event::Alias(_)) {
+            self.last_end = span.end;
+        }
+        let kind = match event {
+            Event::Scalar(text, style, ..) => {
+                let style = match style {
+                    ScalarStyle::Plain => Style::Plain,
+                    ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
+                    _ => Style::Quoted,
+                };
+                if style == Style::Block {
+                    content = self.indicator(before, span.start);
+                    start = start.min(content);
+                }
+                Kind::Scalar { text, style }
+            }
+            Event::Alias(_) | Event::UnresolvedAlias(_) => Kind::Alias,
+            Event::SequenceStart(style, ..) => {
+                let mut items = Vec::new();
+                while let Some(item) = self.node()? {
+                    end = item.end;
+                    items.push(item);
+                }
+                let is_flow = style == StructureStyle::Flow;
+                if is_flow {
+                    end = self.closed_at(end, ']');
+                }
+                Kind::List { items, is_flow }
+            }
+            Event::MappingStart(style, ..) => {
+                let mut entries = Vec::new();
+                while let Some(key) = self.node()? {
+                    if !matches!(key.kind, Kind::Scalar { .. } | Kind::Alias) {
+                        let why = "a key that is a map or a list";
+                        return Err(Unusual { why, at: Some(Span { start: key.start, end: key.start }) });
+                    }
+                    let Some(value) = self.node()? else { break };
+                    end = value.end.max(key.end);
+                    entries.push((key, value));
+                }
+                let is_flow = style == StructureStyle::Flow;
+                if is_flow {
+                    end = self.closed_at(end, '}');
+                }
+                Kind::Map { entries, is_flow }
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Node { kind, properties, properties_end, start, content, end }))
+    }
+
+    /// Where the `|` or `>` stands whose text begins at `start`: in the last line before it that is not blank.
+    fn indicator(&self, before: u32, start: u32) -> u32 {
+        let between = &self.text[before as usize..start.max(before) as usize];
+        let line = between.trim_end().rfind('\n').map_or(0, |at| at + 1);
+        before + (line + between[line..].find(['|', '>']).unwrap_or(0)) as u32
+    }
+
+    fn source(&self, span: Span) -> &'s str {
+        &self.text[span.start as usize..span.end as usize]
+    }
+
+    /// Behind the bracket that closes what ends here.
+    fn closed_at(&self, end: u32, bracket: char) -> u32 {
+        let rest = &self.text[end as usize..];
+        let mut is_comment = false;
+        for (at, c) in rest.char_indices() {
+            match c {
+                '\n' => is_comment = false,
+                '#' if rest[..at].ends_with([' ', '\t', '\n']) => is_comment = true,
+                c if c == bracket && !is_comment => return end + at as u32 + 1,
+                _ => {}
+            }
+        }
+        end
+    }
+}
