@@ -77,7 +77,9 @@ fn normalize(tree: &mut Tree<'_>, form: Form) {
             if let Form::Map(map) | Form::Entries(map) = form {
                 normalize_fields(entries, map);
             } else {
-                entries.iter_mut().for_each(|entry| normalize(&mut entry.value, form));
+                for entry in entries {
+                    normalize(&mut entry.value, form);
+                }
             }
         }
         Value::List(items) => items.iter_mut().for_each(|item| normalize(item, form)),
@@ -104,9 +106,8 @@ fn normalize_scalar(scalar: &mut Scalar<'_>, form: Form) {
     let meant = match form {
         _ if scalar.meaning() != Meaning::Text => None,
         Form::Number | Form::Numbers => number_of_json(&scalar.text),
-        // A parameter `+5` is a text.
-        Form::Parameters if scalar.text.starts_with('+') => None,
-        Form::Parameters => number_of_json(&scalar.text),
+        // Among parameters `+5` is a text.
+        Form::Parameters => number_of_json(&scalar.text).filter(|_| !scalar.text.starts_with('+')),
         Form::Any | Form::AnyMap => decode::json_literal(&scalar.text),
         Form::Text | Form::Texts | Form::TextMap | Form::Map(_) | Form::Entries(_) => None,
     };

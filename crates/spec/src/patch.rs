@@ -108,7 +108,7 @@ fn is_field(entry: &Entry<'_>, edit: &Edit<'_>) -> bool {
 }
 
 /// What the edit should have done.
-fn set_in_tree<'s>(tree: &mut Tree<'s>, edit: &Edit<'_>) {
+fn set_in_tree(tree: &mut Tree<'_>, edit: &Edit<'_>) {
     let scalar = edit.value.scalar();
     let value = Tree::scalar(scalar.text.into_owned(), scalar.plain, Span::default());
     let entry =

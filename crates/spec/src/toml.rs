@@ -194,11 +194,10 @@ impl EventReceiver for Reader<'_> {
                 true
             }
             ScalarKind::Integer(radix) => {
-                match integer(&text, radix.value()) {
-                    Some(number) => text = number,
-                    None => {
-                        error.report_error(ParseError::new("the number is too large").with_unexpected(span))
-                    }
+                if let Some(number) = integer(&text, radix.value()) {
+                    text = number;
+                } else {
+                    error.report_error(ParseError::new("the number is too large").with_unexpected(span));
                 }
                 true
             }

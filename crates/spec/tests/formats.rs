@@ -1,6 +1,6 @@
 //! The same workflow in every format: the same plan, and mistakes told in the same way.
 
-use windlass_spec::{Format, Source, Style, convert, load, reformat};
+use windlass_spec::{Format, NoAttachments, Source, Style, convert, load, reformat};
 
 /// Every format that `text` converts to, with the text in it.
 #[track_caller]
@@ -116,7 +116,7 @@ fn sorted(text: &str) -> Vec<&str> {
 
 #[test]
 fn kdl_as_people_write_it() {
-    let text = r##"
+    let text = r#"
 // Torc's own spellings, old and new.
 name "w"
 user ada
@@ -134,18 +134,15 @@ failure_handler "h" {
     rule { exit_codes 1 2; match_all_exit_codes false; max_retries 0x2 }
 }
 job "a" {
-    command r#"echo "a""#
+    command r"echo \a"
     output_file "f"
 }
 job "b" command="true" {
-    command_is_above /- "no" ; /- unknown 5
+    depends_on_job "a"
+    /- unknown 5
 }
 /- job "gone" { }
-"##
-    .replace(
-        "    command_is_above /- \"no\" ; /- unknown 5\n",
-        "    depends_on_job \"a\"\n    /- unknown 5\n",
-    );
+"#;
     let yaml = convert(Source::new("spec.kdl", text.as_bytes()), Format::Yaml);
     let yaml = yaml.unwrap_or_else(|problems| panic!("{problems}"));
     let expected = "\
@@ -176,7 +173,7 @@ failure_handlers:
         max_retries: 2
 jobs:
   - name: a
-    command: echo \"a\"
+    command: echo \\a
     output_files: [f]
   - name: b
     command: \"true\"
@@ -274,17 +271,35 @@ fn mistakes_that_only_one_format_can_make() {
     }
 }
 
+/// Everything that a workflow will do, in words.
+#[track_caller]
+fn plan(format: Format, text: &str) -> Vec<String> {
+    let source = Source { name: "spec", text: text.as_bytes(), format: Some(format) };
+    let workflow = load(source, &NoAttachments).unwrap_or_else(|problems| panic!("{problems}"));
+    let mut plan = vec![
+        format!("{} {:?} {:?}", workflow.name(), workflow.user(), workflow.description()),
+        format!("{:?} {:?} {:?}", workflow.env(), workflow.stdio(), workflow.settings()),
+        format!("{:?} {:?}", workflow.failure_handlers(), workflow.schedulers()),
+        format!("{:?} {:?}", workflow.actions(), workflow.kinds()),
+    ];
+    plan.extend(workflow.requirements().iter().map(|it| format!("{} {:?}", it.name, it.resources)));
+    plan.extend(workflow.files().map(|file| format!("{file:?}")));
+    plan.extend(workflow.all_user_data().map(|data| format!("{data:?}")));
+    plan.extend(workflow.jobs().map(|job| {
+        let dependencies: Vec<u32> = job.depends_on().flatten().copied().collect();
+        let files: Vec<&[u32]> = job.input_files().chain(job.output_files()).collect();
+        let what = (job.name, job.command(1), job.env(), job.parameters(), job.requirements, job.priority);
+        format!("{what:?} {dependencies:?} {files:?}")
+    }));
+    plan
+}
+
 #[test]
-fn jobs_are_the_same_in_every_format() {
-    for spec in [SPECS[0], SPECS[2]] {
-        let plan = |name: &str, text: &str| {
-            let workflow = load(name, text.as_bytes())
-                .map(|workflow| (workflow.name().to_owned(), workflow.job_count()));
-            workflow.unwrap_or_else(|problems| panic!("{problems}"))
-        };
-        let expected = plan("s.yaml", spec);
+fn the_same_plan_from_every_format() {
+    for spec in SPECS {
+        let expected = plan(Format::Yaml, spec);
         for (format, text) in in_every_format(spec) {
-            assert_eq!(plan(&format!("s.{}", format.extension()), &text), expected);
+            assert_eq!(plan(format, &text), expected, "{}", format.name());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Input made to hurt, and input made by chance: always an answer, never a panic, never without bounds.
 
 use proptest::prelude::*;
-use windlass_spec::{NoAttachments, Source, Style, load};
+use windlass_spec::{Format, NoAttachments, Source, Style, convert, load, reformat};
 
 /// The code of the last problem in the file.
 #[track_caller]
@@ -218,5 +218,167 @@ proptest! {
             bytes.splice(start..end, piece.bytes());
         }
         answer(&bytes);
+    }
+}
+
+/// All that can be done with a text in some format gives an answer too.
+fn answer_as(format: Format, bytes: &[u8]) {
+    let source = Source { name: "chance", text: bytes, format: Some(format) };
+    let loaded = load(source, &NoAttachments).map(|_| ());
+    if let Err(diagnostics) = &loaded {
+        assert!(!diagnostics.list.is_empty() && !diagnostics.render(Style::Ansi).is_empty());
+    }
+    for to in Format::ALL {
+        match convert(source, to) {
+            // What is written in another format is as good as what was read.
+            Ok(text) => {
+                let again = Source { name: "again", text: text.as_bytes(), format: Some(to) };
+                assert_eq!(load(again, &NoAttachments).is_ok(), loaded.is_ok(), "{text}");
+            }
+            Err(diagnostics) => assert!(!diagnostics.list.is_empty()),
+        }
+    }
+    if let Ok(text) = reformat(source) {
+        let again = reformat(Source { text: text.as_bytes(), ..source });
+        assert_eq!(again.as_deref(), Ok(text.as_str()));
+    }
+}
+
+#[test]
+fn much_of_anything() {
+    let pieces = "[ { ( \" ' \"\"\" ''' # /* // /- - a. a= a{ [a. {\"a\": {a: {a= 0 9 1e 0x \\ \\u ? &a *a ! = , ; r#\" #\" } ] )";
+    let spaced = [
+        "- ", "a {", "[[a]]\n", "a: ", "? ", "&a ", "*a ", "|\n", "\n", " ", "\t", "=\n", "a\n", "a 1\n",
+        "a=1\n", "a.b=1\n", "a: 1\n", "[a]\n", "/* */", "\u{feff}", "\u{2028}",
+    ];
+    for piece in pieces.split(' ').chain(spaced) {
+        let size = if "[{(\"".contains(piece) { 1 << 20 } else { 1 << 14 };
+        let text = piece.repeat(size / piece.len());
+        for format in Format::ALL {
+            let source = Source { name: "evil", text: text.as_bytes(), format: Some(format) };
+            let problems = load(source, &NoAttachments).map(|_| ()).expect_err("this is no spec");
+            assert!(!problems.list.is_empty() && problems.list.len() <= 50, "{piece:?} as {}", format.name());
+        }
+        assert_eq!(Format::detect(text.as_bytes()), Format::detect(text.as_bytes()));
+    }
+}
+
+#[test]
+fn deep_nesting_in_every_format() {
+    for (format, open, close) in [
+        (Format::Json, "[", "]"),
+        (Format::Json, "{\"a\":", "}"),
+        (Format::Json5, "{a:", "}"),
+        (Format::Toml, "[", "]"),
+        (Format::Toml, "{a=", "}"),
+        (Format::Kdl, "{ a", "}"),
+    ] {
+        for depth in [65, 1000, 50_000] {
+            let inside = format!("{} 1{}", open.repeat(depth), close.repeat(depth));
+            let text = match format {
+                Format::Toml => format!("metadata.x = {inside}\n"),
+                Format::Kdl => format!("metadata {inside}\n"),
+                _ => format!("{{\"metadata\": {{\"x\": {inside}}}}}"),
+            };
+            let source = Source { name: "deep", text: text.as_bytes(), format: Some(format) };
+            let problems = load(source, &NoAttachments).map(|_| ()).expect_err("should be refused");
+            let codes: Vec<_> = problems.list.iter().map(|problem| problem.code).collect();
+            assert!(codes.contains(&"too-deep"), "{} {depth}: {codes:?}", format.name());
+        }
+    }
+    let header = format!("[{}a]\nb = 1\n", "a.".repeat(100));
+    let problems = load(Source::new("deep.toml", header.as_bytes()), &NoAttachments).map(|_| ());
+    let problems = problems.expect_err("too deep");
+    assert!(problems.list.iter().any(|problem| problem.code == "too-deep"), "{problems}");
+}
+
+#[test]
+fn huge_numbers_stay_what_they_are_or_are_refused() {
+    let digits = "9".repeat(100_000);
+    for (name, text) in [
+        ("n.yaml", format!("name: w\njobs: [{{name: a, command: b, priority: {digits}}}]\n")),
+        ("n.json", format!(r#"{{"name":"w","jobs":[{{"name":"a","command":"b","priority":{digits}}}]}}"#)),
+        ("n.json5", format!("{{name:'w',jobs:[{{name:'a',command:'b',priority:{digits}}}]}}")),
+        ("n.toml", format!("name='w'\n[[jobs]]\nname='a'\ncommand='b'\npriority={digits}\n")),
+        ("n.kdl", format!("name w\njob a command=b priority={digits}\n")),
+    ] {
+        let problems = load(Source::new(name, text.as_bytes()), &NoAttachments).map(|_| ());
+        let problems = problems.expect_err("out of range");
+        let codes: Vec<_> = problems.list.iter().map(|problem| problem.code).collect();
+        assert_eq!(codes, ["out-of-range"], "{name}");
+    }
+    for (name, text) in [
+        ("n.json5", format!("{{name: 0x{digits}}}")),
+        ("n.toml", format!("name = 0x{digits}")),
+        ("n.kdl", format!("name 0x{digits}")),
+    ] {
+        assert!(load(Source::new(name, text.as_bytes()), &NoAttachments).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn an_alias_bomb_is_not_converted_or_patched() {
+    use windlass_spec::patch::{Edit, NewValue, PatchError, set_values};
+    let levels = (1..12).map(|level| {
+        format!("  a{level}: &a{level} [{}]\n", vec![format!("*a{}", level - 1); 10].join(", "))
+    });
+    let levels: String = levels.collect();
+    let text = format!("name: w\nmetadata:\n  a0: &a0 [x]\n{levels}jobs: [{{name: a, command: b}}]\n");
+    let source = Source::new("evil.yaml", text.as_bytes());
+    let edit = Edit { list: "jobs", name: "a", field: "priority", value: NewValue::Integer(1) };
+    let patched = set_values(source, &[edit]).map_err(|error| match error {
+        PatchError::Unreadable(problems) => problems,
+        PatchError::ByHand { .. } => panic!("{error}"),
+    });
+    for result in [convert(source, Format::Json), reformat(source), patched] {
+        let problems = result.expect_err("should be refused");
+        assert!(problems.list.iter().any(|problem| problem.code == "too-many-aliases"), "{problems}");
+    }
+}
+
+/// Pieces that mean something to some format.
+fn any_piece() -> impl Strategy<Value = String> {
+    let words = "name jobs job command env file path data a b true #true null 0 -1 0x1F 1e3 +5 .5 \"x\" 'y' \" ' \"\"\" ''' #\" \"# r\" { } \
+        [ ] [[ ]] ( ) = : , ; . \\ \\n \\u // /* */ /- # &a *a <<";
+    let mut pieces: Vec<&str> = words.split_whitespace().collect();
+    pieces.extend([
+        " = ", ": ", "\n", "\n  ", " ", "\t", "# ", "- ", "|\n", "&a ", "\r\n", "ü", "日", "\u{2028}",
+        "\u{feff}",
+    ]);
+    prop_oneof![4 => prop::sample::select(pieces).prop_map(str::to_owned), 1 => "[a-z]{1,4}"]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_pieces_in_every_format(pieces in prop::collection::vec(any_piece(), 0..40)) {
+        let text = pieces.concat();
+        for format in Format::ALL {
+            answer_as(format, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn any_bytes_in_every_format(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        for format in Format::ALL {
+            answer_as(format, &bytes);
+        }
+    }
+
+    /// A good file in some format with some stretches replaced.
+    #[test]
+    fn any_damage_in_every_format(
+        format in prop::sample::select(Format::ALL.to_vec()),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, any_piece()), 1..4),
+    ) {
+        let good = convert(Source::new("good.yaml", GOOD.as_bytes()), format);
+        let mut bytes = good.unwrap_or_else(|problems| panic!("{problems}")).into_bytes();
+        for (place, length, piece) in damage {
+            let start = place.index(bytes.len());
+            let end = (start + length).min(bytes.len());
+            bytes.splice(start..end, piece.bytes());
+        }
+        answer_as(format, &bytes);
     }
 }

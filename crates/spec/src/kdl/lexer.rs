@@ -115,7 +115,7 @@ impl<'s> Lexer<'s> {
     pub(super) fn literal(&mut self, sink: &mut Sink) -> Result<Option<Cow<'s, str>>, Stop> {
         let rest = self.rest();
         if let Some(behind) = rest.strip_prefix('#') {
-            if raw_string_hashes(rest).is_some() {
+            if raw_string(rest).is_some() {
                 return Ok(None);
             }
             let word = &behind[..word_length(behind)];
@@ -129,7 +129,7 @@ impl<'s> Lexer<'s> {
             self.at += 1 + word.len();
             return Ok(Some(Cow::Borrowed(literal)));
         }
-        if rest.starts_with(['r']) && raw_string_hashes(&rest[1..]).is_some() {
+        if raw_string(rest).is_some() {
             return Ok(None);
         }
         let word = &rest[..word_length(rest)];
@@ -154,10 +154,9 @@ impl<'s> Lexer<'s> {
     /// A string in any of its forms, also a bare word. `None`: something else stands here.
     pub(super) fn string(&mut self, sink: &mut Sink) -> Result<Option<Cow<'s, str>>, Stop> {
         let rest = self.rest();
-        let behind_r = rest.strip_prefix('r').unwrap_or(rest);
-        if let Some(hashes) = raw_string_hashes(behind_r) {
+        if let Some((length, hashes)) = raw_string(rest) {
             let start = self.at;
-            self.at += rest.len() - behind_r.len() + hashes;
+            self.at += length;
             return self.quoted(start, Some(hashes), sink).map(Some);
         }
         if rest.starts_with('"') {
@@ -205,10 +204,13 @@ fn unclosed<T>(message: &str, start: usize, length: usize, sink: &mut Sink) -> R
     Err(Stop)
 }
 
-/// How many hashes begin a raw string here, if one begins. `"` alone begins an ordinary one.
-fn raw_string_hashes(text: &str) -> Option<usize> {
-    let hashes = text.bytes().take_while(|byte| *byte == b'#').count();
-    (hashes > 0 && text[hashes..].starts_with('"')).then_some(hashes)
+/// What stands before the quotes of a raw string, if one begins here: how long it is, and how many hashes there are.
+/// Version 1 has an `r` before them, and may have none.
+fn raw_string(text: &str) -> Option<(usize, usize)> {
+    let behind = text.strip_prefix('r');
+    let hashes = behind.unwrap_or(text).bytes().take_while(|byte| *byte == b'#').count();
+    let length = hashes + usize::from(behind.is_some());
+    (length > 0 && text[length..].starts_with('"')).then_some((length, hashes))
 }
 
 /// Where the closing quotes stand.

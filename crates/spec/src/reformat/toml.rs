@@ -12,7 +12,7 @@ pub(super) fn comments(text: &str) -> Vec<Span> {
 }
 
 pub(super) fn lay_out(text: &str) -> Result<String, Unusual> {
-    let Statements { statements, comments, .. } = read(text);
+    let Reader { statements, comments, .. } = read(text);
     let mut layout = Layout { text, comments: Comments::new(text, comments) };
     let items = statements.iter().map(|statement| layout.item(statement)).collect::<Result<_, _>>()?;
     let below = layout.comments.rest();
@@ -21,17 +21,17 @@ pub(super) fn lay_out(text: &str) -> Result<String, Unusual> {
     Ok(out)
 }
 
-fn read(text: &str) -> Statements {
+fn read(text: &str) -> Reader {
     let tokens = toml_parser::Source::new(text).lex().into_vec();
-    let mut statements = Statements::default();
-    let mut guard = RecursionGuard::new(&mut statements, crate::tree::MAX_DEPTH as u32);
+    let mut reader = Reader::default();
+    let mut guard = RecursionGuard::new(&mut reader, crate::tree::MAX_DEPTH as u32);
     parse_document(&tokens, &mut guard, &mut ());
-    statements
+    reader
 }
 
 /// The lines of a document in its order.
 #[derive(Default)]
-struct Statements {
+struct Reader {
     statements: Vec<Statement>,
     comments: Vec<Span>,
     /// Keys that were read and have no value yet.
@@ -71,7 +71,7 @@ impl Value {
     }
 }
 
-impl Statements {
+impl Reader {
     fn put(&mut self, pair: Pair) {
         match self.open.last_mut().map(|open| &mut open.value) {
             Some(Value::List { items, .. }) => items.push(pair),
@@ -106,7 +106,7 @@ fn ours(span: toml_parser::Span) -> Span {
     Span::new(span.start(), span.end())
 }
 
-impl EventReceiver for Statements {
+impl EventReceiver for Reader {
     fn std_table_open(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
         self.header = Some(ours(span));
     }

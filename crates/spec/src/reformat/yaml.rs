@@ -217,7 +217,7 @@ impl Layout<'_> {
                 Style::Plain if !text.contains('\n') => text.clone().into_owned(),
                 _ => crate::write::yaml_quoted(text),
             },
-            Kind::Scalar { .. } | Kind::Alias => source.trim().to_owned(),
+            Kind::Scalar { .. } | Kind::Alias => source.trim_matches([' ', '\t', '\r', '\n']).to_owned(),
             Kind::List { items, .. } => {
                 let items: Vec<String> =
                     items.iter().map(|item| self.line(item)).collect::<Result<_, _>>()?;

@@ -102,7 +102,7 @@ impl<'s, I: Iterator<Item = (Event<'s>, Span)>> Reader<'s, I> {
         let mut properties = String::new();
         let mut content = span.start;
         if let Some((_, anchor)) = self.events.next_if(|(event, _)| matches!(event, Event::Anchor(..))) {
-            properties = self.source(anchor).to_owned();
+            self.source(anchor).clone_into(&mut properties);
             start = start.min(anchor.start);
             content = content.max(anchor.end);
         }
@@ -118,7 +118,7 @@ impl<'s, I: Iterator<Item = (Event<'s>, Span)>> Reader<'s, I> {
         }
         let properties_end = if properties.is_empty() { 0 } else { content };
         content += self.text[content as usize..span.end.max(content) as usize]
-            .find(|c: char| !c.is_whitespace())
+            .find(|c: char| !matches!(c, ' ' | '\t' | '\r' | '\n'))
             .unwrap_or(0) as u32;
         let mut end = span.end;
         let before = self.last_end.max(properties_end);
