@@ -31,8 +31,8 @@ super::statements! {
         RETURNING id";
     /// Where the block of ids begins.
     INSERT_FIRST_JOB = "
-        INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, kind_id,
-            has_files, reused_from, name, command, invocation_script, env, params, id)
+        INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, name, command,
+            kind_id, has_files, reused_from, invocation_script, env, params, id)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
     INSERT_FIRST_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
     INSERT_JOB_FILE = "INSERT INTO job_file (job_id, is_output, file_id) VALUES ($1, $2, $3)";

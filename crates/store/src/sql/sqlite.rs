@@ -20,20 +20,24 @@ super::statements! {
     CHECKPOINT_AND_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)";
 }
 
-/// Inserts `rows` jobs: `$1` is the workflow, then twelve values for each job. SQLite gives each the id after the largest.
+/// What every job has.
+const PLAIN_COLUMNS: &[&str] =
+    &["status", "priority", "cancel_on_blocking_job_failure", "requirements_id", "name", "command"];
+/// What only some have, behind that.
+const MORE_COLUMNS: &[&str] = &["kind_id", "has_files", "reused_from", "invocation_script", "env", "params"];
+
+/// Inserts `rows` jobs: `$1` is the workflow, then come the values of each job. SQLite gives each the id after the largest.
 ///
 /// Not giving the ids and `OR FAIL` belong together: with ids, or with the usual `OR ABORT`, SQLite keeps a copy of every
 /// page that the statement touches until it is through. Nobody goes on after a failure here, so there is no need to.
-pub(crate) fn insert_jobs(rows: usize) -> String {
+pub(crate) fn insert_jobs(rows: usize, are_plain: bool) -> String {
+    let more = if are_plain { &[] } else { MORE_COLUMNS };
+    let columns = [PLAIN_COLUMNS, more].concat();
+    let width = columns.len();
     let row = |n: usize| {
-        let values: Vec<String> = (2 + 12 * n..14 + 12 * n).map(|p| format!("${p}")).collect();
+        let values: Vec<String> = (2 + width * n..2 + width * (n + 1)).map(|p| format!("${p}")).collect();
         format!("($1, {})", values.join(", "))
     };
     let rows: Vec<String> = (0..rows).map(row).collect();
-    format!(
-        "INSERT OR FAIL INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, kind_id,
-            has_files, reused_from, name, command, invocation_script, env, params)
-        VALUES {}",
-        rows.join(", ")
-    )
+    format!("INSERT OR FAIL INTO job (workflow_id, {}) VALUES {}", columns.join(", "), rows.join(", "))
 }

@@ -47,8 +47,8 @@ fn every_statement_is_understood() {
             conn.prepare(&format!("{select} 1 = 1")).unwrap();
         }
     }
-    for rows in [1, 64] {
-        conn.prepare(&sqlite::insert_jobs(rows)).unwrap();
+    for (rows, are_plain) in [(1, false), (64, false), (64, true)] {
+        conn.prepare(&sqlite::insert_jobs(rows, are_plain)).unwrap();
     }
 }
 

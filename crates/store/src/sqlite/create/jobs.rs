@@ -59,6 +59,7 @@ pub(crate) struct JobRows<'c> {
     insert_first: Statement<'c>,
     insert_one: Statement<'c>,
     insert_many: Statement<'c>,
+    insert_many_plain: Statement<'c>,
 }
 
 /// A job that waits for company; its texts are stretches of the common buffer.
@@ -77,6 +78,17 @@ struct Row {
     params: Option<Range<usize>>,
 }
 
+impl Row {
+    /// Has nothing that most jobs of a large workflow lack. Saying so a million times would take time.
+    fn is_plain(&self) -> bool {
+        let Self { kind, has_files, reused_from, invocation_script, env, params, .. } = self;
+        kind.is_none()
+            && !has_files
+            && reused_from.is_none()
+            && [invocation_script, env, params].into_iter().all(Option::is_none)
+    }
+}
+
 impl<'c> JobRows<'c> {
     pub(crate) fn new(conn: &'c Connection, workflow: WorkflowId, first_id: i64) -> Result<Self, Fault> {
         Ok(Self {
@@ -87,8 +99,9 @@ impl<'c> JobRows<'c> {
             waiting: Vec::with_capacity(ROWS_A_STATEMENT),
             texts: String::new(),
             insert_first: conn.prepare(sql::INSERT_FIRST_JOB)?,
-            insert_one: conn.prepare(&insert_jobs_sql(1))?,
-            insert_many: conn.prepare(&insert_jobs_sql(ROWS_A_STATEMENT))?,
+            insert_one: conn.prepare(&insert_jobs_sql(1, false))?,
+            insert_many: conn.prepare(&insert_jobs_sql(ROWS_A_STATEMENT, false))?,
+            insert_many_plain: conn.prepare(&insert_jobs_sql(ROWS_A_STATEMENT, true))?,
         })
     }
 
@@ -139,15 +152,17 @@ impl<'c> JobRows<'c> {
 
     fn flush(&mut self) -> Result<(), Fault> {
         let n = self.waiting.len();
+        let are_plain = n == ROWS_A_STATEMENT && self.waiting.iter().all(Row::is_plain);
+        let batch = Batch { workflow: self.workflow, texts: &self.texts, are_plain };
         let inserted = if self.inserted == 0 && n > 0 {
-            let first = Some(self.first_id);
-            execute(&mut self.insert_first, self.workflow, &self.waiting, &self.texts, first)
+            batch.insert(&mut self.insert_first, &self.waiting, Some(self.first_id))
+        } else if are_plain {
+            batch.insert(&mut self.insert_many_plain, &self.waiting, None)
         } else if n == ROWS_A_STATEMENT {
-            execute(&mut self.insert_many, self.workflow, &self.waiting, &self.texts, None)
+            batch.insert(&mut self.insert_many, &self.waiting, None)
         } else {
-            let rows = self.waiting.chunks(1);
             let insert = &mut self.insert_one;
-            rows.into_iter().try_for_each(|row| execute(insert, self.workflow, row, &self.texts, None))
+            self.waiting.chunks(1).try_for_each(|row| batch.insert(insert, row, None))
         };
         if let Err(fault) = inserted {
             return Err(self.name_the_taken(fault)?);
@@ -181,39 +196,51 @@ impl<'c> JobRows<'c> {
     }
 }
 
-fn execute(
-    statement: &mut Statement<'_>,
+/// What the rows of one statement have in common.
+struct Batch<'t> {
     workflow: WorkflowId,
-    rows: &[Row],
-    texts: &str,
-    first_id: Option<i64>,
-) -> Result<(), Fault> {
-    let mut parameters = 1..;
-    let mut bind = |value: &dyn ToSql| {
-        let index: usize = parameters.next().unwrap_or_default();
-        statement.raw_bind_parameter(index, value)
-    };
-    let text = |range: &Option<Range<usize>>| range.clone().map(|range| &texts[range]);
-    bind(&workflow.0)?;
-    for row in rows {
-        bind(&row.status)?;
-        bind(&row.priority)?;
-        bind(&i64::from(row.cancel_on_blocking_job_failure))?;
-        bind(&row.requirements)?;
-        bind(&row.kind)?;
-        bind(&i64::from(row.has_files))?;
-        bind(&row.reused_from)?;
-        bind(&&texts[row.name.clone()])?;
-        bind(&&texts[row.command.clone()])?;
-        bind(&text(&row.invocation_script))?;
-        bind(&text(&row.env))?;
-        bind(&text(&row.params))?;
+    texts: &'t str,
+    /// The statement has no place for more than what every job has.
+    are_plain: bool,
+}
+
+impl Batch<'_> {
+    fn insert(
+        &self,
+        statement: &mut Statement<'_>,
+        rows: &[Row],
+        first_id: Option<i64>,
+    ) -> Result<(), Fault> {
+        let mut parameters = 1..;
+        let mut bind = |value: &dyn ToSql| {
+            let index: usize = parameters.next().unwrap_or_default();
+            statement.raw_bind_parameter(index, value)
+        };
+        let text = |range: &Option<Range<usize>>| range.clone().map(|range| &self.texts[range]);
+        bind(&self.workflow.0)?;
+        for row in rows {
+            bind(&row.status)?;
+            bind(&row.priority)?;
+            bind(&i64::from(row.cancel_on_blocking_job_failure))?;
+            bind(&row.requirements)?;
+            bind(&&self.texts[row.name.clone()])?;
+            bind(&&self.texts[row.command.clone()])?;
+            if self.are_plain {
+                continue;
+            }
+            bind(&row.kind)?;
+            bind(&i64::from(row.has_files))?;
+            bind(&row.reused_from)?;
+            bind(&text(&row.invocation_script))?;
+            bind(&text(&row.env))?;
+            bind(&text(&row.params))?;
+        }
+        if let Some(id) = first_id {
+            bind(&id)?;
+        }
+        statement.raw_execute()?;
+        Ok(())
     }
-    if let Some(id) = first_id {
-        bind(&id)?;
-    }
-    statement.raw_execute()?;
-    Ok(())
 }
 
 /// What jobs read and write.
