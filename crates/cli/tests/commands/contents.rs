@@ -1,6 +1,6 @@
 //! Files, user data, events and what else a workflow holds; and what users do to workflows.
 
-use crate::common::{Output, Sandbox};
+use crate::common::{Output, Sandbox, documented_keys};
 use serde_json::{Value, json};
 use std::process::Stdio;
 
@@ -296,4 +296,31 @@ fn a_workflow_leaves_as_a_file_and_comes_back() {
     sandbox.windlass(&["import", "nothing.json"]).exits(2).says("cannot read nothing.json");
     sandbox.write("new.json", &sandbox.read("parts.json").replacen("\"1.0\"", "\"9.0\"", 1));
     sandbox.windlass(&["import", "new.json"]).exits(4).says("version 9.0");
+}
+
+#[test]
+fn the_fields_of_every_list_are_documented() {
+    let sandbox = with_parts();
+    for list in [
+        "files",
+        "user-data",
+        "events",
+        "resource-requirements",
+        "failure-handlers",
+        "workflows list-actions",
+        "job-dependencies job-job",
+        "job-dependencies job-file",
+        "job-dependencies job-user-data",
+        "jobs --include-relationships",
+        "jobs list-resource-requirements",
+        "jobs list-failure-handlers",
+        "config show --origin",
+        "config show",
+        "config paths",
+        "archive last --dry-run",
+        "delete last --dry-run",
+    ] {
+        let rows = sandbox.json(&list.split(' ').collect::<Vec<_>>());
+        assert!(documented_keys(&rows[0]).len() >= 3, "{list}");
+    }
 }
