@@ -17,6 +17,7 @@ mod endings;
 mod execution;
 #[cfg(test)]
 mod generated;
+mod examples;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
