@@ -129,7 +129,7 @@ pub(crate) fn edges(workflow: &Workflow<'_>) -> Edges {
     let mut builder = EdgesBuilder::default();
     for (number, job) in (0..).zip(workflow.jobs()) {
         for list in job.depends_on() {
-            builder.depend(number, list);
+            builder.depend_on_shared(number, list);
         }
     }
     builder.finish()

@@ -1,6 +1,7 @@
 //! Dependencies as they are written, stored and counted: single edges, and gates for "all of these before all of those".
 
 use rustc_hash::FxHashMap;
+use std::marker::PhantomData;
 
 /// The dependencies of a workflow between jobs numbered `0..n` in creation order.
 ///
@@ -18,13 +19,33 @@ pub struct Edges {
 
 /// Collects dependencies job by job and keeps equal lists once.
 #[derive(Debug, Default)]
-pub struct EdgesBuilder {
+pub struct EdgesBuilder<'a> {
     edges: Edges,
     known: FxHashMap<Vec<u32>, u32>,
+    /// The gates of lists that were seen at their place in memory, which they keep as long as this borrows them.
+    seen: FxHashMap<(*const u32, usize), u32>,
+    lists: PhantomData<&'a [u32]>,
     scratch: Vec<u32>,
 }
 
-impl EdgesBuilder {
+impl<'a> EdgesBuilder<'a> {
+    /// As [`Self::depend`], for a list that several jobs may share as one slice: it is read once, not once for each.
+    pub fn depend_on_shared(&mut self, job: u32, on: &'a [u32]) {
+        if on.len() < 2 {
+            return self.depend(job, on);
+        }
+        let place = (on.as_ptr(), on.len());
+        if let Some(&gate) = self.seen.get(&place) {
+            self.edges.waits.push((job, gate));
+            return;
+        }
+        let before = self.edges.waits.len();
+        self.depend(job, on);
+        if let [(_, gate)] = self.edges.waits[before..] {
+            self.seen.insert(place, gate);
+        }
+    }
+
     /// Adds that `job` waits for all of `on`. Repetitions in `on` count once.
     pub fn depend(&mut self, job: u32, on: &[u32]) {
         if let &[only] = on {
@@ -81,6 +102,21 @@ mod tests {
         let edges = builder.finish();
         assert_eq!((edges.direct.len(), edges.gates.len(), edges.waits.len()), (0, 1, 1000));
         assert_eq!(edges.gates[0].len(), 1000);
+    }
+
+    #[test]
+    fn a_shared_list_is_the_same_gate_as_its_copy() {
+        let (list, twice) = ([1, 2], [3, 3]);
+        let mut builder = EdgesBuilder::default();
+        for job in [5, 6] {
+            builder.depend_on_shared(job, &list);
+            builder.depend_on_shared(job, &twice);
+        }
+        builder.depend(7, &[2, 1]);
+        let edges = builder.finish();
+        assert_eq!(edges.gates, [vec![1, 2]]);
+        assert_eq!(edges.waits, [(5, 0), (6, 0), (7, 0)]);
+        assert_eq!(edges.direct, [(5, 3), (6, 3)]);
     }
 
     #[test]

@@ -14,10 +14,11 @@ mod documents;
 #[cfg(test)]
 mod endings;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod execution;
 #[cfg(test)]
 mod generated;
-mod examples;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
