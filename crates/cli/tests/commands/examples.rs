@@ -19,7 +19,9 @@ fn sandbox() -> Sandbox {
 /// The names of all example specs.
 fn specs() -> Vec<String> {
     let is_spec = |path: &PathBuf| {
-        path.extension().and_then(|extension| extension.to_str()).is_some_and(|extension| FORMATS.contains(&extension))
+        path.extension()
+            .and_then(|extension| extension.to_str())
+            .is_some_and(|extension| FORMATS.contains(&extension))
     };
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let paths = fs::read_dir(EXAMPLES).unwrap().map(|entry| entry.unwrap().path());
