@@ -30,7 +30,7 @@ pub(super) fn grouped(command: clap::Command) -> clap::Command {
     let commands = commands(&command);
     // Clap takes braces for placeholders; none of our words has any.
     let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nGlobal options:\n{{options}}\n\n{{after-help}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nGlobal options:\n{{options}}{{after-help}}"
     );
     command.help_template(template).after_help(EXAMPLES).after_long_help(long())
 }
