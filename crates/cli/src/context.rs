@@ -53,6 +53,12 @@ impl Context {
         there.then(|| self.open_write()).transpose()
     }
 
+    /// The database, for reading only, if there is one.
+    pub(crate) fn open_read_if_there(&self) -> Result<Option<SqliteStore>, CliError> {
+        let there = self.find().is_some_and(|path| path.try_exists().unwrap_or(true));
+        there.then(|| self.open_read()).transpose()
+    }
+
     /// The database, for writing; made here if there is none here or above.
     pub(crate) fn open_or_create(&self) -> Result<SqliteStore, CliError> {
         let path = match self.find() {

@@ -1,6 +1,7 @@
 //! Runs a stored workflow on this machine until it is over: shared by `run`, `resume` and `exec`.
 
 use crate::args::MachineArgs;
+use crate::commands::plot;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::inputs;
@@ -41,6 +42,7 @@ pub(crate) fn drive(
     }
     let run = conduct(ctx, store, workflow, failed, machine, ctx.ui.observer(row.counts.total()))?;
     let exit = summary::report_end(ctx, store, workflow, run.elapsed)?;
+    plot::after_run(ctx, store, workflow);
     Ok(match run.end {
         RunEnd::Finished => exit,
         RunEnd::Canceled | RunEnd::Stuck => Exit::JobsFailed,

@@ -14,23 +14,33 @@ const NAMED: usize = 10;
 /// Refuses to start if an input is missing that nobody is going to make: the jobs that read it would only fail, perhaps
 /// hours from now.
 pub(crate) fn require(store: &dyn Store, workflow: &WorkflowRow) -> Result<(), CliError> {
-    if workflow.file_count == 0 {
+    refuse(&missing(store, workflow, &[])?)
+}
+
+pub(crate) fn refuse(missing: &[FileRow]) -> Result<(), CliError> {
+    if missing.is_empty() {
         return Ok(());
     }
+    Err(CliError::refused(words(missing)).with_hint("put them where the spec says, or say --force"))
+}
+
+/// Inputs that are not there, of the jobs that are still to run and of those that are to run `again`.
+pub(crate) fn missing(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    again: &[JobId],
+) -> Result<Vec<FileRow>, CliError> {
+    if workflow.file_count == 0 {
+        return Ok(Vec::new());
+    }
     let jobs = store.load_jobs(workflow.id)?;
-    let waiting: HashSet<JobId> = jobs
-        .ids
-        .iter()
-        .zip(&jobs.status)
-        .filter(|(_, status)| !status.is_settled())
-        .map(|(id, _)| *id)
-        .collect();
+    let unsettled = jobs.ids.iter().zip(&jobs.status).filter(|(_, status)| !status.is_settled());
+    let waiting: HashSet<JobId> = unsettled.map(|(id, _)| *id).chain(again.iter().copied()).collect();
     let required = required(&store.job_files(workflow.id)?, &waiting);
-    let files = store.files(workflow.id, &DataFilter::default())?;
+    let mut files = store.files(workflow.id, &DataFilter::default())?;
     let directory = Path::new(&workflow.submission_dir);
-    let is_missing = |file: &&FileRow| required.contains(&file.id) && !directory.join(&file.path).exists();
-    let missing: Vec<&FileRow> = files.iter().filter(is_missing).collect();
-    if missing.is_empty() { Ok(()) } else { Err(refusal(&missing)) }
+    files.retain(|file| required.contains(&file.id) && !directory.join(&file.path).exists());
+    Ok(files)
 }
 
 /// What jobs that are still to run read and no job writes.
@@ -43,7 +53,8 @@ fn required(relations: &[JobFileRow], waiting: &HashSet<JobId>) -> HashSet<FileI
         .collect()
 }
 
-fn refusal(missing: &[&FileRow]) -> CliError {
+/// How many, and which.
+pub(crate) fn words(missing: &[FileRow]) -> String {
     let mut lines =
         vec![format!("{} missing that no job makes:", text::count(missing.len() as u64, "input file"))];
     lines.extend(missing.iter().take(NAMED).map(|file| {
@@ -53,7 +64,7 @@ fn refusal(missing: &[&FileRow]) -> CliError {
     if missing.len() > NAMED {
         lines.push(format!("  and {} more", missing.len() - NAMED));
     }
-    CliError::refused(lines.join("\n")).with_hint("put them where the spec says, or run with --force")
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -91,7 +102,7 @@ mod tests {
                 size: None,
             })
             .collect();
-        let text = refusal(&files.iter().collect::<Vec<_>>()).to_string();
+        let text = words(&files);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "12 input files missing that no job makes:");
         assert_eq!((lines[1], lines[2]), ("  0.dat (mesh)", "  1.dat"));

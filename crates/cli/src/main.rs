@@ -1,16 +1,22 @@
 //! `windlass`: reads the settings and the command line, runs one command, prints, and says by its exit code how it went.
 
 mod args;
+mod changes;
+mod classes;
 mod commands;
 mod config;
 mod context;
+mod deliver;
 mod drive;
 mod error;
 mod inputs;
 mod job_logs;
 mod local;
 mod plan;
+mod recordings;
+mod rerun;
 mod select;
+mod sketch;
 mod spec_files;
 mod spec_jobs;
 mod sweep;

@@ -1,15 +1,16 @@
 //! From a spec file to a workflow in the store. Shared by `create` and `run`.
 
 use crate::args::OutputArgs;
+use crate::context::Context;
 use crate::error::CliError;
 use crate::job_logs;
-use crate::spec_jobs::{self, SpecJobs};
+use crate::spec_jobs::{self, Reused, SpecJobs};
 use rustix::fs::Access;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use windlass_spec::{Attachments, JobKind, Source, Workflow};
+use windlass_spec::{Attachments, Diagnostics, JobKind, Report, Source, Workflow};
 use windlass_store::Store;
-use windlass_store::model::{NewAction, NewKind, NewRequirements, NewWorkflow};
+use windlass_store::model::{NewAction, NewKind, NewRequirements, NewWorkflow, WorkflowRow};
 use windlass_types::{Timestamp, WorkflowId};
 
 /// The text of a spec and where it came from.
@@ -39,7 +40,12 @@ impl SpecFile {
     /// All errors of the file at once.
     pub(crate) fn load(&self) -> Result<Workflow<'_>, CliError> {
         let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
-        Ok(windlass_spec::load(Source::new(&self.name, &self.bytes), &Beside(beside))?)
+        Ok(windlass_spec::load(self.source(), &Beside(beside))?)
+    }
+
+    /// Its text and its format.
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source::new(&self.name, &self.bytes)
     }
 
     /// The same text gives the same digest, here and everywhere.
@@ -66,11 +72,53 @@ impl Attachments for Beside<'_> {
     }
 }
 
-/// Stores the workflow of a spec file.
+/// Says what is worth saying about a spec that is no error.
+pub(crate) fn warn(ctx: &Context, file: &SpecFile, workflow: &Workflow<'_>) {
+    for report in warnings(file, workflow) {
+        ctx.ui.warn(&report);
+    }
+}
+
+/// Each with its place and its remedy, in a line.
+pub(crate) fn warnings(file: &SpecFile, workflow: &Workflow<'_>) -> Vec<String> {
+    let found = Diagnostics {
+        source_name: file.name.clone(),
+        source_text: String::from_utf8_lossy(&file.bytes).into_owned(),
+        list: workflow.warnings().to_vec(),
+        more: 0,
+    };
+    found.reports().iter().map(in_a_line).collect()
+}
+
+/// `sim.yaml:3:5: message; help`.
+pub(crate) fn in_a_line(report: &Report) -> String {
+    let place = match (report.line, report.column) {
+        (Some(line), Some(column)) => format!("{}:{line}:{column}", report.source),
+        _ => report.source.clone(),
+    };
+    let help = report.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+    format!("{place}: {}{help}", report.message)
+}
+
+/// The newest workflow that this file made in this directory.
+pub(crate) fn newest_of(
+    store: &dyn Store,
+    file: &SpecFile,
+    directory: &Path,
+) -> Result<Option<WorkflowRow>, CliError> {
+    let Some(path) = file.path() else { return Ok(None) };
+    let from_here = |row: &WorkflowRow| {
+        row.spec_path.as_deref().map(Path::new) == Some(path) && Path::new(&row.submission_dir) == directory
+    };
+    Ok(store.workflows()?.into_iter().filter(from_here).max_by_key(|row| row.id))
+}
+
+/// Stores the workflow of a spec file. What is reused counts as completed from the start.
 pub(crate) fn create_from_spec(
     store: &dyn Store,
     file: &SpecFile,
     workflow: &Workflow<'_>,
+    reused: Option<&Reused>,
     submission_dir: &Path,
     output_dir: &Path,
     now: Timestamp,
@@ -101,7 +149,7 @@ pub(crate) fn create_from_spec(
         actions: &actions,
         edges: &spec_jobs::edges(workflow),
     };
-    Ok(store.create_workflow(&new, &mut SpecJobs::new(workflow), now)?)
+    Ok(store.create_workflow(&new, &mut SpecJobs::new(workflow, reused), now)?)
 }
 
 fn new_kind(kind: &JobKind) -> NewKind<'_> {

@@ -2,6 +2,7 @@
 
 use crate::args::{JobRef, WorkflowPart, WorkflowRef, WorkflowSet};
 use crate::error::CliError;
+use std::path::Path;
 use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, WorkflowRow};
 use windlass_types::{JobId, WorkflowId};
@@ -34,6 +35,19 @@ fn newest(all: Vec<WorkflowRow>) -> Result<WorkflowRow, CliError> {
         _ => CliError::user("all workflows are archived")
             .with_hint("`windlass list --archived-only` lists them; name one by its id"),
     })
+}
+
+/// A word that names no file, and has nothing of a path, may name a workflow.
+pub(crate) fn meant_workflow(cwd: &Path, word: &Path) -> Option<WorkflowRef> {
+    let text = word.to_str()?;
+    let is_a_path = text == "-" || text.contains('/') || cwd.join(word).exists();
+    let Ok(named) = text.parse();
+    match named {
+        // `sim.yaml` is a file that is not there rather than a workflow of that name.
+        WorkflowRef::Name(name) if is_a_path || name.contains('.') => None,
+        _ if is_a_path => None,
+        named => Some(named),
+    }
 }
 
 /// All that are meant, each once, in the order named.

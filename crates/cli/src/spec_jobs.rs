@@ -1,10 +1,27 @@
 //! Lends what a spec makes to the store, one at a time: commands are worked out on the way and not kept.
 
+use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_spec::{File, Job, UserData, Workflow};
 use windlass_store::model::{FirstIds, JobSource, NewFile, NewJob, NewUserData};
-use windlass_types::JobStatus;
+use windlass_types::{JobId, JobStatus};
+
+/// What an earlier workflow has done already.
+#[derive(Debug, Default)]
+pub(crate) struct Reused {
+    /// By number: the job that did the work of this one.
+    pub(crate) jobs: Vec<Option<JobId>>,
+    /// By number: what those jobs wrote.
+    pub(crate) user_data: HashMap<u32, Value>,
+}
+
+impl Reused {
+    fn job(&self, number: usize) -> Option<JobId> {
+        self.jobs.get(number).copied().flatten()
+    }
+}
 
 /// The files, user data and jobs of a workflow, in that order.
 #[derive(Debug)]
@@ -14,6 +31,7 @@ pub(crate) struct SpecJobs<'w> {
     user_data: std::ops::Range<usize>,
     jobs: std::ops::Range<usize>,
     first_user_data: i64,
+    reused: Option<&'w Reused>,
     /// What was lent last lies in these.
     file: Option<File<'w>>,
     data: Option<UserData<'w>>,
@@ -33,13 +51,14 @@ struct Buffers<'w> {
 }
 
 impl<'w> SpecJobs<'w> {
-    pub(crate) fn new(workflow: &'w Workflow<'w>) -> Self {
+    pub(crate) fn new(workflow: &'w Workflow<'w>, reused: Option<&'w Reused>) -> Self {
         Self {
             workflow,
             files: 0..workflow.file_count(),
             user_data: 0..workflow.user_data_count(),
             jobs: 0..workflow.job_count(),
             first_user_data: 0,
+            reused,
             file: None,
             data: None,
             job: Buffers::default(),
@@ -63,12 +82,20 @@ impl JobSource for SpecJobs<'_> {
     }
 
     fn next_user_data(&mut self) -> Option<NewUserData<'_>> {
-        let data = self.data.insert(self.workflow.user_data(self.user_data.next()?));
-        Some(NewUserData { name: data.name, data: data.data.as_deref(), is_ephemeral: data.is_ephemeral })
+        let number = self.user_data.next()?;
+        let data = self.data.insert(self.workflow.user_data(number));
+        let written = self.reused.and_then(|reused| reused.user_data.get(&(number as u32)));
+        Some(NewUserData {
+            name: data.name,
+            data: written.or(data.data.as_deref()),
+            is_ephemeral: data.is_ephemeral,
+        })
     }
 
     fn next(&mut self) -> Option<NewJob<'_>> {
-        let job = self.workflow.job(self.jobs.next()?);
+        let number = self.jobs.next()?;
+        let job = self.workflow.job(number);
+        let reused_from = self.reused.and_then(|reused| reused.job(number));
         self.job.fill(&job, self.first_user_data);
         Some(NewJob {
             name: job.name,
@@ -80,8 +107,8 @@ impl JobSource for SpecJobs<'_> {
             requirements: job.requirements,
             priority: job.priority,
             cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
-            status: status(&job),
-            reused_from: None,
+            status: if reused_from.is_some() { JobStatus::Completed } else { status(&job, self.reused) },
+            reused_from,
             input_files: &self.job.input_files,
             output_files: &self.job.output_files,
             input_user_data: &self.job.input_user_data,
@@ -108,8 +135,12 @@ fn refill<'a>(numbers: &mut Vec<u32>, lists: impl Iterator<Item = &'a [u32]>) {
     lists.for_each(|list| numbers.extend_from_slice(list));
 }
 
-fn status(job: &Job<'_>) -> JobStatus {
-    if job.depends_on().next().is_none() { JobStatus::Ready } else { JobStatus::Blocked }
+fn status(job: &Job<'_>, reused: Option<&Reused>) -> JobStatus {
+    let waits = match reused {
+        None => job.depends_on().next().is_some(),
+        Some(reused) => job.depends_on().flatten().any(|&on| reused.job(on as usize).is_none()),
+    };
+    if waits { JobStatus::Blocked } else { JobStatus::Ready }
 }
 
 /// The parameters as a JSON object, in their order.
@@ -157,7 +188,7 @@ jobs:
   - {name: last, command: 'true', input_file_regexes: ['^f']}
 ";
         let workflow = windlass_spec::load(Source::new("w.yaml", text.as_bytes()), &NoAttachments).unwrap();
-        let mut source = SpecJobs::new(&workflow);
+        let mut source = SpecJobs::new(&workflow, None);
         source.start(FirstIds { job: 1, file: 1, user_data: 70 });
         let file = source.next_file().unwrap();
         assert_eq!((file.name, file.path, file.mtime_ns), ("f1", "out/1", Some(1_500_000_000)));
@@ -179,5 +210,28 @@ jobs:
         let edges = edges(&workflow);
         assert_eq!(edges.direct, [(1, 0), (2, 0)]);
         assert_eq!((edges.gates, edges.waits), (vec![vec![1, 2]], vec![(3, 0)]));
+    }
+    #[test]
+    fn what_is_reused_is_done_and_frees_what_waits_only_for_it() {
+        let text = "
+name: w
+user_data: [{name: u}]
+jobs:
+  - {name: a, command: 'true', output_user_data: [u]}
+  - {name: b, command: 'true', depends_on: [a]}
+  - {name: c, command: 'true', depends_on: [a, b]}
+";
+        let workflow = windlass_spec::load(Source::new("w.yaml", text.as_bytes()), &NoAttachments).unwrap();
+        let reused = Reused {
+            jobs: vec![Some(JobId(7)), None, None],
+            user_data: HashMap::from([(0, Value::from(5))]),
+        };
+        let mut source = SpecJobs::new(&workflow, Some(&reused));
+        source.start(FirstIds { job: 1, file: 1, user_data: 1 });
+        assert_eq!(source.next_user_data().unwrap().data, Some(&Value::from(5)));
+        let a = source.next().unwrap();
+        assert_eq!((a.status, a.reused_from), (JobStatus::Completed, Some(JobId(7))));
+        assert_eq!(source.next().unwrap().status, JobStatus::Ready);
+        assert_eq!(source.next().unwrap().status, JobStatus::Blocked);
     }
 }

@@ -33,6 +33,40 @@ pub fn convert(source: Source<'_>, to: Format) -> Result<String, Diagnostics> {
     Err(fail(Diagnostic::new("cannot-convert", message).help("please report this with the spec")))
 }
 
+/// A document in any of the formats as a JSON value, whatever it is about.
+pub fn to_json(source: Source<'_>) -> Result<serde_json::Value, Diagnostics> {
+    let (text, format) = source.open()?;
+    let mut sink = Sink::default();
+    let value = json_value(&read_any(source.name, text, format)?, &mut sink);
+    if sink.is_empty() { Ok(value) } else { Err(sink.into_diagnostics(source.name, text)) }
+}
+
+fn json_value(tree: &Tree<'_>, sink: &mut Sink) -> serde_json::Value {
+    match &tree.value {
+        Value::Map(entries) => {
+            let mut map = serde_json::Map::new();
+            for entry in entries {
+                let value = json_value(&entry.value, sink);
+                if map.insert(entry.key.to_string(), value).is_some() {
+                    let message = format!("field `{}` is given twice", entry.key);
+                    sink.push(Diagnostic::new("duplicate-field", message).at(entry.key_span));
+                }
+            }
+            map.into()
+        }
+        Value::List(items) => items.iter().map(|item| json_value(item, sink)).collect(),
+        Value::Scalar(scalar) => match scalar.meaning() {
+            Meaning::Null => serde_json::Value::Null,
+            Meaning::Boolean(value) => value.into(),
+            Meaning::Number => {
+                serde_json::from_str(&scalar.text).unwrap_or_else(|_| scalar.text.as_ref().into())
+            }
+            Meaning::Text => scalar.text.as_ref().into(),
+        },
+        Value::Bad => serde_json::Value::Null,
+    }
+}
+
 /// The normal tree of a spec that has no mistakes in its fields and values.
 pub(crate) fn read_good<'s>(name: &str, text: &'s str, format: Format) -> Result<Tree<'s>, Diagnostics> {
     let decoded = decode::decode(text, Front::new(text, format));

@@ -36,7 +36,7 @@ mod workflow;
 mod write;
 mod yaml;
 
-pub use convert::convert;
+pub use convert::{convert, to_json};
 pub use diagnostic::{Diagnostic, Diagnostics, Report};
 pub use format::{Format, Source};
 pub use model::{RequirementsSpec, Spec};

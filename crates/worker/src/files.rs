@@ -22,7 +22,7 @@ const SETTLED_AFTER_NS: i64 = 2_000_000_000;
 
 /// Looks at files, relative to the working directory of the jobs.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub struct Files {
     directory: PathBuf,
     clock: Clock,
     known: Mutex<HashMap<PathBuf, Known>>,
@@ -51,12 +51,12 @@ impl Stamp {
 }
 
 impl Files {
-    pub(crate) fn new(directory: PathBuf, clock: Clock) -> Self {
+    pub fn new(directory: PathBuf, clock: Clock) -> Self {
         Self { directory, clock, known: Mutex::default() }
     }
 
     /// In the order given; `None` for what is not there.
-    pub(crate) fn see(&self, paths: &[String], with_contents: bool) -> Vec<Option<FileState>> {
+    pub fn see(&self, paths: &[String], with_contents: bool) -> Vec<Option<FileState>> {
         paths.iter().map(|path| self.see_one(self.directory.join(path), with_contents)).collect()
     }
 

@@ -27,6 +27,7 @@ mod slot;
 mod supervise;
 mod yard;
 
+pub use files::Files;
 pub use launch::{Launched, launch, serve_on_stdin};
 pub use options::{SeriesOptions, WorkerOptions};
 pub use recorder::CannotRecord;

@@ -17,8 +17,9 @@ Results are kept in .windlass/ in this directory or the nearest one above it tha
 
 /// Every command that is not hidden, in the order in which help shows them.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
-    ("Run", &["run", "resume", "exec", "create", "cancel", "demo"]),
-    ("Look", &["status", "list", "jobs", "results", "logs", "files", "user-data", "events"]),
+    ("Run", &["run", "resume", "exec", "create", "plan", "cancel", "reinit", "reset-status", "demo"]),
+    ("Look", &["status", "list", "jobs", "results", "logs", "why", "files", "user-data", "events"]),
+    ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers"]),
     ("Windlass itself", &["config", "completions", "help"]),

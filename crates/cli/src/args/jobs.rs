@@ -49,6 +49,10 @@ pub(crate) enum JobsVerb {
     ListResourceRequirements(JobsRequirementsArgs),
     /// List which failure handlers the jobs of a workflow have.
     ListFailureHandlers(JobsRequirementsArgs),
+    /// Have jobs run again, and what was built on them.
+    ResetStatus(super::plan::JobsResetArgs),
+    /// Add jobs to the workflow of the job that calls this.
+    Spawn(super::spec::SpawnArgs),
 }
 
 #[derive(Clone, Debug, Args)]

@@ -7,8 +7,11 @@ pub(crate) mod help;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod page;
+pub(crate) mod plan;
 mod refs;
+pub(crate) mod resources;
 pub(crate) mod run;
+pub(crate) mod spec;
 pub(crate) mod tools;
 pub(crate) mod usage;
 pub(crate) mod workflows;
@@ -146,7 +149,7 @@ pub(crate) enum Command {
     List(workflows::WorkflowsListArgs),
     /// Workflows: list, get, update, archive, delete, list-actions, is-complete …
     Workflows(workflows::WorkflowsArgs),
-    /// Jobs of a workflow: list, get, running.
+    /// Jobs of a workflow: list, get, running, reset-status, spawn.
     Jobs(jobs::JobsArgs),
     /// Attempts that ended, with exit codes, times, memory: list, get.
     Results(jobs::ResultsArgs),
@@ -172,6 +175,25 @@ pub(crate) enum Command {
     Export(workflows::ExportArgs),
     /// Read a workflow that `export` wrote.
     Import(workflows::ImportArgs),
+    /// Show what a spec or a workflow would do, and what has changed since it ran.
+    Plan(plan::PlanArgs),
+    /// Explain where a job stands, and what to type next.
+    Why(plan::WhyArgs),
+    /// Have what changed since a workflow ran run again, with all that builds on it.
+    Reinit(plan::ReinitArgs),
+    /// Have jobs run again, and what was built on them.
+    ResetStatus(plan::ResetStatusArgs),
+    /// What jobs ask for and what they use: check, correct.
+    Resources(resources::ResourcesArgs),
+    /// Write better requirements, learned from what was used, into a spec file.
+    Tune(resources::TuneArgs),
+    /// Pictures of what was used: resources.
+    Plot(resources::PlotArgs),
+    /// As `windlass plot resources`; Torc's spelling.
+    #[command(hide = true)]
+    PlotResources(resources::PlotResourcesArgs),
+    /// Spec files: schema, reference, convert, format.
+    Spec(spec::SpecArgs),
     /// Stop a workflow for good: end what runs, start nothing more.
     Cancel(workflows::CancelArgs),
     /// Settings: show, paths, init, validate.
@@ -192,6 +214,9 @@ impl Command {
     /// The values of `--format` that it knows.
     pub(crate) const fn formats(&self) -> &'static [Format] {
         match self {
+            Self::Plan(_) => {
+                &[Format::Table, Format::Text, Format::Json, Format::Dot, Format::Mermaid, Format::Svg]
+            }
             Self::Config(_) => &[Format::Table, Format::Json, Format::Csv, Format::Toml],
             _ => Format::COMMON,
         }

@@ -9,9 +9,10 @@ use windlass_types::Bytes;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Running the same, unchanged file again goes on with the workflow that it made: what completed stays completed. \
-A changed file, or --new, makes a new workflow. The same means the same text in the same directory, whatever the file is \
-called.
+Running the same, unchanged file again goes on with the workflow that it made: what completed stays completed, \
+unless its input files have changed since. A changed file makes a new workflow, in which jobs that are as they were are \
+reused and only the others run; `windlass plan` says which and why. With --new all of them run. The same means the same \
+text in the same directory, whatever the file is called.
 
 Examples:
   windlass run
@@ -23,9 +24,15 @@ pub(crate) struct RunArgs {
     /// `windlass.yaml` or the only `*.windlass.yaml` of this directory.
     #[arg(value_name = "SPEC|ID")]
     pub(crate) spec: Option<PathBuf>,
-    /// Make a new workflow even if this file was run here before.
+    /// Make a new workflow and reuse nothing, even if this file was run here before.
     #[arg(long)]
     pub(crate) new: bool,
+    /// Show what would run, as `windlass plan` does, and run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Tell changed files by what is in them, not by their times.
+    #[arg(long, visible_alias = "hash")]
+    pub(crate) content: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
@@ -111,7 +118,7 @@ pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     #[command(flatten)]
-    pub(crate) torc: TorcExecArgs,
+    pub(crate) monitor: MonitorArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -180,22 +187,48 @@ impl TorcRunArgs {
     }
 }
 
-/// As [`TorcRunArgs`], for `exec`.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Understood for Torc's sake, without effect")]
-pub(crate) struct TorcExecArgs {
-    /// What to measure of jobs. A summary of each attempt is kept in any case.
-    #[arg(long, value_name = "HOW")]
-    monitor: Option<String>,
-    /// What to measure of the machine.
-    #[arg(long, value_name = "HOW")]
-    monitor_compute_node: Option<String>,
-    /// Draw what was measured at the end; `windlass plot resources` does it.
+/// What is measured while the commands run.
+#[derive(Clone, Copy, Debug, PartialEq, Args)]
+#[command(next_help_heading = "What to measure")]
+pub(crate) struct MonitorArgs {
+    /// What to keep of each job: a summary of each attempt, or every sample for `windlass plot resources`.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "summary")]
+    pub(crate) monitor: Monitor,
+    /// What to keep of the machine.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
+    pub(crate) monitor_compute_node: Monitor,
+    /// Draw what was measured when all is done, as `windlass plot resources` does.
     #[arg(long)]
-    generate_plots: bool,
-    /// How often to measure.
-    #[arg(short = 'i', long, value_name = "SECONDS")]
-    sample_interval_seconds: Option<u32>,
+    pub(crate) generate_plots: bool,
+    /// Time between two samples.
+    #[arg(short = 'i', long, value_name = "SECONDS", value_parser = parse_interval)]
+    pub(crate) sample_interval_seconds: Option<f64>,
+}
+
+impl Default for MonitorArgs {
+    fn default() -> Self {
+        Self {
+            monitor: Monitor::Summary,
+            monitor_compute_node: Monitor::Off,
+            generate_plots: false,
+            sample_interval_seconds: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Monitor {
+    Summary,
+    #[value(name = "time_series", alias = "time-series")]
+    TimeSeries,
+    Off,
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.01..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds, for example 1 or 0.5".to_owned()),
+    }
 }
 
 /// As [`TorcRunArgs`], for `create`.

@@ -35,6 +35,18 @@ pub(crate) enum WorkflowsVerb {
     Export(ExportArgs),
     /// Read a workflow that `export` wrote.
     Import(ImportArgs),
+    /// Have jobs run again, and what was built on them; as `windlass reset-status`.
+    ResetStatus(super::plan::ResetStatusArgs),
+    /// Check that a workflow has all it needs to run.
+    Init(super::plan::InitArgs),
+    /// Find what changed since a workflow ran, and have it run again; as `windlass reinit`.
+    Reinit(super::plan::ReinitArgs),
+    /// Show what a spec or a workflow would do; as `windlass plan`.
+    ExecutionPlan(super::plan::PlanArgs),
+    /// Compare what jobs asked for with what they used; as `windlass resources check`.
+    CheckResources(super::resources::CheckArgs),
+    /// Give jobs better requirements; as `windlass resources correct`.
+    CorrectResources(super::resources::CorrectArgs),
     /// As `windlass run`; the older spelling.
     #[command(hide = true)]
     Run(super::run::RunArgs),

@@ -1,6 +1,6 @@
 //! `windlass exec`: a list of commands as a workflow.
 
-use crate::args::run::ExecArgs;
+use crate::args::run::{ExecArgs, Monitor, MonitorArgs};
 use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
@@ -10,6 +10,7 @@ use std::io::Read as _;
 use std::path::Path;
 use windlass_store::Store as _;
 use windlass_store::model::{Listed, NewJob, NewWorkflow};
+use windlass_types::settings::{Granularity, MonitorScope, NodeMonitorScope, ResourceMonitor, Settings};
 
 pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
     let commands = commands(args)?;
@@ -24,18 +25,47 @@ pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
     let names: Vec<String> = (1..=commands.len()).map(|n| format!("job{n}")).collect();
     let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
     let store = ctx.open_or_create()?;
+    let settings = settings(args.monitor);
     let new = NewWorkflow {
         name: &args.name,
         user: &plan::current_user(),
         description: args.description.as_deref(),
         submission_dir: plan::utf8(&ctx.cwd)?,
         output_dir: plan::utf8(&output_dir)?,
+        settings: settings.as_ref(),
         ..NewWorkflow::default()
     };
     let jobs =
         names.iter().zip(&commands).map(|(name, command)| NewJob { name, command, ..NewJob::default() });
     let workflow = store.create_workflow(&new, &mut Listed::new(jobs), ctx.clock.now())?;
     drive(ctx, &store, workflow, Failed::Keep, &args.machine)
+}
+
+/// How the commands are watched, as a spec would say it; nothing where nothing was asked for.
+fn settings(args: MonitorArgs) -> Option<Settings> {
+    if args == MonitorArgs::default() {
+        return None;
+    }
+    let scope = |monitor: Monitor| {
+        let granularity = match monitor {
+            Monitor::TimeSeries => Granularity::TimeSeries,
+            Monitor::Summary | Monitor::Off => Granularity::Summary,
+        };
+        MonitorScope { enabled: monitor != Monitor::Off, granularity }
+    };
+    let (jobs, node) = (scope(args.monitor), scope(args.monitor_compute_node));
+    let monitor = ResourceMonitor {
+        sample_interval_seconds: args.sample_interval_seconds,
+        generate_plots: args.generate_plots,
+        jobs: Some(jobs),
+        compute_node: Some(NodeMonitorScope {
+            enabled: node.enabled,
+            granularity: node.granularity,
+            ..NodeMonitorScope::default()
+        }),
+        ..ResourceMonitor::default()
+    };
+    Some(Settings { resource_monitor: Some(monitor), ..Settings::default() })
 }
 
 /// Every command line to run: each template with each combination of the parameters.

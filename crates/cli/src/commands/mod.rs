@@ -15,13 +15,22 @@ mod jobs;
 mod logs;
 mod manage;
 mod parts;
+mod plan;
+pub(crate) mod plot;
+mod reinit;
 mod relations;
+mod reset_status;
+mod resources;
 mod results;
 mod resume;
 mod run;
+mod spawn;
+mod spec;
 mod status;
 mod transfer;
+mod tune;
 mod user_data;
+mod why;
 pub(crate) mod workflows;
 
 use crate::args::Command;
@@ -51,6 +60,8 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
             Some(JobsVerb::Running(args)) => jobs::running(ctx, args),
             Some(JobsVerb::ListResourceRequirements(args)) => parts::jobs_requirements(ctx, args),
             Some(JobsVerb::ListFailureHandlers(args)) => parts::jobs_handlers(ctx, args),
+            Some(JobsVerb::ResetStatus(args)) => reset_status::run_for_jobs(ctx, args),
+            Some(JobsVerb::Spawn(args)) => spawn::run(ctx, args),
         },
         Command::Results(args) => match &args.verb {
             None => results::list(ctx, &args.list),
@@ -92,6 +103,15 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Delete(args) => manage::delete(ctx, args),
         Command::Export(args) => transfer::export(ctx, args),
         Command::Import(args) => transfer::import(ctx, args),
+        Command::Why(args) => why::run(ctx, args),
+        Command::Plan(args) => plan::run(ctx, args),
+        Command::Tune(args) => tune::run(ctx, args),
+        Command::Plot(args) => plot::run(ctx, args),
+        Command::PlotResources(args) => plot::resources(ctx, args),
+        Command::Reinit(args) => reinit::run(ctx, args),
+        Command::Resources(args) => resources::run(ctx, args),
+        Command::Spec(args) => spec::run(ctx, args),
+        Command::ResetStatus(args) => reset_status::run(ctx, args),
         Command::Cancel(args) => cancel::run(ctx, args),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
@@ -112,6 +132,12 @@ fn workflows_verb(ctx: &Context, verb: &WorkflowsVerb) -> Result<Exit, CliError>
         WorkflowsVerb::Export(args) => transfer::export(ctx, args),
         WorkflowsVerb::Import(args) => transfer::import(ctx, args),
         WorkflowsVerb::IsComplete(args) => workflows::is_complete(ctx, args),
+        WorkflowsVerb::Init(args) => reinit::init(ctx, args),
+        WorkflowsVerb::Reinit(args) => reinit::run(ctx, args),
+        WorkflowsVerb::ExecutionPlan(args) => plan::run(ctx, args),
+        WorkflowsVerb::CheckResources(args) => resources::check(ctx, args),
+        WorkflowsVerb::CorrectResources(args) => resources::correct(ctx, args),
+        WorkflowsVerb::ResetStatus(args) => reset_status::run(ctx, args),
         WorkflowsVerb::Run(args) => run::run(ctx, args),
         WorkflowsVerb::Create(args) => create::run(ctx, args),
         WorkflowsVerb::Status(args) => status::run(ctx, args),

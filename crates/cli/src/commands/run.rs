@@ -1,25 +1,34 @@
 //! `windlass run`: makes a workflow from a spec, or finds the one it made before, and runs it.
 
 use crate::args::WorkflowRef;
+use crate::args::plan::{CapacityArgs, PlanArgs};
 use crate::args::run::RunArgs;
+use crate::changes::{self, Books, Planned};
 use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
 use crate::job_logs;
 use crate::plan::{self, SpecFile};
+use crate::rerun;
 use crate::select;
 use crate::spec_files;
+use crate::spec_jobs::Reused;
 use crate::ui::{summary, text};
+use crate::view;
 use std::path::Path;
+use windlass_spec::Workflow;
 use windlass_store::Store as _;
 use windlass_store::lock::CreateLock;
 use windlass_store::model::WorkflowRow;
 use windlass_store::sqlite::SqliteStore;
-use windlass_types::WorkflowId;
+use windlass_types::JobStatus;
 
 pub(crate) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
     say_what_is_ignored(ctx, args);
-    if let Some(workflow) = args.spec.as_deref().and_then(|word| meant_workflow(ctx, word)) {
+    if args.dry_run {
+        return super::plan::run(ctx, &as_plan(args));
+    }
+    if let Some(workflow) = args.spec.as_deref().and_then(|word| select::meant_workflow(&ctx.cwd, word)) {
         return go_on_with(ctx, &workflow, args);
     }
     let file = SpecFile::read(&ctx.cwd, &spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?)?;
@@ -35,22 +44,28 @@ pub(crate) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
     }
 }
 
-fn say_what_is_ignored(ctx: &Context, args: &RunArgs) {
-    for flag in args.torc.ignored() {
-        ctx.ui.note(&format!("{flag} has no effect here; `windlass run --help` says why"));
+/// What `--dry-run` shows.
+fn as_plan(args: &RunArgs) -> PlanArgs {
+    let machine = &args.machine;
+    PlanArgs {
+        target: args.spec.as_ref().map(|spec| spec.display().to_string()),
+        output: None,
+        per_job: false,
+        all: false,
+        new: args.new,
+        content: args.content,
+        capacity: CapacityArgs {
+            num_cpus: machine.num_cpus,
+            memory: machine.memory,
+            num_gpus: machine.num_gpus,
+            max_parallel_jobs: machine.max_parallel_jobs,
+        },
     }
 }
 
-/// A word that names no file, and has nothing of a path, may name a workflow.
-fn meant_workflow(ctx: &Context, word: &Path) -> Option<WorkflowRef> {
-    let text = word.to_str()?;
-    let is_a_path = text == "-" || text.contains('/') || ctx.cwd.join(word).exists();
-    let Ok(named) = text.parse();
-    match named {
-        // `sim.yaml` is a file that is not there rather than a workflow of that name.
-        WorkflowRef::Name(name) if is_a_path || name.contains('.') => None,
-        _ if is_a_path => None,
-        named => Some(named),
+fn say_what_is_ignored(ctx: &Context, args: &RunArgs) {
+    for flag in args.torc.ignored() {
+        ctx.ui.note(&format!("{flag} has no effect here; `windlass run --help` says why"));
     }
 }
 
@@ -78,9 +93,12 @@ fn refuse_canceled(row: &WorkflowRow) -> Result<(), CliError> {
         .with_hint(format!("`windlass resume {id} --retry-failed` starts it again; --new makes a new one")))
 }
 
-/// The workflow that this very text made in this directory before.
+/// The workflow that this very text made in this directory before. If the file made another one since, with another
+/// text, then that one is the state of things.
 fn find(ctx: &Context, store: &SqliteStore, file: &SpecFile) -> Result<Option<WorkflowRow>, CliError> {
-    Ok(store.find_by_digest(&file.digest(), plan::utf8(&ctx.cwd)?)?)
+    let known = store.find_by_digest(&file.digest(), plan::utf8(&ctx.cwd)?)?;
+    let newest = plan::newest_of(store, file, &ctx.cwd)?;
+    Ok(known.filter(|row| newest.is_none_or(|newest| newest.id <= row.id)))
 }
 
 fn go_on(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, args: &RunArgs) -> Result<Exit, CliError> {
@@ -89,6 +107,10 @@ fn go_on(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, args: &RunArgs) 
     let origin =
         row.spec_path.as_deref().map_or("stdin".to_owned(), |p| job_logs::short(Path::new(p), &ctx.cwd));
     if summary::is_over(row) {
+        if let Some(news) = begin_changed(ctx, store, row, args)? {
+            ctx.ui.note(&format!("workflow {id} was made from the same text ({origin}), but: {news}"));
+            return drive(ctx, store, id, Failed::Keep, &args.machine);
+        }
         let news = format!("workflow {id} was made from the same text ({origin}) and is over");
         return summary::report_over(ctx, store, id, &news, "; --new runs it once more");
     }
@@ -101,6 +123,32 @@ fn go_on(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, args: &RunArgs) 
     drive(ctx, store, id, Failed::Keep, &args.machine)
 }
 
+/// Starts the next run of a workflow that is over if what it was made from has changed since: its input files, its data,
+/// or outputs that are gone. Says what; `None` if nothing has.
+fn begin_changed(
+    ctx: &Context,
+    store: &SqliteStore,
+    row: &WorkflowRow,
+    args: &RunArgs,
+) -> Result<Option<String>, CliError> {
+    let find = |row: &WorkflowRow| {
+        let books = Books::load(store, row)?;
+        let changes = changes::of_workflow(&books, args.content)?;
+        let is_done_again = |number: u32| books.status(number) == JobStatus::Completed;
+        let stale = changes.runs().any(|(number, _)| is_done_again(number));
+        let again = if stale { changes::going_back(&books, &changes) } else { Vec::new() };
+        let news = changes::headline(&changes, |number| books.name(number));
+        books.trouble()?;
+        Ok((again, news))
+    };
+    if find(row)?.0.is_empty() {
+        return Ok(None);
+    }
+    // Once more, now that nobody else can change anything.
+    let (run, news) = rerun::begin(ctx, store, row.id, find)?;
+    Ok(run.map(|_| news))
+}
+
 /// Makes the workflow and runs it. A spec with errors leaves nothing behind, not even an empty database.
 fn begin(
     ctx: &Context,
@@ -109,6 +157,7 @@ fn begin(
     args: &RunArgs,
 ) -> Result<Exit, CliError> {
     let spec = file.load()?;
+    plan::warn(ctx, file, &spec);
     let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
     let store = store.map_or_else(|| ctx.open_or_create(), Ok)?;
     let lock = CreateLock::acquire(store.path())?;
@@ -118,37 +167,43 @@ fn begin(
         drop(lock);
         return go_on(ctx, &store, &row, args);
     }
-    let earlier = earlier_version(ctx, &store, file)?;
-    let id = plan::create_from_spec(&store, file, &spec, &ctx.cwd, &output_dir, ctx.clock.now())?;
+    let earlier = if args.new { None } else { plan::newest_of(&store, file, &ctx.cwd)? };
+    let taken = earlier.map(|row| take_over(&store, &row, file, &spec, args)).transpose()?;
+    let (reused, news) = taken.unzip();
+    let now = ctx.clock.now();
+    let id = plan::create_from_spec(&store, file, &spec, reused.as_ref(), &ctx.cwd, &output_dir, now)?;
     drop(lock);
-    if let Some(row) = earlier {
-        say_it_has_changed(ctx, file, &row, id);
+    if let Some(news) = news {
+        ctx.ui.note(&format!("{news}; this is the new workflow {id}"));
     }
     drive(ctx, &store, id, Failed::Keep, &args.machine)
 }
 
-/// The newest workflow that this file made here, if the file had another text then.
-fn earlier_version(
-    ctx: &Context,
+/// What the workflow of an earlier text of this file has done that still holds, and a line about it.
+fn take_over(
     store: &SqliteStore,
+    earlier: &WorkflowRow,
     file: &SpecFile,
-) -> Result<Option<WorkflowRow>, CliError> {
-    let Some(path) = file.path() else { return Ok(None) };
-    let from_here = |row: &WorkflowRow| {
-        row.spec_path.as_deref().map(Path::new) == Some(path) && Path::new(&row.submission_dir) == ctx.cwd
-    };
-    let newest = store.workflows()?.into_iter().filter(from_here).max_by_key(|row| row.id);
-    let digest = file.digest();
-    Ok(newest.filter(|row| row.spec_digest.as_ref() != Some(&digest)))
-}
-
-fn say_it_has_changed(ctx: &Context, file: &SpecFile, earlier: &WorkflowRow, new: WorkflowId) {
-    ctx.ui.note(&format!(
-        "{} has changed since workflow {} ({}); this is the new workflow {new}",
-        file.name(),
-        earlier.id,
-        how_far(earlier)
-    ));
+    spec: &Workflow<'_>,
+    args: &RunArgs,
+) -> Result<(Reused, String), CliError> {
+    let id = earlier.id;
+    if view::is_run_by_somebody(store, earlier) {
+        return Err(CliError::refused(format!(
+            "workflow {id}, which an earlier text of {} made, is running",
+            file.name()
+        ))
+        .with_hint(format!(
+            "wait for it, or `windlass cancel {id} --wait`; --new runs beside it and reuses nothing"
+        )));
+    }
+    let books = Books::load(store, earlier)?;
+    let planned = Planned::new(spec, Some(&books));
+    let changes = changes::of_spec(&books, &planned, args.content)?;
+    let reused = changes::reused(&books, &planned, &changes);
+    let news = changes::headline(&changes, |number| spec.job(number as usize).name.to_owned());
+    books.trouble()?;
+    Ok((reused, format!("{} has changed since workflow {id}: {news}", file.name())))
 }
 
 /// `1 of 2 jobs done`.

@@ -2,6 +2,7 @@
 
 mod ask;
 mod csv;
+pub(crate) mod diff;
 pub(crate) mod listing;
 pub(crate) mod outcome;
 pub(crate) mod progress;

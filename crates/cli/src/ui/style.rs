@@ -43,7 +43,6 @@ pub(crate) struct Paint {
 }
 
 impl Paint {
-    #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { enabled: false };
 
     pub(crate) fn apply(self, tone: impl Into<Option<Tone>>, text: &str) -> String {

@@ -3,6 +3,8 @@
 
 // `cfg(test)` is what tells clippy that helpers may unwrap.
 #[cfg(test)]
+mod again;
+#[cfg(test)]
 mod books;
 #[cfg(test)]
 #[path = "../common/mod.rs"]
@@ -24,10 +26,18 @@ mod kill;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod plans;
+#[cfg(test)]
 mod runs;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]
+mod sizes;
+#[cfg(test)]
+mod spawn;
+#[cfg(test)]
 mod starts;
 #[cfg(test)]
 mod trouble;
+#[cfg(test)]
+mod why;

@@ -51,7 +51,7 @@ fn a_changed_file_says_that_it_makes_a_new_workflow() {
     sandbox
         .windlass(&["run", "spec.yaml"])
         .exits(1)
-        .says("spec.yaml has changed since workflow 1 (2 of 2 jobs done); this is the new workflow 2");
+        .says("spec.yaml has changed since workflow 1: 1 job reused, 1 to run; b: was failed; this is the new workflow 2");
     let again = sandbox.windlass(&["run", "--new", "spec.yaml"]).exits(1);
     assert!(!again.stderr.contains("has changed"), "{}", again.stderr);
 }

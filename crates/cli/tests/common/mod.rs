@@ -58,6 +58,13 @@ impl Sandbox {
         Output::of(&mut self.command(args))
     }
 
+    /// Runs it so that its jobs find it as `windlass`.
+    pub(crate) fn windlass_on_path(&self, args: &[impl AsRef<OsStr>]) -> Output {
+        let binary = Path::new(env!("CARGO_BIN_EXE_windlass")).parent().unwrap();
+        let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+        Output::of(self.command(args).env("PATH", path))
+    }
+
     /// Starts `windlass` here; what it says is dropped.
     pub(crate) fn start(&self, args: &[impl AsRef<OsStr>]) -> Child {
         self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()

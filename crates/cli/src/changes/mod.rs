@@ -1,0 +1,169 @@
+//! What would run and what is reused: gathers how things were (the books), how they are to be (a spec, or the same
+//! books) and how the files are, and has `windlass_core::reuse` decide. Shared by `plan`, `reinit`, `reset-status`
+//! and `run`.
+
+mod books;
+mod planned;
+mod words;
+
+pub(crate) use books::Books;
+pub(crate) use planned::Planned;
+pub(crate) use words::ReasonView;
+
+use crate::error::{CliError, Kind};
+use crate::spec_jobs::Reused;
+use crate::ui::text;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use windlass_core::reuse::{self, Decision, Question, Reason, Summary};
+use windlass_store::model::WorkflowRow;
+use windlass_types::settings::ChangeDetection;
+use windlass_types::work::FileState;
+use windlass_types::{JobId, JobStatus, WorkflowId};
+use windlass_worker::Files;
+
+/// A reason longer than this is cut where there is one line for it.
+const LONGEST: usize = 160;
+
+/// What becomes of each job, by number, compared with an earlier workflow or with an earlier run.
+pub(crate) struct Changes {
+    pub(crate) decisions: Vec<Decision>,
+    pub(crate) compared_with: WorkflowId,
+}
+
+impl Changes {
+    pub(crate) fn summary(&self) -> Summary {
+        Summary::of(&self.decisions)
+    }
+
+    /// `(number, why)` of each job that runs.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, &Reason)> {
+        (0u32..).zip(&self.decisions).filter_map(|(number, decision)| match decision {
+            Decision::Run(reason) => Some((number, reason)),
+            Decision::Reuse => None,
+        })
+    }
+}
+
+/// Compares a spec with the workflow that an earlier version of it made.
+pub(crate) fn of_spec(
+    books: &Books<'_>,
+    planned: &Planned<'_, '_>,
+    content: bool,
+) -> Result<Changes, CliError> {
+    let files = Present::new(books.row(), content || planned.compares_contents());
+    let question = Question {
+        jobs: planned.count(),
+        edges: planned.edges(),
+        now: &|number| planned.definition(number),
+        before: &|_, name| Some(books.before(books.number(name)?)),
+        file: &|path| files.state(path),
+        accepted: &[],
+    };
+    decide(&question, books)
+}
+
+/// Finds what the next run of a workflow would do.
+pub(crate) fn of_workflow(books: &Books<'_>, content: bool) -> Result<Changes, CliError> {
+    let files = Present::new(books.row(), content || compares_contents(books.row()));
+    let question = Question {
+        jobs: books.count(),
+        edges: books.edges(),
+        now: &|number| books.definition(number),
+        before: &|number, _| Some(books.before(number)),
+        file: &|path| files.state(path),
+        accepted: &[],
+    };
+    decide(&question, books)
+}
+
+fn decide(question: &Question<'_>, books: &Books<'_>) -> Result<Changes, CliError> {
+    let decisions = reuse::decide(question).map_err(|cycle| CliError::new(Kind::Spec, cycle.to_string()))?;
+    // What could not be read was taken for missing; the decision is worth nothing then.
+    books.trouble()?;
+    Ok(Changes { decisions, compared_with: books.row().id })
+}
+
+/// What the new workflow takes over from the earlier one.
+pub(crate) fn reused(books: &Books<'_>, planned: &Planned<'_, '_>, changes: &Changes) -> Reused {
+    let workflow = planned.workflow();
+    let earlier = |number: u32| {
+        let old = books.number(workflow.job(number as usize).name)?;
+        // A job that was itself reused points to the one that ran.
+        Some(books.record(old).map_or_else(|| books.id(old), |record| record.done_by.job))
+    };
+    let jobs: Vec<Option<JobId>> = (0u32..)
+        .zip(&changes.decisions)
+        .map(|(number, decision)| if decision.runs() { None } else { earlier(number) })
+        .collect();
+    let mut user_data = HashMap::new();
+    if workflow.user_data_count() > 0 {
+        let old: HashMap<&str, &serde_json::Value> = books
+            .user_data()
+            .iter()
+            .filter_map(|piece| Some((piece.name.as_str(), piece.data.as_ref()?)))
+            .collect();
+        for (job, _) in workflow.jobs().zip(&jobs).filter(|(_, reused)| reused.is_some()) {
+            for &number in job.output_user_data().flatten() {
+                if let Some(data) = old.get(workflow.user_data(number as usize).name) {
+                    user_data.insert(number, (*data).clone());
+                }
+            }
+        }
+    }
+    Reused { jobs, user_data }
+}
+
+/// In a line: how much is reused, how much runs, and the first thing that changed.
+pub(crate) fn headline(changes: &Changes, name: impl Fn(u32) -> String) -> String {
+    let summary = changes.summary();
+    let jobs = text::count(summary.reused.into(), "job");
+    let own = |(_, reason): &(u32, &Reason)| !matches!(reason, Reason::Upstream { .. });
+    let Some((first, reason)) = changes.runs().find(own) else {
+        return format!("{jobs} reused, nothing to run");
+    };
+    let first =
+        text::truncate(&text::one_line(&format!("{}: {}", name(first), reason.describe(&name))), LONGEST);
+    let more = match summary.runs() {
+        1 => String::new(),
+        n => format!(" (`windlass plan` tells of the other {})", n - 1),
+    };
+    format!("{jobs} reused, {} to run; {first}{more}", summary.runs())
+}
+
+/// The jobs of a workflow that go back to the start for these decisions: those that are over.
+pub(crate) fn going_back(books: &Books<'_>, changes: &Changes) -> Vec<JobId> {
+    let is_over = |number: u32| {
+        let status = books.status(number);
+        status.is_settled() || status == JobStatus::PendingFailed
+    };
+    changes.runs().filter(|(number, _)| is_over(*number)).map(|(number, _)| books.id(number)).collect()
+}
+
+pub(crate) fn compares_contents(row: &WorkflowRow) -> bool {
+    row.settings.change_detection == Some(ChangeDetection::Content)
+}
+
+/// The files as they are now; each is looked at once.
+struct Present {
+    files: Files,
+    with_contents: bool,
+    seen: RefCell<HashMap<String, Option<FileState>>>,
+}
+
+impl Present {
+    fn new(row: &WorkflowRow, with_contents: bool) -> Self {
+        let files = Files::new(PathBuf::from(&row.submission_dir), windlass_types::Clock);
+        Self { files, with_contents, seen: RefCell::default() }
+    }
+
+    fn state(&self, path: &str) -> Option<FileState> {
+        if let Some(known) = self.seen.borrow().get(path) {
+            return known.clone();
+        }
+        let state = self.files.see(&[path.to_owned()], self.with_contents).pop().flatten();
+        self.seen.borrow_mut().insert(path.to_owned(), state.clone());
+        state
+    }
+}

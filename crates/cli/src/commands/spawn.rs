@@ -1,0 +1,167 @@
+//! `windlass jobs spawn`: a running job adds jobs to its own workflow.
+
+use crate::args::spec::SpawnArgs;
+use crate::context::Context;
+use crate::error::{CliError, Exit, Kind};
+use crate::plan::SpecFile;
+use crate::ui::text;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use windlass_core::spawn::{self, Spawned};
+use windlass_store::Store as _;
+use windlass_store::model::{SpawnJob, SpawnRequest};
+use windlass_types::work::AttemptKey;
+
+pub(crate) fn run(ctx: &Context, args: &SpawnArgs) -> Result<Exit, CliError> {
+    let caller = caller(|name| std::env::var(name).ok())?;
+    let file = SpecFile::read(&ctx.cwd, &args.file)?;
+    let request = request(caller, read(&file)?, file.name())?;
+    let store = ctx.open_write()?;
+    let spawned = store.spawn(&request, ctx.clock.now())?;
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&spawned)?;
+        return Ok(Exit::Success);
+    }
+    let jobs = text::count(spawned.spawned_job_ids.len() as u64, "job");
+    let ids: Vec<String> = spawned.spawned_job_ids.iter().map(ToString::to_string).collect();
+    let again = if spawned.is_replay { " (they were there already)" } else { "" };
+    ctx.ui.print_line(&format!("iteration {}: {jobs}, {}{again}", spawned.iteration, ids.join(" ")))?;
+    Ok(Exit::Success)
+}
+
+/// Which attempt asks: every job finds it in its environment.
+fn caller(variable: impl Fn(&str) -> Option<String>) -> Result<AttemptKey, CliError> {
+    Ok(AttemptKey {
+        workflow: number(&variable, "WINDLASS_WORKFLOW_ID")?,
+        job: number(&variable, "WINDLASS_JOB_ID")?,
+        run: number(&variable, "WINDLASS_RUN_ID")?,
+        attempt: number(&variable, "WINDLASS_ATTEMPT")?,
+    })
+}
+
+fn number<T: FromStr>(variable: impl Fn(&str) -> Option<String>, name: &str) -> Result<T, CliError> {
+    let Some(value) = variable(name) else {
+        return Err(CliError::user(format!("{name} is not set: only a running job can add jobs")).with_hint(
+            "call it from the command of a job; `windlass jobs create-from-file` adds jobs from outside",
+        ));
+    };
+    value.parse().map_err(|_| CliError::user(format!("{name} is `{value}`, which is no number")))
+}
+
+/// The file as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    jobs: Vec<WrittenJob>,
+    lineage: Option<String>,
+    state: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenJob {
+    name: String,
+    command: String,
+    #[serde(default)]
+    depends_on: Vec<String>,
+    resource_requirements: Option<String>,
+    #[serde(default)]
+    priority: i32,
+    #[serde(default)]
+    labels: Vec<String>,
+    #[serde(default = "yes")]
+    cancel_on_blocking_job_failure: bool,
+    #[serde(default)]
+    env: BTreeMap<String, Value>,
+    invocation_script: Option<String>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Any format of a spec, read through the front end that it has there.
+fn read(file: &SpecFile) -> Result<Written, CliError> {
+    let value = windlass_spec::to_json(file.source())?;
+    serde_json::from_value(value).map_err(|e| {
+        CliError::new(Kind::Spec, format!("{}: {e}", file.name()))
+            .with_hint("`windlass jobs spawn --help` says what such a file holds")
+    })
+}
+
+fn request(caller: AttemptKey, written: Written, name: &str) -> Result<SpawnRequest, CliError> {
+    let depends: Vec<Vec<&str>> =
+        written.jobs.iter().map(|job| job.depends_on.iter().map(String::as_str).collect()).collect();
+    let batch: Vec<Spawned<'_>> = written
+        .jobs
+        .iter()
+        .zip(&depends)
+        .map(|(job, on)| Spawned { name: &job.name, depends_on: on })
+        .collect();
+    let checked = spawn::check(&batch).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        CliError::new(Kind::Spec, format!("{name}: {}", faults.join("; ")))
+    })?;
+    let jobs = written.jobs.into_iter().zip(checked.depends_on);
+    Ok(SpawnRequest {
+        caller,
+        lineage: written.lineage,
+        state: written.state,
+        jobs: jobs.map(|(job, depends_on)| spawn_job(job, depends_on)).collect(),
+    })
+}
+
+fn spawn_job(job: WrittenJob, depends_on: Vec<u32>) -> SpawnJob {
+    SpawnJob {
+        name: job.name,
+        command: job.command,
+        depends_on,
+        resource_requirements: job.resource_requirements,
+        priority: job.priority,
+        labels: job.labels,
+        cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
+        env: job.env.into_iter().map(|(name, value)| (name, text_of(value))).collect(),
+        invocation_script: job.invocation_script,
+    }
+}
+
+/// A variable is a text, also where it is written as a number.
+fn text_of(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_is_found_in_the_environment() {
+        let set = |name: &str| match name {
+            "WINDLASS_WORKFLOW_ID" => Some("3".to_owned()),
+            "WINDLASS_JOB_ID" => Some("12".to_owned()),
+            "WINDLASS_RUN_ID" | "WINDLASS_ATTEMPT" => Some("1".to_owned()),
+            _ => None,
+        };
+        assert_eq!(caller(set).unwrap().stem(), "job_wf3_j12_r1_a1");
+        let error = caller(|_| None).unwrap_err();
+        assert!(error.message.contains("WINDLASS_WORKFLOW_ID"), "{error}");
+        assert!(caller(|_| Some("x".to_owned())).is_err());
+    }
+
+    #[test]
+    fn every_fault_of_a_batch_is_told() {
+        let key = caller(|_| Some("1".to_owned())).unwrap();
+        let written: Written = serde_json::from_str(
+            r#"{"jobs": [{"name": "a", "command": "true", "depends_on": ["b"]}, {"name": "a", "command": "true"}]}"#,
+        )
+        .unwrap();
+        let error = request(key, written, "next.yaml").unwrap_err();
+        assert!(error.message.starts_with("next.yaml: "), "{error}");
+        assert!(error.message.contains("named `a`") && error.message.contains("`b`"), "{error}");
+    }
+}

@@ -1,0 +1,259 @@
+//! Running only what has to run again: reset-status, reinit, and the history that stays, with the real binary.
+
+use crate::common::{Sandbox, documented_keys};
+use serde_json::Value;
+
+/// `flaky` fails until the file `fixed` is there; every job notes in `log` that it ran.
+const SPEC: &str = "\
+name: sim
+jobs:
+  - {name: first, command: 'echo first >> log'}
+  - {name: flaky, command: 'echo flaky >> log; test -e fixed', depends_on: [first]}
+  - {name: last, command: 'echo last >> log', depends_on: [flaky]}
+  - {name: other, command: 'echo other >> log; exit 3'}
+";
+
+fn failed() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("sim.yaml", SPEC);
+    sandbox.windlass(&["run", "sim.yaml", "-j1"]).exits(1);
+    sandbox
+}
+
+/// What ran since the last time, in order.
+fn ran(sandbox: &Sandbox) -> String {
+    let text = sandbox.read("log").split_whitespace().collect::<Vec<_>>().join(" ");
+    sandbox.write("log", "");
+    text
+}
+
+fn statuses(sandbox: &Sandbox) -> Vec<String> {
+    let jobs = sandbox.json(&["jobs"]);
+    jobs.as_array().unwrap().iter().map(|job| job["status"].as_str().unwrap().to_owned()).collect()
+}
+
+fn names(view: &Value) -> Vec<&str> {
+    view.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn what_failed_runs_again_with_what_was_built_on_it_and_history_stays() {
+    let sandbox = failed();
+    ran(&sandbox);
+    let dry = sandbox.windlass(&["reset-status", "--failed-only", "--dry-run"]).exits(0);
+    dry.prints("3 jobs would run again").prints("2 failed, 1 canceled before").prints("flaky");
+    assert_eq!(statuses(&sandbox), ["completed", "failed", "canceled", "failed"], "nothing was changed");
+    sandbox.windlass(&["reset-status", "--failed-only"]).exits(0).says("next: windlass resume 1");
+    assert_eq!(statuses(&sandbox), ["completed", "uninitialized", "uninitialized", "uninitialized"]);
+    sandbox.write("fixed", "");
+    sandbox.windlass(&["resume"]).exits(1);
+    assert_eq!(statuses(&sandbox), ["completed", "completed", "completed", "failed"]);
+    assert!(!ran(&sandbox).contains("first"));
+    let all = sandbox.json(&["results", "--job", "flaky", "--all-runs"]);
+    let codes: Vec<i64> =
+        all.as_array().unwrap().iter().map(|row| row["return_code"].as_i64().unwrap()).collect();
+    assert_eq!(codes, [1, 0]);
+}
+
+#[test]
+fn jobs_are_chosen_by_name_state_and_code() {
+    let sandbox = failed();
+    let by_code = sandbox.json(&["reset-status", "--return-code", "3", "--dry-run"]);
+    assert_eq!(by_code["jobs"][0]["job_id"], 4);
+    assert_eq!(by_code["jobs"].as_array().unwrap().len(), 1);
+    documented_keys(&by_code);
+    documented_keys(&by_code["jobs"][0]);
+    let by_state = sandbox.json(&["workflows", "reset-status", "1", "--status", "canceled", "--dry-run"]);
+    assert_eq!(by_state["jobs"][0]["status"], "canceled");
+    let by_id = sandbox.json(&["jobs", "reset-status", "2", "--dry-run"]);
+    let because: Vec<&str> =
+        by_id["jobs"].as_array().unwrap().iter().map(|job| job["because"].as_str().unwrap()).collect();
+    assert_eq!(because, ["chosen", "downstream"]);
+    sandbox.windlass(&["jobs", "reset-status"]).exits(2).says("no job was named");
+    sandbox.windlass(&["reset-status", "--job", "nobody"]).exits(2).says("nobody");
+}
+
+#[test]
+fn completed_work_is_only_done_again_if_somebody_agrees() {
+    let sandbox = failed();
+    let refused = sandbox.windlass(&["reset-status", "--job", "first"]).exits(4);
+    refused.says("1 completed job of workflow 1 (sim)").says("--yes");
+    sandbox.windlass(&["reset-status", "--job", "first", "--no-prompts"]).exits(0);
+    assert_eq!(statuses(&sandbox), ["uninitialized", "uninitialized", "uninitialized", "failed"]);
+}
+
+#[test]
+fn a_workflow_that_never_ran_has_nothing_to_reset() {
+    let sandbox = Sandbox::new();
+    sandbox.write("sim.yaml", SPEC);
+    sandbox.windlass(&["create", "sim.yaml"]).exits(0);
+    sandbox.windlass(&["reset-status"]).exits(0).prints("nothing is to be reset");
+    assert_eq!(sandbox.json(&["status"])["run_id"], 1);
+}
+
+#[test]
+fn reinit_takes_up_what_did_not_complete() {
+    let sandbox = failed();
+    ran(&sandbox);
+    let found = sandbox.json(&["reinit", "--dry-run"]);
+    assert_eq!(names(&found["run"]), ["flaky", "last", "other"]);
+    assert_eq!(found["run"][0]["because"], "not_completed");
+    documented_keys(&found);
+    documented_keys(&found["run"][0]);
+    sandbox.windlass(&["reinit"]).exits(0).prints("3 jobs will run, 1 reused");
+    sandbox.write("fixed", "");
+    sandbox.windlass(&["resume", "-j1"]).exits(1);
+    assert!(!ran(&sandbox).contains("first"));
+    sandbox.windlass(&["workflows", "init"]).exits(0).prints("is ready to run");
+}
+
+/// `in.txt` is read by `copy`, whose output `count` reads; `alone` has nothing to do with it.
+const FILES: &str = "\
+name: files
+files:
+  - {name: in, path: in.txt}
+  - {name: mid, path: mid.txt}
+  - {name: out, path: out.txt}
+jobs:
+  - {name: copy, command: 'echo copy >> log; cp ${files.input.in} ${files.output.mid}'}
+  - {name: count, command: 'echo count >> log; wc -c < ${files.input.mid} > ${files.output.out}'}
+  - {name: alone, command: 'echo alone >> log'}
+";
+
+fn with_files() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("files.yaml", FILES);
+    sandbox.write("in.txt", "12345");
+    sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0);
+    ran(&sandbox);
+    sandbox
+}
+
+#[test]
+fn a_changed_input_runs_what_reads_it_and_what_builds_on_that() {
+    let sandbox = with_files();
+    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("nothing has changed; 3 jobs stay");
+    sandbox.write("in.txt", "123");
+    let plan = sandbox.windlass(&["plan", "last"]).exits(0);
+    plan.prints("input in.txt changed: 5 B of").prints("depends on copy, which runs").prints("1 reused");
+    let dry = sandbox.windlass(&["reinit", "--dry-run"]).exits(0);
+    dry.prints("2 jobs would run, 1 reused").prints("input in.txt changed: 5 B of");
+    sandbox.windlass(&["reinit"]).exits(0).prints("2 jobs will run, 1 reused");
+    sandbox.windlass(&["resume", "-j1"]).exits(0);
+    assert_eq!(ran(&sandbox), "copy count");
+    assert_eq!(sandbox.read("out.txt").trim(), "3");
+}
+
+#[test]
+fn running_the_same_spec_again_runs_what_its_files_ask_for() {
+    let sandbox = with_files();
+    sandbox.windlass(&["run", "files.yaml"]).exits(0).says("is over");
+    sandbox.write("in.txt", "12");
+    let again = sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0);
+    again.says("1 job reused, 2 to run; copy: input in.txt changed: 5 B of");
+    assert_eq!(ran(&sandbox), "copy count");
+    std::fs::remove_file(sandbox.path("out.txt")).unwrap();
+    sandbox.windlass(&["run", "files.yaml"]).exits(0).says("count: output out.txt is missing");
+    assert_eq!(ran(&sandbox), "count");
+    assert_eq!(sandbox.json(&["list"]).as_array().unwrap().len(), 1, "it stays the same workflow");
+}
+
+#[test]
+fn a_missing_input_is_refused_unless_somebody_insists() {
+    let sandbox = with_files();
+    std::fs::remove_file(sandbox.path("in.txt")).unwrap();
+    sandbox.windlass(&["reinit"]).exits(4).says("in.txt").says("--force");
+    let found = sandbox.json(&["reinit", "--dry-run"]);
+    assert_eq!(found["missing_inputs"][0], "in.txt");
+    assert_eq!(found["run"][0]["because"], "input_missing");
+    sandbox.windlass(&["reinit", "--force"]).exits(0);
+    sandbox.windlass(&["resume"]).exits(4).says("in.txt");
+    sandbox.windlass(&["resume", "--force"]).exits(1);
+}
+
+#[test]
+fn a_file_that_was_only_touched_has_not_changed_where_contents_count() {
+    let sandbox = Sandbox::new();
+    sandbox.write("files.yaml", &format!("change_detection: content\n{FILES}"));
+    sandbox.write("in.txt", "12345");
+    sandbox.windlass(&["run", "files.yaml"]).exits(0);
+    let touched = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let file = std::fs::File::options().write(true).open(sandbox.path("in.txt")).unwrap();
+    file.set_modified(touched).unwrap();
+    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("nothing has changed");
+    sandbox.write("in.txt", "54321");
+    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("2 jobs would run");
+}
+
+#[test]
+fn a_changed_spec_reuses_what_is_as_it_was() {
+    let sandbox = with_files();
+    let changed = FILES.replace("wc -c <", "wc -l <") + "  - {name: more, command: 'echo more >> log'}\n";
+    sandbox.write("files.yaml", &changed);
+    let plan = sandbox.json(&["plan", "files.yaml"]);
+    assert_eq!(plan["changes"]["reused"], 2);
+    assert_eq!(names(&plan["changes"]["run"]), ["count", "more"]);
+    assert_eq!(plan["changes"]["run"][0]["field"], "command");
+    assert_eq!(plan["changes"]["run"][0]["old"], "echo count >> log; wc -c < mid.txt > out.txt");
+    documented_keys(&plan);
+    documented_keys(&plan["changes"]);
+    sandbox.windlass(&["run", "files.yaml", "--dry-run"]).exits(0).prints("command changed: echo count");
+    assert_eq!(ran(&sandbox), "", "a dry run runs nothing");
+    let run = sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0);
+    run.says("files.yaml has changed since workflow 1: 2 jobs reused, 2 to run; count: command changed:");
+    assert_eq!(ran(&sandbox), "count more");
+    let jobs = sandbox.json(&["jobs"]);
+    assert_eq!((&jobs[0]["status"], &jobs[0]["reused_from"]), (&"completed".into(), &1.into()));
+    // What was reused once is reused again, and the work is still known to be that of the first.
+    sandbox.write("files.yaml", &changed.replace("echo more", "echo even more"));
+    sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0).says("3 jobs reused, 1 to run");
+    assert_eq!(sandbox.json(&["jobs"])[0]["reused_from"], 1);
+    sandbox.write("in.txt", "1");
+    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("input in.txt changed: 5 B of");
+    ran(&sandbox);
+    // Back to an earlier text: what is on disk was made by another one.
+    sandbox.write("files.yaml", &changed);
+    sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0);
+    assert_eq!(ran(&sandbox), "copy count more");
+    sandbox.windlass(&["run", "files.yaml", "--new", "-j1"]).exits(0);
+    assert_eq!(ran(&sandbox), "copy count alone more");
+}
+
+#[test]
+fn a_comment_in_the_spec_runs_nothing() {
+    let sandbox = with_files();
+    sandbox.write("files.yaml", &format!("# said differently\n{FILES}"));
+    sandbox.windlass(&["run", "files.yaml"]).exits(0).says("3 jobs reused, nothing to run");
+    assert_eq!(sandbox.read("log"), "");
+    assert_eq!(sandbox.json(&["status"])["state"], "completed");
+}
+
+#[test]
+fn changed_data_runs_what_reads_it_and_written_data_is_carried_over() {
+    let sandbox = Sandbox::new();
+    let spec = "\
+name: data
+user_data:
+  - {name: config, data: {n: 1}}
+  - {name: found}
+jobs:
+  - name: search
+    command: 'echo search >> log; windlass user-data update ${user_data.output.found} --data 7'
+    input_user_data: [config]
+  - {name: use, command: 'echo use >> log; echo ${user_data.input.found}'}
+  - {name: alone, command: 'echo alone >> log'}
+";
+    sandbox.write("data.yaml", spec);
+    let run = || sandbox.windlass_on_path(&["run", "data.yaml", "-j1"]).exits(0);
+    run();
+    ran(&sandbox);
+    sandbox.write("data.yaml", &spec.replace("echo alone", "echo alone 2"));
+    run().says("2 jobs reused, 1 to run");
+    assert_eq!(sandbox.json(&["user-data", "list"])[1]["data"], 7);
+    ran(&sandbox);
+    sandbox.write("data.yaml", &spec.replace("echo alone", "echo alone 2").replace("n: 1", "n: 2"));
+    run().says("search: user_data changed: config={\"n\":1} → config={\"n\":2}");
+    assert_eq!(ran(&sandbox), "search use");
+    sandbox.windlass(&["user-data", "update", "5", "--data", "{\"n\": 3}"]).exits(0);
+    assert_eq!(names(&sandbox.json(&["reinit", "--dry-run"])["run"]), ["search", "use"]);
+}

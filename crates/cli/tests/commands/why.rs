@@ -1,0 +1,71 @@
+//! `windlass why` for every state a job can be in, with the real binary.
+
+use crate::common::{Sandbox, documented_keys, eventually};
+
+const SPEC: &str = "\
+name: sim
+resource_requirements: [{name: small, num_cpus: 1, memory: 64m, runtime: 1m}]
+jobs:
+  - {name: ok, command: 'echo fine', resource_requirements: small}
+  - {name: lost, command: 'echo starting; no-such-program 7'}
+  - {name: after, command: 'true', depends_on: [lost]}
+  - {name: last, command: 'true', depends_on: [after]}
+";
+
+fn ran() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("sim.yaml", SPEC);
+    sandbox.windlass(&["run", "sim.yaml"]).exits(1);
+    sandbox
+}
+
+#[test]
+fn a_failed_job_shows_the_line_that_matters_and_what_to_type() {
+    let output = ran().windlass(&["why", "lost"]).exits(0);
+    let output = output.prints("lost, job 2 of workflow 1 (sim): failed");
+    let output = output.prints("no-such-program").prints("not found").prints(".e:1:");
+    output.prints("windlass resume 1 --retry-failed");
+}
+
+#[test]
+fn a_canceled_job_names_the_failure_behind_it() {
+    let sandbox = ran();
+    let output = sandbox.windlass(&["why", "last"]).exits(0);
+    output.prints("canceled because lost (2)").prints("after (3): canceled").prints("windlass why 2");
+    let verdict = sandbox.json(&["why", "last"]);
+    assert_eq!(verdict["status"], "canceled");
+    assert_eq!(verdict["chain"]["roots"][0]["name"], "lost");
+    let keys = documented_keys(&verdict);
+    assert!(keys.contains("headline") && keys.contains("next"), "{keys:?}");
+    documented_keys(&verdict["chain"]);
+    documented_keys(&verdict["next"][0]);
+}
+
+#[test]
+fn a_completed_job_says_when_and_how_long() {
+    let sandbox = ran();
+    sandbox.windlass(&["why", "ok"]).exits(0).prints("completed in").prints("windlass logs 1");
+    sandbox.windlass(&["why", "nothing"]).exits(2).says("no job `nothing`");
+}
+
+#[test]
+fn a_job_that_waits_is_told_from_one_that_nobody_runs() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "wait.yaml",
+        "name: wait\njobs:\n  - {name: gate, command: 'until [ -e go ]; do sleep 0.02; done'}\n  \
+         - {name: behind, command: 'true', depends_on: [gate]}\n",
+    );
+    sandbox.windlass(&["create", "wait.yaml"]).exits(0);
+    sandbox
+        .windlass(&["why", "gate"])
+        .exits(0)
+        .prints("nothing runs the workflow")
+        .prints("windlass resume 1");
+    let mut run = sandbox.start(&["resume"]);
+    eventually("the gate runs", || sandbox.json(&["why", "gate"])["status"] == "running");
+    sandbox.windlass(&["why", "gate"]).exits(0).prints("running for");
+    sandbox.windlass(&["why", "behind"]).exits(0).prints("blocked by gate (1), which is running");
+    sandbox.write("go", "");
+    assert!(run.wait().unwrap().success());
+}
