@@ -30,6 +30,8 @@ pub(crate) struct LocalHost {
     grace: Duration,
     /// Somebody has made sure that workers on other machines are dead.
     assume_dead: bool,
+    /// Absolute.
+    database: PathBuf,
     /// `<database>.run/`, where the ledgers go.
     run_directory: PathBuf,
     /// To be reaped; a worker that is a zombie is as dead as one that is gone.
@@ -53,6 +55,7 @@ impl LocalHost {
             capacity,
             grace: args.grace,
             assume_dead: args.assume_dead,
+            database: database.to_owned(),
             run_directory: run_directory.into(),
             children: Vec::new(),
         }
@@ -81,6 +84,9 @@ impl WorkerHost for LocalHost {
         );
         options.gpu_devices.clone_from(&self.machine.gpus);
         options.timeout_grace = self.grace;
+        options.database = Some(self.database.clone());
+        // Without it jobs can still be run; they only do not find us unless we are installed.
+        options.program = std::env::current_exe().ok();
         watch(&mut options, workflow);
         // Not the file that is at our path now, which may be a newer build, but the one that runs.
         let mut command = Command::new("/proc/self/exe");

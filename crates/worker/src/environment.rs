@@ -3,6 +3,7 @@
 
 use crate::WorkerOptions;
 use std::ffi::OsString;
+use std::path::Path;
 use windlass_proc::spawn::{Additions, Environment};
 use windlass_proc::tree::tag;
 use windlass_types::Timestamp;
@@ -25,7 +26,23 @@ pub(crate) fn shared(
         both("API_URL", url.into());
     }
     variables.push(("WINDLASS_SUBMIT_DIR".into(), options.submission_dir.clone().into()));
+    if let Some(database) = &options.database {
+        variables.push(("WINDLASS_DB".into(), database.into()));
+    }
+    if let Some(directory) = options.program.as_deref().and_then(Path::parent) {
+        append_to_path(&mut variables, directory);
+    }
     Environment::new(variables)
+}
+
+/// Makes sure that what lies in `directory` is found, after everything that is found now.
+fn append_to_path(variables: &mut Vec<(OsString, OsString)>, directory: &Path) {
+    let path = variables.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    let places = path.iter().flat_map(std::env::split_paths).chain([directory.to_owned()]);
+    // A directory with a colon in its name cannot be on it.
+    if let Ok(longer) = std::env::join_paths(places) {
+        variables.push(("PATH".into(), longer));
+    }
 }
 
 /// How many threads the libraries of a job start, by a convention that most of them follow.

@@ -15,6 +15,10 @@ pub struct WorkerOptions {
     /// Jobs run here.
     pub submission_dir: PathBuf,
     pub api_url: Option<String>,
+    /// The books of its workflow, for jobs that look into them or add to them.
+    pub database: Option<PathBuf>,
+    /// The program that jobs may call to do so; its directory comes last on their `PATH`.
+    pub program: Option<PathBuf>,
     /// Stands in the environment of everything it starts, so that it can be found again.
     pub token: String,
     /// Where it notes what it starts.
@@ -57,6 +61,8 @@ impl WorkerOptions {
             output_dir,
             submission_dir,
             api_url: None,
+            database: None,
+            program: None,
             token,
             ledger,
             timeout_grace: Duration::from_secs(10),
