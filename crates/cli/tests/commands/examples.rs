@@ -1,4 +1,5 @@
-//! The examples run on a bare machine, every one of them, and mean the same in every format.
+//! The examples run on a bare machine, every one of them, and mean the same in every format. So do four specs as users
+//! of Torc have them (`tests/torc`).
 
 use crate::common::Sandbox;
 use std::fs;
@@ -52,11 +53,72 @@ fn every_example_runs() {
 fn every_example_gives_the_same_plan_in_every_format() {
     let sandbox = sandbox();
     for spec in specs() {
-        let plan = sandbox.json(&["plan", &spec]);
+        let plan = plan_of(&sandbox, &spec);
         for format in FORMATS {
             let converted = format!("converted.{format}");
-            sandbox.windlass(&["spec", "convert", &spec, &converted]).exits(0);
-            assert_eq!(sandbox.json(&["plan", &converted]), plan, "{spec} as {format}");
+            sandbox.windlass(&["spec", "convert", "--force", &spec, &converted]).exits(0);
+            assert_eq!(plan_of(&sandbox, &converted), plan, "{spec} as {format}");
         }
+    }
+}
+
+/// All that a plan says, but for where the file lies.
+fn plan_of(sandbox: &Sandbox, spec: &str) -> serde_json::Value {
+    let mut plan = sandbox.json(&["plan", spec]);
+    assert!(plan.as_object_mut().unwrap().remove("spec_path").is_some());
+    plan
+}
+
+const TORC: [(&str, &str); 4] = [
+    ("tile_mosaic", include_str!("../torc/tile_mosaic.yaml")),
+    ("viscosity_grid", include_str!("../torc/viscosity_grid.yaml")),
+    ("shaky_solver", include_str!("../torc/shaky_solver.yaml")),
+    ("two_phase_cluster", include_str!("../torc/two_phase_cluster.yaml")),
+];
+
+/// The spec as YAML and converted to each of the other formats; the names of the files.
+fn in_every_format(sandbox: &Sandbox, name: &str, text: &str) -> Vec<String> {
+    let original = format!("{name}.yaml");
+    sandbox.write(&original, text);
+    let convert = |format: &&str| {
+        let file = format!("{name}.{format}");
+        sandbox.windlass(&["spec", "convert", &original, &file]).exits(0);
+        file
+    };
+    let converted: Vec<String> = FORMATS.iter().filter(|format| **format != "yaml").map(convert).collect();
+    [vec![original], converted].concat()
+}
+
+#[test]
+fn specs_of_torc_give_the_right_plan_in_every_format() {
+    // Jobs, stages, dependencies.
+    let expected = [(4, 3, 4), (14, 3, 24), (3, 2, 2), (41, 2, 40)];
+    for ((name, text), (jobs, stages, dependencies)) in TORC.into_iter().zip(expected) {
+        let sandbox = Sandbox::new();
+        for file in in_every_format(&sandbox, name, text) {
+            let plan = plan_of(&sandbox, &file);
+            assert_eq!(plan["jobs"], jobs, "{file}");
+            assert_eq!(plan["stages"].as_array().unwrap().len(), stages, "{file}");
+            assert_eq!(plan["dependencies"], dependencies, "{file}");
+        }
+    }
+}
+
+#[test]
+fn specs_of_torc_run_in_every_format() {
+    let [(mosaic, mosaic_text), (grid, grid_text), ..] = TORC;
+    let formats = in_every_format(&Sandbox::new(), mosaic, mosaic_text).len();
+    for number in 0..formats {
+        let sandbox = Sandbox::new();
+        let files = in_every_format(&sandbox, mosaic, mosaic_text);
+        sandbox.write("work/scene.txt", "3\n1\n2\n5\n4\n9\n8\n7\n6\n0\n");
+        sandbox.windlass(&["run", &files[number]]).exits(0);
+        assert_eq!(sandbox.read("work/mosaic.txt"), "1\n2\n3\n4\n5\n9\n8\n7\n6\n0\n", "{}", files[number]);
+
+        let files = in_every_format(&sandbox, grid, grid_text);
+        sandbox.windlass(&["run", &files[number]]).exits(0);
+        let table = sandbox.read("out/table.csv");
+        assert_eq!(table.lines().count(), 12, "{table}");
+        assert!(table.contains("0.1,1\n") && table.contains("0.3,4\n"), "no rounding dirt: {table}");
     }
 }
