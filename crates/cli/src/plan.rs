@@ -6,6 +6,8 @@ use crate::error::CliError;
 use crate::job_logs;
 use crate::spec_jobs::{self, Reused, SpecJobs};
 use rustix::fs::Access;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use windlass_spec::{Attachments, Diagnostics, JobKind, Report, Source, Workflow};
@@ -21,6 +23,8 @@ pub(crate) struct SpecFile {
     /// Absolute; `None` if it came from stdin.
     path: Option<PathBuf>,
     bytes: Vec<u8>,
+    /// Files beside it that it reads, each with the digest of its contents; known once it was loaded.
+    attached: OnceCell<BTreeMap<String, String>>,
 }
 
 impl SpecFile {
@@ -30,17 +34,21 @@ impl SpecFile {
             let mut bytes = Vec::new();
             let read = std::io::stdin().lock().read_to_end(&mut bytes);
             read.map_err(|e| CliError::io(format!("cannot read the spec from stdin: {e}")))?;
-            return Ok(Self { name: "<stdin>".to_owned(), path: None, bytes });
+            return Ok(Self { name: "<stdin>".to_owned(), path: None, bytes, attached: OnceCell::new() });
         }
         let path = cwd.join(spec);
         let bytes = std::fs::read(&path).map_err(|e| unreadable(spec, &e))?;
-        Ok(Self { name: spec.display().to_string(), path: Some(path), bytes })
+        let name = spec.display().to_string();
+        Ok(Self { name, path: Some(path), bytes, attached: OnceCell::new() })
     }
 
     /// All errors of the file at once.
     pub(crate) fn load(&self) -> Result<Workflow<'_>, CliError> {
         let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
-        Ok(windlass_spec::load(self.source(), &Beside(beside))?)
+        let beside = Beside { directory: beside, read: RefCell::default() };
+        let loaded = windlass_spec::load(self.source(), &beside);
+        self.attached.get_or_init(|| beside.read.take());
+        Ok(loaded?)
     }
 
     /// Its text and its format.
@@ -48,9 +56,22 @@ impl SpecFile {
         Source::new(&self.name, &self.bytes)
     }
 
-    /// The same text gives the same digest, here and everywhere.
+    /// The same text, with the same tables and lists beside it, gives the same digest, here and everywhere.
     pub(crate) fn digest(&self) -> String {
-        windlass_types::digest(&self.bytes)
+        let text = windlass_types::digest(&self.bytes);
+        let Some(attached) = self.attached().filter(|attached| !attached.is_empty()) else { return text };
+        let beside = attached.iter().map(|(path, digest)| format!("\n{digest} {path}"));
+        windlass_types::digest((text + &beside.collect::<String>()).as_bytes())
+    }
+
+    /// A text that cannot name other files need not be understood for this, which takes its time for a million jobs.
+    fn attached(&self) -> Option<&BTreeMap<String, String>> {
+        let mentions = |word: &[u8]| self.bytes.windows(word.len()).any(|part| part == word);
+        if self.attached.get().is_none() && (mentions(b"@") || mentions(b"parameters_file")) {
+            // Mistakes are told by whoever wants the workflow.
+            drop(self.load());
+        }
+        self.attached.get()
     }
 
     /// As typed.
@@ -64,11 +85,17 @@ impl SpecFile {
 }
 
 /// Files beside a spec file.
-struct Beside<'a>(&'a Path);
+struct Beside<'a> {
+    directory: &'a Path,
+    /// What was read, with the digest of its contents.
+    read: RefCell<BTreeMap<String, String>>,
+}
 
 impl Attachments for Beside<'_> {
     fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
-        std::fs::read(self.0.join(path))
+        let contents = std::fs::read(self.directory.join(path))?;
+        self.read.borrow_mut().insert(path.to_owned(), windlass_types::digest(&contents));
+        Ok(contents)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A workflow as an outline is drawn from it: names, kinds, resources and edges, from a spec or from the books.
 
 use crate::args::plan::CapacityArgs;
-use crate::changes::{Books, Planned};
+use crate::changes::{Books, Changes, Planned};
 use crate::error::{CliError, Kind};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,10 +27,10 @@ pub(crate) fn capacity(args: CapacityArgs) -> Capacity {
     }
 }
 
-/// Outlines a spec. What an earlier version of it measured tells how long jobs take.
+/// Outlines a spec. What an earlier version of it measured tells how long jobs take; what is reused takes no time.
 pub(crate) fn of_spec(
     planned: &Planned<'_, '_>,
-    earlier: Option<&Books<'_>>,
+    earlier: Option<(&Books<'_>, &Changes)>,
     grain: Grain,
     capacity: Capacity,
 ) -> Result<Outline, CliError> {
@@ -38,7 +38,8 @@ pub(crate) fn of_spec(
     let kinds: Vec<&str> = workflow.kinds().iter().map(|kind| kind.name.as_str()).collect();
     let facts = |number: u32| {
         let job = workflow.job(number as usize);
-        let record = earlier.and_then(|books| books.record(books.number(job.name)?));
+        let measured = earlier
+            .and_then(|(books, changes)| expected(changes, number, || books.record(books.number(job.name)?)));
         Facts {
             name: job.name,
             kind: job.kind,
@@ -46,7 +47,7 @@ pub(crate) fn of_spec(
                 .requirements
                 .map_or(Resources::DEFAULT, |set| workflow.requirements()[set as usize].resources),
             priority: job.priority,
-            measured: record.and_then(took),
+            measured,
         }
     };
     draw(&Request {
@@ -63,6 +64,7 @@ pub(crate) fn of_spec(
 pub(crate) fn of_books(
     store: &SqliteStore,
     books: &Books<'_>,
+    changes: Option<&Changes>,
     grain: Grain,
     capacity: Capacity,
 ) -> Result<Outline, CliError> {
@@ -76,7 +78,7 @@ pub(crate) fn of_books(
             kind: names.kind_of[index],
             resources: table.requirements[table.class[index] as usize],
             priority: table.priority[index],
-            measured: books.record(number).and_then(took),
+            measured: changes.and_then(|changes| expected(changes, number, || books.record(number))),
         }
     };
     let edges: &Edges = &table.edges;
@@ -94,7 +96,16 @@ fn draw(request: &Request<'_>) -> Result<Outline, CliError> {
     outline::outline(request).map_err(|cycle| CliError::new(Kind::Spec, cycle.to_string()))
 }
 
-fn took(record: &LastRecord) -> Option<Duration> {
+/// How long a job should take, from what it took before.
+fn expected<'r>(
+    changes: &Changes,
+    number: u32,
+    record: impl FnOnce() -> Option<&'r LastRecord>,
+) -> Option<Duration> {
+    if changes.is_reused(number) {
+        return Some(Duration::ZERO);
+    }
+    let record = record()?;
     Some(record.ended_at.since(record.started_at?))
 }
 

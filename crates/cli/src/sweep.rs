@@ -230,7 +230,7 @@ fn substitute(
         match piece {
             Piece::Text(text) => filled.push_str(text),
             Piece::Value(number, format) => {
-                filled.push_str(&put(binding[number].0, binding[number].1, format)?)
+                filled.push_str(&put(binding[number].0, binding[number].1, format)?);
             }
         }
     }

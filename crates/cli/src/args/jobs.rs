@@ -50,6 +50,7 @@ pub(crate) enum JobsVerb {
     /// List which failure handlers the jobs of a workflow have.
     ListFailureHandlers(JobsRequirementsArgs),
     /// Have jobs run again, and what was built on them.
+    #[command(visible_alias = "reset")]
     ResetStatus(super::plan::JobsResetArgs),
     /// Add jobs to the workflow of the job that calls this.
     Spawn(super::spec::SpawnArgs),

@@ -4,6 +4,7 @@ use super::page::ConfirmArgs;
 use super::{JobRef, WorkflowRef};
 use clap::Args;
 use std::path::PathBuf;
+use windlass_core::reuse::Accept;
 use windlass_types::{Bytes, JobStatus};
 
 #[derive(Debug, Args)]
@@ -25,6 +26,7 @@ Examples:
   windlass plan last                               what `windlass reinit` would run again
   windlass plan sweep.yaml --format svg -o sweep.svg
   windlass plan sweep.yaml --format dot | dot -Tpdf > sweep.pdf
+  windlass plan sweep.yaml --accept merge:command  merge was only written differently
   windlass plan sweep.yaml -f json | jq '.changes.run[].name'")]
 pub(crate) struct PlanArgs {
     /// Spec file (`-` is stdin), or a workflow: its id, its name, or `last`. The spec of this directory by default.
@@ -45,6 +47,9 @@ pub(crate) struct PlanArgs {
     /// Tell changed files by what is in them, not by their times.
     #[arg(long, visible_alias = "hash")]
     pub(crate) content: bool,
+    /// Take a change for one that means nothing: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs.
+    #[arg(long, value_name = "JOB:FIELD")]
+    pub(crate) accept: Vec<Accept>,
     #[command(flatten)]
     pub(crate) capacity: CapacityArgs,
 }

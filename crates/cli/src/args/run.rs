@@ -5,6 +5,7 @@ use crate::sweep::ParamArg;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass_core::reuse::Accept;
 use windlass_types::Bytes;
 
 #[derive(Debug, Args)]
@@ -33,6 +34,9 @@ pub(crate) struct RunArgs {
     /// Tell changed files by what is in them, not by their times.
     #[arg(long, visible_alias = "hash")]
     pub(crate) content: bool,
+    /// Take a change for one that means nothing, and reuse the job: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs.
+    #[arg(long, value_name = "JOB:FIELD")]
+    pub(crate) accept: Vec<Accept>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use crate::ui::text;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use windlass_core::reuse::{self, Decision, Question, Reason, Summary};
+use windlass_core::reuse::{self, Accept, Decision, Question, Reason, Summary};
 use windlass_store::model::WorkflowRow;
 use windlass_types::settings::ChangeDetection;
 use windlass_types::work::FileState;
@@ -24,7 +24,7 @@ use windlass_types::{JobId, JobStatus, WorkflowId};
 use windlass_worker::Files;
 
 /// A reason longer than this is cut where there is one line for it.
-const LONGEST: usize = 160;
+const LONGEST: usize = 100;
 
 /// What becomes of each job, by number, compared with an earlier workflow or with an earlier run.
 pub(crate) struct Changes {
@@ -37,6 +37,11 @@ impl Changes {
         Summary::of(&self.decisions)
     }
 
+    /// What an earlier run has done already.
+    pub(crate) fn is_reused(&self, number: u32) -> bool {
+        !self.decisions[number as usize].runs()
+    }
+
     /// `(number, why)` of each job that runs.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, &Reason)> {
         (0u32..).zip(&self.decisions).filter_map(|(number, decision)| match decision {
@@ -46,34 +51,53 @@ impl Changes {
     }
 }
 
+/// How the comparison is to be made.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Terms<'a> {
+    /// Files are told apart by what is in them, also where the workflow does not ask for it.
+    pub(crate) content: bool,
+    /// Changes that mean nothing.
+    pub(crate) accepted: &'a [Accept],
+}
+
+fn refuse_unknown(accepted: &[Accept], is_known: impl Fn(&str) -> bool) -> Result<(), CliError> {
+    let named = accepted.iter().filter_map(|accept| accept.job.as_deref());
+    match named.into_iter().find(|name| !is_known(name)) {
+        Some(name) => Err(CliError::user(format!("--accept names `{name}`, and there is no such job"))),
+        None => Ok(()),
+    }
+}
+
 /// Compares a spec with the workflow that an earlier version of it made.
 pub(crate) fn of_spec(
     books: &Books<'_>,
     planned: &Planned<'_, '_>,
-    content: bool,
+    terms: Terms<'_>,
 ) -> Result<Changes, CliError> {
-    let files = Present::new(books.row(), content || planned.compares_contents());
+    refuse_unknown(terms.accepted, |name| planned.workflow().jobs().any(|job| job.name == name))?;
+    let files = Present::new(books.row(), terms.content || planned.compares_contents());
     let question = Question {
         jobs: planned.count(),
         edges: planned.edges(),
         now: &|number| planned.definition(number),
         before: &|_, name| Some(books.before(books.number(name)?)),
         file: &|path| files.state(path),
-        accepted: &[],
+        accepted: terms.accepted,
     };
     decide(&question, books)
 }
 
 /// Finds what the next run of a workflow would do.
-pub(crate) fn of_workflow(books: &Books<'_>, content: bool) -> Result<Changes, CliError> {
-    let files = Present::new(books.row(), content || compares_contents(books.row()));
+pub(crate) fn of_workflow(books: &Books<'_>, terms: Terms<'_>) -> Result<Changes, CliError> {
+    refuse_unknown(terms.accepted, |name| books.number(name).is_some())?;
+    let files = Present::new(books.row(), terms.content || compares_contents(books.row()));
     let question = Question {
         jobs: books.count(),
         edges: books.edges(),
         now: &|number| books.definition(number),
         before: &|number, _| Some(books.before(number)),
         file: &|path| files.state(path),
-        accepted: &[],
+        accepted: terms.accepted,
     };
     decide(&question, books)
 }

@@ -2,7 +2,7 @@
 
 use crate::args::plan::PlanArgs;
 use crate::args::{Format, WorkflowRef};
-use crate::changes::{self, Books, Changes, Planned, ReasonView};
+use crate::changes::{self, Books, Changes, Planned, ReasonView, Terms};
 use crate::commands::reinit::reason_table;
 use crate::context::Context;
 use crate::deliver;
@@ -13,7 +13,8 @@ use crate::ui::text;
 use crate::{select, sketch, spec_files};
 use serde::Serialize;
 use std::path::Path;
-use windlass_core::outline::{Estimate, Grain, Outline};
+use std::time::Duration;
+use windlass_core::outline::{Estimate, Grain, Outline, Step};
 use windlass_core::reuse::Summary;
 use windlass_draw::Drawing;
 use windlass_store::model::WorkflowRow;
@@ -86,8 +87,10 @@ fn of_spec(ctx: &Context, file: &SpecFile, args: &PlanArgs) -> Result<PlanView, 
         _ => None,
     };
     let planned = Planned::new(&workflow, books.as_ref());
-    let outline = sketch::of_spec(&planned, books.as_ref(), grain(args), sketch::capacity(args.capacity))?;
-    let changes = books.as_ref().map(|books| changes::of_spec(books, &planned, args.content)).transpose()?;
+    let terms = Terms { content: args.content, accepted: &args.accept };
+    let changes = books.as_ref().map(|books| changes::of_spec(books, &planned, terms)).transpose()?;
+    let earlier = books.as_ref().zip(changes.as_ref());
+    let outline = sketch::of_spec(&planned, earlier, grain(args), sketch::capacity(args.capacity))?;
     let name = |number: u32| workflow.job(number as usize).name.to_owned();
     Ok(PlanView {
         workflow_id: None,
@@ -103,10 +106,12 @@ fn of_workflow(ctx: &Context, workflow: &WorkflowRef, args: &PlanArgs) -> Result
     let store = ctx.open_read()?;
     let row: WorkflowRow = select::workflow(&store, workflow)?;
     let books = Books::load(&store, &row)?;
-    let outline = sketch::of_books(&store, &books, grain(args), sketch::capacity(args.capacity))?;
     // Before the first run there is nothing to compare with.
     let compared = row.started_at.is_some() && !args.new;
-    let changes = compared.then(|| changes::of_workflow(&books, args.content)).transpose()?;
+    let terms = Terms { content: args.content, accepted: &args.accept };
+    let changes = compared.then(|| changes::of_workflow(&books, terms)).transpose()?;
+    let machine = sketch::capacity(args.capacity);
+    let outline = sketch::of_books(&store, &books, changes.as_ref(), grain(args), machine)?;
     let view = PlanView {
         workflow_id: Some(row.id),
         name: row.name.clone(),
@@ -152,7 +157,9 @@ fn show(ctx: &Context, view: &PlanView, args: &PlanArgs) -> Result<String, CliEr
 
 fn lines(view: &PlanView, all: bool, width: Option<usize>, paint: Paint) -> Vec<String> {
     let mut lines = vec![title(view, paint)];
-    lines.extend(facts(&view.outline).into_iter().map(|line| format!("  {line}")));
+    if view.changes.as_ref().is_none_or(|changes| changes.summary.runs() > 0) {
+        lines.extend(facts(&view.outline).into_iter().map(|line| format!("  {line}")));
+    }
     lines.push(String::new());
     let drawn = windlass_draw::text(&view.drawing, width.unwrap_or(WIDTH));
     lines.extend(drawn.lines().map(str::to_owned));
@@ -179,10 +186,10 @@ fn facts(outline: &Outline) -> Vec<String> {
         return facts;
     }
     facts.push(format!(
-        "at most {} at once, on {}; {:.1} CPU-hours in all",
+        "at most {} at once, on {}; {} in all",
         text::count(outline.width.into(), "job"),
         text::count(outline.width_cpus, "CPU"),
-        outline.cpu_hours
+        cpu_time(outline.cpu_hours)
     ));
     if outline.critical_path.len() > 1 {
         facts.push(format!("critical path, {}: {}", format_duration(outline.critical_time), path(outline)));
@@ -197,9 +204,18 @@ fn facts(outline: &Outline) -> Vec<String> {
     facts
 }
 
+/// In hours, unless that would say nothing.
+fn cpu_time(hours: f64) -> String {
+    if hours >= 0.1 {
+        return format!("{hours:.1} CPU-hours");
+    }
+    format!("{} of CPU time", format_duration(Duration::from_secs_f64((hours * 3600.0).max(0.0))))
+}
+
+/// The steps that take their time: what is reused does not.
 fn path(outline: &Outline) -> String {
-    let steps = &outline.critical_path;
-    let name = |step: &windlass_core::outline::Step| text::one_line(&step.name);
+    let steps: Vec<&Step> = outline.critical_path.iter().filter(|step| !step.expected.is_zero()).collect();
+    let name = |step: &&Step| text::one_line(&step.name);
     if steps.len() <= STEPS {
         return steps.iter().map(name).collect::<Vec<_>>().join(" → ");
     }

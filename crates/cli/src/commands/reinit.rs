@@ -1,7 +1,7 @@
 //! `windlass reinit`: what changed since a workflow ran, and what builds on it, is to run again. And `workflows init`.
 
 use crate::args::plan::{InitArgs, ReinitArgs};
-use crate::changes::{self, Books, Changes, ReasonView};
+use crate::changes::{self, Books, Changes, ReasonView, Terms};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::inputs;
@@ -46,7 +46,7 @@ struct Found {
 impl Found {
     fn new(store: &SqliteStore, row: &WorkflowRow, content: bool) -> Result<Self, CliError> {
         let books = Books::load(store, row)?;
-        let changes = changes::of_workflow(&books, content)?;
+        let changes = changes::of_workflow(&books, Terms { content, accepted: &[] })?;
         let going_back = changes::going_back(&books, &changes);
         let found = Self {
             missing: inputs::missing(store, row, &going_back)?,

@@ -2,7 +2,7 @@
 
 use crate::args::JobRef;
 use crate::args::plan::{JobsResetArgs, ResetArgs, ResetStatusArgs};
-use crate::changes::{self, Books};
+use crate::changes::{self, Books, Terms};
 use crate::context::Context;
 use crate::error::{CliError, Exit, Kind};
 use crate::ui::style::Tone;
@@ -148,7 +148,7 @@ fn find(store: &SqliteStore, row: &WorkflowRow, wanted: &Wanted<'_>) -> Result<F
     add(&reset.downstream, Because::Downstream);
     if wanted.how.reinitialize {
         let books = Books::load(store, row)?;
-        let changes = changes::of_workflow(&books, false)?;
+        let changes = changes::of_workflow(&books, Terms::default())?;
         let changed: Vec<u32> = changes::going_back(&books, &changes)
             .iter()
             .filter_map(|id| table.ids.binary_search(id).ok().map(|number| number as u32))

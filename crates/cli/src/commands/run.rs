@@ -3,7 +3,7 @@
 use crate::args::WorkflowRef;
 use crate::args::plan::{CapacityArgs, PlanArgs};
 use crate::args::run::RunArgs;
-use crate::changes::{self, Books, Planned};
+use crate::changes::{self, Books, Planned, Terms};
 use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
@@ -54,6 +54,7 @@ fn as_plan(args: &RunArgs) -> PlanArgs {
         all: false,
         new: args.new,
         content: args.content,
+        accept: args.accept.clone(),
         capacity: CapacityArgs {
             num_cpus: machine.num_cpus,
             memory: machine.memory,
@@ -133,7 +134,7 @@ fn begin_changed(
 ) -> Result<Option<String>, CliError> {
     let find = |row: &WorkflowRow| {
         let books = Books::load(store, row)?;
-        let changes = changes::of_workflow(&books, args.content)?;
+        let changes = changes::of_workflow(&books, terms(args))?;
         let is_done_again = |number: u32| books.status(number) == JobStatus::Completed;
         let stale = changes.runs().any(|(number, _)| is_done_again(number));
         let again = if stale { changes::going_back(&books, &changes) } else { Vec::new() };
@@ -199,11 +200,15 @@ fn take_over(
     }
     let books = Books::load(store, earlier)?;
     let planned = Planned::new(spec, Some(&books));
-    let changes = changes::of_spec(&books, &planned, args.content)?;
+    let changes = changes::of_spec(&books, &planned, terms(args))?;
     let reused = changes::reused(&books, &planned, &changes);
     let news = changes::headline(&changes, |number| spec.job(number as usize).name.to_owned());
     books.trouble()?;
     Ok((reused, format!("{} has changed since workflow {id}: {news}", file.name())))
+}
+
+fn terms(args: &RunArgs) -> Terms<'_> {
+    Terms { content: args.content, accepted: &args.accept }
 }
 
 /// `1 of 2 jobs done`.

@@ -257,3 +257,50 @@ jobs:
     sandbox.windlass(&["user-data", "update", "5", "--data", "{\"n\": 3}"]).exits(0);
     assert_eq!(names(&sandbox.json(&["reinit", "--dry-run"])["run"]), ["search", "use"]);
 }
+
+#[test]
+fn a_changed_table_beside_the_spec_makes_new_jobs_and_keeps_the_old() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "table.yaml",
+        "name: table\njobs:\n  - {name: 'w_{x}', command: 'echo {x} >> log', parameters_file: rows.csv}\n",
+    );
+    sandbox.write("rows.csv", "x\none\ntwo\n");
+    sandbox.windlass(&["run", "table.yaml", "-j1"]).exits(0);
+    assert_eq!(ran(&sandbox), "one two");
+    sandbox.windlass(&["run", "table.yaml"]).exits(0).says("is over");
+    sandbox.write("rows.csv", "x\none\ntwo\nthree\n");
+    sandbox.windlass(&["run", "table.yaml"]).exits(0).says("2 jobs reused, 1 to run; w_three: new");
+    assert_eq!(ran(&sandbox), "three");
+}
+
+#[test]
+fn a_change_that_means_nothing_is_accepted() {
+    let sandbox = with_files();
+    sandbox.write("files.yaml", &FILES.replace("echo copy", "echo  copy"));
+    sandbox.windlass(&["plan", "files.yaml"]).exits(0).prints("2 jobs run, 1 reused");
+    let accepted = ["plan", "files.yaml", "--accept", "copy:command"];
+    sandbox.windlass(&accepted).exits(0).prints("nothing has changed: all 3 are reused");
+    sandbox.windlass(&["plan", "files.yaml", "--accept", "nobody"]).exits(2).says("no such job");
+    sandbox.windlass(&["plan", "files.yaml", "--accept", "copy:colour"]).exits(2).says("unknown field");
+    sandbox.windlass(&["run", "files.yaml", "--accept", "*:command"]).exits(0).says("nothing to run");
+    // It is known from now on.
+    sandbox.windlass(&["plan", "files.yaml"]).exits(0).prints("all 3 are reused");
+}
+
+#[test]
+fn resetting_takes_up_changed_inputs_where_asked_to() {
+    let sandbox = with_files();
+    sandbox.write("in.txt", "1");
+    let only = sandbox.json(&["jobs", "reset", "alone", "--dry-run"]);
+    assert_eq!(only["jobs"].as_array().unwrap().len(), 1);
+    let more = sandbox.json(&["reset-status", "--job", "alone", "-r", "--yes"]);
+    let because: Vec<&str> =
+        more["jobs"].as_array().unwrap().iter().map(|job| job["because"].as_str().unwrap()).collect();
+    assert_eq!(because, ["changed", "changed", "chosen"]);
+    sandbox.windlass(&["resume", "-j1"]).exits(0);
+    let again = ran(&sandbox);
+    let mut again: Vec<&str> = again.split(' ').collect();
+    again.sort_unstable();
+    assert_eq!(again, ["alone", "copy", "count"]);
+}
