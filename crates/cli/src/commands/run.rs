@@ -19,7 +19,7 @@ use std::path::Path;
 use windlass_spec::Workflow;
 use windlass_store::Store as _;
 use windlass_store::lock::CreateLock;
-use windlass_store::model::WorkflowRow;
+use windlass_store::model::{DataFilter, WorkflowRow};
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::JobStatus;
 
@@ -132,6 +132,10 @@ fn begin_changed(
     row: &WorkflowRow,
     args: &RunArgs,
 ) -> Result<Option<String>, CliError> {
+    let any = DataFilter { limit: Some(1), ..DataFilter::default() };
+    if row.file_count == 0 && store.user_data(row.id, &any)?.is_empty() {
+        return Ok(None);
+    }
     let find = |row: &WorkflowRow| {
         let books = Books::load(store, row)?;
         let changes = changes::of_workflow(&books, terms(args))?;

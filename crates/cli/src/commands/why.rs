@@ -257,7 +257,12 @@ fn chain_lines(chain: &Chain, paint: Paint) -> Vec<String> {
 }
 
 fn link_line(link: &Link, paint: Paint) -> String {
-    let status = paint.apply(Tone::of(link.status), link.status.name());
-    let note = link.note.as_ref().map(|note| format!(", {note}")).unwrap_or_default();
-    format!("{} ({}): {status}{note}", text::one_line(&link.name), link.job)
+    // How it ended mostly says again what its state is.
+    let words = match &link.note {
+        Some(note) if note.starts_with(link.status.name()) => note.clone(),
+        Some(note) => format!("{}, {note}", link.status),
+        None => link.status.to_string(),
+    };
+    let words = paint.apply(Tone::of(link.status), &text::one_line(&words));
+    format!("{} ({}): {words}", text::one_line(&link.name), link.job)
 }

@@ -63,6 +63,8 @@ impl Default for Rules {
 /// Less is only worth asking for if it saves more than this.
 const MEMORY_WORTH_SAVING: u64 = 1 << 30;
 const CPU_PERCENT_WORTH_SAVING: f64 = 5.0;
+/// Samples of a busy core lie around 100 %, not at it: only more than this above is a second one.
+const CPU_PERCENT_OF_NOISE: f64 = 25.0;
 const RUNTIME_WORTH_SAVING: Duration = Duration::from_mins(30);
 
 const GIB: f64 = 1_073_741_824.0;
@@ -288,7 +290,7 @@ fn cpu_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Option<
     let to = measure::whole(cores).clamp(1, u64::from(u32::MAX)) as u32;
     let is_less = to < asked;
     let worth = f64::from(asked) * 100.0 - f64::from(to) * 100.0 > CPU_PERCENT_WORTH_SAVING;
-    let over = used.max > f64::from(asked) * 100.0;
+    let over = used.max > f64::from(asked) * 100.0 + CPU_PERCENT_OF_NOISE;
     if to == asked || (is_less && !worth) || (!is_less && !over) {
         return None;
     }

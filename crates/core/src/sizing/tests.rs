@@ -41,6 +41,15 @@ fn what_is_right_stays() {
 }
 
 #[test]
+fn a_busy_core_that_is_measured_a_little_above_itself_is_one_core() {
+    let noisy = sized(2, &[run(7.5, 420.0, 200), run(7.5, 400.0, 200)], &Rules::default());
+    assert_eq!(changes(&noisy), [""; 0]);
+    assert_eq!(noisy.excesses[0].resource, Resource::Cpus, "it is shown all the same");
+    let busy = sized(2, &[run(7.5, 480.0, 200), run(7.5, 400.0, 200)], &Rules::default());
+    assert_eq!(changes(&busy), ["num_cpus 6 cpus"]);
+}
+
+#[test]
 fn waste_is_what_was_held_and_not_used() {
     let waste = sized(1, &[run(6.0, 100.0, 120)], &Rules::default()).waste;
     assert!((waste.cpu_hours - 6.0).abs() < 1e-9 && (waste.gib_hours - 4.0).abs() < 1e-9, "{waste:?}");

@@ -50,6 +50,11 @@ impl Axis {
         self.start + share * (self.end - self.start)
     }
 
+    /// Whether the value is on the axis.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        (0.0..=self.most).contains(&value)
+    }
+
     pub(super) const fn start(&self) -> f64 {
         self.start
     }

@@ -79,7 +79,7 @@ pub(super) fn panel(out: &mut String, usage: &Usage, shown: &[usize], what: Quan
         asked(out, job, what, colour, time, &values);
         job_line(out, job, what, &format!("class=\"job\" style=\"stroke:var(--c{colour})\""), time, &values);
     }
-    if let Some(limit) = what.limit(&usage.node_limits) {
+    if let Some(limit) = what.limit(&usage.node_limits).filter(|limit| values.holds(*limit)) {
         let (y, left, right) = (values.at(limit), time.start(), time.end());
         put_line!(
             out,
@@ -150,6 +150,9 @@ fn asked(out: &mut String, job: &JobUsage, what: Quantity, colour: usize, time: 
     else {
         return;
     };
+    if !values.holds(limit) {
+        return;
+    }
     let (x1, x2, y) = (time.at(first.0), time.at(last.0), values.at(limit));
     put_line!(
         out,

@@ -36,6 +36,15 @@ fn lines_limits_and_bars_are_there_and_escaped() {
 }
 
 #[test]
+fn a_limit_far_above_all_lines_is_not_drawn_where_it_is_not() {
+    let limits = |usage: &Usage| svg(usage).matches("class=\"limit\"").count();
+    let mut plotted = usage();
+    assert_eq!(limits(&plotted), 1, "8 GB are more than four times what was used");
+    plotted.node_limits.memory = Some(2e9);
+    assert_eq!(limits(&plotted), 2);
+}
+
+#[test]
 fn a_page_needs_nothing_from_elsewhere() {
     let page = html(&usage());
     assert!(page.starts_with("<!doctype html>") && page.contains("</svg>"));
