@@ -11,6 +11,7 @@ cargo xtask docs: writes the pages that are made from the code
   docs/reference/cli.md                   the same
   docs/reference/spec.md                  from the tables of the spec's fields
   docs/reference/windlass.schema.json     the same
+  README.md, docs/**/*.md                 what the commands in console blocks print, where it is not what is shown
 ";
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
@@ -28,5 +29,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     }
     run(&mut cargo(["run", "--quiet", "--package", "windlass", "--", "__docs", "docs"]))?;
     let mut spec = cargo(["test", "--quiet", "--package", "windlass-spec", "--test", "generated"]);
-    run(spec.env("WINDLASS_UPDATE_GENERATED", "1"))
+    run(spec.env("WINDLASS_UPDATE_GENERATED", "1"))?;
+    let mut pages = cargo(["test", "--quiet", "--package", "windlass", "--test", "commands", "documents"]);
+    run(pages.env("WINDLASS_UPDATE_GENERATED", "1"))
 }

@@ -31,7 +31,7 @@ pub enum Error {
     NoSuchWorkflow(WorkflowId),
     #[error("workflow {0} has no jobs that wait for nothing: its dependencies go in a circle")]
     Cycle(WorkflowId),
-    #[error("{count} jobs ask for more than this machine has; the first is `{name}`")]
+    #[error("`{name}`{} for more than this machine has", others_ask(*.count))]
     TooLarge { name: String, count: usize, asked: Box<Resources>, capacity: Box<Capacity> },
     #[error("the worker could not be started")]
     Start(#[source] host::HostError),
@@ -43,4 +43,13 @@ pub enum Error {
     Wait(#[source] std::io::Error),
     #[error("the worker said something that makes no sense: {0}")]
     Protocol(String),
+}
+
+/// ` asks`, or ` and 3 more jobs ask`.
+fn others_ask(count: usize) -> String {
+    match count {
+        0 | 1 => " asks".to_owned(),
+        2 => " and 1 more job ask".to_owned(),
+        _ => format!(" and {} more jobs ask", count - 1),
+    }
 }

@@ -286,7 +286,7 @@ impl<'a> Resolver<'a, '_> {
     fn unused_parameters(&mut self, sort: Sort, entry: u32, name: Named) {
         let Some(bindings) = self.series(sort).bindings(entry) else { return };
         let used = std::mem::take(&mut self.used_parameters) | self.parameters_in(name, bindings);
-        for (number, parameter) in bindings.names().enumerate().take(64) {
+        for (number, parameter) in bindings.written().take_while(|(number, _)| *number < 64) {
             if used & (1 << number) == 0 {
                 let message = format!("this {} does not use its parameter `{parameter}`", sort.singular());
                 self.sinks.warnings.push(Diagnostic::new("unused-parameter", message).at(name.span));

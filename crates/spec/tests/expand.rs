@@ -162,6 +162,10 @@ jobs:
         spec("- {name: '{site}', command: '{lat}', parameters_file: t.csv, parameters: {site: [a]}}\n");
     let problems = load(Source::new("sim.yaml", clash.as_bytes()), &files).unwrap_err();
     assert_eq!(problems.list[0].message, "`site` is both a column of the table and a parameter");
+    // A column that one entry has no use for is there for another.
+    let some = spec("- {name: '{site}', command: x, parameters_file: t.csv}\n");
+    let workflow = load(Source::new("sim.yaml", some.as_bytes()), &files).unwrap();
+    assert_eq!(warnings(&workflow), [""; 0]);
     let missing = spec("- {name: '{site}', command: x, parameters_file: no.csv}\n");
     assert_eq!(lines(&missing), ["unreadable-file cannot read `no.csv`: no other files can be read here"]);
 }

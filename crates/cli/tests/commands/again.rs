@@ -135,9 +135,9 @@ fn a_changed_input_runs_what_reads_it_and_what_builds_on_that() {
     sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("nothing has changed; 3 jobs stay");
     sandbox.write("in.txt", "123");
     let plan = sandbox.windlass(&["plan", "last"]).exits(0);
-    plan.prints("input in.txt changed: 5 B of").prints("depends on copy, which runs").prints("1 reused");
+    plan.prints("input in.txt changed: 5 B → 3 B").prints("depends on copy, which runs").prints("1 reused");
     let dry = sandbox.windlass(&["reinit", "--dry-run"]).exits(0);
-    dry.prints("2 jobs would run, 1 reused").prints("input in.txt changed: 5 B of");
+    dry.prints("2 jobs would run, 1 reused").prints("input in.txt changed: 5 B → 3 B");
     sandbox.windlass(&["reinit"]).exits(0).prints("2 jobs will run, 1 reused");
     sandbox.windlass(&["resume", "-j1"]).exits(0);
     assert_eq!(ran(&sandbox), "copy count");
@@ -150,7 +150,7 @@ fn running_the_same_spec_again_runs_what_its_files_ask_for() {
     sandbox.windlass(&["run", "files.yaml"]).exits(0).says("is over");
     sandbox.write("in.txt", "12");
     let again = sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0);
-    again.says("1 job reused, 2 to run; copy: input in.txt changed: 5 B of");
+    again.says("1 job reused, 2 to run; copy: input in.txt changed: 5 B → 2 B");
     assert_eq!(ran(&sandbox), "copy count");
     std::fs::remove_file(sandbox.path("out.txt")).unwrap();
     sandbox.windlass(&["run", "files.yaml"]).exits(0).says("count: output out.txt is missing");
@@ -209,7 +209,7 @@ fn a_changed_spec_reuses_what_is_as_it_was() {
     sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0).says("3 jobs reused, 1 to run");
     assert_eq!(sandbox.json(&["jobs"])[0]["reused_from"], 1);
     sandbox.write("in.txt", "1");
-    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("input in.txt changed: 5 B of");
+    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("input in.txt changed: 5 B → 1 B");
     ran(&sandbox);
     // Back to an earlier text: what is on disk was made by another one.
     sandbox.write("files.yaml", &changed);

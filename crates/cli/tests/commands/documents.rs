@@ -1,117 +1,210 @@
-//! The documents tell the truth. Console blocks are run, line by line, and must print what they show; the specs of the
-//! reference are good, and it names what jobs find.
+//! The documents tell the truth. Every page is walked in an empty directory of its own, from its first line to its last:
+//! console blocks are run and must print what they show, and blocks that are specs are checked. A file that `$ cat FILE`
+//! shows and that is not there yet is written as it is shown.
 //!
-//! Times, memory sizes and dates differ from run to run and are compared as `#`; lines may come in another order, since
-//! jobs run at the same time.
+//! `cargo xtask docs` writes into the pages what the commands print; read the difference before you commit it.
 
 use crate::common::Sandbox;
-use std::path::Path;
+use crate::transcript::{self, Piece, Step, normal};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 #[test]
 fn the_tour_of_the_readme_is_what_one_sees() {
-    let readme = include_str!("../../../../README.md");
-    let sandbox = Sandbox::new();
-    let mut commands = 0;
-    for (command, shown) in steps(readme) {
-        if let Some(file) = command.strip_prefix("cat ") {
-            // The file that the tour shows is the file that it uses.
-            sandbox.write(file, &shown);
-            continue;
-        }
-        let printed = run(&sandbox, &command);
-        assert_eq!(normal(&printed), normal(&shown), "$ {command}\n{printed}");
-        commands += 1;
-    }
-    assert!(commands >= 6, "the tour has shrunk to {commands} commands");
-}
-
-const SPEC: &str = include_str!("../../../../docs/spec.md");
-
-#[test]
-fn every_spec_in_the_reference_is_good() {
-    let sandbox = Sandbox::new();
-    let blocks: Vec<&str> = SPEC.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next()).collect();
-    assert!(blocks.len() >= 5, "the reference has shrunk to {} specs", blocks.len());
-    for block in blocks {
-        sandbox.write("spec.yaml", block);
-        sandbox.windlass(&["create", "--dry-run", "spec.yaml"]).exits(0);
-    }
+    walk(&[Path::new(ROOT).join("README.md")], 6);
 }
 
 #[test]
-fn the_reference_names_every_variable_that_a_job_finds() {
+fn the_tutorial_is_what_one_sees() {
+    walk(&[Path::new(ROOT).join("docs/tutorial.md")], 25);
+}
+
+#[test]
+fn the_guides_are_what_one_sees() {
+    walk(&pages("docs/guide"), 80);
+}
+
+#[test]
+fn the_pages_for_those_who_know_other_tools_are_what_one_sees() {
+    walk(&pages("docs/coming-from"), 15);
+}
+
+#[test]
+fn the_other_pages_are_what_one_sees() {
+    let tutorial = Path::new(ROOT).join("docs/tutorial.md");
+    let others: Vec<PathBuf> = pages("docs").into_iter().filter(|page| *page != tutorial).collect();
+    walk(&others, 0);
+}
+
+#[test]
+fn the_environment_of_jobs_is_explained_whole() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/environment.md")).unwrap();
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",
-        "name: env\nresource_requirements: [{name: one, num_cpus: 1, memory: 100m, num_gpus: 1}]\n\
-         jobs: [{name: a, command: env, resource_requirements: one}]\n",
+        "name: env\nresource_requirements: [{name: one, num_cpus: 1, memory: 100m, num_gpus: 1, runtime: 1h}]\n\
+         jobs: [{name: 'a{name}', command: env, resource_requirements: one, parameters: {name: [1]}}]\n",
     );
     sandbox.windlass(&["run", "spec.yaml", "--num-gpus", "1"]).exits(0);
-    let printed = sandbox.windlass(&["logs", "a", "--stdout"]).exits(0).stdout;
+    let printed = sandbox.windlass(&["logs", "a1", "--stdout"]).exits(0).stdout;
     let names = printed.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name);
-    let ours: Vec<&str> =
-        names.filter(|name| ["WINDLASS_", "TORC_", "CUDA_"].iter().any(|p| name.starts_with(p))).collect();
-    assert!(ours.len() >= 15, "{ours:?}");
+    let is_given = |name: &&str| {
+        ["WINDLASS_", "TORC_", "CUDA_", "OMP_"].iter().any(|p| name.starts_with(p))
+            && std::env::var_os(name).is_none()
+    };
+    let ours: Vec<&str> = names.filter(is_given).collect();
+    assert!(ours.len() >= 17, "{ours:?}");
     for name in ours {
-        assert!(SPEC.contains(&format!("`{name}`")), "docs/spec.md does not explain {name}");
+        assert!(page.contains(&format!("`{name}`")), "docs/environment.md does not explain {name}");
     }
 }
 
-/// `(command, what it is shown to print)` for every `$` line in a console block.
-fn steps(document: &str) -> Vec<(String, String)> {
-    let mut steps: Vec<(String, String)> = Vec::new();
-    for block in document.split("```console\n").skip(1) {
-        let block = block.split("```").next().unwrap_or_default();
-        let mut open = false;
-        for line in block.lines() {
-            if let Some(command) = line.strip_prefix("$ ") {
-                steps.push((command.to_owned(), String::new()));
-                open = true;
-            } else if open {
-                let (_, shown) = steps.last_mut().unwrap();
-                shown.push_str(line);
-                shown.push('\n');
-            }
+#[test]
+fn every_setting_is_on_its_page() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/guide/configuration.md")).unwrap();
+    let settings = Sandbox::new().json(&["config", "show"]);
+    for setting in settings.as_array().unwrap() {
+        let name = setting["name"].as_str().unwrap();
+        assert!(page.contains(name), "docs/guide/configuration.md does not name {name}");
+    }
+}
+
+#[test]
+fn every_page_is_in_the_table_of_contents() {
+    let contents = fs::read_to_string(Path::new(ROOT).join("docs/SUMMARY.md")).unwrap();
+    let listed: BTreeSet<PathBuf> =
+        links(&contents).map(|link| Path::new(ROOT).join("docs").join(link)).collect();
+    let there =
+        ["docs", "docs/guide", "docs/coming-from", "docs/reference", "docs/design"].map(pages).concat();
+    for page in there.iter().filter(|page| !page.ends_with("SUMMARY.md")) {
+        assert!(listed.contains(page), "docs/SUMMARY.md does not list {}", page.display());
+    }
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let folders = [".", "docs", "docs/guide", "docs/coming-from", "docs/reference", "docs/design"];
+    for page in folders.map(pages).concat() {
+        let text = fs::read_to_string(&page).unwrap();
+        for link in links(&text).filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let file = link.split('#').next().unwrap();
+            let target = page.parent().unwrap().join(file);
+            assert!(target.exists(), "{}: `{link}` leads nowhere", page.display());
         }
     }
-    steps
 }
 
-/// As in a terminal that is not one: both streams, in one.
-fn run(sandbox: &Sandbox, command: &str) -> String {
-    let binary = Path::new(env!("CARGO_BIN_EXE_windlass")).parent().unwrap();
-    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
-    let output = Command::new("sh")
-        .args(["-c", &format!("{{ {command}\n}} 2>&1")])
-        .current_dir(sandbox.path("."))
-        .env("PATH", path)
-        .env_remove("WINDLASS_DB")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap()
+/// Where the Markdown links of a page lead.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-fn normal(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = text.lines().map(normal_line).collect();
-    lines.sort();
-    lines
+/// The pages of one folder, in order.
+fn pages(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(Path::new(ROOT).join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
+    pages.sort();
+    pages
 }
 
-/// Columns are as wide as what stands in them, so runs of spaces count as one.
-fn normal_line(line: &str) -> String {
-    line.split(' ')
-        .filter(|word| !word.is_empty())
-        .map(|word| if varies(word) { "#" } else { word })
-        .collect::<Vec<_>>()
-        .join(" ")
+/// Walks each page, and complains about all of them at once. They must have at least so many commands, so that a block
+/// that is no longer seen as one is noticed.
+fn walk(pages: &[PathBuf], at_least: usize) {
+    let mut commands = 0;
+    let mut complaints = String::new();
+    for path in pages {
+        let text = fs::read_to_string(path).unwrap();
+        let mut pieces = transcript::parse(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert_eq!(transcript::render(&pieces), text, "{} is not closed properly", path.display());
+        let walk = Walk::new();
+        for piece in &mut pieces {
+            match piece {
+                Piece::Prose(_) => {}
+                Piece::Spec { format, text } => complaints.extend(walk.check(format, text)),
+                Piece::Console(steps) => {
+                    commands += steps.len();
+                    complaints.extend(steps.iter_mut().filter_map(|step| walk.step(step)));
+                }
+            }
+        }
+        let walked = transcript::render(&pieces);
+        if walked != text {
+            fs::write(path, walked).unwrap();
+        }
+    }
+    assert!(complaints.is_empty(), "{complaints}");
+    assert!(commands >= at_least, "these pages have shrunk to {commands} commands");
 }
 
-fn varies(word: &str) -> bool {
-    let Some(rest) = word.trim_end_matches(',').strip_prefix(|c: char| c.is_ascii_digit()) else {
-        return false;
-    };
-    let unit = rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | ':'));
-    matches!(unit, "ms" | "s" | "m" | "Z") || (unit.is_empty() && rest.contains(['-', ':']))
+/// The directory of one page.
+struct Walk {
+    sandbox: Sandbox,
+    /// Pages are the same for everybody, wherever the directory is.
+    dir: String,
+    updates: bool,
+}
+
+impl Walk {
+    const HOME: &str = "/home/ada/work";
+
+    fn new() -> Self {
+        let sandbox = Sandbox::new();
+        let dir = sandbox.path("").canonicalize().unwrap().display().to_string();
+        Self { sandbox, dir, updates: std::env::var_os("WINDLASS_UPDATE_GENERATED").is_some() }
+    }
+
+    /// Runs what stands behind a `$`; what it printed instead of what is shown, if that is something else.
+    fn step(&self, step: &mut Step) -> Option<String> {
+        if let Some(file) = step.command.strip_prefix("cat ")
+            && !self.sandbox.path(file).exists()
+        {
+            self.sandbox.write(file, &step.shown);
+            return None;
+        }
+        let printed = self.run(&step.command);
+        if normal(&printed) == normal(&step.shown) {
+            return None;
+        }
+        let Step { command, shown } = step;
+        let complaint = format!("$ {command}\nis shown to print:\n{shown}\nand prints:\n{printed}\n");
+        if self.updates {
+            step.shown = printed;
+            return None;
+        }
+        Some(complaint)
+    }
+
+    /// As in a terminal that is not one: both streams, in one.
+    fn run(&self, command: &str) -> String {
+        let binary = Path::new(env!("CARGO_BIN_EXE_windlass")).parent().unwrap();
+        let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+        let output = Command::new("sh")
+            .args(["-c", &format!("{{ {command}\n}} 2>&1")])
+            .current_dir(&self.dir)
+            .env("PATH", path)
+            .env("USER", "ada")
+            .env("HOME", &self.dir)
+            .env("XDG_CONFIG_HOME", self.sandbox.path(".config"))
+            .env_remove("WINDLASS_DB")
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap().replace(&self.dir, Self::HOME);
+        // Blanks at the ends of lines do not survive editors.
+        printed.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
+    }
+
+    /// What is wrong with a spec, if anything.
+    fn check(&self, format: &str, text: &str) -> Option<String> {
+        let name = format!("block.{format}");
+        self.sandbox.write(&name, text);
+        let output = self.sandbox.windlass(&["create", "--dry-run", &name]);
+        (output.code != 0).then(|| format!("{text}\n{}\n", output.stderr))
+    }
 }

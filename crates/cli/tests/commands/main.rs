@@ -38,6 +38,8 @@ mod spawn;
 #[cfg(test)]
 mod starts;
 #[cfg(test)]
+mod transcript;
+#[cfg(test)]
 mod trouble;
 #[cfg(test)]
 mod why;

@@ -59,3 +59,15 @@ fn mistakes_are_told() {
     let said = sandbox.windlass(&["logs", "seed", "--stderr"]).exits(0);
     said.prints("two jobs of the batch are named `a`").prints("`b`, which is not in the batch");
 }
+
+#[test]
+fn a_job_finds_the_database_of_its_workflow_wherever_both_are() {
+    let sandbox = Sandbox::new();
+    sandbox.write("elsewhere/next.yaml", "jobs: [{name: late, command: touch late}]\n");
+    sandbox.write(
+        "grow.yaml",
+        "name: grow\njobs: [{name: seed, command: 'cd elsewhere && windlass jobs spawn next.yaml'}]\n",
+    );
+    sandbox.windlass_on_path(&["--db", "books.db", "run", "grow.yaml"]).exits(0);
+    assert!(sandbox.path("late").exists() && !sandbox.path(".windlass").exists());
+}

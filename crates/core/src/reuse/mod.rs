@@ -106,8 +106,10 @@ impl Reason {
             Self::Changed { field, old, new } => format!("{field} changed: {old} → {new}"),
             Self::NoRecord => "how its files were is not on record".to_owned(),
             Self::InputChanged { file, old, new } => {
-                let old = old.as_ref().map_or("missing".to_owned(), |old| describe_file(old, new));
-                format!("input {file} changed: {old} → {}", describe_file(new, new))
+                let Some(old) = old else {
+                    return format!("input {file} changed: missing → {}", Bytes(new.size));
+                };
+                format!("input {file} changed: {} → {}", describe_file(old, new), describe_file(new, old))
             }
             Self::InputMissing { file } => format!("input {file} is missing"),
             Self::OutputMissing { file } => format!("output {file} is missing"),
@@ -121,11 +123,15 @@ impl Reason {
     }
 }
 
-/// A file by what is compared of it: its hash if `other` has one too, else its size and time.
+/// A file by what tells it from `other`, and no more: its contents if both were looked at, else its size, else its time.
 fn describe_file(file: &FileState, other: &FileState) -> String {
+    let size = |file: &FileState| Bytes(file.size).to_string().replace(".0 ", " ");
     match (&file.hash, &other.hash) {
         (Some(hash), Some(_)) => format!("contents {}", hash.chars().take(12).collect::<String>()),
-        _ => format!("{} of {}", Bytes(file.size), Timestamp(file.mtime_ns / 1000)),
+        _ if size(file) != size(other) => size(file),
+        // A large file that grew by little.
+        _ if file.size != other.size => format!("{} bytes", file.size),
+        _ => Timestamp(file.mtime_ns / 1000).to_string(),
     }
 }
 

@@ -85,6 +85,7 @@ fn upstream(job: u32, through: u32) -> Reason {
 #[test]
 fn reasons_in_words() {
     let file = |hash| FileState { mtime_ns: 1_700_000_000_000_000_000, size: 2048, hash };
+    let sized = |size| FileState { size, ..file(None) };
     let name = |job: u32| ["prepare", "solve"][job as usize].to_owned();
     for (reason, words) in [
         (Reason::NotCompleted { status: JobStatus::Failed }, "was failed"),
@@ -94,7 +95,23 @@ fn reasons_in_words() {
         ),
         (
             Reason::InputChanged { file: "raw".into(), old: None, new: file(None) },
-            "input raw changed: missing → 2 KiB of 2023-11-14T22:13:20.000Z",
+            "input raw changed: missing → 2 KiB",
+        ),
+        (
+            Reason::InputChanged { file: "raw".into(), old: Some(sized(2048)), new: sized(4096) },
+            "input raw changed: 2 KiB → 4 KiB",
+        ),
+        (
+            Reason::InputChanged { file: "raw".into(), old: Some(sized(5 << 30)), new: sized((5 << 30) + 1) },
+            "input raw changed: 5368709120 bytes → 5368709121 bytes",
+        ),
+        (
+            Reason::InputChanged {
+                file: "raw".into(),
+                old: Some(FileState { mtime_ns: 0, ..file(None) }),
+                new: file(None),
+            },
+            "input raw changed: 1970-01-01T00:00:00.000Z → 2023-11-14T22:13:20.000Z",
         ),
         (
             Reason::InputChanged {

@@ -22,6 +22,8 @@ pub(super) struct Reported;
 #[derive(Clone, Debug)]
 pub(crate) struct Bindings {
     bound: Vec<Bound>,
+    /// So many of them, the first ones, are columns of a table.
+    columns: usize,
     count: u64,
 }
 
@@ -40,6 +42,11 @@ impl Bindings {
 
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
         self.bound.iter().position(|bound| *bound.name == *name).map(|position| position as u32)
+    }
+
+    /// Those that the spec itself names, with their numbers. A table may well have columns for others.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.names().enumerate().skip(self.columns)
     }
 
     pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
@@ -372,14 +379,16 @@ fn product(table: Vec<Axis>, parameters: Vec<Axis>) -> Option<Bindings> {
     let rows = table.first().map_or(1, |column| column.values.len());
     let lengths = parameters.iter().map(|axis| axis.values.len());
     let (strides, combinations) = params::strides(lengths)?;
+    let columns = table.len();
     let bound = |(Axis { name, values, .. }, stride)| Bound { name, values, stride };
-    let columns = table.into_iter().map(|column| (column, combinations));
-    let bound = columns.chain(parameters.into_iter().zip(strides)).map(bound).collect();
-    Some(Bindings { bound, count: rows.checked_mul(combinations)? })
+    let table = table.into_iter().map(|column| (column, combinations));
+    let bound = table.chain(parameters.into_iter().zip(strides)).map(bound).collect();
+    Some(Bindings { bound, columns, count: rows.checked_mul(combinations)? })
 }
 
 /// The values side by side.
 fn zip(table: Vec<Axis>, parameters: Vec<Axis>, span: Span, sinks: &mut Sinks) -> Result<Bindings, Reported> {
+    let columns = table.len();
     let axes: Vec<Axis> = table.into_iter().chain(parameters).collect();
     let count = axes.first().map_or(1, |first| first.values.len());
     if let Some(other) = axes.iter().find(|axis| axis.values.len() != count) {
@@ -397,5 +406,5 @@ fn zip(table: Vec<Axis>, parameters: Vec<Axis>, span: Span, sinks: &mut Sinks) -
         return Err(Reported);
     }
     let bound = axes.into_iter().map(|Axis { name, values, .. }| Bound { name, values, stride: 1 });
-    Ok(Bindings { bound: bound.collect(), count })
+    Ok(Bindings { bound: bound.collect(), columns, count })
 }
