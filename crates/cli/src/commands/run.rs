@@ -173,7 +173,7 @@ fn begin(
         return go_on(ctx, &store, &row, args);
     }
     let earlier = if args.new { None } else { plan::newest_of(&store, file, &ctx.cwd)? };
-    let taken = earlier.map(|row| take_over(&store, &row, file, &spec, args)).transpose()?;
+    let taken = earlier.map(|row| take_over(ctx, &store, &row, file, &spec, args)).transpose()?;
     let (reused, news) = taken.unzip();
     let now = ctx.clock.now();
     let id = plan::create_from_spec(&store, file, &spec, reused.as_ref(), &ctx.cwd, &output_dir, now)?;
@@ -186,6 +186,7 @@ fn begin(
 
 /// What the workflow of an earlier text of this file has done that still holds, and a line about it.
 fn take_over(
+    ctx: &Context,
     store: &SqliteStore,
     earlier: &WorkflowRow,
     file: &SpecFile,
@@ -201,6 +202,10 @@ fn take_over(
         .with_hint(format!(
             "wait for it, or `windlass cancel {id} --wait`; --new runs beside it and reuses nothing"
         )));
+    }
+    if !store.active_workers(id)?.is_empty() {
+        // Its processes died without a word. What they started may still be writing what the new jobs are to write.
+        rerun::begin(ctx, store, id, |_| Ok((Vec::new(), ())))?;
     }
     let books = Books::load(store, earlier)?;
     let planned = Planned::new(spec, Some(&books));

@@ -1,6 +1,6 @@
 //! Running only what has to run again: reset-status, reinit, and the history that stays, with the real binary.
 
-use crate::common::{Sandbox, documented_keys};
+use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
 use serde_json::Value;
 
 /// `flaky` fails until the file `fixed` is there; every job notes in `log` that it ran.
@@ -303,4 +303,31 @@ fn resetting_takes_up_changed_inputs_where_asked_to() {
     let mut again: Vec<&str> = again.split(' ').collect();
     again.sort_unstable();
     assert_eq!(again, ["alone", "copy", "count"]);
+}
+
+#[test]
+fn what_an_earlier_text_left_running_is_ended_before_the_new_one_runs() {
+    let sandbox = Sandbox::new();
+    let spec = "name: left\njobs:\n  - {name: quick, command: 'echo quick >> log'}\n  \
+                - {name: slow, command: 'echo $$ > pid; exec sleep 1000', depends_on: [quick]}\n";
+    sandbox.write("left.yaml", spec);
+    let mut run = sandbox.start(&["run", "left.yaml"]);
+    let pid = || std::fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse::<u32>().ok();
+    eventually("the slow job runs", || pid().is_some());
+    sandbox.write("left.yaml", &spec.replace("exec sleep 1000", "true"));
+    sandbox.windlass(&["run", "left.yaml"]).exits(4).says("is running").says("--new");
+    // The one that decides and the one that executes, at once: nobody is left to end the job.
+    let old = pid().unwrap();
+    let worker = children_of(run.id());
+    kill(run.id(), "STOP");
+    for pid in &worker {
+        kill(*pid, "KILL");
+    }
+    kill(run.id(), "KILL");
+    run.wait().unwrap();
+    assert!(is_alive(old), "the job outlives its processes");
+    ran(&sandbox);
+    sandbox.windlass(&["run", "left.yaml"]).exits(0).says("1 job reused, 1 to run; slow:");
+    assert!(!is_alive(old));
+    assert_eq!(sandbox.read("log"), "", "what was completed is reused");
 }
