@@ -1,7 +1,6 @@
 //! From a spec file to a workflow in the store. Shared by `create` and `run`.
 
 use crate::args::OutputArgs;
-use crate::context::Context;
 use crate::error::CliError;
 use crate::job_logs;
 use crate::spec_jobs::{self, Reused, SpecJobs};
@@ -10,7 +9,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use windlass_spec::{Attachments, Diagnostics, JobKind, Report, Source, Workflow};
+use windlass_spec::{Attachments, JobKind, Report, Source, Workflow};
 use windlass_store::Store;
 use windlass_store::model::{NewAction, NewKind, NewRequirements, NewWorkflow, WorkflowRow};
 use windlass_types::{Timestamp, WorkflowId};
@@ -99,22 +98,9 @@ impl Attachments for Beside<'_> {
     }
 }
 
-/// Says what is worth saying about a spec that is no error.
-pub(crate) fn warn(ctx: &Context, file: &SpecFile, workflow: &Workflow<'_>) {
-    for report in warnings(file, workflow) {
-        ctx.ui.warn(&report);
-    }
-}
-
-/// Each with its place and its remedy, in a line.
-pub(crate) fn warnings(file: &SpecFile, workflow: &Workflow<'_>) -> Vec<String> {
-    let found = Diagnostics {
-        source_name: file.name.clone(),
-        source_text: String::from_utf8_lossy(&file.bytes).into_owned(),
-        list: workflow.warnings().to_vec(),
-        more: 0,
-    };
-    found.reports().iter().map(in_a_line).collect()
+/// What is worth saying about a spec that is no error, each with its place and its remedy in a line.
+pub(crate) fn warnings(workflow: &Workflow<'_>) -> Vec<String> {
+    workflow.all_warnings().reports().iter().map(in_a_line).collect()
 }
 
 /// `sim.yaml:3:5: message; help`.

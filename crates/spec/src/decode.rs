@@ -91,6 +91,8 @@ struct Decoder<'s, E> {
     /// What `{name}` stands for in sizes, durations and the like, which are understood right here; all other texts keep
     /// it as it is written.
     constants: Constants,
+    /// Strings of free values that hold a brace, so that what is wrong with it can be pointed at.
+    braced: Vec<Spanned<'s>>,
     source: std::marker::PhantomData<&'s str>,
 }
 
@@ -141,20 +143,24 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         Self {
             events,
             sink: Sink::default(),
-            warnings: Sink::default(),
+            warnings: Sink::of_warnings(),
             suggester: Suggester::default(),
             constants: Constants::default(),
+            braced: Vec::new(),
             source: std::marker::PhantomData,
         }
     }
 
     /// Goes on with other events.
     fn over<F>(self, events: F) -> Decoder<'s, F> {
-        let Self { sink, warnings, suggester, constants, source, .. } = self;
-        Decoder { events, sink, warnings, suggester, constants, source }
+        let Self { sink, warnings, suggester, constants, braced, source, .. } = self;
+        Decoder { events, sink, warnings, suggester, constants, braced, source }
     }
 
     fn next(&mut self) -> Result<Event<'s>, Stop> {
+        if self.sink.is_enough() {
+            return Err(Stop);
+        }
         self.events.next(&mut self.sink)
     }
 

@@ -8,10 +8,23 @@ use std::hash::{Hash, Hasher};
 
 /// So many problems are kept; the rest is counted.
 const KEPT: usize = 50;
+/// With so many, nobody reads on: what follows in such a file is noise.
+const ENOUGH: usize = 1000;
+
+/// Whether a spec can be used in spite of a problem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    #[default]
+    Error,
+    /// Worth saying; the spec is used all the same.
+    Warning,
+}
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
+    pub severity: Severity,
     /// Names the kind of problem; stable, for tools.
     pub code: &'static str,
     pub message: String,
@@ -25,7 +38,8 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), span: None, labels: Vec::new(), help: None }
+        let severity = Severity::default();
+        Self { severity, code, message: message.into(), span: None, labels: Vec::new(), help: None }
     }
 
     pub(crate) fn at(self, span: Span) -> Self {
@@ -72,6 +86,7 @@ pub struct Diagnostics {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     pub source: String,
+    pub severity: Severity,
     pub code: &'static str,
     pub message: String,
     /// From 1.
@@ -99,6 +114,7 @@ impl Diagnostics {
             let place = diagnostic.span.map(|span| lines.line_column(span.start));
             Report {
                 source: self.source_name.clone(),
+                severity: diagnostic.severity,
                 code: diagnostic.code,
                 message: diagnostic.message.clone(),
                 line: place.map(|(line, _)| line),
@@ -110,9 +126,10 @@ impl Diagnostics {
     }
 }
 
-/// Collects problems while a file is read.
+/// Collects problems of one severity while a file is read.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
+    severity: Severity,
     list: Vec<Diagnostic>,
     more: usize,
     /// Every call of [`Self::push`], told or not.
@@ -122,6 +139,10 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
+    pub(crate) fn of_warnings() -> Self {
+        Self { severity: Severity::Warning, ..Self::default() }
+    }
+
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         self.pushes += 1;
         if !self.known.insert(diagnostic.fingerprint()) {
@@ -130,13 +151,18 @@ impl Sink {
         if self.is_full() {
             self.more += 1;
         } else {
-            self.list.push(diagnostic);
+            self.list.push(Diagnostic { severity: self.severity, ..diagnostic });
         }
     }
 
     /// Further problems are only counted: no need to find good words for them.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len() >= KEPT
+    }
+
+    /// There is no sense in reading on.
+    pub(crate) fn is_enough(&self) -> bool {
+        self.pushes >= ENOUGH
     }
 
     /// Grows with every problem, also with one that is met again.
@@ -157,6 +183,8 @@ impl Sink {
     pub(crate) fn into_diagnostics(mut self, source_name: &str, source: &str) -> Diagnostics {
         self.list.sort_by_key(|diagnostic| diagnostic.span);
         let source_name = source_name.to_owned();
-        Diagnostics { source_name, source_text: source.to_owned(), list: self.list, more: self.more }
+        // A large file is not copied for nothing.
+        let source_text = if self.list.is_empty() { String::new() } else { source.to_owned() };
+        Diagnostics { source_name, source_text, list: self.list, more: self.more }
     }
 }

@@ -125,10 +125,16 @@ pub(crate) struct Expanded {
 }
 
 /// Where problems go.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sinks {
     pub(crate) errors: Sink,
     pub(crate) warnings: Sink,
+}
+
+impl Default for Sinks {
+    fn default() -> Self {
+        Self { errors: Sink::default(), warnings: Sink::of_warnings() }
+    }
 }
 
 /// Numbers all that the spec makes and gives it names.

@@ -81,13 +81,21 @@ impl Mapper<'_> {
         children: Vec<Node<'s>>,
     ) -> Vec<Entry<'s>> {
         let mut gathered = Gathered { entries: Vec::new(), lists: Vec::new() };
-        let mut meant = Vec::new();
+        let mut meant: Vec<(&Field, Span)> = Vec::new();
         let properties = properties.into_iter().map(|(name, span, value)| Node::of_value(name, span, value));
         for node in properties.chain(children) {
             let span = node.name_span;
             match shape::find(map, &node.name) {
                 Some((field, key)) => self.field(field, key, node, &mut gathered),
-                None => meant.extend(self.unknown(map, &node.name, span).map(|field| (field, span))),
+                None => {
+                    let field = self.unknown(map, &node.name, span);
+                    let is_new = |field: &&Field| meant.iter().all(|(known, _)| known.name != field.name);
+                    let field = field.filter(is_new);
+                    meant.extend(field.map(|field| (field, span)));
+                }
+            }
+            if self.sink.is_enough() {
+                break;
             }
         }
         // One mistake, one message: what was meant is not missing as well.
@@ -140,6 +148,10 @@ impl Mapper<'_> {
         let diagnostic = Diagnostic::new("unknown-field", format!("unknown node `{name}`")).at(span);
         if let Some((_, instead)) = map.gone.iter().find(|(gone, _)| *gone == name) {
             self.sink.push(diagnostic.help(*instead));
+            return None;
+        }
+        if self.sink.is_full() {
+            self.sink.push(diagnostic);
             return None;
         }
         let known_elsewhere = map.fields.iter().find(|field| field.elsewhere.contains(&name));

@@ -37,7 +37,7 @@ mod write;
 mod yaml;
 
 pub use convert::{convert, to_json};
-pub use diagnostic::{Diagnostic, Diagnostics, Report};
+pub use diagnostic::{Diagnostic, Diagnostics, Report, Severity};
 pub use format::{Format, Source};
 pub use model::{RequirementsSpec, Spec};
 pub use params::ParameterValue;
@@ -112,7 +112,7 @@ fn make<'s>(
     let resolved = resolve::resolve(&spec, &expanded, names, &mut sinks);
     let source = spec.texts.source();
     if sinks.errors.is_empty() {
-        let warnings = sinks.warnings.into_diagnostics(source_name, source).list;
+        let warnings = sinks.warnings.into_diagnostics(source_name, source);
         Ok(Workflow::new(spec, expanded, resolved, warnings))
     } else {
         Err(sinks.errors.into_diagnostics(source_name, source))

@@ -12,16 +12,21 @@ use windlass_types::work::Stdio;
 #[derive(Clone, Debug)]
 pub struct Spec<'s> {
     pub(crate) texts: Texts<'s>,
-    pub(crate) name: Text,
-    pub(crate) user: Option<Text>,
-    pub(crate) description: Option<Text>,
+    pub(crate) name: Named,
+    pub(crate) user: Option<Named>,
+    pub(crate) description: Option<Named>,
+    pub(crate) project: Option<Named>,
+    pub(crate) access_groups: List,
     pub(crate) stdio: Stdio,
     pub(crate) env: List,
     /// Constants that `{name}` stands for everywhere: `(name, value)`.
     pub(crate) constants: Vec<(Named, Named)>,
     /// Parameters of the workflow, which jobs, files and user data may opt in to.
     pub(crate) shared: SharedParameters,
+    /// Without the project and the access groups, which stand above.
     pub(crate) settings: Settings,
+    /// Where the strings of `metadata` and `slurm_defaults` are written that hold a brace.
+    pub(crate) settings_strings: Vec<Named>,
     pub(crate) requirements: Vec<RequirementsSpec>,
     pub(crate) jobs: Vec<JobSpec>,
     pub(crate) files: Vec<FileSpec>,
@@ -30,7 +35,7 @@ pub struct Spec<'s> {
     pub(crate) schedulers: Vec<(SlurmScheduler, Span)>,
     pub(crate) actions: Vec<ActionSpec>,
     /// What all `env` lists point into. A map that several jobs share through an alias stands here once.
-    pub(crate) variables: Vec<(String, String)>,
+    pub(crate) variables: Vec<Variable>,
     /// What all lists of names and of regular expressions point into (`depends_on`, `input_files`, `labels` …).
     /// A list that several jobs share through an alias stands here once.
     pub(crate) names: Vec<Named>,
@@ -42,14 +47,17 @@ impl<'s> Spec<'s> {
     pub(crate) fn new(source: &'s str) -> Self {
         Self {
             texts: Texts::new(source),
-            name: Text::default(),
+            name: Named::default(),
             user: None,
             description: None,
+            project: None,
+            access_groups: List::default(),
             stdio: Stdio::default(),
             env: List::default(),
             constants: Vec::new(),
             shared: SharedParameters::default(),
             settings: Settings::default(),
+            settings_strings: Vec::new(),
             requirements: Vec::new(),
             jobs: Vec::new(),
             files: Vec::new(),
@@ -62,6 +70,13 @@ impl<'s> Spec<'s> {
             requirement_names: Vec::new(),
         }
     }
+}
+
+/// An environment variable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Variable {
+    pub(crate) name: Text,
+    pub(crate) value: Named,
 }
 
 /// A named set of requirements.
@@ -123,6 +138,8 @@ pub(crate) struct UserDataSpec {
     pub(crate) data: Option<serde_json::Value>,
     /// Where `data` is written.
     pub(crate) data_span: Span,
+    /// Where those strings in it are written that hold a brace.
+    pub(crate) strings: List,
     pub(crate) is_ephemeral: bool,
     pub(crate) sweep: Sweep,
 }

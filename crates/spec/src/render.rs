@@ -1,6 +1,6 @@
 //! Draws diagnostics in the manner of rustc: the line, an underline, a word beside it. Pure text in, text out.
 
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::source::{Lines, Span, floor_char_boundary};
 use std::ops::Range;
 use unicode_width::UnicodeWidthChar;
@@ -24,9 +24,26 @@ pub enum Style {
 #[derive(Clone, Copy)]
 enum Paint {
     Error,
+    Warning,
     Frame,
     Note,
     Strong,
+}
+
+impl Severity {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+
+    const fn paint(self) -> Paint {
+        match self {
+            Self::Error => Paint::Error,
+            Self::Warning => Paint::Warning,
+        }
+    }
 }
 
 impl Style {
@@ -36,6 +53,7 @@ impl Style {
         }
         let code = match paint {
             Paint::Error => "1;31",
+            Paint::Warning => "1;33",
             Paint::Frame => "1;34",
             Paint::Note => "34",
             Paint::Strong => "1",
@@ -48,7 +66,8 @@ pub(crate) fn diagnostics(diagnostics: &Diagnostics, style: Style) -> String {
     let lines = Lines::new(&diagnostics.source_text);
     let mut out = String::new();
     for diagnostic in &diagnostics.list {
-        Picture { lines: &lines, style, out: &mut out }.draw(&diagnostics.source_name, diagnostic);
+        Picture { lines: &lines, style, severity: diagnostic.severity, out: &mut out }
+            .draw(&diagnostics.source_name, diagnostic);
         out.push('\n');
     }
     if diagnostics.more > 0 {
@@ -60,6 +79,7 @@ pub(crate) fn diagnostics(diagnostics: &Diagnostics, style: Style) -> String {
 struct Picture<'a> {
     lines: &'a Lines<'a>,
     style: Style,
+    severity: Severity,
     out: &'a mut String,
 }
 
@@ -73,7 +93,8 @@ struct Mark {
 
 impl Picture<'_> {
     fn draw(&mut self, source_name: &str, diagnostic: &Diagnostic) {
-        let title = self.style.paint(Paint::Error, &format!("error[{}]", diagnostic.code));
+        let title = format!("{}[{}]", self.severity.word(), diagnostic.code);
+        let title = self.style.paint(self.severity.paint(), &title);
         let message = self.style.paint(Paint::Strong, &format!(": {}", printable(&diagnostic.message)));
         self.line(&format!("{title}{message}"));
         let Some(primary) = diagnostic.span else {
@@ -143,7 +164,7 @@ impl Picture<'_> {
         let cut_mark = usize::from(window.start > line_start);
         let indent = cut_mark + width(&text[window.start..start]);
         let length = width(&text[start..end]).max(1);
-        let (sign, paint) = if mark.primary { ("^", Paint::Error) } else { ("-", Paint::Note) };
+        let (sign, paint) = if mark.primary { ("^", self.severity.paint()) } else { ("-", Paint::Note) };
         let words = if mark.text.is_empty() { String::new() } else { format!(" {}", mark.text) };
         let drawn = self.style.paint(paint, &format!("{}{words}", sign.repeat(length)));
         self.frame(gutter, "", &format!("{:indent$}{drawn}", ""));

@@ -9,6 +9,7 @@ mod relations;
 mod settings;
 mod things;
 mod through;
+mod written;
 
 pub(crate) use detail::{Detail, PerJob, Target};
 pub(crate) use relations::ListRef;
@@ -27,6 +28,7 @@ use crate::template::Template;
 use crate::workflow::JobKind;
 use regexes::Patterns;
 use relations::Relations;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// No list, in [`Slots`].
 const NONE: u32 = u32::MAX;
@@ -77,6 +79,17 @@ impl Way {
     pub(crate) const COUNT: usize = 7;
     /// Those that make a job wait.
     pub(crate) const WAITS: [Self; 3] = [Self::DependsOn, Self::ThroughFiles, Self::ThroughUserData];
+
+    /// The field that names by regular expressions what is related in this way.
+    const fn regexes(self) -> &'static str {
+        match self {
+            Self::DependsOn => "depends_on_regexes",
+            Self::InputFiles | Self::ThroughFiles => "input_file_regexes",
+            Self::OutputFiles => "output_file_regexes",
+            Self::InputUserData | Self::ThroughUserData => "input_user_data_regexes",
+            Self::OutputUserData => "output_user_data_regexes",
+        }
+    }
 }
 
 /// The shared list behind each list of the spec without braces, by the place where that begins in [`Spec::names`].
@@ -184,6 +197,13 @@ pub(crate) fn resolve(spec: &Spec<'_>, expanded: &Expanded, names: NamesRead, si
         suggester: Suggester::default(),
         patterns: Default::default(),
         done: Resolved::default(),
+        requirement_index: NameIndex::default(),
+        handler_index: NameIndex::default(),
+        scheduler_index: NameIndex::default(),
+        kinds_of_one: FxHashMap::default(),
+        shared_kinds: FxHashSet::default(),
+        braces_in_env: Vec::new(),
+        written: Default::default(),
         used_parameters: 0,
         scratch: String::new(),
     };
@@ -211,6 +231,17 @@ struct Resolver<'a, 's> {
     suggester: Suggester,
     patterns: [Patterns; 3],
     done: Resolved,
+    requirement_index: NameIndex,
+    handler_index: NameIndex,
+    scheduler_index: NameIndex,
+    /// The kinds of entries without parameters, the numbers in their names left out.
+    kinds_of_one: FxHashMap<JobKind, u32>,
+    /// The names of those that several entries share.
+    shared_kinds: FxHashSet<String>,
+    /// Whether an environment has braces in it, by the place where it begins in [`Spec::variables`].
+    braces_in_env: Vec<Option<bool>>,
+    /// The entries of jobs, files, user data whose names hold braces, by those names as written; made when one is missed.
+    written: [Option<FxHashMap<&'a str, u32>>; 3],
     /// Parameters that the texts of the entry in hand use, a bit each.
     used_parameters: u64,
     scratch: String,

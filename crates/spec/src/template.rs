@@ -167,6 +167,13 @@ enum Piece {
 }
 
 impl Template {
+    /// Nothing to fill in.
+    pub(crate) fn of_text(text: &str) -> Self {
+        let mut builder = TemplateBuilder::default();
+        builder.text(text);
+        builder.finish()
+    }
+
     /// Appends the text with all filled in.
     pub(crate) fn render<'v>(
         &self,

@@ -14,11 +14,14 @@ use toml_parser::decoder::{Encoding, ScalarKind};
 use toml_parser::parser::{EventReceiver, RecursionGuard, parse_document};
 use toml_parser::{ErrorSink, Expected, ParseError};
 
+/// The parser goes on after a mistake, and finds one at every other byte of what is no TOML at all.
+const MOST_ERRORS: usize = 1000;
+
 /// Reads a whole document; what is wrong with it goes to the sink. `None`: there is nothing in it.
 pub(crate) fn read<'s>(text: &'s str, sink: &mut Sink) -> Result<Option<Tree<'s>>, Stop> {
     let source = toml_parser::Source::new(text);
     let tokens = source.lex().into_vec();
-    let mut errors = Vec::new();
+    let mut errors = Errors::default();
     let mut reader = Reader::new(source);
     // The guard stops the parser's own recursion; the reader counts tables as well.
     let mut guard = RecursionGuard::new(&mut reader, MAX_DEPTH as u32);
@@ -27,13 +30,13 @@ pub(crate) fn read<'s>(text: &'s str, sink: &mut Sink) -> Result<Option<Tree<'s>
     if let Some(span) = reader.too_deep {
         sink.push(too_deep(span));
     }
-    for error in &errors {
+    for error in &errors.first {
         // The guard's own complaint was put in our words.
         if !(is_too_deep && error.description().contains("recurs")) {
             sink.push(diagnostic(error));
         }
     }
-    if !errors.is_empty() || is_too_deep {
+    if !errors.first.is_empty() || is_too_deep {
         return Err(Stop);
     }
     if reader.tables.is_empty() {
@@ -43,6 +46,20 @@ pub(crate) fn read<'s>(text: &'s str, sink: &mut Sink) -> Result<Option<Tree<'s>
         sink.push(too_deep(span));
         Stop
     })
+}
+
+/// Takes the parser's complaints, as many as anybody wants to know of.
+#[derive(Default)]
+struct Errors {
+    first: Vec<ParseError>,
+}
+
+impl ErrorSink for Errors {
+    fn report_error(&mut self, error: ParseError) {
+        if self.first.len() < MOST_ERRORS {
+            self.first.push(error);
+        }
+    }
 }
 
 /// The parser's complaint in our form.

@@ -1,6 +1,6 @@
 //! A spec that makes sense: expanded, every name known, nothing waiting in a circle.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::expand::{Expanded, Member, ReferenceTo, render};
 use crate::model::{RequirementsSpec, Spec};
 use crate::params::ParameterValue;
@@ -20,15 +20,17 @@ pub struct Workflow<'s> {
     spec: Spec<'s>,
     expanded: Expanded,
     resolved: Resolved,
-    warnings: Vec<Diagnostic>,
+    warnings: Diagnostics,
 }
 
 /// What the jobs of one entry have in common; a plain job has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct JobKind {
-    /// As written: `solve_{nu:.2f}`.
+    /// As written: `solve_{nu:.2f}`. Entries without parameters share a kind if they have the rest in common and their
+    /// names differ only in numbers: `solve_#`.
     pub name: String,
-    /// On top of [`Workflow::env`]; only the variables that are the same for all of them.
+    /// On top of [`Workflow::env`]; only the variables that are the same for all of them. A job without parameters has
+    /// its own.
     pub env: Vec<(String, String)>,
     pub invocation_script: Option<String>,
     pub stdio: Option<Stdio>,
@@ -75,12 +77,7 @@ pub struct UserData<'a> {
 }
 
 impl<'s> Workflow<'s> {
-    pub(crate) fn new(
-        spec: Spec<'s>,
-        expanded: Expanded,
-        resolved: Resolved,
-        warnings: Vec<Diagnostic>,
-    ) -> Self {
+    pub(crate) fn new(spec: Spec<'s>, expanded: Expanded, resolved: Resolved, warnings: Diagnostics) -> Self {
         Self { spec, expanded, resolved, warnings }
     }
 
@@ -131,6 +128,11 @@ impl<'s> Workflow<'s> {
 
     /// Things worth saying that are no errors, in the order of the file.
     pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings.list
+    }
+
+    /// The warnings with the text that they point into, to be drawn or told to tools.
+    pub fn all_warnings(&self) -> &Diagnostics {
         &self.warnings
     }
 
@@ -255,9 +257,15 @@ impl<'a> Job<'a> {
         Cow::Owned(command)
     }
 
-    /// The variables whose values differ among the jobs of its kind; on top of those of the kind.
+    /// The variables whose values differ among the jobs of its kind, on top of those of the kind; all of them if it has
+    /// no kind.
     pub fn env(&self) -> Vec<(String, String)> {
-        let Some(detail) = self.detail() else { return Vec::new() };
+        let Some(detail) = self.detail() else {
+            let spec = &self.workflow.spec;
+            let env = &spec.variables[spec.jobs[self.member.entry as usize].env.range()];
+            let text = |text| spec.texts.get(text).to_owned();
+            return env.iter().map(|variable| (text(variable.name), text(variable.value.text))).collect();
+        };
         detail.env.iter().map(|(name, template)| (name.clone(), self.fill(template))).collect()
     }
 

@@ -440,3 +440,26 @@ fn names_of_variables_and_parameters_are_judged_once() {
         ]
     );
 }
+
+#[test]
+fn a_warning_is_drawn_like_an_error_and_says_that_it_is_none() {
+    let text = "name: w\njobs:\n- {name: 'a_{i}', command: 'run {i:x}', parameters: {i: '1:2'}}\n";
+    let workflow = load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments).expect(text);
+    let warnings = workflow.all_warnings();
+    assert_eq!(
+        warnings.render(Style::Plain).trim_end(),
+        "\
+warning[unknown-format]: `:x` is no format that is known; the value of `i` is put in plainly
+ --> sim.yaml:3:33
+  |
+3 | - {name: 'a_{i}', command: 'run {i:x}', parameters: {i: '1:2'}}
+  |                                 ^^^^^
+  |
+  = help: known are `:03d` (zeros in front), `:.4f` (digits after the point) and `:q` (for a shell)"
+    );
+    assert!(warnings.render(Style::Ansi).starts_with("\x1b[1;33mwarning[unknown-format]\x1b[0m"));
+    let report = serde_json::to_value(&warnings.reports()[0]).expect("plain data");
+    assert_eq!((&report["severity"], &report["line"]), (&"warning".into(), &3.into()));
+    let errors = serde_json::to_value(problems("name: w\n").reports()).expect("plain data");
+    assert_eq!(errors[0]["severity"], "error");
+}

@@ -579,3 +579,91 @@ fn the_specs_of_torc() {
         assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
     }
 }
+
+#[test]
+fn jobs_that_are_written_out_do_not_make_a_kind_each() {
+    let workflow = good(
+        "\
+name: w
+variables: {where: /data}
+failure_handlers: [{name: again, rules: [{exit_codes: [1]}]}]
+jobs:
+- {name: a, command: x, env: {A: 1}}
+- {name: b, command: 'x {where}', env: {A: 2, B: '{where}'}}
+- {name: c_01, command: x, env: {A: 1}, failure_handler: again}
+- {name: c_02, command: y, env: {A: 2}, failure_handler: again}
+- {name: other, command: y, failure_handler: again}
+- {name: c_3, command: y, labels: [gpu]}
+- {name: c_4, command: y, labels: [gpu]}
+- {name: 'f{i}', command: y, env: {A: 2, I: '{i}'}, parameters: {i: '1:2'}}
+",
+    );
+    let envs: Vec<_> = workflow.jobs().map(|job| job.env()).collect();
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(envs[0], [pair("A", "1")]);
+    assert_eq!(envs[1], [pair("A", "2"), pair("B", "/data")]);
+    assert_eq!(envs[3], [pair("A", "2")]);
+    assert_eq!(envs[8], [pair("I", "2")]);
+    let kinds: Vec<_> = workflow.jobs().map(|job| job.kind).collect();
+    assert_eq!(kinds[..2], [None, None]);
+    assert_eq!(kinds[2..], [0, 0, 1, 2, 2, 3, 3].map(Some));
+    // Kinds are known by their names: only one of them can be `c_#`.
+    let names: Vec<_> = workflow.kinds().iter().map(|kind| (kind.name.as_str(), kind.env.len())).collect();
+    assert_eq!(names, [("c_#", 0), ("other", 0), ("c_3", 0), ("f{i}", 1)]);
+}
+
+#[test]
+fn a_name_written_like_that_of_a_sweep_means_all_of_it() {
+    check(
+        "name: w
+jobs:
+- {name: 'solve_{i}', command: x, parameters: {i: '1:3'}}
+- {name: report, command: x, depends_on: ['solve_{i}']}
+",
+        "
+error[undefined-name]: `{i}` stands for nothing here: it is a parameter of the job `solve_{i}` alone
+ --> sim.yaml:4:50
+  |
+3 | - {name: 'solve_{i}', command: x, parameters: {i: '1:3'}}
+  |          ----------- `i` belongs to this entry
+4 | - {name: report, command: x, depends_on: ['solve_{i}']}
+  |                                                  ^^^
+  |
+  = help: for all of them write `depends_on_regexes: ['^solve_']`; the same `parameters` here make a job for each of them",
+    );
+    let text = "name: w
+parameters: {i: '1:3'}
+files: [{name: 'f_{i}.dat', path: 'f{i}', use_parameters: [i]}]
+jobs: [{name: read, command: x, input_files: ['f_{i}.dat']}]
+";
+    let help = problems(text).list[0].help.clone().unwrap();
+    assert_eq!(
+        help,
+        r"for all of them write `input_file_regexes: ['^f_.+\.dat$']`; `use_parameters: [i]` makes a job for each of them"
+    );
+}
+
+#[test]
+fn what_stands_for_nothing_is_pointed_at_where_it_is_written() {
+    let text = "\
+name: w
+env: {A: 'x {gone1}'}
+project: 'p {gone2}'
+metadata: {deep: [{er: 'm {gone3}'}], \"esc\": \"\\u0041 {gone4}\"}
+access_groups: [g, '{gone5}']
+jobs:
+- {name: a, command: x, env: {B: b, C: 'c {gone6}'}}
+user_data: [{name: u, data: {k: [1, 'd {gone7}']}}]
+";
+    let places: Vec<_> = problems(text)
+        .list
+        .iter()
+        .map(|problem| {
+            let span = problem.span.unwrap();
+            assert_eq!(problem.code, "undefined-name");
+            &text[span.start as usize..span.end as usize]
+        })
+        .collect();
+    let escaped = r#""\u0041 {gone4}""#;
+    assert_eq!(places, ["{gone1}", "{gone2}", "{gone3}", escaped, "{gone5}", "{gone6}", "{gone7}"]);
+}

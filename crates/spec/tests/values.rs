@@ -67,15 +67,10 @@ jobs:
     assert_eq!((prepare.kind, prepare.requirements, prepare.priority), (None, None, 0));
     assert!(prepare.cancel_on_blocking_job_failure && prepare.depends_on().next().is_none());
     assert_eq!((work.name, &*work.command(1)), ("work", "./work --fast"));
-    assert_eq!((work.kind, work.requirements, work.priority), (Some(0), Some(1), 7));
-    assert_eq!(pairs(&workflow.kinds()[0].env), [("LEVEL", "9")]);
-    assert!(work.env().is_empty() && !work.cancel_on_blocking_job_failure);
+    assert_eq!((work.kind, work.requirements, work.priority), (None, Some(1), 7));
+    assert_eq!(pairs(&work.env()), [("LEVEL", "9")]);
+    assert!(!work.cancel_on_blocking_job_failure);
     assert_eq!(only_list(work), [0]);
-}
-
-/// The variables that the jobs of its entry share.
-fn kind_env<'a>(workflow: &'a Workflow<'_>, job: Job<'_>) -> &'a [(String, String)] {
-    job.kind.map_or(&[], |kind| &workflow.kinds()[kind as usize].env)
 }
 
 /// What a job waits for, if that is one list.
@@ -151,11 +146,10 @@ jobs:
     );
     let (b, c) = (workflow.job(1), workflow.job(2));
     assert_eq!((&*b.command(1), &*c.command(1)), ("echo", "echo"));
-    assert_eq!(pairs(kind_env(&workflow, b)), [("A", "1"), ("B", "w")]);
+    assert_eq!(pairs(&b.env()), [("A", "1"), ("B", "w")]);
     assert_eq!(only_list(b), [0]);
-    // The same list and map, not copies of them.
-    assert_eq!(kind_env(&workflow, b), kind_env(&workflow, c));
-    assert_eq!(kind_env(&workflow, b), workflow.env());
+    assert_eq!((b.env(), &*c.env()), (c.env(), workflow.env()));
+    // The same list, not a copy of it.
     assert!(std::ptr::eq(only_list(b), only_list(c)));
 }
 
@@ -178,17 +172,19 @@ jobs:
   - {<<: {priority: 5, command: inline}, name: fourth, env: {B: 9, <<: *env, C: 3}}
 ",
     );
-    let jobs: Vec<_> = workflow
-        .jobs()
-        .map(|job| (job.name, job.command(1), job.priority, pairs(kind_env(&workflow, job))))
+    let jobs: Vec<_> =
+        workflow.jobs().map(|job| (job.name, job.command(1), job.priority, job.env())).collect();
+    let jobs: Vec<_> = jobs
+        .iter()
+        .map(|(name, command, priority, env)| (*name, &**command, *priority, pairs(env)))
         .collect();
     assert_eq!(
         jobs,
         [
-            ("base", "one".into(), 3, vec![("A", "1"), ("B", "2")]),
-            ("second", "one".into(), 4, vec![("A", "1"), ("B", "2")]),
-            ("third", "three".into(), 4, vec![("A", "1"), ("B", "2")]),
-            ("fourth", "inline".into(), 5, vec![("B", "9"), ("C", "3"), ("A", "1")]),
+            ("base", "one", 3, vec![("A", "1"), ("B", "2")]),
+            ("second", "one", 4, vec![("A", "1"), ("B", "2")]),
+            ("third", "three", 4, vec![("A", "1"), ("B", "2")]),
+            ("fourth", "inline", 5, vec![("B", "9"), ("C", "3"), ("A", "1")]),
         ]
     );
 }

@@ -17,6 +17,7 @@ struct CreatedView<'a> {
     name: &'a str,
     jobs: usize,
     dry_run: bool,
+    warnings: Vec<String>,
 }
 
 pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
@@ -25,16 +26,17 @@ pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
         return check(ctx, &file);
     }
     let workflow = file.load()?;
-    plan::warn(ctx, &file, &workflow);
     let (name, jobs) = (workflow.name(), workflow.job_count());
     let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
     let store = ctx.open_or_create()?;
     let workflow_id =
         plan::create_from_spec(&store, &file, &workflow, None, &ctx.cwd, &output_dir, ctx.clock.now())?;
     if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&CreatedView { workflow_id, name, jobs, dry_run: false })?;
+        let warnings = plan::warnings(&workflow);
+        ctx.ui.print_json(&CreatedView { workflow_id, name, jobs, dry_run: false, warnings })?;
         return Ok(Exit::Success);
     }
+    ctx.ui.spec_warnings(workflow.all_warnings());
     ctx.ui.print_line(&format!("workflow {workflow_id}: {name}, {}", text::count(jobs as u64, "job")))?;
     ctx.ui.note("next: windlass resume");
     Ok(Exit::Success)
@@ -73,7 +75,7 @@ struct SummaryView<'a> {
 fn check(ctx: &Context, file: &SpecFile) -> Result<Exit, CliError> {
     if !ctx.ui.json_wanted() {
         let workflow = file.load()?;
-        plan::warn(ctx, file, &workflow);
+        ctx.ui.spec_warnings(workflow.all_warnings());
         ctx.ui.print_lines(&lines(&workflow))?;
         return Ok(Exit::Success);
     }
@@ -85,7 +87,7 @@ fn check(ctx: &Context, file: &SpecFile) -> Result<Exit, CliError> {
             dry_run: true,
             valid: true,
             errors: Vec::new(),
-            warnings: plan::warnings(file, &workflow),
+            warnings: plan::warnings(&workflow),
             summary: Some(summary(&workflow)),
         })?,
         Err(CliError { diagnostics: Some(found), .. }) => {

@@ -76,7 +76,7 @@ fn grain(args: &PlanArgs) -> Grain {
 
 fn of_spec(ctx: &Context, file: &SpecFile, args: &PlanArgs) -> Result<PlanView, CliError> {
     let workflow = file.load()?;
-    plan::warn(ctx, file, &workflow);
+    ctx.ui.spec_warnings(workflow.all_warnings());
     let store = if args.new { None } else { ctx.open_read_if_there()? };
     let earlier = match &store {
         Some(store) => plan::newest_of(store, file, &ctx.cwd)?,

@@ -162,7 +162,7 @@ fn begin(
     args: &RunArgs,
 ) -> Result<Exit, CliError> {
     let spec = file.load()?;
-    plan::warn(ctx, file, &spec);
+    ctx.ui.spec_warnings(spec.all_warnings());
     let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
     let store = store.map_or_else(|| ctx.open_or_create(), Ok)?;
     let lock = CreateLock::acquire(store.path())?;

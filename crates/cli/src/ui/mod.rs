@@ -20,6 +20,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
 use style::{Paint, Tone};
 use table::Table;
+use windlass_spec::Diagnostics;
 
 #[derive(Debug)]
 pub(crate) struct Ui {
@@ -140,6 +141,18 @@ impl Ui {
         say(&self.stderr, &format!("{} {text}", self.paint_err().apply(Tone::Warn, "warning:")));
     }
 
+    /// What is worth saying about a spec file that is used all the same.
+    pub(crate) fn spec_warnings(&self, warnings: &Diagnostics) {
+        if self.quiet || warnings.count() == 0 {
+            return;
+        }
+        if self.json_wanted() {
+            let wire = serde_json::json!({ "warnings": warnings.reports() });
+            return say(&self.stderr, &wire.to_string());
+        }
+        say(&self.stderr, warnings.render(self.paint_err().spec_style()).trim_end_matches('\n'));
+    }
+
     /// Text for stderr that matters also with `--quiet`.
     pub(crate) fn say_lines(&self, lines: &[String]) {
         if !lines.is_empty() {
@@ -194,8 +207,7 @@ fn render_error(error: &CliError, format: Format, paint: Paint) -> String {
         };
         return serde_json::to_string(&wire).unwrap_or_else(|_| error.message.clone());
     }
-    let style = if paint.enabled { windlass_spec::Style::Ansi } else { windlass_spec::Style::Plain };
-    let found = error.diagnostics.as_ref().map(|found| found.render(style)).unwrap_or_default();
+    let found = error.diagnostics.as_ref().map(|found| found.render(paint.spec_style())).unwrap_or_default();
     let sign = |tone, word| paint.apply(tone, word);
     let hint = error.hint.as_ref().map(|hint| format!("\n{} {hint}", sign(Tone::Busy, "hint:")));
     format!("{found}{} {}{}", sign(Tone::Bad, "error:"), error.message, hint.unwrap_or_default())

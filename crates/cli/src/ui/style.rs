@@ -1,5 +1,6 @@
 //! Colour, always as an addition: what is coloured also says its meaning in words.
 
+use windlass_spec::Style;
 use windlass_types::JobStatus;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,11 @@ impl Paint {
             Some(tone) if self.enabled && !text.is_empty() => format!("\x1b[{}m{text}\x1b[0m", tone.code()),
             _ => text.to_owned(),
         }
+    }
+
+    /// How pictures of a spec file are drawn.
+    pub(crate) const fn spec_style(self) -> Style {
+        if self.enabled { Style::Ansi } else { Style::Plain }
     }
 }
 

@@ -142,6 +142,28 @@ fn a_dry_run_stores_nothing() {
 }
 
 #[test]
+fn warnings_about_a_spec_are_shown_and_change_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .write("odd.yaml", "name: odd\njobs: [{name: 'a{i}', command: 'echo {i:x}', parameters: {i: 1}}]\n");
+    let drawn = "warning[unknown-format]: `:x` is no format that is known";
+    sandbox.windlass(&["create", "odd.yaml"]).exits(0).prints("1 job").says(drawn);
+    sandbox.windlass(&["create", "--dry-run", "odd.yaml"]).exits(0).says(drawn);
+    sandbox.windlass(&["plan", "odd.yaml"]).exits(0).says(drawn);
+    sandbox.windlass(&["run", "--new", "odd.yaml"]).exits(0).says(drawn);
+    let quiet = sandbox.windlass(&["-q", "create", "--dry-run", "odd.yaml"]).exits(0);
+    assert_eq!(quiet.stderr, "");
+    for arguments in [&["create", "odd.yaml"][..], &["create", "--dry-run", "odd.yaml"]] {
+        let warning = sandbox.json(arguments)["warnings"][0].as_str().unwrap().to_owned();
+        assert!(warning.starts_with("odd.yaml:2:38: `:x` is no format"), "{warning}");
+    }
+    let planned = sandbox.windlass(&["plan", "odd.yaml", "--format", "json"]).exits(0);
+    let warnings: Value = serde_json::from_str(&planned.stderr).unwrap();
+    let warning = &warnings["warnings"][0];
+    assert_eq!((&warning["severity"], &warning["line"]), (&json!("warning"), &json!(2)));
+}
+
+#[test]
 fn a_spec_comes_from_stdin_too() {
     let sandbox = Sandbox::new();
     sandbox.write("diamond.yaml", DIAMOND);

@@ -243,3 +243,14 @@ fn numbers_that_only_some_formats_write() {
         assert!(written.contains(part), "{part} in {written}");
     }
 }
+
+#[test]
+fn quotes_and_backslashes_survive_every_format() {
+    for text in ["\"\"a\\b", "\"\"\"\\", "\\\"#", "''\\", "\"\"\"\n\\\n'''", "\\", "\""] {
+        let value = Tree::scalar(text, false, Span::default());
+        let tree = normal(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), value)]))]));
+        for format in Format::ALL {
+            survives(&tree, format);
+        }
+    }
+}

@@ -91,6 +91,10 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
             self.sink.push(diagnostic.help(*instead));
             return;
         }
+        if self.sink.is_full() {
+            self.sink.push(diagnostic);
+            return;
+        }
         let Some(suggestion) = self.meant(name, table) else {
             let known: Vec<_> = table.fields.iter().map(|field| format!("`{}`", field.name)).collect();
             let what = format!("{} {}", article(table.what), table.what);

@@ -180,14 +180,21 @@ impl<'s, E: Events<'s>> Building<'s, E> {
     fn user_data(&mut self, event: &Event<'s>) -> Result<Option<UserDataSpec>, Stop> {
         let Some(mut map) = self.decoder.map(event, Subject::Thing(USER_DATA.what))? else { return Ok(None) };
         let mut name = None;
-        let (data, data_span, sweep) = (None, Span::default(), Sweep::default());
-        let mut entry = UserDataSpec { name: Named::default(), data, data_span, is_ephemeral: false, sweep };
+        let mut entry = UserDataSpec {
+            name: Named::default(),
+            data: None,
+            data_span: Span::default(),
+            strings: List::default(),
+            is_ephemeral: false,
+            sweep: Sweep::default(),
+        };
         while let Some(Found { is, field, subject, value }) = self.decoder.next_field(&mut map)? {
             match is {
                 UserDataField::Name => name = self.name(value, subject)?,
                 UserDataField::Data => {
                     entry.data_span = value.span;
                     entry.data = self.decoder.json(value)?;
+                    entry.strings = self.braced_strings();
                 }
                 UserDataField::IsEphemeral => {
                     entry.is_ephemeral = self.decoder.boolean(value, subject)?.unwrap_or_default();

@@ -23,7 +23,13 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
     /// Any value. What is unquoted is a number, a truth value or nothing if it looks like one.
     pub(super) fn json(&mut self, event: Event<'s>) -> Result<Option<Value>, Stop> {
         match event.kind {
-            Kind::Scalar(scalar) => Ok(self.json_scalar(&scalar, event.span)),
+            Kind::Scalar(scalar) => {
+                let value = self.json_scalar(&scalar, event.span);
+                if scalar.text.contains('{') {
+                    self.braced.push((scalar.text, event.span));
+                }
+                Ok(value)
+            }
             Kind::SeqStart(_) => {
                 let mut items = Vec::new();
                 while let Some(item) = self.next_item()? {

@@ -71,13 +71,11 @@ dynamic_jobs: {max_iterations: 7}",
     assert_eq!(spec.shared.parameters_file.map(|path| text(&spec, path)), Some("table.csv"));
     assert_eq!(spec.stdio, Stdio { mode: StdioMode::Combined, delete_on_success: false });
     let wanted = json!({
-        "project": "climate",
         "metadata": {"tags": ["a", 1], "nested": {"deep": null}},
         "change_detection": "content",
         "slurm_defaults": {"qos": "high", "exclusive": true, "mail-type": null},
         "use_pending_failed": true,
         "enable_ro_crate": true,
-        "access_groups": ["one", "two"],
         "compute_node_expiration_buffer_seconds": 60,
         "compute_node_wait_for_new_jobs_seconds": 0,
         "compute_node_ignore_workflow_completion": true,
@@ -86,6 +84,9 @@ dynamic_jobs: {max_iterations: 7}",
     });
     assert_eq!(serde_json::to_value(&spec.settings).unwrap(), wanted);
     assert_eq!(spec.settings.change_detection, Some(ChangeDetection::Content));
+    assert_eq!(spec.project.map(|project| text(&spec, project)), Some("climate"));
+    let groups = spec.names[spec.access_groups.range()].iter().map(|group| text(&spec, *group));
+    assert_eq!(groups.collect::<Vec<_>>(), ["one", "two"]);
 }
 
 #[test]

@@ -6,16 +6,15 @@
 use super::fields::{Found, OpenMap};
 use super::recording::Recording;
 use super::tables::{Part, StdioField, WorkflowField};
-use super::{Decoded, Decoder, NamesRead, OpenList, Subject};
+use super::{Decoded, Decoder, NamesRead, OpenList, Spanned, Subject};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Kind, NodeId, Stop};
 use crate::expand::{Constants, Sinks};
 use crate::index::NameIndex;
-use crate::model::{List, Named, Spec};
+use crate::model::{List, Named, Spec, Variable};
 use crate::source::Span;
 use crate::template;
 use rustc_hash::FxHashMap;
-use std::borrow::Cow;
 use windlass_types::work::{RESERVED_PREFIXES, Stdio, is_reserved_name};
 
 /// The spec as far as it is decoded.
@@ -96,19 +95,20 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             WorkflowField::Version => drop(decoder.integer(value, subject, field.is.range())?),
             WorkflowField::Name => {
                 if let Some(name) = self.name(value, subject)? {
-                    self.spec.name = name.text;
+                    self.spec.name = name;
                 }
             }
-            WorkflowField::User => self.spec.user = self.name(value, subject)?.map(|name| name.text),
+            WorkflowField::User => self.spec.user = self.name(value, subject)?,
             WorkflowField::Description => {
                 let description = decoder.string(value, subject)?;
-                self.spec.description = description.map(|(text, span)| self.spec.texts.keep(&text, span));
+                self.spec.description = description.map(|text| self.keep(text));
             }
             WorkflowField::Project => {
-                settings.project = decoder.name(value, subject)?.map(|(text, _)| text.into_owned());
+                self.spec.project = self.name(value, subject)?;
             }
             WorkflowField::Metadata => {
                 settings.metadata = decoder.json_map(value, subject)?.into_iter().flatten().collect();
+                self.keep_settings_strings();
             }
             WorkflowField::Variables => self.constants(&value)?,
             WorkflowField::Parameters => match self.parameters(&value, subject)? {
@@ -125,6 +125,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             }
             WorkflowField::SlurmDefaults => {
                 settings.slurm_defaults = decoder.slurm_options(&value, subject)?.into_iter().collect();
+                self.keep_settings_strings();
             }
             WorkflowField::UsePendingFailed => {
                 settings.use_pending_failed = decoder.boolean(value, subject)?.unwrap_or_default();
@@ -136,8 +137,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                 settings.change_detection = decoder.choice(value, subject, field.is.choices())?;
             }
             WorkflowField::AccessGroups => {
-                let groups = self.name_list(&value, field.name)?;
-                self.spec.settings.access_groups = self.strings(groups);
+                self.spec.access_groups = self.name_list(&value, field.name)?;
             }
             WorkflowField::ExpirationBuffer => {
                 settings.compute_node_expiration_buffer_seconds = decoder.whole(value, subject, field)?;
@@ -167,13 +167,34 @@ impl<'s, E: Events<'s>> Building<'s, E> {
     /// A name that is given here.
     pub(super) fn name(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Named>, Stop> {
         let name = self.decoder.name(event, subject)?;
-        Ok(name.map(|(text, span)| Named { text: self.spec.texts.keep(&text, span), span }))
+        Ok(name.map(|name| self.keep(name)))
+    }
+
+    fn keep(&mut self, (text, span): Spanned<'s>) -> Named {
+        Named { text: self.spec.texts.keep(&text, span), span }
+    }
+
+    /// The strings with braces of the free values that were read since this was last asked.
+    pub(super) fn braced_strings(&mut self) -> List {
+        let start = self.spec.names.len() as u32;
+        for string in std::mem::take(&mut self.decoder.braced) {
+            let string = self.keep(string);
+            self.spec.names.push(string);
+        }
+        List { start, end: self.spec.names.len() as u32 }
+    }
+
+    fn keep_settings_strings(&mut self) {
+        for string in std::mem::take(&mut self.decoder.braced) {
+            let string = self.keep(string);
+            self.spec.settings_strings.push(string);
+        }
     }
 
     /// A text with something in it, or a name that is used here: it need not be told again what is wrong with it.
     pub(super) fn text(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Named>, Stop> {
         let text = self.decoder.non_empty(event, subject)?;
-        Ok(text.map(|(text, span)| Named { text: self.spec.texts.keep(&text, span), span }))
+        Ok(text.map(|text| self.keep(text)))
     }
 
     /// A list of names or of other texts.
@@ -226,9 +247,9 @@ impl<'s, E: Events<'s>> Building<'s, E> {
     }
 
     fn variable(&mut self, name: &str, span: Span, merged: bool, value: Event<'s>) -> Result<(), Stop> {
-        let variables = &mut self.spec.variables;
-        let new = variables.len() as u32;
-        let known = self.variable_names.insert(name, new, |known| &variables[known as usize].0);
+        let (texts, variables) = (&self.spec.texts, &self.spec.variables);
+        let name_of = |known: u32| texts.get(variables[known as usize].name);
+        let known = self.variable_names.insert(name, variables.len() as u32, name_of);
         if known.is_some() {
             if !merged {
                 self.decoder.given_twice(Subject::Variable(name), span);
@@ -253,9 +274,10 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                     .help(format!("choose a name that does not begin with `{ours}` or `{torcs}`")),
             );
         }
-        let text = self.decoder.string(value, Subject::Variable(name))?.map(|(text, _)| text);
+        let value = self.decoder.string(value, Subject::Variable(name))?;
         // Kept also when its value is bad: the index above already counts on it.
-        self.spec.variables.push((name.to_owned(), text.map_or_else(String::new, Cow::into_owned)));
+        let value = value.map_or_else(Named::default, |value| self.keep(value));
+        self.spec.variables.push(Variable { name: self.spec.texts.keep(name, span), value });
         Ok(())
     }
 

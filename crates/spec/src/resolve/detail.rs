@@ -86,9 +86,22 @@ impl Resolver<'_, '_> {
         !lists.contains(&BRACES)
             && self.expanded.jobs.bindings(entry).is_none()
             && job.more.is_none()
-            && job.env.is_empty()
+            && !self.has_braces(job.env)
             && !self.spec.texts.get(job.command.text).contains('{')
             && requirements.is_none_or(|name| !name.contains('{'))
+    }
+
+    /// Whether an environment has something to fill in. One that many jobs share is looked at once.
+    fn has_braces(&mut self, env: List) -> bool {
+        if env.is_empty() {
+            return false;
+        }
+        let spec = self.spec;
+        self.braces_in_env.resize(spec.variables.len(), None);
+        *self.braces_in_env[env.start as usize].get_or_insert_with(|| {
+            let mut values = spec.variables[env.range()].iter().map(|variable| variable.value.text);
+            values.any(|value| spec.texts.get(value).contains('{'))
+        })
     }
 
     fn detail(&mut self, entry: u32, job: &JobSpec) -> Detail {
@@ -142,6 +155,9 @@ impl Resolver<'_, '_> {
             NONE => {}
             BRACES => {
                 for name in &self.spec.names[said.names.range()] {
+                    if self.means_another_entry(said.way, said.sort, entry, *name) {
+                        continue;
+                    }
                     let template = self.compile_named(*name, Some((Sort::Jobs, entry)));
                     let text = self.spec.texts.get(name.text);
                     match template {

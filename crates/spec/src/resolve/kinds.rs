@@ -4,13 +4,14 @@ use super::detail::{Detail, PerJob};
 use super::relations::UNKNOWN;
 use super::{Resolver, Sort, duplicate};
 use crate::diagnostic::Diagnostic;
-use crate::expand::{Place, render, spaced};
+use crate::expand::{Bindings, Place, render, spaced};
 use crate::index::NameIndex;
 use crate::model::{JobMore, JobSpec, Named};
 use crate::source::Span;
 use crate::template::Template;
 use crate::workflow::JobKind;
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 
 /// A text that may differ from job to job.
 enum Text {
@@ -18,8 +19,38 @@ enum Text {
     ByJob(Template),
 }
 
-/// What can make jobs of one entry jobs of several kinds.
+/// What can make jobs of one entry jobs of several kinds: handler, scheduler, labels.
 type Differences = (Option<u32>, Option<u32>, Vec<String>);
+
+/// Where [`Differences`] come from.
+struct Differing<'l> {
+    handler: PerJob,
+    scheduler: PerJob,
+    labels: &'l [Text],
+}
+
+impl Differing<'_> {
+    fn is_the_same_for_all(&self) -> bool {
+        !matches!(self.handler, PerJob::Each(_))
+            && !matches!(self.scheduler, PerJob::Each(_))
+            && self.labels.iter().all(|label| matches!(label, Text::Same(_)))
+    }
+}
+
+impl JobKind {
+    /// Holds nothing but its name.
+    fn is_empty(&self) -> bool {
+        *self == Self { name: self.name.clone(), ..Self::default() }
+    }
+}
+
+/// What to say of a name that does not exist.
+struct Unknown<'v> {
+    what: &'static str,
+    code: &'static str,
+    /// Of the parameters that made the name.
+    values: &'v str,
+}
 
 impl Resolver<'_, '_> {
     pub(super) fn requirements(&mut self) {
@@ -37,6 +68,7 @@ impl Resolver<'_, '_> {
         let names = &self.spec.requirement_names;
         self.done.requirements =
             names.iter().map(|name| index.find(name, name_of).unwrap_or(UNKNOWN)).collect();
+        self.requirement_index = index;
         let is_missing = |name: &str, found: u32| found == UNKNOWN && !name.contains('{');
         if !names.iter().zip(&self.done.requirements).any(|(name, found)| is_missing(name, *found)) {
             return;
@@ -54,9 +86,8 @@ impl Resolver<'_, '_> {
             return;
         }
         let defined = self.spec.requirements.iter().map(|requirement| requirement.name.as_str());
-        let nearest = if self.sinks.errors.is_full() { None } else { self.suggester.nearest(name, defined) };
-        let message = spaced(&format!("no resource requirement is named `{name}`"), values);
-        self.sinks.errors.push(Diagnostic::new("unknown-requirement", message).at(span).suggest(nearest));
+        let unknown = Unknown { what: "resource requirement", code: "unknown-requirement", values };
+        self.unknown(&unknown, name, span, defined);
     }
 
     /// The requirements of the jobs of an entry.
@@ -69,11 +100,12 @@ impl Resolver<'_, '_> {
         }
         let text = self.text(name, Place::near(used.span), entry);
         self.number_of(entry, &text, |this, name, values| {
-            let found = spec.requirements.iter().position(|requirement| requirement.name == name);
+            let name_of = |number: u32| spec.requirements[number as usize].name.as_str();
+            let found = this.requirement_index.find(name, name_of);
             if found.is_none() {
                 this.unknown_requirement(name, used.span, values);
             }
-            found.map_or(UNKNOWN, |number| number as u32)
+            found.unwrap_or(UNKNOWN)
         })
     }
 
@@ -131,10 +163,11 @@ impl Resolver<'_, '_> {
         if let Some(bindings) = self.expanded.jobs.bindings(entry) {
             kind.parameters = bindings.names().map(str::to_owned).collect();
         }
-        for (name, value) in &spec.variables[job.env.range()] {
-            match self.text(value, Place::near(job.name.span), entry) {
-                Text::Same(value) => kind.env.push((name.clone(), value)),
-                Text::ByJob(template) => detail.env.push((name.clone(), template)),
+        for variable in &spec.variables[job.env.range()] {
+            let name = spec.texts.get(variable.name).to_owned();
+            match self.named(variable.value, entry) {
+                Text::Same(value) => kind.env.push((name, value)),
+                Text::ByJob(template) => detail.env.push((name, template)),
             }
         }
         match more.invocation_script.map(|script| self.named(script, entry)) {
@@ -146,85 +179,138 @@ impl Resolver<'_, '_> {
         let scheduler = self.scheduler(entry, more.scheduler);
         let labels: Vec<Text> =
             spec.names[more.labels.range()].iter().map(|label| self.named(*label, entry)).collect();
-        detail.kind = self.kinds_of(entry, &kind, handler, scheduler, &labels);
+        let differences = Differing { handler, scheduler, labels: &labels };
+        if self.expanded.jobs.bindings(entry).is_none() {
+            self.kind_of_one(kind, &differences, detail);
+        } else {
+            detail.kind = self.kinds_of(entry, &kind, &differences);
+        }
+    }
+
+    /// The kind of the one job of an entry without parameters. The job keeps its environment for itself, and jobs whose
+    /// names differ only in numbers share the rest: a million of them that are written out need no million kinds.
+    fn kind_of_one(&mut self, kind: JobKind, differing: &Differing<'_>, detail: &mut Detail) {
+        let env = kind.env.iter().map(|(name, value)| (name.clone(), Template::of_text(value)));
+        detail.env.extend(env);
+        let (failure_handler, scheduler, labels) = self.differences(differing, None, 0);
+        let pattern = without_numbers(&kind.name);
+        let kind = JobKind { env: Vec::new(), failure_handler, scheduler, labels, ..kind };
+        if kind.is_empty() {
+            return;
+        }
+        let kinds = &mut self.done.kinds;
+        let number = match self.kinds_of_one.entry(JobKind { name: pattern, ..kind.clone() }) {
+            Entry::Vacant(new) => {
+                kinds.push(kind);
+                *new.insert(kinds.len() as u32 - 1)
+            }
+            Entry::Occupied(known) => {
+                // The first that is shared gets the name that fits all; kinds are known by their names.
+                let shared = &mut kinds[*known.get() as usize];
+                if shared.name != known.key().name && self.shared_kinds.insert(known.key().name.clone()) {
+                    shared.name.clone_from(&known.key().name);
+                }
+                *known.get()
+            }
+        };
+        detail.kind = PerJob::All(number);
     }
 
     fn handler(&mut self, entry: u32, named: Option<Named>) -> PerJob {
+        let (handlers, all_read) = (&self.spec.failure_handlers, self.read.all_failure_handlers);
         let Some(named) = named else { return PerJob::None };
-        let names: Vec<String> =
-            self.spec.failure_handlers.iter().map(|(handler, _)| handler.name.clone()).collect();
-        let all_read = self.read.all_failure_handlers;
-        self.lookup(entry, named, &names, all_read, "failure handler")
+        let text = self.named(named, entry);
+        self.number_of(entry, &text, |this, name, values| {
+            let name_of = |number: u32| handlers[number as usize].0.name.as_str();
+            let found = this.handler_index.find(name, name_of);
+            if found.is_none() && all_read {
+                let known = handlers.iter().map(|(handler, _)| handler.name.as_str());
+                let unknown = Unknown { what: "failure handler", code: "unknown-failure-handler", values };
+                this.unknown(&unknown, name, named.span, known);
+            }
+            found.unwrap_or(UNKNOWN)
+        })
     }
 
     fn scheduler(&mut self, entry: u32, named: Option<Named>) -> PerJob {
         let Some(named) = named else { return PerJob::None };
-        let names: Vec<String> =
-            self.spec.schedulers.iter().map(|(scheduler, _)| scheduler.name.clone()).collect();
-        self.lookup(entry, named, &names, self.read.all_schedulers, "scheduler")
+        let text = self.named(named, entry);
+        self.number_of(entry, &text, |this, name, values| this.find_scheduler(name, named.span, values))
     }
 
-    fn lookup(&mut self, entry: u32, named: Named, names: &[String], all_read: bool, what: &str) -> PerJob {
-        let text = self.named(named, entry);
-        let code = if what == "scheduler" { "unknown-scheduler" } else { "unknown-failure-handler" };
-        self.number_of(entry, &text, |this, name, values| {
-            let found = names.iter().position(|known| known == name);
-            if found.is_none() && all_read {
-                let nearest = this.suggester.nearest(name, names.iter().map(String::as_str));
-                let message = spaced(&format!("no {what} is named `{name}`"), values);
-                this.sinks.errors.push(Diagnostic::new(code, message).at(named.span).suggest(nearest));
+    /// The number of a scheduler; one that does not exist is reported.
+    pub(super) fn find_scheduler(&mut self, name: &str, span: Span, values: &str) -> u32 {
+        let schedulers = &self.spec.schedulers;
+        let name_of = |number: u32| schedulers[number as usize].0.name.as_str();
+        let found = self.scheduler_index.find(name, name_of);
+        if found.is_none() && self.read.all_schedulers {
+            let known = schedulers.iter().map(|(scheduler, _)| scheduler.name.as_str());
+            let unknown = Unknown { what: "scheduler", code: "unknown-scheduler", values };
+            self.unknown(&unknown, name, span, known);
+        }
+        found.unwrap_or(UNKNOWN)
+    }
+
+    fn unknown<'n>(
+        &mut self,
+        unknown: &Unknown<'_>,
+        name: &str,
+        span: Span,
+        known: impl Iterator<Item = &'n str>,
+    ) {
+        let nearest = if self.sinks.errors.is_full() { None } else { self.suggester.nearest(name, known) };
+        let message = spaced(&format!("no {} is named `{name}`", unknown.what), unknown.values);
+        self.sinks.errors.push(Diagnostic::new(unknown.code, message).at(span).suggest(nearest));
+    }
+
+    fn differences(&self, differing: &Differing<'_>, bindings: Option<&Bindings>, index: u32) -> Differences {
+        let known = |number: u32| (number != UNKNOWN).then_some(number);
+        let label = |label: &Text| match label {
+            Text::Same(text) => text.clone(),
+            Text::ByJob(template) => {
+                let mut text = String::new();
+                render(template, bindings, index, &mut text);
+                text
             }
-            found.map_or(UNKNOWN, |number| number as u32)
-        })
+        };
+        (
+            self.done.per_job(differing.handler, index).and_then(known),
+            self.done.per_job(differing.scheduler, index).and_then(known),
+            differing.labels.iter().map(label).collect(),
+        )
     }
 
     /// One kind, unless handler, scheduler or labels differ from job to job.
-    fn kinds_of(
-        &mut self,
-        entry: u32,
-        kind: &JobKind,
-        handler: PerJob,
-        scheduler: PerJob,
-        labels: &[Text],
-    ) -> PerJob {
-        let known = |number: u32| (number != UNKNOWN).then_some(number);
-        let is_one = !matches!(handler, PerJob::Each(_))
-            && !matches!(scheduler, PerJob::Each(_))
-            && labels.iter().all(|label| matches!(label, Text::Same(_)));
+    fn kinds_of(&mut self, entry: u32, kind: &JobKind, differing: &Differing<'_>) -> PerJob {
         let bindings = self.expanded.jobs.bindings(entry);
-        let differences = |this: &Self, index: u32| -> Differences {
-            let label = |label: &Text| match label {
-                Text::Same(text) => text.clone(),
-                Text::ByJob(template) => {
-                    let mut text = String::new();
-                    render(template, bindings, index, &mut text);
-                    text
-                }
-            };
-            (
-                this.done.per_job(handler, index).and_then(known),
-                this.done.per_job(scheduler, index).and_then(known),
-                labels.iter().map(label).collect(),
-            )
-        };
+        let count = self.expanded.jobs.range(entry).len() as u32;
         let mut made: FxHashMap<Differences, u32> = FxHashMap::default();
-        let mut kind_for = |this: &mut Self, index: u32| {
-            let differences = differences(this, index);
-            *made.entry(differences.clone()).or_insert_with(|| {
-                let (failure_handler, scheduler, labels) = differences;
-                this.done.kinds.push(JobKind { failure_handler, scheduler, labels, ..kind.clone() });
-                this.done.kinds.len() as u32 - 1
+        let mut kind_for = |index: u32| {
+            let differences = self.differences(differing, bindings, index);
+            let kinds = &mut self.done.kinds;
+            *made.entry(differences).or_insert_with_key(|(failure_handler, scheduler, labels)| {
+                let (failure_handler, scheduler) = (*failure_handler, *scheduler);
+                kinds.push(JobKind { failure_handler, scheduler, labels: labels.clone(), ..kind.clone() });
+                kinds.len() as u32 - 1
             })
         };
-        if is_one {
-            let is_plain = JobKind { name: String::new(), ..kind.clone() } == JobKind::default();
-            if is_plain && differences(self, 0) == Differences::default() {
-                return PerJob::None;
-            }
-            return PerJob::All(kind_for(self, 0));
+        if differing.is_the_same_for_all() {
+            return PerJob::All(kind_for(0));
         }
-        let count = self.expanded.jobs.range(entry).len() as u32;
-        let kinds: Vec<u32> = (0..count).map(|index| kind_for(self, index)).collect();
+        let kinds: Vec<u32> = (0..count).map(kind_for).collect();
         PerJob::Each(self.done.relations.keep_column(&kinds))
     }
+}
+
+/// `work_#` for `work_017`.
+fn without_numbers(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            '0'..='9' if pattern.ends_with('#') => {}
+            '0'..='9' => pattern.push('#'),
+            _ => pattern.push(c),
+        }
+    }
+    pattern
 }

@@ -1,6 +1,6 @@
 //! The workflow's own texts with its variables filled in, and what its actions wait for.
 
-use super::things::for_each_string;
+use super::things::{StringPlaces, for_each_string};
 use super::{NONE, Resolver, Sort, duplicate};
 use crate::diagnostic::Diagnostic;
 use crate::expand::{Place, render};
@@ -32,17 +32,14 @@ pub struct ResolvedAction {
 impl Resolver<'_, '_> {
     pub(super) fn workflow_texts(&mut self) {
         let spec = self.spec;
-        let text = |this: &mut Self, text: crate::text::Text| {
-            let written = spec.texts.get(text);
-            this.filled(written, Place::of(&spec.texts, Named { text, span: Span::default() }))
-        };
-        let whole = Place::near(Span::default());
         let env = spec.variables[spec.env.range()].iter();
         self.done.texts = WorkflowTexts {
-            name: text(self, spec.name),
-            user: spec.user.map(|user| text(self, user)),
-            description: spec.description.map(|description| text(self, description)),
-            env: env.map(|(name, value)| (name.clone(), self.filled(value, whole))).collect(),
+            name: self.filled_in(spec.name),
+            user: spec.user.map(|user| self.filled_in(user)),
+            description: spec.description.map(|description| self.filled_in(description)),
+            env: env
+                .map(|variable| (spec.texts.get(variable.name).to_owned(), self.filled_in(variable.value)))
+                .collect(),
             settings: self.settings(),
             failure_handlers: self.failure_handlers(),
             schedulers: self.schedulers(),
@@ -57,6 +54,11 @@ impl Resolver<'_, '_> {
         filled
     }
 
+    fn filled_in(&mut self, named: Named) -> String {
+        let texts = &self.spec.texts;
+        self.filled(texts.get(named.text), Place::of(texts, named))
+    }
+
     fn fill(&mut self, text: &mut String, span: Span) {
         if text.contains('{') {
             *text = self.filled(text, Place::near(span));
@@ -64,22 +66,30 @@ impl Resolver<'_, '_> {
     }
 
     fn settings(&mut self) -> Settings {
-        let mut settings = self.spec.settings.clone();
-        let anywhere = Span::default();
-        settings.project.iter_mut().for_each(|project| self.fill(project, anywhere));
-        settings.access_groups.iter_mut().for_each(|group| self.fill(group, anywhere));
+        let spec = self.spec;
+        let mut settings = spec.settings.clone();
+        settings.project = spec.project.map(|project| self.filled_in(project));
+        let groups = spec.names[spec.access_groups.range()].iter();
+        settings.access_groups = groups.map(|group| self.filled_in(*group)).collect();
+        let places = StringPlaces::new(&spec.texts, &spec.settings_strings, Span::default());
         for value in settings.metadata.values_mut().chain(settings.slurm_defaults.values_mut()) {
-            for_each_string(value, &mut |text| self.fill(text, anywhere));
+            for_each_string(value, &mut |text| {
+                if text.contains('{') {
+                    *text = self.filled(text, places.of(text));
+                }
+            });
         }
         settings
     }
 
     fn failure_handlers(&mut self) -> Vec<FailureHandler> {
+        let defined = &self.spec.failure_handlers;
+        let name_of = |number: u32| defined[number as usize].0.name.as_str();
         let mut handlers = Vec::new();
-        for (position, (handler, span)) in self.spec.failure_handlers.iter().enumerate() {
-            let same = |(other, _): &&(FailureHandler, Span)| other.name == handler.name;
-            if let Some((_, first)) = self.spec.failure_handlers[..position].iter().find(same) {
-                self.sinks.errors.push(duplicate("failure handler", &handler.name, *span, *first));
+        for (number, (handler, span)) in (0..).zip(defined) {
+            if let Some(first) = self.handler_index.insert(&handler.name, number, name_of) {
+                let first = defined[first as usize].1;
+                self.sinks.errors.push(duplicate("failure handler", &handler.name, *span, first));
             }
             let mut handler = handler.clone();
             let scripts = handler.rules.iter_mut().filter_map(|rule| rule.recovery_script.as_mut());
@@ -90,11 +100,13 @@ impl Resolver<'_, '_> {
     }
 
     fn schedulers(&mut self) -> Vec<SlurmScheduler> {
+        let defined = &self.spec.schedulers;
+        let name_of = |number: u32| defined[number as usize].0.name.as_str();
         let mut schedulers = Vec::new();
-        for (position, (scheduler, span)) in self.spec.schedulers.iter().enumerate() {
-            let same = |(other, _): &&(SlurmScheduler, Span)| other.name == scheduler.name;
-            if let Some((_, first)) = self.spec.schedulers[..position].iter().find(same) {
-                self.sinks.errors.push(duplicate("scheduler", &scheduler.name, *span, *first));
+        for (number, (scheduler, span)) in (0..).zip(defined) {
+            if let Some(first) = self.scheduler_index.insert(&scheduler.name, number, name_of) {
+                let first = defined[first as usize].1;
+                self.sinks.errors.push(duplicate("scheduler", &scheduler.name, *span, first));
             }
             let mut scheduler = scheduler.clone();
             let SlurmScheduler { account, gres, mem, partition, qos, tmp, walltime, extra, .. } =
@@ -115,25 +127,14 @@ impl Resolver<'_, '_> {
                 resolved.scheduler = Some(self.action_scheduler(scheduler));
             }
             let commands = spec.names[action.commands.range()].iter();
-            resolved.commands = commands
-                .map(|command| self.filled(spec.texts.get(command.text), Place::of(&spec.texts, *command)))
-                .collect();
+            resolved.commands = commands.map(|command| self.filled_in(*command)).collect();
             self.done.actions.push(ResolvedAction { action: resolved, jobs });
         }
     }
 
     fn action_scheduler(&mut self, named: Named) -> String {
-        let spec = self.spec;
-        let name = self.filled(spec.texts.get(named.text), Place::of(&spec.texts, named));
-        let is_known = spec.schedulers.iter().any(|(scheduler, _)| scheduler.name == name);
-        if !is_known && self.read.all_schedulers {
-            let known = spec.schedulers.iter().map(|(scheduler, _)| scheduler.name.as_str());
-            let nearest = self.suggester.nearest(&name, known);
-            let message = format!("no scheduler is named `{name}`");
-            self.sinks
-                .errors
-                .push(Diagnostic::new("unknown-scheduler", message).at(named.span).suggest(nearest));
-        }
+        let name = self.filled_in(named);
+        self.find_scheduler(&name, named.span, "");
         name
     }
 
@@ -141,7 +142,7 @@ impl Resolver<'_, '_> {
         let spec = self.spec;
         let mut jobs = Vec::new();
         for name in &spec.names[action.jobs.range()] {
-            let text = self.filled(spec.texts.get(name.text), Place::of(&spec.texts, *name));
+            let text = self.filled_in(*name);
             jobs.extend(self.find(Sort::Jobs, &text, name.span, None));
         }
         for pattern in &spec.names[action.job_name_regexes.range()] {

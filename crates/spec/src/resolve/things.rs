@@ -3,9 +3,10 @@
 use super::{Resolver, Sort};
 use crate::diagnostic::Diagnostic;
 use crate::expand::{Bindings, Place, render};
-use crate::model::Named;
+use crate::model::{Named, UserDataSpec};
 use crate::source::Span;
 use crate::template::Template;
+use crate::text::Texts;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde_json::Value;
 use std::hash::BuildHasher as _;
@@ -85,22 +86,47 @@ impl Resolver<'_, '_> {
                 continue;
             }
             self.used_parameters = 0;
-            let templates =
-                data.data.as_ref().map_or_else(Vec::new, |value| self.data(entry, value, data.data_span));
+            let templates = data.data.as_ref().map_or_else(Vec::new, |value| self.data(entry, data, value));
             self.done.user_data.push((!templates.is_empty()).then(|| Box::new(templates)));
             self.unused_parameters(Sort::UserData, entry, Named { span: data.name.span, ..data.name });
         }
     }
 
-    fn data(&mut self, entry: u32, value: &Value, span: Span) -> DataDetail {
+    fn data(&mut self, entry: u32, data: &UserDataSpec, value: &Value) -> DataDetail {
+        let mut templates = Vec::new();
+        if data.strings.is_empty() {
+            return templates;
+        }
+        let spec = self.spec;
+        let places = StringPlaces::new(&spec.texts, &spec.names[data.strings.range()], data.data_span);
         let mut strings = Vec::new();
         collect_strings(value, &mut strings);
-        let mut templates = Vec::new();
         for (position, text) in strings.into_iter().enumerate() {
-            let template = self.compile(text, Place::near(span), Some((Sort::UserData, entry)));
+            let template = self.compile(text, places.of(text), Some((Sort::UserData, entry)));
             templates.extend(template.map(|template| (position, template)));
         }
         templates
+    }
+}
+
+/// Where the strings of a free value are written. Those that read the same stand for each other: what is wrong with one
+/// is wrong with all.
+pub(super) struct StringPlaces<'t, 's> {
+    texts: &'t Texts<'s>,
+    known: FxHashMap<&'t str, Named>,
+    /// Of the whole value.
+    span: Span,
+}
+
+impl<'t, 's> StringPlaces<'t, 's> {
+    pub(super) fn new(texts: &'t Texts<'s>, strings: &[Named], span: Span) -> Self {
+        let known = strings.iter().map(|string| (texts.get(string.text), *string)).collect();
+        Self { texts, known, span }
+    }
+
+    pub(super) fn of(&self, text: &str) -> Place<'t, 's> {
+        let place = self.known.get(text).map(|string| Place::of(self.texts, *string));
+        place.unwrap_or(Place::near(self.span))
     }
 }
 

@@ -189,7 +189,8 @@ pub(super) fn word(text: &str) -> String {
 
 fn quoted(text: &str) -> String {
     let is_printable = !text.contains(super::is_invisible);
-    if is_printable && text.contains('\\') {
+    // Two quotes at the start would make three with the one that opens, which is another sort of string.
+    if is_printable && text.contains('\\') && !text.starts_with("\"\"") {
         let hashes = raw_hashes(text);
         return format!("{hashes}\"{text}\"{hashes}");
     }

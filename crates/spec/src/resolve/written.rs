@@ -1,0 +1,103 @@
+//! Names that are written as another entry writes its own, with parameters that only that entry has.
+
+use super::{Resolver, Sort, Way};
+use crate::diagnostic::Diagnostic;
+use crate::expand::Place;
+use crate::model::Named;
+use crate::source::Span;
+use crate::template;
+use rustc_hash::FxHashMap;
+
+impl Resolver<'_, '_> {
+    /// `depends_on: ["solve_{i}"]` in an entry without `i`, where another is named just so: that one is meant, as a
+    /// whole. Says so and what to write instead; `false` if it is nothing of the sort.
+    pub(super) fn means_another_entry(&mut self, way: Way, sort: Sort, user: u32, name: Named) -> bool {
+        let spec = self.spec;
+        let text = spec.texts.get(name.text);
+        let ours = self.expanded.jobs.bindings(user);
+        let is_unknown = |name: &str| {
+            ours.is_none_or(|ours| ours.find(name).is_none()) && self.expanded.constants.get(name).is_none()
+        };
+        let unknown = template::holes(text).find(|hole| !hole.after_dollar && is_unknown(hole.name));
+        let Some(hole) = unknown else { return false };
+        let Some(other) = self.entry_written(sort, text) else { return false };
+        if self.series(sort).bindings(other).is_none_or(|theirs| theirs.find(hole.name).is_none()) {
+            return false;
+        }
+        let (parameter, what) = (hole.name, sort.singular());
+        let message = format!(
+            "`{{{parameter}}}` stands for nothing here: it is a parameter of the {what} `{text}` alone"
+        );
+        let all = format!("for all of them write `{}: ['{}']`", way.regexes(), pattern(text));
+        let is_shared =
+            spec.shared.parameters.iter().any(|shared| spec.texts.get(shared.name.text) == parameter);
+        let each = match is_shared {
+            true => format!("`use_parameters: [{parameter}]` makes a job for each of them"),
+            false => "the same `parameters` here make a job for each of them".to_owned(),
+        };
+        let place = Place::of(&spec.texts, name).part(hole.range);
+        self.sinks.errors.push(
+            Diagnostic::new("undefined-name", message)
+                .at(place)
+                .label(self.place_of_entry(sort, other), format!("`{parameter}` belongs to this entry"))
+                .help(format!("{all}; {each}")),
+        );
+        true
+    }
+
+    /// The entry whose name is written like this.
+    fn entry_written(&mut self, sort: Sort, text: &str) -> Option<u32> {
+        let spec = self.spec;
+        let written = self.written[sort as usize].get_or_insert_with(|| {
+            let names: Vec<Named> = match sort {
+                Sort::Jobs => spec.jobs.iter().map(|job| job.name).collect(),
+                Sort::Files => spec.files.iter().map(|file| file.name).collect(),
+                Sort::UserData => spec.user_data.iter().map(|data| data.name).collect(),
+            };
+            let names = (0..).zip(names).map(|(entry, name)| (spec.texts.get(name.text), entry));
+            names.filter(|(name, _)| name.contains('{')).collect::<FxHashMap<&str, u32>>()
+        });
+        written.get(text).copied()
+    }
+
+    fn place_of_entry(&self, sort: Sort, entry: u32) -> Span {
+        let entry = entry as usize;
+        match sort {
+            Sort::Jobs => self.spec.jobs[entry].name.span,
+            Sort::Files => self.spec.files[entry].name.span,
+            Sort::UserData => self.spec.user_data[entry].name.span,
+        }
+    }
+}
+
+/// A regular expression for all names that are written like this: `^solve_` for `solve_{i}`.
+fn pattern(text: &str) -> String {
+    let mut pattern = "^".to_owned();
+    let mut from = 0;
+    for hole in template::holes(text) {
+        pattern.push_str(&regex::escape(&text[from..hole.range.start]));
+        from = hole.range.end;
+        if from < text.len() || pattern.len() == 1 {
+            pattern.push_str(".+");
+        }
+    }
+    if from < text.len() {
+        pattern.push_str(&regex::escape(&text[from..]));
+        pattern.push('$');
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_all_names_that_are_written_so() {
+        for (text, expected) in
+            [("solve_{i}", "^solve_"), ("a.{i}_{j:02d}", r"^a\..+_"), ("{i}_end", "^.+_end$"), ("{i}", "^.+")]
+        {
+            assert_eq!(pattern(text), expected, "{text}");
+        }
+    }
+}
