@@ -151,7 +151,7 @@ pub(crate) fn headline(changes: &Changes, name: impl Fn(u32) -> String) -> Strin
         text::truncate(&text::one_line(&format!("{}: {}", name(first), reason.describe(&name))), LONGEST);
     let more = match summary.runs() {
         1 => String::new(),
-        n => format!(" (`windlass plan` tells of the other {})", n - 1),
+        n => format!(", and {} more", n - 1),
     };
     format!("{jobs} reused, {} to run; {first}{more}", summary.runs())
 }

@@ -109,7 +109,7 @@ fn go_on(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, args: &RunArgs) 
         row.spec_path.as_deref().map_or("stdin".to_owned(), |p| job_logs::short(Path::new(p), &ctx.cwd));
     if summary::is_over(row) {
         if let Some(news) = begin_changed(ctx, store, row, args)? {
-            ctx.ui.note(&format!("workflow {id} was made from the same text ({origin}), but: {news}"));
+            ctx.ui.note(&format!("workflow {id} ({origin}) goes on: {news}"));
             return drive(ctx, store, id, Failed::Keep, &args.machine);
         }
         let news = format!("workflow {id} was made from the same text ({origin}) and is over");

@@ -124,7 +124,9 @@ pub(crate) fn failure_lines(overview: &Overview, cwd: &Path, paint: Paint) -> Ve
             text::one_line(&what_happened(failure))
         ));
         if let Some(path) = &failure.log_path {
-            lines.push(format!("    {}", paint.apply(Tone::Dim, &job_logs::short(path, cwd))));
+            // What printed nothing has left no file.
+            let log = failure.spoken.map_or("it printed nothing".to_owned(), |_| job_logs::short(path, cwd));
+            lines.push(format!("    {}", paint.apply(Tone::Dim, &log)));
         }
     }
     let unnamed = total.saturating_sub(overview.failures.len() as u64);
@@ -159,8 +161,11 @@ pub(crate) fn next_commands(overview: &Overview) -> Vec<String> {
     let mut commands = Vec::new();
     if let Some(failure) = overview.failures.first() {
         let name = text::shell_quote(&failure.name);
-        let stream = if failure.spoken == Some(Stream::Stderr) { " --stderr" } else { "" };
-        commands.push(format!("windlass logs {name}{stream}{of_which}"));
+        commands.push(match failure.spoken {
+            Some(Stream::Stderr) => format!("windlass logs {name} --stderr{of_which}"),
+            Some(_) => format!("windlass logs {name}{of_which}"),
+            None => format!("windlass why {name}{of_which}"),
+        });
     }
     match overview.workflow.state {
         State::Created | State::Interrupted => commands.push(format!("windlass resume{which}")),
@@ -271,6 +276,9 @@ pub(crate) mod tests {
         assert_eq!(end(&overview)[7], "      windlass resume 3 --retry-failed");
         overview.failures[0].spoken = Some(Stream::Stdout);
         assert_eq!(end(&overview)[6], r"next: windlass logs 'it'\''s' -w 3");
+        overview.failures[0].spoken = None;
+        assert_eq!(end(&overview)[2], "    it printed nothing");
+        assert_eq!(end(&overview)[6], r"next: windlass why 'it'\''s' -w 3");
     }
 
     #[test]

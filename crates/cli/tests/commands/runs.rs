@@ -146,7 +146,7 @@ fn the_next_step_names_the_stream_that_says_something() {
     for (command, next) in [
         ("echo no >&2; false", "next: windlass logs job1 --stderr\n"),
         ("echo no; false", "next: windlass logs job1\n"),
-        ("false", "next: windlass logs job1\n"),
+        ("false", "    it printed nothing\nnext: windlass why job1\n"),
     ] {
         sandbox.windlass(&["exec", "-c", command]).exits(1).says(next);
     }

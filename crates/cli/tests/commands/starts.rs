@@ -65,7 +65,7 @@ fn the_same_text_says_which_file_it_was() {
         .windlass(&["run", "copy.yaml"])
         .exits(1)
         .says("workflow 1 was made from the same text (spec.yaml) and is over (1 completed, 1 failed); --new")
-        .says("next: windlass logs b");
+        .says("next: windlass why b");
     assert_eq!(workflows(&sandbox), 1);
     assert_eq!(sandbox.json(&["status"])["run_id"], 1);
 }
