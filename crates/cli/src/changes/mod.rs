@@ -114,6 +114,8 @@ pub(crate) fn reused(books: &Books<'_>, planned: &Planned<'_, '_>, changes: &Cha
     let workflow = planned.workflow();
     let earlier = |number: u32| {
         let old = books.number(workflow.job(number as usize).name)?;
+        // What was left out on purpose has done nothing that could be taken over.
+        let old = (books.status(old) == JobStatus::Completed).then_some(old)?;
         // A job that was itself reused points to the one that ran.
         Some(books.record(old).map_or_else(|| books.id(old), |record| record.done_by.job))
     };
