@@ -44,7 +44,7 @@ fn caller(variable: impl Fn(&str) -> Option<String>) -> Result<AttemptKey, CliEr
 fn number<T: FromStr>(variable: impl Fn(&str) -> Option<String>, name: &str) -> Result<T, CliError> {
     let Some(value) = variable(name) else {
         return Err(CliError::user(format!("{name} is not set: only a running job can add jobs")).with_hint(
-            "call it from the command of a job; `windlass jobs create-from-file` adds jobs from outside",
+            "call it from the command of a job; from outside, add them to the spec and run that",
         ));
     };
     value.parse().map_err(|_| CliError::user(format!("{name} is `{value}`, which is no number")))
