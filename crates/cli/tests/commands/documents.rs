@@ -90,12 +90,32 @@ fn links_lead_somewhere() {
     let folders = [".", "docs", "docs/guide", "docs/coming-from", "docs/reference", "docs/design"];
     for page in folders.map(pages).concat() {
         let text = fs::read_to_string(&page).unwrap();
-        for link in links(&text).filter(|link| !link.contains("://") && !link.starts_with('#')) {
-            let file = link.split('#').next().unwrap();
-            let target = page.parent().unwrap().join(file);
+        for link in links(&text).filter(|link| !link.contains("://")) {
+            let (file, heading) =
+                link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
             assert!(target.exists(), "{}: `{link}` leads nowhere", page.display());
+            if let Some(heading) = heading {
+                let there = headings(&fs::read_to_string(&target).unwrap());
+                assert!(
+                    there.contains(heading),
+                    "{}: `{link}` leads to no heading: {there:?}",
+                    page.display()
+                );
+            }
         }
     }
+}
+
+/// The headings of a page as links name them: small letters, blanks as hyphens, no signs.
+fn headings(text: &str) -> BTreeSet<String> {
+    let titles =
+        text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let name = |title: &str| {
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    titles.map(name).collect()
 }
 
 /// Where the Markdown links of a page lead.
