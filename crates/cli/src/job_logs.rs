@@ -1,8 +1,11 @@
 //! Where the output of jobs lies: `OUTPUT_DIR/job_stdio/job_wf{W}_j{J}_r{R}_a{A}.o`, `.e` and `.log`.
 
+use crate::error::CliError;
 use std::path::{Path, PathBuf};
+use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
-use windlass_types::work::{AttemptKey, StdioMode};
+use windlass_types::JobId;
+use windlass_types::work::{AttemptKey, Stdio, StdioMode};
 
 /// In the output directory.
 pub(crate) const FOLDER: &str = "job_stdio";
@@ -38,7 +41,13 @@ pub(crate) fn path(workflow: &WorkflowRow, key: AttemptKey, stream: Stream) -> P
     Path::new(&workflow.output_dir).join(FOLDER).join(file)
 }
 
-/// The streams that this workflow keeps.
+/// What the job says about its output, or else its workflow.
+pub(crate) fn stdio(store: &dyn Store, workflow: &WorkflowRow, job: JobId) -> Result<Stdio, CliError> {
+    let own = store.commands(&[job])?.first().and_then(|command| command.stdio);
+    Ok(own.unwrap_or_else(|| workflow.settings.stdio(workflow.stdio)))
+}
+
+/// The streams that are kept.
 pub(crate) const fn kept(mode: StdioMode) -> &'static [Stream] {
     match mode {
         StdioMode::Separate => &[Stream::Stdout, Stream::Stderr],
@@ -49,6 +58,13 @@ pub(crate) const fn kept(mode: StdioMode) -> &'static [Stream] {
     }
 }
 
+/// The files of an attempt that are there, what most likely says why it failed first. One that printed nothing has none.
+pub(crate) fn written(workflow: &WorkflowRow, key: AttemptKey) -> Vec<(Stream, PathBuf)> {
+    let streams = [Stream::Stderr, Stream::Stdout, Stream::Combined];
+    let files = streams.map(|stream| (stream, path(workflow, key, stream)));
+    files.into_iter().filter(|(_, file)| file.exists()).collect()
+}
+
 /// The file to look at first, and which stream in it says something, if any does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clue {
@@ -56,14 +72,13 @@ pub(crate) struct Clue {
     pub(crate) spoken: Option<Stream>,
 }
 
-/// What most likely says why a job failed: what it wrote to stderr, else to stdout. `None` if nothing was kept.
+/// What most likely says why a job failed: what it wrote to stderr, else to stdout. `None` if nothing is there.
 pub(crate) fn first_to_look_at(workflow: &WorkflowRow, key: AttemptKey) -> Option<Clue> {
-    let streams = kept(workflow.stdio.mode).iter().rev();
-    let files: Vec<(Stream, PathBuf)> = streams.map(|s| (*s, path(workflow, key, *s))).collect();
+    let files = written(workflow, key);
     let has_text = |file: &Path| std::fs::metadata(file).is_ok_and(|meta| meta.len() > 0);
     match files.iter().find(|(_, file)| has_text(file)) {
         Some((stream, path)) => Some(Clue { path: path.clone(), spoken: Some(*stream) }),
-        None => files.first().map(|(_, path)| Clue { path: path.clone(), spoken: None }),
+        None => files.into_iter().next().map(|(_, path)| Clue { path, spoken: None }),
     }
 }
 

@@ -26,7 +26,7 @@ impl Terms {
         let config = workflow.settings.execution_config.as_ref();
         Self {
             env: workflow.env.clone(),
-            stdio: stdio(workflow.stdio, &workflow.settings),
+            stdio: workflow.settings.stdio(workflow.stdio),
             enforces_limits: config.and_then(|c| c.limit_resources).unwrap_or(true),
             termination: termination(&workflow.settings),
         }
@@ -67,12 +67,6 @@ pub(crate) fn return_codes(settings: &Settings) -> ReturnCodes {
         timeout: config.and_then(|c| c.timeout_exit_code).unwrap_or(return_code::TIMEOUT),
         out_of_memory: config.and_then(|c| c.oom_exit_code).unwrap_or(return_code::OUT_OF_MEMORY),
     }
-}
-
-/// The workflow's own `stdio` goes before that of its `execution_config`, where Torc has it.
-fn stdio(own: Stdio, settings: &Settings) -> Stdio {
-    let configured = settings.execution_config.as_ref().and_then(|config| config.stdio);
-    if own == Stdio::default() { configured.unwrap_or(own) } else { own }
 }
 
 /// `None` where nothing was said, so that a plain job carries nothing.
@@ -170,8 +164,8 @@ mod tests {
     fn a_workflows_own_stdio_goes_before_its_configs() {
         let of = |mode| Stdio { mode, delete_on_success: false };
         let config = with(ExecutionConfig { stdio: Some(of(StdioMode::None)), ..ExecutionConfig::default() });
-        assert_eq!(stdio(Stdio::default(), &config), of(StdioMode::None));
-        assert_eq!(stdio(of(StdioMode::Combined), &config), of(StdioMode::Combined));
-        assert_eq!(stdio(Stdio::default(), &Settings::default()), Stdio::default());
+        assert_eq!(config.stdio(Stdio::default()), of(StdioMode::None));
+        assert_eq!(config.stdio(of(StdioMode::Combined)), of(StdioMode::Combined));
+        assert_eq!(Settings::default().stdio(Stdio::default()), Stdio::default());
     }
 }

@@ -45,6 +45,15 @@ pub struct Settings {
     pub change_detection: Option<ChangeDetection>,
 }
 
+impl Settings {
+    /// Where the output of jobs goes that say nothing themselves: as the workflow's own `stdio` says, else as its
+    /// `execution_config` does, where Torc has it.
+    pub fn stdio(&self, own: Stdio) -> Stdio {
+        let configured = self.execution_config.as_ref().and_then(|config| config.stdio);
+        if own == Stdio::default() { configured.unwrap_or(own) } else { own }
+    }
+}
+
 /// How it is found out whether a file changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

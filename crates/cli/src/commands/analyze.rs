@@ -85,8 +85,7 @@ fn in_workflow(
             return Ok((findings, searched));
         }
         for result in page {
-            for stream in job_logs::kept(workflow.stdio.mode) {
-                let path = job_logs::path(workflow, result.key.into(), *stream);
+            for (_, path) in job_logs::written(workflow, result.key.into()) {
                 searched += u64::from(search(&path, cwd, Some(&result), &mut findings)?);
             }
         }

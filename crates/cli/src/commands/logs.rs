@@ -16,7 +16,7 @@ use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::{JobRow, ResultFilter, WorkflowRow};
 use windlass_store::sqlite::SqliteStore;
-use windlass_types::work::AttemptKey;
+use windlass_types::work::{AttemptKey, Stdio};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkflowId};
 
 /// Files are looked at again and again: network filesystems tell nobody when a file has grown.
@@ -28,35 +28,34 @@ pub(crate) fn show(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError>
     }
     let store = ctx.open_read()?;
     let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
-    let streams = wanted_streams(args, &workflow)?;
+    let stdio = job_logs::stdio(&store, &workflow, job.id)?;
+    let streams = wanted_streams(args, &job, stdio)?;
     let key = wanted_attempt(args, &store, &workflow, &job)?;
-    print(ctx, &Shown { workflow: &workflow, job: &job, key, streams }, args.tail)?;
+    print(ctx, &Shown { workflow: &workflow, job: &job, key, stdio, streams }, args.tail)?;
     Ok(Exit::Success)
 }
 
 pub(crate) fn follow(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
-    let streams = wanted_streams(args, &workflow)?;
+    let stdio = job_logs::stdio(&store, &workflow, job.id)?;
+    let streams = wanted_streams(args, &job, stdio)?;
     Follow { ctx, store: &store, workflow: workflow.id, job: job.id, streams, last_heading: None }
         .run(args.tail)?;
     Ok(Exit::Success)
 }
 
-fn wanted_streams(args: &ShowLogsArgs, workflow: &WorkflowRow) -> Result<Vec<Stream>, CliError> {
+fn wanted_streams(args: &ShowLogsArgs, job: &JobRow, stdio: Stdio) -> Result<Vec<Stream>, CliError> {
     let both = args.stdout == args.stderr;
     let wanted = |stream: &Stream| match stream {
         Stream::Stdout => both || args.stdout,
         Stream::Stderr => both || args.stderr,
         Stream::Combined => true,
     };
-    let streams: Vec<Stream> = job_logs::kept(workflow.stdio.mode).iter().copied().filter(wanted).collect();
+    let streams: Vec<Stream> = job_logs::kept(stdio.mode).iter().copied().filter(wanted).collect();
     if streams.is_empty() {
-        return Err(CliError::user(format!(
-            "workflow {} ({}) does not keep that output",
-            workflow.id, workflow.name
-        ))
-        .with_hint("its spec says so under `stdio`"));
+        let said = format!("that output of job `{}` was not kept", job.name);
+        return Err(CliError::user(said).with_hint("its spec says so under `stdio`"));
     }
     Ok(streams)
 }
@@ -128,6 +127,7 @@ struct Shown<'a> {
     workflow: &'a WorkflowRow,
     job: &'a JobRow,
     key: AttemptKey,
+    stdio: Stdio,
     streams: Vec<Stream>,
 }
 
@@ -252,7 +252,7 @@ fn extent(file: &mut File) -> io::Result<(u64, u64)> {
 /// Why there is no file at all; `None` if the attempt simply printed nothing, which leaves none.
 fn gone(shown: &Shown<'_>) -> Option<CliError> {
     let Shown { job, workflow, .. } = shown;
-    if workflow.stdio.delete_on_success && job.status == JobStatus::Completed {
+    if shown.stdio.delete_on_success && job.status == JobStatus::Completed {
         let said = format!("the output of job `{}`, if any, was deleted because it completed", job.name);
         return Some(CliError::user(said).with_hint("the spec says `delete_on_success` under `stdio`"));
     }

@@ -25,12 +25,10 @@ pub(crate) struct Row {
 
 impl Row {
     fn new(workflow: &WorkflowRow, cwd: &Path, result: ResultRow) -> Self {
-        let kept = job_logs::kept(workflow.stdio.mode);
+        let written = job_logs::written(workflow, result.key.into());
         let path = |wanted: Stream| {
-            let stream = kept.iter().find(|kept| [wanted, Stream::Combined].contains(kept))?;
-            let path = job_logs::path(workflow, result.key.into(), *stream);
-            // An attempt that printed nothing leaves no file.
-            path.exists().then(|| job_logs::short(&path, cwd))
+            let (_, path) = written.iter().find(|(stream, _)| [wanted, Stream::Combined].contains(stream))?;
+            Some(job_logs::short(path, cwd))
         };
         Self { stdout: path(Stream::Stdout), stderr: path(Stream::Stderr), result }
     }

@@ -161,8 +161,7 @@ impl ReadLog {
 
 /// What most likely says why comes first.
 fn read_logs(ctx: &Context, workflow: &WorkflowRow, row: &ResultRow) -> Result<Vec<ReadLog>, CliError> {
-    let streams = job_logs::kept(workflow.stdio.mode).iter().rev();
-    let paths = streams.map(|stream| job_logs::path(workflow, row.key.into(), *stream));
+    let paths = job_logs::written(workflow, row.key.into()).into_iter().map(|(_, path)| path);
     let read = |path: std::path::PathBuf| {
         let name = job_logs::short(&path, &ctx.cwd);
         let unreadable = |e: std::io::Error| CliError::io(format!("cannot read {name}: {e}"));

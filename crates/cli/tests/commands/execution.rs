@@ -86,3 +86,28 @@ fn time_series_are_written_where_a_spec_asks_for_them() {
     assert!(recording.series.contains_key(&Subject::Node));
     assert_eq!(recording.series.keys().filter(|subject| **subject != Subject::Node).count(), 1);
 }
+
+#[test]
+fn logs_are_found_where_the_job_itself_wants_them() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: w\nexecution_config: {stdio: {mode: no_stdout}}\njobs:\n\
+         \x20 - {name: own, command: 'echo kept here >&2; exit 3', stdio: {mode: combined}}\n\
+         \x20 - {name: usual, command: 'echo gone; echo an error: kept >&2; exit 3'}\n\
+         \x20 - {name: silent, command: 'echo gone; exit 3', stdio: {mode: none}}\n",
+    );
+    sandbox
+        .windlass(&["run", "spec.yaml"])
+        .exits(1)
+        .says("job_wf1_j1_r1_a1.log")
+        .says("job_wf1_j2_r1_a1.e");
+    sandbox.windlass(&["logs", "own"]).exits(0).prints("kept here");
+    sandbox.windlass(&["logs", "usual"]).exits(0).prints("kept");
+    sandbox.windlass(&["logs", "usual", "--stdout"]).exits(2).says("was not kept");
+    sandbox.windlass(&["logs", "silent"]).exits(2).says("was not kept");
+    sandbox.windlass(&["why", "own"]).exits(0).prints("kept here");
+    let results = sandbox.json(&["results"]);
+    assert!(results[0]["stderr"].as_str().unwrap().ends_with("j1_r1_a1.log"), "{results}");
+    sandbox.windlass(&["logs", "analyze"]).prints("job_wf1_j2_r1_a1.e");
+}
