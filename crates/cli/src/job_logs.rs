@@ -72,13 +72,15 @@ pub(crate) struct Clue {
     pub(crate) spoken: Option<Stream>,
 }
 
-/// What most likely says why a job failed: what it wrote to stderr, else to stdout. `None` if nothing is there.
-pub(crate) fn first_to_look_at(workflow: &WorkflowRow, key: AttemptKey) -> Option<Clue> {
-    let files = written(workflow, key);
+/// What most likely says why a job failed: what it wrote to stderr, else to stdout. `None` if nothing was to be kept.
+pub(crate) fn first_to_look_at(workflow: &WorkflowRow, key: AttemptKey, stdio: Stdio) -> Option<Clue> {
     let has_text = |file: &Path| std::fs::metadata(file).is_ok_and(|meta| meta.len() > 0);
-    match files.iter().find(|(_, file)| has_text(file)) {
-        Some((stream, path)) => Some(Clue { path: path.clone(), spoken: Some(*stream) }),
-        None => files.into_iter().next().map(|(_, path)| Clue { path, spoken: None }),
+    let spoken = written(workflow, key).into_iter().find(|(_, file)| has_text(file));
+    match spoken {
+        Some((stream, path)) => Some(Clue { path, spoken: Some(stream) }),
+        None => {
+            kept(stdio.mode).last().map(|stream| Clue { path: path(workflow, key, *stream), spoken: None })
+        }
     }
 }
 

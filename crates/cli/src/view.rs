@@ -13,6 +13,7 @@ use windlass_store::Store;
 use windlass_store::lock::WorkflowLock;
 use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
 use windlass_store::sqlite::SqliteStore;
+use windlass_types::work::Stdio;
 use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp};
 
 /// So many failed or running jobs are named; the counts say how many there are.
@@ -170,11 +171,12 @@ impl Failure {
     fn load(store: &dyn Store, workflow: &WorkflowRow, job: JobRow) -> Result<Self, CliError> {
         let filter = ResultFilter { job: Some(job.id), failed_only: true, ..ResultFilter::default() };
         let newest = store.results(workflow.id, &filter)?.into_iter().max_by_key(|row| row.key.attempt_id);
-        Ok(Self::new(workflow, job, newest.as_ref()))
+        let stdio = job_logs::stdio(store, workflow, job.id)?;
+        Ok(Self::new(workflow, job, stdio, newest.as_ref()))
     }
 
-    fn new(workflow: &WorkflowRow, job: JobRow, result: Option<&ResultRow>) -> Self {
-        let clue = result.and_then(|row| job_logs::first_to_look_at(workflow, row.key.into()));
+    fn new(workflow: &WorkflowRow, job: JobRow, stdio: Stdio, result: Option<&ResultRow>) -> Self {
+        let clue = result.and_then(|row| job_logs::first_to_look_at(workflow, row.key.into(), stdio));
         Self {
             job_id: job.id,
             name: job.name,

@@ -97,17 +97,13 @@ fn logs_are_found_where_the_job_itself_wants_them() {
          \x20 - {name: usual, command: 'echo gone; echo an error: kept >&2; exit 3'}\n\
          \x20 - {name: silent, command: 'echo gone; exit 3', stdio: {mode: none}}\n",
     );
-    sandbox
-        .windlass(&["run", "spec.yaml"])
-        .exits(1)
-        .says("job_wf1_j1_r1_a1.log")
-        .says("job_wf1_j2_r1_a1.e");
+    sandbox.windlass(&["run", "spec.yaml"]).exits(1).says("job_wf1_j1_r1_a1.log").says("job_wf1_j2_r1_a1.e");
     sandbox.windlass(&["logs", "own"]).exits(0).prints("kept here");
     sandbox.windlass(&["logs", "usual"]).exits(0).prints("kept");
     sandbox.windlass(&["logs", "usual", "--stdout"]).exits(2).says("was not kept");
     sandbox.windlass(&["logs", "silent"]).exits(2).says("was not kept");
     sandbox.windlass(&["why", "own"]).exits(0).prints("kept here");
-    let results = sandbox.json(&["results"]);
-    assert!(results[0]["stderr"].as_str().unwrap().ends_with("j1_r1_a1.log"), "{results}");
+    let results = sandbox.json(&["results", "--job", "own", "--include-logs"]);
+    assert!(results.to_string().contains("j1_r1_a1.log"), "{results}");
     sandbox.windlass(&["logs", "analyze"]).prints("job_wf1_j2_r1_a1.e");
 }
