@@ -1,58 +1,53 @@
 //! Looks for input that costs more than its size: reads much of one piece, in every format, at growing sizes, and prints
-//! what took long or grew faster than the text.
+//! what took long.
 //!
-//! `cargo run --release -p windlass-spec --example growth -- [load|convert|reformat|patch] [PIECE]`
+//! `cargo run --release -p windlass-spec --example growth -- [load|convert|reformat|patch|many] [PIECE]`; `many` reads
+//! specs with many different entries of one sort, which are fine or have many mistakes.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::time::{Duration, Instant};
 use windlass_spec::patch::{Edit, NewValue, set_values};
-use windlass_spec::{Format, NoAttachments, Source};
+use windlass_spec::{Format, NoAttachments, Source, Style};
 
 /// Separated by spaces; those that hold one follow.
-const PIECES: &str = "[ { ( \" ' \"\"\" ''' # /* // /- - a. a= a{ [a. {\"a\": {a: {a= 0 9 1e 0x \\ \\u ? &a *a ! = , ; r#\" #\" } ] ) \
-    a, a; \"a\", {}, [], (a) !a, a=1; a{} a{};";
+const PIECES: &str = "[ { ( \" ' \"\"\" ''' # /* // /- - a. a= a{ [a. {\"a\": {a: {a= 0 9 1e 0x \\ \\u ? &a *a ! = , ; r#\" #\" \
+    } ] ) a, a; \"a\", {}, [], (a) !a, a=1; a{} a{};";
+#[rustfmt::skip]
 const SPACED: [&str; 40] = [
-    "- ",
-    "a {",
-    "[[a]]\n",
-    "a: ",
-    "? ",
-    "&a ",
-    "*a ",
-    "|\n",
-    "\n",
-    " ",
-    "\t",
-    "=\n",
-    "a\n",
-    "a 1\n",
-    "a=1\n",
-    "a.b=1\n",
-    "a: 1\n",
-    "[a]\n",
-    "/* */",
-    "\u{feff}",
-    "\u{2028}",
-    "- a\n",
-    "- - \n",
-    "? a\n",
-    "# a\n",
-    "a #b\n",
-    "// a\n",
-    "a: |\n",
-    "\"\n",
-    "\\\n",
-    "a \\\n",
-    "a /-",
-    "<<: 1\n",
-    "name: x\n",
-    "- {name: a, command: b}\n",
-    "job a command=b\n",
-    "{name: a}, ",
-    "a\r",
-    "%a\n",
-    "---\n",
+    "- ", "a {", "[[a]]\n", "a: ", "? ", "&a ", "*a ", "|\n", "\n", " ", "\t", "=\n", "a\n", "a 1\n", "a=1\n",
+    "a.b=1\n", "a: 1\n", "[a]\n", "/* */", "\u{feff}", "\u{2028}", "- a\n", "- - \n", "? a\n", "# a\n", "a #b\n",
+    "// a\n", "a: |\n", "\"\n", "\\\n", "a \\\n", "a /-", "<<: 1\n", "name: x\n", "- {name: a, command: b}\n",
+    "job a command=b\n", "{name: a}, ", "a\r", "%a\n", "---\n",
+];
+/// What may stand in front of them, so that they are met at several places.
+const BEFORE: [&str; 4] =
+    ["", "name: w\njobs:\n- name: ", "name = \"w\"\n[[jobs]]\nname = ", "{\"name\": \"w\", \"jobs\": ["];
+
+/// The start of a spec in YAML, what comes again and again with `#` as a running number, and the end.
+const MANY: [(&str, &str, &str); 22] = [
+    ("{variables: {", "v#: 1, ", "}, jobs: [{name: a, command: b}]}"),
+    ("{variables: {v0: x, ", "v#: '{v0}', ", "}, jobs: [{name: a, command: b}]}"),
+    ("{env: {", "V#: 1, ", "}, jobs: [{name: a, command: b}]}"),
+    ("{metadata: {", "v#: '{gone}', ", "}, jobs: [{name: a, command: b}]}"),
+    ("{parameters: {", "p#: 1, ", "}, jobs: [{name: a, command: b}]}"),
+    ("{jobs: [{name: a, command: b, parameters: {", "p#: 1, ", "}}]}"),
+    ("{jobs: [", "{name: j#, command: b}, ", "]}"),
+    ("{jobs: [", "{name: j#, command: b, env: {A: '#'}}, ", "]}"),
+    ("{jobs: [{name: j, command: b}, ", "{name: j, command: b}, ", "]}"),
+    ("{jobs: [", "{name: j#, command: b, depends_on: [j#]}, ", "]}"),
+    ("{jobs: [", "{name: j#, command: b, depends_on: [k#]}, ", "]}"),
+    ("{jobs: [", "{name: j#, command: b, depends_on_regexes: ['^j#$']}, ", "]}"),
+    ("{jobs: [", "{name: j#, command: b, resource_requirements: r#}, ", "]}"),
+    ("{jobs: [", "{name: j#, command: b, failure_handler: r#}, ", "]}"),
+    ("{failure_handlers: [", "{name: h#, rules: [{exit_codes: [1]}]}, ", "], jobs: [{name: a, command: b}]}"),
+    ("{slurm_schedulers: [", "{name: h#, account: a}, ", "], jobs: [{name: a, command: b}]}"),
+    ("{resource_requirements: [", "{name: h#}, ", "], jobs: [{name: a, command: b}]}"),
+    ("{files: [", "{name: f#, path: p#}, ", "], jobs: [{name: a, command: b}]}"),
+    ("{files: [", "{name: f#, path: same}, ", "], jobs: [{name: a, command: b}]}"),
+    ("{jobs: [{name: a, command: '", "${files.input.f#} ", "'}]}"),
+    ("{jobs: [{name: a, command: '", "${files.input.", "'}]}"),
+    ("{jobs: [{name: a, command: '", "{gone#} ", "'}]}"),
 ];
 const SLOW: Duration = Duration::from_millis(300);
 
@@ -60,29 +55,37 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let work = arguments.next().unwrap_or_else(|| "load".to_owned());
     let only = arguments.next();
-    let pieces = PIECES
-        .split_whitespace()
-        .chain(SPACED)
-        .filter(|piece| only.as_deref().is_none_or(|only| only == *piece));
-    for piece in pieces {
+    let is_wanted = |piece: &&str| only.as_deref().is_none_or(|only| only == *piece);
+    if work == "many" {
+        for (start, piece, end) in MANY.iter().filter(|(_, piece, _)| is_wanted(piece)) {
+            let make = |size: usize| numbered(start, piece, end, size);
+            for work in ["load", "convert", "reformat"] {
+                measure(work, piece, Format::Yaml, only.is_some(), make);
+            }
+        }
+        return;
+    }
+    for piece in PIECES.split_whitespace().chain(SPACED).filter(is_wanted) {
         for format in Format::ALL {
-            for prefix in [
-                "",
-                "name: w\njobs:\n- name: ",
-                "name = \"w\"\n[[jobs]]\nname = ",
-                "{\"name\": \"w\", \"jobs\": [",
-            ] {
-                measure(&work, prefix, piece, format, only.is_some());
+            for before in BEFORE {
+                let make = |size: usize| format!("{before}{}", piece.repeat(size / piece.len()));
+                measure(&work, piece, format, only.is_some(), make);
             }
         }
     }
 }
 
+fn numbered(start: &str, piece: &str, end: &str, size: usize) -> String {
+    let mut text = start.replacen('{', "{name: w, ", 1);
+    text.extend((0..size / piece.len()).map(|number| piece.replace('#', &number.to_string())));
+    text + end
+}
+
 /// Larger sizes are left out once it is slow.
-fn measure(work: &str, prefix: &str, piece: &str, format: Format, always: bool) {
+fn measure(work: &str, piece: &str, format: Format, always: bool, make: impl Fn(usize) -> String) {
     let mut times = Vec::new();
     for size in [1 << 16, 1 << 18, 1 << 20] {
-        let text = format!("{prefix}{}", piece.repeat(size / piece.len()));
+        let text = make(size);
         let start = Instant::now();
         run(work, Source { name: "evil", text: text.as_bytes(), format: Some(format) });
         times.push(start.elapsed());
@@ -90,8 +93,8 @@ fn measure(work: &str, prefix: &str, piece: &str, format: Format, always: bool) 
             break;
         }
     }
-    if always || times.iter().any(|time| *time > SLOW) || times.len() < 3 {
-        println!("{work} {} {prefix:?} {piece:?}: {times:.1?}", format.name());
+    if always || times.iter().any(|time| *time > SLOW) {
+        println!("{work} {} {piece:?}: {times:.1?}", format.name());
     }
 }
 
@@ -103,9 +106,10 @@ fn run(work: &str, source: Source<'_>) {
             let edit = Edit { list: "jobs", name: "a", field: "priority", value: NewValue::Integer(1) };
             drop(set_values(source, &[edit]));
         }
-        _ => drop(
-            windlass_spec::load(source, &NoAttachments)
-                .map_err(|problems| problems.render(windlass_spec::Style::Ansi)),
-        ),
+        _ => {
+            drop(
+                windlass_spec::load(source, &NoAttachments).map_err(|problems| problems.render(Style::Ansi)),
+            );
+        }
     }
 }

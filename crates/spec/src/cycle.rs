@@ -5,6 +5,9 @@
 
 use crate::resolve::ListRef;
 
+/// With so many circles nobody looks for more: each may be as long as the workflow.
+const MOST: usize = 50;
+
 /// Who waits for whom.
 pub(crate) trait Graph {
     fn jobs(&self) -> u32;
@@ -25,7 +28,7 @@ pub(crate) fn circles(graph: &impl Graph) -> Vec<Vec<u32>> {
     let lists = vec![Mark::New; graph.shared_lists()];
     let mut walk = Walk { graph, jobs, lists, path: Vec::new(), found: Vec::new() };
     for job in 0..graph.jobs() {
-        if walk.jobs[job as usize] == Mark::New {
+        if walk.found.len() < MOST && walk.jobs[job as usize] == Mark::New {
             walk.enter(job);
             walk.run();
         }
@@ -80,7 +83,9 @@ impl<G: Graph> Walk<'_, G> {
     }
 
     fn run(&mut self) {
-        while let Some(step) = self.path.last() {
+        while let Some(step) = self.path.last()
+            && self.found.len() < MOST
+        {
             let (job, next) = (step.job, step.next as usize);
             let Some(list) = self.graph.list(job, step.list) else {
                 self.jobs[job as usize] = Mark::Done;

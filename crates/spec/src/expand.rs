@@ -87,6 +87,9 @@ impl Series {
     }
 }
 
+/// So many bytes may all names of one sort have.
+const LONGEST_NAMES: usize = 1 << 30;
+
 /// Names one after the other in one buffer.
 #[derive(Clone, Debug, Default)]
 struct Names {
@@ -109,9 +112,9 @@ impl Names {
 
     /// Ends the name that was written to `text`. `false`: there is no more room.
     fn end(&mut self) -> bool {
-        let end = u32::try_from(self.text.len());
-        self.ends.extend(end.ok());
-        end.is_ok()
+        let is_room = self.text.len() <= LONGEST_NAMES;
+        self.ends.extend(is_room.then_some(self.text.len() as u32));
+        is_room
     }
 }
 
@@ -216,7 +219,7 @@ fn add(
             (Some(template), bindings) => compile::render(template, bindings, index, &mut names.text),
         }
         if !names.end() {
-            let message = format!("the names of all {what}s together are longer than 4 GB");
+            let message = format!("the names of all {what}s together are longer than 1 GB");
             sinks.errors.push(Diagnostic::new("too-many", message).at(name.span));
             return false;
         }

@@ -85,15 +85,13 @@ impl Mapper<'_> {
         let properties = properties.into_iter().map(|(name, span, value)| Node::of_value(name, span, value));
         for node in properties.chain(children) {
             let span = node.name_span;
-            match shape::find(map, &node.name) {
-                Some((field, key)) => self.field(field, key, node, &mut gathered),
-                None => {
-                    let field = self.unknown(map, &node.name, span);
-                    let is_new = |field: &&Field| meant.iter().all(|(known, _)| known.name != field.name);
-                    let field = field.filter(is_new);
-                    meant.extend(field.map(|field| (field, span)));
-                }
+            if let Some((field, key)) = shape::find(map, &node.name) {
+                self.field(field, key, node, &mut gathered);
+                continue;
             }
+            let field = self.unknown(map, &node.name, span);
+            let is_new = |field: &&Field| meant.iter().all(|(known, _)| known.name != field.name);
+            meant.extend(field.filter(is_new).map(|field| (field, span)));
             if self.sink.is_enough() {
                 break;
             }

@@ -208,10 +208,10 @@ actions:
     assert_eq!((job.name, job.requirements), ("job-ada", Some(0)));
     let kind = &workflow.kinds()[0];
     assert_eq!(kind.invocation_script.as_deref(), Some("srun -A ada"));
-    assert_eq!(kind.env, [("WHO".to_owned(), "ada".to_owned()), ("CONST".to_owned(), "c".to_owned())]);
+    assert_eq!(job.env(), [("WHO".to_owned(), "ada".to_owned()), ("CONST".to_owned(), "c".to_owned())]);
     assert_eq!(kind.failure_handler, Some(0));
     assert_eq!(workflow.actions()[0].action.commands, ["mkdir runs/1.10"]);
-    assert!(job.env().is_empty() && job.invocation_script().is_none());
+    assert!(kind.env.is_empty() && job.invocation_script().is_none());
 }
 
 #[test]

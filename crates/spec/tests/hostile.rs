@@ -1,6 +1,7 @@
 //! Input made to hurt, and input made by chance: always an answer, never a panic, never without bounds.
 
 use proptest::prelude::*;
+use windlass_spec::patch::{Edit, NewValue, PatchError, set_values};
 use windlass_spec::{Format, NoAttachments, Source, Style, convert, load, reformat};
 
 /// The code of the last problem in the file.
@@ -244,23 +245,95 @@ fn answer_as(format: Format, bytes: &[u8]) {
     }
 }
 
+/// Much of one piece, whichever: read, converted, laid out anew and patched.
 #[test]
 fn much_of_anything() {
-    let pieces = "[ { ( \" ' \"\"\" ''' # /* // /- - a. a= a{ [a. {\"a\": {a: {a= 0 9 1e 0x \\ \\u ? &a *a ! = , ; r#\" #\" } ] )";
+    const SIZE: usize = 1 << 15;
+    let pieces = "[ { ( \" ' \"\"\" ''' # /* // /- - a. a= a{ [a. {\"a\": {a: {a= 0 9 1e 0x \\ \\u ? &a *a ! = , ; r#\" #\" } ] ) a, {}, a{}; !a,";
     let spaced = [
         "- ", "a {", "[[a]]\n", "a: ", "? ", "&a ", "*a ", "|\n", "\n", " ", "\t", "=\n", "a\n", "a 1\n",
-        "a=1\n", "a.b=1\n", "a: 1\n", "[a]\n", "/* */", "\u{feff}", "\u{2028}",
+        "a=1\n", "a.b=1\n", "a: 1\n", "[a]\n", "/* */", "\u{feff}", "\u{2028}", "- a\n", "? a\n", "# a\n",
+        "a: |\n", "<<: 1\n", "%a\n", "---\n",
     ];
+    let edits = [Edit { list: "jobs", name: "a", field: "priority", value: NewValue::Integer(1) }];
     for piece in pieces.split(' ').chain(spaced) {
-        let size = if "[{(\"".contains(piece) { 1 << 20 } else { 1 << 14 };
-        let text = piece.repeat(size / piece.len());
+        let text = piece.repeat(SIZE / piece.len());
         for format in Format::ALL {
             let source = Source { name: "evil", text: text.as_bytes(), format: Some(format) };
             let problems = load(source, &NoAttachments).map(|_| ()).expect_err("this is no spec");
             assert!(!problems.list.is_empty() && problems.list.len() <= 50, "{piece:?} as {}", format.name());
+            assert!(convert(source, Format::Json).is_err(), "{piece:?} as {}", format.name());
+            let patched = set_values(source, &edits).ok();
+            for made in reformat(source).ok().into_iter().chain(patched) {
+                assert!(made.len() < 8 * SIZE, "{piece:?} as {}", format.name());
+            }
         }
         assert_eq!(Format::detect(text.as_bytes()), Format::detect(text.as_bytes()));
     }
+}
+
+/// A spec with so many of something, each with its number for `#`.
+fn many(start: &str, piece: &str, end: &str, count: usize) -> String {
+    let mut text = start.replacen('{', "{name: w, ", 1);
+    text.extend((0..count).map(|number| piece.replace('#', &number.to_string())));
+    text + end
+}
+
+/// What is looked up one by one must not be looked for one by one.
+#[test]
+fn many_of_everything() {
+    const COUNT: usize = 4000;
+    let one_job = "], jobs: [{name: a, command: b}]}";
+    for (start, piece, end, code) in [
+        ("{variables: {", "v#: 1, ", "}, jobs: [{name: a, command: b}]}", None),
+        ("{env: {", "V#: 1, ", "}, jobs: [{name: a, command: b}]}", None),
+        ("{metadata: {", "v#: '{gone}', ", "}, jobs: [{name: a, command: b}]}", Some("undefined-name")),
+        ("{parameters: {", "p#: 1, ", "}, jobs: [{name: a, command: b}]}", None),
+        ("{jobs: [{name: a, command: b, parameters: {", "p#: 1, ", "}}]}", Some("too-many")),
+        ("{jobs: [", "{name: j#, command: b, env: {A: '#'}, labels: [x]}, ", "]}", None),
+        ("{jobs: [{name: j, command: b}, ", "{name: j, command: b}, ", "]}", Some("duplicate-name")),
+        ("{jobs: [", "{name: j#, command: b, depends_on: [j#]}, ", "]}", Some("self-dependency")),
+        ("{jobs: [", "{name: j#, command: b, depends_on: [k#]}, ", "]}", Some("unknown-job")),
+        ("{jobs: [", "{name: j#, command: b, failure_handler: h#}, ", "]}", Some("unknown-failure-handler")),
+        ("{failure_handlers: [", "{name: h#, rules: [{exit_codes: [1]}]}, ", one_job, None),
+        ("{resource_requirements: [", "{name: h#}, ", one_job, Some("missing-field")),
+        ("{files: [", "{name: f#, path: p#}, ", one_job, None),
+        ("{jobs: [{name: a, command: '", "${files.input.f#} ", "'}]}", Some("unknown-file")),
+        ("{jobs: [{name: a, command: '", "${files.input.", "'}]}", None),
+        ("{jobs: [{name: a, command: '", "{gone#} ", "'}]}", Some("undefined-name")),
+    ] {
+        let text = many(start, piece, end, COUNT);
+        let loaded = load(Source::new("many.yaml", text.as_bytes()), &NoAttachments);
+        let found = loaded.map_or_else(|problems| problems.list.first().map(|first| first.code), |_| None);
+        assert_eq!(found, code, "{piece}");
+    }
+}
+
+#[test]
+fn circles_are_not_all_told() {
+    // Every job of a chain waits for the next, and the last one for all.
+    const COUNT: usize = 4000;
+    let mut text = "name: w\njobs:\n".to_owned();
+    text.extend(
+        (0..COUNT).map(|job| format!("- {{name: j{job}, command: x, depends_on: [j{}]}}\n", job + 1)),
+    );
+    let all: Vec<String> = (0..COUNT).map(|job| format!("j{job}")).collect();
+    text += &format!("- {{name: j{COUNT}, command: x, depends_on: [{}]}}\n", all.join(", "));
+    let problems = load(Source::new("circle.yaml", text.as_bytes()), &NoAttachments).expect_err("circles");
+    assert!(problems.list.iter().all(|problem| problem.code == "cycle") && problems.count() <= 50);
+}
+
+#[test]
+fn variables_that_hold_each_other_many_times() {
+    let mut text = "name: w\nvariables:\n  v0: xxxxxxxx\n".to_owned();
+    text.extend((1..45).map(|level| format!("  v{level}: '{{v{0}}}{{v{0}}}'\n", level - 1)));
+    text += "jobs: [{name: a, command: '{v44}'}]\n";
+    assert_eq!(last_code(&text), "too-many");
+    // Each is short enough, and all of them together are not.
+    let long = "x".repeat(100_000);
+    let holes = "{v} ".repeat(10_000);
+    let text = format!("name: w\nvariables: {{v: {long}}}\njobs: [{{name: a, command: '{holes}'}}]\n");
+    assert_eq!(last_code(&text), "too-many");
 }
 
 #[test]
@@ -318,7 +391,6 @@ fn huge_numbers_stay_what_they_are_or_are_refused() {
 
 #[test]
 fn an_alias_bomb_is_not_converted_or_patched() {
-    use windlass_spec::patch::{Edit, NewValue, PatchError, set_values};
     let levels = (1..12).map(|level| {
         format!("  a{level}: &a{level} [{}]\n", vec![format!("*a{}", level - 1); 10].join(", "))
     });

@@ -12,6 +12,7 @@ use crate::model::{
     Sweep, UserDataSpec,
 };
 use crate::source::Span;
+use rustc_hash::FxHashSet;
 
 impl<'s, E: Events<'s>> Building<'s, E> {
     pub(super) fn jobs(&mut self, event: &Event<'s>) -> Result<(), Stop> {
@@ -243,13 +244,13 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             return Ok(None);
         }
         let mut parameters: Vec<Parameter> = Vec::new();
+        let mut known = FxHashSet::default();
         let mut is_whole = true;
         loop {
             let key = self.decoder.next()?;
             let Kind::Key { text, merged } = key.kind else { break };
             let value = self.decoder.next()?;
-            let is_known = |known: &Parameter| self.spec.texts.get(known.name.text) == text;
-            if parameters.iter().any(is_known) {
+            if !known.insert(text.clone()) {
                 if !merged {
                     self.decoder.given_twice(Subject::Parameter(&text), key.span);
                 }

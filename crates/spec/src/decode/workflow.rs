@@ -14,7 +14,7 @@ use crate::index::NameIndex;
 use crate::model::{List, Named, Spec, Variable};
 use crate::source::Span;
 use crate::template;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use windlass_types::work::{RESERVED_PREFIXES, Stdio, is_reserved_name};
 
 /// The spec as far as it is decoded.
@@ -287,12 +287,12 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             self.names.all_variables = false;
             return Ok(());
         }
+        let mut known = FxHashSet::default();
         loop {
             let key = self.decoder.next()?;
             let Kind::Key { text, merged } = key.kind else { break };
             let value = self.decoder.next()?;
-            let texts = &self.spec.texts;
-            if self.spec.constants.iter().any(|(known, _)| texts.get(known.text) == text) {
+            if !known.insert(text.clone()) {
                 if !merged {
                     self.decoder.given_twice(Subject::Variable(&text), key.span);
                 }

@@ -177,6 +177,9 @@ impl<'a> Compiler<'a> {
                 (None, value) => {
                     let mut filled = String::new();
                     format.put(ParameterValue::Text(value.unwrap_or_default()), &mut filled);
+                    if !self.constants.spend(filled.len()) {
+                        return self.too_long(span());
+                    }
                     builder.text(&filled);
                 }
             }
@@ -198,6 +201,11 @@ impl<'a> Compiler<'a> {
         })
     }
 
+    fn too_long(&mut self, span: Span) {
+        let message = "the texts of this spec become far too long when its variables are put in";
+        self.sinks.errors.push(Diagnostic::new("too-many", message).at(span));
+    }
+
     fn undefined(&mut self, hole: &Hole<'_>, span: Span) {
         let name = hole.name;
         let message =
@@ -214,6 +222,9 @@ impl<'a> Compiler<'a> {
     }
 }
 
+/// A reference is not longer than this; one that is never closed is not looked for through all the rest of the text.
+const LONGEST_REFERENCE: usize = 1000;
+
 /// The next `${files.…}` or `${user_data.…}` at or after `from`: the whole of it, and what is inside the braces.
 fn next_reference(text: &str, from: usize) -> Option<(Range<usize>, Range<usize>)> {
     let mut from = from;
@@ -225,7 +236,7 @@ fn next_reference(text: &str, from: usize) -> Option<(Range<usize>, Range<usize>
             continue;
         }
         let mut depth = 1;
-        let close = text[inside..].bytes().position(|byte| {
+        let close = text[inside..].bytes().take(LONGEST_REFERENCE).position(|byte| {
             depth += i32::from(byte == b'{') - i32::from(byte == b'}');
             depth == 0
         });

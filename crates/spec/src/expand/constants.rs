@@ -5,6 +5,13 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{Named, Spec};
 use crate::template::{self, Format};
 use rustc_hash::FxHashMap;
+use std::cell::Cell;
+
+/// So many bytes may the values of all variables have, once they are put into each other. Without a limit, thirty that
+/// each hold the one before twice fill the memory.
+const LONGEST_VALUES: usize = 1 << 26;
+/// So many bytes may variables add to the texts of a spec.
+const LONGEST_TEXTS: usize = 1 << 29;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Constants {
@@ -12,6 +19,8 @@ pub(crate) struct Constants {
     values: FxHashMap<Box<str>, (String, Named)>,
     /// If not, a name that is not found may be one that could not be read.
     is_complete: bool,
+    /// Bytes that were put into texts.
+    spent: Cell<usize>,
 }
 
 impl Constants {
@@ -30,6 +39,7 @@ impl Constants {
             written: &written,
             done: Self { is_complete, ..Self::default() },
             path: Vec::new(),
+            length: 0,
             sinks,
         };
         for (name, _) in &spec.constants {
@@ -40,6 +50,12 @@ impl Constants {
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(|(value, _)| value.as_str())
+    }
+
+    /// Counts what is put into a text; `false`: that is too much.
+    pub(crate) fn spend(&self, bytes: usize) -> bool {
+        self.spent.set(self.spent.get().saturating_add(bytes));
+        self.spent.get() <= LONGEST_TEXTS
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -68,6 +84,8 @@ struct Filling<'a, 's> {
     done: Constants,
     /// The variables that are being filled in, each used by the one before.
     path: Vec<&'a str>,
+    /// Of all values so far, in bytes.
+    length: usize,
     sinks: &'a mut Sinks,
 }
 
@@ -110,11 +128,21 @@ impl<'a> Filling<'a, '_> {
             filled.push_str(&text[from..hole.range.start]);
             let format = hole.format.and_then(Format::parse).unwrap_or_default();
             let value = self.done.get(inner).unwrap_or_default();
+            if self.length + filled.len() + value.len() > LONGEST_VALUES {
+                self.too_long(span);
+                break;
+            }
             format.put(crate::params::ParameterValue::Text(value), &mut filled);
             from = hole.range.end;
         }
         filled.push_str(&text[from..]);
         self.path.pop();
+        self.length += filled.len();
         self.done.values.insert(name.into(), (filled, place));
+    }
+
+    fn too_long(&mut self, span: crate::source::Span) {
+        let message = "the variables of this workflow become far too long when they are put into each other";
+        self.sinks.errors.push(Diagnostic::new("too-many", message).at(span));
     }
 }

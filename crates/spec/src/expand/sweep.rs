@@ -14,6 +14,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::sync::Arc;
 
+/// Texts look a parameter up among all of its entry, which is quick as long as these are not many.
+const MOST_PARAMETERS: usize = 1000;
+
 /// It went to the sink.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reported;
@@ -87,6 +90,7 @@ pub(super) struct Sweeps<'a, 's> {
     /// Whether all shared parameters could be read.
     all_shared: bool,
     attachments: &'a dyn Attachments,
+    shared_written: FxHashMap<&'a str, &'a Parameter>,
     shared: FxHashMap<&'a str, Option<Arc<Values>>>,
     tables: FxHashMap<String, Option<Arc<Table>>>,
     shared_used: FxHashSet<&'a str>,
@@ -100,11 +104,13 @@ impl<'a, 's> Sweeps<'a, 's> {
         constants: &'a Constants,
         attachments: &'a dyn Attachments,
     ) -> Self {
+        let shared = spec.shared.parameters.iter();
         Self {
             spec,
             constants,
             all_shared,
             attachments,
+            shared_written: shared.map(|shared| (spec.texts.get(shared.name.text), shared)).collect(),
             shared: FxHashMap::default(),
             tables: FxHashMap::default(),
             shared_used: FxHashSet::default(),
@@ -138,6 +144,12 @@ impl<'a, 's> Sweeps<'a, 's> {
         let table = self.table(sweep, sinks);
         let parameters = self.parameters(sweep, sinks);
         let (table, parameters) = (table?, parameters?);
+        let count = table.len() + parameters.len();
+        if count > MOST_PARAMETERS {
+            let message = format!("this {what} has {count} parameters, and {MOST_PARAMETERS} are the most");
+            sinks.errors.push(Diagnostic::new("too-many", message).at(name.span));
+            return Err(Reported);
+        }
         self.check_names(&table, &parameters, sinks)?;
         let bindings = match sweep.mode {
             Some((ParameterMode::Zip, span)) => zip(table, parameters, span, sinks)?,
@@ -225,10 +237,11 @@ impl<'a, 's> Sweeps<'a, 's> {
         let mut axes = Vec::new();
         let mut all_well = true;
         let text = |named: Named| spec.texts.get(named.text);
+        let own: FxHashSet<&str> = sweep.parameters.iter().map(|own| text(own.name)).collect();
         for used in &spec.names[sweep.use_parameters.range()] {
             let name = text(*used);
             self.shared_used.insert(name);
-            if sweep.parameters.iter().any(|own| text(own.name) == name) {
+            if own.contains(name) {
                 continue;
             }
             match self.shared_values(name, *used, sinks) {
@@ -260,14 +273,12 @@ impl<'a, 's> Sweeps<'a, 's> {
         if let Some(known) = self.shared.get(name) {
             return known.clone().ok_or(Reported);
         }
-        let spec = self.spec;
-        let shared = &spec.shared.parameters;
-        let Some(parameter) = shared.iter().find(|parameter| spec.texts.get(parameter.name.text) == name)
-        else {
+        let Some(&parameter) = self.shared_written.get(name) else {
             if !self.all_shared {
                 return Err(Reported);
             }
-            let known = shared.iter().map(|parameter| spec.texts.get(parameter.name.text));
+            let shared = self.spec.shared.parameters.iter();
+            let known = shared.map(|parameter| self.spec.texts.get(parameter.name.text));
             let nearest = Suggester::default().nearest(name, known);
             let message = format!("the workflow has no parameter `{name}`");
             sinks.errors.push(Diagnostic::new("unknown-parameter", message).at(used.span).suggest(nearest));
@@ -321,13 +332,15 @@ impl<'a, 's> Sweeps<'a, 's> {
 
     fn check_names(&self, table: &[Axis], parameters: &[Axis], sinks: &mut Sinks) -> Result<(), Reported> {
         let before = sinks.errors.count();
-        for (number, axis) in parameters.iter().enumerate() {
-            if let Some(column) = table.iter().find(|column| column.name == axis.name) {
+        let columns: FxHashMap<&str, &Axis> = table.iter().map(|column| (&*column.name, column)).collect();
+        let mut used = FxHashSet::default();
+        for axis in parameters {
+            if let Some(column) = columns.get(&*axis.name) {
                 let message = format!("`{}` is both a column of the table and a parameter", axis.name);
                 let diagnostic = Diagnostic::new("parameter-conflict", message).at(axis.span);
                 sinks.errors.push(diagnostic.label(column.span, "this table has such a column"));
             }
-            if parameters[..number].iter().any(|other| other.name == axis.name) {
+            if !used.insert(&axis.name) {
                 let message = format!("parameter `{}` is used twice", axis.name);
                 sinks.errors.push(Diagnostic::new("parameter-conflict", message).at(axis.span));
             }

@@ -31,9 +31,10 @@ impl Resolver<'_, '_> {
         let all = format!("for all of them write `{}: ['{}']`", way.regexes(), pattern(text));
         let is_shared =
             spec.shared.parameters.iter().any(|shared| spec.texts.get(shared.name.text) == parameter);
-        let each = match is_shared {
-            true => format!("`use_parameters: [{parameter}]` makes a job for each of them"),
-            false => "the same `parameters` here make a job for each of them".to_owned(),
+        let each = if is_shared {
+            format!("`use_parameters: [{parameter}]` makes a job for each of them")
+        } else {
+            "the same `parameters` here make a job for each of them".to_owned()
         };
         let place = Place::of(&spec.texts, name).part(hole.range);
         self.sinks.errors.push(
