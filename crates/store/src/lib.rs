@@ -112,8 +112,8 @@ pub trait Store: Send + Sync {
     /// [`Store::load_jobs`] numbers them, and so are the jobs in their edges: those before come first.
     fn jobs_after(&self, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, Error>;
     /// A number that changes when somebody else has committed something, and not by what this store commits. Cheaper
-    /// than any look at the tables.
-    fn foreign_commits(&self) -> Result<i64, Error>;
+    /// than any look at the tables. `None`: a commit is under way and `wait` is not wanted.
+    fn foreign_commits(&self, wait: bool) -> Result<Option<i64>, Error>;
 
     /// Of each completed job the attempt that completed it, with the files as it saw them; ascending by job. A reused job
     /// has the record of the one it was reused from, and none when that was deleted.

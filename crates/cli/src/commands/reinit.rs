@@ -88,8 +88,11 @@ impl Found {
     fn lines(&self, ctx: &Context, row: &WorkflowRow, dry_run: bool, named: usize) -> Vec<String> {
         let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
         if self.run.is_empty() {
-            let all = text::count(self.reused.into(), "job");
-            return vec![format!("{of}: nothing has changed; {all} stay as they are")];
+            let all = match self.reused {
+                1 => "its job stays as it is".to_owned(),
+                more => format!("{more} jobs stay as they are"),
+            };
+            return vec![format!("{of}: nothing has changed; {all}")];
         }
         let verb = if dry_run { "would run" } else { "will run" };
         let jobs = text::count(self.run.len() as u64, "job");

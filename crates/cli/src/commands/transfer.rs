@@ -2,13 +2,14 @@
 
 use crate::args::workflows::{ExportArgs, ImportArgs};
 use crate::context::Context;
+use crate::deliver;
 use crate::error::{CliError, Exit, Kind};
 use crate::plan;
 use crate::select;
 use crate::ui::text;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader};
 use std::path::Path;
 use windlass_store::Store as _;
 use windlass_store::model::{Export, ExportOptions, ImportOptions};
@@ -22,20 +23,15 @@ pub(crate) fn export(ctx: &Context, args: &ExportArgs) -> Result<Exit, CliError>
     match args.output.as_deref().filter(|path| *path != Path::new("-")) {
         None => ctx.ui.print_json(&export)?,
         Some(path) => {
-            let failed = |e: &io::Error| CliError::io(format!("cannot write {}: {e}", path.display()));
-            write(&ctx.cwd.join(path), &export).map_err(|e| failed(&e))?;
+            let mut text =
+                serde_json::to_string_pretty(&export).map_err(|e| CliError::internal(e.to_string()))?;
+            text.push('\n');
+            deliver::replace(&ctx.cwd.join(path), &text)?;
             let jobs = text::count(row.counts.total(), "job");
             ctx.ui.note(&format!("wrote workflow {} ({}, {jobs}) to {}", row.id, row.name, path.display()));
         }
     }
     Ok(Exit::Success)
-}
-
-fn write(path: &Path, export: &Export) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(path)?);
-    serde_json::to_writer_pretty(&mut out, export)?;
-    out.write_all(b"\n")?;
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
 #[derive(Serialize)]

@@ -15,7 +15,13 @@ impl Dispatcher<'_> {
         if !mem::take(&mut self.something_ended) {
             return Ok(());
         }
-        let commits = self.store.foreign_commits()?;
+        // While a commit is under way nothing waits for this: there is another look when it is done.
+        let wait = self.in_flight.is_none();
+        let commits = self.store.foreign_commits(wait)?;
+        if commits.is_none() {
+            self.something_ended = true;
+            return Ok(());
+        }
         if mem::replace(&mut self.foreign_commits, commits) == commits {
             return Ok(());
         }

@@ -97,7 +97,7 @@ pub struct Dispatcher<'a> {
     /// An attempt is over whose job may have added others.
     something_ended: bool,
     /// As of when the books were last looked through for what others have written.
-    foreign_commits: i64,
+    foreign_commits: Option<i64>,
     stop: Option<StopReason>,
     interrupts: u32,
     kill_by: Option<Instant>,
@@ -136,7 +136,7 @@ impl<'a> Dispatcher<'a> {
     ) -> Result<Self, Error> {
         let clock = Clock;
         // Before the jobs are read: whatever is added from here on is found later.
-        let foreign_commits = store.foreign_commits()?;
+        let foreign_commits = store.foreign_commits(true)?;
         let board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
         let inbox = Inbox::new().map_err(Error::Wait)?;
         let now = Instant::now();

@@ -307,9 +307,9 @@ impl Store for SqliteStore {
         self.readers.read(|conn| load::jobs_after(conn, workflow, after))
     }
 
-    fn foreign_commits(&self) -> Result<i64, Error> {
+    fn foreign_commits(&self, wait: bool) -> Result<Option<i64>, Error> {
         self.writer()?
-            .peek(|conn| Ok(conn.prepare_cached(FOREIGN_COMMITS)?.query_row([], |row| row.get(0))?))
+            .peek(wait, |conn| Ok(conn.prepare_cached(FOREIGN_COMMITS)?.query_row([], |row| row.get(0))?))
     }
 
     fn last_records(&self, workflow: WorkflowId) -> Result<Vec<LastRecord>, Error> {

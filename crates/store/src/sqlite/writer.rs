@@ -80,10 +80,19 @@ impl Writer {
         self.shared.commit_here();
     }
 
-    /// Reads on the writing connection, outside of a transaction.
-    pub(crate) fn peek<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Error> {
-        let conn = self.shared.conn.lock().unwrap_or_else(PoisonError::into_inner);
-        read(&conn).map_err(|fault| fault.explain(&self.shared.db))
+    /// Reads on the writing connection, outside of a transaction; `None` if it is in use and `wait` is not wanted.
+    pub(crate) fn peek<T>(
+        &self,
+        wait: bool,
+        read: impl FnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<Option<T>, Error> {
+        let conn = match self.shared.conn.try_lock() {
+            Ok(conn) => conn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if !wait => return Ok(None),
+            Err(TryLockError::WouldBlock) => self.shared.conn.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        read(&conn).map(Some).map_err(|fault| fault.explain(&self.shared.db))
     }
 
     /// Runs `work` in the next group commit and waits for it.
