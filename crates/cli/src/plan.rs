@@ -38,7 +38,7 @@ impl SpecFile {
         let path = cwd.join(spec);
         let bytes = std::fs::read(&path).map_err(|e| unreadable(spec, &e))?;
         let name = spec.display().to_string();
-        Ok(Self { name, path: Some(path), bytes, attached: OnceCell::new() })
+        Ok(Self { name, path: Some(plain(&path)), bytes, attached: OnceCell::new() })
     }
 
     /// All errors of the file at once.
@@ -65,12 +65,17 @@ impl SpecFile {
 
     /// A text that cannot name other files need not be understood for this, which takes its time for a million jobs.
     fn attached(&self) -> Option<&BTreeMap<String, String>> {
-        let mentions = |word: &[u8]| self.bytes.windows(word.len()).any(|part| part == word);
-        if self.attached.get().is_none() && (mentions(b"@") || mentions(b"parameters_file")) {
+        if self.attached.get().is_none() && self.may_name_files() {
             // Mistakes are told by whoever wants the workflow.
             drop(self.load());
         }
         self.attached.get()
+    }
+
+    /// What names one may also be written with escapes: `"\u0040list.txt"`.
+    fn may_name_files(&self) -> bool {
+        let mentions = |word: &[u8]| self.bytes.windows(word.len()).any(|part| part == word);
+        ["@", "parameters_file", "\\u", "\\U", "\\x"].iter().any(|word| mentions(word.as_bytes()))
     }
 
     /// As typed.
@@ -80,6 +85,16 @@ impl SpecFile {
 
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+}
+
+/// The one way to write where a file is, however it was typed. A link keeps its own name: it is next to it, not next to
+/// where it points, that its tables are looked for.
+fn plain(path: &Path) -> PathBuf {
+    let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+    match (directory, path.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name),
+        _ => path.to_owned(),
     }
 }
 
@@ -120,8 +135,11 @@ pub(crate) fn newest_of(
     directory: &Path,
 ) -> Result<Option<WorkflowRow>, CliError> {
     let Some(path) = file.path() else { return Ok(None) };
+    // One that was not made from a text, but imported, says nothing about this file.
     let from_here = |row: &WorkflowRow| {
-        row.spec_path.as_deref().map(Path::new) == Some(path) && Path::new(&row.submission_dir) == directory
+        row.spec_digest.is_some()
+            && row.spec_path.as_deref().map(Path::new) == Some(path)
+            && Path::new(&row.submission_dir) == directory
     };
     Ok(store.workflows()?.into_iter().filter(from_here).max_by_key(|row| row.id))
 }

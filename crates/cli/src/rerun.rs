@@ -2,16 +2,20 @@
 //! running it is another command.
 
 use crate::args::MachineArgs;
+use crate::changes::{self, Books, Changes, Terms};
 use crate::context::Context;
-use crate::error::CliError;
+use crate::drive::Failed;
+use crate::error::{CliError, Kind};
+use crate::inputs;
 use crate::local::LocalHost;
+use windlass_core::reset::{Choice, Standing, plan_reset};
 use windlass_engine::observe::{AttemptEnd, Observer, Progress};
 use windlass_engine::take_over;
 use windlass_store::Store as _;
 use windlass_store::lock::WorkflowLock;
-use windlass_store::model::WorkflowRow;
+use windlass_store::model::{DataFilter, WorkflowRow};
 use windlass_store::sqlite::SqliteStore;
-use windlass_types::{JobId, RunId, WorkflowId};
+use windlass_types::{JobId, JobStatus, RunId, WorkflowId};
 
 /// Has `choose` say which jobs go back, and starts the next run with them. `None` if there are none.
 ///
@@ -22,17 +26,85 @@ pub(crate) fn begin<T>(
     workflow: WorkflowId,
     choose: impl FnOnce(&WorkflowRow) -> Result<(Vec<JobId>, T), CliError>,
 ) -> Result<(Option<RunId>, T), CliError> {
-    let _lock = WorkflowLock::acquire(store.path(), workflow, ctx.clock.now())?;
-    let mut host = LocalHost::new(&MachineArgs::default(), store.path());
-    take_over(store, &mut host, &mut Notices(ctx), &row(store, workflow)?, ctx.clock.now())?;
-    let (again, found) = choose(&row(store, workflow)?)?;
+    let lock = WorkflowLock::acquire(store.path(), workflow, ctx.clock.now())?;
+    let (again, found) = choose(&clear_up(ctx, store, &lock, workflow)?)?;
     if again.is_empty() {
         return Ok((None, found));
     }
     Ok((Some(store.begin_next_run(workflow, &again, ctx.clock.now())?), found))
 }
 
-fn row(store: &SqliteStore, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
+/// Makes sure that nothing of a workflow runs whose lock we hold. How it stands then.
+pub(crate) fn clear_up(
+    ctx: &Context,
+    store: &SqliteStore,
+    _held: &WorkflowLock,
+    workflow: WorkflowId,
+) -> Result<WorkflowRow, CliError> {
+    let mut host = LocalHost::new(&MachineArgs::default(), store.path());
+    take_over(store, &mut host, &mut Notices(ctx), &row(store, workflow)?, ctx.clock.now())?;
+    row(store, workflow)
+}
+
+/// Starts the next run of a workflow if what its completed jobs were made from has changed since: input files, data, or
+/// outputs that are gone. Says what; `None` if nothing has.
+///
+/// Jobs that ended badly stay as they are unless they are to run again or stand behind what does.
+pub(crate) fn begin_changed(
+    ctx: &Context,
+    store: &SqliteStore,
+    row: &WorkflowRow,
+    terms: Terms<'_>,
+    failed: Failed,
+    machine: &MachineArgs,
+) -> Result<Option<String>, CliError> {
+    let any = DataFilter { limit: Some(1), ..DataFilter::default() };
+    let nothing_done = row.counts.get(JobStatus::Completed) == 0;
+    if nothing_done || (row.file_count == 0 && store.user_data(row.id, &any)?.is_empty()) {
+        return Ok(None);
+    }
+    let books = Books::load(store, row)?;
+    if outdated(&books, &changes::of_workflow(&books, terms)?).is_empty() {
+        return Ok(None);
+    }
+    // Once more, now that nobody else can change anything.
+    let (run, news) = begin(ctx, store, row.id, |row| {
+        let books = Books::load(store, row)?;
+        let changes = changes::of_workflow(&books, terms)?;
+        let again = going_back(&books, &changes, failed)?;
+        if !machine.force {
+            inputs::refuse(&inputs::missing(store, row, &again)?)?;
+        }
+        let news = changes::headline(&changes, |number| books.name(number));
+        books.trouble()?;
+        Ok((again, news))
+    })?;
+    Ok(run.map(|_| news))
+}
+
+/// Completed jobs whose work does not hold any more, by number.
+fn outdated(books: &Books<'_>, changes: &Changes) -> Vec<u32> {
+    let numbers = changes.runs().map(|(number, _)| number);
+    numbers.filter(|number| books.status(*number) == JobStatus::Completed).collect()
+}
+
+fn going_back(books: &Books<'_>, changes: &Changes, failed: Failed) -> Result<Vec<JobId>, CliError> {
+    let jobs = outdated(books, changes);
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    if failed == Failed::RunAgain {
+        return Ok(changes::going_back(books, changes));
+    }
+    let table = books.table();
+    let standing = |&status: &JobStatus| Standing { status, return_code: None };
+    let standings: Vec<Standing> = table.status.iter().map(standing).collect();
+    let reset = plan_reset(&standings, &table.edges, &Choice { jobs, ..Choice::default() });
+    let reset = reset.map_err(|refused| CliError::new(Kind::Refused, refused.to_string()))?;
+    Ok(reset.all().into_iter().map(|number| books.id(number)).collect())
+}
+
+pub(crate) fn row(store: &SqliteStore, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
     store.workflow(workflow)?.ok_or(CliError::from(windlass_store::Error::NoSuchWorkflow(workflow)))
 }
 

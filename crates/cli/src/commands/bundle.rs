@@ -5,6 +5,7 @@ use crate::args::logs::BundleArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::job_logs;
+use crate::plan::SpecFile;
 use crate::select;
 use crate::tar::Archive;
 use crate::ui::listing::Listing;
@@ -103,11 +104,21 @@ impl Bundle {
                 .write_json(out, || Ok(pages.next()?.into_iter().map(Into::into).collect()))
         })?;
         self.add_list("results.json", |out| results::write_all(out, store, row, &ctx.cwd))?;
-        if let Some(spec) = row.spec_path.as_deref().map(Path::new) {
-            let extension = spec.extension().and_then(|e| e.to_str()).unwrap_or("txt");
-            self.add_file(&format!("spec.{extension}"), spec)?;
-        }
+        self.add_spec(ctx, row)?;
         self.add_logs(row)
+    }
+
+    /// Only the very text that made the workflow: another one would mislead, and may be no spec at all.
+    fn add_spec(&mut self, ctx: &Context, row: &WorkflowRow) -> Result<(), CliError> {
+        let Some(path) = row.spec_path.as_deref().map(Path::new) else { return Ok(()) };
+        let is_it = SpecFile::read(&ctx.cwd, path).is_ok_and(|spec| Some(spec.digest()) == row.spec_digest);
+        if !is_it {
+            let path = job_logs::short(path, &ctx.cwd);
+            ctx.ui.note(&format!("{path} is not what the workflow was made from any more, and is left out"));
+            return Ok(());
+        }
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("txt");
+        self.add_file(&format!("spec.{extension}"), path)
     }
 
     /// All attempts of all runs: whoever helps may want to compare.

@@ -1,9 +1,11 @@
 //! `windlass resume`: goes on with a workflow that was interrupted, killed, or left with failures.
 
 use crate::args::run::ResumeArgs;
+use crate::changes::Terms;
 use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
+use crate::rerun;
 use crate::select;
 use crate::ui::summary;
 
@@ -20,5 +22,9 @@ pub(crate) fn run(ctx: &Context, args: &ResumeArgs) -> Result<Exit, CliError> {
         return summary::report_over(ctx, &store, row.id, &news, "");
     }
     let failed = if starts_anew { Failed::RunAgain } else { Failed::Keep };
-    drive(ctx, &store, row.id, failed, &args.machine)
+    let changed = rerun::begin_changed(ctx, &store, &row, Terms::default(), failed, &args.machine)?;
+    let Some(news) = changed else { return drive(ctx, &store, row.id, failed, &args.machine) };
+    ctx.ui.note(&format!("workflow {} has changed: {news}", row.id));
+    // What failed went back with the rest.
+    drive(ctx, &store, row.id, Failed::Keep, &args.machine)
 }

@@ -14,14 +14,12 @@ use crate::select;
 use crate::spec_files;
 use crate::spec_jobs::Reused;
 use crate::ui::{summary, text};
-use crate::view;
 use std::path::Path;
 use windlass_spec::Workflow;
-use windlass_store::Store as _;
-use windlass_store::lock::CreateLock;
-use windlass_store::model::{DataFilter, WorkflowRow};
+use windlass_store::lock::{CreateLock, WorkflowLock};
+use windlass_store::model::WorkflowRow;
 use windlass_store::sqlite::SqliteStore;
-use windlass_types::JobStatus;
+use windlass_store::{Error, Store as _};
 
 pub(crate) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
     say_what_is_ignored(ctx, args);
@@ -82,6 +80,9 @@ fn go_on_with(ctx: &Context, workflow: &WorkflowRef, args: &RunArgs) -> Result<E
         let news = format!("nothing to do: workflow {} ({}) is over", row.id, row.name);
         return summary::report_over(ctx, &store, row.id, &news, "");
     }
+    if let Some(news) = rerun::begin_changed(ctx, &store, &row, terms(args), Failed::Keep, &args.machine)? {
+        ctx.ui.note(&format!("workflow {} goes on: {news}", row.id));
+    }
     drive(ctx, &store, row.id, Failed::Keep, &args.machine)
 }
 
@@ -107,11 +108,13 @@ fn go_on(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, args: &RunArgs) 
     refuse_canceled(row)?;
     let origin =
         row.spec_path.as_deref().map_or("stdin".to_owned(), |p| job_logs::short(Path::new(p), &ctx.cwd));
-    if summary::is_over(row) {
-        if let Some(news) = begin_changed(ctx, store, row, args)? {
-            ctx.ui.note(&format!("workflow {id} ({origin}) goes on: {news}"));
-            return drive(ctx, store, id, Failed::Keep, &args.machine);
-        }
+    let is_over = summary::is_over(row);
+    let failed = if is_over { Failed::RunAgain } else { Failed::Keep };
+    if let Some(news) = rerun::begin_changed(ctx, store, row, terms(args), failed, &args.machine)? {
+        ctx.ui.note(&format!("workflow {id} ({origin}) goes on: {news}"));
+        return drive(ctx, store, id, Failed::Keep, &args.machine);
+    }
+    if is_over {
         let news = format!("workflow {id} was made from the same text ({origin}) and is over");
         return summary::report_over(ctx, store, id, &news, "; --new runs it once more");
     }
@@ -122,36 +125,6 @@ fn go_on(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, args: &RunArgs) 
         ));
     }
     drive(ctx, store, id, Failed::Keep, &args.machine)
-}
-
-/// Starts the next run of a workflow that is over if what it was made from has changed since: its input files, its data,
-/// or outputs that are gone. Says what; `None` if nothing has.
-fn begin_changed(
-    ctx: &Context,
-    store: &SqliteStore,
-    row: &WorkflowRow,
-    args: &RunArgs,
-) -> Result<Option<String>, CliError> {
-    let any = DataFilter { limit: Some(1), ..DataFilter::default() };
-    if row.file_count == 0 && store.user_data(row.id, &any)?.is_empty() {
-        return Ok(None);
-    }
-    let find = |row: &WorkflowRow| {
-        let books = Books::load(store, row)?;
-        let changes = changes::of_workflow(&books, terms(args))?;
-        let is_done_again = |number: u32| books.status(number) == JobStatus::Completed;
-        let stale = changes.runs().any(|(number, _)| is_done_again(number));
-        let again = if stale { changes::going_back(&books, &changes) } else { Vec::new() };
-        let news = changes::headline(&changes, |number| books.name(number));
-        books.trouble()?;
-        Ok((again, news))
-    };
-    if find(row)?.0.is_empty() {
-        return Ok(None);
-    }
-    // Once more, now that nobody else can change anything.
-    let (run, news) = rerun::begin(ctx, store, row.id, find)?;
-    Ok(run.map(|_| news))
 }
 
 /// Makes the workflow and runs it. A spec with errors leaves nothing behind, not even an empty database.
@@ -173,47 +146,62 @@ fn begin(
         return go_on(ctx, &store, &row, args);
     }
     let earlier = if args.new { None } else { plan::newest_of(&store, file, &ctx.cwd)? };
-    let taken = earlier.map(|row| take_over(ctx, &store, &row, file, &spec, args)).transpose()?;
+    // Held until the new one is there: what it takes over stands still.
+    let held = earlier.as_ref().map(|row| lay_hold_of(ctx, &store, row, file)).transpose()?;
+    let earlier = held.as_ref().map(|(_, row)| row);
+    let taken = earlier.map(|row| take_over(&store, row, file, &spec, args)).transpose()?;
     let (reused, news) = taken.unzip();
     let now = ctx.clock.now();
     let id = plan::create_from_spec(&store, file, &spec, reused.as_ref(), &ctx.cwd, &output_dir, now)?;
-    drop(lock);
+    drop((held, lock));
     if let Some(news) = news {
         ctx.ui.note(&format!("{news}; this is the new workflow {id}"));
     }
     drive(ctx, &store, id, Failed::Keep, &args.machine)
 }
 
-/// What the workflow of an earlier text of this file has done that still holds, and a line about it.
-fn take_over(
+/// The workflow of an earlier text of this file, which nobody runs from here on. If its processes died without a word,
+/// what they had started may still be writing what the new jobs are to write: it is ended first.
+fn lay_hold_of(
     ctx: &Context,
+    store: &SqliteStore,
+    earlier: &WorkflowRow,
+    file: &SpecFile,
+) -> Result<(WorkflowLock, WorkflowRow), CliError> {
+    let id = earlier.id;
+    let lock = WorkflowLock::acquire(store.path(), id, ctx.clock.now()).map_err(|error| match error {
+        Error::Busy { .. } => CliError::refused(format!(
+            "workflow {id}, which an earlier text of {} made, is running",
+            file.name()
+        ))
+        .with_hint(format!(
+            "wait for it, or `windlass cancel {id} --wait`; --new runs beside it and reuses nothing"
+        )),
+        other => other.into(),
+    })?;
+    let row = if store.active_workers(id)?.is_empty() {
+        rerun::row(store, id)?
+    } else {
+        rerun::clear_up(ctx, store, &lock, id)?
+    };
+    Ok((lock, row))
+}
+
+/// What that workflow has done that still holds, and a line about it.
+fn take_over(
     store: &SqliteStore,
     earlier: &WorkflowRow,
     file: &SpecFile,
     spec: &Workflow<'_>,
     args: &RunArgs,
 ) -> Result<(Reused, String), CliError> {
-    let id = earlier.id;
-    if view::is_run_by_somebody(store, earlier) {
-        return Err(CliError::refused(format!(
-            "workflow {id}, which an earlier text of {} made, is running",
-            file.name()
-        ))
-        .with_hint(format!(
-            "wait for it, or `windlass cancel {id} --wait`; --new runs beside it and reuses nothing"
-        )));
-    }
-    if !store.active_workers(id)?.is_empty() {
-        // Its processes died without a word. What they started may still be writing what the new jobs are to write.
-        rerun::begin(ctx, store, id, |_| Ok((Vec::new(), ())))?;
-    }
     let books = Books::load(store, earlier)?;
     let planned = Planned::new(spec, Some(&books));
     let changes = changes::of_spec(&books, &planned, terms(args))?;
     let reused = changes::reused(&books, &planned, &changes);
     let news = changes::headline(&changes, |number| spec.job(number as usize).name.to_owned());
     books.trouble()?;
-    Ok((reused, format!("{} has changed since workflow {id}: {news}", file.name())))
+    Ok((reused, format!("{} has changed since workflow {}: {news}", file.name(), earlier.id)))
 }
 
 fn terms(args: &RunArgs) -> Terms<'_> {

@@ -7,6 +7,8 @@ mod again;
 #[cfg(test)]
 mod books;
 #[cfg(test)]
+mod changed;
+#[cfg(test)]
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(test)]

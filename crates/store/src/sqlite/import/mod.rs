@@ -99,8 +99,9 @@ fn insert(
         description: workflow.description.as_deref(),
         submission_dir: &submission_dir,
         output_dir: &output_dir,
-        spec_path: workflow.spec_path.as_deref(),
-        // The spec that it came from, run again, makes a workflow of its own and not this one.
+        // The spec that it came from, run again, makes a workflow of its own and not this one; and a file from elsewhere
+        // does not get to name one of ours.
+        spec_path: None,
         spec_digest: None,
         env: &workflow.env,
         stdio: workflow.stdio,
