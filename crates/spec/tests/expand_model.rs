@@ -89,14 +89,14 @@ impl Entry {
         all
     }
 
-    fn name(&self, number: usize, values: &[&str]) -> String {
+    fn name(number: usize, values: &[&str]) -> String {
         std::iter::once(format!("e{number}"))
             .chain(values.iter().map(ToString::to_string))
             .collect::<Vec<_>>()
             .join("_")
     }
 
-    fn command(&self, values: &[&str]) -> String {
+    fn command(values: &[&str]) -> String {
         let quoted: Vec<String> = values.iter().map(|value| format!("'{value}'")).collect();
         format!("run {} {{}} ${{HOME}} | awk '{{print $1}}'", quoted.join(" "))
     }
@@ -107,10 +107,8 @@ impl Entry {
         let in_name: Vec<String> = names.iter().map(|name| format!("_{{{name}}}")).collect();
         let in_command: Vec<String> = names.iter().map(|name| format!("{{{name}:q}}")).collect();
         let mut text = format!("- name: 'e{number}{}'\n", in_name.concat());
-        text.extend([format!(
-            "  command: \"{}\"\n",
-            format!("run {} {{}} ${{HOME}} | awk '{{print $1}}'", in_command.join(" "))
-        )]);
+        let in_command = in_command.join(" ");
+        text.extend([format!("  command: \"run {in_command} {{}} ${{HOME}} | awk '{{print $1}}'\"\n")]);
         if !names.is_empty() {
             text.push_str("  parameters:\n");
             for (name, parameter) in names.iter().zip(&self.parameters) {
@@ -122,10 +120,8 @@ impl Entry {
         }
         if let Some((earlier, by_value)) = self.earlier(number) {
             let other = &others[earlier];
-            match by_value && self.shares_first_value(other) {
-                true => text.extend([format!("  depends_on_regexes: ['^e{earlier}_{{p0}}(_|$)']\n")]),
-                false => text.extend([format!("  depends_on_regexes: ['^e{earlier}(_|$)']\n")]),
-            }
+            let value = if by_value && self.shares_first_value(other) { "_{p0}" } else { "" };
+            text.extend([format!("  depends_on_regexes: ['^e{earlier}{value}(_|$)']\n")]);
         }
         text
     }
@@ -162,9 +158,9 @@ fn model(entries: &[Entry]) -> Vec<(String, String, Vec<String>)> {
                 let by_value = by_value && entry.shares_first_value(other);
                 let is_meant = |theirs: &Vec<&str>| !by_value || theirs[0] == values[0];
                 let meant = jobs_of(earlier).into_iter().filter(is_meant);
-                waits = meant.map(|theirs| other.name(earlier, &theirs)).collect();
+                waits = meant.map(|theirs| Entry::name(earlier, &theirs)).collect();
             }
-            jobs.push((entry.name(number, &values), entry.command(&values), waits));
+            jobs.push((Entry::name(number, &values), Entry::command(&values), waits));
         }
     }
     jobs

@@ -9,7 +9,7 @@ const UPDATE: &str = "WINDLASS_UPDATE_GENERATED";
 fn check(file: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(file);
     if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(

@@ -318,7 +318,7 @@ fn circles_are_not_all_told() {
         (0..COUNT).map(|job| format!("- {{name: j{job}, command: x, depends_on: [j{}]}}\n", job + 1)),
     );
     let all: Vec<String> = (0..COUNT).map(|job| format!("j{job}")).collect();
-    text += &format!("- {{name: j{COUNT}, command: x, depends_on: [{}]}}\n", all.join(", "));
+    text.extend([format!("- {{name: j{COUNT}, command: x, depends_on: [{}]}}\n", all.join(", "))]);
     let problems = load(Source::new("circle.yaml", text.as_bytes()), &NoAttachments).expect_err("circles");
     assert!(problems.list.iter().all(|problem| problem.code == "cycle") && problems.count() <= 50);
 }

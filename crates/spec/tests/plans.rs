@@ -153,7 +153,7 @@ impl Stage {
                 if matches!(writes, Writes::Files) {
                     job.insert("output_files".to_owned(), json!([product]));
                 } else {
-                    command += &format!(" > ${{files.output.{product}}}");
+                    command.extend([" > ${files.output.", &product, "}"]);
                 }
                 ("files", json!({"name": product, "path": format!("out/{number}{suffix} {{v}}.dat")}))
             }
