@@ -142,6 +142,11 @@ impl From<windlass_store::Error> for CliError {
             | E::NoSuchWorker(_)
             | E::NoSuchUserData(_)
             | E::NoSuchRequirements { .. }
+            | E::NoSuchRequirementsId(_)
+            | E::NoSuchFile(_)
+            | E::NoSuchEvent(_)
+            | E::NoSuchResult(_)
+            | E::Circle { .. }
             | E::DuplicateJobName { .. }
             | E::DuplicateName { .. }
             | E::BadExport { .. }
@@ -158,7 +163,9 @@ impl From<windlass_store::Error> for CliError {
             | E::NotBuried { .. }
             | E::NotRunning { .. }
             | E::TooManyIterations { .. }
-            | E::StillActive { .. } => Kind::Refused,
+            | E::StillActive { .. }
+            | E::JobIsHeld { .. }
+            | E::InUse { .. } => Kind::Refused,
             E::NotAFile { .. }
             | E::NotADatabase { .. }
             | E::Foreign { .. }

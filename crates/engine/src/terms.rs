@@ -41,7 +41,9 @@ impl Terms {
         named: bool,
     ) -> Assignment {
         let limits = if named && self.enforces_limits {
-            Limits { memory: Some(resources.memory), runtime: resources.runtime }
+            // A set that asks for no memory at all says nothing about memory.
+            let memory = Some(resources.memory).filter(|memory| memory.0 > 0);
+            Limits { memory, runtime: resources.runtime }
         } else {
             Limits::default()
         };

@@ -5,7 +5,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windlass_types::work::AttemptKey;
-use windlass_types::{Attempt, JobId, JobStatus, RunId, UserDataId, WorkerId, WorkflowId};
+use windlass_types::{
+    Attempt, EventId, FileId, JobId, JobStatus, RequirementsId, ResultId, RunId, UserDataId, WorkerId,
+    WorkflowId,
+};
 
 /// Why the store could not do it. [`Error::hint`] says what to do about it.
 ///
@@ -70,6 +73,20 @@ pub enum Error {
     NoSuchUserData(UserDataId),
     #[error("the workflow has no resource requirements called `{name}`")]
     NoSuchRequirements { name: String },
+    #[error("there are no resource requirements {0}")]
+    NoSuchRequirementsId(RequirementsId),
+    #[error("there is no file {0}")]
+    NoSuchFile(FileId),
+    #[error("there is no event {0}")]
+    NoSuchEvent(EventId),
+    #[error("there is no result {0}")]
+    NoSuchResult(ResultId),
+    #[error("a worker holds job {job} (`{name}`)")]
+    JobIsHeld { job: JobId, name: String },
+    #[error("{what} cannot be deleted: {by}")]
+    InUse { what: String, by: String },
+    #[error("with this, {} would wait for each other in a circle", quoted(jobs))]
+    Circle { jobs: Vec<String> },
     #[error("two jobs of the workflow are called `{name}`")]
     DuplicateJobName { name: String },
     #[error("two {what} of the workflow are called `{name}`")]
@@ -165,6 +182,15 @@ impl Error {
             Self::DuplicateJobName { .. } => "give every job its own name".into(),
             Self::NoSuchUserData(_) => "`windlass user-data` lists what there is".into(),
             Self::NoSuchRequirements { .. } => "`windlass resource-requirements` lists what there is".into(),
+            Self::NoSuchRequirementsId(_) => "`windlass resource-requirements` lists what there is".into(),
+            Self::NoSuchFile(_) => "`windlass files` lists what there is".into(),
+            Self::NoSuchEvent(_) => "`windlass events` lists what there is".into(),
+            Self::NoSuchResult(_) => "`windlass results --format json` shows their ids".into(),
+            Self::JobIsHeld { .. } => {
+                "wait for it, or cancel the workflow; after a crash `windlass resume` takes the job back first".into()
+            }
+            Self::InUse { .. } => "delete or change what refers to it first".into(),
+            Self::Circle { .. } => "leave out one of the dependencies or files".into(),
             Self::NotBuried { workflow, .. } => {
                 format!("`windlass resume {workflow}` sees to it that nothing of them is left; cancel it if it should not go on")
             }
@@ -220,6 +246,16 @@ impl fmt::Display for Expected {
             None => f.write_str("too few to hold its header"),
         }
     }
+}
+
+/// The first few by name.
+fn quoted(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(", …");
+    }
+    text
 }
 
 fn found_text(found: Option<JobState>) -> String {

@@ -16,16 +16,17 @@ pub mod sqlite;
 pub use error::{Error, JobState, Locked};
 
 use model::{
-    ActionRow, DataFilter, EventFilter, EventRow, Export, ExportOptions, FileRow, HandlerRow, HeldJob,
-    ImportOptions, JobCommand, JobFileRow, JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LastRecord,
-    LoadedJobs, NewEvent, NewUserData, NewWorker, NewWorkflow, RequirementsChange, RequirementsRow,
-    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
-    WorkflowUpdate,
+    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FieldChange, FileRow,
+    FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow,
+    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorker,
+    NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow,
+    SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
 use serde_json::Value;
 use windlass_core::change::Change;
 use windlass_types::{
-    EventId, FileId, JobId, RequirementsId, RunId, Timestamp, UserDataId, WorkerId, WorkflowId,
+    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkerId,
+    WorkflowId,
 };
 
 /// Called once the batch is on disk, or could not be put there, on whichever thread committed it (perhaps the caller's):
@@ -141,6 +142,52 @@ pub trait Store: Send + Sync {
     /// The event of it keeps the old value.
     fn set_user_data(&self, id: UserDataId, data: Option<&Value>, now: Timestamp) -> Result<(), Error>;
     fn delete_user_data(&self, id: UserDataId, now: Timestamp) -> Result<(), Error>;
+
+    // ---- by hand; refused while somebody runs the workflow ----
+
+    /// Adds jobs from outside. What they wait for is what they name and whoever writes what they read; whoever reads what
+    /// they write waits for them.
+    fn add_jobs(&self, workflow: WorkflowId, jobs: &[AddJob], now: Timestamp) -> Result<Vec<JobId>, Error>;
+    /// Refused for a job that a worker holds. Says what changed.
+    fn update_job(
+        &self,
+        workflow: WorkflowId,
+        job: JobId,
+        update: &JobUpdate,
+        now: Timestamp,
+    ) -> Result<Vec<FieldChange>, Error>;
+    /// With their results. All or none; refused where a job that stays, or an action, waits for one of them.
+    fn delete_jobs(&self, workflow: WorkflowId, jobs: &[JobId], now: Timestamp) -> Result<(), Error>;
+    /// What hangs on one job, without looking at any other.
+    fn job_relations(&self, job: JobId) -> Result<JobRelations, Error>;
+
+    fn add_file(&self, workflow: WorkflowId, name: &str, path: &str, now: Timestamp)
+    -> Result<FileId, Error>;
+    fn update_file(&self, id: FileId, update: &FileUpdate, now: Timestamp)
+    -> Result<Vec<FieldChange>, Error>;
+    /// Refused while a job reads or writes it. The file itself stays.
+    fn delete_file(&self, id: FileId, now: Timestamp) -> Result<(), Error>;
+
+    fn add_requirements(
+        &self,
+        workflow: WorkflowId,
+        name: &str,
+        resources: &Resources,
+        now: Timestamp,
+    ) -> Result<RequirementsId, Error>;
+    fn update_requirements(
+        &self,
+        id: RequirementsId,
+        update: &RequirementsUpdate,
+        now: Timestamp,
+    ) -> Result<Vec<FieldChange>, Error>;
+    /// Refused while a job has them.
+    fn delete_requirements(&self, id: RequirementsId, now: Timestamp) -> Result<(), Error>;
+
+    /// The job stays as it is; only what is known of the attempt goes.
+    fn delete_result(&self, id: ResultId, now: Timestamp) -> Result<(), Error>;
+    /// Another event says so.
+    fn delete_event(&self, id: EventId, now: Timestamp) -> Result<(), Error>;
 
     /// All of a workflow in the shape of a file.
     fn export(&self, id: WorkflowId, options: ExportOptions, now: Timestamp) -> Result<Export, Error>;

@@ -34,8 +34,7 @@ CREATE TABLE workflow (
     is_archived             INTEGER NOT NULL DEFAULT 0 CHECK (is_archived IN (0, 1)),
     -- What no column of its own holds: project, metadata, execution_config …
     settings                TEXT    NOT NULL CHECK (json_valid(settings)),
-    -- The files of a workflow are one block of ids in creation order.
-    first_file_id           INTEGER NOT NULL CHECK (first_file_id >= 1),
+    -- How many files it names.
     file_count              INTEGER NOT NULL CHECK (file_count >= 0)
 ) STRICT;
 
@@ -50,7 +49,8 @@ CREATE TABLE run (
 ) STRICT, WITHOUT ROWID;
 
 -- The jobs of a workflow lie in blocks of ids in creation order, so that all of them can be found without an index: one
--- block for those it was created with, and one for each time that a running job added some.
+-- block for those it was created with, one for each time that a running job added some, and one for what a user added
+-- later. Deleting a job cuts its block in two.
 CREATE TABLE job_block (
     workflow_id  INTEGER NOT NULL REFERENCES workflow (id),
     first_job_id INTEGER NOT NULL CHECK (first_job_id >= 1),
@@ -167,6 +167,8 @@ CREATE TABLE job (
     -- function in a condition makes the bulk insert twice as slow.
     env                            TEXT,
     params                         TEXT,
+    -- The command that completed it, where a user has changed the command since.
+    done_with                      TEXT,
     UNIQUE (workflow_id, name),
     -- Held by a worker if and only if pending or running.
     CHECK ((status IN (3, 4)) = (worker_id IS NOT NULL)),

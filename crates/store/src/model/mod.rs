@@ -1,9 +1,12 @@
-//! What goes into the store ([`new`]), what comes out of it ([`rows`]), and a workflow as a file ([`export`]).
+//! What goes into the store ([`new`]), what comes out of it ([`rows`]), what users change by hand ([`edit`]), and a
+//! workflow as a file ([`export`]).
 
+pub mod edit;
 pub mod export;
 pub mod new;
 pub mod rows;
 
+pub use edit::*;
 pub use export::{Export, ExportOptions, ImportOptions};
 pub use new::*;
 pub use rows::*;

@@ -348,6 +348,8 @@ pub struct LastRecord {
     pub ended_at: Timestamp,
     /// In the order of the job's files; `None` where it has none.
     pub files: Option<FilesSeen>,
+    /// The command that it did, where the job's was changed since.
+    pub command: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ super::statements! {
     SET_NEXT_ID = "UPDATE counter SET next_value = $1 WHERE name = $2";
     INSERT_WORKFLOW = "
         INSERT INTO workflow (uuid, name, user_name, description, created_at, submission_dir, output_dir, spec_path,
-            spec_digest, env, stdio_mode, stdio_delete_on_success, settings, first_file_id, file_count)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)
+            spec_digest, env, stdio_mode, stdio_delete_on_success, settings, file_count)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)
         RETURNING id";
     INSERT_HANDLER = "INSERT INTO failure_handler (workflow_id, name, rules) VALUES ($1, $2, $3) RETURNING id";
     INSERT_SCHEDULER = "INSERT INTO slurm_scheduler (workflow_id, name, settings) VALUES ($1, $2, $3) RETURNING id";
@@ -21,7 +21,7 @@ super::statements! {
     INSERT_ACTION_JOB = "INSERT INTO action_job (action_id, job_id) VALUES ($1, $2)";
     INSERT_FILE = "
         INSERT INTO file (id, workflow_id, name, path, identifier, mtime_ns) VALUES ($1, $2, $3, $4, $5, $6)";
-    SET_FILE_COUNT = "UPDATE workflow SET file_count = $1 WHERE id = $2";
+    ADD_FILE_COUNT = "UPDATE workflow SET file_count = file_count + $1 WHERE id = $2";
     INSERT_USER_DATA = "
         INSERT INTO user_data (id, workflow_id, name, data, is_ephemeral, changed_at)
         VALUES ($1, $2, $3, $4, $5, $6)";
@@ -34,7 +34,7 @@ super::statements! {
         INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, name, command,
             kind_id, has_files, reused_from, invocation_script, env, params, id)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
-    INSERT_FIRST_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
+    INSERT_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
     INSERT_JOB_FILE = "INSERT INTO job_file (job_id, is_output, file_id) VALUES ($1, $2, $3)";
     INSERT_JOB_USER_DATA = "INSERT INTO job_user_data (job_id, is_output, user_data_id) VALUES ($1, $2, $3)";
     JOB_NAMED = "SELECT id FROM job WHERE workflow_id = $1 AND name = $2";
@@ -84,7 +84,7 @@ super::statements! {
         UPDATE workflow SET run_id = run_id + 1, is_canceled = 0, cancel_requested_at = NULL WHERE id = $1
         RETURNING run_id";
     RESET_JOB = "
-        UPDATE job SET status = 0, attempt_id = 1, orphaned_attempts = 0, reused_from = NULL
+        UPDATE job SET status = 0, attempt_id = 1, orphaned_attempts = 0, reused_from = NULL, done_with = NULL
         WHERE id = $1 AND workflow_id = $2 AND status = $3";
     /// Jobs that were interrupted and wait for another attempt also start counting anew.
     RESET_ATTEMPTS = "
@@ -184,10 +184,10 @@ super::statements! {
     /// Conditions, order, limit and offset are appended.
     SELECT_USER_DATA = "
         SELECT u.id, u.workflow_id, u.name, u.data, u.is_ephemeral, u.changed_at FROM user_data u WHERE ";
-    FILE_BLOCK = "SELECT first_file_id, file_count FROM workflow WHERE id = $1";
 
     LAST_RECORDS = "
-        SELECT j.id, d.workflow_id, r.job_id, r.run_id, r.attempt_id, r.started_at, r.ended_at, r.files
+        SELECT j.id, d.workflow_id, r.job_id, r.run_id, r.attempt_id, r.started_at, r.ended_at, r.files,
+            j.done_with
         FROM job_block b CROSS JOIN job j
         JOIN result r ON r.id = (
             SELECT n.id FROM result n WHERE n.job_id = COALESCE(j.reused_from, j.id) AND n.status = 5
@@ -252,6 +252,81 @@ super::statements! {
     SET_USER_DATA = "UPDATE user_data SET data = $1, changed_at = $2 WHERE id = $3";
     UNRELATE_USER_DATA = "DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2 AND user_data_id = $3";
     DELETE_USER_DATA = "DELETE FROM user_data WHERE id = $1";
+
+    // ---- what users change by hand ----
+
+    /// The block that the next id of all would belong to.
+    LAST_BLOCK = "
+        SELECT first_job_id, job_count, spawned_by FROM job_block
+        WHERE workflow_id = $1 ORDER BY first_job_id DESC LIMIT 1";
+    HAS_FILES = "UPDATE job SET has_files = 1 WHERE id = $1";
+    FILE_OF = "SELECT 1 FROM file WHERE id = $1 AND workflow_id = $2";
+    REQUIREMENTS_OF = "
+        SELECT id, cpus, memory_bytes, gpus, nodes, runtime_us, name, workflow_id
+        FROM resource_requirements WHERE id = $1";
+    EDITED_JOB = "
+        SELECT status, name, command, priority, requirements_id, kind_id, done_with
+        FROM job WHERE id = $1 AND workflow_id = $2";
+    EDIT_JOB = "
+        UPDATE job SET name = $1, command = $2, priority = $3, requirements_id = $4, kind_id = $5, done_with = $6
+        WHERE id = $7";
+    LABELS = "SELECT labels FROM job_kind WHERE id = $1";
+    KIND_WITH_LABELS = "
+        SELECT n.id FROM job_kind o JOIN job_kind n ON n.workflow_id = o.workflow_id
+        WHERE o.id = $1 AND n.labels = $2 AND n.name = o.name AND n.parameters = o.parameters
+            AND n.env IS NOT DISTINCT FROM o.env
+            AND n.invocation_script IS NOT DISTINCT FROM o.invocation_script
+            AND n.stdio_mode IS NOT DISTINCT FROM o.stdio_mode
+            AND n.stdio_delete_on_success IS NOT DISTINCT FROM o.stdio_delete_on_success
+            AND n.supports_termination IS NOT DISTINCT FROM o.supports_termination
+            AND n.failure_handler_id IS NOT DISTINCT FROM o.failure_handler_id
+            AND n.scheduler_id IS NOT DISTINCT FROM o.scheduler_id
+        ORDER BY n.id LIMIT 1";
+    COPY_KIND = "
+        INSERT INTO job_kind (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
+            supports_termination, failure_handler_id, scheduler_id, labels, parameters)
+        SELECT workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
+            supports_termination, failure_handler_id, scheduler_id, $1, parameters
+        FROM job_kind WHERE id = $2
+        RETURNING id";
+    /// One that asks for the same; the block says where to look.
+    USER_OF_REQUIREMENTS = "
+        SELECT id, name FROM job WHERE id >= $1 AND id < $2 AND requirements_id = $3 AND id <> $4
+        ORDER BY id LIMIT 1";
+    RENAME_REQUIREMENTS = "UPDATE resource_requirements SET name = $1 WHERE id = $2";
+    DELETE_REQUIREMENTS = "DELETE FROM resource_requirements WHERE id = $1";
+    UPDATE_FILE = "UPDATE file SET name = $1, path = $2, mtime_ns = $3, size_bytes = $4 WHERE id = $5";
+    USER_OF_FILE = "
+        SELECT j.id, j.name FROM job_block b CROSS JOIN job_file r JOIN job j ON j.id = r.job_id
+        WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count
+            AND r.file_id = $2
+        LIMIT 1";
+    DELETE_FILE = "DELETE FROM file WHERE id = $1";
+    DELETE_EVENT = "DELETE FROM event WHERE id = $1 RETURNING workflow_id, category, at";
+    RESULT_KEY = "
+        SELECT j.workflow_id, r.job_id, r.run_id, r.attempt_id, j.name
+        FROM result r JOIN job j ON j.id = r.job_id WHERE r.id = $1";
+    DELETE_RESULT = "DELETE FROM result WHERE id = $1";
+    EDGES_OF_JOB = "
+        SELECT waits_for FROM job_edge WHERE workflow_id = $1 AND job_id = $2
+        UNION SELECT m.job_id FROM job_gate g
+            JOIN gate_member m ON m.workflow_id = g.workflow_id AND m.gate = g.gate
+            WHERE g.workflow_id = $1 AND g.job_id = $2
+        ORDER BY 1";
+    WORKFLOW_OF_JOB = "SELECT workflow_id FROM job WHERE id = $1";
+    USER_DATA_OF_JOB = "
+        SELECT user_data_id, is_output FROM job_user_data WHERE job_id = $1 ORDER BY is_output, user_data_id";
+    ALL_ACTION_JOBS = "
+        SELECT a.id, r.job_id FROM action a JOIN action_job r ON r.action_id = a.id WHERE a.workflow_id = $1";
+    DELETE_EDGES_OF = "DELETE FROM job_edge WHERE workflow_id = $1 AND job_id >= $2 AND job_id < $3";
+    DELETE_GATES_OF = "DELETE FROM job_gate WHERE workflow_id = $1 AND job_id >= $2 AND job_id < $3";
+    DELETE_GATE_MEMBER = "DELETE FROM gate_member WHERE workflow_id = $1 AND gate = $2 AND job_id = $3";
+    /// A further piece of a block that was cut.
+    SPLIT_BLOCK = "
+        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration)
+        SELECT workflow_id, $1, $2, spawned_by, lineage, iteration FROM job_block
+        WHERE workflow_id = $3 AND first_job_id = $4";
+    DELETE_BLOCK = "DELETE FROM job_block WHERE workflow_id = $1 AND first_job_id = $2";
 
     // ---- events ----
 

@@ -215,6 +215,11 @@ impl Moved {
         self.0[usize::from(to.code())] += 1;
     }
 
+    /// A job that is no more.
+    pub(crate) fn remove(&mut self, from: JobStatus) {
+        self.0[usize::from(from.code())] -= 1;
+    }
+
     pub(crate) fn write(&self, conn: &Connection, workflow: WorkflowId) -> Result<(), Fault> {
         let mut statement = conn.prepare_cached(sql::ADD_COUNT)?;
         for (status, n) in self.0.iter().enumerate().filter(|(_, n)| **n != 0) {

@@ -2,6 +2,7 @@
 
 use super::apply::{bytes, current_run, micros};
 use super::create::{Counter, insert_requirements, next_id, set_next_id, taken};
+use super::edit::refuse_while_held;
 use super::load::Blocks;
 use super::writer::tend_log;
 use super::{column, events, parts, read, runs};
@@ -14,7 +15,7 @@ use crate::sql::common as sql;
 use crate::sql::sqlite::{BEGIN_WRITE, COMMIT};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
-use windlass_types::{JobId, RequirementsId, Timestamp, UserDataId, WorkflowId};
+use windlass_types::{JobId, RequirementsId, Resources, Timestamp, UserDataId, WorkflowId};
 
 /// Who does it and when, for the note that is made of it.
 #[derive(Clone, Copy)]
@@ -118,14 +119,6 @@ pub(crate) fn change_requirements(
     Ok(ids)
 }
 
-/// What a worker holds was started with what it asked for then.
-fn refuse_while_held(conn: &Connection, workflow: WorkflowId) -> Result<(), Fault> {
-    match runs::counts(conn, workflow)?.active() {
-        0 => Ok(()),
-        held => Err(Error::StillActive { workflow, held }.into()),
-    }
-}
-
 fn set_requirements(
     conn: &Connection,
     workflow: WorkflowId,
@@ -137,6 +130,11 @@ fn set_requirements(
         .query_row(params![workflow.0, name], |row| row.get(0))
         .optional()?;
     let Some(id) = found else { return insert_requirements(conn, workflow, name, resources) };
+    write_requirements(conn, id, resources)?;
+    Ok(id)
+}
+
+pub(crate) fn write_requirements(conn: &Connection, id: i64, resources: &Resources) -> Result<(), Fault> {
     conn.prepare_cached(sql::UPDATE_REQUIREMENTS)?.execute(params![
         resources.cpus,
         bytes(resources.memory),
@@ -145,7 +143,7 @@ fn set_requirements(
         resources.runtime.map(micros),
         id,
     ])?;
-    Ok(id)
+    Ok(())
 }
 
 /// How many jobs were pointed at it.
@@ -225,7 +223,7 @@ pub(crate) fn delete_user_data(conn: &Connection, id: UserDataId, by: By<'_>) ->
 }
 
 /// Jobs that one statement deletes with all that hangs on them.
-const JOBS_AT_ONCE: usize = 10_000;
+pub(crate) const JOBS_AT_ONCE: usize = 10_000;
 
 /// One transaction, on a connection of its own that does not look for references: everything that refers to a row
 /// goes with it.

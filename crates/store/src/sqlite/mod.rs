@@ -7,6 +7,7 @@ mod apply;
 mod column;
 mod command;
 mod create;
+mod edit;
 mod events;
 mod export;
 mod filesystem;
@@ -32,11 +33,11 @@ pub use open::{OpenMode, Warning};
 use crate::error::Fault;
 use crate::lock::WorkflowLock;
 use crate::model::{
-    ActionRow, DataFilter, EventFilter, EventRow, Export, ExportOptions, FileRow, HandlerRow, HeldJob,
-    ImportOptions, JobCommand, JobFileRow, JobFilter, JobRow, JobSource, JobUserDataRow, KindRow, LastRecord,
-    LoadedJobs, NewEvent, NewUserData, NewWorker, NewWorkflow, RequirementsChange, RequirementsRow,
-    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
-    WorkflowUpdate,
+    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FieldChange, FileRow,
+    FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow,
+    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorker,
+    NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow,
+    SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
 use crate::sql::sqlite::FOREIGN_COMMITS;
 use crate::{Batch, Done, Error, Store};
@@ -47,7 +48,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 use windlass_types::{
-    EventId, FileId, JobId, RequirementsId, RunId, Timestamp, UserDataId, WorkerId, WorkflowId,
+    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkerId,
+    WorkflowId,
 };
 use writer::Writer;
 
@@ -126,6 +128,27 @@ impl SqliteStore {
         let conn = open::writer(&self.path)?;
         create::prepare(&conn).map_err(|fault| fault.explain(&self.path))?;
         Ok(conn)
+    }
+
+    /// As [`Self::act`], while nobody runs the workflow.
+    fn edit<T: Send + 'static>(
+        &self,
+        workflow: WorkflowId,
+        now: Timestamp,
+        work: impl FnOnce(&Connection, By<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.writer()?;
+        let _lock = WorkflowLock::acquire(&self.path, workflow, now)?;
+        self.act(now, work)
+    }
+
+    /// The workflow of something that a user named by its id.
+    fn owner<T>(
+        &self,
+        find: impl Fn(&Connection) -> Result<Option<T>, Fault>,
+        missing: Error,
+    ) -> Result<T, Error> {
+        self.readers.read(find)?.ok_or(missing)
     }
 
     fn writer(&self) -> Result<&Writer, Error> {
@@ -365,6 +388,102 @@ impl Store for SqliteStore {
 
     fn delete_user_data(&self, id: UserDataId, now: Timestamp) -> Result<(), Error> {
         self.act(now, move |conn, by| manage::delete_user_data(conn, id, by))
+    }
+
+    fn add_jobs(&self, workflow: WorkflowId, jobs: &[AddJob], now: Timestamp) -> Result<Vec<JobId>, Error> {
+        let jobs = jobs.to_vec();
+        self.edit(workflow, now, move |conn, by| edit::jobs::add_jobs(conn, workflow, &jobs, by))
+    }
+
+    fn update_job(
+        &self,
+        workflow: WorkflowId,
+        job: JobId,
+        update: &JobUpdate,
+        now: Timestamp,
+    ) -> Result<Vec<FieldChange>, Error> {
+        let update = update.clone();
+        self.edit(workflow, now, move |conn, by| edit::jobs::update_job(conn, workflow, job, &update, by))
+    }
+
+    fn delete_jobs(&self, workflow: WorkflowId, jobs: &[JobId], now: Timestamp) -> Result<(), Error> {
+        self.writer()?;
+        let _lock = WorkflowLock::acquire(&self.path, workflow, now)?;
+        let conn = self.large_transaction()?;
+        edit::delete::delete_jobs(&conn, workflow, jobs, By { actor: &self.actor, now })
+            .map_err(|fault| fault.explain(&self.path))
+    }
+
+    fn job_relations(&self, job: JobId) -> Result<JobRelations, Error> {
+        self.readers.read(|conn| parts::job_relations(conn, job))
+    }
+
+    fn add_file(
+        &self,
+        workflow: WorkflowId,
+        name: &str,
+        path: &str,
+        now: Timestamp,
+    ) -> Result<FileId, Error> {
+        let (name, path) = (name.to_owned(), path.to_owned());
+        self.edit(workflow, now, move |conn, by| edit::data::add_file(conn, workflow, &name, &path, by))
+    }
+
+    fn update_file(
+        &self,
+        id: FileId,
+        update: &FileUpdate,
+        now: Timestamp,
+    ) -> Result<Vec<FieldChange>, Error> {
+        let file = self.owner(|conn| parts::file(conn, id), Error::NoSuchFile(id))?;
+        let update = update.clone();
+        self.edit(file.workflow_id, now, move |conn, by| edit::data::update_file(conn, id, &update, by))
+    }
+
+    fn delete_file(&self, id: FileId, now: Timestamp) -> Result<(), Error> {
+        let file = self.owner(|conn| parts::file(conn, id), Error::NoSuchFile(id))?;
+        self.edit(file.workflow_id, now, move |conn, by| edit::data::delete_file(conn, id, by))
+    }
+
+    fn add_requirements(
+        &self,
+        workflow: WorkflowId,
+        name: &str,
+        resources: &Resources,
+        now: Timestamp,
+    ) -> Result<RequirementsId, Error> {
+        let (name, resources) = (name.to_owned(), *resources);
+        self.edit(workflow, now, move |conn, by| {
+            edit::data::add_requirements(conn, workflow, &name, &resources, by)
+        })
+    }
+
+    fn update_requirements(
+        &self,
+        id: RequirementsId,
+        update: &RequirementsUpdate,
+        now: Timestamp,
+    ) -> Result<Vec<FieldChange>, Error> {
+        let find = |conn: &Connection| parts::requirements_row(conn, id);
+        let (workflow, _) = self.owner(find, Error::NoSuchRequirementsId(id))?;
+        let update = update.clone();
+        self.edit(workflow, now, move |conn, by| edit::data::update_requirements(conn, id, &update, by))
+    }
+
+    fn delete_requirements(&self, id: RequirementsId, now: Timestamp) -> Result<(), Error> {
+        let find = |conn: &Connection| parts::requirements_row(conn, id);
+        let (workflow, _) = self.owner(find, Error::NoSuchRequirementsId(id))?;
+        self.edit(workflow, now, move |conn, by| edit::data::delete_requirements(conn, id, by))
+    }
+
+    fn delete_result(&self, id: ResultId, now: Timestamp) -> Result<(), Error> {
+        let find = |conn: &Connection| edit::data::workflow_of_result(conn, id);
+        let workflow = self.owner(find, Error::NoSuchResult(id))?;
+        self.edit(workflow, now, move |conn, by| edit::data::delete_result(conn, id, by))
+    }
+
+    fn delete_event(&self, id: EventId, now: Timestamp) -> Result<(), Error> {
+        self.act(now, move |conn, by| edit::data::delete_event(conn, id, by))
     }
 
     fn export(&self, id: WorkflowId, options: ExportOptions, now: Timestamp) -> Result<Export, Error> {

@@ -3,10 +3,11 @@
 use super::apply::current_run;
 use super::query::Query;
 use super::{column, load};
+use crate::Error;
 use crate::error::Fault;
 use crate::model::{
-    ActionRow, DataFilter, FileRow, HandlerRow, JobFileRow, JobUserDataRow, KindRow, RequirementsRow,
-    SchedulerRow, UserDataRow,
+    ActionRow, DataFilter, FileRow, HandlerRow, JobFileRow, JobRelations, JobUserDataRow, KindRow,
+    RequirementsRow, SchedulerRow, UserDataRow,
 };
 use crate::sql::common as sql;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -21,6 +22,18 @@ pub(crate) fn requirements(conn: &Connection, workflow: WorkflowId) -> Result<Ve
             resources: load::resources(row)?,
         })
     })
+}
+
+/// One of them, and the workflow that has it.
+pub(crate) fn requirements_row(
+    conn: &Connection,
+    id: RequirementsId,
+) -> Result<Option<(WorkflowId, RequirementsRow)>, Fault> {
+    let found = conn.prepare_cached(sql::REQUIREMENTS_OF)?.query_row([id.0], |row| {
+        let found = RequirementsRow { id, name: row.get(6)?, resources: load::resources(row)? };
+        Ok((WorkflowId(row.get(7)?), found))
+    });
+    Ok(found.optional()?)
 }
 
 pub(crate) fn kinds(conn: &Connection, workflow: WorkflowId) -> Result<Vec<KindRow>, Fault> {
@@ -71,7 +84,7 @@ pub(crate) fn files(
     filter: &DataFilter,
 ) -> Result<Vec<FileRow>, Fault> {
     current_run(conn, workflow)?;
-    files_query(conn, workflow, filter)?.run(conn, file_row)
+    files_query(workflow, filter).run(conn, file_row)
 }
 
 pub(crate) fn file(conn: &Connection, id: FileId) -> Result<Option<FileRow>, Fault> {
@@ -80,22 +93,18 @@ pub(crate) fn file(conn: &Connection, id: FileId) -> Result<Option<FileRow>, Fau
     Ok(query.run(conn, file_row)?.pop())
 }
 
-/// All of them lie in one block; by name there is an index.
-fn files_query(conn: &Connection, workflow: WorkflowId, filter: &DataFilter) -> Result<Query, Fault> {
+fn files_query(workflow: WorkflowId, filter: &DataFilter) -> Query {
     let mut query = Query::new(sql::SELECT_FILES, vec![]);
+    query.push("f.workflow_id = ?", vec![Box::new(workflow.0)]);
     if let Some(name) = &filter.name {
-        query.push("f.workflow_id = ? AND f.name = ?", vec![Box::new(workflow.0), Box::new(name.clone())]);
-    } else {
-        let block = conn.prepare_cached(sql::FILE_BLOCK)?.query_row([workflow.0], pair).optional()?;
-        let (first, count) = block.unwrap_or((0, 0));
-        query.push("f.id >= ? AND f.id < ?", vec![Box::new(first), Box::new(first + count)]);
+        query.push(" AND f.name = ?", vec![Box::new(name.clone())]);
     }
     if let Some(job) = filter.job {
         query.push(" AND f.id IN (SELECT file_id FROM job_file WHERE job_id = ?)", vec![Box::new(job.0)]);
     }
     query.push(" ORDER BY f.id", vec![]);
     query.push_page(filter.offset, filter.limit);
-    Ok(query)
+    query
 }
 
 pub(crate) fn user_data(
@@ -134,6 +143,31 @@ pub(crate) fn job_files(conn: &Connection, workflow: WorkflowId) -> Result<Vec<J
     })
 }
 
+pub(crate) fn job_relations(conn: &Connection, job: JobId) -> Result<JobRelations, Fault> {
+    let workflow: Option<i64> =
+        conn.prepare_cached(sql::WORKFLOW_OF_JOB)?.query_row([job.0], |row| row.get(0)).optional()?;
+    let workflow = workflow.ok_or(Error::NoSuchJob(job))?;
+    let mut edges = conn.prepare_cached(sql::EDGES_OF_JOB)?;
+    let waits_for = edges.query_map([workflow, job.0], |row| row.get(0).map(JobId))?;
+    let mut relations =
+        JobRelations { waits_for: waits_for.collect::<Result<_, _>>()?, ..Default::default() };
+    let mut files = conn.prepare_cached(sql::FILES_OF_JOB)?;
+    let mut rows = files.query([job.0])?;
+    while let Some(row) = rows.next()? {
+        let JobRelations { input_files, output_files, .. } = &mut relations;
+        let list = if column::flag(row, 1)? { output_files } else { input_files };
+        list.push(FileId(row.get(0)?));
+    }
+    let mut pieces = conn.prepare_cached(sql::USER_DATA_OF_JOB)?;
+    let mut rows = pieces.query([job.0])?;
+    while let Some(row) = rows.next()? {
+        let JobRelations { input_user_data, output_user_data, .. } = &mut relations;
+        let list = if column::flag(row, 1)? { output_user_data } else { input_user_data };
+        list.push(UserDataId(row.get(0)?));
+    }
+    Ok(relations)
+}
+
 pub(crate) fn job_user_data(conn: &Connection, workflow: WorkflowId) -> Result<Vec<JobUserDataRow>, Fault> {
     of_workflow(conn, sql::JOB_USER_DATA, workflow, |row| {
         Ok(JobUserDataRow {
@@ -155,10 +189,6 @@ fn of_workflow<T>(
     let mut statement = conn.prepare_cached(sql)?;
     let rows = statement.query_map([workflow.0], row)?;
     Ok(rows.collect::<Result<_, _>>()?)
-}
-
-fn pair(row: &Row<'_>) -> rusqlite::Result<(i64, i64)> {
-    Ok((row.get(0)?, row.get(1)?))
 }
 
 fn file_row(row: &Row<'_>) -> rusqlite::Result<FileRow> {

@@ -28,5 +28,6 @@ fn record(row: &Row<'_>) -> rusqlite::Result<LastRecord> {
         started_at: column::time(row, 5)?,
         ended_at: Timestamp(row.get(6)?),
         files: column::json(row, 7)?,
+        command: row.get(8)?,
     })
 }

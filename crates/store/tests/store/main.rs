@@ -53,6 +53,20 @@ macro_rules! conformance {
                 requirements_change_for_jobs_and_kinds,
                 a_deleted_workflow_leaves_the_others_alone,
                 what_happens_is_noted;
+            editing:
+                jobs_are_added_from_outside,
+                files_make_dependencies_in_both_directions,
+                an_added_job_must_make_sense,
+                a_job_is_changed_and_it_is_noted,
+                a_changed_command_does_not_belie_the_record,
+                what_only_some_jobs_have_is_split_off,
+                a_held_job_is_left_alone,
+                deleted_jobs_leave_the_others_as_they_were,
+                what_others_wait_for_is_not_deleted,
+                files_are_added_changed_and_deleted,
+                requirements_are_added_changed_and_deleted,
+                results_and_events_are_deleted,
+                one_job_knows_what_hangs_on_it;
             records:
                 files_are_kept_as_they_were_seen,
                 the_newest_success_is_the_record;

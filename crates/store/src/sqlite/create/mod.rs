@@ -74,7 +74,7 @@ pub(crate) fn insert(
         file: next_id(conn, Counter::File)?,
         user_data: next_id(conn, Counter::UserData)?,
     };
-    let id = insert_workflow(conn, workflow, first, now)?;
+    let id = insert_workflow(conn, workflow, now)?;
     let shared = shared::insert(conn, id, workflow)?;
     source.start(first);
     let files = data::insert_files(conn, id, first.file, source)?;
@@ -86,9 +86,9 @@ pub(crate) fn insert(
     shared::insert_actions(conn, id, workflow.actions, first.job, job_count)?;
     insert_counts(conn, id, &counts)?;
     if job_count > 0 {
-        conn.execute(sql::INSERT_FIRST_BLOCK, [id.0, first.job, job_count])?;
+        conn.execute(sql::INSERT_BLOCK, [id.0, first.job, job_count])?;
     }
-    conn.execute(sql::SET_FILE_COUNT, [files, id.0])?;
+    conn.execute(sql::ADD_FILE_COUNT, [files, id.0])?;
     set_next_id(conn, Counter::Job, first.job + job_count)?;
     set_next_id(conn, Counter::File, first.file + files)?;
     set_next_id(conn, Counter::UserData, first.user_data + user_data)?;
@@ -125,7 +125,6 @@ pub(crate) fn set_next_id(conn: &Connection, counter: Counter, next: i64) -> Res
 fn insert_workflow(
     conn: &Connection,
     workflow: &NewWorkflow<'_>,
-    first: FirstIds,
     now: Timestamp,
 ) -> Result<WorkflowId, Fault> {
     let uuid = uuid::Uuid::new_v4().to_string();
@@ -146,7 +145,6 @@ fn insert_workflow(
             column::stdio_name(workflow.stdio.mode),
             i64::from(workflow.stdio.delete_on_success),
             settings,
-            first.file,
         ],
         |row| row.get(0),
     )?;

@@ -3,6 +3,7 @@
 pub(crate) mod changes;
 pub(crate) mod contents;
 pub(crate) mod creating;
+pub(crate) mod editing;
 pub(crate) mod exporting;
 pub(crate) mod managing;
 pub(crate) mod model;

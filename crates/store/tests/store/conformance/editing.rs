@@ -1,0 +1,415 @@
+//! What users change by hand: jobs, files and requirements that are added, changed and deleted.
+
+use crate::kit::{NOW, Source, claim, commit, counts, create, end, file, job, key, start, worker, workflow};
+use serde_json::json;
+use std::time::Duration;
+use windlass_core::edges::EdgesBuilder;
+use windlass_store::model::{
+    AddJob, DataFilter, EventFilter, ExportOptions, FileUpdate, ImportOptions, JobFilter, JobRelations,
+    JobUpdate, NewAction, NewJob, NewKind, NewRequirements, NewUserData, NewWorkflow, RequirementsUpdate,
+    ResultFilter,
+};
+use windlass_store::{Error, Store};
+use windlass_types::settings::Action;
+use windlass_types::{
+    Bytes, EventId, FileId, JobId, JobStatus, RequirementsId, Resources, ResultId, WorkflowId,
+};
+
+fn new(name: &str) -> AddJob {
+    AddJob { name: name.into(), command: format!("echo {name}"), ..AddJob::default() }
+}
+
+/// `a` and `b` behind a gate that `c` and `d` wait for; `e` waits for `d`. All read `in`, `a` writes `out`.
+fn graph(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
+    let mut edges = EdgesBuilder::default();
+    edges.depend(2, &[0, 1]);
+    edges.depend(3, &[0, 1]);
+    edges.depend(4, &[3]);
+    let edges = edges.finish();
+    assert_eq!(edges.gates, [vec![0, 1]], "what follows is about a gate");
+    let mut source = Source {
+        files: vec![file("in", "in.txt"), file("out", "out.txt")],
+        user_data: vec![NewUserData { name: "u", data: None, is_ephemeral: false }],
+        jobs: vec![
+            NewJob { input_files: &[0], output_files: &[1], ..job("a") },
+            NewJob { input_files: &[0], ..job("b") },
+            NewJob { status: JobStatus::Blocked, ..job("c") },
+            NewJob { status: JobStatus::Blocked, ..job("d") },
+            NewJob { status: JobStatus::Blocked, input_user_data: &[0], ..job("e") },
+        ],
+        first: None,
+    };
+    let id = store.create_workflow(&workflow(&[], &edges), &mut source, NOW).unwrap();
+    (id, store.load_jobs(id).unwrap().ids)
+}
+
+fn names(store: &dyn Store, id: WorkflowId) -> Vec<String> {
+    store.jobs(id, &JobFilter::default()).unwrap().into_iter().map(|row| row.name).collect()
+}
+
+fn notes(store: &dyn Store, id: WorkflowId, category: &str) -> Vec<String> {
+    let filter = EventFilter { category: Some(category.into()), ..EventFilter::default() };
+    store.events(Some(id), &filter).unwrap().into_iter().map(|event| event.message).collect()
+}
+
+fn complete(store: &dyn Store, id: WorkflowId, jobs: &[JobId]) {
+    let worker = worker(store, id);
+    for &job in jobs {
+        let done = end(key(id, job, 1), worker, JobStatus::Completed);
+        commit(store, id, vec![claim(job, 1, worker), done]).unwrap();
+    }
+    store.retire_worker(worker, NOW).unwrap();
+}
+
+pub(crate) fn jobs_are_added_from_outside(store: &dyn Store) {
+    // Into a workflow that has none yet.
+    let empty = NewWorkflow { name: "new", ..NewWorkflow::default() };
+    let id = store.create_workflow(&empty, &mut Source::default(), NOW).unwrap();
+    let first = store.add_jobs(id, &[new("one"), new("two")], NOW).unwrap();
+    // Right behind them, and behind others.
+    let third = store.add_jobs(id, &[AddJob { waits_for: vec![first[0]], ..new("three") }], NOW).unwrap();
+    create(store, 3);
+    let last = AddJob { priority: 7, waits_for: vec![first[1], third[0], first[1]], ..new("four") };
+    let fourth = store.add_jobs(id, &[last], NOW).unwrap();
+    assert_eq!(names(store, id), ["one", "two", "three", "four"]);
+    let table = store.load_jobs(id).unwrap();
+    assert_eq!(table.ids, [&first[..], &third, &fourth].concat());
+    assert_eq!(table.edges.direct, [(2, 0), (3, 1), (3, 2)]);
+    assert_eq!(table.priority, [0, 0, 0, 7]);
+    use JobStatus::{Blocked, Ready};
+    assert_eq!(table.status, [Ready, Ready, Blocked, Blocked]);
+    assert_eq!(counts(store, id).get(Blocked), 2);
+    assert_eq!(store.commands(&fourth).unwrap()[0].command, "echo four");
+    assert_eq!(store.jobs_after(id, third[0]).unwrap().ids, fourth);
+    let told = ["added 2 jobs", "added job `three`", "added job `four`"];
+    assert_eq!(notes(store, id, "jobs"), told);
+    assert_eq!(store.add_jobs(id, &[], NOW).unwrap(), []);
+
+    // They are workflows like others: also through a file.
+    let export = store.export(id, ExportOptions::default(), NOW).unwrap();
+    let copy = store.import(&export, &ImportOptions::default(), NOW).unwrap();
+    assert_eq!(store.load_jobs(copy).unwrap().edges.direct, table.edges.direct);
+}
+
+pub(crate) fn files_make_dependencies_in_both_directions(store: &dyn Store) {
+    let (id, jobs) = graph(store);
+    let files: Vec<FileId> =
+        store.files(id, &DataFilter::default()).unwrap().iter().map(|row| row.id).collect();
+    let maker = AddJob { output_files: vec![files[0], files[0]], ..new("maker") };
+    let user = AddJob { input_files: vec![files[1]], ..new("user") };
+    let added = store.add_jobs(id, &[maker, user], NOW).unwrap();
+    let of = |job| store.job_relations(job).unwrap();
+    assert_eq!(of(added[1]).waits_for, [jobs[0]], "it reads what `a` writes");
+    assert_eq!(of(added[0]), JobRelations { output_files: vec![files[0]], ..JobRelations::default() });
+    for reader in &jobs[..2] {
+        assert_eq!(of(*reader).waits_for, [added[0]], "it reads what `maker` writes");
+    }
+    // Files are seen when a job is claimed.
+    assert_eq!(store.commands(&added[..1]).unwrap()[0].output_files[0].path, "in.txt");
+    let around = AddJob { output_files: vec![files[0]], waits_for: vec![jobs[4]], ..new("around") };
+    let error = store.add_jobs(id, &[around], NOW).unwrap_err();
+    assert!(matches!(&error, Error::Circle { jobs } if jobs.contains(&"around".to_owned())), "{error}");
+    assert_eq!(names(store, id).len(), 7, "all or nothing");
+    counts(store, id);
+}
+
+pub(crate) fn an_added_job_must_make_sense(store: &dyn Store) {
+    let (id, jobs) = graph(store);
+    let (_, strangers) = create(store, 1);
+    let add = |job: AddJob| store.add_jobs(id, &[new("fine"), job], NOW).unwrap_err();
+    let with = |waits_for| AddJob { waits_for, ..new("x") };
+    assert!(matches!(add(with(vec![strangers[0]])), Error::NoSuchJob(_)));
+    let file = AddJob { input_files: vec![FileId(999)], ..new("x") };
+    assert!(matches!(add(file), Error::NoSuchFile(FileId(999))));
+    let asking = AddJob { requirements: Some(RequirementsId(999)), ..new("x") };
+    assert!(matches!(add(asking), Error::NoSuchRequirementsId(_)));
+    assert!(matches!(add(new("c")), Error::DuplicateJobName { name } if name == "c"));
+    assert!(matches!(store.add_jobs(WorkflowId(999), &[new("x")], NOW), Err(Error::NoSuchWorkflow(_))));
+    assert_eq!(store.load_jobs(id).unwrap().ids, jobs);
+    counts(store, id);
+}
+
+pub(crate) fn a_job_is_changed_and_it_is_noted(store: &dyn Store) {
+    let (id, jobs) = graph(store);
+    let update = JobUpdate {
+        name: Some("A".into()),
+        command: Some("false".into()),
+        priority: Some(-3),
+        ..JobUpdate::default()
+    };
+    let changes = store.update_job(id, jobs[0], &update, NOW).unwrap();
+    let told: Vec<_> = changes.iter().map(|change| (change.field, &change.old, &change.new)).collect();
+    assert_eq!(
+        told,
+        [
+            ("name", &json!("a"), &json!("A")),
+            ("command", &json!("true"), &json!("false")),
+            ("priority", &json!(0), &json!(-3)),
+        ]
+    );
+    let row = &store.jobs(id, &JobFilter { ids: vec![jobs[0]], ..JobFilter::default() }).unwrap()[0];
+    assert_eq!((row.name.as_str(), row.command.as_str(), row.priority), ("A", "false", -3));
+    let told = "changed job `a`: name `a` → `A`, command `true` → `false`, priority 0 → -3";
+    assert_eq!(notes(store, id, "jobs"), [told]);
+    // The same again is no change, and nothing to tell.
+    assert_eq!(store.update_job(id, jobs[0], &update, NOW).unwrap(), []);
+    assert_eq!(notes(store, id, "jobs").len(), 1);
+
+    let named = |name: &str| JobUpdate { name: Some(name.into()), ..JobUpdate::default() };
+    let error = store.update_job(id, jobs[1], &named("c"), NOW).unwrap_err();
+    assert!(matches!(&error, Error::DuplicateName { name, .. } if name == "c"), "{error}");
+    let (other, _) = create(store, 1);
+    assert!(matches!(store.update_job(other, jobs[0], &named("x"), NOW), Err(Error::NoSuchJob(_))));
+}
+
+pub(crate) fn a_changed_command_does_not_belie_the_record(store: &dyn Store) {
+    let (id, jobs) = graph(store);
+    complete(store, id, &jobs[..1]);
+    let command = |text: &str| JobUpdate { command: Some(text.into()), ..JobUpdate::default() };
+    let done_with = || store.last_records(id).unwrap()[0].command.clone();
+    assert_eq!(done_with(), None);
+    store.update_job(id, jobs[0], &command("second"), NOW).unwrap();
+    store.update_job(id, jobs[0], &command("third"), NOW).unwrap();
+    assert_eq!(done_with().as_deref(), Some("true"), "what it did, not what it was last");
+    store.update_job(id, jobs[0], &command("true"), NOW).unwrap();
+    assert_eq!(done_with(), None);
+    store.update_job(id, jobs[0], &command("fourth"), NOW).unwrap();
+    // Done again, it is done with the command that it has.
+    store.begin_next_run(id, &jobs[..1], NOW).unwrap();
+    store.update_job(id, jobs[0], &command("fifth"), NOW).unwrap();
+    assert!(store.last_records(id).unwrap().is_empty());
+    let (worker, again) = (worker(store, id), windlass_types::RunId(2));
+    let ready = windlass_core::change::Change::Status {
+        job: jobs[0],
+        from: JobStatus::Uninitialized,
+        to: JobStatus::Ready,
+    };
+    let done = end(
+        windlass_types::work::AttemptKey { run: again, ..key(id, jobs[0], 1) },
+        worker,
+        JobStatus::Completed,
+    );
+    let changes = vec![ready, claim(jobs[0], 1, worker), done].into();
+    crate::kit::commit_batch(store, windlass_store::Batch { workflow: id, run: again, changes }).unwrap();
+    assert_eq!(done_with(), None);
+}
+
+pub(crate) fn what_only_some_jobs_have_is_split_off(store: &dyn Store) {
+    let shared = [NewRequirements { name: "big", resources: Resources { cpus: 4, ..Resources::DEFAULT } }];
+    let kinds = [NewKind { name: "k_{i}", invocation_script: Some("nice"), ..NewKind::default() }];
+    let mut source = Source {
+        jobs: vec![
+            NewJob { requirements: Some(0), kind: Some(0), ..job("k_1") },
+            NewJob { requirements: Some(0), kind: Some(0), ..job("k_2") },
+            job("plain"),
+        ],
+        ..Source::default()
+    };
+    let edges = windlass_core::edges::Edges::default();
+    let new = NewWorkflow { kinds: &kinds, ..workflow(&shared, &edges) };
+    let id = store.create_workflow(&new, &mut source, NOW).unwrap();
+    let jobs = store.load_jobs(id).unwrap().ids;
+    let runtime = |seconds| JobUpdate { runtime: Some(Duration::from_secs(seconds)), ..JobUpdate::default() };
+    for (job, seconds) in [(0, 60), (0, 90), (2, 5)] {
+        let changes = store.update_job(id, jobs[job], &runtime(seconds), NOW).unwrap();
+        assert_eq!(changes[0].field, "runtime_seconds");
+    }
+    let rows = store.requirements(id).unwrap();
+    let known: Vec<_> = rows
+        .iter()
+        .map(|row| (row.name.as_str(), row.resources.cpus, row.resources.runtime.map(|time| time.as_secs())))
+        .collect();
+    assert_eq!(known, [("big", 4, None), ("big_k_1", 4, Some(90)), ("plain", 1, Some(5))]);
+    assert_eq!(rows[2].resources.memory, Bytes(0), "memory was not asked to be limited");
+    let all = store.jobs(id, &JobFilter::default()).unwrap();
+    let used: Vec<_> = all.iter().map(|row| row.resource_requirements.as_deref()).collect();
+    assert_eq!(used, [Some("big_k_1"), Some("big"), Some("plain")]);
+    let back = JobUpdate { requirements: Some(rows[0].id), ..JobUpdate::default() };
+    let changes = store.update_job(id, jobs[0], &back, NOW).unwrap();
+    assert_eq!((&changes[0].old, &changes[0].new), (&json!("big_k_1"), &json!("big")));
+
+    let labels = |list: &[&str]| JobUpdate {
+        labels: Some(list.iter().map(|&label| label.to_owned()).collect()),
+        ..JobUpdate::default()
+    };
+    for job in [0, 1, 2] {
+        store.update_job(id, jobs[job], &labels(&["gpu"]), NOW).unwrap();
+    }
+    store.update_job(id, jobs[1], &labels(&[]), NOW).unwrap();
+    let kinds: Vec<_> = store.kinds(id).unwrap().into_iter().map(|kind| (kind.name, kind.labels)).collect();
+    let gpu = vec!["gpu".to_owned()];
+    assert_eq!(
+        kinds,
+        [("k_{i}".into(), vec![]), ("k_{i}".into(), gpu.clone()), ("plain".into(), gpu)],
+        "one for each set of labels"
+    );
+    let script = store.commands(&jobs).unwrap().into_iter().map(|job| job.invocation_script);
+    assert_eq!(script.collect::<Vec<_>>(), [Some("nice".into()), Some("nice".into()), None]);
+    assert!(store.update_job(id, jobs[1], &labels(&[]), NOW).unwrap().is_empty());
+}
+
+pub(crate) fn a_held_job_is_left_alone(store: &dyn Store) {
+    let (id, jobs) = graph(store);
+    let worker = worker(store, id);
+    commit(store, id, vec![claim(jobs[0], 1, worker), start(jobs[0], 1, worker)]).unwrap();
+    let update = JobUpdate { priority: Some(1), ..JobUpdate::default() };
+    let error = store.update_job(id, jobs[0], &update, NOW).unwrap_err();
+    assert!(matches!(&error, Error::JobIsHeld { name, .. } if name == "a"), "{error}");
+    assert!(error.hint().is_some());
+    store.update_job(id, jobs[1], &update, NOW).unwrap();
+    assert!(matches!(store.delete_jobs(id, &jobs[4..], NOW), Err(Error::StillActive { .. })));
+}
+
+pub(crate) fn deleted_jobs_leave_the_others_as_they_were(store: &dyn Store) {
+    let (id, jobs) = graph(store);
+    let (other, _) = create(store, 2);
+    complete(store, id, &jobs[..2]);
+    // From the middle and from the end.
+    store.delete_jobs(id, &[jobs[4], jobs[2]], NOW).unwrap();
+    assert_eq!(names(store, id), ["a", "b", "d"]);
+    let table = store.load_jobs(id).unwrap();
+    assert_eq!(table.ids, [jobs[0], jobs[1], jobs[3]]);
+    assert_eq!((&table.edges.gates, &table.edges.waits), (&vec![vec![0, 1]], &vec![(2, 0)]));
+    assert_eq!(counts(store, id).total(), 3);
+    assert_eq!(store.results(id, &ResultFilter::default()).unwrap().len(), 2);
+    assert!(store.job_user_data(id).unwrap().is_empty());
+    let paged = JobFilter { after: Some(jobs[1]), limit: Some(5), ..JobFilter::default() };
+    assert_eq!(store.jobs(id, &paged).unwrap()[0].name, "d");
+    assert_eq!(notes(store, id, "jobs"), ["deleted 2 jobs"]);
+    // A name is free again, a number is not.
+    let again = store.add_jobs(id, &[AddJob { waits_for: vec![jobs[3]], ..new("c") }], NOW).unwrap();
+    assert!(again[0] > jobs[4]);
+    assert_eq!(store.load_jobs(id).unwrap().edges.direct, [(3, 2)]);
+
+    store.delete_jobs(id, &store.load_jobs(id).unwrap().ids, NOW).unwrap();
+    assert!(names(store, id).is_empty() && store.load_jobs(id).unwrap().edges.waits.is_empty());
+    assert_eq!(counts(store, id).total(), 0);
+    assert!(store.results(id, &ResultFilter { all_runs: true, ..Default::default() }).unwrap().is_empty());
+    let last = store.add_jobs(id, &[new("a")], NOW).unwrap();
+    assert_eq!(store.load_jobs(id).unwrap().ids, last);
+    assert_eq!(counts(store, other).total(), 2);
+    store.delete_workflow(id, NOW).unwrap();
+}
+
+pub(crate) fn what_others_wait_for_is_not_deleted(store: &dyn Store) {
+    let (id, jobs) = graph(store);
+    let delete = |jobs: &[JobId]| store.delete_jobs(id, jobs, NOW).unwrap_err();
+    for (job, waits) in [(jobs[3], "`e`"), (jobs[0], "`c`")] {
+        let error = delete(&[jobs[2], job][usize::from(job == jobs[0])..]);
+        assert!(matches!(&error, Error::InUse { by, .. } if by.contains(waits)), "{error}");
+    }
+    assert!(matches!(delete(&[jobs[4], JobId(9999)]), Error::NoSuchJob(_)));
+    assert_eq!(names(store, id).len(), 5, "all or nothing");
+    // Together with those who wait it may go.
+    store.delete_jobs(id, &[jobs[3], jobs[4]], NOW).unwrap();
+    store.delete_jobs(id, &jobs[..3], NOW).unwrap();
+    assert!(names(store, id).is_empty());
+
+    let action: Action = serde_json::from_value(json!({
+        "trigger_type": "on_jobs_complete", "action_type": "run_commands", "commands": ["true"],
+    }))
+    .unwrap();
+    let edges = windlass_core::edges::Edges::default();
+    let actions = [NewAction { action: &action, jobs: &[0] }];
+    let watched = NewWorkflow { actions: &actions, ..workflow(&[], &edges) };
+    let mut source = Source { jobs: vec![job("watched")], ..Source::default() };
+    let id = store.create_workflow(&watched, &mut source, NOW).unwrap();
+    let error = store.delete_jobs(id, &store.load_jobs(id).unwrap().ids, NOW).unwrap_err();
+    assert!(matches!(&error, Error::InUse { by, .. } if by.contains("action")), "{error}");
+}
+
+pub(crate) fn files_are_added_changed_and_deleted(store: &dyn Store) {
+    let (id, _) = graph(store);
+    graph(store);
+    let added = store.add_file(id, "more", "more.txt", NOW).unwrap();
+    let listed = || -> Vec<(String, String)> {
+        let rows = store.files(id, &DataFilter::default()).unwrap();
+        rows.into_iter().map(|row| (row.name, row.path)).collect()
+    };
+    let pair = |name: &str, path: &str| (name.to_owned(), path.to_owned());
+    assert_eq!(listed(), [pair("in", "in.txt"), pair("out", "out.txt"), pair("more", "more.txt")]);
+    assert_eq!(store.workflow(id).unwrap().unwrap().file_count, 3);
+    let error = store.add_file(id, "in", "x", NOW).unwrap_err();
+    assert!(matches!(&error, Error::DuplicateName { what: "files", .. }), "{error}");
+
+    let update = FileUpdate { name: Some("less".into()), path: Some("less.txt".into()) };
+    assert_eq!(store.update_file(added, &update, NOW).unwrap().len(), 2);
+    assert!(store.update_file(added, &update, NOW).unwrap().is_empty());
+    assert_eq!(listed()[2], pair("less", "less.txt"));
+    let taken = FileUpdate { name: Some("out".into()), ..FileUpdate::default() };
+    assert!(matches!(store.update_file(added, &taken, NOW), Err(Error::DuplicateName { .. })));
+
+    store.delete_file(added, NOW).unwrap();
+    assert_eq!((listed().len(), store.workflow(id).unwrap().unwrap().file_count), (2, 2));
+    let used = store.files(id, &DataFilter::default()).unwrap()[0].id;
+    let error = store.delete_file(used, NOW).unwrap_err();
+    assert!(matches!(&error, Error::InUse { by, .. } if by.contains("`a`")), "{error}");
+    assert!(matches!(store.delete_file(added, NOW), Err(Error::NoSuchFile(_))));
+    let told = [
+        "added file `more` (more.txt)",
+        "changed file `more`: name `more` → `less`, path `more.txt` → `less.txt`",
+        "deleted file `less` from the workflow",
+    ];
+    assert_eq!(notes(store, id, "files"), told);
+}
+
+pub(crate) fn requirements_are_added_changed_and_deleted(store: &dyn Store) {
+    let (id, _) = graph(store);
+    let large = Resources { cpus: 8, ..Resources::DEFAULT };
+    let set = store.add_requirements(id, "large", &large, NOW).unwrap();
+    let error = store.add_requirements(id, "large", &large, NOW).unwrap_err();
+    assert!(matches!(&error, Error::DuplicateName { .. }), "{error}");
+    let job = store.add_jobs(id, &[AddJob { requirements: Some(set), ..new("asking") }], NOW).unwrap();
+    let error = store.delete_requirements(set, NOW).unwrap_err();
+    assert!(matches!(&error, Error::InUse { by, .. } if by.contains("`asking`")), "{error}");
+    let update = RequirementsUpdate {
+        name: Some("huge".into()),
+        resources: Some(Resources { cpus: 9, runtime: Some(Duration::from_secs(7)), ..large }),
+    };
+    let fields: Vec<_> = store.update_requirements(set, &update, NOW).unwrap();
+    let fields: Vec<_> = fields.iter().map(|change| change.field).collect();
+    assert_eq!(fields, ["name", "num_cpus", "runtime_seconds"]);
+    let table = store.load_jobs(id).unwrap();
+    assert_eq!(table.requirements[table.class[5] as usize].cpus, 9);
+    store.delete_jobs(id, &job, NOW).unwrap();
+    store.delete_requirements(set, NOW).unwrap();
+    assert!(store.requirements(id).unwrap().is_empty());
+    assert!(matches!(store.update_requirements(set, &update, NOW), Err(Error::NoSuchRequirementsId(_))));
+    assert_eq!(notes(store, id, "requirements").len(), 3);
+}
+
+pub(crate) fn results_and_events_are_deleted(store: &dyn Store) {
+    let (id, jobs) = graph(store);
+    complete(store, id, &jobs[..2]);
+    let result = store.results(id, &ResultFilter::default()).unwrap()[0].id;
+    store.delete_result(result, NOW).unwrap();
+    let left = store.results(id, &ResultFilter::default()).unwrap();
+    assert_eq!(left.iter().map(|row| row.job_name.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(counts(store, id).get(JobStatus::Completed), 2, "the job stays as it is");
+    assert!(matches!(store.delete_result(ResultId(result.0), NOW), Err(Error::NoSuchResult(_))));
+
+    let first = store.events(Some(id), &EventFilter::default()).unwrap()[0].id;
+    store.delete_event(first, NOW).unwrap();
+    assert!(notes(store, id, "workflow").is_empty());
+    assert_eq!(notes(store, id, "events").len(), 1, "that one was deleted is no secret");
+    assert!(matches!(store.delete_event(EventId(9999), NOW), Err(Error::NoSuchEvent(_))));
+}
+
+pub(crate) fn one_job_knows_what_hangs_on_it(store: &dyn Store) {
+    let (id, jobs) = graph(store);
+    let files: Vec<FileId> =
+        store.files(id, &DataFilter::default()).unwrap().iter().map(|row| row.id).collect();
+    let data = store.user_data(id, &DataFilter::default()).unwrap()[0].id;
+    let none = JobRelations::default;
+    let expected = [
+        JobRelations { input_files: vec![files[0]], output_files: vec![files[1]], ..none() },
+        JobRelations { input_files: vec![files[0]], ..none() },
+        JobRelations { waits_for: jobs[..2].to_vec(), ..none() },
+        JobRelations { waits_for: jobs[..2].to_vec(), ..none() },
+        JobRelations { waits_for: vec![jobs[3]], input_user_data: vec![data], ..none() },
+    ];
+    for (job, expected) in jobs.iter().zip(expected) {
+        assert_eq!(store.job_relations(*job).unwrap(), expected, "{job}");
+    }
+    assert!(matches!(store.job_relations(JobId(9999)), Err(Error::NoSuchJob(_))));
+}
