@@ -60,10 +60,12 @@ fn settings() -> Config {
 
 /// The command line, or how to exit if it was wrong or only asked for help.
 fn parse(words: &[OsString], config: &Config) -> Result<Cli, ExitCode> {
-    let matches = config.apply(args::command()).try_get_matches_from(words);
+    let command = config.apply(args::command());
+    let words = args::verbs_first(&command, words.to_vec());
+    let matches = command.try_get_matches_from(&words);
     let parsed = matches.and_then(|matches| args::from_matches(&matches));
     parsed.map_err(|error| {
-        let wants_json = args::usage::asks_for_json(words)
+        let wants_json = args::usage::asks_for_json(&words)
             || config.get("format").is_some_and(|value| value.text == Format::Json.name());
         if !error.use_stderr() || !wants_json {
             // Help and version too are such errors. If nobody can be told, nothing is left to do.

@@ -181,8 +181,9 @@ impl Error {
             Self::NoSuchJob(_) => "`windlass jobs` lists the jobs".into(),
             Self::DuplicateJobName { .. } => "give every job its own name".into(),
             Self::NoSuchUserData(_) => "`windlass user-data` lists what there is".into(),
-            Self::NoSuchRequirements { .. } => "`windlass resource-requirements` lists what there is".into(),
-            Self::NoSuchRequirementsId(_) => "`windlass resource-requirements` lists what there is".into(),
+            Self::NoSuchRequirements { .. } | Self::NoSuchRequirementsId(_) => {
+                "`windlass resource-requirements` lists what there is".into()
+            }
             Self::NoSuchFile(_) => "`windlass files` lists what there is".into(),
             Self::NoSuchEvent(_) => "`windlass events` lists what there is".into(),
             Self::NoSuchResult(_) => "`windlass results --format json` shows their ids".into(),

@@ -23,6 +23,12 @@ pub(crate) enum FilesVerb {
     List(FilesListArgs),
     /// Show one of them.
     Get(NamedArgs),
+    /// Name a file that jobs read or write.
+    Create(super::edit::CreateFileArgs),
+    /// Change the name or the path of one of them.
+    Update(super::edit::UpdateFileArgs),
+    /// Take one that no job uses out of the workflow; the file itself stays.
+    Delete(NamedArgs),
     /// List the files that must be there before the workflow runs: what jobs read and no job writes.
     ListRequiredExisting(ListOfWorkflowArgs),
 }
@@ -163,6 +169,8 @@ pub(crate) enum EventsVerb {
     /// Print events as they happen, until the workflow is over.
     #[command(visible_alias = "monitor")]
     Follow(FollowEventsArgs),
+    /// Delete an event; another one says so.
+    Delete(super::edit::ByIdArgs),
 }
 
 #[derive(Debug, Args)]

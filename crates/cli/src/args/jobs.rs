@@ -45,6 +45,16 @@ pub(crate) enum JobsVerb {
     Get(OneJobArgs),
     /// List the jobs that run now, and for how long.
     Running(ListOfWorkflowArgs),
+    /// Add a job to a workflow.
+    Create(super::edit::CreateJobArgs),
+    /// Add jobs to a workflow, one for each line of a file of commands.
+    CreateFromFile(super::edit::CreateJobsArgs),
+    /// Change a job that no worker holds.
+    Update(super::edit::UpdateJobArgs),
+    /// Delete jobs with their results.
+    Delete(super::edit::DeleteJobsArgs),
+    /// Delete all jobs of a workflow with their results.
+    DeleteAll(super::edit::DeleteAllJobsArgs),
     /// List what the jobs of a workflow ask for.
     ListResourceRequirements(JobsRequirementsArgs),
     /// List which failure handlers the jobs of a workflow have.
@@ -108,6 +118,8 @@ pub(crate) enum ResultsVerb {
     List(ResultsListArgs),
     /// Show everything that is known about an attempt that ended.
     Get(OneResultArgs),
+    /// Delete what is known of an attempt; its job stays as it is.
+    Delete(super::edit::ByIdArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -168,6 +180,12 @@ pub(crate) enum RequirementsVerb {
     List(ListOfWorkflowArgs),
     /// Show one of them.
     Get(NamedArgs),
+    /// Add resource requirements to a workflow, for jobs to use.
+    Create(super::edit::CreateRequirementsArgs),
+    /// Change them, for all jobs that use them.
+    Update(super::edit::UpdateRequirementsArgs),
+    /// Delete those that no job uses.
+    Delete(NamedArgs),
 }
 
 #[derive(Debug, Args)]

@@ -3,9 +3,11 @@
 //! Nouns have verbs, and a noun alone lists. What Torc calls by a name is found here by the same name.
 
 pub(crate) mod data;
+pub(crate) mod edit;
 pub(crate) mod help;
 pub(crate) mod jobs;
 pub(crate) mod logs;
+mod order;
 pub(crate) mod page;
 pub(crate) mod plan;
 mod refs;
@@ -16,6 +18,7 @@ pub(crate) mod tools;
 pub(crate) mod usage;
 pub(crate) mod workflows;
 
+pub(crate) use order::verbs_first;
 pub(crate) use refs::{JobRef, WorkflowPart, WorkflowRef, WorkflowSet};
 pub(crate) use run::{Link, MachineArgs, OutputArgs, parse_memory};
 
@@ -242,7 +245,8 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn parse(line: &[&str]) -> Result<Command, clap::Error> {
-        let matches = command().try_get_matches_from(std::iter::once(&"windlass").chain(line))?;
+        let words = std::iter::once(&"windlass").chain(line).map(std::ffi::OsString::from);
+        let matches = command().try_get_matches_from(verbs_first(&command(), words.collect()))?;
         from_matches(&matches).map(|cli| cli.command.unwrap())
     }
 

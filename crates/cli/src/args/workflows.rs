@@ -21,6 +21,8 @@ pub(crate) enum WorkflowsVerb {
     List(WorkflowsListArgs),
     /// Show everything that is known about a workflow.
     Get(OneWorkflowArgs),
+    /// Make a workflow without jobs, to be filled by hand.
+    New(super::edit::NewWorkflowArgs),
     /// Change the name, the description or other notes of a workflow.
     Update(UpdateWorkflowArgs),
     /// Put workflows out of sight, or back.

@@ -116,8 +116,12 @@ impl<'a> Books<'a> {
         let record = self.record(number);
         // What a reused job read was compared with the data of this workflow when that was made.
         let since = record.and_then(|record| record.started_at).map(|at| at.max(self.row.created_at));
+        let mut definition = self.define(number, |piece| text_as_of(piece, since));
+        if let Some(command) = record.and_then(|record| record.command.clone()) {
+            definition.command = Cow::Owned(command);
+        }
         Before {
-            definition: self.define(number, |piece| text_as_of(piece, since)),
+            definition,
             status: self.status(number),
             files: record.and_then(|record| record.files.clone()),
         }

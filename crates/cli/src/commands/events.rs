@@ -57,6 +57,7 @@ pub(crate) fn run(ctx: &Context, verb: &EventsVerb) -> Result<Exit, CliError> {
         EventsVerb::Create(args) => create(ctx, args),
         EventsVerb::GetLatestEvent(args) => get_latest(ctx, args),
         EventsVerb::Follow(args) => follow(ctx, args),
+        EventsVerb::Delete(args) => super::edit_parts::delete_event(ctx, args),
     }
 }
 

@@ -85,9 +85,7 @@ fn commands(args: &ExecArgs) -> Result<Vec<String>, CliError> {
 fn templates(args: &ExecArgs) -> Result<Vec<Template>, CliError> {
     let mut templates: Vec<Template> = args.commands.iter().cloned().map(Template::Shell).collect();
     if let Some(path) = &args.commands_file {
-        let text = read(path)?;
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        templates.extend(lines.map(|line| Template::Shell(line.to_owned())));
+        templates.extend(commands_in(path)?.into_iter().map(Template::Shell));
     }
     if !args.trailing.is_empty() {
         templates.push(Template::from_words(&args.trailing));
@@ -100,6 +98,13 @@ fn templates(args: &ExecArgs) -> Result<Vec<Template>, CliError> {
         return Err(CliError::user("a command is empty").with_hint("a variable of your shell may be unset"));
     }
     Ok(templates)
+}
+
+/// One on each line; empty lines and comments are left out.
+pub(super) fn commands_in(path: &Path) -> Result<Vec<String>, CliError> {
+    let text = read(path)?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(str::to_owned).collect())
 }
 
 fn read(path: &Path) -> Result<String, CliError> {

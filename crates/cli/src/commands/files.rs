@@ -55,17 +55,10 @@ pub(crate) fn list(ctx: &Context, args: &FilesListArgs) -> Result<Exit, CliError
     let producer = args.produced_by_job_id.as_ref();
     let producer =
         producer.map(|job| select::job(&store, &workflow, job, "`windlass files ID`")).transpose()?;
-    let mut files = store.files(
-        workflow.id,
-        &DataFilter { job: producer.as_ref().map(|job| job.id), ..DataFilter::default() },
-    )?;
+    let filter = DataFilter { job: producer.as_ref().map(|job| job.id), ..DataFilter::default() };
+    let mut files = store.files(workflow.id, &filter)?;
     if let Some(job) = producer {
-        let written: Vec<FileId> = store
-            .job_files(workflow.id)?
-            .iter()
-            .filter(|r| r.job_id == job.id && r.is_output)
-            .map(|r| r.file_id)
-            .collect();
+        let written = store.job_relations(job.id)?.output_files;
         files.retain(|file| written.contains(&file.id));
     }
     let mut rows: Vec<Shown> = files.into_iter().map(|file| Shown::new(&workflow, file)).collect();
@@ -80,8 +73,12 @@ pub(crate) fn get(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
     let by_id = |id| Ok(store.file(FileId(id))?.map(|file| (file.workflow_id, file)));
     let (workflow, file) =
         relations::named(&store, args, by_id, |workflow| Ok(store.files(workflow, &DataFilter::default())?))?;
-    ctx.ui.print_record(&Listing::new(FIELDS), Shown::new(&workflow, file))?;
+    print_record(ctx, &workflow, file)?;
     Ok(Exit::Success)
+}
+
+pub(crate) fn print_record(ctx: &Context, workflow: &WorkflowRow, file: FileRow) -> Result<(), CliError> {
+    ctx.ui.print_record(&Listing::new(FIELDS), Shown::new(workflow, file))
 }
 
 /// What jobs read and no job writes.

@@ -132,10 +132,15 @@ impl<'a> Pages<'a> {
 
 pub(crate) fn get(ctx: &Context, args: &OneJobArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
-    let uses = Relations::load(&store, &workflow)?.take(job.id);
-    ctx.ui.print_record(&Listing::new(FIELDS).with(RELATIONSHIPS), Row { job, uses })?;
+    let (_, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
+    print_record(ctx, &store, job)?;
     Ok(Exit::Success)
+}
+
+/// A job with all that hangs on it.
+pub(crate) fn print_record(ctx: &Context, store: &dyn Store, job: JobRow) -> Result<(), CliError> {
+    let uses = store.job_relations(job.id)?.into();
+    ctx.ui.print_record(&Listing::new(FIELDS).with(RELATIONSHIPS), Row { job, uses })
 }
 
 /// A job that runs, and since when.

@@ -8,6 +8,8 @@ mod config;
 mod create;
 mod demo;
 mod docs;
+mod edit_jobs;
+mod edit_parts;
 mod events;
 mod exec;
 mod files;
@@ -58,6 +60,11 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
             Some(JobsVerb::List(args)) => jobs::list(ctx, args),
             Some(JobsVerb::Get(args)) => jobs::get(ctx, args),
             Some(JobsVerb::Running(args)) => jobs::running(ctx, args),
+            Some(JobsVerb::Create(args)) => edit_jobs::create(ctx, args),
+            Some(JobsVerb::CreateFromFile(args)) => edit_jobs::create_from_file(ctx, args),
+            Some(JobsVerb::Update(args)) => edit_jobs::update(ctx, args),
+            Some(JobsVerb::Delete(args)) => edit_jobs::delete(ctx, args),
+            Some(JobsVerb::DeleteAll(args)) => edit_jobs::delete_all(ctx, args),
             Some(JobsVerb::ListResourceRequirements(args)) => parts::jobs_requirements(ctx, args),
             Some(JobsVerb::ListFailureHandlers(args)) => parts::jobs_handlers(ctx, args),
             Some(JobsVerb::ResetStatus(args)) => reset_status::run_for_jobs(ctx, args),
@@ -67,6 +74,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
             None => results::list(ctx, &args.list),
             Some(ResultsVerb::List(args)) => results::list(ctx, args),
             Some(ResultsVerb::Get(args)) => results::get(ctx, args),
+            Some(ResultsVerb::Delete(args)) => edit_parts::delete_result(ctx, args),
         },
         Command::Logs(args) => match (&args.verb, &args.show) {
             (Some(LogsVerb::Show(args)), _) | (None, Some(args)) => logs::show(ctx, args),
@@ -80,6 +88,9 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
             None => files::list(ctx, &args.list),
             Some(FilesVerb::List(args)) => files::list(ctx, args),
             Some(FilesVerb::Get(args)) => files::get(ctx, args),
+            Some(FilesVerb::Create(args)) => edit_parts::create_file(ctx, args),
+            Some(FilesVerb::Update(args)) => edit_parts::update_file(ctx, args),
+            Some(FilesVerb::Delete(args)) => edit_parts::delete_file(ctx, args),
             Some(FilesVerb::ListRequiredExisting(args)) => files::list_required(ctx, args),
         },
         Command::UserData(args) => match &args.verb {
@@ -125,6 +136,7 @@ fn workflows_verb(ctx: &Context, verb: &WorkflowsVerb) -> Result<Exit, CliError>
     match verb {
         WorkflowsVerb::List(args) => workflows::list(ctx, args),
         WorkflowsVerb::Get(args) => workflows::get(ctx, args),
+        WorkflowsVerb::New(args) => edit_jobs::new_workflow(ctx, args),
         WorkflowsVerb::Update(args) => manage::update(ctx, args),
         WorkflowsVerb::Archive(args) => manage::torc_archive(ctx, args),
         WorkflowsVerb::Delete(args) => manage::delete(ctx, args),

@@ -17,7 +17,7 @@ use windlass_store::model::{
 };
 use windlass_types::{Resources, WorkflowId};
 
-const REQUIREMENTS: &[Field<RequirementsRow>] = &[
+pub(crate) const REQUIREMENTS: &[Field<RequirementsRow>] = &[
     Field::new("id", |r: &RequirementsRow| r.id.0.into()).column(Column::number("ID")),
     Field::new("name", |r: &RequirementsRow| (&r.name).into()).column(Column::elastic("NAME")),
     Field::new("num_cpus", |r: &RequirementsRow| r.resources.cpus.into()).column(Column::number("CPUS")),
@@ -41,6 +41,9 @@ pub(crate) fn requirements_verb(ctx: &Context, verb: &RequirementsVerb) -> Resul
         RequirementsVerb::Get(args) => {
             get(ctx, args, REQUIREMENTS, |store, id| Ok(store.requirements(id)?), |row| row.id.0)
         }
+        RequirementsVerb::Create(args) => super::edit_parts::create_requirements(ctx, args),
+        RequirementsVerb::Update(args) => super::edit_parts::update_requirements(ctx, args),
+        RequirementsVerb::Delete(args) => super::edit_parts::delete_requirements(ctx, args),
     }
 }
 

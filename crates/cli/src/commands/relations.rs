@@ -12,7 +12,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use windlass_core::edges::Edges;
 use windlass_store::Store;
-use windlass_store::model::{DataFilter, FileRow, HandlerRow, RequirementsRow, UserDataRow, WorkflowRow};
+use windlass_store::model::{
+    DataFilter, FileRow, HandlerRow, JobRelations, RequirementsRow, UserDataRow, WorkflowRow,
+};
 use windlass_types::{JobId, WorkflowId};
 
 pub(crate) fn run(ctx: &Context, verb: &DependenciesVerb) -> Result<Exit, CliError> {
@@ -188,6 +190,18 @@ pub(crate) struct Uses {
     pub(crate) output_files: Vec<i64>,
     pub(crate) input_user_data: Vec<i64>,
     pub(crate) output_user_data: Vec<i64>,
+}
+
+impl From<JobRelations> for Uses {
+    fn from(of: JobRelations) -> Self {
+        Self {
+            waits_for: of.waits_for.iter().map(|id| id.0).collect(),
+            input_files: of.input_files.iter().map(|id| id.0).collect(),
+            output_files: of.output_files.iter().map(|id| id.0).collect(),
+            input_user_data: of.input_user_data.iter().map(|id| id.0).collect(),
+            output_user_data: of.output_user_data.iter().map(|id| id.0).collect(),
+        }
+    }
 }
 
 /// What hangs on the jobs of a workflow.

@@ -16,6 +16,8 @@ mod contents;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod editing;
+#[cfg(test)]
 mod endings;
 #[cfg(test)]
 mod examples;

@@ -341,11 +341,9 @@ fn with_labels(
     let text = column::json_text(labels)?;
     let same = params![kind, text];
     let known = conn.prepare_cached(sql::KIND_WITH_LABELS)?.query_row(same, |row| row.get(0)).optional()?;
-    match known {
-        Some(known) => Ok(Some(known)),
-        None => {
-            let copy = params![text, kind];
-            Ok(Some(conn.prepare_cached(sql::COPY_KIND)?.query_row(copy, |row| row.get(0))?))
-        }
+    if known.is_some() {
+        return Ok(known);
     }
+    let copy = params![text, kind];
+    Ok(Some(conn.prepare_cached(sql::COPY_KIND)?.query_row(copy, |row| row.get(0))?))
 }

@@ -76,9 +76,9 @@ pub(crate) fn jobs_are_added_from_outside(store: &dyn Store) {
     assert_eq!(table.ids, [&first[..], &third, &fourth].concat());
     assert_eq!(table.edges.direct, [(2, 0), (3, 1), (3, 2)]);
     assert_eq!(table.priority, [0, 0, 0, 7]);
-    use JobStatus::{Blocked, Ready};
-    assert_eq!(table.status, [Ready, Ready, Blocked, Blocked]);
-    assert_eq!(counts(store, id).get(Blocked), 2);
+    let (ready, blocked) = (JobStatus::Ready, JobStatus::Blocked);
+    assert_eq!(table.status, [ready, ready, blocked, blocked]);
+    assert_eq!(counts(store, id).get(blocked), 2);
     assert_eq!(store.commands(&fourth).unwrap()[0].command, "echo four");
     assert_eq!(store.jobs_after(id, third[0]).unwrap().ids, fourth);
     let told = ["added 2 jobs", "added job `three`", "added job `four`"];

@@ -1,0 +1,229 @@
+//! Workflows and jobs made, changed and deleted by hand: `workflows new`, `jobs create`, `update`, `delete` …
+
+use super::edit_parts::{self, requirements_named};
+use super::jobs;
+use crate::args::edit::{
+    CreateJobArgs, CreateJobsArgs, DeleteAllJobsArgs, DeleteJobsArgs, NewWorkflowArgs, UpdateJobArgs,
+};
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::plan;
+use crate::select;
+use crate::ui::listing::Listing;
+use crate::ui::text;
+use crate::view::WorkflowView;
+use windlass_store::Store;
+use windlass_store::model::{AddJob, JobFilter, JobRow, JobUpdate, Listed, NewJob, NewWorkflow, WorkflowRow};
+use windlass_types::{Bytes, JobId, RequirementsId, Resources, WorkflowId};
+
+/// So many jobs are named before a question.
+const NAMED: usize = 5;
+
+pub(crate) fn new_workflow(ctx: &Context, args: &NewWorkflowArgs) -> Result<Exit, CliError> {
+    if args.name.is_empty() {
+        return Err(CliError::user("a workflow needs a name"));
+    }
+    let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
+    let store = ctx.open_or_create()?;
+    let new = NewWorkflow {
+        name: &args.name,
+        user: &plan::current_user(),
+        description: args.description.as_deref(),
+        submission_dir: plan::utf8(&ctx.cwd)?,
+        output_dir: plan::utf8(&output_dir)?,
+        ..NewWorkflow::default()
+    };
+    let none = std::iter::empty::<NewJob<'_>>();
+    let id = store.create_workflow(&new, &mut Listed::new(none), ctx.clock.now())?;
+    if ctx.ui.json_wanted() {
+        let row = select::workflow(&store, &crate::args::WorkflowRef::Id(id))?;
+        let view = WorkflowView::new(row, false, ctx.clock.now());
+        ctx.ui.print_record(&Listing::new(super::workflows::FIELDS), view)?;
+    } else {
+        ctx.ui.print_line(&format!("workflow {id}: {}", args.name))?;
+        ctx.ui.note(&format!("next: windlass jobs create {id} --name NAME --command CMD"));
+    }
+    Ok(Exit::Success)
+}
+
+pub(crate) fn create(ctx: &Context, args: &CreateJobArgs) -> Result<Exit, CliError> {
+    if args.name.is_empty() {
+        return Err(CliError::user("a job needs a name"));
+    }
+    let store = ctx.open_write()?;
+    let workflow = select::workflow(&store, &args.workflow)?;
+    let requirements = args.resource_requirements_id.as_deref();
+    let files = |names: &[String]| {
+        names.iter().map(|name| edit_parts::file_named(&store, &workflow, name)).collect::<Result<_, _>>()
+    };
+    let job = AddJob {
+        name: args.name.clone(),
+        command: args.command.clone(),
+        requirements: requirements.map(|name| requirements_named(&store, &workflow, name)).transpose()?,
+        priority: args.priority,
+        waits_for: find_all(&store, &workflow, &args.blocking_job_ids)?.iter().map(|job| job.id).collect(),
+        input_files: files(&args.input_file_ids)?,
+        output_files: files(&args.output_file_ids)?,
+    };
+    let added = store.add_jobs(workflow.id, &[job], ctx.clock.now())?;
+    print_one(ctx, &store, &workflow, added[0])
+}
+
+fn print_one(ctx: &Context, store: &dyn Store, workflow: &WorkflowRow, id: JobId) -> Result<Exit, CliError> {
+    let job = select::job_by_id(store, workflow, id)?
+        .ok_or(CliError::from(windlass_store::Error::NoSuchJob(id)))?;
+    if ctx.ui.json_wanted() {
+        jobs::print_record(ctx, store, job)?;
+    } else {
+        ctx.ui.print_line(&format!("job {id}: {}", job.name))?;
+    }
+    Ok(Exit::Success)
+}
+
+pub(crate) fn create_from_file(ctx: &Context, args: &CreateJobsArgs) -> Result<Exit, CliError> {
+    let commands = super::exec::commands_in(&args.file)?;
+    if commands.is_empty() {
+        return Err(CliError::user(format!("{} holds no commands", args.file.display())));
+    }
+    let store = ctx.open_write()?;
+    let workflow = select::workflow(&store, &args.workflow)?;
+    let now = ctx.clock.now();
+    let first = 1 + highest_number(&store, &workflow)?;
+    let requirements = requirements_for(ctx, &store, workflow.id, first, args)?;
+    let jobs: Vec<AddJob> = (first..)
+        .zip(commands)
+        .map(|(n, command)| AddJob { name: job_name(n), command, requirements, ..AddJob::default() })
+        .collect();
+    let added = store.add_jobs(workflow.id, &jobs, now)?;
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&serde_json::json!({ "workflow_id": workflow.id, "job_ids": added }))?;
+    } else {
+        let last = job_name(first + added.len() as u64 - 1);
+        let names = if added.len() == 1 { last } else { format!("{} to {last}", job_name(first)) };
+        ctx.ui.print_line(&format!("workflow {}: {names}", workflow.id))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn job_name(number: u64) -> String {
+    format!("job{number}")
+}
+
+/// Of the jobs that are called `job<N>`.
+fn highest_number(store: &dyn Store, workflow: &WorkflowRow) -> Result<u64, CliError> {
+    let filter = JobFilter { name_prefix: Some("job".to_owned()), ..JobFilter::default() };
+    let jobs = store.jobs(workflow.id, &filter)?;
+    let numbers = jobs.iter().filter_map(|job| job.name.strip_prefix("job")?.parse().ok());
+    Ok(numbers.max().unwrap_or(0))
+}
+
+/// One set for all jobs of the file, if anything was said; it is called after the first of them.
+fn requirements_for(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    first: u64,
+    args: &CreateJobsArgs,
+) -> Result<Option<RequirementsId>, CliError> {
+    let CreateJobsArgs { cpus_per_job: cpus, memory_per_job: memory, runtime_per_job: runtime, .. } = args;
+    if cpus.is_none() && memory.is_none() && runtime.is_none() {
+        return Ok(None);
+    }
+    let resources = Resources {
+        cpus: cpus.unwrap_or(1),
+        memory: memory.unwrap_or(Bytes(0)),
+        runtime: *runtime,
+        ..Resources::DEFAULT
+    };
+    let name = format!("{}_and_on", job_name(first));
+    Ok(Some(store.add_requirements(workflow, &name, &resources, ctx.clock.now())?))
+}
+
+pub(crate) fn update(ctx: &Context, args: &UpdateJobArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_write()?;
+    let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
+    let update = update_of(&store, &workflow, args)?;
+    if update == JobUpdate::default() {
+        return Err(CliError::user("nothing was said that is to change").with_hint(
+            "--name, --command, --runtime, --resource-requirements-id, --priority, --label or --clear-labels",
+        ));
+    }
+    let changes = store.update_job(workflow.id, job.id, &update, ctx.clock.now())?;
+    edit_parts::say_changes(ctx, &format!("job {} ({})", job.id, job.name), &changes);
+    if ctx.ui.json_wanted() {
+        return print_one(ctx, &store, &workflow, job.id);
+    }
+    Ok(Exit::Success)
+}
+
+fn update_of(store: &dyn Store, workflow: &WorkflowRow, args: &UpdateJobArgs) -> Result<JobUpdate, CliError> {
+    if args.name.as_deref() == Some("") {
+        return Err(CliError::user("a job needs a name"));
+    }
+    let requirements = args.resource_requirements_id.as_deref();
+    let new_labels = args.clear_labels || !args.label.is_empty();
+    Ok(JobUpdate {
+        name: args.name.clone(),
+        command: args.command.clone(),
+        requirements: requirements.map(|name| requirements_named(store, workflow, name)).transpose()?,
+        runtime: args.runtime,
+        priority: args.priority,
+        labels: new_labels.then(|| args.label.clone()),
+    })
+}
+
+pub(crate) fn delete(ctx: &Context, args: &DeleteJobsArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_write()?;
+    let found: Vec<(WorkflowRow, JobRow)> = args
+        .jobs
+        .iter()
+        .map(|job| select::job_anywhere(&store, job, &args.workflow))
+        .collect::<Result<_, _>>()?;
+    let workflow = &found[0].0;
+    if let Some((other, job)) = found.iter().find(|(row, _)| row.id != workflow.id) {
+        let said = format!("job {} belongs to workflow {}, not to {}", job.id, other.id, workflow.id);
+        return Err(CliError::user(said).with_hint("delete the jobs of one workflow at a time"));
+    }
+    let jobs: Vec<&JobRow> = found.iter().map(|(_, job)| job).collect();
+    if args.dry_run {
+        ctx.ui.note(&format!("would delete {}", in_words(&jobs)));
+        return Ok(Exit::Success);
+    }
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    store.delete_jobs(workflow.id, &ids, ctx.clock.now())?;
+    ctx.ui.note(&format!("deleted {}", in_words(&jobs)));
+    Ok(Exit::Success)
+}
+
+pub(crate) fn delete_all(ctx: &Context, args: &DeleteAllJobsArgs) -> Result<Exit, CliError> {
+    let store = ctx.open_write()?;
+    let workflow = select::workflow(&store, &args.workflow)?;
+    let count = text::count(workflow.counts.total(), "job");
+    let all = format!("all {count} of workflow {} ({})", workflow.id, workflow.name);
+    if args.confirm.dry_run {
+        ctx.ui.note(&format!("would delete {all}"));
+        return Ok(Exit::Success);
+    }
+    ctx.ui.confirm(&format!("delete {all}"), args.confirm)?;
+    store.delete_jobs(workflow.id, &store.load_jobs(workflow.id)?.ids, ctx.clock.now())?;
+    ctx.ui.note(&format!("deleted {all}"));
+    Ok(Exit::Success)
+}
+
+/// `job 3 (a), job 4 (b) and 12 more`.
+fn in_words(jobs: &[&JobRow]) -> String {
+    let named = jobs.iter().take(NAMED).map(|job| format!("job {} ({})", job.id, job.name));
+    let named = named.collect::<Vec<_>>().join(", ");
+    match jobs.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+fn find_all(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    wanted: &[crate::args::JobRef],
+) -> Result<Vec<JobRow>, CliError> {
+    wanted.iter().map(|job| select::job(store, workflow, job, "the first argument")).collect()
+}
