@@ -10,8 +10,9 @@ use crate::ui::summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use windlass_engine::observe::Observer;
-use windlass_engine::{Control, Dispatcher, Options, RunEnd, Summary, begin_next_run, take_over};
+use windlass_engine::{Control, Dispatcher, Options, RunEnd, Summary, Until, begin_next_run, take_over};
 use windlass_store::Store as _;
 use windlass_store::lock::WorkflowLock;
 use windlass_store::model::WorkflowRow;
@@ -70,12 +71,28 @@ pub(crate) fn conduct(
         take_over(store, &mut host, &mut *observer, &row(store, workflow)?, ctx.clock.now())?;
         begin_next_run(store, &row(store, workflow)?, ctx.clock.now())?;
     }
-    let options = Options { grace: machine.grace };
-    let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row(store, workflow)?, options)?;
+    let row = row(store, workflow)?;
+    let options = Options { grace: machine.grace, until: until(ctx, machine, &row)? };
+    let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row, options)?;
     let listener = Listener::start(signals, dispatcher.control())?;
     let run = dispatcher.run();
     drop(listener);
     Ok(run?)
+}
+
+/// When the run has to end, if anybody said so. Jobs are asked to stop as long before as the workflow says, else as a
+/// stopped job gets anyway; but not before half of the time is over.
+fn until(ctx: &Context, machine: &MachineArgs, row: &WorkflowRow) -> Result<Option<Until>, CliError> {
+    let now = ctx.clock.now();
+    if let Some(end) = machine.end_time.filter(|end| *end <= now) {
+        return Err(CliError::user(format!("--end-time {end} is over; it is {now}")));
+    }
+    let until_then = machine.end_time.map(|end| end.since(now));
+    let Some(time) = machine.time_limit.into_iter().chain(until_then).min() else { return Ok(None) };
+    let config = row.settings.execution_config.as_ref();
+    let lead = config.and_then(|config| config.sigterm_lead_seconds).map(Duration::from_secs);
+    let lead = lead.unwrap_or(machine.grace).min(time / 2);
+    Ok(Instant::now().checked_add(time).map(|end| Until { end, lead }))
 }
 
 fn row(store: &SqliteStore, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {

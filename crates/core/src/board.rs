@@ -138,6 +138,11 @@ impl Board {
         &self.requirements[self.class[job as usize] as usize]
     }
 
+    /// Some jobs may say how long they take.
+    pub fn asks_for_time(&self) -> bool {
+        self.requirements.iter().any(|asked| asked.runtime.is_some())
+    }
+
     /// Class 0 is "nothing asked for", which limits nothing.
     pub fn asked_for_resources(&self, job: u32) -> bool {
         self.class[job as usize] != 0

@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::time::Duration;
 use windlass_types::{Bytes, Capacity, Resources};
 
 use rustc_hash::FxHashMap;
@@ -267,6 +268,10 @@ impl Pool {
     }
 }
 
+fn ends_in_time(asked: &Resources, left: Option<Duration>) -> bool {
+    left.is_none_or(|left| asked.runtime.is_none_or(|runtime| runtime <= left))
+}
+
 /// What one worker holds, as the engine sees it: what runs, and what waits in the worker's own queue.
 ///
 /// The worker starts its queue strictly in order, each as soon as it fits; this mirror applies the same rule to the same
@@ -276,11 +281,19 @@ pub struct Mirror {
     pool: Pool,
     placed: FxHashMap<u32, (Placement, Resources)>,
     queue: VecDeque<(u32, Resources)>,
+    /// `None`: as long as it takes.
+    time_left: Option<Duration>,
 }
 
 impl Mirror {
     pub fn new(capacity: Capacity) -> Self {
-        Self { pool: Pool::new(capacity), placed: FxHashMap::default(), queue: VecDeque::new() }
+        let pool = Pool::new(capacity);
+        Self { pool, placed: FxHashMap::default(), queue: VecDeque::new(), time_left: None }
+    }
+
+    /// From now on only jobs are taken that do not ask for more time than this.
+    pub fn limit_time(&mut self, left: Duration) {
+        self.time_left = Some(left);
     }
 
     pub fn pool(&self) -> &Pool {
@@ -306,7 +319,8 @@ impl Mirror {
 
     /// Takes one job that is to run with nothing beside it.
     pub fn take_alone(&mut self, job: u32, asked: &Resources) -> bool {
-        let placement = if self.is_idle() { self.pool.place(asked) } else { None };
+        let may_start = self.is_idle() && ends_in_time(asked, self.time_left);
+        let placement = if may_start { self.pool.place(asked) } else { None };
         let Some(placement) = placement else { return false };
         self.placed.insert(job, (placement, *asked));
         true
@@ -315,15 +329,21 @@ impl Mirror {
     /// Takes jobs for this worker: all that fit now, and `ahead` more to wait in its queue so that it need not wait for us.
     pub fn fill(&mut self, ready: &mut ReadyQueue, ahead: usize) -> Vec<u32> {
         let mut taken = Vec::new();
+        let time_left = self.time_left;
         while self.queue.is_empty() && !self.pool.is_exhausted() {
             let mut placed = None;
-            let job = ready.pop_fitting(|asked| match self.pool.place(asked) {
-                Some(placement) => {
-                    placed = Some((placement, *asked));
-                    Fit::Now
+            let job = ready.pop_fitting(|asked| {
+                if !ends_in_time(asked, time_left) {
+                    return Fit::Never;
                 }
-                None if self.pool.could_hold(asked) => Fit::Later,
-                None => Fit::Never,
+                match self.pool.place(asked) {
+                    Some(placement) => {
+                        placed = Some((placement, *asked));
+                        Fit::Now
+                    }
+                    None if self.pool.could_hold(asked) => Fit::Later,
+                    None => Fit::Never,
+                }
             });
             let (Some(job), Some(placed)) = (job, placed) else { break };
             self.placed.insert(job, placed);
@@ -372,7 +392,20 @@ fn covers(held: &Resources, asked: &Resources) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    #[test]
+    fn what_would_not_end_in_time_is_not_taken() {
+        let classes = [Resources::DEFAULT, asks(1, 1, 0, 5), asks(1, 1, 0, 60)];
+        let ready = queue(&[(0, 2, 9), (1, 1, 0), (2, 0, 0)], &classes);
+        let mut mirror = Mirror::new(worker(8, 1 << 30, 0));
+        mirror.limit_time(Duration::from_mins(10));
+        let mut left = ready.clone();
+        assert_eq!(mirror.fill(&mut left, 0), [2, 1], "what says nothing may take as long as it takes");
+        assert_eq!(left.len(), 1);
+        let mut mirror = Mirror::new(worker(8, 1 << 30, 0));
+        mirror.limit_time(Duration::from_mins(10));
+        assert!(!mirror.take_alone(0, &classes[2]) && mirror.take_alone(1, &classes[1]));
+    }
 
     fn asks(cpus: u32, memory: u64, gpus: u32, minutes: u64) -> Resources {
         Resources {

@@ -17,7 +17,7 @@ mod pace;
 mod takeover;
 mod terms;
 
-pub use dispatcher::{Control, Dispatcher, Options, RunEnd, Summary};
+pub use dispatcher::{Control, Dispatcher, Options, RunEnd, Summary, Until};
 pub use takeover::{begin_next_run, take_over};
 
 use windlass_types::{Capacity, Resources, WorkflowId};

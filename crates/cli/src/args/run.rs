@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use windlass_core::reuse::Accept;
-use windlass_types::Bytes;
+use windlass_types::{Bytes, Timestamp};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -170,23 +170,12 @@ pub(crate) struct TorcRunArgs {
     /// Go on waiting for work when everything is done.
     #[arg(long)]
     persistent: bool,
-    /// Stop after this time. Say it with `timeout`, and go on with `windlass resume`.
-    #[arg(long, value_name = "DURATION")]
-    time_limit: Option<String>,
-    /// Stop at this time. Say it with `timeout`, and go on with `windlass resume`.
-    #[arg(long, value_name = "TIME")]
-    end_time: Option<String>,
 }
 
 impl TorcRunArgs {
     /// Those that were given and would have changed how Torc runs the workflow.
     pub(crate) fn ignored(&self) -> Vec<&'static str> {
-        let given = [
-            ("--label", !self.label.is_empty()),
-            ("--persistent", self.persistent),
-            ("--time-limit", self.time_limit.is_some()),
-            ("--end-time", self.end_time.is_some()),
-        ];
+        let given = [("--label", !self.label.is_empty()), ("--persistent", self.persistent)];
         given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
     }
 }
@@ -266,6 +255,13 @@ pub(crate) struct MachineArgs {
     /// Time that a job gets to end by itself when it is stopped, before it is killed.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
     pub(crate) grace: Duration,
+    /// Stop after this time: `90m`, `PT1H`. No job is started that asks for more time than is left; what still runs is
+    /// asked to stop before the end, and killed then. `windlass resume` goes on.
+    #[arg(long, value_name = "DURATION", value_parser = windlass_types::parse_duration)]
+    pub(crate) time_limit: Option<Duration>,
+    /// Stop at this time, likewise: `2026-08-01T18:00:00Z`.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) end_time: Option<Timestamp>,
     /// Take a worker on another machine, which cannot be asked from here, for dead. Make sure of it first.
     #[arg(long)]
     pub(crate) assume_dead: bool,
@@ -281,6 +277,10 @@ pub(crate) struct DemoArgs {
     /// Directory to run it in, made if it is not there; a new one among the temporary files by default.
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+fn parse_time(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "write a time with its zone, such as 2026-08-01T18:00:00Z or …+02:00".to_owned())
 }
 
 /// A size as people write it, or a bare number of GiB.
@@ -347,7 +347,11 @@ mod tests {
         let line = "run x.yaml -p 5 --claim-backoff-max-secs 3 --skip-checks --label gpu --time-limit PT1H";
         let line: Vec<&str> = line.split(' ').collect();
         let Command::Run(args) = parse(&line).unwrap() else { panic!("not run") };
-        assert_eq!(args.torc.ignored(), ["--label", "--time-limit"]);
+        assert_eq!(args.torc.ignored(), ["--label"]);
+        assert_eq!(args.machine.time_limit, Some(Duration::from_hours(1)));
+        for wrong in [["--end-time", "18:00"], ["--time-limit", "soon"]] {
+            assert!(parse(&["exec", wrong[0], wrong[1], "-c", "true"]).is_err(), "{wrong:?}");
+        }
         parse(&["exec", "--monitor", "time-series", "--generate-plots", "-i", "1", "-c", "true"]).unwrap();
         parse(&["create", "x.yaml", "--no-resource-monitoring", "--skip-checks"]).unwrap();
     }

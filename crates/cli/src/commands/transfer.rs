@@ -8,11 +8,13 @@ use crate::plan;
 use crate::select;
 use crate::ui::text;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
-use windlass_store::Store as _;
-use windlass_store::model::{Export, ExportOptions, ImportOptions};
+use windlass_store::Store;
+use windlass_store::model::export::ExportedJob;
+use windlass_store::model::{DataFilter, Export, ExportOptions, ImportOptions};
 use windlass_types::WorkflowId;
 
 pub(crate) fn export(ctx: &Context, args: &ExportArgs) -> Result<Exit, CliError> {
@@ -53,6 +55,7 @@ pub(crate) fn import(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError>
     };
     let store = ctx.open_or_create()?;
     let id = store.import(&export, &options, ctx.clock.now())?;
+    warn_of_old_ids(ctx, &store, id, &export)?;
     let name = options.name.as_deref().unwrap_or(&export.workflow.name);
     let jobs = export.jobs.len();
     if ctx.ui.json_wanted() {
@@ -62,6 +65,43 @@ pub(crate) fn import(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError>
         ctx.ui.note(&format!("next: windlass resume {id}"));
     }
     Ok(Exit::Success)
+}
+
+/// Where a spec says `${user_data.input.NAME}`, a command has an id of the database that it came from. Nobody can tell it
+/// from any other number, so it is not rewritten.
+fn warn_of_old_ids(
+    ctx: &Context,
+    store: &dyn Store,
+    id: WorkflowId,
+    export: &Export,
+) -> Result<(), CliError> {
+    let pieces = store.user_data(id, &DataFilter::default())?;
+    let changed: HashMap<i64, i64> = (export.user_data.iter().zip(&pieces))
+        .map(|(old, new)| (old.id, new.id.0))
+        .filter(|(old, new)| old != new)
+        .collect();
+    let mut told = export.jobs.iter().filter_map(|job| Some((job, old_id_in(job, &changed)?)));
+    let Some((job, old)) = told.next() else { return Ok(()) };
+    let others = match told.count() {
+        0 => String::new(),
+        n => format!(", and so do the commands of {}", text::count(n as u64, "other job")),
+    };
+    ctx.ui.warn(&format!(
+        "the command of job `{}` seems to name user data by the id it had, {old}, which is {} now{others}; \
+         `windlass jobs update` changes a command, and in a job user data can be named by their names",
+        job.name, changed[&old]
+    ));
+    Ok(())
+}
+
+/// The id of user data that the job uses, if it stands in its command as a word and means something else now.
+fn old_id_in(job: &ExportedJob, changed: &HashMap<i64, i64>) -> Option<i64> {
+    let used = job.input_user_data_ids.iter().chain(&job.output_user_data_ids);
+    let names = |id: &i64| {
+        let mut words = job.command.split(|c: char| !c.is_alphanumeric());
+        words.any(|word| word.parse() == Ok(*id))
+    };
+    used.filter(|id| changed.contains_key(id)).find(|id| names(id)).copied()
 }
 
 /// Jobs run where they ran, if that directory is here too; a workflow from elsewhere runs in this one.

@@ -224,3 +224,36 @@ fn a_job_that_kills_its_worker_fails_and_the_others_complete() {
     assert_eq!((completed(&status), &status["jobs"]["failed"]), (20, &1.into()));
     assert!(attempts(&sandbox, "killer").iter().all(|attempt| attempt.1 == -128));
 }
+
+#[test]
+fn a_time_limit_ends_what_runs_and_the_next_run_goes_on() {
+    // The first time it waits for ever and says goodbye when asked; the second time it is quick.
+    let sandbox = sandbox(
+        "name: limited\njobs:\n  - name: job\n    command: |\n      [ -e said ] && exit 0\n      trap 'echo goodbye > said; exit 0' TERM\n      while :; do sleep 0.05; done\n  - {name: next, command: 'true', depends_on: [job]}\n",
+    );
+    let run = sandbox.windlass(&["run", "spec.yaml", "--time-limit", "2s"]).exits(3);
+    assert!(run.stderr.contains("the time is up"), "{run:?}");
+    assert_eq!(sandbox.read("said"), "goodbye\n");
+    let status = sandbox.json(&["status"]);
+    assert_eq!((&status["state"], &status["jobs"]["ready"]), (&"interrupted".into(), &1.into()));
+    sandbox.windlass(&["run", "spec.yaml", "--time-limit", "10m"]).exits(0);
+    let attempts = attempts(&sandbox, "job");
+    assert_eq!((attempts[0].0.as_str(), attempts[1].0.as_str()), ("terminated", "completed"), "{attempts:?}");
+}
+
+#[test]
+fn nothing_is_started_that_would_not_end_in_time() {
+    let sandbox = sandbox(
+        "name: limited\nresource_requirements:\n  - {name: long, num_cpus: 1, memory: 100m, runtime: PT2H}\n  - {name: short, num_cpus: 1, memory: 100m, runtime: PT1M}\njobs:\n  - {name: long, command: touch long, resource_requirements: long}\n  - {name: short, command: touch short, resource_requirements: short}\n  - {name: silent, command: touch silent}\n",
+    );
+    // It does not sit and wait for the end.
+    sandbox.windlass(&["run", "spec.yaml", "--time-limit", "1h"]).exits(3).says("would not end in time");
+    assert!(
+        sandbox.path("short").exists() && sandbox.path("silent").exists() && !sandbox.path("long").exists()
+    );
+    let jobs = sandbox.json(&["jobs", "--status", "ready"]);
+    assert_eq!(jobs[0]["name"], "long");
+    sandbox.windlass(&["resume", "--end-time", "2020-01-01T00:00:00Z"]).exits(2).says("is over");
+    sandbox.windlass(&["resume", "--time-limit", "3h"]).exits(0);
+    assert!(sandbox.path("long").exists());
+}

@@ -53,12 +53,21 @@ impl Dispatcher<'_> {
         }
         let Some(worker) = &mut self.worker else { return Ok(()) };
         let Some(mirror) = &mut worker.mirror else { return Ok(()) };
-        let ahead = self.pace.ahead(mirror.running());
+        let mut ahead = self.pace.ahead(mirror.running());
+        if let Some(until) = self.options.until {
+            mirror.limit_time(until.end.saturating_duration_since(Instant::now()));
+            // Nobody knows when what waits at the worker would start.
+            ahead = if self.board.asks_for_time() { 0 } else { ahead };
+        }
         if !self.board.has_ready() || mirror.queued() > ahead / 4 {
             return Ok(());
         }
         let taken = self.board.claim(worker.id, mirror, ahead, &mut self.open.changes);
         if taken.is_empty() {
+            let nothing_fits = mirror.is_idle() && self.open.changes.is_empty();
+            if nothing_fits && self.options.until.is_some() {
+                self.on_time_up("what is left would not end in time: nothing more is started");
+            }
             return Ok(());
         }
         self.pace.on_claimed(mirror.running());

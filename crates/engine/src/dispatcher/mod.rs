@@ -37,6 +37,24 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub struct Options {
     /// How long a job may take to stop after it was asked to.
     pub grace: Duration,
+    /// When the run ends, whatever is left to do; `None`: when everything is done.
+    pub until: Option<Until>,
+}
+
+/// The end of a run whose time is limited. Nothing is started that asks for more time than is left; what still runs is
+/// asked to stop a little before, and is ready again afterwards.
+#[derive(Clone, Copy, Debug)]
+pub struct Until {
+    pub end: Instant,
+    /// How long before the end jobs are asked to stop.
+    pub lead: Duration,
+}
+
+impl Until {
+    /// When jobs are asked to stop.
+    fn warning(self) -> Instant {
+        self.end.checked_sub(self.lead).unwrap_or(self.end)
+    }
 }
 
 /// How a run ended.
@@ -209,6 +227,9 @@ impl<'a> Dispatcher<'a> {
                     self.on_event(event)?;
                 }
             }
+            if self.warns_at().is_some_and(|at| at <= Instant::now()) {
+                self.on_time_up("the time is up: what runs is asked to stop");
+            }
             if self.kill_by.is_some_and(|by| by <= Instant::now()) {
                 self.kill_by = None;
                 self.on_worker_gone()?;
@@ -251,6 +272,19 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
+    /// When there will be something to say to the worker about the time.
+    fn warns_at(&self) -> Option<Instant> {
+        self.options.until.filter(|_| self.stop.is_none()).map(Until::warning)
+    }
+
+    /// As after Ctrl-C, but whoever is asked has until the end and no longer.
+    fn on_time_up(&mut self, notice: &str) {
+        let left = self.options.until.map(|until| until.end.saturating_duration_since(Instant::now()));
+        self.observer.notice(notice);
+        self.stop = Some(StopReason::Interrupted);
+        self.stop_worker(StopReason::Interrupted, left.unwrap_or(self.options.grace));
+    }
+
     fn on_look_for_cancel(&mut self) -> Result<(), Error> {
         if self.stop != Some(StopReason::Canceled) && self.store.cancel_requested(self.workflow.id)? {
             self.stop = Some(StopReason::Canceled);
@@ -269,7 +303,8 @@ impl<'a> Dispatcher<'a> {
         let retry = self.in_flight.as_ref().and_then(|f| f.retry_at);
         let trouble = self.trouble.as_ref().map(|t| t.until).filter(|until| *until > now);
         let progress = Some(self.shown + PROGRESS_INTERVAL);
-        let until = [linger, retry, trouble, self.kill_by, progress].into_iter().flatten().min()?;
+        let warning = self.warns_at();
+        let until = [linger, retry, trouble, warning, self.kill_by, progress].into_iter().flatten().min()?;
         self.inbox.next(until)
     }
 
