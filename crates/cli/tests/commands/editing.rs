@@ -157,3 +157,20 @@ fn a_verb_wins_over_the_name_of_a_workflow() {
     assert_eq!(serde_json::from_str::<Value>(&listed).unwrap(), sandbox.json(&["jobs", "list"]));
     sandbox.windlass(&["jobs", "-f", "csv", "get", "a"]).exits(0).prints("echo one");
 }
+
+#[test]
+fn an_import_points_out_ids_that_mean_something_else_now() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: data\nuser_data: [{name: u, data: 1}]\njobs:\n  - {name: reader, command: 'get ${user_data.input.u}'}\n  - {name: plain, command: sleep 1}\n",
+    );
+    sandbox.windlass(&["create", "spec.yaml"]).exits(0);
+    sandbox.windlass(&["export", "1", "-o", "out.json"]).exits(0);
+    let import =
+        sandbox.windlass(&["import", "out.json"]).exits(0).says("job `reader`").says("which is 2 now");
+    assert!(!import.stderr.contains("plain"), "{import:?}");
+    // Into a database where they get the same ids there is nothing to say.
+    let other = sandbox.windlass(&["import", "out.json", "--db", "other.db"]).exits(0);
+    assert!(!other.stderr.contains("reader"), "{other:?}");
+}
