@@ -38,7 +38,7 @@ const FIELDS: &[Field<Shown>] = &[
     Field::new("id", |f: &Shown| f.file.id.0.into()).column(Column::number("ID")),
     Field::new("workflow_id", |f: &Shown| f.file.workflow_id.0.into()),
     Field::new("name", |f: &Shown| (&f.file.name).into()).column(Column::elastic("NAME")),
-    Field::new("path", |f: &Shown| (&f.file.path).into()).column(Column::elastic("PATH")),
+    Field::new("path", |f: &Shown| (&f.file.path).into()).column(Column::path("PATH")),
     Field::new("identifier", |f: &Shown| f.file.identifier.as_ref().into()),
     Field::new("exists", |f: &Shown| f.now.is_some().into()).column(Column::text("THERE")),
     Field::new("size_bytes", |f: &Shown| f.now.map(|(size, _)| size).into()).column(Column::number("SIZE")),

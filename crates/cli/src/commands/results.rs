@@ -63,8 +63,8 @@ const FIELDS: &[Field<Row>] = &[
 ];
 
 const LOG_FIELDS: &[Field<Row>] = &[
-    Field::new("stdout_path", |row: &Row| row.stdout.as_ref().into()).column(Column::text("STDOUT")),
-    Field::new("stderr_path", |row: &Row| row.stderr.as_ref().into()).column(Column::text("STDERR")),
+    Field::new("stdout_path", |row: &Row| row.stdout.as_ref().into()).column(Column::path("STDOUT")),
+    Field::new("stderr_path", |row: &Row| row.stderr.as_ref().into()).column(Column::path("STDERR")),
 ];
 
 pub(crate) fn list(ctx: &Context, args: &ResultsListArgs) -> Result<Exit, CliError> {

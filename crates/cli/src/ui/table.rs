@@ -19,15 +19,17 @@ pub(crate) struct Column {
     align: Align,
     /// May be cut to make the table fit.
     elastic: bool,
+    /// What is cut goes at the start.
+    keeps_end: bool,
 }
 
 impl Column {
     pub(crate) const fn text(heading: &'static str) -> Self {
-        Self { heading, align: Align::Left, elastic: false }
+        Self { heading, align: Align::Left, elastic: false, keeps_end: false }
     }
 
     pub(crate) const fn number(heading: &'static str) -> Self {
-        Self { heading, align: Align::Right, elastic: false }
+        Self { heading, align: Align::Right, elastic: false, keeps_end: false }
     }
 
     pub(crate) const fn heading(&self) -> &'static str {
@@ -36,7 +38,12 @@ impl Column {
 
     /// Text of any length: cut when the terminal is too narrow.
     pub(crate) const fn elastic(heading: &'static str) -> Self {
-        Self { heading, align: Align::Left, elastic: true }
+        Self { heading, align: Align::Left, elastic: true, keeps_end: false }
+    }
+
+    /// The path of a file, of which the end says most.
+    pub(crate) const fn path(heading: &'static str) -> Self {
+        Self { heading, align: Align::Left, elastic: true, keeps_end: true }
     }
 }
 
@@ -106,7 +113,8 @@ impl Table {
         let mut line = String::new();
         let mut owed = 0;
         for ((cell, column), &width) in row.iter().zip(&self.columns).zip(widths) {
-            let shown = text::truncate(&cell.text, width);
+            let cut = if column.keeps_end { text::truncate_start } else { text::truncate };
+            let shown = cut(&cell.text, width);
             let blanks = width - text::width(&shown);
             let (before, after) = match column.align {
                 Align::Left => (0, blanks),
@@ -154,6 +162,13 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_path_the_end_is_kept() {
+        let mut table = Table::new(vec![Column::number("ID"), Column::path("PATH")]);
+        table.row(vec![Cell::new("1"), Cell::new("windlass_output/job_stdio/job_1.e")]);
+        assert_eq!(table.render(Some(20), Paint::PLAIN), ["ID  PATH", " 1  …b_stdio/job_1.e"]);
+    }
 
     fn sample() -> Table {
         let mut table = Table::new(vec![

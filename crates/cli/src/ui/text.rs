@@ -30,6 +30,12 @@ pub(crate) fn truncate(text: &str, limit: usize) -> String {
     cut
 }
 
+/// The same with `…` at the start.
+pub(crate) fn truncate_start(text: &str, limit: usize) -> String {
+    let backwards = |text: &str| text.chars().rev().collect::<String>();
+    backwards(&truncate(&backwards(text), limit))
+}
+
 pub(crate) fn pad_left(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
 }
