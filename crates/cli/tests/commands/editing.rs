@@ -124,10 +124,10 @@ fn results_and_events_are_deleted_by_their_ids() {
     sandbox.windlass(&["results", "delete", &id]).exits(0);
     sandbox.windlass(&["results", "delete", &id]).exits(2).says("there is no result");
     assert_eq!(sandbox.json(&["results"]).as_array().unwrap().len(), 1);
-    let id = sandbox.json(&["events"])[0]["id"].to_string();
-    sandbox.windlass(&["events", "delete", &id]).exits(0);
+    let id = sandbox.json(&["events"])[0]["id"].clone();
+    sandbox.windlass(&["events", "delete", &id.to_string()]).exits(0);
     let left = sandbox.json(&["events"]);
-    assert!(left.as_array().unwrap().iter().all(|event| event["id"].to_string() != id));
+    assert!(left.as_array().unwrap().iter().all(|event| event["id"] != id));
     assert_eq!(sandbox.json(&["events", "get-latest-event"])["category"], "events");
 }
 
