@@ -71,6 +71,11 @@ impl Context {
         Ok(self.warned(SqliteStore::open_or_create(&path)?))
     }
 
+    /// Where the database is, or would be made.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.find().unwrap_or_else(|| self.cwd.join(FOLDER).join(DATABASE))
+    }
+
     fn find(&self) -> Option<PathBuf> {
         self.db.clone().or_else(|| find_folder(&self.cwd).map(|folder| folder.join(DATABASE)))
     }

@@ -1,6 +1,7 @@
 //! Where the output of jobs lies: `OUTPUT_DIR/job_stdio/job_wf{W}_j{J}_r{R}_a{A}.o`, `.e` and `.log`.
 
 use crate::error::CliError;
+use std::io;
 use std::path::{Path, PathBuf};
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
@@ -39,6 +40,29 @@ impl Stream {
 pub(crate) fn path(workflow: &WorkflowRow, key: AttemptKey, stream: Stream) -> PathBuf {
     let file = format!("{}.{}", key.stem(), stream.extension());
     Path::new(&workflow.output_dir).join(FOLDER).join(file)
+}
+
+/// Says which database the logs in this folder belong to: its name, on one line.
+const OWNER: &str = ".database";
+
+/// Makes the folder this database's. Logs are named by numbers that only one database hands out once, so a folder has one
+/// owner; `Some` if that is another database, which is still there.
+pub(crate) fn claim(logs: &Path, database: &Path) -> io::Result<Option<PathBuf>> {
+    let marker = logs.join(OWNER);
+    let owner = match std::fs::read_to_string(&marker) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        owner => Some(PathBuf::from(owner?.trim_end())),
+    };
+    let is_ours = |owner: &PathBuf| owner == database || same_file(owner, database);
+    match owner {
+        Some(owner) if is_ours(&owner) => Ok(None),
+        Some(other) if other.exists() => Ok(Some(other)),
+        _ => std::fs::write(marker, format!("{}\n", database.display())).map(|()| None),
+    }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// What the job says about its output, or else its workflow.

@@ -1,6 +1,7 @@
 //! From a spec file to a workflow in the store. Shared by `create` and `run`.
 
 use crate::args::OutputArgs;
+use crate::context::Context;
 use crate::error::CliError;
 use crate::job_logs;
 use crate::spec_jobs::{self, Reused, SpecJobs};
@@ -198,18 +199,47 @@ fn new_kind(kind: &JobKind) -> NewKind<'_> {
 }
 
 /// The directory for logs, absolute, made if it is not there. Found out before a workflow is made that could not use it.
-pub(crate) fn output_directory(cwd: &Path, args: &OutputArgs) -> Result<PathBuf, CliError> {
-    let directory = cwd.join(&args.output_dir);
+/// Where the usual one holds the logs of another database, one beside it is named after this database.
+pub(crate) fn output_directory(ctx: &Context, args: &OutputArgs) -> Result<PathBuf, CliError> {
+    let database = ctx.database();
+    let asked = &args.output_dir;
+    let mut taken = match claim_directory(&ctx.cwd, asked, &database)? {
+        Claimed::Ours(directory) => return Ok(directory),
+        Claimed::BelongsTo(other) => other,
+    };
+    if asked == Path::new(OutputArgs::DEFAULT)
+        && let Some(stem) = database.file_stem().and_then(|stem| stem.to_str())
+    {
+        let beside = PathBuf::from(format!("{}.{stem}", OutputArgs::DEFAULT));
+        match claim_directory(&ctx.cwd, &beside, &database)? {
+            Claimed::Ours(directory) => return Ok(directory),
+            Claimed::BelongsTo(other) => taken = other,
+        }
+    }
+    Err(CliError::refused(format!(
+        "{} holds the logs of another database, {}; those of two would overwrite each other",
+        asked.display(),
+        taken.display()
+    ))
+    .with_hint("name another directory with --output-dir"))
+}
+
+enum Claimed {
+    Ours(PathBuf),
+    BelongsTo(PathBuf),
+}
+
+fn claim_directory(cwd: &Path, asked: &Path, database: &Path) -> Result<Claimed, CliError> {
+    let directory = cwd.join(asked);
     let logs = directory.join(job_logs::FOLDER);
-    let usable = std::fs::create_dir_all(&logs)
-        .and_then(|()| Ok(rustix::fs::access(&logs, Access::WRITE_OK | Access::EXEC_OK)?));
-    match usable {
-        Ok(()) => Ok(directory),
-        Err(e) => Err(CliError::io(format!(
-            "cannot use {} as the output directory: {e}",
-            args.output_dir.display()
-        ))
-        .with_hint("name a directory that can be made and written to with --output-dir")),
+    let claimed = std::fs::create_dir_all(&logs)
+        .and_then(|()| Ok(rustix::fs::access(&logs, Access::WRITE_OK | Access::EXEC_OK)?))
+        .and_then(|()| job_logs::claim(&logs, database));
+    match claimed {
+        Ok(None) => Ok(Claimed::Ours(directory)),
+        Ok(Some(other)) => Ok(Claimed::BelongsTo(other)),
+        Err(e) => Err(CliError::io(format!("cannot use {} as the output directory: {e}", asked.display()))
+            .with_hint("name a directory that can be made and written to with --output-dir")),
     }
 }
 

@@ -48,8 +48,12 @@ pub(crate) struct RunArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OutputArgs {
     /// Directory for the logs of jobs, made if it is not there.
-    #[arg(short, long, value_name = "DIR", default_value = "windlass_output")]
+    #[arg(short, long, value_name = "DIR", default_value = OutputArgs::DEFAULT)]
     pub(crate) output_dir: PathBuf,
+}
+
+impl OutputArgs {
+    pub(crate) const DEFAULT: &str = "windlass_output";
 }
 
 #[derive(Debug, Args)]

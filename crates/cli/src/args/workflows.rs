@@ -203,8 +203,8 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The workflow gets new ids. Results come along if the file holds them; otherwise its jobs have yet to run. Jobs run where \
-they ran, if that directory is there, else in the current one. Commands are taken as they are: where a spec says \
+The workflow gets new ids. Results come along if the file holds them; otherwise its jobs have yet to run. Jobs run in \
+the current directory, wherever they ran before. Commands are taken as they are: where a spec says \
 `${user_data.input.NAME}` they hold the old id, which is pointed out.
 
 Examples:

@@ -27,7 +27,7 @@ pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
     }
     let workflow = file.load()?;
     let (name, jobs) = (workflow.name(), workflow.job_count());
-    let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
+    let output_dir = plan::output_directory(ctx, &args.output)?;
     let store = ctx.open_or_create()?;
     let workflow_id =
         plan::create_from_spec(&store, &file, &workflow, None, &ctx.cwd, &output_dir, ctx.clock.now())?;

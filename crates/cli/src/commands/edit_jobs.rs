@@ -23,7 +23,7 @@ pub(crate) fn new_workflow(ctx: &Context, args: &NewWorkflowArgs) -> Result<Exit
     if args.name.is_empty() {
         return Err(CliError::user("a workflow needs a name"));
     }
-    let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
+    let output_dir = plan::output_directory(ctx, &args.output)?;
     let store = ctx.open_or_create()?;
     let new = NewWorkflow {
         name: &args.name,

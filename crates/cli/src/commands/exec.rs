@@ -23,7 +23,7 @@ pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
         return Ok(Exit::Success);
     }
     let names: Vec<String> = (1..=commands.len()).map(|n| format!("job{n}")).collect();
-    let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
+    let output_dir = plan::output_directory(ctx, &args.output)?;
     let store = ctx.open_or_create()?;
     let settings = settings(args.monitor);
     let new = NewWorkflow {

@@ -127,6 +127,20 @@ fn go_on(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, args: &RunArgs) 
     drive(ctx, store, id, Failed::Keep, &args.machine)
 }
 
+/// Parts of a spec that are kept for a later version: nobody should count on them now.
+fn say_what_waits(ctx: &Context, spec: &Workflow<'_>) {
+    let waiting = [
+        ("failure handlers", !spec.failure_handlers().is_empty()),
+        ("actions", !spec.actions().is_empty()),
+        ("pending_failed", spec.settings().use_pending_failed),
+    ];
+    let named: Vec<&str> =
+        waiting.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
+    if !named.is_empty() {
+        ctx.ui.warn(&format!("{}: kept and shown, but not acted on by this version", named.join(", ")));
+    }
+}
+
 /// Makes the workflow and runs it. A spec with errors leaves nothing behind, not even an empty database.
 fn begin(
     ctx: &Context,
@@ -136,7 +150,8 @@ fn begin(
 ) -> Result<Exit, CliError> {
     let spec = file.load()?;
     ctx.ui.spec_warnings(spec.all_warnings());
-    let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
+    say_what_waits(ctx, &spec);
+    let output_dir = plan::output_directory(ctx, &args.output)?;
     let store = store.map_or_else(|| ctx.open_or_create(), Ok)?;
     let lock = CreateLock::acquire(store.path())?;
     // Somebody else may have made it while we read the file.

@@ -51,7 +51,7 @@ pub(crate) fn import(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError>
     let options = ImportOptions {
         name: args.name.clone(),
         without_results: args.skip_results,
-        ..directories(ctx, args, &export)?
+        ..directories(ctx, args)?
     };
     let store = ctx.open_or_create()?;
     let id = store.import(&export, &options, ctx.clock.now())?;
@@ -62,7 +62,9 @@ pub(crate) fn import(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError>
         ctx.ui.print_json(&ImportedView { workflow_id: id, name, jobs })?;
     } else {
         ctx.ui.print_line(&format!("workflow {id}: {name}, {}", text::count(jobs as u64, "job")))?;
-        ctx.ui.note(&format!("next: windlass resume {id}"));
+        if store.workflow(id)?.is_some_and(|row| row.counts.settled() < row.counts.total()) {
+            ctx.ui.note(&format!("next: windlass resume {id}"));
+        }
     }
     Ok(Exit::Success)
 }
@@ -104,13 +106,10 @@ fn old_id_in(job: &ExportedJob, changed: &HashMap<i64, i64>) -> Option<i64> {
     used.filter(|id| changed.contains_key(id)).find(|id| names(id)).copied()
 }
 
-/// Jobs run where they ran, if that directory is here too; a workflow from elsewhere runs in this one.
-fn directories(ctx: &Context, args: &ImportArgs, export: &Export) -> Result<ImportOptions, CliError> {
-    let known = export.workflow.submission_directory.as_deref().map(Path::new);
-    if known.is_some_and(Path::is_dir) && export.workflow.output_directory.is_some() {
-        return Ok(ImportOptions::default());
-    }
-    let output_dir = plan::output_directory(&ctx.cwd, &args.output)?;
+/// Jobs run where the workflow is imported, wherever they ran before: the files of somebody else's directory are not
+/// touched, and neither are its logs.
+fn directories(ctx: &Context, args: &ImportArgs) -> Result<ImportOptions, CliError> {
+    let output_dir = plan::output_directory(ctx, &args.output)?;
     Ok(ImportOptions {
         submission_dir: Some(plan::utf8(&ctx.cwd)?.to_owned()),
         output_dir: Some(plan::utf8(&output_dir)?.to_owned()),

@@ -324,3 +324,36 @@ fn the_fields_of_every_list_are_documented() {
         assert!(documented_keys(&rows[0]).len() >= 3, "{list}");
     }
 }
+
+/// Log files are named by numbers that only one database hands out once.
+#[test]
+fn a_directory_of_logs_belongs_to_one_database() {
+    let sandbox = Sandbox::new();
+    sandbox.write("x.yaml", "name: x\njobs: [{name: a, command: echo I am x}]\n");
+    sandbox.write("y.yaml", "name: y\njobs: [{name: a, command: echo I am y}]\n");
+    sandbox.windlass(&["--db", "a.db", "run", "x.yaml"]).exits(0);
+    let named = ["--db", "b.db", "run", "y.yaml", "--new", "-o", "./windlass_output"];
+    sandbox.windlass(&named).exits(4).says("a.db").says("--output-dir");
+    assert!(!sandbox.path("b.db").exists(), "nothing was made");
+    sandbox.windlass(&["--db", "b.db", "run", "y.yaml"]).exits(0);
+    assert!(sandbox.path("windlass_output.b/job_stdio/job_wf1_j1_r1_a1.o").exists());
+    sandbox.windlass(&["--db", "a.db", "logs", "a"]).exits(0).prints("I am x");
+    // Whoever throws the books away and begins anew may go on with the directory.
+    std::fs::remove_file(sandbox.path("a.db")).unwrap();
+    sandbox.windlass(&["--db", "a.db", "run", "y.yaml"]).exits(0);
+}
+
+#[test]
+fn an_imported_workflow_runs_where_it_was_imported() {
+    let sandbox = Sandbox::new();
+    sandbox.write("spec.yaml", "name: w\njobs: [{name: a, command: pwd > here}]\n");
+    sandbox.windlass(&["create", "spec.yaml"]).exits(0);
+    sandbox.windlass(&["export", "-o", "w.json"]).exits(0);
+    std::fs::create_dir(sandbox.path("elsewhere")).unwrap();
+    let there = |args: &[&str]| {
+        crate::common::Output::of(sandbox.command(args).current_dir(sandbox.path("elsewhere"))).exits(0)
+    };
+    there(&["--db", "there.db", "import", "../w.json"]).says("next: windlass resume 1");
+    there(&["--db", "there.db", "resume"]);
+    assert!(sandbox.path("elsewhere/here").exists() && !sandbox.path("here").exists());
+}
