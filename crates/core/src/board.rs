@@ -293,6 +293,27 @@ impl Board {
         }
     }
 
+    /// Jobs that are not to run after all, because the job that had added them ran again and did not ask for them. What
+    /// runs or is over stays as it is.
+    pub fn on_left_out(&mut self, jobs: &[JobId], changes: &mut Vec<Change>) {
+        let known: Vec<u32> = jobs.iter().filter_map(|id| self.index(*id)).collect();
+        let mut left_out = Vec::new();
+        for job in known {
+            if self.status(job) == JobStatus::Ready {
+                self.ready.remove(job, self.class[job as usize]);
+            }
+            let before = changes.len();
+            self.step(job, JobEvent::Disable, changes);
+            if changes.len() > before {
+                left_out.push(job);
+            }
+        }
+        // Only now: they wait for each other, and the end of one must not set another free.
+        for job in left_out {
+            self.settle(job, changes);
+        }
+    }
+
     /// Takes jobs for a worker, `ahead` of them to wait there.
     pub fn claim(
         &mut self,

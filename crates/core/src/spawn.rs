@@ -6,11 +6,16 @@
 use crate::edges::EdgesBuilder;
 use crate::graph::Graph;
 use rustc_hash::FxHashMap;
+use windlass_types::work::is_reserved_name;
 
 /// One job of the batch, as far as it matters here.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Spawned<'a> {
     pub name: &'a str,
+    pub command: &'a str,
+    pub invocation_script: Option<&'a str>,
+    /// Names and values.
+    pub env: &'a [(&'a str, &'a str)],
     /// Names of other jobs of the batch.
     pub depends_on: &'a [&'a str],
 }
@@ -29,6 +34,18 @@ pub enum Fault {
     Empty,
     #[error("job {} of the batch has no name", .0 + 1)]
     NoName(usize),
+    #[error("job `{0}` has no command")]
+    NoCommand(String),
+    #[error("{what} of job `{job}` holds a NUL byte, which no program can be given")]
+    Nul { job: String, what: String },
+    #[error(
+        "job `{job}` sets a variable `{name}`; such a name has letters, digits and _, and begins with no digit"
+    )]
+    VariableName { job: String, name: String },
+    #[error("job `{job}` sets the variable `{name}`, which Windlass sets itself; choose another name")]
+    Reserved { job: String, name: String },
+    #[error("the lineage is empty; leave it out, or give it a name")]
+    NoLineage,
     #[error("two jobs of the batch are named `{0}`; names must be unique in the workflow")]
     Duplicate(String),
     #[error("job `{job}` depends on `{on}`, which is not in the batch; a spawned job can only wait for its batch{}", hint(.nearest.as_deref()))]
@@ -46,11 +63,14 @@ fn circle(names: &[String]) -> String {
     names.iter().map(String::as_str).chain(first).collect::<Vec<_>>().join(" → ")
 }
 
-/// Checks a batch; all that is wrong with it at once.
-pub fn check(jobs: &[Spawned<'_>]) -> Result<Batch, Vec<Fault>> {
+/// Checks a batch that speaks for a lineage; all that is wrong with it at once.
+pub fn check(jobs: &[Spawned<'_>], lineage: Option<&str>) -> Result<Batch, Vec<Fault>> {
     let mut faults = Vec::new();
     if jobs.is_empty() {
         faults.push(Fault::Empty);
+    }
+    if lineage.is_some_and(|lineage| lineage.trim().is_empty()) {
+        faults.push(Fault::NoLineage);
     }
     let mut numbers: FxHashMap<&str, u32> = FxHashMap::default();
     for (number, job) in jobs.iter().enumerate() {
@@ -60,6 +80,7 @@ pub fn check(jobs: &[Spawned<'_>]) -> Result<Batch, Vec<Fault>> {
             faults.push(Fault::Duplicate(job.name.to_owned()));
         }
     }
+    jobs.iter().for_each(|job| check_texts(job, &mut faults));
     let depends_on: Vec<Vec<u32>> = jobs.iter().map(|job| resolve(job, &numbers, &mut faults)).collect();
     if faults.is_empty()
         && let Some(cycle) = find_cycle(&depends_on)
@@ -67,6 +88,35 @@ pub fn check(jobs: &[Spawned<'_>]) -> Result<Batch, Vec<Fault>> {
         faults.push(Fault::Cycle(cycle.iter().map(|&job| jobs[job as usize].name.to_owned()).collect()));
     }
     if faults.is_empty() { Ok(Batch { depends_on }) } else { Err(faults) }
+}
+
+/// What a spec would refuse as well, because no process could be started with it.
+fn check_texts(job: &Spawned<'_>, faults: &mut Vec<Fault>) {
+    // A name with a NUL byte in it is shown without.
+    let shown = || job.name.replace('\0', "␀");
+    if job.command.trim().is_empty() {
+        faults.push(Fault::NoCommand(shown()));
+    }
+    let script = job.invocation_script.unwrap_or_default();
+    for (what, text) in [("the name", job.name), ("the command", job.command), ("the script", script)] {
+        if text.contains('\0') {
+            faults.push(Fault::Nul { job: shown(), what: what.to_owned() });
+        }
+    }
+    for &(name, value) in job.env {
+        if !is_variable_name(name) {
+            faults.push(Fault::VariableName { job: shown(), name: name.replace('\0', "␀") });
+        } else if is_reserved_name(name) {
+            faults.push(Fault::Reserved { job: shown(), name: name.to_owned() });
+        } else if value.contains('\0') {
+            faults.push(Fault::Nul { job: shown(), what: format!("variable `{name}`") });
+        }
+    }
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let is_word = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_word && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
 fn resolve(job: &Spawned<'_>, numbers: &FxHashMap<&str, u32>, faults: &mut Vec<Fault>) -> Vec<u32> {
@@ -108,10 +158,46 @@ mod tests {
 
     fn checked(jobs: &[(&str, &[&str])]) -> Result<Vec<Vec<u32>>, Vec<String>> {
         let jobs: Vec<Spawned<'_>> =
-            jobs.iter().map(|&(name, depends_on)| Spawned { name, depends_on }).collect();
-        let batch =
-            check(&jobs).map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-        Ok(batch.depends_on)
+            jobs.iter().map(|&(name, depends_on)| Spawned { name, depends_on, ..good("") }).collect();
+        Ok(check(&jobs, None).map_err(|faults| told(&faults))?.depends_on)
+    }
+
+    fn good(name: &str) -> Spawned<'_> {
+        Spawned { name, command: "true", ..Spawned::default() }
+    }
+
+    fn told(faults: &[Fault]) -> Vec<String> {
+        faults.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_no_process_could_be_started_with_is_refused() {
+        let name = "such a name has letters, digits and _, and begins with no digit";
+        let no_variable = |shown: &str| format!("job `j` sets a variable `{shown}`; {name}");
+        let nul = |what: &str| format!("{what} of job `j` holds a NUL byte, which no program can be given");
+        let env = |env| Spawned { env, ..good("j") };
+        for (job, fault) in [
+            (Spawned { command: " \n", ..good("j") }, "job `j` has no command".to_owned()),
+            (Spawned { command: "a\0b", ..good("j") }, nul("the command")),
+            (Spawned { invocation_script: Some("\0"), ..good("j") }, nul("the script")),
+            (env(&[("A=B", "1")]), no_variable("A=B")),
+            (env(&[("", "1")]), no_variable("")),
+            (env(&[("1A", "1")]), no_variable("1A")),
+            (env(&[("A\0", "1")]), no_variable("A␀")),
+            (env(&[("A", "\0")]), nul("variable `A`")),
+            (
+                env(&[("TORC_X", "1")]),
+                "job `j` sets the variable `TORC_X`, which Windlass sets itself; choose another name"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(told(&check(&[job], Some("rounds")).unwrap_err()), [fault]);
+        }
+        let hidden = told(&check(&[good("a\0")], None).unwrap_err());
+        assert_eq!(hidden, ["the name of job `a␀` holds a NUL byte, which no program can be given"]);
+        let empty = told(&check(&[good("a")], Some(" ")).unwrap_err());
+        assert_eq!(empty, ["the lineage is empty; leave it out, or give it a name"]);
+        assert!(check(&[Spawned { env: &[("_A1", "")], ..good("a") }], None).is_ok());
     }
 
     #[test]

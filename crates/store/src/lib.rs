@@ -24,6 +24,7 @@ use model::{
 };
 use serde_json::Value;
 use windlass_core::change::Change;
+use windlass_types::work::AttemptKey;
 use windlass_types::{
     EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkerId,
     WorkflowId,
@@ -106,9 +107,15 @@ pub trait Store: Send + Sync {
     /// Oldest first. `None`: of all workflows, and what outlived its workflow.
     fn events(&self, workflow: Option<WorkflowId>, filter: &EventFilter) -> Result<Vec<EventRow>, Error>;
 
-    /// Adds jobs to the workflow of a job that runs. Asked again for the same names by the same job, it adds nothing and
-    /// says what there is. Works while another process runs the workflow.
+    /// Adds jobs to the workflow of a job that runs. Asked again for the same by the same job, it adds nothing and says
+    /// what there is; asked by a later attempt for others of the same names, it puts them in place of the earlier ones.
+    /// Works while another process runs the workflow.
     fn spawn(&self, request: &SpawnRequest, now: Timestamp) -> Result<Spawned, Error>;
+    /// Jobs that the jobs of these attempts had added in earlier ones and did not ask for this time, and what those had
+    /// added in turn. They are not to run.
+    fn left_behind(&self, callers: &[AttemptKey]) -> Result<Vec<JobId>, Error>;
+    /// The jobs of a workflow that have added others, ascending.
+    fn spawners(&self, workflow: WorkflowId) -> Result<Vec<JobId>, Error>;
     /// The jobs that were added after `after`, usually none: then this is cheap. Their classes are numbered as
     /// [`Store::load_jobs`] numbers them, and so are the jobs in their edges: those before come first.
     fn jobs_after(&self, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, Error>;

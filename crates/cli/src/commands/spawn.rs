@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use windlass_core::spawn::{self, Spawned};
+use windlass_core::spawn::{self, Batch, Fault, Spawned};
 use windlass_store::Store as _;
 use windlass_store::model::{SpawnJob, SpawnRequest};
 use windlass_types::work::AttemptKey;
@@ -92,28 +92,44 @@ fn read(file: &SpecFile) -> Result<Written, CliError> {
 }
 
 fn request(caller: AttemptKey, written: Written, name: &str) -> Result<SpawnRequest, CliError> {
-    let depends: Vec<Vec<&str>> =
-        written.jobs.iter().map(|job| job.depends_on.iter().map(String::as_str).collect()).collect();
-    let batch: Vec<Spawned<'_>> = written
-        .jobs
-        .iter()
-        .zip(&depends)
-        .map(|(job, on)| Spawned { name: &job.name, depends_on: on })
-        .collect();
-    let checked = spawn::check(&batch).map_err(|faults| {
-        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        CliError::new(Kind::Spec, format!("{name}: {}", faults.join("; ")))
-    })?;
-    let jobs = written.jobs.into_iter().zip(checked.depends_on);
-    Ok(SpawnRequest {
-        caller,
-        lineage: written.lineage,
-        state: written.state,
-        jobs: jobs.map(|(job, depends_on)| spawn_job(job, depends_on)).collect(),
-    })
+    let mut faults = Vec::new();
+    let environments: Vec<Vec<(String, String)>> =
+        written.jobs.iter().map(|job| environment(job, &mut faults)).collect();
+    match check(&written, &environments) {
+        Ok(batch) if faults.is_empty() => {
+            let parts = written.jobs.into_iter().zip(batch.depends_on).zip(environments);
+            let jobs = parts.map(|((job, depends_on), env)| spawn_job(job, depends_on, env)).collect();
+            Ok(SpawnRequest { caller, lineage: written.lineage, state: written.state, jobs })
+        }
+        checked => {
+            faults.extend(checked.err().iter().flatten().map(ToString::to_string));
+            Err(CliError::new(Kind::Spec, format!("{name}: {}", faults.join("; "))))
+        }
+    }
 }
 
-fn spawn_job(job: WrittenJob, depends_on: Vec<u32>) -> SpawnJob {
+fn check(written: &Written, environments: &[Vec<(String, String)>]) -> Result<Batch, Vec<Fault>> {
+    let depends: Vec<Vec<&str>> =
+        written.jobs.iter().map(|job| job.depends_on.iter().map(String::as_str).collect()).collect();
+    let env: Vec<Vec<(&str, &str)>> = environments.iter().map(|env| pairs(env)).collect();
+    let jobs = written.jobs.iter().zip(&depends).zip(&env);
+    let batch: Vec<Spawned<'_>> = jobs
+        .map(|((job, depends_on), env)| Spawned {
+            name: &job.name,
+            command: &job.command,
+            invocation_script: job.invocation_script.as_deref(),
+            env,
+            depends_on,
+        })
+        .collect();
+    spawn::check(&batch, written.lineage.as_deref())
+}
+
+fn pairs(env: &[(String, String)]) -> Vec<(&str, &str)> {
+    env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+fn spawn_job(job: WrittenJob, depends_on: Vec<u32>, env: Vec<(String, String)>) -> SpawnJob {
     SpawnJob {
         name: job.name,
         command: job.command,
@@ -122,17 +138,29 @@ fn spawn_job(job: WrittenJob, depends_on: Vec<u32>) -> SpawnJob {
         priority: job.priority,
         labels: job.labels,
         cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
-        env: job.env.into_iter().map(|(name, value)| (name, text_of(value))).collect(),
+        env,
         invocation_script: job.invocation_script,
     }
 }
 
-/// A variable is a text, also where it is written as a number.
-fn text_of(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
+/// A variable is a text, also where it is written as a number; anything larger is a mistake.
+fn environment(job: &WrittenJob, faults: &mut Vec<String>) -> Vec<(String, String)> {
+    let mut env = Vec::with_capacity(job.env.len());
+    for (name, value) in &job.env {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Bool(_) | Value::Number(_) => value.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                faults.push(format!(
+                    "variable `{name}` of job `{}` has no value that is a text; write \"\" for an empty one",
+                    job.name
+                ));
+                continue;
+            }
+        };
+        env.push((name.clone(), text));
     }
+    env
 }
 
 #[cfg(test)]

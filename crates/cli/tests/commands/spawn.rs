@@ -71,3 +71,166 @@ fn a_job_finds_the_database_of_its_workflow_wherever_both_are() {
     sandbox.windlass_on_path(&["--db", "books.db", "run", "grow.yaml"]).exits(0);
     assert!(sandbox.path("late").exists() && !sandbox.path(".windlass").exists());
 }
+
+#[test]
+fn what_no_job_could_be_started_with_is_refused() {
+    let sandbox = Sandbox::new();
+    let spec = "name: grow\njobs:\n  - {name: seed, command: 'for f in bad_*; do ! windlass jobs spawn $f || exit 9; done'}\n";
+    let bad = [
+        r#"{"jobs": [{"name": "a", "command": "true", "env": {"A=B": "1"}}]}"#,
+        r#"{"jobs": [{"name": "b", "command": "true", "env": {"": "1"}}]}"#,
+        r#"{"jobs": [{"name": "c", "command": "true", "env": {"N": null}}]}"#,
+        r#"{"jobs": [{"name": "d", "command": ""}]}"#,
+        r#"{"lineage": "", "jobs": [{"name": "e", "command": "true"}]}"#,
+        r#"{"jobs": [{"name": "f\u0000", "command": "true"}]}"#,
+        r#"{"jobs": [{"name": "g", "command": "true \u0000"}]}"#,
+    ];
+    for (number, text) in bad.iter().enumerate() {
+        sandbox.write(&format!("bad_{number}.json"), text);
+    }
+    run(&sandbox, spec).exits(0);
+    assert_eq!(sandbox.json(&["jobs"]).as_array().unwrap().len(), 1);
+    let mut said = sandbox.windlass(&["logs", "seed", "--stderr"]).exits(0);
+    for text in ["`A=B`", "variable ``", "variable `N`", "job `d` has no command", "lineage is empty", "NUL"]
+    {
+        said = said.prints(text);
+    }
+}
+
+/// `seed` spawns what stands in `next.yaml`, if that is there; what it adds notes that it ran.
+const AGAIN: &str = "\
+name: grow
+files: [{name: x, path: x.txt}]
+jobs:
+  - name: seed
+    command: test ! -e next.yaml || windlass jobs spawn next.yaml >> said
+    input_files: [x]
+";
+
+/// One job for each word: its name and what it says.
+fn ask_for(sandbox: &Sandbox, jobs: &[(&str, &str)]) {
+    let jobs = jobs
+        .iter()
+        .map(|(name, word)| format!("  - {{name: {name}, command: 'echo {word} >> log', depends_on: []}}\n"));
+    sandbox.write("next.yaml", &format!("state: {{at: 1}}\njobs:\n{}", jobs.collect::<String>()));
+}
+
+fn run_seed(sandbox: &Sandbox, x: &str) {
+    sandbox.write("log", "");
+    sandbox.write("x.txt", x);
+    run(sandbox, AGAIN).exits(0);
+}
+
+/// What ran, and where the jobs stand.
+fn outcome(sandbox: &Sandbox) -> (String, String) {
+    let mut words: Vec<String> = sandbox.read("log").split_whitespace().map(str::to_owned).collect();
+    words.sort_unstable();
+    let jobs = sandbox.json(&["jobs"]);
+    let jobs = jobs.as_array().unwrap().iter().skip(1);
+    let said =
+        jobs.map(|job| format!("{}={}", job["name"].as_str().unwrap(), job["status"].as_str().unwrap()));
+    (words.join(" "), said.collect::<Vec<_>>().join(" "))
+}
+
+fn first_time() -> Sandbox {
+    let sandbox = Sandbox::new();
+    ask_for(&sandbox, &[("s1", "one"), ("s2", "two")]);
+    run_seed(&sandbox, "1");
+    assert_eq!(outcome(&sandbox), ("one two".to_owned(), "s1=completed s2=completed".to_owned()));
+    sandbox
+}
+
+#[test]
+fn a_job_that_runs_again_and_asks_for_the_same_has_the_same_jobs() {
+    let sandbox = first_time();
+    run_seed(&sandbox, "12");
+    assert_eq!(outcome(&sandbox), ("one two".to_owned(), "s1=completed s2=completed".to_owned()));
+    let results = sandbox.json(&["results", "--job", "s1", "--all-runs"]);
+    assert_eq!(results.as_array().unwrap().len(), 2);
+    assert!(sandbox.read("said").contains("they were there already"));
+}
+
+#[test]
+fn a_job_that_runs_again_and_asks_for_something_else_gets_that() {
+    let sandbox = first_time();
+    ask_for(&sandbox, &[("s1", "changed"), ("s2", "two"), ("s3", "three")]);
+    run_seed(&sandbox, "12");
+    let (ran, jobs) = outcome(&sandbox);
+    assert_eq!(ran, "changed three two");
+    assert_eq!(jobs, "s1~1=disabled s2~1=disabled s1=completed s2=completed s3=completed");
+    // What they did stays known.
+    assert_eq!(sandbox.json(&["results", "--job", "s1~1", "--all-runs"]).as_array().unwrap().len(), 1);
+    assert!(
+        sandbox.read("said").lines().all(|line| line.starts_with("iteration 1:")),
+        "{}",
+        sandbox.read("said")
+    );
+    // And fewer again.
+    ask_for(&sandbox, &[("s2", "two")]);
+    run_seed(&sandbox, "123");
+    let (ran, jobs) = outcome(&sandbox);
+    assert_eq!(ran, "two");
+    assert!(jobs.ends_with("s1~2=disabled s2~2=disabled s3~1=disabled s2=completed"), "{jobs}");
+}
+
+#[test]
+fn what_a_job_does_not_ask_for_when_it_runs_again_does_not_run() {
+    let sandbox = first_time();
+    std::fs::remove_file(sandbox.path("next.yaml")).unwrap();
+    run_seed(&sandbox, "12");
+    assert_eq!(outcome(&sandbox), (String::new(), "s1=disabled s2=disabled".to_owned()));
+    ask_for(&sandbox, &[("s1", "one"), ("s2", "two")]);
+    run_seed(&sandbox, "123");
+    assert_eq!(outcome(&sandbox), ("one two".to_owned(), "s1=completed s2=completed".to_owned()));
+}
+
+#[test]
+fn rounds_that_start_anew_take_their_followers_with_them() {
+    let sandbox = Sandbox::new();
+    // Each round spawns the next until there are as many as `x.txt` has characters; they say what is in it.
+    sandbox.write(
+        "round.sh",
+        "x=$(cat x.txt); echo $1:$x >> log; [ $1 -ge ${#x} ] && exit 0; n=$(($1 + 1))\n\
+         printf '{\"state\": %d, \"jobs\": [{\"name\": \"round_%d\", \"command\": \"sh round.sh %d # %s\"}]}' \
+         $n $n $n $x | windlass jobs spawn - >> said\n",
+    );
+    let spec = "name: grow\ndynamic_jobs: {max_iterations: 3}\nfiles: [{name: x, path: x.txt}]\njobs:\n  \
+                - {name: round_0, command: sh round.sh 0, input_files: [x]}\n";
+    for (x, ran) in
+        [("aaa", "0:aaa 1:aaa 2:aaa 3:aaa"), ("bb", "0:bb 1:bb 2:bb"), ("ccc", "0:ccc 1:ccc 2:ccc 3:ccc")]
+    {
+        sandbox.write("log", "");
+        sandbox.write("x.txt", x);
+        run(&sandbox, spec).exits(0);
+        assert_eq!(sandbox.read("log").split_whitespace().collect::<Vec<_>>().join(" "), ran);
+    }
+    let jobs = sandbox.json(&["jobs", "--status", "completed"]);
+    assert_eq!(jobs.as_array().unwrap().len(), 4);
+    let data = sandbox.json(&["user-data", "list"]);
+    let named = |name: &str| data.as_array().unwrap().iter().filter(|row| row["name"] == name).count();
+    assert_eq!((named("round_0/3"), named("round_0/1~1")), (1, 1), "{data}");
+}
+
+#[test]
+fn a_second_attempt_decides_anew() {
+    let sandbox = Sandbox::new();
+    // The first attempt spawns and takes its worker with it; the second asks for something else.
+    let spec = "name: grow\njobs:\n  - {name: seed, command: exec sh seed.sh}\n  - {name: other, command: echo other >> log}\n";
+    sandbox.write(
+        "seed.sh",
+        "if [ $WINDLASS_ATTEMPT = 1 ]; then windlass jobs spawn one.yaml; kill -9 $PPID; sleep 60; fi\n\
+         windlass jobs spawn two.yaml\n",
+    );
+    sandbox.write(
+        "one.yaml",
+        "jobs:\n  - {name: a, command: echo old >> log}\n  - {name: b, command: echo b >> log}\n",
+    );
+    sandbox.write(
+        "two.yaml",
+        "jobs:\n  - {name: a, command: echo new >> log}\n  - {name: c, command: echo c >> log}\n",
+    );
+    run(&sandbox, spec).exits(0);
+    let mut ran: Vec<String> = sandbox.read("log").split_whitespace().map(str::to_owned).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, ["c", "new", "other"]);
+}

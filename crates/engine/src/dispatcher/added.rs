@@ -22,16 +22,32 @@ impl Dispatcher<'_> {
             self.something_ended = true;
             return Ok(());
         }
-        if mem::replace(&mut self.foreign_commits, commits) == commits {
-            return Ok(());
+        if mem::replace(&mut self.foreign_commits, commits) != commits {
+            self.take_up()?;
         }
+        self.leave_out_what_nobody_asked_for()
+    }
+
+    fn take_up(&mut self) -> Result<(), Error> {
         let Some(last) = self.board.last_id() else { return Ok(()) };
         let added = self.store.jobs_after(self.workflow.id, last)?;
         if added.ids.is_empty() {
             return Ok(());
         }
+        self.has_added = true;
         let new = self.board.on_added(&added, &mut self.open.changes);
         self.give_up_what_never_fits(new)
+    }
+
+    /// A job that ran again decides anew what is to follow: what it had added before and did not ask for this time does
+    /// not run.
+    fn leave_out_what_nobody_asked_for(&mut self) -> Result<(), Error> {
+        let over = mem::take(&mut self.over);
+        if self.has_added {
+            let left = self.store.left_behind(&over)?;
+            self.board.on_left_out(&left, &mut self.open.changes);
+        }
+        Ok(())
     }
 
     /// They would wait for ever, and the run with them.

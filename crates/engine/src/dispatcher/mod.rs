@@ -23,7 +23,7 @@ use windlass_core::board::Board;
 use windlass_core::dispatch::Mirror;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
-use windlass_types::work::StopReason;
+use windlass_types::work::{AttemptKey, StopReason};
 use windlass_types::{Capacity, Clock, StatusCounts, Timestamp, WorkerId};
 use workers::ActiveWorker;
 
@@ -114,6 +114,10 @@ pub struct Dispatcher<'a> {
     held: HashMap<u32, Held>,
     /// An attempt is over whose job may have added others.
     something_ended: bool,
+    /// Attempts with which their jobs are over, since the last look at what was added.
+    over: Vec<AttemptKey>,
+    /// Whether jobs have added any at all.
+    has_added: bool,
     /// As of when the books were last looked through for what others have written.
     foreign_commits: Option<i64>,
     stop: Option<StopReason>,
@@ -156,6 +160,7 @@ impl<'a> Dispatcher<'a> {
         // Before the jobs are read: whatever is added from here on is found later.
         let foreign_commits = store.foreign_commits(true)?;
         let board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
+        let has_added = !store.spawners(workflow.id)?.is_empty();
         let inbox = Inbox::new().map_err(Error::Wait)?;
         let now = Instant::now();
         Ok(Self {
@@ -176,6 +181,8 @@ impl<'a> Dispatcher<'a> {
             in_flight: None,
             held: HashMap::new(),
             something_ended: false,
+            over: Vec::new(),
+            has_added,
             foreign_commits,
             stop: None,
             interrupts: 0,

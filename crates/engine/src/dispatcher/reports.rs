@@ -53,6 +53,9 @@ impl Dispatcher<'_> {
         let verdict = self.board.on_ended(worker, ended, &mut self.open.changes)?;
         self.deaths_in_a_row = 0;
         self.something_ended = true;
+        if verdict.job_status.is_settled() {
+            self.over.push(ended.key);
+        }
         self.pace.on_ended(ended.wall);
         let name = self.let_go(&ended.key);
         self.open.ends.push((ended.key, name, verdict, ended.wall));

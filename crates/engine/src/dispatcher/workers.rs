@@ -99,9 +99,13 @@ impl Dispatcher<'_> {
                 Orphan::NeverStarted
             };
             given_up |= fate == Orphan::GiveUp;
+            let key = self.board.key(job);
             let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);
             self.board.on_orphaned(job, worker, fate, started_at, now, &mut self.open.changes);
-            self.something_ended |= fate == Orphan::GiveUp;
+            if fate == Orphan::GiveUp {
+                self.something_ended = true;
+                self.over.push(key);
+            }
         }
         (lost, given_up)
     }

@@ -126,9 +126,19 @@ fn a_process_that_takes_over_finds_what_was_added() {
     });
     let expected = [("first".to_owned(), JobStatus::Ready), ("added".to_owned(), JobStatus::Blocked)];
     assert_eq!(statuses(&store, &workflow), expected);
-    let mut host = Host::new(|_, _| Act::Exit(0));
+    // The next attempt asks for something else: what it does not ask for does not run.
+    let other = elsewhere(&store);
+    let mut host = Host::new(move |assignment, _| {
+        if assignment.name == "first" {
+            add(&other, assignment.key, vec![job("another", &[])]);
+        }
+        Act::Exit(0)
+    });
     let summary = run(&store, &mut host, &mut Witness::default(), &workflow);
     assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 2));
+    let expected =
+        [("first", JobStatus::Completed), ("added", JobStatus::Disabled), ("another", JobStatus::Completed)];
+    assert_eq!(statuses(&store, &workflow), expected.map(|(name, status)| (name.to_owned(), status)));
 }
 
 #[test]

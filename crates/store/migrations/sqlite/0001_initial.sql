@@ -59,9 +59,18 @@ CREATE TABLE job_block (
     spawned_by   INTEGER REFERENCES job (id),
     lineage      TEXT,
     iteration    INTEGER CHECK (iteration >= 1),
+    -- What was asked for, and the attempt of that job which last did. NULL where it came from a file.
+    digest        TEXT,
+    asked_run     INTEGER,
+    asked_attempt INTEGER,
+    -- That job ran again and asked for something else: these jobs have given their names up.
+    is_replaced  INTEGER NOT NULL DEFAULT 0 CHECK (is_replaced IN (0, 1)),
     PRIMARY KEY (workflow_id, first_job_id),
-    CHECK ((spawned_by IS NULL) = (lineage IS NULL) AND (lineage IS NULL) = (iteration IS NULL))
+    CHECK ((spawned_by IS NULL) = (lineage IS NULL) AND (lineage IS NULL) = (iteration IS NULL)),
+    CHECK ((asked_run IS NULL) = (asked_attempt IS NULL))
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX job_block_added_by ON job_block (workflow_id, spawned_by) WHERE spawned_by IS NOT NULL;
 
 -- Kept in step with job.status by every transaction, so that nobody has to count a million rows to tell how it stands.
 CREATE TABLE status_count (

@@ -242,6 +242,9 @@ pub struct ExportedSpawn {
     pub spawned_by: i64,
     pub lineage: String,
     pub iteration: u32,
+    /// Of what was asked for: whoever asks for the same again has these.
+    #[serde(default)]
+    pub digest: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -199,12 +199,29 @@ super::statements! {
     // ---- jobs that jobs add ----
 
     INSERT_SPAWNED_BLOCK = "
-        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration)
-        VALUES ($1, $2, $3, $4, $5, $6)";
+        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration, digest, asked_run,
+            asked_attempt)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     BLOCK_AROUND = "
-        SELECT first_job_id, job_count, spawned_by, lineage, iteration FROM job_block
+        SELECT first_job_id, job_count, spawned_by, lineage, iteration, digest, asked_run, asked_attempt FROM job_block
         WHERE workflow_id = $1 AND first_job_id <= $2 ORDER BY first_job_id DESC LIMIT 1";
-    LAST_ITERATION = "SELECT MAX(iteration) FROM job_block WHERE workflow_id = $1 AND lineage = $2";
+    BLOCKS_ADDED_BY = "
+        SELECT first_job_id, job_count, spawned_by, lineage, iteration, digest, asked_run, asked_attempt FROM job_block
+        WHERE workflow_id = $1 AND spawned_by >= $2 AND spawned_by < $3 ORDER BY first_job_id";
+    SPAWNERS = "
+        SELECT DISTINCT spawned_by FROM job_block
+        WHERE workflow_id = $1 AND spawned_by IS NOT NULL AND is_replaced = 0 ORDER BY spawned_by";
+    ITERATIONS = "
+        SELECT first_job_id, iteration FROM job_block WHERE workflow_id = $1 AND lineage = $2 AND is_replaced = 0";
+    BLOCKS_OF_ITERATION = "
+        SELECT COUNT(*) FROM job_block WHERE workflow_id = $1 AND lineage = $2 AND iteration = $3";
+    ASK_AGAIN = "
+        UPDATE job_block SET asked_run = $1, asked_attempt = $2 WHERE workflow_id = $3 AND first_job_id = $4";
+    REPLACE_BLOCK = "UPDATE job_block SET is_replaced = 1 WHERE workflow_id = $1 AND first_job_id = $2";
+    LEFT_OUT = "SELECT COUNT(*) FROM job WHERE id >= $1 AND id < $2 AND status = 9";
+    RENAME_JOB = "UPDATE job SET name = $1 WHERE id = $2";
+    USER_DATA_NAMED = "SELECT id FROM user_data WHERE workflow_id = $1 AND name = $2";
+    RENAME_USER_DATA = "UPDATE user_data SET name = $1 WHERE id = $2";
     MARK_SPAWNED = "UPDATE job SET origin = 'spawn' WHERE id >= $1 AND id < $2";
     REQUIREMENTS_NAMED = "SELECT id FROM resource_requirements WHERE workflow_id = $1 AND name = $2";
     BLOCKS_AFTER = "SELECT COUNT(*) FROM job_block WHERE workflow_id = $1 AND first_job_id > $2";
@@ -231,7 +248,7 @@ super::statements! {
         FROM worker WHERE workflow_id = $1 ORDER BY id";
     RUNS = "SELECT run_id, started_at, ended_at FROM run WHERE workflow_id = $1 ORDER BY run_id";
     SPAWNED_BLOCKS = "
-        SELECT first_job_id, job_count, spawned_by, lineage, iteration FROM job_block
+        SELECT first_job_id, job_count, spawned_by, lineage, iteration, digest FROM job_block
         WHERE workflow_id = $1 AND spawned_by IS NOT NULL ORDER BY first_job_id";
     SET_RUN = "UPDATE workflow SET run_id = $1, is_canceled = $2 WHERE id = $3";
     INSERT_RUN = "INSERT INTO run (workflow_id, run_id, started_at, ended_at) VALUES ($1, $2, $3, $4)";

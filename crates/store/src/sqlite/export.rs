@@ -270,6 +270,7 @@ fn spawn(row: &Row<'_>) -> rusqlite::Result<ExportedSpawn> {
         spawned_by: row.get(2)?,
         lineage: row.get(3)?,
         iteration: row.get(4)?,
+        digest: row.get(5)?,
     })
 }
 

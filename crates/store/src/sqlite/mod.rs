@@ -47,6 +47,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
+use windlass_types::work::AttemptKey;
 use windlass_types::{
     EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkerId,
     WorkflowId,
@@ -324,6 +325,14 @@ impl Store for SqliteStore {
     fn spawn(&self, request: &SpawnRequest, now: Timestamp) -> Result<Spawned, Error> {
         let request = request.clone();
         self.act(now, move |conn, by| spawn::spawn(conn, &request, by))
+    }
+
+    fn left_behind(&self, callers: &[AttemptKey]) -> Result<Vec<JobId>, Error> {
+        self.readers.read(|conn| spawn::left_behind(conn, callers))
+    }
+
+    fn spawners(&self, workflow: WorkflowId) -> Result<Vec<JobId>, Error> {
+        self.readers.read(|conn| spawn::spawners(conn, workflow))
     }
 
     fn jobs_after(&self, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, Error> {

@@ -166,7 +166,10 @@ pub(super) fn insert_spawns(
     for spawn in &export.spawns {
         let first = job_id(spawn.first_job_id)?;
         let caller = job_id(spawn.spawned_by)?;
-        let values = params![id.0, first, spawn.job_count, caller, spawn.lineage, spawn.iteration];
+        // Which attempt asked for them is not in the file: whoever runs again asks again.
+        let (run, attempt) = (None::<i64>, None::<i64>);
+        let (lineage, iteration, digest) = (&spawn.lineage, spawn.iteration, &spawn.digest);
+        let values = params![id.0, first, spawn.job_count, caller, lineage, iteration, digest, run, attempt];
         conn.prepare_cached(sql::INSERT_SPAWNED_BLOCK)?.execute(values)?;
         conn.prepare_cached(sql::MARK_SPAWNED)?.execute([first, first + i64::from(spawn.job_count)])?;
     }

@@ -1,6 +1,11 @@
 //! Jobs that a running job adds to its own workflow: all of them or none, and once, however often it asks.
+//! [`blocks`] says what becomes of them when it runs once more.
 //!
 //! The dispatcher of the workflow is another process; it finds the new block of jobs when the caller ends.
+
+mod blocks;
+
+pub(crate) use blocks::{left_behind, spawners};
 
 use super::apply::{Moved, current_run, find_job};
 use super::column;
@@ -10,6 +15,7 @@ use crate::Error;
 use crate::error::Fault;
 use crate::model::{NewJob, NewKind, SpawnJob, SpawnRequest, Spawned};
 use crate::sql::common as sql;
+use blocks::SpawnedBlock;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -23,22 +29,28 @@ pub(crate) fn spawn(conn: &Connection, request: &SpawnRequest, by: By<'_>) -> Re
         return Err(Error::OutOfRange { what: "adding no jobs at all".to_owned() }.into());
     }
     require_running(conn, caller)?;
-    if let Some(replay) = find_replay(conn, request)? {
-        return Ok(replay);
+    let digest = digest(request);
+    match find_earlier(conn, request, &digest)? {
+        Earlier::Same(block, ids) => return ask_again(conn, request, block, ids, by.now),
+        Earlier::Past(blocks) => blocks::replace(conn, caller.workflow, blocks)?,
     }
     let lineage = match &request.lineage {
         Some(lineage) => lineage.clone(),
         None => lineage_of(conn, caller)?,
     };
-    let iteration = next_iteration(conn, caller.workflow, &lineage)?;
+    let iteration = next_iteration(conn, caller, &lineage)?;
     let first = insert_jobs(conn, request)?;
     let count = request.jobs.len() as i64;
-    let block = params![caller.workflow.0, first, count, caller.job.0, lineage, iteration];
+    if let Some(state) = &request.state {
+        let name = state_name(&lineage, iteration);
+        give_up_state(conn, caller.workflow, &lineage, iteration)?;
+        append_state(conn, request, &name, state, first, by.now)?;
+    }
+    let (run, attempt) = (caller.run.0, caller.attempt.0);
+    let block =
+        params![caller.workflow.0, first, count, caller.job.0, lineage, iteration, digest, run, attempt];
     conn.prepare_cached(sql::INSERT_SPAWNED_BLOCK)?.execute(block)?;
     insert_edges(conn, request, first)?;
-    if let Some(state) = &request.state {
-        append_state(conn, request, &format!("{lineage}/{iteration}"), state, first, by.now)?;
-    }
     let spawned = Spawned {
         lineage,
         iteration,
@@ -47,6 +59,28 @@ pub(crate) fn spawn(conn: &Connection, request: &SpawnRequest, by: By<'_>) -> Re
     };
     note(conn, caller, &spawned, by)?;
     Ok(spawned)
+}
+
+/// The same once more: the jobs are there, and what they are to read is as it was said last.
+fn ask_again(
+    conn: &Connection,
+    request: &SpawnRequest,
+    block: SpawnedBlock,
+    ids: Vec<JobId>,
+    now: Timestamp,
+) -> Result<Spawned, Fault> {
+    block.ask_again(conn, request.caller)?;
+    if let Some(state) = &request.state {
+        let name = state_name(&block.lineage, block.iteration);
+        match state_id(conn, request.caller.workflow, &name)? {
+            Some(id) => {
+                let values = params![column::json_text(state)?, now.0, id];
+                conn.prepare_cached(sql::SET_USER_DATA)?.execute(values)?;
+            }
+            None => append_state(conn, request, &name, state, block.first, now)?,
+        }
+    }
+    Ok(Spawned { lineage: block.lineage, iteration: block.iteration, spawned_job_ids: ids, is_replay: true })
 }
 
 /// A job that started a moment ago may still be `pending` in the books.
@@ -59,64 +93,65 @@ fn require_running(conn: &Connection, caller: AttemptKey) -> Result<(), Fault> {
     Err(Error::NotRunning { caller }.into())
 }
 
-/// If all names are those that the same job added together before: what that gave. A name that is taken in any other
-/// way is an error.
-fn find_replay(conn: &Connection, request: &SpawnRequest) -> Result<Option<Spawned>, Fault> {
+/// What is asked for, in a form that does not depend on the order of the request.
+fn digest(request: &SpawnRequest) -> String {
+    let name = |number: &u32| request.jobs.get(*number as usize).map(|job| job.name.as_str());
+    let mut jobs: Vec<Value> = request
+        .jobs
+        .iter()
+        .map(|job| {
+            let mut waits_for: Vec<Option<&str>> = job.depends_on.iter().map(name).collect();
+            waits_for.sort_unstable();
+            waits_for.dedup();
+            json!([
+                job.name,
+                job.command,
+                waits_for,
+                job.resource_requirements,
+                job.priority,
+                job.labels,
+                job.cancel_on_blocking_job_failure,
+                job.env,
+                job.invocation_script
+            ])
+        })
+        .collect();
+    jobs.sort_unstable_by_key(ToString::to_string);
+    windlass_types::digest(Value::from(jobs).to_string().as_bytes())
+}
+
+/// What is there of the names that are asked for.
+enum Earlier {
+    /// All of it, as it is asked for: the block, and the ids in the order of the request.
+    Same(SpawnedBlock, Vec<JobId>),
+    /// What an earlier attempt asked for and this one does not, at least not so. Nothing at all: the usual case.
+    Past(Vec<SpawnedBlock>),
+}
+
+/// A name that somebody has who keeps it is an error.
+fn find_earlier(conn: &Connection, request: &SpawnRequest, digest: &str) -> Result<Earlier, Fault> {
     let caller = request.caller;
     let mut ids = Vec::with_capacity(request.jobs.len());
-    let mut taken = None;
+    let mut blocks: Vec<SpawnedBlock> = Vec::new();
     let mut statement = conn.prepare_cached(sql::JOB_NAMED)?;
     for job in &request.jobs {
-        let id = statement.query_row(params![caller.workflow.0, job.name], |row| row.get(0)).optional()?;
-        if let Some(id) = id {
-            ids.push(id);
-            taken = taken.or(Some(&job.name));
+        let id: Option<i64> =
+            statement.query_row(params![caller.workflow.0, job.name], |row| row.get(0)).optional()?;
+        let Some(id) = id else { continue };
+        ids.push(JobId(id));
+        if blocks.iter().any(|block| block.ids().contains(&id)) {
+            continue;
         }
+        let taken = || Error::DuplicateJobName { name: job.name.clone() };
+        let block = SpawnedBlock::around(conn, caller.workflow, id)?.ok_or_else(taken)?;
+        if !block.is_replay(conn, caller, digest)? && !block.may_be_replaced(conn, caller)? {
+            return Err(taken().into());
+        }
+        blocks.push(block);
     }
-    let Some(taken) = taken else { return Ok(None) };
-    let block = SpawnedBlock::around(conn, caller.workflow, ids[0])?;
-    let same =
-        block.filter(|block| block.spawned_by == caller.job && block.is_made_of(&ids, request.jobs.len()));
-    match same {
-        Some(block) => Ok(Some(Spawned {
-            lineage: block.lineage,
-            iteration: block.iteration,
-            spawned_job_ids: ids.into_iter().map(JobId).collect(),
-            is_replay: true,
-        })),
-        None => Err(Error::DuplicateJobName { name: taken.clone() }.into()),
-    }
-}
-
-/// Jobs that were added together.
-struct SpawnedBlock {
-    first: i64,
-    count: i64,
-    spawned_by: JobId,
-    lineage: String,
-    iteration: u32,
-}
-
-impl SpawnedBlock {
-    /// The one that a job of the workflow is in; none for those that the workflow was created with.
-    fn around(conn: &Connection, workflow: WorkflowId, job: i64) -> Result<Option<Self>, Fault> {
-        let found = conn.prepare_cached(sql::BLOCK_AROUND)?.query_row([workflow.0, job], |row| {
-            let spawned_by: Option<i64> = row.get(2)?;
-            let Some(spawned_by) = spawned_by else { return Ok(None) };
-            Ok(Some(Self {
-                first: row.get(0)?,
-                count: row.get(1)?,
-                spawned_by: JobId(spawned_by),
-                lineage: row.get(3)?,
-                iteration: row.get(4)?,
-            }))
-        });
-        Ok(found.optional()?.flatten())
-    }
-
-    fn is_made_of(&self, ids: &[i64], asked: usize) -> bool {
-        let inside = |id: &i64| (self.first..self.first + self.count).contains(id);
-        ids.len() == asked && ids.len() as i64 == self.count && ids.iter().all(inside)
+    match blocks.as_slice() {
+        [block] if block.is_replay(conn, caller, digest)? => Ok(Earlier::Same(block.clone(), ids)),
+        _ => Ok(Earlier::Past(blocks)),
     }
 }
 
@@ -128,14 +163,12 @@ fn lineage_of(conn: &Connection, caller: AttemptKey) -> Result<String, Fault> {
     }
 }
 
-fn next_iteration(conn: &Connection, workflow: WorkflowId, lineage: &str) -> Result<u32, Fault> {
-    let last: Option<u32> = conn
-        .prepare_cached(sql::LAST_ITERATION)?
-        .query_row(params![workflow.0, lineage], |row| row.get(0))?;
-    let settings: Settings =
-        conn.prepare_cached(sql::SETTINGS)?.query_row([workflow.0], |row| column::required_json(row, 0))?;
+fn next_iteration(conn: &Connection, caller: AttemptKey, lineage: &str) -> Result<u32, Fault> {
+    let settings: Settings = conn
+        .prepare_cached(sql::SETTINGS)?
+        .query_row([caller.workflow.0], |row| column::required_json(row, 0))?;
     let DynamicJobs { max_iterations: max } = settings.dynamic_jobs.unwrap_or_default();
-    let next = last.unwrap_or(0) + 1;
+    let next = blocks::last_iteration(conn, caller, lineage)? + 1;
     if next > max {
         return Err(Error::TooManyIterations { lineage: lineage.to_owned(), max }.into());
     }
@@ -221,6 +254,32 @@ fn insert_edges(conn: &Connection, request: &SpawnRequest, first: i64) -> Result
             }
             statement.execute([caller.workflow.0, id, first + i64::from(other)])?;
         }
+    }
+    Ok(())
+}
+
+fn state_name(lineage: &str, iteration: u32) -> String {
+    format!("{lineage}/{iteration}")
+}
+
+fn state_id(conn: &Connection, workflow: WorkflowId, name: &str) -> Result<Option<i64>, Fault> {
+    let values = params![workflow.0, name];
+    Ok(conn.prepare_cached(sql::USER_DATA_NAMED)?.query_row(values, |row| row.get(0)).optional()?)
+}
+
+/// If that iteration was counted before, and does not count any more, its state keeps what it says under another name.
+fn give_up_state(
+    conn: &Connection,
+    workflow: WorkflowId,
+    lineage: &str,
+    iteration: u32,
+) -> Result<(), Fault> {
+    let values = params![workflow.0, lineage, iteration];
+    let before: i64 = conn.prepare_cached(sql::BLOCKS_OF_ITERATION)?.query_row(values, |row| row.get(0))?;
+    let name = state_name(lineage, iteration);
+    if let Some(id) = state_id(conn, workflow, &name)?.filter(|_| before > 0) {
+        let free = blocks::free_name(&name, |name| Ok(state_id(conn, workflow, name)?.is_some()))?;
+        conn.prepare_cached(sql::RENAME_USER_DATA)?.execute(params![free, id])?;
     }
     Ok(())
 }
