@@ -80,7 +80,9 @@ pub fn check(jobs: &[Spawned<'_>], lineage: Option<&str>) -> Result<Batch, Vec<F
             faults.push(Fault::Duplicate(job.name.to_owned()));
         }
     }
-    jobs.iter().for_each(|job| check_texts(job, &mut faults));
+    for job in jobs {
+        check_texts(job, &mut faults);
+    }
     let depends_on: Vec<Vec<u32>> = jobs.iter().map(|job| resolve(job, &numbers, &mut faults)).collect();
     if faults.is_empty()
         && let Some(cycle) = find_cycle(&depends_on)

@@ -340,8 +340,9 @@ super::statements! {
     DELETE_GATE_MEMBER = "DELETE FROM gate_member WHERE workflow_id = $1 AND gate = $2 AND job_id = $3";
     /// A further piece of a block that was cut.
     SPLIT_BLOCK = "
-        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration)
-        SELECT workflow_id, $1, $2, spawned_by, lineage, iteration FROM job_block
+        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration, asked_run,
+            asked_attempt, is_replaced)
+        SELECT workflow_id, $1, $2, spawned_by, lineage, iteration, asked_run, asked_attempt, is_replaced FROM job_block
         WHERE workflow_id = $3 AND first_job_id = $4";
     DELETE_BLOCK = "DELETE FROM job_block WHERE workflow_id = $1 AND first_job_id = $2";
 

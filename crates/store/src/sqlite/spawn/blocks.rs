@@ -5,6 +5,7 @@
 //! ends, with all that it had added in turn. The rows stay, and their results with them.
 
 use crate::error::Fault;
+use crate::model::SpawnRequest;
 use crate::sql::common as sql;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::ops::Range;
@@ -67,15 +68,17 @@ impl SpawnedBlock {
         self.spawned_by == caller.job && self.asked == Some((caller.run.0, caller.attempt.0))
     }
 
-    /// The caller asked for the very same before, and it may still run.
+    /// The caller asked for the very same before, and all of it is there and may still run.
     pub(super) fn is_replay(
         &self,
         conn: &Connection,
-        caller: AttemptKey,
+        request: &SpawnRequest,
         digest: &str,
     ) -> Result<bool, Fault> {
-        let same = self.spawned_by == caller.job && self.digest.as_deref() == Some(digest);
-        Ok(same && self.left_out(conn)? == 0)
+        let same = self.spawned_by == request.caller.job && self.digest.as_deref() == Some(digest);
+        // Somebody may have deleted some of them.
+        let whole = self.count == request.jobs.len() as i64;
+        Ok(same && whole && self.left_out(conn)? == 0)
     }
 
     /// Whether its names may go to others: the caller asked for it in an earlier attempt, or nobody asks for it any more.

@@ -144,13 +144,13 @@ fn find_earlier(conn: &Connection, request: &SpawnRequest, digest: &str) -> Resu
         }
         let taken = || Error::DuplicateJobName { name: job.name.clone() };
         let block = SpawnedBlock::around(conn, caller.workflow, id)?.ok_or_else(taken)?;
-        if !block.is_replay(conn, caller, digest)? && !block.may_be_replaced(conn, caller)? {
+        if !block.is_replay(conn, request, digest)? && !block.may_be_replaced(conn, caller)? {
             return Err(taken().into());
         }
         blocks.push(block);
     }
     match blocks.as_slice() {
-        [block] if block.is_replay(conn, caller, digest)? => Ok(Earlier::Same(block.clone(), ids)),
+        [block] if block.is_replay(conn, request, digest)? => Ok(Earlier::Same(block.clone(), ids)),
         _ => Ok(Earlier::Past(blocks)),
     }
 }
