@@ -9,7 +9,7 @@ use windlass_core::edges::Edges;
 use windlass_core::outline::{self, Facts, Grain, Outline, Request};
 use windlass_proc::machine::Machine;
 use windlass_store::Store as _;
-use windlass_store::model::{JobFilter, LastRecord};
+use windlass_store::model::{DoneWork, JobFilter};
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::{Capacity, Resources};
 
@@ -100,7 +100,7 @@ fn draw(request: &Request<'_>) -> Result<Outline, CliError> {
 fn expected<'r>(
     changes: &Changes,
     number: u32,
-    record: impl FnOnce() -> Option<&'r LastRecord>,
+    record: impl FnOnce() -> Option<&'r DoneWork>,
 ) -> Option<Duration> {
     if changes.is_reused(number) {
         return Some(Duration::ZERO);

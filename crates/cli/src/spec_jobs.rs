@@ -5,21 +5,27 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_spec::{File, Job, UserData, Workflow};
-use windlass_store::model::{FirstIds, JobSource, NewFile, NewJob, NewUserData};
+use windlass_store::model::{DoneWork, FirstIds, JobSource, NewFile, NewJob, NewUserData};
 use windlass_types::{JobId, JobStatus};
 
 /// What an earlier workflow has done already.
 #[derive(Debug, Default)]
 pub(crate) struct Reused {
-    /// By number: the job that did the work of this one.
-    pub(crate) jobs: Vec<Option<JobId>>,
+    /// By number: the job that did the work of this one, and what is known of that.
+    pub(crate) jobs: Vec<Option<ReusedJob>>,
     /// By number: what those jobs wrote.
     pub(crate) user_data: HashMap<u32, Value>,
 }
 
+#[derive(Debug)]
+pub(crate) struct ReusedJob {
+    pub(crate) from: JobId,
+    pub(crate) work: Option<DoneWork>,
+}
+
 impl Reused {
-    fn job(&self, number: usize) -> Option<JobId> {
-        self.jobs.get(number).copied().flatten()
+    fn job(&self, number: usize) -> Option<&ReusedJob> {
+        self.jobs.get(number)?.as_ref()
     }
 }
 
@@ -95,7 +101,7 @@ impl JobSource for SpecJobs<'_> {
     fn next(&mut self) -> Option<NewJob<'_>> {
         let number = self.jobs.next()?;
         let job = self.workflow.job(number);
-        let reused_from = self.reused.and_then(|reused| reused.job(number));
+        let reused = self.reused.and_then(|reused| reused.job(number));
         self.job.fill(&job, self.first_user_data);
         Some(NewJob {
             name: job.name,
@@ -107,8 +113,9 @@ impl JobSource for SpecJobs<'_> {
             requirements: job.requirements,
             priority: job.priority,
             cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
-            status: if reused_from.is_some() { JobStatus::Completed } else { status(&job, self.reused) },
-            reused_from,
+            status: if reused.is_some() { JobStatus::Completed } else { status(&job, self.reused) },
+            reused_from: reused.map(|job| job.from),
+            reused_work: reused.and_then(|job| job.work.as_ref()),
             input_files: &self.job.input_files,
             output_files: &self.job.output_files,
             input_user_data: &self.job.input_user_data,
@@ -223,7 +230,7 @@ jobs:
 ";
         let workflow = windlass_spec::load(Source::new("w.yaml", text.as_bytes()), &NoAttachments).unwrap();
         let reused = Reused {
-            jobs: vec![Some(JobId(7)), None, None],
+            jobs: vec![Some(ReusedJob { from: JobId(7), work: None }), None, None],
             user_data: HashMap::from([(0, Value::from(5))]),
         };
         let mut source = SpecJobs::new(&workflow, Some(&reused));

@@ -235,6 +235,11 @@ impl<'a> Job<'a> {
     /// For `/bin/sh -c`. `${files.input.NAME}` is a path in it, and `${user_data.input.NAME}` the id of the user data
     /// if those of the workflow are numbered from `first_user_data_id` on.
     pub fn command(&self, first_user_data_id: i64) -> Cow<'a, str> {
+        self.command_with(|number| first_user_data_id + i64::from(number))
+    }
+
+    /// The same with ids that need not be one after the other: `user_data_id` gives that of a number.
+    pub fn command_with(&self, user_data_id: impl Fn(u32) -> i64) -> Cow<'a, str> {
         let entry = &self.workflow.spec.jobs[self.member.entry as usize];
         let Some((detail, template)) =
             self.detail().and_then(|detail| Some((detail, detail.command.as_ref()?)))
@@ -251,7 +256,7 @@ impl<'a> Job<'a> {
             let number = self.workflow.resolved.target(detail, target, self.member.index);
             match to {
                 ReferenceTo::File => out.push_str(&self.workflow.file(number as usize).path),
-                ReferenceTo::UserData => out.push_str(&(first_user_data_id + i64::from(number)).to_string()),
+                ReferenceTo::UserData => out.push_str(&user_data_id(number).to_string()),
             }
         });
         Cow::Owned(command)

@@ -1,7 +1,9 @@
 //! The files of an attempt as it finds and leaves them, so that a later run can tell what changed.
 //!
 //! Contents are read only where the workflow asks for it, and a file that many jobs name is read once: its digest is kept
-//! with the time and size that it had.
+//! with the time and size that it had. A directory is what is in it, see [`tree`].
+
+mod tree;
 
 use crate::lock;
 use std::collections::HashMap;
@@ -62,10 +64,20 @@ impl Files {
 
     fn see_one(&self, path: PathBuf, with_contents: bool) -> Option<FileState> {
         let metadata = fs::metadata(&path).ok()?;
+        if metadata.is_dir() {
+            return Some(tree::see(self, &path, &metadata, with_contents));
+        }
         let stamp = Stamp::of(&metadata);
-        // A directory has no contents of its own; a file that may not be read is told apart by time and size alone.
-        let hash = if with_contents && metadata.is_file() { self.hash(path, stamp).ok() } else { None };
-        Some(FileState { mtime_ns: stamp.mtime_ns, size: stamp.size, hash })
+        Some(FileState {
+            mtime_ns: stamp.mtime_ns,
+            size: stamp.size,
+            hash: self.digest(path, &metadata, with_contents),
+        })
+    }
+
+    /// Of the contents, if they are wanted. What may not be read is told apart by time and size alone.
+    fn digest(&self, path: PathBuf, metadata: &Metadata, wanted: bool) -> Option<String> {
+        if wanted && metadata.is_file() { self.hash(path, Stamp::of(metadata)).ok() } else { None }
     }
 
     fn hash(&self, path: PathBuf, stamp: Stamp) -> io::Result<String> {
@@ -121,14 +133,9 @@ mod tests {
         fs::write(directory.path().join("a"), "12345").unwrap();
         age(&directory.path().join("a"), 0);
         let absolute = directory.path().join("a").display().to_string();
-        let seen = files.see(&["a".into(), "b".into(), absolute, ".".into()], false);
+        let seen = files.see(&["a".into(), "b".into(), absolute], false);
         let a = FileState { mtime_ns: 1_000_000_000_000_000, size: 5, hash: None };
-        assert_eq!(seen[..3], [Some(a.clone()), None, Some(a)]);
-        assert_eq!(
-            files.see(&[".".into()], true)[0].as_ref().unwrap().hash,
-            None,
-            "a directory has no contents"
-        );
+        assert_eq!(seen, [Some(a.clone()), None, Some(a)]);
     }
 
     #[test]

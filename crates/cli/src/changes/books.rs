@@ -1,23 +1,20 @@
-//! The jobs of a workflow in the books, as the comparison wants them. Commands are read a page at a time, so that a
-//! million of them need not be in memory at once.
+//! The jobs of a workflow in the books, as the comparison wants them.
 
+use super::data::{self, Data};
+use super::pages::{JobRef, Pages};
 use crate::error::CliError;
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
-use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use std::collections::{BTreeSet, HashMap};
 use windlass_core::edges::Edges;
-use windlass_core::reuse::{Before, Definition};
+use windlass_core::reuse::{self, Before, Definition, NamesDigest};
 use windlass_store::Store as _;
-use windlass_store::model::{
-    DataFilter, JobCommand, LastRecord, LoadedJobs, Params, UserDataRow, WorkflowRow,
-};
+use windlass_store::model::{DataFilter, DoneWork, LastRecord, LoadedJobs, Params, UserDataRow, WorkflowRow};
 use windlass_store::sqlite::SqliteStore;
-use windlass_types::{JobId, JobStatus, Timestamp, UserDataId};
+use windlass_types::{JobId, JobStatus, Timestamp};
 
-/// Jobs whose commands are read at once, and how many such pages are kept.
-const PAGE: u32 = 1024;
-const PAGES: usize = 32;
+/// Jobs whose names are read at once.
+const NAMES: usize = 1024;
 
 pub(crate) struct Books<'a> {
     store: &'a SqliteStore,
@@ -25,12 +22,19 @@ pub(crate) struct Books<'a> {
     table: LoadedJobs,
     /// By number.
     records: HashMap<u32, LastRecord>,
-    user_data: Vec<UserDataRow>,
-    /// The user data that each job reads and no job writes, by number of the job: indices into `user_data`.
-    reads: HashMap<u32, Vec<usize>>,
-    numbers: OnceCell<HashMap<String, u32>>,
-    pages: RefCell<HashMap<u32, Rc<Vec<JobCommand>>>>,
+    data: Data,
+    names: OnceCell<Names>,
+    /// By number: whom the job waits for.
+    depends_on: OnceCell<Vec<NamesDigest>>,
+    pages: Pages,
     trouble: RefCell<Option<windlass_store::Error>>,
+}
+
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<String, u32>,
+    /// By number.
+    digests: Vec<NamesDigest>,
 }
 
 impl<'a> Books<'a> {
@@ -39,17 +43,16 @@ impl<'a> Books<'a> {
         let number = |id: JobId| table.ids.binary_search(&id).ok().map(|number| number as u32);
         let records = store.last_records(row.id)?.into_iter();
         let records = records.filter_map(|record| Some((number(record.job)?, record))).collect();
-        let user_data = store.user_data(row.id, &DataFilter::default())?;
-        let reads = reads(store, row, &user_data, number)?;
+        let data = Data::load(store, row, number)?;
         Ok(Self {
             store,
             row,
             table,
             records,
-            user_data,
-            reads,
-            numbers: OnceCell::new(),
-            pages: RefCell::default(),
+            data,
+            names: OnceCell::new(),
+            depends_on: OnceCell::new(),
+            pages: Pages::default(),
             trouble: RefCell::default(),
         })
     }
@@ -83,41 +86,63 @@ impl<'a> Books<'a> {
     }
 
     /// The attempt whose work counts as that of this completed job.
-    pub(crate) fn record(&self, number: u32) -> Option<&LastRecord> {
-        self.records.get(&number)
+    pub(crate) fn record(&self, number: u32) -> Option<&DoneWork> {
+        self.records.get(&number).map(|record| &record.work)
     }
 
     pub(crate) fn user_data(&self) -> &[UserDataRow] {
-        &self.user_data
+        &self.data.rows
+    }
+
+    /// The paths of all files that it declares.
+    pub(super) fn paths(&self) -> BTreeSet<String> {
+        let rows = self.noted(self.store.files(self.row.id, &DataFilter::default())).unwrap_or_default();
+        rows.into_iter().map(|file| file.path).collect()
     }
 
     /// The number of the job of that name.
     pub(crate) fn number(&self, name: &str) -> Option<u32> {
-        self.numbers.get_or_init(|| self.read_names()).get(name).copied()
+        self.names().numbers.get(name).copied()
     }
 
-    fn read_names(&self) -> HashMap<String, u32> {
-        let mut numbers = HashMap::with_capacity(self.table.ids.len());
-        for (page, ids) in (0u32..).zip(self.table.ids.chunks(PAGE as usize)) {
-            let names = self.noted(self.store.job_names(ids)).unwrap_or_default();
-            numbers.extend(names.into_iter().zip(page * PAGE..));
-        }
-        numbers
+    fn names(&self) -> &Names {
+        self.names.get_or_init(|| {
+            let mut all = Names::default();
+            for ids in self.table.ids.chunks(NAMES) {
+                let names = self.noted(self.store.job_names(ids)).unwrap_or_default();
+                all.digests.extend(names.iter().map(|name| NamesDigest::of([name.as_str()])));
+                let numbers = all.numbers.len() as u32..;
+                all.numbers.extend(names.into_iter().zip(numbers));
+            }
+            all
+        })
+    }
+
+    /// Whom the job waits for.
+    pub(super) fn depends_on(&self, number: u32) -> Option<NamesDigest> {
+        let all = self.depends_on.get_or_init(|| {
+            let digests = &self.names().digests;
+            let digest = |number: u32| digests.get(number as usize).copied().unwrap_or_default();
+            reuse::dependencies(self.count(), &self.table.edges, digest)
+        });
+        all.get(number as usize).copied()
     }
 
     /// What the job is, as the books have it now.
     pub(super) fn definition(&self, number: u32) -> Definition<'static> {
-        let data = |piece: &UserDataRow| text_of(piece);
-        self.define(number, data)
+        self.define(number, |piece, _| data::text(piece))
     }
 
     /// What the job was when it last ran, and how that went.
     pub(super) fn before(&self, number: u32) -> Before<'static> {
         let record = self.record(number);
         // What a reused job read was compared with the data of this workflow when that was made.
-        let since = record.and_then(|record| record.started_at).map(|at| at.max(self.row.created_at));
-        let mut definition = self.define(number, |piece| text_as_of(piece, since));
-        if let Some(command) = record.and_then(|record| record.command.clone()) {
+        let settled = |at: Timestamp| at.max(self.row.created_at);
+        let since = record.and_then(|record| record.started_at).map(settled);
+        let written = |writer: Option<u32>| self.record(writer?).map(|record| settled(record.ended_at));
+        let mut definition =
+            self.define(number, |piece, writer| data::text_as_of(piece, since, written(writer)));
+        if let Some(command) = self.records.get(&number).and_then(|record| record.command.clone()) {
             definition.command = Cow::Owned(command);
         }
         Before {
@@ -127,9 +152,10 @@ impl<'a> Books<'a> {
         }
     }
 
-    fn define(&self, number: u32, data: impl Fn(&UserDataRow) -> String) -> Definition<'static> {
+    /// `data` gives the text of what it reads; it is also told who writes that.
+    fn define(&self, number: u32, data: impl Fn(&UserDataRow, Option<u32>) -> String) -> Definition<'static> {
         let Some(job) = self.command(number) else { return Definition::default() };
-        let pieces = self.reads.get(&number).into_iter().flatten().map(|index| &self.user_data[*index]);
+        let reads = self.data.read_by(number);
         let paths = |files: &[windlass_store::model::JobFile]| {
             files.iter().map(|file| Cow::Owned(file.path.clone())).collect()
         };
@@ -138,8 +164,13 @@ impl<'a> Books<'a> {
             command: Cow::Owned(job.command.clone()),
             invocation_script: job.invocation_script.clone().map(Cow::Owned),
             env: Cow::Owned(environment(&[&self.row.env, &job.env], &job.params)),
-            user_data: pieces
-                .map(|piece| (Cow::Owned(piece.name.clone()), Cow::Owned(data(piece))))
+            user_data: reads
+                .map(|(piece, writer)| (Cow::Owned(piece.name.clone()), Cow::Owned(data(piece, writer))))
+                .collect(),
+            output_user_data: self
+                .data
+                .written_by(number)
+                .map(|piece| Cow::Owned(piece.name.clone()))
                 .collect(),
             inputs: paths(&job.input_files),
             outputs: paths(&job.output_files),
@@ -148,18 +179,7 @@ impl<'a> Books<'a> {
     }
 
     fn command(&self, number: u32) -> Option<JobRef> {
-        let (page, index) = (number / PAGE, (number % PAGE) as usize);
-        if let Some(known) = self.pages.borrow().get(&page) {
-            return JobRef::new(known, index);
-        }
-        let ids = self.table.ids.chunks(PAGE as usize).nth(page as usize)?;
-        let read = Rc::new(self.noted(self.store.commands(ids))?);
-        let mut pages = self.pages.borrow_mut();
-        if pages.len() >= PAGES {
-            pages.clear();
-        }
-        pages.insert(page, Rc::clone(&read));
-        JobRef::new(&read, index)
+        self.pages.get(number, &self.table.ids, |ids| self.noted(self.store.commands(ids)))
     }
 
     fn noted<T>(&self, result: Result<T, windlass_store::Error>) -> Option<T> {
@@ -169,62 +189,6 @@ impl<'a> Books<'a> {
     /// Whatever could not be read meanwhile.
     pub(crate) fn trouble(&self) -> Result<(), CliError> {
         self.trouble.take().map_or(Ok(()), |error| Err(error.into()))
-    }
-}
-
-/// A job in a page.
-struct JobRef {
-    page: Rc<Vec<JobCommand>>,
-    index: usize,
-}
-
-impl JobRef {
-    fn new(page: &Rc<Vec<JobCommand>>, index: usize) -> Option<Self> {
-        (index < page.len()).then(|| Self { page: Rc::clone(page), index })
-    }
-}
-
-impl std::ops::Deref for JobRef {
-    type Target = JobCommand;
-
-    fn deref(&self) -> &JobCommand {
-        &self.page[self.index]
-    }
-}
-
-/// What a job writes for another to read is the business of the two; only what comes from outside can change here.
-fn reads(
-    store: &SqliteStore,
-    row: &WorkflowRow,
-    user_data: &[UserDataRow],
-    number: impl Fn(JobId) -> Option<u32>,
-) -> Result<HashMap<u32, Vec<usize>>, CliError> {
-    if user_data.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let relations = store.job_user_data(row.id)?;
-    let written: HashSet<UserDataId> =
-        relations.iter().filter(|one| one.is_output).map(|one| one.user_data_id).collect();
-    let index: HashMap<UserDataId, usize> =
-        user_data.iter().enumerate().map(|(index, piece)| (piece.id, index)).collect();
-    let mut reads: HashMap<u32, Vec<usize>> = HashMap::new();
-    for one in relations.iter().filter(|one| !one.is_output && !written.contains(&one.user_data_id)) {
-        if let (Some(number), Some(index)) = (number(one.job_id), index.get(&one.user_data_id)) {
-            reads.entry(number).or_default().push(*index);
-        }
-    }
-    Ok(reads)
-}
-
-fn text_of(piece: &UserDataRow) -> String {
-    piece.data.as_ref().map_or_else(|| "null".to_owned(), ToString::to_string)
-}
-
-/// The books keep the present data only, and when they were set.
-fn text_as_of(piece: &UserDataRow, started: Option<Timestamp>) -> String {
-    match started {
-        Some(at) if piece.changed_at > at => format!("(as it was on {at})"),
-        _ => text_of(piece),
     }
 }
 

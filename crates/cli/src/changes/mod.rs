@@ -3,7 +3,10 @@
 //! and `run`.
 
 mod books;
+mod data;
+mod pages;
 mod planned;
+mod present;
 mod words;
 
 pub(crate) use books::Books;
@@ -11,17 +14,14 @@ pub(crate) use planned::Planned;
 pub(crate) use words::ReasonView;
 
 use crate::error::{CliError, Kind};
-use crate::spec_jobs::Reused;
+use crate::spec_jobs::{Reused, ReusedJob};
 use crate::ui::text;
-use std::cell::RefCell;
+use present::Present;
 use std::collections::HashMap;
-use std::path::PathBuf;
 use windlass_core::reuse::{self, Accept, Decision, Question, Reason, Summary};
-use windlass_store::model::WorkflowRow;
+use windlass_store::model::{DoneWork, WorkflowRow};
 use windlass_types::settings::ChangeDetection;
-use windlass_types::work::FileState;
 use windlass_types::{JobId, JobStatus, WorkflowId};
-use windlass_worker::Files;
 
 /// A reason longer than this is cut where there is one line for it.
 const LONGEST: usize = 100;
@@ -30,6 +30,8 @@ const LONGEST: usize = 100;
 pub(crate) struct Changes {
     pub(crate) decisions: Vec<Decision>,
     pub(crate) compared_with: WorkflowId,
+    /// The files as they were when that was decided.
+    files: Present,
 }
 
 impl Changes {
@@ -76,15 +78,23 @@ pub(crate) fn of_spec(
 ) -> Result<Changes, CliError> {
     refuse_unknown(terms.accepted, |name| planned.workflow().jobs().any(|job| job.name == name))?;
     let files = Present::new(books.row(), terms.content || planned.compares_contents());
+    let before = |name: &str| {
+        let number = books.number(name)?;
+        let mut before = books.before(number);
+        before.definition.depends_on = books.depends_on(number);
+        Some(before)
+    };
     let question = Question {
         jobs: planned.count(),
         edges: planned.edges(),
         now: &|number| planned.definition(number),
-        before: &|_, name| Some(books.before(books.number(name)?)),
+        before: &|_, name| before(name),
         file: &|path| files.state(path),
+        is_shared: &|path| files.is_shared(path, || planned.all_paths()),
         accepted: terms.accepted,
     };
-    decide(&question, books)
+    let decisions = decide(&question, books)?;
+    Ok(Changes { decisions, compared_with: books.row().id, files })
 }
 
 /// Finds what the next run of a workflow would do.
@@ -97,29 +107,36 @@ pub(crate) fn of_workflow(books: &Books<'_>, terms: Terms<'_>) -> Result<Changes
         now: &|number| books.definition(number),
         before: &|number, _| Some(books.before(number)),
         file: &|path| files.state(path),
+        is_shared: &|path| files.is_shared(path, || books.paths()),
         accepted: terms.accepted,
     };
-    decide(&question, books)
+    let decisions = decide(&question, books)?;
+    Ok(Changes { decisions, compared_with: books.row().id, files })
 }
 
-fn decide(question: &Question<'_>, books: &Books<'_>) -> Result<Changes, CliError> {
+fn decide(question: &Question<'_>, books: &Books<'_>) -> Result<Vec<Decision>, CliError> {
     let decisions = reuse::decide(question).map_err(|cycle| CliError::new(Kind::Spec, cycle.to_string()))?;
     // What could not be read was taken for missing; the decision is worth nothing then.
     books.trouble()?;
-    Ok(Changes { decisions, compared_with: books.row().id })
+    Ok(decisions)
 }
 
-/// What the new workflow takes over from the earlier one.
+/// What the new workflow takes over from the earlier one. With each job goes what is known of its work, so that the new
+/// workflow needs the earlier one no more: that may run again or be deleted.
 pub(crate) fn reused(books: &Books<'_>, planned: &Planned<'_, '_>, changes: &Changes) -> Reused {
     let workflow = planned.workflow();
     let earlier = |number: u32| {
         let old = books.number(workflow.job(number as usize).name)?;
         // What was left out on purpose has done nothing that could be taken over.
         let old = (books.status(old) == JobStatus::Completed).then_some(old)?;
+        let Some(work) = books.record(old) else {
+            return Some(ReusedJob { from: books.id(old), work: None });
+        };
+        let files = changes.files.seen(&planned.inputs(number), &planned.outputs(number));
         // A job that was itself reused points to the one that ran.
-        Some(books.record(old).map_or_else(|| books.id(old), |record| record.done_by.job))
+        Some(ReusedJob { from: work.done_by.job, work: Some(DoneWork { files, ..work.clone() }) })
     };
-    let jobs: Vec<Option<JobId>> = (0u32..)
+    let jobs: Vec<Option<ReusedJob>> = (0u32..)
         .zip(&changes.decisions)
         .map(|(number, decision)| if decision.runs() { None } else { earlier(number) })
         .collect();
@@ -169,27 +186,4 @@ pub(crate) fn going_back(books: &Books<'_>, changes: &Changes) -> Vec<JobId> {
 
 pub(crate) fn compares_contents(row: &WorkflowRow) -> bool {
     row.settings.change_detection == Some(ChangeDetection::Content)
-}
-
-/// The files as they are now; each is looked at once.
-struct Present {
-    files: Files,
-    with_contents: bool,
-    seen: RefCell<HashMap<String, Option<FileState>>>,
-}
-
-impl Present {
-    fn new(row: &WorkflowRow, with_contents: bool) -> Self {
-        let files = Files::new(PathBuf::from(&row.submission_dir), windlass_types::Clock);
-        Self { files, with_contents, seen: RefCell::default() }
-    }
-
-    fn state(&self, path: &str) -> Option<FileState> {
-        if let Some(known) = self.seen.borrow().get(path) {
-            return known.clone();
-        }
-        let state = self.files.see(&[path.to_owned()], self.with_contents).pop().flatten();
-        self.seen.borrow_mut().insert(path.to_owned(), state.clone());
-        state
-    }
 }

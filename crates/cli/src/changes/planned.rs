@@ -1,33 +1,41 @@
 //! The jobs of a spec, as the comparison wants them.
 
-use super::Books;
 use super::books::environment;
+use super::{Books, data};
 use crate::spec_jobs;
 use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 use windlass_core::edges::Edges;
-use windlass_core::reuse::Definition;
+use windlass_core::reuse::{self, Definition, NamesDigest};
 use windlass_spec::Workflow;
-use windlass_store::model::Params;
+use windlass_store::model::{Params, UserDataRow};
 use windlass_types::settings::ChangeDetection;
 
 pub(crate) struct Planned<'a, 's> {
     workflow: &'a Workflow<'s>,
     edges: Edges,
-    /// Commands may hold ids of user data. They are compared as if the new workflow had the ids of the old one.
-    first_user_data: i64,
-    /// By number: whether a job writes it.
-    written: Vec<bool>,
+    /// By number: whom the job waits for.
+    depends_on: Vec<NamesDigest>,
+    /// By number: the user data as the comparison takes them.
+    user_data: Vec<PlannedData>,
+}
+
+/// Commands hold ids of user data. They are compared as if those of the same name had the ids of the earlier workflow.
+struct PlannedData {
+    id: i64,
+    /// What a job writes is, for its readers, what that left in the earlier workflow; if it has to be written anew, they
+    /// run anyway.
+    left: Option<String>,
 }
 
 impl<'a, 's> Planned<'a, 's> {
     pub(crate) fn new(workflow: &'a Workflow<'s>, earlier: Option<&Books<'_>>) -> Self {
-        let first = earlier.and_then(|books| books.user_data().first()).map_or(1, |piece| piece.id.0);
-        let mut written = vec![false; workflow.user_data_count()];
-        if !written.is_empty() {
-            let outputs = workflow.jobs().flat_map(|job| job.output_user_data()).flatten();
-            outputs.for_each(|&number| written[number as usize] = true);
-        }
-        Self { workflow, edges: spec_jobs::edges(workflow), first_user_data: first, written }
+        let edges = spec_jobs::edges(workflow);
+        let name = |number: u32| NamesDigest::of([workflow.job(number as usize).name]);
+        let depends_on = earlier
+            .map(|_| reuse::dependencies(workflow.job_count() as u32, &edges, name))
+            .unwrap_or_default();
+        Self { workflow, edges, depends_on, user_data: user_data(workflow, earlier) }
     }
 
     pub(crate) fn workflow(&self) -> &'a Workflow<'s> {
@@ -53,31 +61,69 @@ impl<'a, 's> Planned<'a, 's> {
         let own_env = job.env();
         let script = job.invocation_script().or_else(|| kind?.invocation_script.clone());
         let params = job.parameters().into_iter().map(|(name, value)| (name.to_owned(), value.to_json()));
-        let inputs = numbers(job.input_user_data()).into_iter().filter(|n| !self.written[*n as usize]);
         Definition {
             name: Cow::Borrowed(job.name),
-            command: job.command(self.first_user_data),
+            command: job.command_with(|number| self.user_data[number as usize].id),
             invocation_script: script.map(Cow::Owned),
             env: Cow::Owned(environment(
                 &[self.workflow.env(), kind_env, &own_env],
                 &Params(params.collect()),
             )),
-            user_data: inputs.map(|number| self.user_data(number)).collect(),
+            user_data: numbers(job.input_user_data()).into_iter().map(|n| self.data_read(n)).collect(),
+            output_user_data: numbers(job.output_user_data())
+                .into_iter()
+                .map(|n| self.data_name(n))
+                .collect(),
             inputs: self.paths(job.input_files()),
             outputs: self.paths(job.output_files()),
-            depends_on: None,
+            depends_on: self.depends_on.get(number as usize).copied(),
         }
+    }
+
+    /// The paths of all files that it declares.
+    pub(super) fn all_paths(&self) -> BTreeSet<String> {
+        (0..self.workflow.file_count()).map(|number| self.workflow.file(number).path.into_owned()).collect()
+    }
+
+    pub(super) fn inputs(&self, number: u32) -> Vec<Cow<'a, str>> {
+        self.paths(self.workflow.job(number as usize).input_files())
+    }
+
+    pub(super) fn outputs(&self, number: u32) -> Vec<Cow<'a, str>> {
+        self.paths(self.workflow.job(number as usize).output_files())
     }
 
     fn paths(&self, lists: impl Iterator<Item = &'a [u32]>) -> Vec<Cow<'a, str>> {
         numbers(lists).into_iter().map(|number| self.workflow.file(number as usize).path).collect()
     }
 
-    fn user_data(&self, number: u32) -> (Cow<'a, str>, Cow<'a, str>) {
+    fn data_name(&self, number: u32) -> Cow<'a, str> {
+        Cow::Borrowed(self.workflow.user_data(number as usize).name)
+    }
+
+    fn data_read(&self, number: u32) -> (Cow<'a, str>, Cow<'a, str>) {
         let piece = self.workflow.user_data(number as usize);
-        let text = piece.data.map_or_else(|| "null".to_owned(), |data| data.to_string());
+        let written = || piece.data.map_or_else(|| "null".to_owned(), |data| data.to_string());
+        let text = self.user_data[number as usize].left.clone().unwrap_or_else(written);
         (Cow::Borrowed(piece.name), Cow::Owned(text))
     }
+}
+
+fn user_data(workflow: &Workflow<'_>, earlier: Option<&Books<'_>>) -> Vec<PlannedData> {
+    if workflow.user_data_count() == 0 {
+        return Vec::new();
+    }
+    let known = earlier.map_or(&[][..], Books::user_data).iter();
+    let known: HashMap<&str, &UserDataRow> = known.map(|piece| (piece.name.as_str(), piece)).collect();
+    let named = |number: usize| known.get(workflow.user_data(number).name);
+    // 0 is nobody's id.
+    let id = |number: usize| named(number).map_or(0, |piece| piece.id.0);
+    let mut all: Vec<PlannedData> =
+        (0..workflow.user_data_count()).map(|number| PlannedData { id: id(number), left: None }).collect();
+    for &number in workflow.jobs().flat_map(|job| job.output_user_data()).flatten() {
+        all[number as usize].left = named(number as usize).map(|piece| data::text(piece));
+    }
+    all
 }
 
 /// Each once.

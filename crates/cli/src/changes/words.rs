@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use windlass_core::reuse::{Field, Reason};
+use windlass_types::work::FileState;
 
 /// Why a job runs.
 #[derive(Debug, Serialize)]
@@ -42,9 +43,7 @@ impl ReasonView {
             }
             Reason::NoRecord => "no_record",
             Reason::InputChanged { file, old, new } => {
-                view.file = Some(file.clone());
-                view.old = old.as_ref().and_then(|old| serde_json::to_value(old).ok());
-                view.new = serde_json::to_value(new).ok();
+                view.changed_file(file, old.as_ref(), new);
                 "input_changed"
             }
             Reason::InputMissing { file } => {
@@ -55,11 +54,21 @@ impl ReasonView {
                 view.file = Some(file.clone());
                 "output_missing"
             }
+            Reason::OutputChanged { file, old, new } => {
+                view.changed_file(file, old.as_ref(), new);
+                "output_changed"
+            }
             Reason::Upstream { job, .. } => {
                 view.upstream = Some(name(*job));
                 "upstream"
             }
         };
         view
+    }
+
+    fn changed_file(&mut self, file: &str, old: Option<&FileState>, new: &FileState) {
+        self.file = Some(file.to_owned());
+        self.old = old.and_then(|old| serde_json::to_value(old).ok());
+        self.new = serde_json::to_value(new).ok();
     }
 }

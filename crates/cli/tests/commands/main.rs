@@ -32,6 +32,8 @@ mod lists;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
+mod reuse;
+#[cfg(test)]
 mod runs;
 #[cfg(test)]
 mod settings;

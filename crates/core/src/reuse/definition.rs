@@ -16,6 +16,8 @@ pub struct Definition<'a> {
     pub env: Cow<'a, [(String, String)]>,
     /// Name and text (or digest) of each user data that it reads.
     pub user_data: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Names of the user data that it writes.
+    pub output_user_data: Vec<Cow<'a, str>>,
     pub inputs: Vec<Cow<'a, str>>,
     pub outputs: Vec<Cow<'a, str>>,
     /// The jobs that it waits for, if they are to count.
@@ -50,21 +52,24 @@ impl std::ops::Add for NamesDigest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Field {
+    UserData,
+    OutputUserData,
     Command,
     InvocationScript,
     Env,
-    UserData,
     InputFiles,
     OutputFiles,
     DependsOn,
 }
 
 impl Field {
-    pub const ALL: [Self; 7] = [
+    /// In the order in which they are compared. User data first: commands hold their ids, which say less than a name.
+    pub const ALL: [Self; 8] = [
+        Self::UserData,
+        Self::OutputUserData,
         Self::Command,
         Self::InvocationScript,
         Self::Env,
-        Self::UserData,
         Self::InputFiles,
         Self::OutputFiles,
         Self::DependsOn,
@@ -76,6 +81,7 @@ impl Field {
             Self::InvocationScript => "invocation_script",
             Self::Env => "env",
             Self::UserData => "user_data",
+            Self::OutputUserData => "output_user_data",
             Self::InputFiles => "input_files",
             Self::OutputFiles => "output_files",
             Self::DependsOn => "depends_on",
@@ -110,7 +116,7 @@ pub enum ParseAcceptError {
     #[error("`{0}` names no job; write JOB, JOB:FIELD or *:FIELD")]
     NoJob(String),
     #[error(
-        "unknown field `{0}`; known: command, invocation_script, env, user_data, input_files, output_files, depends_on"
+        "unknown field `{0}`; known: {known}", known = Field::ALL.map(Field::name).join(", ")
     )]
     UnknownField(String),
 }
@@ -167,6 +173,7 @@ fn differing(field: Field, old: &Definition<'_>, new: &Definition<'_>) -> Option
             };
             differing_pairs(pairs(old), pairs(new))
         }
+        Field::OutputUserData => differing_sets(&old.output_user_data, &new.output_user_data),
         Field::InputFiles => differing_sets(&old.inputs, &new.inputs),
         Field::OutputFiles => differing_sets(&old.outputs, &new.outputs),
         Field::DependsOn => differing_digests(old.depends_on?, new.depends_on?),
@@ -216,6 +223,7 @@ fn differing_sets(old: &[Cow<'_, str>], new: &[Cow<'_, str>]) -> Option<(String,
 /// Names are not kept, so the numbers have to do.
 fn differing_digests(old: NamesDigest, new: NamesDigest) -> Option<(String, String)> {
     let show = |digest: NamesDigest, which: &str| match digest.count {
+        0 => "(none)".to_owned(),
         1 => format!("1 {which}job"),
         n => format!("{n} {which}jobs"),
     };

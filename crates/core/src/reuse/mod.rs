@@ -1,18 +1,21 @@
 //! Running only what changed: for each job of a plan, whether an earlier result still stands, and if not, why.
 //!
 //! A result stands if the job is defined as it was, it completed, its input files are as that attempt found them, its
-//! outputs are still there, and nothing that it depends on runs again. The caller says how things are, files included;
+//! outputs as it left them, and nothing that it depends on runs again. The caller says how things are, files included;
 //! nothing here looks at a disk.
 
 mod definition;
+mod dependencies;
 
 pub use definition::{Accept, Definition, Field, NamesDigest, ParseAcceptError};
+pub use dependencies::dependencies;
 
 use crate::edges::Edges;
 use crate::graph::Cycle;
 use crate::order::Order;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt;
 use windlass_types::work::{FileState, FilesSeen};
 use windlass_types::{Bytes, JobStatus, Timestamp};
@@ -37,6 +40,8 @@ pub struct Question<'a> {
     pub before: &'a dyn Fn(u32, &str) -> Option<Before<'a>>,
     /// A file as it is at present. With a hash where contents are compared.
     pub file: &'a dyn Fn(&str) -> Option<FileState>,
+    /// Whether files that are declared by themselves lie in this directory.
+    pub is_shared: &'a dyn Fn(&str) -> bool,
     /// Changes that somebody declared to mean nothing.
     pub accepted: &'a [Accept],
 }
@@ -88,6 +93,12 @@ pub enum Reason {
     OutputMissing {
         file: String,
     },
+    /// Somebody else has written it since.
+    OutputChanged {
+        file: String,
+        old: Option<FileState>,
+        new: FileState,
+    },
     /// A job that it depends on runs again.
     Upstream {
         /// The nearest one that runs for a reason of its own.
@@ -106,13 +117,13 @@ impl Reason {
             Self::Changed { field, old, new } => format!("{field} changed: {old} → {new}"),
             Self::NoRecord => "how its files were is not on record".to_owned(),
             Self::InputChanged { file, old, new } => {
-                let Some(old) = old else {
-                    return format!("input {file} changed: missing → {}", Bytes(new.size));
-                };
-                format!("input {file} changed: {} → {}", describe_file(old, new), describe_file(new, old))
+                format!("input {file} changed: {}", describe_change(old.as_ref(), new))
             }
             Self::InputMissing { file } => format!("input {file} is missing"),
             Self::OutputMissing { file } => format!("output {file} is missing"),
+            Self::OutputChanged { file, old, new } => {
+                format!("output {file} changed since: {}", describe_change(old.as_ref(), new))
+            }
             Self::Upstream { job, through } if job == through => {
                 format!("depends on {}, which runs", name(*job))
             }
@@ -120,6 +131,13 @@ impl Reason {
                 format!("depends on {}, which runs because of {}", name(*through), name(*job))
             }
         }
+    }
+}
+
+fn describe_change(old: Option<&FileState>, new: &FileState) -> String {
+    match old {
+        Some(old) => format!("{} → {}", describe_file(old, new), describe_file(new, old)),
+        None => format!("missing → {}", Bytes(new.size)),
     }
 }
 
@@ -160,7 +178,8 @@ impl Summary {
                     Reason::NoRecord
                     | Reason::InputChanged { .. }
                     | Reason::InputMissing { .. }
-                    | Reason::OutputMissing { .. },
+                    | Reason::OutputMissing { .. }
+                    | Reason::OutputChanged { .. },
                 ) => &mut summary.files,
             };
             *count += 1;
@@ -226,7 +245,8 @@ fn own_reason(
         let declares = !now.inputs.is_empty() || !now.outputs.is_empty();
         return declares.then_some(Reason::NoRecord);
     };
-    input_reason(question, &before.definition, files, now, rewritten).or_else(|| output_reason(question, now))
+    input_reason(question, &before.definition, files, now, rewritten)
+        .or_else(|| output_reason(question, &before.definition, files, now, accepted(Field::OutputFiles)))
 }
 
 fn input_reason(
@@ -236,23 +256,46 @@ fn input_reason(
     now: &Definition<'_>,
     rewritten: &FxHashSet<String>,
 ) -> Option<Reason> {
-    let settled = now.inputs.iter().filter(|path| !rewritten.contains(path.as_ref()));
-    settled.map(AsRef::as_ref).find_map(|path: &str| {
-        let place = before.inputs.iter().position(|old| old == path);
-        let old = place.and_then(|place| files.inputs.get(place)).and_then(Option::as_ref);
-        match (old, (question.file)(path)) {
-            (_, None) => Some(Reason::InputMissing { file: path.to_owned() }),
-            (Some(old), Some(new)) if is_same(old, &new) => None,
-            // An input whose addition was accepted has no old state to differ from.
-            (None, Some(_)) if place.is_none() => None,
-            (old, Some(new)) => Some(Reason::InputChanged { file: path.to_owned(), old: old.cloned(), new }),
+    // What a job changes in place is compared as the output that it left.
+    let settled =
+        now.inputs.iter().filter(|path| !rewritten.contains(path.as_ref()) && !now.outputs.contains(path));
+    settled.map(AsRef::as_ref).find_map(|path: &str| match (question.file)(path) {
+        None => Some(Reason::InputMissing { file: path.to_owned() }),
+        Some(new) => {
+            let Was(old) = changed(&before.inputs, &files.inputs, path, &new)?;
+            Some(Reason::InputChanged { file: path.to_owned(), old, new })
         }
     })
 }
 
-fn output_reason(question: &Question<'_>, now: &Definition<'_>) -> Option<Reason> {
-    let missing = now.outputs.iter().find(|path| (question.file)(path).is_none())?;
-    Some(Reason::OutputMissing { file: missing.clone().into_owned() })
+/// The outputs must be there, and as the job left them: whatever else wrote them is not its result. `accepted`: being
+/// there is enough, and so it is for a directory in which other jobs have files of their own.
+fn output_reason(
+    question: &Question<'_>,
+    before: &Definition<'_>,
+    files: &FilesSeen,
+    now: &Definition<'_>,
+    accepted: bool,
+) -> Option<Reason> {
+    now.outputs.iter().map(AsRef::as_ref).find_map(|path: &str| match (question.file)(path) {
+        None => Some(Reason::OutputMissing { file: path.to_owned() }),
+        Some(_) if accepted => None,
+        Some(new) => {
+            let Was(old) = changed(&before.outputs, &files.outputs, path, &new)?;
+            (!(question.is_shared)(path)).then(|| Reason::OutputChanged { file: path.to_owned(), old, new })
+        }
+    })
+}
+
+/// A file that was different; `None`: not there.
+struct Was(Option<FileState>);
+
+/// How the file was, if that differs from how it is. One that was not among `paths`, because its addition was accepted,
+/// has no old state to differ from.
+fn changed(paths: &[Cow<'_, str>], states: &[Option<FileState>], path: &str, new: &FileState) -> Option<Was> {
+    let place = paths.iter().position(|old| old == path)?;
+    let old = states.get(place).cloned().flatten();
+    old.as_ref().is_none_or(|old| !is_same(old, new)).then_some(Was(old))
 }
 
 /// Equal contents are the same file whatever its time says; without both hashes, size and time decide.

@@ -16,6 +16,8 @@ struct World {
     old: Vec<Before<'static>>,
     now: Vec<Definition<'static>>,
     disk: BTreeMap<String, FileState>,
+    /// A directory in which other declared files lie.
+    shared: &'static str,
     accepted: Vec<Accept>,
     edges: Edges,
 }
@@ -54,6 +56,7 @@ impl World {
             old: now.iter().map(before).collect(),
             now,
             disk: ["raw", "clean", "out"].map(|path| (path.to_owned(), state(7, None))).into(),
+            shared: "",
             accepted: Vec::new(),
             edges: builder.finish(),
         }
@@ -66,6 +69,7 @@ impl World {
             now: &|job| self.now[job as usize].clone(),
             before: &|_, name| self.old.iter().find(|old| old.definition.name == name).cloned(),
             file: &|path| self.disk.get(path).cloned(),
+            is_shared: &|path| self.shared == path,
             accepted: &self.accepted,
         })
         .unwrap()
@@ -168,11 +172,12 @@ fn every_field_is_compared_and_shown_old_and_new() {
     let changed = |field, old: &str, new: &str| {
         Some(Reason::Changed { field, old: old.to_owned(), new: new.to_owned() })
     };
-    let cases: [(Edit, Option<Reason>); 7] = [
+    let cases: [(Edit, Option<Reason>); 8] = [
         (|d| d.command = "run plot --big".into(), changed(Field::Command, "run plot", "run plot --big")),
         (|d| d.invocation_script = Some("srun".into()), changed(Field::InvocationScript, "(none)", "srun")),
         (|d| d.env = vec![("B".to_owned(), "1".to_owned())].into(), changed(Field::Env, "(no B)", "B=1")),
         (|d| d.user_data.push(("u".into(), "{}".into())), changed(Field::UserData, "(no u)", "u={}")),
+        (|d| d.output_user_data.push("u".into()), changed(Field::OutputUserData, "(none)", "u")),
         (|d| d.inputs.push("out".into()), changed(Field::InputFiles, "(none)", "out")),
         (|d| d.outputs.push("png".into()), changed(Field::OutputFiles, "(none)", "png")),
         (
@@ -232,6 +237,46 @@ fn missing_files_make_a_job_run() {
         Some(Reason::OutputMissing { file: "out".into() }),
         Some(upstream(1, 1)),
     ]);
+}
+
+/// An output that somebody else wrote: the job's result is gone, although the file is there.
+#[test]
+fn an_output_that_is_not_as_the_job_left_it_makes_it_run() {
+    let mut world = World::new();
+    world.disk.insert("out".into(), state(8, None));
+    let reason = Reason::OutputChanged { file: "out".into(), old: Some(state(7, None)), new: state(8, None) };
+    assert_eq!(
+        reason.describe(|_| String::new()),
+        "output out changed since: 1970-01-01T00:00:00.000Z → 1970-01-01T00:00:00.000Z"
+    );
+    assert_eq!(Summary::of(&[Decision::Run(reason.clone())]).files, 1);
+    world.expect([None, Some(reason.clone()), Some(upstream(1, 1))]);
+    world.accepted = vec!["solve:output_files".parse().unwrap()];
+    world.expect([None, None, None]);
+    world.accepted.clear();
+    world.shared = "out";
+    world.expect([None, None, None]);
+    world.shared = "";
+    // Equal contents: only touched.
+    world.old[1].files.as_mut().unwrap().outputs[0] = Some(state(7, Some("abc")));
+    world.disk.insert("out".into(), state(9, Some("abc")));
+    world.expect([None, None, None]);
+    world.old[1].files.as_mut().unwrap().outputs.clear();
+    let lost = Reason::OutputChanged { file: "out".into(), old: None, new: state(9, Some("abc")) };
+    world.expect([None, Some(lost), Some(upstream(1, 1))]);
+}
+
+#[test]
+fn a_file_that_is_changed_in_place_is_compared_as_it_was_left() {
+    let mut world = World::new();
+    for definition in [&mut world.old[0].definition, &mut world.now[0]] {
+        definition.outputs = vec!["raw".into()];
+    }
+    world.old[0].files =
+        Some(FilesSeen { inputs: vec![Some(state(3, None))], outputs: vec![Some(state(7, None))] });
+    world.expect([None, None, None]);
+    world.disk.insert("raw".into(), state(9, None));
+    assert!(matches!(world.decide()[0], Decision::Run(Reason::OutputChanged { .. })));
 }
 
 #[test]
@@ -300,6 +345,7 @@ proptest! {
                 files: None,
             }),
             file: &|_| None,
+            is_shared: &|_| false,
             accepted: &[],
         }).unwrap();
         // Jobs only wait for lower numbers, so one pass is enough.

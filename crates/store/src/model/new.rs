@@ -1,6 +1,6 @@
 //! What goes into the store: workflows with their jobs, files and data, workers, events, and changes to them.
 
-use super::Severity;
+use super::{DoneWork, Severity};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -178,6 +178,8 @@ pub struct NewJob<'a> {
     pub status: JobStatus,
     /// The job of an earlier workflow that did its work; its status is then `completed`.
     pub reused_from: Option<JobId>,
+    /// What is known of that work, kept as a copy. The files in the order of this job's.
+    pub reused_work: Option<&'a DoneWork>,
     /// Numbers of files in the order given, from 0; repetitions count once.
     pub input_files: &'a [u32],
     pub output_files: &'a [u32],
@@ -201,6 +203,7 @@ impl Default for NewJob<'_> {
             cancel_on_blocking_job_failure: true,
             status: JobStatus::Ready,
             reused_from: None,
+            reused_work: None,
             input_files: &[],
             output_files: &[],
             input_user_data: &[],

@@ -337,19 +337,25 @@ pub struct JobUserDataRow {
     pub user_data_id: UserDataId,
 }
 
-/// What is known of the work that made a job complete.
+/// A completed job and what is known of the work behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastRecord {
-    /// The completed job.
     pub job: JobId,
-    /// The attempt that did it: of the same job, or of the one it was reused from.
+    pub work: DoneWork,
+    /// The command that it did, where the job's was changed since.
+    pub command: Option<String>,
+}
+
+/// The attempt that did the work of a completed job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoneWork {
+    /// Of the same job, or of the one of an earlier workflow that it was reused from.
     pub done_by: AttemptKey,
     pub started_at: Option<Timestamp>,
     pub ended_at: Timestamp,
-    /// In the order of the job's files; `None` where it has none.
+    /// Of the files of the job, in their order; `None` where it has none. For reused work, as they were when it was taken
+    /// over.
     pub files: Option<FilesSeen>,
-    /// The command that it did, where the job's was changed since.
-    pub command: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

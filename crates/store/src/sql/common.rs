@@ -32,8 +32,8 @@ super::statements! {
     /// Where the block of ids begins.
     INSERT_FIRST_JOB = "
         INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, name, command,
-            kind_id, has_files, reused_from, invocation_script, env, params, id)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+            kind_id, has_files, reused_from, invocation_script, env, params, reused_work, id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
     INSERT_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
     INSERT_JOB_FILE = "INSERT INTO job_file (job_id, is_output, file_id) VALUES ($1, $2, $3)";
     INSERT_JOB_USER_DATA = "INSERT INTO job_user_data (job_id, is_output, user_data_id) VALUES ($1, $2, $3)";
@@ -84,7 +84,8 @@ super::statements! {
         UPDATE workflow SET run_id = run_id + 1, is_canceled = 0, cancel_requested_at = NULL WHERE id = $1
         RETURNING run_id";
     RESET_JOB = "
-        UPDATE job SET status = 0, attempt_id = 1, orphaned_attempts = 0, reused_from = NULL, done_with = NULL
+        UPDATE job SET status = 0, attempt_id = 1, orphaned_attempts = 0, reused_from = NULL, reused_work = NULL,
+            done_with = NULL
         WHERE id = $1 AND workflow_id = $2 AND status = $3";
     /// Jobs that were interrupted and wait for another attempt also start counting anew.
     RESET_ATTEMPTS = "
@@ -185,15 +186,15 @@ super::statements! {
     SELECT_USER_DATA = "
         SELECT u.id, u.workflow_id, u.name, u.data, u.is_ephemeral, u.changed_at FROM user_data u WHERE ";
 
+    /// Of a reused job the copy it was made with: what the other one did later is not what was taken over.
     LAST_RECORDS = "
-        SELECT j.id, d.workflow_id, r.job_id, r.run_id, r.attempt_id, r.started_at, r.ended_at, r.files,
-            j.done_with
+        SELECT j.id, r.run_id, r.attempt_id, r.started_at, r.ended_at, r.files, j.reused_work, j.done_with
         FROM job_block b CROSS JOIN job j
-        JOIN result r ON r.id = (
-            SELECT n.id FROM result n WHERE n.job_id = COALESCE(j.reused_from, j.id) AND n.status = 5
+        LEFT JOIN result r ON j.reused_from IS NULL AND r.id = (
+            SELECT n.id FROM result n WHERE n.job_id = j.id AND n.status = 5
             ORDER BY n.run_id DESC, n.attempt_id DESC LIMIT 1)
-        JOIN job d ON d.id = r.job_id
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count AND j.status = 5
+            AND (r.id IS NOT NULL OR j.reused_work IS NOT NULL)
         ORDER BY b.first_job_id, j.id";
 
     // ---- jobs that jobs add ----

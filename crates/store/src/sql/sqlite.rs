@@ -24,7 +24,8 @@ super::statements! {
 const PLAIN_COLUMNS: &[&str] =
     &["status", "priority", "cancel_on_blocking_job_failure", "requirements_id", "name", "command"];
 /// What only some have, behind that.
-const MORE_COLUMNS: &[&str] = &["kind_id", "has_files", "reused_from", "invocation_script", "env", "params"];
+const MORE_COLUMNS: &[&str] =
+    &["kind_id", "has_files", "reused_from", "invocation_script", "env", "params", "reused_work"];
 
 /// Inserts `rows` jobs: `$1` is the workflow, then come the values of each job. SQLite gives each the id after the largest.
 ///

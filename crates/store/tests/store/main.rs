@@ -69,7 +69,8 @@ macro_rules! conformance {
                 one_job_knows_what_hangs_on_it;
             records:
                 files_are_kept_as_they_were_seen,
-                the_newest_success_is_the_record;
+                the_newest_success_is_the_record,
+                reused_work_is_a_copy;
             exporting:
                 a_workflow_survives_the_way_through_a_file,
                 without_results_it_starts_from_the_beginning,

@@ -6,7 +6,7 @@ use crate::error::Fault;
 use crate::model::{FirstIds, JobSource, NewJob};
 use crate::sql::common as sql;
 use crate::sql::sqlite::insert_jobs as insert_jobs_sql;
-use crate::sqlite::column;
+use crate::sqlite::{column, records};
 use rusqlite::{Connection, OptionalExtension, Statement, ToSql, params};
 use std::ops::Range;
 use windlass_types::{StatusCounts, WorkflowId};
@@ -76,16 +76,17 @@ struct Row {
     invocation_script: Option<Range<usize>>,
     env: Option<Range<usize>>,
     params: Option<Range<usize>>,
+    reused_work: Option<Range<usize>>,
 }
 
 impl Row {
     /// Has nothing that most jobs of a large workflow lack. Saying so a million times would take time.
     fn is_plain(&self) -> bool {
-        let Self { kind, has_files, reused_from, invocation_script, env, params, .. } = self;
+        let Self { kind, has_files, reused_from, invocation_script, env, params, reused_work, .. } = self;
         kind.is_none()
             && !has_files
             && reused_from.is_none()
-            && [invocation_script, env, params].into_iter().all(Option::is_none)
+            && [invocation_script, env, params, reused_work].into_iter().all(Option::is_none)
     }
 }
 
@@ -129,6 +130,7 @@ impl<'c> JobRows<'c> {
             invocation_script: job.invocation_script.map(|text| self.keep(text)),
             env: column::env_text(job.env).map(|text| self.keep(&text)),
             params: job.params.map(|text| self.keep(text)),
+            reused_work: records::text(job.reused_work)?.map(|text| self.keep(&text)),
         };
         self.waiting.push(row);
         if self.inserted == 0 || self.waiting.len() == ROWS_A_STATEMENT { self.flush() } else { Ok(()) }
@@ -234,6 +236,7 @@ impl Batch<'_> {
             bind(&text(&row.invocation_script))?;
             bind(&text(&row.env))?;
             bind(&text(&row.params))?;
+            bind(&text(&row.reused_work))?;
         }
         if let Some(id) = first_id {
             bind(&id)?;

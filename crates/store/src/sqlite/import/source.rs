@@ -220,6 +220,7 @@ impl JobSource for Source<'_> {
             cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure.unwrap_or(true),
             status: self.status(job),
             reused_from: None,
+            reused_work: None,
             input_files,
             output_files,
             input_user_data,

@@ -1,12 +1,15 @@
 //! What is kept of the files of attempts, and of the work behind completed jobs.
 
-use crate::kit::{NOW, Source, claim, commit, create, end, file, job, key, worker, workflow};
+use crate::kit::{
+    NOW, Source, claim, commit, commit_batch, create, end, file, job, key, new_worker, worker, workflow,
+};
 use windlass_core::change::Change;
 use windlass_core::edges::Edges;
+use windlass_store::Batch;
 use windlass_store::Store;
-use windlass_store::model::{DataFilter, Listed, NewJob, ResultFilter};
-use windlass_types::work::{FileState, FilesSeen};
-use windlass_types::{Attempt, Bytes, JobStatus, Timestamp, WorkerId, WorkflowId};
+use windlass_store::model::{DataFilter, DoneWork, Listed, NewJob, NewWorker, ResultFilter};
+use windlass_types::work::{AttemptKey, FileState, FilesSeen};
+use windlass_types::{Attempt, Bytes, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 fn seen(mtime_ns: i64) -> FileState {
     FileState { mtime_ns, size: 7, hash: Some("abc".into()) }
@@ -77,18 +80,10 @@ pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
     .unwrap();
     let records = store.last_records(id).unwrap();
     assert_eq!(records.iter().map(|record| record.job).collect::<Vec<_>>(), [jobs[0], jobs[2]]);
-    assert_eq!((records[0].done_by, records[0].ended_at), (key(id, jobs[0], 2), later));
-    assert_eq!(records[0].files.as_ref(), Some(&files(5)));
-    assert_eq!(records[1].files, None);
-
-    // A reused job shows the record of the work it stands for; one whose origin is gone has none.
-    let reused = |from| NewJob { status: JobStatus::Completed, reused_from: Some(from), ..job("a") };
-    let lost = NewJob { name: "lost", ..reused(windlass_types::JobId(99_999)) };
-    let mut source = Listed::new([reused(jobs[0]), lost]);
-    let new = store.create_workflow(&workflow(&[], &Edges::default()), &mut source, NOW).unwrap();
-    let records = store.last_records(new).unwrap();
-    assert_eq!(records.len(), 1);
-    assert_eq!((records[0].done_by, records[0].files.as_ref()), (key(id, jobs[0], 2), Some(&files(5))));
+    let work = &records[0].work;
+    assert_eq!((work.done_by, work.ended_at), (key(id, jobs[0], 2), later));
+    assert_eq!(work.files.as_ref(), Some(&files(5)));
+    assert_eq!(records[1].work.files, None);
 
     // Reset jobs have no record until they complete again, and their history stays.
     store.begin_next_run(id, &[jobs[0]], NOW).unwrap();
@@ -96,4 +91,46 @@ pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
     let all = ResultFilter { all_runs: true, job: Some(jobs[0]), ..ResultFilter::default() };
     assert_eq!(store.results(id, &all).unwrap().len(), 2);
     create(store, 1);
+}
+
+/// What was reused is known from the copy, whatever becomes of the workflow that it comes from.
+pub(crate) fn reused_work_is_a_copy(store: &dyn Store) {
+    let (id, worker) = with_files(store);
+    store.retire_worker(worker, NOW).unwrap();
+    let old = store.load_jobs(id).unwrap().ids;
+    let work = DoneWork {
+        done_by: key(id, old[0], 3),
+        started_at: Some(Timestamp(NOW.0 + 1)),
+        ended_at: Timestamp(NOW.0 + 2),
+        files: Some(FilesSeen { inputs: vec![Some(seen(1)), None], outputs: vec![] }),
+    };
+    let plain = DoneWork { started_at: None, files: None, ..work.clone() };
+    let reused = |name, work| NewJob {
+        name,
+        status: JobStatus::Completed,
+        reused_from: Some(old[0]),
+        reused_work: work,
+        ..NewJob::default()
+    };
+    // Enough for a statement of many rows, of which each form has its own.
+    let names: Vec<String> = (0..70).map(|n| format!("more {n}")).collect();
+    let mut jobs = vec![reused("a", Some(&work)), reused("b", Some(&plain)), reused("c", None)];
+    jobs.extend(names.iter().map(|name| reused(name, Some(&work))));
+    let new = store.create_workflow(&workflow(&[], &Edges::default()), &mut Listed::new(jobs), NOW).unwrap();
+    store.delete_workflow(id, NOW).unwrap();
+    let ids = store.load_jobs(new).unwrap().ids;
+    let records = store.last_records(new).unwrap();
+    assert_eq!(records.len(), 72, "all but the one of which nothing is known");
+    assert_eq!((records[0].job, &records[0].work), (ids[0], &work));
+    assert_eq!((records[1].job, &records[1].work), (ids[1], &plain));
+    assert!(records[2..].iter().all(|record| record.work == work));
+    // What runs again has work of its own, and none until then.
+    store.begin_next_run(new, &[ids[0]], NOW).unwrap();
+    let worker = store.add_worker(&NewWorker { run: RunId(2), ..new_worker(new) }, NOW).unwrap();
+    assert_eq!(store.last_records(new).unwrap()[0].job, ids[1]);
+    let key = AttemptKey { run: RunId(2), ..key(new, ids[0], 1) };
+    let ready = Change::Status { job: ids[0], from: JobStatus::Uninitialized, to: JobStatus::Ready };
+    let changes = vec![ready, claim(ids[0], 1, worker), end(key, worker, JobStatus::Completed)];
+    commit_batch(store, Batch { workflow: new, run: key.run, changes: changes.into() }).unwrap();
+    assert_eq!(store.last_records(new).unwrap()[0].work.done_by, key);
 }

@@ -1,0 +1,259 @@
+//! A result is called good only if it is: what else may have changed since, with the real binary.
+
+use crate::common::Sandbox;
+use serde_json::Value;
+
+/// Runs a spec to its end.
+fn run(sandbox: &Sandbox, spec: &str) -> crate::common::Output {
+    sandbox.write("s.yaml", spec);
+    sandbox.windlass(&["run", "s.yaml", "-j1"]).exits(0)
+}
+
+/// What ran since the last time, in order.
+fn ran(sandbox: &Sandbox) -> String {
+    let text = sandbox.read("log").split_whitespace().collect::<Vec<_>>().join(" ");
+    sandbox.write("log", "");
+    text
+}
+
+/// `(name, because, field)` of the jobs that would run.
+fn planned(sandbox: &Sandbox) -> Vec<(String, String, Option<String>)> {
+    let plan = sandbox.json(&["plan", "s.yaml"]);
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let one =
+        |job: &Value| (text(&job["name"]).unwrap(), text(&job["because"]).unwrap(), text(&job["field"]));
+    plan["changes"]["run"].as_array().unwrap().iter().map(one).collect()
+}
+
+#[test]
+fn another_dependency_makes_a_job_run() {
+    let sandbox = Sandbox::new();
+    let spec = "\
+name: w
+jobs:
+  - {name: a, command: 'echo a >> log'}
+  - {name: b, command: 'echo b >> log'}
+";
+    run(&sandbox, spec);
+    assert_eq!(ran(&sandbox), "a b");
+    let after = spec.replace("'echo b >> log'", "'echo b >> log', depends_on: [a]");
+    run(&sandbox, &after).says("1 job reused, 1 to run; b: depends_on changed: (none) → 1 job");
+    assert_eq!(ran(&sandbox), "b");
+    // The same set, written otherwise, is no change; another one of the same size is.
+    let third = "  - {name: c, command: 'echo c >> log'}\n";
+    run(&sandbox, &(after.replace("[a]", "[a, a]") + third)).says("2 jobs reused, 1 to run; c: new");
+    ran(&sandbox);
+    run(&sandbox, &(after.replace("[a]", "[c]") + third)).says("b: depends_on changed: 1 job → 1 other job");
+    assert_eq!(ran(&sandbox), "b");
+}
+
+/// `copy` reads x and y and writes o.
+const FILES: &str = "\
+name: w
+files:
+  - {name: x, path: x.txt}
+  - {name: y, path: y.txt}
+  - {name: o, path: o.txt}
+jobs:
+  - {name: copy, command: 'echo copy >> log; cat x.txt y.txt > o.txt', input_files: [x, y], output_files: [o]}
+";
+const OTHER: &str = "  - {name: other, command: 'echo other >> log'}\n";
+
+fn with_files() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("x.txt", "1");
+    sandbox.write("y.txt", "22");
+    run(&sandbox, FILES);
+    assert_eq!(ran(&sandbox), "copy");
+    sandbox
+}
+
+#[test]
+fn an_output_that_somebody_overwrote_is_made_again() {
+    let sandbox = with_files();
+    sandbox.write("o.txt", "garbage");
+    let view = sandbox.json(&["plan", "s.yaml"]);
+    let job = &view["changes"]["run"][0];
+    assert_eq!((&job["because"], &job["file"]), (&"output_changed".into(), &"o.txt".into()));
+    assert_eq!((&job["old"]["size"], &job["new"]["size"]), (&3.into(), &7.into()));
+    run(&sandbox, FILES).says("copy: output o.txt changed since: 3 B → 7 B");
+    assert_eq!((ran(&sandbox).as_str(), sandbox.read("o.txt").as_str()), ("copy", "122"));
+    run(&sandbox, FILES).says("is over");
+    sandbox.write("o.txt", "my own");
+    sandbox
+        .windlass(&["plan", "s.yaml", "--accept", "copy:output_files"])
+        .exits(0)
+        .prints("nothing has changed");
+}
+
+#[test]
+fn an_output_with_the_same_contents_is_good_where_contents_count() {
+    let sandbox = Sandbox::new();
+    sandbox.write("x.txt", "1");
+    sandbox.write("y.txt", "22");
+    let spec = format!("change_detection: content\n{FILES}");
+    run(&sandbox, &spec);
+    ran(&sandbox);
+    std::fs::remove_file(sandbox.path("o.txt")).unwrap();
+    sandbox.write("o.txt", "122");
+    run(&sandbox, &spec).says("is over");
+    sandbox.write("o.txt", "221");
+    run(&sandbox, &spec).says("copy: output o.txt changed since: contents ");
+    assert_eq!(ran(&sandbox), "copy");
+}
+
+#[test]
+fn a_directory_that_jobs_fill_together_is_not_changed_by_that() {
+    let sandbox = Sandbox::new();
+    let spec = "\
+name: w
+files: [{name: d, path: out}, {name: f, path: out/f}]
+jobs:
+  - {name: make, command: 'echo make >> log; mkdir -p out', output_files: [d]}
+  - {name: fill, command: 'echo fill >> log; echo 1 > out/f', input_files: [d], output_files: [f]}
+";
+    run(&sandbox, spec);
+    let again: Vec<String> = planned(&sandbox).into_iter().map(|(name, ..)| name).collect();
+    assert!(!again.contains(&"make".to_owned()), "{again:?}");
+}
+
+#[test]
+fn files_are_told_apart_by_their_paths_not_by_their_places() {
+    let sandbox = with_files();
+    let swapped = FILES
+        .replace("{name: x, path: x.txt}", "{name: z, path: z.txt}")
+        .replace("{name: y, path: y.txt}", "{name: x, path: x.txt}")
+        .replace("{name: z, path: z.txt}", "{name: y, path: y.txt}");
+    run(&sandbox, &swapped).says("1 job reused, nothing to run");
+    assert_eq!(sandbox.json(&["jobs"])[0]["reused_from"], 1);
+    run(&sandbox, &swapped).says("is over");
+    // Each now has what the other had; place by place nothing has changed.
+    std::fs::rename(sandbox.path("x.txt"), sandbox.path("t.txt")).unwrap();
+    std::fs::rename(sandbox.path("y.txt"), sandbox.path("x.txt")).unwrap();
+    std::fs::rename(sandbox.path("t.txt"), sandbox.path("y.txt")).unwrap();
+    run(&sandbox, &swapped).says("copy: input ");
+    assert_eq!((ran(&sandbox).as_str(), sandbox.read("o.txt").as_str()), ("copy", "221"));
+}
+
+#[test]
+fn what_was_reused_is_one_attempt_not_whatever_its_job_did_later() {
+    let sandbox = with_files();
+    run(&sandbox, &format!("{FILES}{OTHER}")).says("1 job reused, 1 to run");
+    // The first workflow runs again on other inputs and overwrites what the second one has taken over.
+    sandbox.write("x.txt", "333");
+    sandbox.windlass(&["reinit", "1"]).exits(0);
+    sandbox.windlass(&["resume", "1"]).exits(0);
+    ran(&sandbox);
+    run(&sandbox, &format!("{FILES}{OTHER}"))
+        .says("1 job reused, 1 to run; copy: input x.txt changed: 1 B → 3 B");
+    assert_eq!(ran(&sandbox), "copy");
+}
+
+#[test]
+fn a_workflow_stands_alone_when_the_one_it_reuses_is_deleted() {
+    let sandbox = with_files();
+    let spec = format!("{FILES}{OTHER}");
+    run(&sandbox, &spec).says("1 job reused, 1 to run");
+    ran(&sandbox);
+    sandbox.windlass(&["delete", "1", "--yes"]).exits(0);
+    run(&sandbox, &spec).says("is over");
+    sandbox.write("x.txt", "4444");
+    run(&sandbox, &spec).says("copy: input x.txt changed: 1 B → 4 B");
+    assert_eq!(ran(&sandbox), "copy");
+}
+
+#[test]
+fn what_a_job_is_to_write_belongs_to_it() {
+    let sandbox = Sandbox::new();
+    let spec = "\
+name: w
+user_data: [{name: u}, {name: v}]
+jobs:
+  - {name: a, command: 'echo a >> log'}
+";
+    run(&sandbox, spec);
+    let writes = spec.replace("'echo a >> log'", "'echo a >> log', output_user_data: [u]");
+    let reader = "  - {name: b, command: 'echo b >> log', input_user_data: [u]}\n";
+    sandbox.write("s.yaml", &format!("{writes}{reader}"));
+    let because = |name: &str, because: &str, field: Option<&str>| {
+        (name.to_owned(), because.to_owned(), field.map(str::to_owned))
+    };
+    assert_eq!(
+        planned(&sandbox),
+        [because("a", "changed", Some("output_user_data")), because("b", "new", None)]
+    );
+    // Another piece, which happens to get the number that the first one had.
+    let first =
+        "name: w\nuser_data: [{name: u}]\njobs: [{name: a, command: 'echo ${user_data.output.u} >> log'}]\n";
+    run(&sandbox, first);
+    sandbox.write("s.yaml", &first.replace('u', "x").replace("xser", "user").replace("oxtpxt", "output"));
+    assert_eq!(planned(&sandbox), [because("a", "changed", Some("output_user_data"))]);
+    // The same pieces in another order get other ids, and nothing has changed.
+    let two = "\
+name: w
+user_data: [{name: u, data: 1}, {name: v, data: 2}]
+jobs: [{name: a, command: 'echo ${user_data.input.u} ${user_data.input.v} >> log'}]
+";
+    run(&sandbox, two);
+    let turned =
+        two.replace("[{name: u, data: 1}, {name: v, data: 2}]", "[{name: v, data: 2}, {name: u, data: 1}]");
+    run(&sandbox, &turned).says("1 job reused, nothing to run");
+}
+
+#[test]
+fn data_that_a_job_wrote_and_somebody_changed_are_read_again() {
+    let sandbox = Sandbox::new();
+    let spec = "\
+name: w
+user_data: [{name: u}]
+jobs:
+  - {name: write, command: 'echo write >> log; windlass user-data update u --data 5', output_user_data: [u]}
+  - {name: read, command: 'echo read >> log', input_user_data: [u]}
+";
+    let windlass = env!("CARGO_BIN_EXE_windlass");
+    let spec = spec.replace("windlass user-data", &format!("{windlass} user-data"));
+    run(&sandbox, &spec);
+    assert_eq!(ran(&sandbox), "write read");
+    run(&sandbox, &spec).says("is over");
+    sandbox.windlass(&["user-data", "update", "u", "--data", "6"]).exits(0);
+    run(&sandbox, &spec).says("read: user_data changed: u=(as it was on ").says("→ u=6");
+    assert_eq!(ran(&sandbox), "read", "running `write` would undo the change");
+    run(&sandbox, &spec).says("is over");
+    // A new text of the spec sees it as well, and takes over the value that was set.
+    sandbox.windlass(&["user-data", "update", "u", "--data", "7"]).exits(0);
+    run(&sandbox, &format!("{spec}{OTHER}")).says("1 job reused, 2 to run; read: user_data changed");
+    assert_eq!(sandbox.json(&["user-data"])[0]["data"], 7);
+}
+
+#[test]
+fn a_sweep_whose_parameters_are_swapped_is_reused() {
+    let sandbox = Sandbox::new();
+    let spec = "\
+name: w
+jobs:
+  - {name: 's_{x}_{y}', command: 'true', parameters: {x: '1:50', y: '1:50'}}
+";
+    sandbox.write("s.yaml", spec);
+    sandbox.windlass(&["run", "s.yaml"]).exits(0);
+    sandbox.write("s.yaml", &spec.replace("x: '1:50', y: '1:50'", "y: '1:50', x: '1:50'"));
+    assert_eq!(sandbox.json(&["plan", "s.yaml"])["changes"]["reused"], 2500);
+}
+
+#[test]
+fn a_file_changed_inside_a_directory_is_a_changed_input() {
+    for settings in ["", "change_detection: content\n"] {
+        let sandbox = Sandbox::new();
+        std::fs::create_dir_all(sandbox.path("data/deep")).unwrap();
+        sandbox.write("data/deep/f", "1");
+        let spec = format!(
+            "{settings}name: w\nfiles: [{{name: d, path: data}}]\n\
+             jobs: [{{name: a, command: 'echo a >> log', input_files: [d]}}]\n"
+        );
+        run(&sandbox, &spec);
+        ran(&sandbox);
+        run(&sandbox, &spec).says("is over");
+        sandbox.write("data/deep/f", "2");
+        run(&sandbox, &spec).says("a: input data changed: ");
+        assert_eq!(ran(&sandbox), "a");
+    }
+}
