@@ -3,6 +3,7 @@
 //! A string is what is written (`0755`, `yes` and `1.10` stay what they are); integers and truth values are read from
 //! unquoted scalars only where one is wanted. A bad value is reported and skipped, so that one reading finds all mistakes.
 
+mod braces;
 mod fields;
 mod jobs;
 mod json;
@@ -215,6 +216,9 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         subject: Subject<'_>,
         expected: &str,
     ) -> Result<Option<Spanned<'s>>, Stop> {
+        if matches!(event.kind, Kind::MapStart(_)) {
+            return self.map_for_string(&event, subject, expected);
+        }
         let Some((scalar, span)) = self.scalar(event, subject, expected)? else { return Ok(None) };
         if scalar.text.contains('\0') {
             self.sink.push(

@@ -33,8 +33,8 @@ pub(crate) struct Series {
     bindings: Vec<Option<Arc<Bindings>>>,
     /// Every entry made exactly one.
     is_one_each: bool,
-    /// Every entry made what it should have, so that a name that is not found does not exist.
-    pub(crate) is_complete: bool,
+    /// Entries that did not make what they should have: a name that is not found may be one of theirs.
+    pub(crate) unmade: Vec<u32>,
 }
 
 /// One of a [`Series`].
@@ -172,19 +172,17 @@ fn series<'a>(
         first: Vec::with_capacity(entries),
         bindings: Vec::with_capacity(entries),
         is_one_each: true,
-        is_complete: true,
+        unmade: Vec::new(),
     };
     for number in 0..entries {
         let (name, sweep) = entry(number);
         let bindings = sweep.map_or(Ok(None), |sweep| sweeps.bindings(what, name, sweep, sinks));
         series.first.push(series.len() as u32);
-        if let Ok(bindings) = bindings {
-            series.is_complete &= add(&mut series, what, name, bindings.as_deref(), sweeps, sinks);
-            series.bindings.push(bindings);
-        } else {
-            series.is_complete = false;
-            series.bindings.push(None);
-        }
+        let is_made = bindings
+            .as_ref()
+            .is_ok_and(|bindings| add(&mut series, what, name, bindings.as_deref(), sweeps, sinks));
+        series.unmade.extend((!is_made).then_some(number as u32));
+        series.bindings.push(bindings.unwrap_or_default());
         series.is_one_each &= series.len() == number + 1;
     }
     report_duplicates(what, &series, |number| entry(number as usize).0.span, sinks);
@@ -247,12 +245,27 @@ fn report_duplicates(what: &str, series: &Series, place: impl Fn(u32) -> Span, s
         let diagnostic =
             Diagnostic::new("duplicate-name", format!("two {plural} are named `{name}`")).at(span);
         sinks.errors.push(if entry == first_entry {
-            let values = format!("both {} and {}", series.values_of(first), series.values_of(number));
-            diagnostic.label(span, values).help("the name must hold every parameter that has several values")
+            clash_within(diagnostic, series, first, number)
         } else {
             diagnostic.label(span, again).label(first_span, before)
         });
     }
+}
+
+/// Why two of one entry have the same name.
+fn clash_within(diagnostic: Diagnostic, series: &Series, first: u32, second: u32) -> Diagnostic {
+    let span = diagnostic.span.unwrap_or_default();
+    let [one, other] = [first, second].map(|number| series.values_of(number));
+    if one == other {
+        let (first, second) = (series.locate(first), series.locate(second));
+        let repeated =
+            series.bindings(first.entry).map(|bindings| bindings.repeated(first.index, second.index));
+        let diagnostic = diagnostic.label(span, format!("both {one}"));
+        return diagnostic.help(repeated.unwrap_or_default());
+    }
+    diagnostic
+        .label(span, format!("both {one} and {other}"))
+        .help("the name must hold every parameter that has several values")
 }
 
 /// Two words, or the one that there is.

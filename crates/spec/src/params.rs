@@ -172,6 +172,13 @@ pub fn parse(text: &str, in_quotes: bool) -> Result<Written<'_>, BadValues> {
     some_of(vec![if in_quotes { Value::infer_quoted(text) } else { Value::infer(text) }])
 }
 
+/// Whether a text that is no range was probably meant as one: `1:`, `1:2:3:4`, `1..10`.
+pub(crate) fn resembles_range(text: &str) -> bool {
+    let parts: Vec<&str> = text.trim().split(':').flat_map(|part| part.split("..")).map(str::trim).collect();
+    let is_blank_or_number = |part: &&str| part.is_empty() || Written10::parse(part).is_some();
+    parts.len() > 1 && parts.iter().all(is_blank_or_number) && parts.iter().any(|part| !part.is_empty())
+}
+
 fn some_of<'t>(list: Vec<Value>) -> Result<Written<'t>, BadValues> {
     if list.is_empty() { Err(BadValues::Empty) } else { Ok(Written::Values(Values::List(list))) }
 }

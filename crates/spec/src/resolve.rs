@@ -9,6 +9,7 @@ mod relations;
 mod settings;
 mod things;
 mod through;
+mod unread;
 mod written;
 
 pub(crate) use detail::{Detail, PerJob, Target};
@@ -187,11 +188,6 @@ pub(crate) fn resolve(spec: &Spec<'_>, expanded: &Expanded, names: NamesRead, si
         spec,
         expanded,
         indices: [expanded.jobs.index(), expanded.files.index(), expanded.user_data.index()],
-        is_known: [
-            names.all_jobs && expanded.jobs.is_complete,
-            names.all_files && expanded.files.is_complete,
-            names.all_user_data && expanded.user_data.is_complete,
-        ],
         read: names,
         sinks,
         suggester: Suggester::default(),
@@ -224,8 +220,6 @@ struct Resolver<'a, 's> {
     expanded: &'a Expanded,
     /// Of jobs, files, user data.
     indices: [NameIndex; 3],
-    /// Whether all names of that sort are there, so that one that is not found does not exist.
-    is_known: [bool; 3],
     read: NamesRead,
     sinks: &'a mut Sinks,
     suggester: Suggester,
@@ -301,7 +295,7 @@ impl<'a> Resolver<'a, '_> {
     fn find(&mut self, sort: Sort, name: &str, span: Span, user: Option<u32>) -> Option<u32> {
         let series = self.series(sort);
         let found = self.indices[sort as usize].find(name, |number| series.name(number));
-        if found.is_none() && self.is_known[sort as usize] {
+        if found.is_none() && !self.may_be_unread(sort, name) {
             let values = user.map_or_else(String::new, |job| self.expanded.jobs.values_of(job));
             let message = spaced(&format!("no {} is named `{name}`", sort.singular()), &values);
             let diagnostic = Diagnostic::new(sort.unknown(), message).at(span);

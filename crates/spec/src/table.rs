@@ -18,6 +18,8 @@ pub(crate) enum BadTable {
     NotText,
     #[error("its name ends neither in .csv nor in .json or .jsonl")]
     UnknownKind,
+    #[error("columns are separated by commas, and its header has only one: `{0}`")]
+    Separator(String),
     #[error("it has no rows")]
     Empty,
     #[error("column {0} has no name")]
@@ -76,6 +78,11 @@ fn csv(text: &str) -> Result<Table, BadTable> {
     let mut reader = Csv { rest: text, line: 1 };
     let Some((_, header)) = reader.record()? else { return Err(BadTable::Empty) };
     let names: Vec<Box<str>> = header.iter().map(|name| name.trim().into()).collect();
+    if let [name] = &names[..]
+        && name.contains([';', '\t'])
+    {
+        return Err(BadTable::Separator(name.replace('\t', " ")));
+    }
     let mut columns = vec![Vec::new(); names.len()];
     while let Some((line, fields)) = reader.record()? {
         if fields.len() != names.len() {
@@ -242,6 +249,8 @@ mod tests {
             ("a,\n1,2\n", "error: column 2 has no name"),
             ("a\n\"x\n", "error: line 2: a quoted field does not end"),
             ("a\n\"x\"y\n", "error: line 2: text follows a closing quote"),
+            ("a;b\n1;2\n", "error: columns are separated by commas, and its header has only one: `a;b`"),
+            ("a\tb\n1\t2\n", "error: columns are separated by commas, and its header has only one: `a b`"),
             ("a\n", "error: it has no rows"),
             ("", "error: it has no rows"),
         ] {

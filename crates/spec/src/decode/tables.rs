@@ -201,8 +201,35 @@ pub(super) enum MoreField {
     Sweep(SweepField),
 }
 
+/// What a job needs does not stand in the job, for most jobs share it with others.
+const IN_REQUIREMENTS: &str = "it belongs in an entry of the workflow's `resource_requirements`; \
+    the job names that entry: `resource_requirements: NAME`";
+
+#[rustfmt::skip]
+const NEEDS: &[(&str, &str)] = &[
+    ("cpus", IN_REQUIREMENTS),
+    ("num_cpus", IN_REQUIREMENTS),
+    ("cores", IN_REQUIREMENTS),
+    ("threads", IN_REQUIREMENTS),
+    ("ncpus", IN_REQUIREMENTS),
+    ("memory", IN_REQUIREMENTS),
+    ("mem", IN_REQUIREMENTS),
+    ("ram", IN_REQUIREMENTS),
+    ("mem_mb", IN_REQUIREMENTS),
+    ("gpus", IN_REQUIREMENTS),
+    ("num_gpus", IN_REQUIREMENTS),
+    ("nodes", IN_REQUIREMENTS),
+    ("num_nodes", IN_REQUIREMENTS),
+    ("runtime", IN_REQUIREMENTS),
+    ("walltime", IN_REQUIREMENTS),
+    ("time", IN_REQUIREMENTS),
+    ("timeout", IN_REQUIREMENTS),
+    ("time_limit", IN_REQUIREMENTS),
+    ("duration", IN_REQUIREMENTS),
+];
+
 fields! {
-    JOB = "job", "One job, or as many as its parameters make.", .named();
+    JOB = "job", "One job, or as many as its parameters make.", .named(), .gone(NEEDS);
     JobField:
     JobField::Name => Field::required("name", Type::Name,
         "Unique in the workflow, also after parameters are filled in.").elsewhere(&["id"]),

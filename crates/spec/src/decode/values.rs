@@ -18,7 +18,21 @@ use windlass_types::{Bytes, ParseAmountError, SIGNAL_NAMES, parse_duration, sign
 impl<'s, E: Events<'s>> Decoder<'s, E> {
     pub(super) fn size(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Bytes>, Stop> {
         let amount = self.amount(event, subject, str::parse::<Bytes>)?;
-        Ok(amount.and_then(|(bytes, _, span)| self.more_than_nothing(bytes, subject, span)))
+        Ok(amount.and_then(|(bytes, text, span)| {
+            self.look_over_size(bytes, text.trim(), subject, span);
+            self.more_than_nothing(bytes, subject, span)
+        }))
+    }
+
+    /// Nothing runs in less than a MiB: the unit was forgotten, or is a wrong one.
+    fn look_over_size(&mut self, bytes: Bytes, text: &str, subject: Subject<'_>, span: Span) {
+        if !(1..1 << 20).contains(&bytes.0) {
+            return;
+        }
+        let message = format!("{subject} is only {bytes}");
+        let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        self.warnings
+            .push(Diagnostic::new("tiny-size", message).at(span).help(format!("did you mean `{number}m`?")));
     }
 
     pub(super) fn duration(

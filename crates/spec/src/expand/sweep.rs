@@ -38,6 +38,13 @@ struct Bound {
     stride: u64,
 }
 
+impl Bound {
+    /// Which of the values one of the entry has.
+    fn position(&self, index: u32) -> u64 {
+        u64::from(index) / self.stride % self.values.len()
+    }
+}
+
 impl Bindings {
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -58,11 +65,20 @@ impl Bindings {
 
     pub(crate) fn value(&self, parameter: u32, index: u32) -> ParameterValue<'_> {
         let bound = &self.bound[parameter as usize];
-        bound.values.get(u64::from(index) / bound.stride % bound.values.len())
+        bound.values.get(bound.position(index))
     }
 
     pub(crate) fn pairs(&self, index: u32) -> impl Iterator<Item = (&str, ParameterValue<'_>)> {
         (0..).zip(self.names()).map(move |(number, name)| (name, self.value(number, index)))
+    }
+
+    /// Of two with the same values: which of them stand in different places of their lists.
+    pub(crate) fn repeated(&self, one: u32, other: u32) -> String {
+        let repeated = self.bound.iter().filter(|bound| bound.position(one) != bound.position(other));
+        let told = repeated.map(|bound| {
+            format!("`{}` has the value {} twice", bound.name, bound.values.get(bound.position(one)))
+        });
+        told.collect::<Vec<_>>().join(", ")
     }
 
     /// `with i=3, x=0.1`
@@ -309,7 +325,12 @@ impl<'a, 's> Sweeps<'a, 's> {
                 Ok(Values::List(list.iter().map(value).collect()))
             }
             ParameterValues::Text { text: written, plain } => match params::parse(text(*written), !plain) {
-                Ok(Written::Values(values)) => Ok(values),
+                Ok(Written::Values(values)) => {
+                    if matches!(&values, Values::List(_)) && params::resembles_range(text(*written)) {
+                        sinks.warnings.push(no_range(text(parameter.name), text(*written), written.span));
+                    }
+                    Ok(values)
+                }
                 Ok(Written::File(_)) => self.values_from_file(*written, sinks),
                 Err(problem) => Err(bad(written.span, problem.to_string(), sinks)),
             },
@@ -385,6 +406,15 @@ impl<'a, 's> Sweeps<'a, 's> {
             sinks.warnings.push(Diagnostic::new("unused-parameter", message).at(file.span).help(help));
         }
     }
+}
+
+fn no_range(parameter: &str, text: &str, span: Span) -> Diagnostic {
+    Diagnostic::new(
+        "no-range",
+        format!("parameter `{parameter}` has the one value `{text}`, which is a text"),
+    )
+    .at(span)
+    .help(format!("a range is `FIRST:LAST` or `FIRST:LAST:STEP`; for the text write a list: `['{text}']`"))
 }
 
 /// All rows of the table with all combinations of the rest; the last parameter changes fastest. `None`: far too many.

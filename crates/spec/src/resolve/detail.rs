@@ -63,7 +63,7 @@ impl Resolver<'_, '_> {
         self.done.details.reserve(spec.jobs.len());
         for (entry, job) in (0..).zip(&spec.jobs) {
             if self.expanded.jobs.range(entry).is_empty() {
-                // It could not be expanded, and what its texts mean is not known.
+                self.plain_names(job);
                 self.done.details.push(None);
                 continue;
             }
@@ -72,6 +72,28 @@ impl Resolver<'_, '_> {
                 if self.is_plain(entry, job) { None } else { Some(Box::new(self.detail(entry, job))) };
             self.done.details.push(detail);
             self.unused_parameters(Sort::Jobs, entry, job.name);
+        }
+    }
+
+    /// Looks up what an entry names that could not be expanded. What its texts with braces mean is not known.
+    fn plain_names(&mut self, job: &JobSpec) {
+        let nothing = JobMore::default();
+        let more = job.more.as_deref().unwrap_or(&nothing);
+        for (sort, names, regexes) in [
+            (Sort::Jobs, job.depends_on, more.depends_on_regexes),
+            (Sort::Files, job.input_files, more.input_file_regexes),
+            (Sort::Files, job.output_files, more.output_file_regexes),
+            (Sort::UserData, more.input_user_data, more.input_user_data_regexes),
+            (Sort::UserData, more.output_user_data, more.output_user_data_regexes),
+        ] {
+            self.shared_list(sort, names);
+            let spec = self.spec;
+            for pattern in &spec.names[regexes.range()] {
+                let text = spec.texts.get(pattern.text);
+                if !text.contains('{') {
+                    self.matching(sort, text, pattern.span, None);
+                }
+            }
         }
     }
 
@@ -275,7 +297,7 @@ impl Resolver<'_, '_> {
         let what = sort.singular();
         let diagnostic = match problem {
             // What it would match may be what could not be read.
-            NoMatch::Nothing if !self.is_known[sort as usize] => return None,
+            NoMatch::Nothing if self.may_match_unread(sort, pattern) => return None,
             NoMatch::Nothing => {
                 let message = format!("the regular expression `{pattern}` matches the name of no {what}");
                 Diagnostic::new("no-match", spaced(&message, &values))

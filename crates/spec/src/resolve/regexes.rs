@@ -84,7 +84,7 @@ fn compile(pattern: &str) -> Result<Regex, NoMatch> {
 }
 
 /// What every match of `^abc…` begins with. Empty where that is not plain to see.
-fn literal_prefix(pattern: &str) -> &str {
+pub(super) fn literal_prefix(pattern: &str) -> &str {
     let Some(rest) = pattern.strip_prefix('^') else { return "" };
     if rest.contains('|') {
         return "";

@@ -23,6 +23,8 @@ const MAX_RECORDED: usize = 2_000_000;
 pub(super) struct Nodes<'s> {
     text: &'s str,
     parser: Parser<'s, StrInput<'s>>,
+    /// Where the last event of the parser ended.
+    read_to: usize,
     /// Every recorded event, in order.
     recorded: Vec<Recorded<'s>>,
     /// The recorded maps and lists that are not closed yet, from the outside in.
@@ -84,6 +86,7 @@ impl<'s> Nodes<'s> {
         Self {
             text,
             parser: Parser::new_from_str_with_options(text, options),
+            read_to: 0,
             recorded: Vec::new(),
             open: Vec::new(),
             anchors: FxHashMap::default(),
@@ -262,7 +265,7 @@ impl<'s> Nodes<'s> {
                 Some(Ok((Event::StreamStart, _))) => {}
                 Some(Ok(spanned)) => break spanned,
                 Some(Err(error)) => {
-                    sink.push(syntax::diagnostic(&error, self.text));
+                    sink.push(syntax::diagnostic(&error, self.text, self.read_to));
                     return Err(Stop);
                 }
                 None => return Ok(Node { kind: NodeKind::StreamEnd, span: Span::default() }),
@@ -271,6 +274,7 @@ impl<'s> Nodes<'s> {
         let anchor = event.anchor_id();
         check_tag(event.tag(), &span, sink);
         let range = span.byte_range().unwrap_or_default();
+        self.read_to = range.end;
         let mut node = Node { span: Span::new(range.start, range.end), kind: NodeKind::Bad };
         node.kind = match event {
             Event::MappingStart(..) => NodeKind::MapStart(None),

@@ -4,18 +4,62 @@ use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use granit_parser::{ErrorKind, ScanError};
 
-pub(super) fn diagnostic(error: &ScanError, text: &str) -> Diagnostic {
+/// `read_to`: where the last thing ends that could be read.
+pub(super) fn diagnostic(error: &ScanError, text: &str, read_to: usize) -> Diagnostic {
     let (message, help) = words(error.kind());
     let mut at = error.marker().byte_offset().unwrap_or(0);
+    if *error.kind() == ErrorKind::InvalidQuotedScalarIndent
+        && let Some(quote) = text.get(read_to..at).and_then(|between| between.find(['"', '\'']))
+    {
+        return unclosed_quote(text, read_to + quote, at);
+    }
     if is_about_tab(error.kind()) {
-        // The parser points at what it was reading when it met the tab.
-        at += text.get(at..).and_then(|rest| rest.find('\t')).unwrap_or(0);
+        at = first_tab(text, at).unwrap_or(at);
     }
     let diagnostic = Diagnostic::new("syntax", message).at(Span::at(at));
-    match help {
+    match braces_help(error.kind(), text, at).or(help) {
         Some(help) => diagnostic.help(help),
         None => diagnostic,
     }
+}
+
+fn unclosed_quote(text: &str, quote: usize, next: usize) -> Diagnostic {
+    if text.get(next..).is_none_or(|rest| rest.trim().is_empty()) {
+        return Diagnostic::new("syntax", "this quote is never closed").at(Span::at(quote));
+    }
+    Diagnostic::new("syntax", "this quote is not closed before the next entry")
+        .at(Span::new(quote, quote + 1))
+        .label(Span::at(next), "the text in quotes cannot go on here")
+        .help("close it, or indent the lines that belong to the text")
+}
+
+/// The first tab of the lines in a row that are indented with tabs, of which the parser noticed the last: it points at
+/// what it was reading when it met the tab.
+fn first_tab(text: &str, at: usize) -> Option<usize> {
+    let tab = at + text.get(at..)?.find('\t')?;
+    let mut start = text[..tab].rfind('\n').map_or(0, |end| end + 1);
+    let mut first = tab;
+    while let Some(above) = text[..start].strip_suffix('\n') {
+        start = above.rfind('\n').map_or(0, |end| end + 1);
+        let indentation = above[start..].len() - above[start..].trim_start_matches([' ', '\t']).len();
+        match above[start..start + indentation].find('\t') {
+            Some(tab) => first = start + tab,
+            None => break,
+        }
+    }
+    Some(first)
+}
+
+/// Where braces in a text without quotes were taken for a map.
+fn braces_help(kind: &ErrorKind, text: &str, at: usize) -> Option<&'static str> {
+    use ErrorKind as E;
+    let is_about_structure = matches!(
+        kind,
+        E::ExpectedFlowMappingSeparator | E::ExpectedFlowSequenceSeparator | E::ExpectedBlockMappingKey
+    );
+    let (before, after) = text.split_at_checked(at)?;
+    let is_beside_braces = after.starts_with('{') || before.trim_end_matches(' ').ends_with('}');
+    (is_about_structure && is_beside_braces).then_some("put the whole text in quotes: \"… {name} …\"")
 }
 
 fn is_about_tab(kind: &ErrorKind) -> bool {
