@@ -23,6 +23,8 @@ pub(crate) struct Books<'a> {
     /// By number.
     records: HashMap<u32, LastRecord>,
     data: Data,
+    /// Jobs that have added others, ascending.
+    spawners: Vec<JobId>,
     names: OnceCell<Names>,
     /// By number: whom the job waits for.
     depends_on: OnceCell<Vec<NamesDigest>>,
@@ -50,6 +52,7 @@ impl<'a> Books<'a> {
             table,
             records,
             data,
+            spawners: store.spawners(row.id)?,
             names: OnceCell::new(),
             depends_on: OnceCell::new(),
             pages: Pages::default(),
@@ -75,6 +78,11 @@ impl<'a> Books<'a> {
 
     pub(crate) fn id(&self, number: u32) -> JobId {
         self.table.ids[number as usize]
+    }
+
+    /// Whether it added jobs to its workflow.
+    pub(super) fn has_added(&self, number: u32) -> bool {
+        self.spawners.binary_search(&self.id(number)).is_ok()
     }
 
     pub(crate) fn status(&self, number: u32) -> JobStatus {
@@ -149,6 +157,8 @@ impl<'a> Books<'a> {
             definition,
             status: self.status(number),
             files: record.and_then(|record| record.files.clone()),
+            // What a job adds is in the books like any other.
+            has_added: false,
         }
     }
 

@@ -60,6 +60,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) content: bool,
     /// Changes that mean nothing.
     pub(crate) accepted: &'a [Accept],
+    /// The workflow was made from this very text and goes on: what its jobs have added is still part of it.
+    pub(crate) same_text: bool,
 }
 
 fn refuse_unknown(accepted: &[Accept], is_known: impl Fn(&str) -> bool) -> Result<(), CliError> {
@@ -82,6 +84,7 @@ pub(crate) fn of_spec(
         let number = books.number(name)?;
         let mut before = books.before(number);
         before.definition.depends_on = books.depends_on(number);
+        before.has_added = !terms.same_text && books.has_added(number);
         Some(before)
     };
     let question = Question {

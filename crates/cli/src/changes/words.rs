@@ -41,6 +41,7 @@ impl ReasonView {
                 (view.old, view.new) = (Some(old.as_str().into()), Some(new.as_str().into()));
                 "changed"
             }
+            Reason::HasAdded => "has_added",
             Reason::NoRecord => "no_record",
             Reason::InputChanged { file, old, new } => {
                 view.changed_file(file, old.as_ref(), new);

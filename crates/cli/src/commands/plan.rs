@@ -87,7 +87,8 @@ fn of_spec(ctx: &Context, file: &SpecFile, args: &PlanArgs) -> Result<PlanView, 
         _ => None,
     };
     let planned = Planned::new(&workflow, books.as_ref());
-    let terms = Terms { content: args.content, accepted: &args.accept };
+    let same_text = earlier.as_ref().is_some_and(|row| row.spec_digest == Some(file.digest()));
+    let terms = Terms { content: args.content, accepted: &args.accept, same_text };
     let changes = books.as_ref().map(|books| changes::of_spec(books, &planned, terms)).transpose()?;
     let earlier = books.as_ref().zip(changes.as_ref());
     let outline = sketch::of_spec(&planned, earlier, grain(args), sketch::capacity(args.capacity))?;
@@ -108,7 +109,7 @@ fn of_workflow(ctx: &Context, workflow: &WorkflowRef, args: &PlanArgs) -> Result
     let books = Books::load(&store, &row)?;
     // Before the first run there is nothing to compare with.
     let compared = row.started_at.is_some() && !args.new;
-    let terms = Terms { content: args.content, accepted: &args.accept };
+    let terms = Terms { content: args.content, accepted: &args.accept, ..Terms::default() };
     let changes = compared.then(|| changes::of_workflow(&books, terms)).transpose()?;
     let machine = sketch::capacity(args.capacity);
     let outline = sketch::of_books(&store, &books, changes.as_ref(), grain(args), machine)?;

@@ -46,7 +46,7 @@ struct Found {
 impl Found {
     fn new(store: &SqliteStore, row: &WorkflowRow, content: bool) -> Result<Self, CliError> {
         let books = Books::load(store, row)?;
-        let changes = changes::of_workflow(&books, Terms { content, accepted: &[] })?;
+        let changes = changes::of_workflow(&books, Terms { content, ..Terms::default() })?;
         let going_back = changes::going_back(&books, &changes);
         let found = Self {
             missing: inputs::missing(store, row, &going_back)?,

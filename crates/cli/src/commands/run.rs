@@ -220,7 +220,7 @@ fn take_over(
 }
 
 fn terms(args: &RunArgs) -> Terms<'_> {
-    Terms { content: args.content, accepted: &args.accept }
+    Terms { content: args.content, accepted: &args.accept, ..Terms::default() }
 }
 
 /// `1 of 2 jobs done`.

@@ -234,3 +234,30 @@ fn a_second_attempt_decides_anew() {
     ran.sort_unstable();
     assert_eq!(ran, ["c", "new", "other"]);
 }
+
+#[test]
+fn a_changed_spec_does_not_lose_what_jobs_had_added() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "next.yaml",
+        "jobs:\n  - {name: s1, command: 'echo s1 >> log; test -e fixed'}\n  - {name: s2, command: echo s2 >> log}\n",
+    );
+    let spec = "name: grow\njobs:\n  - {name: seed, command: windlass jobs spawn next.yaml}\n  \
+                - {name: same, command: echo same >> log}\n  - {name: z, command: echo z >> log}\n";
+    run(&sandbox, spec).exits(1);
+    sandbox.write("log", "");
+    sandbox.write("fixed", "");
+    let changed = spec.replace("echo z", "echo other");
+    sandbox.write("grow.yaml", &changed);
+    let plan = sandbox.json(&["plan", "grow.yaml"]);
+    assert_eq!(plan["changes"]["run"][0]["because"], "has_added", "{plan}");
+    let again = run(&sandbox, &changed).exits(0);
+    again.says("1 job reused, 2 to run; seed: it added jobs, which are not in the spec");
+    let mut ran: Vec<String> = sandbox.read("log").split_whitespace().map(str::to_owned).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, ["other", "s1", "s2"]);
+    // In the workflow itself they are jobs like any other: nothing has changed.
+    sandbox.windlass(&["plan", "grow.yaml"]).exits(0).prints("all 3 are reused");
+    sandbox.windlass(&["run", "grow.yaml"]).exits(0).says("is over");
+    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("nothing has changed");
+}

@@ -27,6 +27,8 @@ pub struct Before<'a> {
     pub status: JobStatus,
     /// The files of the newest attempt that completed, in the order of the definition.
     pub files: Option<FilesSeen>,
+    /// It added jobs that are not in the plan: only running it again tells what they are to be.
+    pub has_added: bool,
 }
 
 /// What is to be decided on.
@@ -80,6 +82,8 @@ pub enum Reason {
         old: String,
         new: String,
     },
+    /// It added jobs, which the plan does not have.
+    HasAdded,
     /// It declares files, but how they were is not on record.
     NoRecord,
     InputChanged {
@@ -115,6 +119,7 @@ impl Reason {
             Self::New => "new".to_owned(),
             Self::NotCompleted { status } => format!("was {status}"),
             Self::Changed { field, old, new } => format!("{field} changed: {old} → {new}"),
+            Self::HasAdded => "it added jobs, which are not in the spec".to_owned(),
             Self::NoRecord => "how its files were is not on record".to_owned(),
             Self::InputChanged { file, old, new } => {
                 format!("input {file} changed: {}", describe_change(old.as_ref(), new))
@@ -172,7 +177,7 @@ impl Summary {
                 Decision::Reuse => &mut summary.reused,
                 Decision::Run(Reason::New) => &mut summary.new,
                 Decision::Run(Reason::NotCompleted { .. }) => &mut summary.not_completed,
-                Decision::Run(Reason::Changed { .. }) => &mut summary.changed,
+                Decision::Run(Reason::Changed { .. } | Reason::HasAdded) => &mut summary.changed,
                 Decision::Run(Reason::Upstream { .. }) => &mut summary.upstream,
                 Decision::Run(
                     Reason::NoRecord
@@ -240,6 +245,9 @@ fn own_reason(
     let accepted = |field| question.accepted.iter().any(|accept| accept.covers(&now.name, field));
     if let Some(reason) = definition::difference(&before.definition, now, accepted) {
         return Some(reason);
+    }
+    if before.has_added {
+        return Some(Reason::HasAdded);
     }
     let Some(files) = &before.files else {
         let declares = !now.inputs.is_empty() || !now.outputs.is_empty();

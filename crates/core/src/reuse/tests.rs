@@ -48,6 +48,7 @@ impl World {
             definition: definition.clone(),
             status: JobStatus::Completed,
             files: Some(seen(definition)).filter(|_| definition.name != "plot"),
+            has_added: false,
         };
         let mut builder = EdgesBuilder::default();
         builder.depend(1, &[0]);
@@ -343,6 +344,7 @@ proptest! {
                 definition: definition(job),
                 status: if failed[job as usize] { JobStatus::Failed } else { JobStatus::Completed },
                 files: None,
+                has_added: false,
             }),
             file: &|_| None,
             is_shared: &|_| false,
