@@ -86,7 +86,7 @@ fn worst_excess(sizing: &Sizing) -> f64 {
 fn nothing(row: &WorkflowRow, classes: usize, all: bool) -> String {
     let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
     match classes {
-        0 => format!("{of}: no job that asks for something has a result yet"),
+        0 => format!("{of}: no job that asks for something has a result of its own"),
         _ if all => format!("{of}: nothing to show"),
         n => format!(
             "{of}: {} of jobs, all of which ask for about what they use; --all shows them",

@@ -13,6 +13,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use windlass_core::sizing::{Amount, Change, Sizing};
 use windlass_spec::patch::{Edit, NewValue, PatchError, set_values};
+use windlass_store::Store as _;
 use windlass_store::model::WorkflowRow;
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::WorkflowId;
@@ -28,6 +29,9 @@ pub(crate) fn run(ctx: &Context, args: &TuneArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let row = teacher(ctx, &store, &file, args)?;
     let sizings = judge(&store, &row, &file, args)?;
+    if sizings.is_empty() {
+        return Err(nothing_learned(&store, &row, &file));
+    }
     let tuned = Tuned::new(&file, &sizings)?;
     if args.apply && !tuned.changes.is_empty() {
         deliver::replace(path, &tuned.text)?;
@@ -50,6 +54,23 @@ fn teacher(
         CliError::user(format!("{} made no workflow here that could be learned from", file.name()))
             .with_hint("run it first, or name a workflow with --workflow")
     })
+}
+
+/// No job that asks for something ran there: all of it may have been reused from a workflow that could teach.
+fn nothing_learned(store: &SqliteStore, row: &WorkflowRow, file: &SpecFile) -> CliError {
+    let message = format!(
+        "workflow {} ({}) ran no job that asks for what {} names in `resource_requirements`",
+        row.id,
+        text::one_line(&row.name),
+        file.name()
+    );
+    let records = store.last_records(row.id).unwrap_or_default();
+    let teachers = records.iter().map(|record| record.work.done_by.workflow).filter(|id| *id != row.id);
+    let hint = match teachers.max() {
+        Some(id) => format!("what it reused was done by workflow {id}: --workflow {id} learns from that"),
+        None => "run it first, or name a workflow with --workflow".to_owned(),
+    };
+    CliError::user(message).with_hint(hint)
 }
 
 /// Per set of requirements, as the file has it now.

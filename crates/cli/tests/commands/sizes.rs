@@ -89,6 +89,17 @@ fn tuning_needs_a_workflow_to_learn_from() {
 }
 
 #[test]
+fn what_was_only_reused_teaches_nothing() {
+    let sandbox = ran(GREEDY);
+    sandbox.write("greedy.yaml", &format!("{GREEDY}  - {{name: more, command: 'true'}}\n"));
+    sandbox.windlass(&["run", "greedy.yaml"]).exits(0).says("reused, 1 to run");
+    let refused = sandbox.windlass(&["tune", "greedy.yaml"]).exits(2);
+    refused.says("workflow 2 (greedy) ran no job that asks for").says("--workflow 1 learns from that");
+    sandbox.windlass(&["resources", "check"]).exits(0).prints("has a result of its own");
+    sandbox.windlass(&["tune", "greedy.yaml", "--workflow", "1"]).exits(0).prints("memory 3g →");
+}
+
+#[test]
 fn a_run_is_drawn_with_its_bars_and_lines() {
     let sandbox = Sandbox::new();
     sandbox
