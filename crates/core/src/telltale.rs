@@ -32,6 +32,9 @@ const fn sign(words: &'static str, means: &'static str, weight: Weight) -> Sign 
     Sign { words, means, weight }
 }
 
+/// What `Killed` in a log means where nothing else is known about the end.
+pub(crate) const BY_FORCE: &str = "somebody ended it by force";
+
 /// In order of preference: a line means what the first sign of the greatest weight says.
 pub const SIGNS: &[Sign] = &[
     // The shell and the system.
@@ -124,7 +127,7 @@ pub const SIGNS: &[Sign] = &[
     sign("invalid option", "the program does not know an option that it was given", Cause),
     sign("usage:", "the program was called in another way than it wants", Hint),
     sign("traceback (most recent call last)", "a Python program gave up", Hint),
-    sign("killed", "somebody ended it by force", Error),
+    sign("killed", BY_FORCE, Error),
     sign("fatal", "the program gave up", Error),
     sign("error", "the program noticed an error", Error),
     sign("exception", "the program noticed an error", Error),

@@ -276,9 +276,9 @@ fn memory_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Opti
     let evidence = match used {
         Some(used) => {
             let [p95, max] = [used.p95, used.max].map(|bytes| Bytes(bytes as u64).to_string());
-            evidence(used.runs, &max, &p95, ended, "ended for their memory")
+            evidence(used.runs, &max, &p95, ended, "ran out of memory")
         }
-        None => format!("{ended} ended for their memory"),
+        None => format!("{ended} ran out of memory"),
     };
     Some(Change { from: Some(Amount::Memory(asked)), to: Amount::Memory(to), is_less, evidence })
 }
@@ -313,7 +313,7 @@ fn runtime_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Opt
         return None;
     }
     let [p95, max] = [used.p95, used.max].map(|seconds| format_duration(Duration::from_secs_f64(seconds)));
-    let evidence = evidence(used.runs, &max, &p95, ended, "ended for their time");
+    let evidence = evidence(used.runs, &max, &p95, ended, "ran out of time");
     Some(Change { from: Some(Amount::Runtime(asked)), to: Amount::Runtime(to), is_less, evidence })
 }
 

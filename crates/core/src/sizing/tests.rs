@@ -116,7 +116,7 @@ fn what_was_ended_at_its_limit_gets_more_than_the_limit() {
     assert_eq!(changes(&of(late)), ["runtime 4h 50m"]);
     let ended = |sizing: &Sizing| sizing.excesses.iter().map(|excess| excess.ended).collect::<Vec<_>>();
     assert_eq!((ended(&of(killed)), ended(&of(late))), (vec![1], vec![1]));
-    assert!(of(late).changes[0].evidence.ends_with("; 1 ended for their time"));
+    assert!(of(late).changes[0].evidence.ends_with("; 1 ran out of time"));
 }
 
 #[test]

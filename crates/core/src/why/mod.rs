@@ -10,7 +10,7 @@ pub use chain::{Chain, Link};
 
 use crate::edges::Edges;
 use crate::graph::Cycle;
-use crate::telltale;
+use crate::telltale::{self, Finding};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -408,9 +408,12 @@ impl<'s> Answer<'s> {
         let wall = format_duration(outcome.wall);
         self.fact(format!("attempt {} ended at {} after {wall}", outcome.attempt, outcome.ended_at));
         self.usage(outcome);
+        // A shell says `Killed` too when windlass or the kernel did it for a reason that is known.
+        let known = outcome.out_of_memory || outcome.status == JobStatus::Terminated;
+        let is_news = |finding: &Finding| !known || finding.means != telltale::BY_FORCE;
         let mut quoted = false;
         for log in self.of.logs {
-            for finding in telltale::telling_lines(log.text, LINES_PER_LOG) {
+            for finding in telltale::telling_lines(log.text, LINES_PER_LOG).into_iter().filter(is_news) {
                 quoted = true;
                 self.verdict.evidence.push(Evidence::LogLine {
                     log: log.name.to_owned(),

@@ -238,3 +238,21 @@ fn every_status_has_a_headline() {
         }
     }
 }
+
+#[test]
+fn who_is_known_to_have_run_out_of_memory_was_not_ended_by_somebody() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.logs = vec![("job.e", "Killed\n")];
+    let meaning = |world: &World| {
+        let evidence = world.why(0).evidence;
+        evidence.into_iter().find_map(|one| match one {
+            Evidence::LogLine { text, means, .. } => Some((text, means)),
+            _ => None,
+        })
+    };
+    let killed = Outcome { signal: Some(9), ..failure(137) };
+    world.outcomes[0] = Some(killed.clone());
+    assert_eq!(meaning(&world), Some(("Killed".to_owned(), telltale::BY_FORCE)));
+    world.outcomes[0] = Some(Outcome { out_of_memory: true, ..killed });
+    assert_eq!(meaning(&world), Some(("Killed".to_owned(), "the last line")));
+}
