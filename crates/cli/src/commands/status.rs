@@ -11,9 +11,11 @@ use crate::ui::style::{Paint, Tone};
 use crate::ui::{progress, summary, text};
 use crate::view::{self, Overview, RunningView, State, WorkflowView};
 use std::path::Path;
-use windlass_types::{JobStatus, Timestamp, format_duration};
+use windlass_types::{JobStatus, StatusCounts, Timestamp, format_duration};
 
 const BAR: usize = 40;
+/// Less than this is no bar any more.
+const BAR_SHORTEST: usize = 5;
 
 pub(crate) fn run(ctx: &Context, args: &StatusArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
@@ -31,14 +33,21 @@ pub(crate) fn run(ctx: &Context, args: &StatusArgs) -> Result<Exit, CliError> {
             ctx.ui.print_list(&Listing::new(workflows::FIELDS), rows)?;
         }
         (_, several) => {
-            let screens = several.iter().map(|one| render(one, now, &ctx.cwd, ctx.ui.paint_out()));
+            let (paint, width) = (ctx.ui.paint_out(), ctx.ui.width_out());
+            let screens = several.iter().map(|one| render(one, now, &ctx.cwd, width, paint));
             ctx.ui.print_lines(&screens.collect::<Vec<_>>().join(&String::new()))?;
         }
     }
     Ok(Exit::Success)
 }
 
-fn render(overview: &Overview, now: Timestamp, cwd: &Path, paint: Paint) -> Vec<String> {
+fn render(
+    overview: &Overview,
+    now: Timestamp,
+    cwd: &Path,
+    width: Option<usize>,
+    paint: Paint,
+) -> Vec<String> {
     let view = &overview.workflow;
     let counts = &view.row.counts;
     let mut lines = vec![
@@ -49,13 +58,7 @@ fn render(overview: &Overview, now: Timestamp, cwd: &Path, paint: Paint) -> Vec<
             view.row.run_id,
             paint.apply(workflows::tone(view.state), view.state.name())
         ),
-        format!(
-            "{}  {} of {} done ({}%)",
-            progress::bar(counts, BAR, paint),
-            counts.settled(),
-            text::count(counts.total(), "job"),
-            progress::percent(counts)
-        ),
+        bar_line(counts, width, paint),
         summary::counts_line(counts, paint),
         times(view),
     ];
@@ -67,6 +70,17 @@ fn render(overview: &Overview, now: Timestamp, cwd: &Path, paint: Paint) -> Vec<
     }
     lines.extend(summary::next_lines(overview, paint));
     lines
+}
+
+/// The bar is as long as the words beside it allow.
+fn bar_line(counts: &StatusCounts, width: Option<usize>, paint: Paint) -> String {
+    let jobs = text::count(counts.total(), "job");
+    let words = format!("{} of {jobs} done ({}%)", counts.settled(), progress::percent(counts));
+    let room = width.map_or(BAR, |width| width.saturating_sub(words.len() + 2));
+    match room.min(BAR) {
+        0..BAR_SHORTEST => words,
+        length => format!("{}  {words}", progress::bar(counts, length, paint)),
+    }
 }
 
 fn times(view: &WorkflowView) -> String {
@@ -114,7 +128,7 @@ mod tests {
         let overview =
             overview(&[(JobStatus::Completed, 3), (JobStatus::Failed, 1)], vec![failure("b", 2, None, None)]);
         assert_eq!(
-            render(&overview, Timestamp(99_000_000), Path::new("/home/me/p"), Paint::PLAIN),
+            render(&overview, Timestamp(99_000_000), Path::new("/home/me/p"), None, Paint::PLAIN),
             [
                 "sim  workflow 3, run 1, failed",
                 "████████████████████████████████████████  4 of 4 jobs done (100%)",
@@ -127,6 +141,16 @@ mod tests {
                 "      windlass resume --retry-failed",
             ]
         );
+    }
+
+    #[test]
+    fn the_bar_leaves_room_for_its_words() {
+        let counts = overview(&[(JobStatus::Completed, 4)], Vec::new()).workflow.row.counts;
+        assert_eq!(bar_line(&counts, Some(34), Paint::PLAIN), "█████████  4 of 4 jobs done (100%)");
+        assert_eq!(bar_line(&counts, Some(28), Paint::PLAIN), "4 of 4 jobs done (100%)");
+        for width in 23..90 {
+            assert!(text::width(&bar_line(&counts, Some(width), Paint::PLAIN)) <= width, "{width}");
+        }
     }
 
     #[test]

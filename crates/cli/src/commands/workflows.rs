@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::select;
 use crate::ui::listing::{Datum, Field, Listing};
+use crate::ui::progress;
 use crate::ui::style::Tone;
 use crate::ui::table::Column;
 use crate::view::{self, State, WorkflowView};
@@ -21,7 +22,7 @@ pub(crate) const FIELDS: &[Field<WorkflowView>] = &[
     Field::new("jobs", |w: &WorkflowView| json(&w.jobs)),
     Field::shown(Column::number("JOBS"), |w: &WorkflowView| w.row.counts.total().into()),
     Field::shown(Column::number("DONE"), |w: &WorkflowView| w.row.counts.settled().into()),
-    Field::shown(Column::number("FAILED"), |w: &WorkflowView| w.row.counts.unsuccessful().into()),
+    Field::shown(Column::number("FAILED"), |w: &WorkflowView| progress::failed(&w.row.counts).into()),
     Field::new("run_id", |w: &WorkflowView| w.row.run_id.0.into()).column(Column::number("RUN")),
     Field::new("elapsed_seconds", |w: &WorkflowView| w.elapsed().into()).column(Column::number("TIME")),
     Field::new("user", |w: &WorkflowView| (&w.row.user).into()),

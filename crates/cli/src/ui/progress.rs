@@ -73,9 +73,13 @@ pub(crate) fn percent(counts: &StatusCounts) -> u64 {
     (counts.settled() * 100).checked_div(counts.total()).unwrap_or(100)
 }
 
+/// Those that ended badly themselves, without those that were canceled.
+pub(crate) fn failed(counts: &StatusCounts) -> u64 {
+    counts.get(JobStatus::Failed) + counts.get(JobStatus::Terminated)
+}
+
 fn unsuccessful(counts: &StatusCounts) -> String {
-    let failed = counts.get(JobStatus::Failed) + counts.get(JobStatus::Terminated);
-    match (failed, counts.get(JobStatus::Canceled)) {
+    match (failed(counts), counts.get(JobStatus::Canceled)) {
         (failed, 0) => format!("{failed} failed"),
         (0, canceled) => format!("{canceled} canceled"),
         (failed, canceled) => format!("{failed} failed, {canceled} canceled"),

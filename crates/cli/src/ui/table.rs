@@ -4,8 +4,8 @@ use super::style::{Paint, Tone};
 use super::text;
 
 const GAP: &str = "  ";
-/// A column is never cut to less than this.
-const NARROWEST: usize = 6;
+/// A column is never cut to less than this: before that, others give way.
+const NARROWEST: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Align {
@@ -68,12 +68,15 @@ impl Cell {
     }
 }
 
+/// Of a column; `None` if it gave way to the others.
+type Width = Option<usize>;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     /// Of the columns on the pages before, once there was one.
-    printed: Option<Vec<usize>>,
+    printed: Option<Vec<Width>>,
 }
 
 impl Table {
@@ -91,7 +94,7 @@ impl Table {
         self.render_with(&self.widths(terminal), paint)
     }
 
-    fn render_with(&self, widths: &[usize], paint: Paint) -> Vec<String> {
+    fn render_with(&self, widths: &[Width], paint: Paint) -> Vec<String> {
         let headings = self.columns.iter().map(|c| Cell::toned(c.heading, Tone::Bold)).collect();
         std::iter::once(&headings).chain(&self.rows).map(|row| self.render_row(row, widths, paint)).collect()
     }
@@ -100,7 +103,8 @@ impl Table {
     pub(crate) fn render_page(&mut self, terminal: Option<usize>, paint: Paint) -> Vec<String> {
         let widths = self.widths(terminal);
         let mut lines = self.render_with(&widths, paint);
-        if self.printed.is_some() {
+        let columns = |widths: &[Width]| widths.iter().map(Option::is_some).collect::<Vec<_>>();
+        if self.printed.as_deref().is_some_and(|printed| columns(printed) == columns(&widths)) {
             // The heading stands above the first page.
             lines.remove(0);
         }
@@ -109,11 +113,12 @@ impl Table {
         lines
     }
 
-    fn render_row(&self, row: &[Cell], widths: &[usize], paint: Paint) -> String {
+    fn render_row(&self, row: &[Cell], widths: &[Width], paint: Paint) -> String {
         let mut line = String::new();
         let mut owed = 0;
-        for ((cell, column), &width) in row.iter().zip(&self.columns).zip(widths) {
-            let cut = if column.keeps_end { text::truncate_start } else { text::truncate };
+        for ((cell, column), width) in row.iter().zip(&self.columns).zip(widths) {
+            let Some(width) = *width else { continue };
+            let cut = if column.keeps_end { text::truncate_start } else { text::truncate_middle };
             let shown = cut(&cell.text, width);
             let blanks = width - text::width(&shown);
             let (before, after) = match column.align {
@@ -128,35 +133,62 @@ impl Table {
         line
     }
 
-    fn widths(&self, terminal: Option<usize>) -> Vec<usize> {
-        let natural = |i: usize, column: &Column| {
+    fn widths(&self, terminal: Option<usize>) -> Vec<Width> {
+        let natural = |(i, column): (usize, &Column)| {
+            let before = match &self.printed {
+                Some(printed) => printed[i]?,
+                None => 0,
+            };
             let cells = self.rows.iter().map(|row| text::width(&row[i].text));
-            let before = self.printed.as_ref().map_or(0, |widths| widths[i]);
-            cells.chain([text::width(column.heading), before]).max().unwrap_or(0)
+            cells.chain([text::width(column.heading), before]).max()
         };
-        let mut widths: Vec<usize> = self.columns.iter().enumerate().map(|(i, c)| natural(i, c)).collect();
+        let mut widths: Vec<Width> = self.columns.iter().enumerate().map(natural).collect();
         if let Some(terminal) = terminal {
+            while self.least(&widths) > terminal && self.drop_one(&mut widths) {}
             self.squeeze(&mut widths, terminal);
         }
         widths
     }
 
+    /// What the table needs with everything cut that may be cut.
+    fn least(&self, widths: &[Width]) -> usize {
+        let cut = |(width, column): (&Width, &Column)| {
+            width.map(|width| if column.elastic { width.min(NARROWEST) } else { width })
+        };
+        total(&widths.iter().zip(&self.columns).map(cut).collect::<Vec<_>>())
+    }
+
+    /// Leaves out one column: the last that is not elastic (those say what a row is about), never the first.
+    fn drop_one(&self, widths: &mut [Width]) -> bool {
+        let left = |i: &usize| widths[*i].is_some();
+        let rigid = (1..widths.len()).rev().filter(left).find(|&i| !self.columns[i].elastic);
+        let Some(i) = rigid.or_else(|| (1..widths.len()).rev().find(left)) else { return false };
+        widths[i] = None;
+        true
+    }
+
     /// Takes from the widest elastic column until the table fits or nothing is left to take.
-    fn squeeze(&self, widths: &mut [usize], terminal: usize) {
+    fn squeeze(&self, widths: &mut [Width], terminal: usize) {
         for (width, column) in widths.iter_mut().zip(&self.columns) {
             if column.elastic {
-                *width = (*width).min(terminal);
+                *width = width.map(|width| width.min(terminal));
             }
         }
-        let gaps = GAP.len() * widths.len().saturating_sub(1);
-        while widths.iter().sum::<usize>() + gaps > terminal {
-            let elastic = widths.iter_mut().zip(&self.columns).filter(|(w, c)| c.elastic && **w > NARROWEST);
-            match elastic.map(|(width, _)| width).max() {
+        while total(widths) > terminal {
+            let columns = widths.iter_mut().zip(&self.columns).filter(|(_, column)| column.elastic);
+            let elastic = columns.filter_map(|(width, _)| width.as_mut());
+            match elastic.filter(|width| **width > NARROWEST).max() {
                 Some(widest) => *widest -= 1,
                 None => return,
             }
         }
     }
+}
+
+/// Of a row, with the gaps.
+fn total(widths: &[Width]) -> usize {
+    let shown = widths.iter().flatten();
+    shown.clone().sum::<usize>() + GAP.len() * shown.count().saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -205,17 +237,35 @@ mod tests {
             sample().render(Some(36), Paint::PLAIN),
             [
                 "  ID  NAME    STATUS  COMMAND",
-                "   1  first   failed  python train.…",
+                "   1  first   failed  python …chs 10",
                 "1000  second  -       true"
             ]
         );
     }
 
     #[test]
-    fn a_terminal_too_narrow_still_shows_every_column() {
-        for line in sample().render(Some(10), Paint::PLAIN) {
-            assert!(text::width(&line) <= 28, "{line}");
+    fn where_cutting_is_not_enough_columns_give_way() {
+        assert_eq!(
+            sample().render(Some(24), Paint::PLAIN),
+            ["  ID  NAME    COMMAND", "   1  first   pytho…s 10", "1000  second  true"]
+        );
+        for terminal in 4..40 {
+            for line in sample().render(Some(terminal), Paint::PLAIN) {
+                assert!(text::width(&line) <= terminal, "{terminal}: {line}");
+            }
         }
+    }
+
+    #[test]
+    fn a_page_with_fewer_columns_says_which() {
+        let mut table = Table::new(vec![Column::number("ID"), Column::text("STATE"), Column::text("WHEN")]);
+        let row = |id: &str| vec![Cell::new(id), Cell::new("ready"), Cell::new("now")];
+        table.row(row("1"));
+        assert_eq!(table.render_page(Some(16), Paint::PLAIN), ["ID  STATE  WHEN", " 1  ready  now"]);
+        table.row(row("2"));
+        assert_eq!(table.render_page(Some(16), Paint::PLAIN), [" 2  ready  now"]);
+        table.row(row("30000"));
+        assert_eq!(table.render_page(Some(16), Paint::PLAIN), ["   ID  STATE", "30000  ready"]);
     }
 
     #[test]

@@ -30,6 +30,18 @@ pub(crate) fn truncate(text: &str, limit: usize) -> String {
     cut
 }
 
+/// The same with `…` in the middle: names of a family differ at their end.
+pub(crate) fn truncate_middle(text: &str, limit: usize) -> String {
+    if width(text) <= limit {
+        return text.to_owned();
+    }
+    let end = limit.saturating_sub(1) / 2;
+    let start = truncate(text, limit - end);
+    // `…` and what follows it; a wide letter may leave a column unused.
+    let tail = truncate_start(text, end + 1);
+    start + tail.strip_prefix('…').unwrap_or_default()
+}
+
 /// The same with `…` at the start.
 pub(crate) fn truncate_start(text: &str, limit: usize) -> String {
     let backwards = |text: &str| text.chars().rev().collect::<String>();
@@ -87,6 +99,21 @@ mod tests {
             ("日本語", 4, "日…"),
         ] {
             assert_eq!(truncate(text, limit), expected, "{text} {limit}");
+        }
+    }
+
+    #[test]
+    fn of_names_both_ends_are_kept() {
+        for (text, limit, expected) in [
+            ("simulate_with_alpha_17", 22, "simulate_with_alpha_17"),
+            ("simulate_with_alpha_17", 11, "simul…ha_17"),
+            ("simulate_with_alpha_17", 10, "simul…a_17"),
+            ("hello", 2, "h…"),
+            ("hello", 1, "…"),
+            ("hello", 0, ""),
+            ("日本語日本語", 6, "日…語"),
+        ] {
+            assert_eq!(truncate_middle(text, limit), expected, "{text} {limit}");
         }
     }
 
