@@ -136,6 +136,7 @@ fn usage() -> Usage {
         node,
         node_limits: Limits { cpus: Some(8.0), memory: Some(16.0 * gib) },
         jobs,
+        attempts: bars.len(),
         bars,
     }
 }

@@ -34,8 +34,10 @@ struct PlotView {
     workflow_id: WorkflowId,
     run_id: RunId,
     path: PathBuf,
-    /// How many attempts have a bar.
+    /// How many attempts there were.
     attempts: usize,
+    /// How many of them have a bar.
+    bars: usize,
     /// How many of them, and of machines, have lines.
     series: usize,
 }
@@ -53,6 +55,9 @@ pub(crate) fn resources(ctx: &Context, args: &PlotResourcesArgs) -> Result<Exit,
         ctx.ui.print_json(&view)?;
     } else {
         ctx.ui.print_line(&job_logs::short(&view.path, &ctx.cwd))?;
+        if view.bars < view.attempts {
+            ctx.ui.note(&format!("the longest {} of {} attempts are drawn", view.bars, view.attempts));
+        }
         if view.series == 0 {
             ctx.ui.note("no samples were kept, so there are only bars; `windlass plot resources --help` says how to keep them");
         }
@@ -103,7 +108,8 @@ fn draw(
         workflow_id: row.id,
         run_id: run,
         path: path.to_owned(),
-        attempts: usage.bars.len(),
+        attempts: usage.attempts,
+        bars: usage.bars.len(),
         series,
     })
 }
@@ -196,6 +202,7 @@ fn picture(
         node_limits: samples.limits,
         jobs: samples.jobs.iter().map(job).collect(),
         bars: longest.into_iter().map(|ran| bar(ran, origin)).collect(),
+        attempts: attempts.len(),
     }
 }
 

@@ -23,6 +23,16 @@ pub struct Usage {
     pub node_limits: Limits,
     pub jobs: Vec<JobUsage>,
     pub bars: Vec<Bar>,
+    /// How many attempts there were, drawn or not.
+    pub attempts: usize,
+}
+
+impl Usage {
+    /// Whether there is a line to draw.
+    fn has_lines(&self) -> bool {
+        let series = self.jobs.iter().map(|job| &job.series).chain([&self.node]);
+        series.into_iter().any(|series| !series.cpu_percent.is_empty() || !series.memory.is_empty())
+    }
 }
 
 /// Measurements over time, ascending: `(seconds, value)`.
@@ -94,7 +104,8 @@ pub fn svg(usage: &Usage) -> String {
     let lanes = gantt::lanes(&usage.bars);
     let chart = gantt::height(&lanes);
     let (cpu_top, memory_top) = (TOP + 26.0, TOP + 26.0 + PANEL + BETWEEN);
-    let gantt_top = memory_top + PANEL + BETWEEN;
+    // Without measurements there is no scale to draw either.
+    let gantt_top = if usage.has_lines() { memory_top + PANEL + BETWEEN } else { cpu_top };
     let height = gantt_top + chart + 40.0;
     let shown = lines::shown(usage);
     let mut out = String::new();
@@ -106,8 +117,10 @@ pub fn svg(usage: &Usage) -> String {
         xml(&usage.title),
         xml(&subtitle(usage)),
     );
-    lines::panel(&mut out, usage, &shown, lines::Quantity::Cpu, cpu_top, &time);
-    lines::panel(&mut out, usage, &shown, lines::Quantity::Memory, memory_top, &time);
+    if usage.has_lines() {
+        lines::panel(&mut out, usage, &shown, lines::Quantity::Cpu, cpu_top, &time);
+        lines::panel(&mut out, usage, &shown, lines::Quantity::Memory, memory_top, &time);
+    }
     gantt::panel(&mut out, &usage.bars, &lanes, gantt_top, &time);
     out.push_str("</svg>\n");
     out
@@ -128,11 +141,14 @@ pub fn html(usage: &Usage) -> String {
 
 fn subtitle(usage: &Usage) -> String {
     let length = format_duration(axis::duration(span(usage)));
-    let runs = match usage.bars.len() {
-        1 => "1 attempt".to_owned(),
-        n => format!("{n} attempts"),
+    let runs = match (usage.bars.len(), usage.attempts) {
+        (1, 1) => "1 attempt".to_owned(),
+        (drawn, all) if drawn < all => format!("the longest {drawn} of {all} attempts"),
+        (_, all) => format!("{all} attempts"),
     };
-    format!("{} · {length} · {runs} · dashed: what the node has, dotted: what a job asked for", usage.origin)
+    let key =
+        if usage.has_lines() { " · dashed: what the node has, dotted: what a job asked for" } else { "" };
+    format!("{} · {length} · {runs}{key}", usage.origin)
 }
 
 /// From zero to the last thing that happened, at least a second.

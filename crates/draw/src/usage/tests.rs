@@ -20,6 +20,7 @@ fn usage() -> Usage {
         node_limits: Limits { cpus: Some(4.0), memory: Some(8e9) },
         jobs: vec![job("a&b", 1.0), job("c\"d", 2.0)],
         bars: vec![bar("a&b", Tone::Good), bar("c\"d", Tone::Bad)],
+        attempts: 2,
     }
 }
 
@@ -42,6 +43,21 @@ fn a_limit_far_above_all_lines_is_not_drawn_where_it_is_not() {
     assert_eq!(limits(&plotted), 1, "8 GB are more than four times what was used");
     plotted.node_limits.memory = Some(2e9);
     assert_eq!(limits(&plotted), 2);
+}
+
+#[test]
+fn without_measurements_there_are_only_bars() {
+    let bare = Usage { node: Series::default(), jobs: Vec::new(), ..usage() };
+    let plot = svg(&bare);
+    assert_eq!(plot.matches("<rect class=\"bar ").count(), 2);
+    assert_eq!(plot.matches("class=\"panel\"").count() + 2, svg(&usage()).matches("class=\"panel\"").count());
+    assert!(!plot.contains("dashed") && svg(&usage()).contains("dashed"));
+}
+
+#[test]
+fn what_is_not_drawn_is_counted() {
+    assert!(svg(&usage()).contains("· 2 attempts"));
+    assert!(svg(&Usage { attempts: 5000, ..usage() }).contains("· the longest 2 of 5000 attempts"));
 }
 
 #[test]
@@ -71,6 +87,7 @@ fn nothing_and_nonsense_are_drawn_without_harm() {
         node_limits: Limits::default(),
         jobs: Vec::new(),
         bars: Vec::new(),
+        attempts: 0,
     };
     let mut nonsense = usage();
     nonsense.jobs[0].series.memory = vec![(0.0, f64::NAN), (f64::INFINITY, f64::INFINITY), (3.0, -5.0)];
