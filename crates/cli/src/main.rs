@@ -64,7 +64,8 @@ fn parse(words: &[OsString], config: &Config) -> Result<Cli, ExitCode> {
     let words = args::verbs_first(&command, words.to_vec());
     let matches = command.try_get_matches_from(&words);
     let parsed = matches.and_then(|matches| args::from_matches(&matches));
-    parsed.map_err(|error| {
+    parsed.map_err(|mut error| {
+        args::usage::suggest(&mut error, &args::command(), &words);
         let wants_json = args::usage::asks_for_json(&words)
             || config.get("format").is_some_and(|value| value.text == Format::Json.name());
         if !error.use_stderr() || !wants_json {
@@ -86,7 +87,10 @@ fn run(cli: Cli, ui: &Ui, config: Config) -> Result<Exit, CliError> {
         return Err(CliError::user(problem.to_string())
             .with_hint("`windlass config validate` names every mistake in the settings"));
     }
-    refuse_foreign_format(&command, cli.globals.format)?;
+    // In the settings a format is a wish, for the commands that know it.
+    if config.get("format").is_none_or(|setting| setting.text != cli.globals.format.name()) {
+        refuse_foreign_format(&command, cli.globals.format)?;
+    }
     let ctx = Context::new(&cli.globals, config)?;
     for flag in cli.torc.ignored() {
         ctx.ui.note(&format!("{flag} has no effect: there is no server, the database is a file"));

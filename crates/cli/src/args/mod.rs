@@ -221,7 +221,29 @@ impl Command {
                 &[Format::Table, Format::Text, Format::Json, Format::Dot, Format::Mermaid, Format::Svg]
             }
             Self::Config(_) => &[Format::Table, Format::Json, Format::Csv, Format::Toml],
-            _ => Format::COMMON,
+            _ if self.prints_tables() => Format::COMMON,
+            _ => &[Format::Table, Format::Json],
+        }
+    }
+
+    /// Whether what it prints has rows and columns.
+    const fn prints_tables(&self) -> bool {
+        use workflows::WorkflowsVerb::{Get, List, ListActions, Status};
+        match self {
+            Self::Status(_)
+            | Self::List(_)
+            | Self::Jobs(_)
+            | Self::Results(_)
+            | Self::Files(_)
+            | Self::UserData(_)
+            | Self::Events(_)
+            | Self::JobDependencies(_)
+            | Self::ResourceRequirements(_)
+            | Self::FailureHandlers(_) => true,
+            Self::Workflows(args) => {
+                matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Status(_)))
+            }
+            _ => false,
         }
     }
 

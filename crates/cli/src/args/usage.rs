@@ -1,7 +1,41 @@
 //! Mistakes in the command line as our own kind of error, so that they too come as JSON where JSON is wanted.
 
 use crate::error::CliError;
+use clap::error::{ContextKind, ContextValue};
 use std::ffi::OsString;
+
+/// Adds what was perhaps meant where clap has no idea: it does not recognise two letters that changed places.
+pub(crate) fn suggest(error: &mut clap::Error, command: &clap::Command, words: &[OsString]) {
+    let of = innermost(command, words);
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let has = |kind| error.get(kind).is_some();
+    let found = if let Some(word) = text(ContextKind::InvalidSubcommand) {
+        let names = of.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
+        let near = windlass_spec::nearest(&word, names).filter(|_| !has(ContextKind::SuggestedSubcommand));
+        near.map(|near| (ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![near.to_owned()])))
+    } else if let Some(flag) = text(ContextKind::InvalidArg).filter(|_| !has(ContextKind::SuggestedArg)) {
+        let flags = of.get_arguments().chain(command.get_arguments().filter(|arg| arg.is_global_set()));
+        let names = flags.filter(|arg| !arg.is_hide_set()).filter_map(clap::Arg::get_long);
+        let near = flag.strip_prefix("--").and_then(|flag| windlass_spec::nearest(flag, names));
+        let unknown = error.kind() == clap::error::ErrorKind::UnknownArgument;
+        near.filter(|_| unknown)
+            .map(|near| (ContextKind::SuggestedArg, ContextValue::String(format!("--{near}"))))
+    } else {
+        None
+    };
+    if let Some((kind, value)) = found {
+        error.insert(kind, value);
+    }
+}
+
+/// The command or verb that the words lead to, as far as they are known.
+fn innermost<'c>(command: &'c clap::Command, words: &[OsString]) -> &'c clap::Command {
+    let words = words.iter().skip(1).filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    words.fold(command, |command, word| command.find_subcommand(word).unwrap_or(command))
+}
 
 /// What clap complains about: the complaint, and its tip or the usage as the hint.
 pub(crate) fn error(error: &clap::Error) -> CliError {
@@ -35,8 +69,10 @@ mod tests {
     use super::*;
 
     fn complaint(line: &[&str]) -> CliError {
-        let result = super::super::command().try_get_matches_from(std::iter::once(&"windlass").chain(line));
-        error(&result.unwrap_err())
+        let words: Vec<OsString> = std::iter::once(&"windlass").chain(line).map(OsString::from).collect();
+        let mut wrong = super::super::command().try_get_matches_from(&words).unwrap_err();
+        suggest(&mut wrong, &super::super::command(), &words);
+        error(&wrong)
     }
 
     #[test]
@@ -49,6 +85,25 @@ mod tests {
         let found = complaint(&["completions"]);
         assert!(!found.message.contains('\n') && found.message.contains("<SHELL>"), "{}", found.message);
         assert!(found.hint.unwrap().starts_with("Usage: windlass completions"));
+    }
+
+    #[test]
+    fn letters_that_changed_places_are_recognised() {
+        for (line, meant) in [
+            (["rnu", "x.yaml"], "'run'"),
+            (["logs", "--sdterr"], "'--stderr'"),
+            (["jobs", "--fromat=json"], "'--format'"),
+            (["job-dependencies", "job-fiel"], "'job-file'"),
+        ] {
+            let found = complaint(&line);
+            assert!(
+                found.hint.as_deref().is_some_and(|hint| hint.contains(meant)),
+                "{line:?}: {:?}",
+                found.hint
+            );
+        }
+        let found = complaint(&["zzzzzz"]);
+        assert!(!found.hint.unwrap().contains("similar"));
     }
 
     #[test]
