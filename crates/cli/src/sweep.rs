@@ -8,6 +8,7 @@
 use crate::args::Link;
 use crate::error::CliError;
 use crate::ui::text;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 use windlass_spec::ParameterValue;
 use windlass_spec::params::{self, Range};
@@ -195,6 +196,20 @@ pub(crate) fn refuse_unused(params: &[Param], templates: &[Template]) -> Result<
     }
 }
 
+/// What looks like a parameter and is none, in commands that have some. Without any, braces belong to the shell and to
+/// awk.
+pub(crate) fn undefined<'t>(params: &[Param], templates: &'t [Template]) -> BTreeSet<&'t str> {
+    if params.is_empty() {
+        return BTreeSet::new();
+    }
+    let texts = templates.iter().flat_map(|template| match template {
+        Template::Shell(text) => std::slice::from_ref(text),
+        Template::Words(words) => words.as_slice(),
+    });
+    let ours = texts.flat_map(|text| template::holes(text)).filter(template::Hole::is_unmistakable);
+    ours.map(|hole| hole.name).filter(|name| params.iter().all(|param| param.name != *name)).collect()
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece<'t> {
     Text(&'t str),
@@ -320,6 +335,17 @@ mod tests {
         assert_eq!(pairs, ["1x", "2y"]);
         assert_eq!(combine(&[], Link::Product).unwrap(), [vec![]]);
         assert_eq!(combine(&[], Link::Zip).unwrap(), [vec![]]);
+    }
+
+    #[test]
+    fn what_looks_like_a_parameter_and_is_none() {
+        let n = [Param { name: "n".into(), values: vec!["1".into()] }];
+        let found = |params: &[Param], text: &str| -> Vec<String> {
+            undefined(params, &[Template::Shell(text.into())]).into_iter().map(str::to_owned).collect()
+        };
+        assert_eq!(found(&n, "echo {n} {g} {g:03d} {n:q}"), ["g"]);
+        assert!(found(&n, "find -exec echo {} ${HOME} {a,b} {{g}} {n}").is_empty());
+        assert!(found(&[], "awk '{print}'").is_empty());
     }
 
     #[test]

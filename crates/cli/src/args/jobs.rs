@@ -1,7 +1,7 @@
 //! Commands about jobs, their attempts, and what hangs on them.
 
 use super::page::PageArgs;
-use super::refs::{JobRef, WorkflowRef};
+use super::refs::{JobRef, WorkflowRef, state};
 use super::workflows::ListOfWorkflowArgs;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ pub(crate) struct JobsListArgs {
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     /// Only jobs in this state; give it again for more.
-    #[arg(short, long, value_name = "STATUS")]
+    #[arg(short, long, value_name = "STATUS", value_parser = state(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
     /// Only jobs that wait for this one, by id or name.
     #[arg(long, value_name = "JOB", visible_alias = "after")]
@@ -134,7 +134,7 @@ pub(crate) struct ResultsListArgs {
     #[arg(short, long, value_name = "JOB", alias = "job-id")]
     pub(crate) job: Option<JobRef>,
     /// Only attempts that ended like this; give it again for more.
-    #[arg(short, long, value_name = "STATUS")]
+    #[arg(short, long, value_name = "STATUS", value_parser = state(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
     /// Only attempts with this exit code.
     #[arg(long, value_name = "CODE", allow_negative_numbers = true)]

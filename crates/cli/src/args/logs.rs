@@ -100,7 +100,7 @@ pub(crate) struct BundleArgs {
     /// Directory to put the bundle into.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) bundle_dir: PathBuf,
-    /// Where the logs are. The books know it; this is for Torc's sake.
-    #[arg(short, long, value_name = "DIR", hide = true)]
+    /// Taken for Torc's sake and not needed: the database knows where the logs are.
+    #[arg(short, long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 }

@@ -1,6 +1,7 @@
 //! Commands about what would run, what runs again, and why: `plan`, `why`, `reinit`, `reset-status`.
 
 use super::page::ConfirmArgs;
+use super::refs::state;
 use super::{JobRef, WorkflowRef};
 use clap::Args;
 use std::path::PathBuf;
@@ -194,7 +195,7 @@ pub(crate) struct JobsResetArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ResetArgs {
     /// Only jobs in this state; give it again for more.
-    #[arg(short, long, value_name = "STATUS")]
+    #[arg(short, long, value_name = "STATUS", value_parser = state(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
     /// Only jobs whose newest attempt ended with this code.
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]

@@ -1,8 +1,15 @@
 //! How workflows and jobs are named on the command line. What is meant is looked up in `select.rs`.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::convert::Infallible;
 use std::str::FromStr;
-use windlass_types::{JobId, WorkflowId};
+use windlass_types::{JobId, JobStatus, WorkflowId};
+
+/// A state of jobs, as one of the words that a shell can complete.
+pub(crate) fn state() -> impl TypedValueParser<Value = JobStatus> {
+    let names = JobStatus::ALL.map(JobStatus::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<JobStatus>())
+}
 
 /// Which workflow is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]

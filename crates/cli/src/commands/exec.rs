@@ -13,7 +13,7 @@ use windlass_store::model::{Listed, NewJob, NewWorkflow};
 use windlass_types::settings::{Granularity, MonitorScope, NodeMonitorScope, ResourceMonitor, Settings};
 
 pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
-    let commands = commands(args)?;
+    let commands = commands(ctx, args)?;
     if args.dry_run {
         if ctx.ui.json_wanted() {
             ctx.ui.print_json(&commands)?;
@@ -69,10 +69,13 @@ fn settings(args: MonitorArgs) -> Option<Settings> {
 }
 
 /// Every command line to run: each template with each combination of the parameters.
-fn commands(args: &ExecArgs) -> Result<Vec<String>, CliError> {
+fn commands(ctx: &Context, args: &ExecArgs) -> Result<Vec<String>, CliError> {
     let templates = templates(args)?;
     let params: Vec<Param> = args.params.iter().map(ParamArg::values).collect::<Result<_, _>>()?;
     sweep::refuse_unused(&params, &templates)?;
+    for name in sweep::undefined(&params, &templates) {
+        ctx.ui.warn(&format!("{{{name}}} stays as it is: there is no parameter `{name}`"));
+    }
     let bindings = sweep::combine(&params, args.link)?;
     let filled = templates.iter().flat_map(|template| bindings.iter().map(|binding| template.fill(binding)));
     let commands: Vec<String> = filled.collect::<Result<_, _>>()?;

@@ -25,7 +25,7 @@ const PAGE: u64 = 2000;
 pub(crate) fn run(ctx: &Context, args: &ResetStatusArgs) -> Result<Exit, CliError> {
     let store = open(ctx, &args.how)?;
     let row = select::workflow(&store, &args.workflow)?;
-    let jobs = named_jobs(&store, &row, &args.jobs)?;
+    let jobs = named_jobs(&store, &row, &args.jobs, "the first argument")?;
     reset(ctx, &store, &row, &Wanted { jobs, failed_only: args.failed_only, how: &args.how })
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn run_for_jobs(ctx: &Context, args: &JobsResetArgs) -> Result<Exit, 
         (None, Some(job)) => workflow_of(&store, job)?,
         (None, None) => select::workflow(&store, &crate::args::WorkflowRef::Last)?,
     };
-    let jobs = named_jobs(&store, &row, &args.jobs)?;
+    let jobs = named_jobs(&store, &row, &args.jobs, "--workflow-id")?;
     reset(ctx, &store, &row, &Wanted { jobs, failed_only: false, how: &args.how })
 }
 
@@ -50,8 +50,14 @@ fn open(ctx: &Context, how: &ResetArgs) -> Result<SqliteStore, CliError> {
     if how.confirm.dry_run { ctx.open_read() } else { ctx.open_write() }
 }
 
-fn named_jobs(store: &SqliteStore, row: &WorkflowRow, jobs: &[JobRef]) -> Result<Vec<JobId>, CliError> {
-    let id = |job: &JobRef| Ok(select::job(store, row, job, "--workflow-id")?.id);
+/// `elsewhere` says how the command names another workflow.
+fn named_jobs(
+    store: &SqliteStore,
+    row: &WorkflowRow,
+    jobs: &[JobRef],
+    elsewhere: &str,
+) -> Result<Vec<JobId>, CliError> {
+    let id = |job: &JobRef| Ok(select::job(store, row, job, elsewhere)?.id);
     jobs.iter().map(id).collect()
 }
 

@@ -24,11 +24,15 @@ pub(crate) fn size(handle: impl AsFd) -> Option<Size> {
     Some(Size { columns: or(columns, "COLUMNS", 80), rows: or(rows, "LINES", 24) })
 }
 
+/// Cannot move its cursor.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 /// Whether to colour what goes to a handle that is (not) a terminal.
 pub(crate) fn wants_color(choice: ColorChoice, is_terminal: bool) -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    decide_color(choice, is_terminal, set("NO_COLOR"), dumb)
+    decide_color(choice, is_terminal, set("NO_COLOR"), is_dumb())
 }
 
 const fn decide_color(choice: ColorChoice, is_terminal: bool, no_color: bool, dumb: bool) -> bool {

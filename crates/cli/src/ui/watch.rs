@@ -20,7 +20,7 @@ impl Ui {
     /// Whoever watches a run of so many jobs. Dropping it leaves the terminal clean.
     pub(crate) fn observer(&self, jobs: u64) -> Box<dyn Observer> {
         let paint = self.paint_err();
-        match terminal::size(&self.stderr) {
+        match terminal::size(&self.stderr).filter(|_| !terminal::is_dumb()) {
             _ if self.quiet => Self::silent_observer(),
             Some(_) => Box::new(Live { paint, drawn: 0, drawn_at: None, failures: Failures::default() }),
             None => Box::new(Plain::new(jobs, paint)),

@@ -247,7 +247,7 @@ fn who_is_known_to_have_run_out_of_memory_was_not_ended_by_somebody() {
         let evidence = world.why(0).evidence;
         evidence.into_iter().find_map(|one| match one {
             Evidence::LogLine { text, means, .. } => Some((text, means)),
-            _ => None,
+            Evidence::Fact { .. } => None,
         })
     };
     let killed = Outcome { signal: Some(9), ..failure(137) };
