@@ -12,7 +12,7 @@ use windlass_store::sqlite::{OpenMode, Opened, SqliteStore};
 use windlass_types::Clock;
 
 const FOLDER: &str = ".windlass";
-const DATABASE: &str = "windlass.db";
+pub(crate) const DATABASE: &str = "windlass.db";
 
 pub(crate) struct Context {
     pub(crate) ui: Ui,
@@ -112,7 +112,7 @@ fn find_folder(from: &Path) -> Option<PathBuf> {
 }
 
 /// Private, and out of git's sight.
-fn make_folder(parent: &Path) -> Result<PathBuf, CliError> {
+pub(crate) fn make_folder(parent: &Path) -> Result<PathBuf, CliError> {
     let folder = parent.join(FOLDER);
     let made = match DirBuilder::new().mode(0o700).create(&folder) {
         // Somebody else made it just now.

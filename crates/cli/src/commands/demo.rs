@@ -1,7 +1,7 @@
 //! `windlass demo`: a small workflow that is killed on purpose in the middle, and goes on.
 
 use crate::args::run::DemoArgs;
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::error::{CliError, Exit};
 use crate::ui::text;
 use std::fmt::Write as _;
@@ -74,6 +74,7 @@ fn conclusion(estimate: &str, again: u64) -> String {
 
 struct Demo {
     dir: PathBuf,
+    database: PathBuf,
     exe: PathBuf,
     quiet: bool,
 }
@@ -92,9 +93,11 @@ impl Demo {
             return Err(CliError::refused(format!("{} has been used already", dir.display()))
                 .with_hint("give the demo a directory of its own"));
         }
+        // Made beforehand, or one further up would be found and used.
+        let database = context::make_folder(&dir)?.join(context::DATABASE);
         std::fs::write(dir.join("demo.yaml"), spec()).map_err(|e| trouble("write demo.yaml", e))?;
         std::fs::write(dir.join("throw.sh"), THROW).map_err(|e| trouble("write throw.sh", e))?;
-        Ok(Self { dir, exe, quiet })
+        Ok(Self { dir, database, exe, quiet })
     }
 
     fn start(&self, args: &[&str]) -> Result<Child, CliError> {
@@ -102,7 +105,8 @@ impl Demo {
             .args(args)
             .args(self.quiet.then_some("--quiet"))
             .current_dir(&self.dir)
-            .env_remove("WINDLASS_DB")
+            // Over whatever the settings say.
+            .env("WINDLASS_DB", &self.database)
             .spawn()
             .map_err(|e| CliError::io(format!("cannot start {}: {e}", self.exe.display())))
     }
@@ -128,7 +132,7 @@ impl Demo {
 
     /// Nothing at all before the database is there.
     fn counts(&self) -> StatusCounts {
-        let opened = SqliteStore::open(self.dir.join(".windlass/windlass.db"), OpenMode::ReadOnly).ok();
+        let opened = SqliteStore::open(&self.database, OpenMode::ReadOnly).ok();
         let row = opened.and_then(|opened| opened.store.workflow(WorkflowId(1)).ok().flatten());
         row.map(|row| row.counts).unwrap_or_default()
     }

@@ -210,10 +210,13 @@ fn logs_are_followed_until_the_job_is_over() {
 #[test]
 fn the_demo_completes_in_a_database_of_its_own_and_can_be_quiet() {
     let sandbox = Sandbox::new();
+    // Other work in the directory above is none of its business.
+    sandbox.windlass(&["exec", "-c", "true"]).exits(0);
     let quiet =
         Output::of(sandbox.command(&["demo", "-q", "d"]).env("WINDLASS_DB", sandbox.path("other.db")));
     let quiet = quiet.exits(0);
     assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
     assert!(sandbox.path("d/.windlass/windlass.db").exists() && !sandbox.path("other.db").exists());
     assert!(sandbox.read("d/pi.txt").starts_with("3.1"));
+    assert_eq!(sandbox.json(&["list"]).as_array().unwrap().len(), 1, "the demo is not in these books");
 }
