@@ -170,7 +170,7 @@ struct Walk {
 }
 
 impl Walk {
-    const HOME: &str = "/home/ada/work";
+    const HOME: &str = "/home/ada/sims";
 
     fn new() -> Self {
         let sandbox = Sandbox::new();
