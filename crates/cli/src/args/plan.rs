@@ -113,6 +113,13 @@ pub(crate) struct ReinitArgs {
     /// Tell changed files by what is in them, not by their times.
     #[arg(long, visible_alias = "hash")]
     pub(crate) content: bool,
+    #[command(flatten)]
+    pub(crate) at_once: AtOnceArgs,
+}
+
+/// What Torc's scripts say of work that a server does in the background; here it is done at once.
+#[derive(Debug, Args)]
+pub(crate) struct AtOnceArgs {
     /// Understood for the sake of scripts; it is done when the command returns in any case.
     #[arg(long = "async", hide = true)]
     pub(crate) in_background: bool,
@@ -141,12 +148,8 @@ pub(crate) struct InitArgs {
     /// Understood for the sake of scripts; nothing is asked.
     #[arg(long, hide = true)]
     pub(crate) no_prompts: bool,
-    /// Understood for the sake of scripts; it is done when the command returns in any case.
-    #[arg(long = "async", hide = true)]
-    pub(crate) in_background: bool,
-    /// Understood for the sake of scripts; there is nothing to wait for.
-    #[arg(long, hide = true, value_name = "SECONDS")]
-    pub(crate) wait_timeout: Option<u64>,
+    #[command(flatten)]
+    pub(crate) at_once: AtOnceArgs,
 }
 
 #[derive(Debug, Args)]

@@ -246,19 +246,8 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         let mut parameters: Vec<Parameter> = Vec::new();
         let mut known = FxHashSet::default();
         let mut is_whole = true;
-        loop {
-            let key = self.decoder.next()?;
-            let Kind::Key { text, merged } = key.kind else { break };
-            let value = self.decoder.next()?;
-            if !known.insert(text.clone()) {
-                if !merged {
-                    self.decoder.given_twice(Subject::Parameter(&text), key.span);
-                }
-                self.decoder.skip(&value)?;
-                continue;
-            }
-            self.decoder.check_identifier(&text, "parameter", key.span);
-            let name = Named { text: self.spec.texts.keep(&text, key.span), span: key.span };
+        while let Some((text, span, value)) = self.decoder.next_name(&mut known, "parameter")? {
+            let name = Named { text: self.spec.texts.keep(&text, span), span };
             match self.parameter_values(value, Subject::Parameter(&text))? {
                 Some(values) => parameters.push(Parameter { name, values }),
                 None => is_whole = false,

@@ -15,6 +15,8 @@ use crate::model::{List, Named, Spec, Variable};
 use crate::source::Span;
 use crate::template;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::borrow::Cow;
+use std::fmt;
 use windlass_types::work::{RESERVED_PREFIXES, Stdio, is_reserved_name};
 
 /// The spec as far as it is decoded.
@@ -288,19 +290,8 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             return Ok(());
         }
         let mut known = FxHashSet::default();
-        loop {
-            let key = self.decoder.next()?;
-            let Kind::Key { text, merged } = key.kind else { break };
-            let value = self.decoder.next()?;
-            if !known.insert(text.clone()) {
-                if !merged {
-                    self.decoder.given_twice(Subject::Variable(&text), key.span);
-                }
-                self.decoder.skip(&value)?;
-                continue;
-            }
-            self.decoder.check_identifier(&text, "variable", key.span);
-            let name = Named { text: self.spec.texts.keep(&text, key.span), span: key.span };
+        while let Some((text, span, value)) = self.decoder.next_name(&mut known, "variable")? {
+            let name = Named { text: self.spec.texts.keep(&text, span), span };
             match self.decoder.string(value, Subject::Variable(&text))? {
                 Some((value, span)) => {
                     let value = Named { text: self.spec.texts.keep(&value, span), span };
@@ -352,14 +343,35 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
     }
 
     /// What `{name}` can hold.
-    pub(super) fn check_identifier(&mut self, name: &str, what: &str, span: Span) {
+    /// The next new name in a map of parameters or variables, where it stands, and the event that begins its value.
+    pub(super) fn next_name(
+        &mut self,
+        known: &mut FxHashSet<Cow<'s, str>>,
+        what: &str,
+    ) -> Result<Option<(Cow<'s, str>, Span, Event<'s>)>, Stop> {
+        loop {
+            let key = self.next()?;
+            let Kind::Key { text, merged } = key.kind else { return Ok(None) };
+            let value = self.next()?;
+            if known.insert(text.clone()) {
+                self.check_identifier(&text, what, key.span);
+                return Ok(Some((text, key.span, value)));
+            }
+            if !merged {
+                self.given_twice(format_args!("{what} `{text}`"), key.span);
+            }
+            self.skip(&value)?;
+        }
+    }
+
+    fn check_identifier(&mut self, name: &str, what: &str, span: Span) {
         if !template::is_name(name) {
             let message = format!("`{name}` cannot be the name of a {what}");
             self.sink.push(Diagnostic::new("parameter-name", message).at(span).help(IDENTIFIER_HELP));
         }
     }
 
-    pub(super) fn given_twice(&mut self, subject: Subject<'_>, span: Span) {
+    fn given_twice(&mut self, subject: impl fmt::Display, span: Span) {
         self.sink.push(Diagnostic::new("duplicate-field", format!("{subject} is given twice")).at(span));
     }
 }
