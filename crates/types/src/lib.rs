@@ -5,6 +5,7 @@
 
 mod amount;
 mod digest;
+pub mod fleet;
 mod id;
 mod resources;
 pub mod series;

@@ -49,9 +49,40 @@ const HOUSE: &[Room] = &[
         layer: 3,
         may_use: &["windlass-types", "windlass-core", "windlass-store"],
     },
+    Room { name: "windlass-api", layer: 1, may_use: &["windlass-types"] },
+    Room { name: "windlass-auth", layer: 2, may_use: &["windlass-types", "windlass-api"] },
+    Room {
+        name: "windlass-client",
+        layer: 3,
+        may_use: &["windlass-types", "windlass-core", "windlass-store", "windlass-api"],
+    },
+    Room {
+        name: "windlass-agent",
+        layer: 4,
+        may_use: &[
+            "windlass-types",
+            "windlass-proc",
+            "windlass-core",
+            "windlass-worker",
+            "windlass-api",
+            "windlass-client",
+        ],
+    },
+    Room {
+        name: "windlass-server",
+        layer: 4,
+        may_use: &[
+            "windlass-types",
+            "windlass-core",
+            "windlass-store",
+            "windlass-engine",
+            "windlass-api",
+            "windlass-auth",
+        ],
+    },
     Room {
         name: "windlass",
-        layer: 4,
+        layer: 5,
         may_use: &[
             "windlass-types",
             "windlass-spec",
@@ -61,6 +92,11 @@ const HOUSE: &[Room] = &[
             "windlass-proc",
             "windlass-worker",
             "windlass-engine",
+            "windlass-api",
+            "windlass-auth",
+            "windlass-client",
+            "windlass-agent",
+            "windlass-server",
         ],
     },
     // A tool beside the house: it starts the product as a user does, and links none of it.
@@ -85,6 +121,12 @@ const OWNED: &[Owned] = &[
         owner: "windlass-store",
         because: "SQL lives behind the store's use cases",
     },
+    Owned {
+        dependency: "tokio-postgres",
+        owner: "windlass-store",
+        because: "SQL lives behind the store's use cases",
+    },
+    Owned { dependency: "axum", owner: "windlass-server", because: "requests are answered in one place" },
     Owned { dependency: "clap", owner: "windlass", because: "arguments are parsed at the edge" },
 ];
 

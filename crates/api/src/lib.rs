@@ -1,0 +1,1 @@
+//! The words of the REST interface: what goes over the wire, and nothing else.

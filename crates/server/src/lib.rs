@@ -1,0 +1,1 @@
+//! The engine as a service: REST, events, workers, many users.
