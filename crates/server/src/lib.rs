@@ -1,1 +1,31 @@
-//! The engine as a service: REST, events, workers, many users.
+//! The engine as a service: REST, events, workers, many users. The only crate that knows axum.
+//!
+//! ```text
+//! listen ─▶ front (standby | active) ─▶ layers (id, log, limits, headers) ─▶ routes ─▶ store | service
+//! ```
+//!
+//! - Handlers decide nothing: they find out who calls ([`caller`]), ask the store or the service, and render.
+//! - A handler may be dropped at any `await`, because its caller hung up. What it asked for is then done or not done as
+//!   a whole; nothing is left half done, and a claim that nobody hears of is given back.
+//! - Store calls block, so they run on the blocking pool ([`state::blocking`]). Service calls answer by a closure
+//!   ([`state::ask`]).
+//! - Every error is an [`error::ApiError`] and is written in the manner of the path it was asked at.
+
+pub mod caller;
+pub mod error;
+pub mod extract;
+mod guard;
+mod listen;
+pub mod metrics;
+pub mod options;
+pub mod publisher;
+mod router;
+mod routes;
+mod serve;
+pub mod state;
+
+pub use error::{Answer, ApiError};
+pub use options::ServeOptions;
+pub use router::openapi;
+pub use serve::{Running, ServeError, Server, serve};
+pub use state::AppState;

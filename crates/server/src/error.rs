@@ -1,0 +1,256 @@
+//! What goes wrong in a request, as its caller sees it.
+//!
+//! One type for all routes. It travels to the outermost layer inside the response and is written there, in the manner of
+//! the path: `application/problem+json` at `/api/v1`, the shape that Torc's clients know at `/torc-service/v1`.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// What every handler gives.
+pub type Answer<T> = Result<T, ApiError>;
+
+/// Where clients of Torc call.
+pub const TORC_PREFIX: &str = "/torc-service/v1";
+/// Where ours do.
+pub const API_PREFIX: &str = "/api/v1";
+
+/// A refusal: what, why, and what to do about it. `code` is stable; programs go by it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct ApiError {
+    pub status: StatusCode,
+    pub code: Cow<'static, str>,
+    pub detail: String,
+    pub hint: Option<String>,
+    /// When it is worth trying again.
+    pub retry_after: Option<Duration>,
+}
+
+impl ApiError {
+    pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Self {
+        Self { status, code: code.into(), detail: detail.into(), hint: None, retry_after: None }
+    }
+
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// Also the answer about what exists and is nobody's business of the caller.
+    pub fn not_found(what: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {what}"))
+    }
+
+    /// The request makes no sense as it is.
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
+    }
+
+    pub fn conflict(code: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, detail)
+    }
+
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    pub fn unauthorized(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+    }
+
+    pub fn unavailable(detail: impl Into<String>, retry_after: Duration) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail).retry_after(retry_after)
+    }
+
+    /// Our own fault. The log has the details, the caller has the id of the request.
+    pub fn internal(detail: impl std::fmt::Display) -> Self {
+        tracing::error!(%detail, "internal error");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "something went wrong in the server")
+            .with_hint("its log says more; the request id is in the header x-request-id")
+    }
+
+    fn problem(&self, instance: &str) -> serde_json::Value {
+        let mut problem = json!({
+            "type": format!("urn:windlass:problem:{}", self.code),
+            "title": self.status.canonical_reason().unwrap_or("Error"),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+            "instance": instance,
+        });
+        if let Some(hint) = &self.hint {
+            problem["hint"] = json!(hint);
+        }
+        problem
+    }
+
+    /// As Torc's clients read it: the kind in one word, and the message.
+    fn torc(&self) -> serde_json::Value {
+        let kind = self.status.canonical_reason().unwrap_or("Error").replace(' ', "");
+        let message = match &self.hint {
+            Some(hint) => format!("{}; {hint}", self.detail),
+            None => self.detail.clone(),
+        };
+        json!({
+            "error": {"error": kind, "message": message, "code": self.code},
+            "errorMessage": message,
+            "code": self.status.as_u16(),
+        })
+    }
+
+    fn render(&self, path: &str) -> Response {
+        let (kind, body) = if path.starts_with(TORC_PREFIX) {
+            ("application/json", self.torc())
+        } else {
+            ("application/problem+json", self.problem(path))
+        };
+        let mut response = Response::new(Body::from(body.to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if let Some(wait) = self.retry_after {
+            // Whole seconds, and never "at once".
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.append(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"windlass\""));
+            headers.append(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"windlass\""));
+        }
+        response
+    }
+}
+
+/// Not written yet: [`render`] does that, which knows the path.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// The outermost layer but one: writes what went wrong, also what axum and its layers found wrong by themselves.
+pub async fn render(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let response = next.run(request).await;
+    let status = response.status();
+    if let Some(error) = response.extensions().get::<ApiError>() {
+        let mut rendered = error.render(&path);
+        rendered.extensions_mut().extend(response.extensions().clone());
+        return rendered;
+    }
+    if !(status.is_client_error() || status.is_server_error()) || is_json(&response) {
+        return response;
+    }
+    foreign(response).render(&path)
+}
+
+fn is_json(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.starts_with("application/json") || kind.starts_with("application/problem+json")
+}
+
+/// An error of a library on the way, in our words.
+fn foreign(response: Response) -> ApiError {
+    let status = response.status();
+    let (code, detail) = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => ("too_large", "the request is larger than this server takes"),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            ("method_not_allowed", "there is something here, but not for this method")
+        }
+        StatusCode::REQUEST_TIMEOUT => ("timeout", "the request took too long to arrive"),
+        StatusCode::NOT_FOUND => ("not_found", "there is nothing at this path"),
+        _ if status.is_server_error() => ("internal", "something went wrong in the server"),
+        _ => ("bad_request", "the request could not be understood"),
+    };
+    ApiError::new(status, code, detail)
+}
+
+impl From<windlass_store::Error> for ApiError {
+    fn from(error: windlass_store::Error) -> Self {
+        use windlass_store::Error as E;
+        let detail = error.to_string();
+        let answer = match &error {
+            E::NoSuchWorkflow(_)
+            | E::NoSuchJob(_)
+            | E::NoSuchWorker(_)
+            | E::NoSuchUserData(_)
+            | E::NoSuchRequirementsId(_)
+            | E::NoSuchFile(_)
+            | E::NoSuchEvent(_)
+            | E::NoSuchResult(_) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
+            E::NoSuchRequirements { .. }
+            | E::Circle { .. }
+            | E::DuplicateJobName { .. }
+            | E::DuplicateName { .. }
+            | E::BadExport { .. }
+            | E::OutOfRange { .. }
+            | E::TooManyIterations { .. } => Self::invalid(detail),
+            E::Busy { .. }
+            | E::Conflict { .. }
+            | E::StaleRun { .. }
+            | E::NotBuried { .. }
+            | E::NotRunning { .. }
+            | E::StillActive { .. }
+            | E::JobIsHeld { .. }
+            | E::InUse { .. }
+            | E::RunNotBegun { .. } => Self::conflict("conflict", detail),
+            E::Refused { .. } => Self::invalid(detail),
+            _ if error.is_transient() => Self::unavailable(detail, Duration::from_secs(2)),
+            _ => Self::internal(&error),
+        };
+        match error.hint() {
+            Some(hint) if answer.hint.is_none() => answer.with_hint(hint),
+            _ => answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn body(response: Response) -> serde_json::Value {
+        let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_path_has_its_manner() {
+        let error = ApiError::not_found("workflow 7").with_hint("look again");
+        let ours = error.render("/api/v1/workflows/7");
+        assert_eq!(ours.headers()[CONTENT_TYPE], "application/problem+json");
+        let ours = body(ours).await;
+        assert_eq!(ours["code"], "not_found");
+        assert_eq!(ours["status"], 404);
+        assert_eq!(ours["instance"], "/api/v1/workflows/7");
+        let torc = error.render("/torc-service/v1/workflows/7");
+        assert_eq!(torc.headers()[CONTENT_TYPE], "application/json");
+        let torc = body(torc).await;
+        assert_eq!(torc["error"]["error"], "NotFound");
+        assert_eq!(torc["error"]["message"], "there is no workflow 7; look again");
+    }
+
+    #[test]
+    fn waiting_is_told_in_whole_seconds() {
+        for (wait, told) in [(0, "1"), (1, "1"), (1000, "1"), (1001, "2")] {
+            let error = ApiError::unavailable("busy", Duration::from_millis(wait));
+            assert_eq!(error.render("/api/v1/x").headers()[RETRY_AFTER], told, "{wait} ms");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Axum's extractors with errors in our manner, and none that answers 400 where the contract says 422.
+
+use crate::error::ApiError;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A body of JSON, in or out.
+#[derive(Clone, Copy, Debug)]
+pub struct Json<T>(pub T);
+
+/// What stands behind the question mark.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<T>(pub T);
+
+/// What stands in the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let body = axum::Json::<T>::from_request(request, state).await;
+        body.map(|axum::Json(body)| Self(body)).map_err(|rejection| wrong_body(&rejection))
+    }
+}
+
+fn wrong_body(rejection: &JsonRejection) -> ApiError {
+    match rejection {
+        JsonRejection::MissingJsonContentType(_) => ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not_json",
+            "the body must be JSON, and the header content-type must say so",
+        ),
+        JsonRejection::BytesRejection(bytes) if bytes.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            ApiError::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too_large",
+                "the body is larger than this server takes",
+            )
+        }
+        JsonRejection::BytesRejection(_) => {
+            ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the body did not arrive whole")
+        }
+        JsonRejection::JsonSyntaxError(_) => {
+            ApiError::new(StatusCode::BAD_REQUEST, "not_json", rejection.body_text())
+        }
+        _ => ApiError::invalid(rejection.body_text()),
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
+        query
+            .map(|axum::extract::Query(query)| Self(query))
+            .map_err(|rejection| ApiError::invalid(rejection.body_text()))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        path.map(|axum::extract::Path(path)| Self(path))
+            .map_err(|rejection| ApiError::invalid(rejection.body_text()))
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        axum::Json(self.0).into_response()
+    }
+}

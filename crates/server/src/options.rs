@@ -1,0 +1,96 @@
+//! How a server is to run, as plain values. The command line and the settings make them; tests make their own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where Torc's clients look when nobody tells them where.
+pub const DEFAULT_PORT: u16 = 8080;
+
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Port 0: any that is free.
+    pub listen: SocketAddr,
+    /// The port is only a wish: if somebody has it, any other will do.
+    pub any_port: bool,
+    /// How long a worker may be silent before its jobs are given to others.
+    pub lease: Duration,
+    /// What jobs get to end by themselves when they are stopped.
+    pub grace: Duration,
+    pub limits: Limits,
+    pub tls: Option<TlsOptions>,
+    /// Everybody who can connect may do everything. Only on loopback.
+    pub no_auth: bool,
+    /// Who runs the server: the owner of its token, and everybody with `no_auth`.
+    pub owner: String,
+    /// The directory, private to the owner, that holds his token and says where the server is. `None`: neither is kept.
+    pub run_dir: Option<PathBuf>,
+    /// So long a shutdown waits for requests that are under way.
+    pub shutdown_grace: Duration,
+}
+
+/// What one caller, or all of them, may ask of the server at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request; what creates workflows may be larger.
+    pub max_body: usize,
+    /// Bytes of a workflow that is created.
+    pub max_upload: usize,
+    /// A request that is neither a wait nor a stream takes at most so long.
+    pub timeout: Duration,
+    /// Requests at once, waits and streams not counted. More are told to come again.
+    pub max_in_flight: usize,
+    /// Connections at once, waits and streams included.
+    pub max_connections: usize,
+    /// Requests per second of one client; 0: as many as it likes.
+    pub rate: u32,
+    /// So many may come at once before the rate counts.
+    pub burst: u32,
+    /// Longest wait for work that a worker may ask for.
+    pub max_wait: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_body: 16 << 20,
+            max_upload: 1 << 30,
+            timeout: Duration::from_secs(60),
+            max_in_flight: 256,
+            max_connections: 4096,
+            rate: 500,
+            burst: 2000,
+            max_wait: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Certificates are files, read again on SIGHUP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// The chain, ours first; PEM.
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// Whoever shows a certificate of one of these is known by it.
+    pub client_ca: Option<PathBuf>,
+    /// Whoever shows none is not let in.
+    pub require_client_cert: bool,
+}
+
+/// On loopback, on any free port, secured by a token of its own: what a test wants.
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            any_port: false,
+            lease: Duration::from_secs(60),
+            grace: Duration::from_secs(10),
+            limits: Limits::default(),
+            tls: None,
+            no_auth: false,
+            owner: "owner".to_owned(),
+            run_dir: None,
+            shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! All routes in one place, and what every request passes on its way to them.
+
+use crate::error::{self, API_PREFIX, ApiError, TORC_PREFIX};
+use crate::guard::{self, Guard};
+use crate::options::Limits;
+use crate::routes;
+use crate::state::AppState;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use std::any::Any;
+use std::time::Duration;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
+use utoipa::openapi::{Info, OpenApi, OpenApiBuilder};
+use utoipa_axum::router::OpenApiRouter;
+
+/// Whoever sends nothing for so long in the middle of a request is gone.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The service, ready to be called.
+pub(crate) fn router(state: AppState) -> Router {
+    let options = state.options.clone();
+    let guard = Guard::new(state.metrics.clone(), options.limits.clone(), options.tls.is_some());
+    let brief = documented(routes::plain(), routes::brief(), routes::torc());
+    let brief: Router<AppState> = brief.into();
+    let lasting: Router<AppState> = at_both(routes::lasting(), routes::torc_lasting()).into();
+    let Limits { max_body, max_upload, .. } = options.limits;
+    brief
+        .layer(DefaultBodyLimit::max(max_body))
+        .layer(from_fn_with_state(guard.clone(), guard::brief))
+        .merge(
+            lasting
+                .layer(DefaultBodyLimit::max(max_upload))
+                .layer(RequestBodyTimeoutLayer::new(SILENCE))
+                .layer(from_fn(guard::lasting)),
+        )
+        .fallback(|| async { StatusCode::NOT_FOUND })
+        .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
+        .with_state(state)
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(error::render))
+        .layer(from_fn_with_state(guard, guard::observe))
+}
+
+/// What the server offers, as OpenAPI 3.1.
+pub fn openapi() -> OpenApi {
+    let brief = documented(routes::plain(), routes::brief(), routes::torc());
+    brief.merge(at_both(routes::lasting(), routes::torc_lasting())).into_openapi()
+}
+
+fn documented(
+    plain: OpenApiRouter<AppState>,
+    ours: OpenApiRouter<AppState>,
+    torc: OpenApiRouter<AppState>,
+) -> OpenApiRouter<AppState> {
+    let info = Info::new("Windlass", env!("CARGO_PKG_VERSION"));
+    OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
+        .merge(plain)
+        .merge(at_both(ours, torc))
+}
+
+/// Ours at our prefix, Torc's at both.
+fn at_both(ours: OpenApiRouter<AppState>, torc: OpenApiRouter<AppState>) -> OpenApiRouter<AppState> {
+    OpenApiRouter::default().nest(API_PREFIX, ours.merge(torc.clone())).nest(TORC_PREFIX, torc)
+}
+
+/// A bug costs one request. The panic itself has been told on standard error.
+fn panicked(_: Box<dyn Any + Send>) -> Response {
+    ApiError::internal("a handler panicked").into_response()
+}

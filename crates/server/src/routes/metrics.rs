@@ -1,0 +1,23 @@
+//! What Prometheus reads.
+
+use crate::error::{Answer, ApiError};
+use crate::state::AppState;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(metrics))
+}
+
+/// Figures for Prometheus
+///
+/// In the text format of OpenMetrics. The names are explained in the reference.
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    responses((status = 200, description = "All figures", body = String, content_type = "text/plain")))]
+async fn metrics(State(state): State<AppState>) -> Answer<Response> {
+    let text = state.metrics.render().map_err(ApiError::internal)?;
+    Ok(([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
+}

@@ -1,0 +1,33 @@
+//! The routes, one file per noun. Each file has a `routes()` that lists its handlers; that list is both the routing and
+//! the OpenAPI.
+
+mod health;
+mod metrics;
+
+use crate::state::AppState;
+use utoipa_axum::router::OpenApiRouter;
+
+/// Routes without a prefix, for those who watch over the server.
+pub(crate) fn plain() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().merge(health::routes()).merge(metrics::routes())
+}
+
+/// Our own routes below [`crate::error::API_PREFIX`], done in a moment.
+pub(crate) fn brief() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+}
+
+/// Our own routes whose requests last as long as they like: waits, streams and uploads.
+pub(crate) fn lasting() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+}
+
+/// The contract of Torc, at both prefixes.
+pub(crate) fn torc() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+}
+
+/// What of it lasts.
+pub(crate) fn torc_lasting() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+}

@@ -1,0 +1,66 @@
+//! What every handler has at hand, and how it asks those who block or answer later.
+
+use crate::error::{Answer, ApiError};
+use crate::metrics::Metrics;
+use crate::options::ServeOptions;
+use crate::publisher::Publisher;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use windlass_store::Store;
+use windlass_types::{Clock, Timestamp};
+
+/// Cheap to clone: axum does so for every request.
+#[derive(Clone)]
+pub struct AppState {
+    pub store: Arc<dyn Store>,
+    pub events: Publisher,
+    pub metrics: Arc<Metrics>,
+    pub options: Arc<ServeOptions>,
+}
+
+impl AppState {
+    pub fn now(&self) -> Timestamp {
+        Clock.now()
+    }
+
+    /// A use case of the books, on the blocking pool.
+    pub async fn books<T, E, W>(&self, work: W) -> Answer<T>
+    where
+        T: Send + 'static,
+        E: Into<ApiError> + Send + 'static,
+        W: FnOnce(&dyn Store) -> Result<T, E> + Send + 'static,
+    {
+        let store = Arc::clone(&self.store);
+        blocking(move || work(&*store)).await?.map_err(Into::into)
+    }
+}
+
+impl std::fmt::Debug for AppState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AppState").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Runs what blocks where it blocks nobody. It runs to its end also when the caller hangs up meanwhile.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    let span = tracing::Span::current();
+    let task = tokio::task::spawn_blocking(move || span.in_scope(work));
+    task.await.map_err(|panicked| ApiError::internal(panicked))
+}
+
+/// Makes one call that answers by a closure, and waits for the answer.
+pub async fn ask<T, E>(call: impl FnOnce(Box<dyn FnOnce(Result<T, E>) + Send>)) -> Answer<T>
+where
+    T: Send + 'static,
+    E: Into<ApiError> + Send + 'static,
+{
+    let (sender, receiver) = oneshot::channel();
+    // Nobody listens any more: the caller hung up. What was asked for is done all the same.
+    call(Box::new(move |answer| drop(sender.send(answer))));
+    match receiver.await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => {
+            Err(ApiError::unavailable("the server is about to stop", std::time::Duration::from_secs(5)))
+        }
+    }
+}
