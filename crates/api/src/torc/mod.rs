@@ -1,0 +1,49 @@
+//! The job-level contract that clients written for Torc 1.0 speak: its models, field by field.
+//!
+//! Names and shapes are those of the contract and change only with it. A field that is not there and one that is `null`
+//! mean the same; we leave out what there is nothing to say about.
+
+mod access;
+mod action;
+mod data;
+mod job;
+mod node;
+mod page;
+pub mod query;
+mod resources;
+mod result;
+mod system;
+mod workflow;
+
+pub use access::*;
+pub use action::*;
+pub use data::*;
+pub use job::*;
+pub use node::*;
+pub use page::*;
+pub use resources::*;
+pub use result::*;
+pub use system::*;
+pub use workflow::*;
+
+use utoipa::ToSchema;
+
+/// Of the contract, as clients compare it with the one that they were made for.
+pub const API_VERSION: &str = "0.23.0";
+
+/// The names of [`windlass_types::JobStatus`], for descriptions of the interface.
+#[derive(Debug, ToSchema)]
+#[schema(as = JobStatus, rename_all = "snake_case")]
+pub enum JobStatusName {
+    Uninitialized,
+    Blocked,
+    Ready,
+    Pending,
+    Running,
+    Completed,
+    Failed,
+    Canceled,
+    Terminated,
+    Disabled,
+    PendingFailed,
+}

@@ -1,0 +1,164 @@
+//! Lists come in pages.
+
+use super::{
+    AccessGroupModel, AdminAuditLogEntry, ComputeNodeModel, EventModel, FailureHandlerModel, FileModel,
+    JobDependencyModel, JobFileRelationshipModel, JobModel, JobUserDataRelationshipModel,
+    LocalSchedulerModel, ResourceRequirementsModel, ResultModel, RoCrateEntityModel, RunningJobModel,
+    ScheduledComputeNodesModel, SlurmJobCorrelationModel, SlurmSchedulerModel, SlurmStatsModel,
+    UserDataModel, UserGroupMembershipModel, WorkflowModel,
+};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use utoipa::openapi::{ArrayBuilder, ObjectBuilder, Ref, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+/// No page is longer, whatever is asked for.
+pub const MAX_PAGE: i64 = 100_000;
+
+/// Part of a list, and where it stands in the whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// How many come before the first of these.
+    pub offset: i64,
+    /// The longest page that there is.
+    pub max_limit: i64,
+    /// How many these are.
+    pub count: i64,
+    /// How many there are in all pages.
+    pub total_count: i64,
+    pub has_more: bool,
+}
+
+impl<T> Page<T> {
+    pub fn new(items: Vec<T>, offset: i64, total_count: i64) -> Self {
+        let count = items.len() as i64;
+        let has_more = offset.saturating_add(count) < total_count;
+        Self { items, offset, max_limit: MAX_PAGE, count, total_count, has_more }
+    }
+
+    /// The page of a list that is at hand as a whole.
+    pub fn of(all: Vec<T>, offset: i64, limit: i64) -> Self {
+        let total = all.len() as i64;
+        let skip = usize::try_from(offset).unwrap_or(0);
+        let take = usize::try_from(limit).unwrap_or(0);
+        Self::new(all.into_iter().skip(skip).take(take).collect(), offset, total)
+    }
+}
+
+/// Part of a list that has to do with access groups, where the contract has it otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupPage<T> {
+    pub items: Vec<T>,
+    pub offset: i64,
+    /// The length of page that was asked for.
+    pub limit: i64,
+    pub total_count: i64,
+    pub has_more: bool,
+}
+
+impl<T> GroupPage<T> {
+    pub fn of(all: Vec<T>, offset: i64, limit: i64) -> Self {
+        let Page { items, total_count, has_more, .. } = Page::of(all, offset, limit);
+        Self { items, offset, limit, total_count, has_more }
+    }
+}
+
+/// What lists are made of. The contract has a name for the pages of each.
+pub trait Listed: ToSchema {
+    const LIST: &'static str;
+}
+
+macro_rules! listed {
+    ($($model:ty => $list:literal,)*) => {$(
+        impl Listed for $model {
+            const LIST: &'static str = $list;
+        }
+    )*};
+}
+
+listed! {
+    AccessGroupModel => "ListAccessGroupsResponse",
+    AdminAuditLogEntry => "ListAdminAuditLogResponse",
+    ComputeNodeModel => "ListComputeNodesResponse",
+    EventModel => "ListEventsResponse",
+    FailureHandlerModel => "ListFailureHandlersResponse",
+    FileModel => "ListFilesResponse",
+    JobDependencyModel => "ListJobDependenciesResponse",
+    JobFileRelationshipModel => "ListJobFileRelationshipsResponse",
+    JobModel => "ListJobsResponse",
+    JobUserDataRelationshipModel => "ListJobUserDataRelationshipsResponse",
+    LocalSchedulerModel => "ListLocalSchedulersResponse",
+    ResourceRequirementsModel => "ListResourceRequirementsResponse",
+    ResultModel => "ListResultsResponse",
+    RoCrateEntityModel => "ListRoCrateEntitiesResponse",
+    RunningJobModel => "RunningJobsResponse",
+    ScheduledComputeNodesModel => "ListScheduledComputeNodesResponse",
+    SlurmJobCorrelationModel => "SlurmJobCorrelationsResponse",
+    SlurmSchedulerModel => "ListSlurmSchedulersResponse",
+    SlurmStatsModel => "ListSlurmStatsResponse",
+    UserDataModel => "ListUserDataResponse",
+    UserGroupMembershipModel => "ListUserGroupMembershipsResponse",
+    WorkflowModel => "ListWorkflowsResponse",
+}
+
+impl<T: Listed> PartialSchema for Page<T> {
+    fn schema() -> RefOr<Schema> {
+        page_of::<T>(&["offset", "max_limit", "count", "total_count"])
+    }
+}
+
+impl<T: Listed> ToSchema for Page<T> {
+    fn name() -> Cow<'static, str> {
+        T::LIST.into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((T::name().into_owned(), T::schema()));
+        T::schemas(schemas);
+    }
+}
+
+impl<T: Listed> PartialSchema for GroupPage<T> {
+    fn schema() -> RefOr<Schema> {
+        page_of::<T>(&["offset", "limit", "total_count"])
+    }
+}
+
+impl<T: Listed> ToSchema for GroupPage<T> {
+    fn name() -> Cow<'static, str> {
+        T::LIST.into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Page::<T>::schemas(schemas);
+    }
+}
+
+fn page_of<T: ToSchema>(numbers: &[&str]) -> RefOr<Schema> {
+    let items = ArrayBuilder::new().items(Ref::from_schema_name(T::name()));
+    let mut page = ObjectBuilder::new().property("items", items).required("items");
+    for number in numbers {
+        page = page.property(*number, i64::schema()).required(*number);
+    }
+    let more = ObjectBuilder::new().schema_type(Type::Boolean);
+    page.property("has_more", more).required("has_more").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_knows_its_place() {
+        let page = Page::of(vec![1, 2, 3, 4, 5], 2, 2);
+        assert_eq!(
+            (page.items.as_slice(), page.count, page.total_count, page.has_more),
+            (&[3, 4][..], 2, 5, true)
+        );
+        let last = Page::of(vec![1, 2, 3], 2, 10);
+        assert_eq!((last.count, last.has_more), (1, false));
+        let beyond = Page::of(vec![1], i64::MAX, 1);
+        assert_eq!((beyond.count, beyond.has_more), (0, false));
+    }
+}
