@@ -14,6 +14,7 @@ pub mod host;
 mod inbox;
 pub mod observe;
 mod pace;
+pub mod service;
 mod takeover;
 mod terms;
 

@@ -1,0 +1,148 @@
+//! What is said to the service and what it answers, beyond the messages of workers (`windlass_types::fleet`).
+
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_store::model::NewWorker;
+use windlass_types::work::Usage;
+use windlass_types::{Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId};
+
+use super::clock::ServiceClock;
+
+/// Called exactly once, on the thread of the service: hand the news on, do no work.
+pub type Reply<T> = Box<dyn FnOnce(Result<T, Refused>) + Send>;
+
+/// Why the service did not do it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("{0}")]
+    NotFound(String),
+    /// It does not fit how things stand.
+    #[error("{detail}")]
+    Conflict { code: &'static str, detail: String },
+    /// It makes no sense whatever the state.
+    #[error("{detail}")]
+    Invalid { code: &'static str, detail: String },
+    /// Worth asking again, unchanged.
+    #[error("{detail}")]
+    Unavailable { detail: String, retry_after: Duration },
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// Makes sure that a worker of an earlier `windlass run` on this machine is dead with all it started; `false`: it is not
+/// certain.
+pub type Bury = Arc<dyn Fn(&NewWorker) -> bool + Send + Sync>;
+
+/// How the service is to behave.
+#[derive(Clone)]
+pub struct ServiceOptions {
+    /// How long a worker that is not heard of is thought to be alive.
+    pub lease: Duration,
+    /// How long a job may take to stop after it was asked to.
+    pub grace: Duration,
+    /// Where the server is reached, for the environment of actions.
+    pub api_url: Option<String>,
+    /// Called at the start for local workers that never said goodbye. Without it their jobs stay theirs until somebody
+    /// retires them.
+    pub bury: Option<Bury>,
+    pub clock: ServiceClock,
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(60),
+            grace: Duration::from_secs(10),
+            api_url: None,
+            bury: None,
+            clock: ServiceClock::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for ServiceOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceOptions").field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+/// What must hold before something is done to a workflow behind the back of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quiet {
+    /// Nobody holds a job of it.
+    Free,
+    /// Nothing: it touches no job that may be held.
+    Any,
+}
+
+/// Which jobs go back to the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResetWhich {
+    All,
+    /// What did not end well: failed, canceled, terminated, pending_failed.
+    Failed,
+    Jobs(Vec<JobId>),
+}
+
+/// A claim by somebody who is no worker of ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClaimRequest {
+    pub limit: usize,
+    pub labels: Vec<String>,
+    /// What the jobs have to fit into; `None`: the oldest of the highest priority, whatever they ask for.
+    pub node: Option<NodeOffer>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeOffer {
+    /// What is free now.
+    pub capacity: Capacity,
+    pub time_left: Option<Duration>,
+    /// Jobs that name another scheduler are not for it…
+    pub scheduler: Option<i64>,
+    /// … not even when nothing else is left.
+    pub strict: bool,
+}
+
+/// Somebody who is no worker of ours states how a job ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
+    pub job: JobId,
+    pub run: RunId,
+    /// `None`: the one that is under way.
+    pub attempt: Option<Attempt>,
+    /// Completed, failed, canceled, terminated or pending_failed.
+    pub status: JobStatus,
+    pub return_code: i32,
+    pub exec_time: Duration,
+    pub completion_time: Timestamp,
+    pub usage: Usage,
+    pub node: Option<WorkerId>,
+}
+
+/// For monitoring: cheap to read at any time, and not a consistent picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Workers with a lease.
+    pub workers: u64,
+    /// Workflows in memory.
+    pub workflows: u64,
+    /// Jobs that may be claimed.
+    pub ready: u64,
+    /// Jobs that somebody holds.
+    pub held: u64,
+    /// Exchanges that wait for something to do.
+    pub waits: u64,
+    /// Transactions since the start, and those among them that failed for want of space or a database.
+    pub commits: u64,
+    pub refused_commits: u64,
+    /// Jobs handed out and ended since the start.
+    pub assigned: u64,
+    pub ended: u64,
+    /// Attempts lost with their workers, reports that came too late, workers that were given up.
+    pub orphaned: u64,
+    pub stale_reports: u64,
+    pub lost_workers: u64,
+    /// When the thread of the service last looked around: microseconds since 1970.
+    pub last_loop: i64,
+}
