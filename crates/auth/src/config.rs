@@ -1,0 +1,231 @@
+//! The file that says who is who: passwords, roles, issuers of tokens, certificates. As it is written; what is made of
+//! it is in [`crate::settings`].
+
+use crate::principal::Role;
+use serde::Deserialize;
+use serde::de::Error as _;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{}: {what}", path.display())]
+    Syntax { path: PathBuf, what: String },
+    #[error("{0}")]
+    Meaning(String),
+    #[error(transparent)]
+    Passwords(#[from] crate::passwords::PasswordError),
+}
+
+/// The whole file. Paths in it are seen from the directory that it is in.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    pub password_file: Option<PathBuf>,
+    /// Of somebody who is named nowhere below.
+    pub default_role: Usual,
+    /// By user.
+    pub roles: BTreeMap<String, Rank>,
+    /// By group, for groups that an issuer vouches for. The highest counts.
+    pub group_roles: BTreeMap<String, Rank>,
+    pub jwt: Vec<JwtConfig>,
+    /// From a subject or alternative name to a user.
+    pub certificates: BTreeMap<String, String>,
+    pub secrets: SecretsConfig,
+}
+
+/// Somebody whose JSON Web Tokens are believed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JwtConfig {
+    /// Exactly as `iss` says it.
+    pub issuer: String,
+    /// One of these must be in `aud`.
+    pub audience: OneOrMore,
+    /// A URL or a file; without it the issuer's `/.well-known/openid-configuration` says where its keys are.
+    pub jwks: Option<String>,
+    #[serde(default = "usual_algorithms")]
+    pub algorithms: Vec<String>,
+    #[serde(default = "usual_user_claim")]
+    pub user_claim: String,
+    /// In front of the name, so that nobody from there is taken for somebody from here.
+    #[serde(default)]
+    pub user_prefix: String,
+    /// From what the claim says to a user.
+    #[serde(default)]
+    pub users: BTreeMap<String, String>,
+    /// Where groups are named; `wlcg.groups`, `groups` …
+    #[serde(default)]
+    pub groups_claim: Option<String>,
+    /// Claims that must be there and have this value, or contain it.
+    #[serde(default)]
+    pub require: BTreeMap<String, String>,
+    /// What a token is good for that says nothing about scopes.
+    #[serde(default)]
+    pub scopes_without_claim: Vec<String>,
+    /// Instead of the one of the file.
+    #[serde(default)]
+    pub default_role: Option<Usual>,
+    /// Seconds that clocks may be apart.
+    #[serde(default = "usual_leeway")]
+    pub leeway_seconds: u32,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SecretsConfig {
+    /// Further names of variables that are masked.
+    pub mask: Vec<String>,
+    /// Names that look like secrets and are none.
+    pub show: Vec<String>,
+}
+
+/// A role, as a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(pub Role);
+
+/// The role of somebody who is named nowhere; `none`: he is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usual(pub Option<Role>);
+
+impl Default for Usual {
+    fn default() -> Self {
+        Self(Some(Role::User))
+    }
+}
+
+impl<'de> Deserialize<'de> for Rank {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Usual {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "none" => Ok(Self(None)),
+            role => role.parse().map(|role| Self(Some(role))).map_err(D::Error::custom),
+        }
+    }
+}
+
+/// `"x"` or `["x", "y"]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneOrMore(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for OneOrMore {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = OneOrMore;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a text or a list of texts")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOrMore, E> {
+                Ok(OneOrMore(vec![text.to_owned()]))
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMore, A::Error> {
+                let mut all = Vec::new();
+                while let Some(text) = list.next_element()? {
+                    all.push(text);
+                }
+                Ok(OneOrMore(all))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// Signatures with public keys only: with a shared secret everybody who can check could also sign.
+fn usual_algorithms() -> Vec<String> {
+    ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"].map(str::to_owned).to_vec()
+}
+
+fn usual_user_claim() -> String {
+    "sub".to_owned()
+}
+
+const fn usual_leeway() -> u32 {
+    30
+}
+
+impl Config {
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let mut config: Self = toml::from_str(&text)
+            .map_err(|error| ConfigError::Syntax { path: path.to_owned(), what: error.to_string() })?;
+        config.seen_from(path.parent().unwrap_or(Path::new(".")));
+        Ok(config)
+    }
+
+    /// Makes relative paths those below `dir`.
+    fn seen_from(&mut self, dir: &Path) {
+        if let Some(file) = &mut self.password_file {
+            *file = dir.join(&*file);
+        }
+        for jwt in &mut self.jwt {
+            if let Some(jwks) = &mut jwt.jwks
+                && !jwks.contains("://")
+            {
+                *jwks = dir.join(&*jwks).to_string_lossy().into_owned();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, ConfigError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("auth.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::read(&path)
+    }
+
+    #[test]
+    fn a_whole_file() {
+        let config = read(
+            r#"
+            password_file = "people"
+            default_role = "viewer"
+            [roles]
+            ana = "admin"
+            [group_roles]
+            "/cms/ops" = "operator"
+            [[jwt]]
+            issuer = "https://issuer.example"
+            audience = "windlass"
+            jwks = "keys.json"
+            default_role = "none"
+            [certificates]
+            "CN=bob" = "bob"
+            [secrets]
+            mask = ["PIN"]
+            "#,
+        )
+        .unwrap();
+        assert!(config.password_file.as_ref().unwrap().is_absolute(), "seen from the file");
+        assert!(config.jwt[0].jwks.as_ref().unwrap().starts_with('/'));
+        assert_eq!(config.roles["ana"], Rank(Role::Admin));
+        assert_eq!(config.default_role, Usual(Some(Role::Viewer)));
+        assert_eq!(config.jwt[0].default_role, Some(Usual(None)));
+        assert!(config.jwt[0].algorithms.iter().all(|name| !name.starts_with("HS")));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        for (text, said) in [
+            ("passwordfile = 'x'", "password_file"),
+            ("[roles]\nana = 'root'", "viewer, user, operator and admin"),
+            ("[[jwt]]\nissuer = 'x'", "audience"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(said) && error.contains("line"), "{error}");
+        }
+    }
+}

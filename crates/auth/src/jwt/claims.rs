@@ -1,0 +1,233 @@
+//! What the claims of a token have to say, and what is made of them. Pure.
+
+use super::{Believed, JwtError};
+use crate::config::JwtConfig;
+use crate::principal::{ParseScopeError, Scope, Scopes};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_types::Timestamp;
+
+/// What one issuer's tokens are held to.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    audience: Vec<String>,
+    user_claim: String,
+    user_prefix: String,
+    users: BTreeMap<String, String>,
+    groups_claim: Option<String>,
+    require: BTreeMap<String, String>,
+    scopes_without_claim: Scopes,
+    leeway: Duration,
+}
+
+impl Terms {
+    pub(super) fn new(config: &JwtConfig) -> Result<Self, ParseScopeError> {
+        Ok(Self {
+            audience: config.audience.0.clone(),
+            user_claim: config.user_claim.clone(),
+            user_prefix: config.user_prefix.clone(),
+            users: config.users.clone(),
+            groups_claim: config.groups_claim.clone(),
+            require: config.require.clone(),
+            scopes_without_claim: Scopes::words(config.scopes_without_claim.iter().map(String::as_str))?,
+            leeway: Duration::from_secs(config.leeway_seconds.into()),
+        })
+    }
+
+    /// Claims whose signature was right.
+    pub(super) fn check(&self, claims: &Value, issuer: &str, now: Timestamp) -> Result<Believed, JwtError> {
+        let claims = claims.as_object().ok_or(JwtError::Garbled)?;
+        if text(claims, "iss") != Some(issuer) {
+            return Err(JwtError::Issuer);
+        }
+        if !self.audience.iter().any(|ours| says(claims, "aud", ours)) {
+            return Err(JwtError::Audience);
+        }
+        let expires = self.times(claims, now)?;
+        if let Some((name, _)) = self.require.iter().find(|(name, value)| !says(claims, name, value)) {
+            return Err(JwtError::Claim(name.clone()));
+        }
+        Ok(Believed {
+            user: self.user(claims)?,
+            groups: self.groups(claims),
+            scopes: self.scopes(claims),
+            expires,
+        })
+    }
+
+    /// When it ends. A token without an end is none.
+    fn times(&self, claims: &Map<String, Value>, now: Timestamp) -> Result<Timestamp, JwtError> {
+        let expires = instant(claims, "exp")?.ok_or_else(|| JwtError::Claim("exp".to_owned()))?;
+        let end = expires.after(self.leeway);
+        if end <= now {
+            return Err(JwtError::Expired);
+        }
+        match instant(claims, "nbf")? {
+            Some(begin) if begin > now.after(self.leeway) => Err(JwtError::Early),
+            _ => Ok(end),
+        }
+    }
+
+    fn user(&self, claims: &Map<String, Value>) -> Result<Arc<str>, JwtError> {
+        let unusable = || JwtError::Claim(self.user_claim.clone());
+        let said = text(claims, &self.user_claim).ok_or_else(unusable)?;
+        if let Some(user) = self.users.get(said) {
+            return Ok(user.as_str().into());
+        }
+        let is_fine = !said.is_empty()
+            && said.len() <= 255
+            && said.trim() == said
+            && !said.contains(|c: char| c.is_control() || c == '/');
+        if is_fine { Ok(format!("{}{said}", self.user_prefix).into()) } else { Err(unusable()) }
+    }
+
+    fn groups(&self, claims: &Map<String, Value>) -> Vec<Arc<str>> {
+        let claim = self.groups_claim.as_deref().and_then(|name| claims.get(name));
+        match claim {
+            Some(Value::Array(groups)) => groups.iter().filter_map(Value::as_str).map(Arc::from).collect(),
+            Some(Value::String(groups)) => groups.split_whitespace().map(Arc::from).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// `scope` is a text with blanks (RFC 8693, WLCG), `scp` a list or a text. Words that we do not know mean nothing.
+    fn scopes(&self, claims: &Map<String, Value>) -> Scopes {
+        let words: Vec<&str> = match claims.get("scope").or_else(|| claims.get("scp")) {
+            None => return self.scopes_without_claim,
+            Some(Value::String(words)) => words.split_whitespace().collect(),
+            Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect(),
+            Some(_) => Vec::new(),
+        };
+        words.into_iter().fold(Scopes::NONE, |all, word| all.and(scope(word)))
+    }
+}
+
+/// What a word means: the compute scopes of the WLCG profile, or ours after `windlass.`.
+fn scope(word: &str) -> Scopes {
+    match word {
+        "compute.read" => Scopes::READ,
+        "compute.create" => Scopes::READ.with(Scope::Create),
+        "compute.modify" => Scopes::READ.with(Scope::Modify),
+        "compute.cancel" => Scopes::READ.with(Scope::Cancel),
+        _ => word.strip_prefix("windlass.").and_then(|word| Scopes::word(word).ok()).unwrap_or(Scopes::NONE),
+    }
+}
+
+fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    claims.get(name).and_then(Value::as_str)
+}
+
+/// Whether a claim is this text, or a list that contains it.
+fn says(claims: &Map<String, Value>, name: &str, expected: &str) -> bool {
+    match claims.get(name) {
+        Some(Value::String(said)) => said == expected,
+        Some(Value::Array(all)) => all.iter().any(|said| said == expected),
+        Some(Value::Bool(said)) => said.to_string() == expected,
+        Some(Value::Number(said)) => said.to_string() == expected,
+        _ => false,
+    }
+}
+
+fn instant(claims: &Map<String, Value>, name: &str) -> Result<Option<Timestamp>, JwtError> {
+    let Some(value) = claims.get(name) else { return Ok(None) };
+    let seconds = value.as_f64().filter(|seconds| (0.0..1e12).contains(seconds));
+    let seconds = seconds.ok_or_else(|| JwtError::Claim(name.to_owned()))?;
+    Ok(Some(Timestamp((seconds * 1e6) as i64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+    const SOON: u64 = 1_800_000_600;
+
+    fn terms(extra: &str) -> Terms {
+        let text = format!("issuer = 'https://i'\naudience = ['windlass', 'https://w']\n{extra}");
+        Terms::new(&toml::from_str(&text).unwrap()).unwrap()
+    }
+
+    fn good() -> Value {
+        json!({"iss": "https://i", "aud": "windlass", "sub": "ana", "exp": SOON, "scope": "openid compute.read"})
+    }
+
+    fn with(name: &str, value: Value) -> Value {
+        let mut claims = good();
+        claims[name] = value;
+        claims
+    }
+
+    fn without(name: &str) -> Value {
+        let mut claims = good();
+        claims.as_object_mut().unwrap().remove(name);
+        claims
+    }
+
+    fn check(claims: &Value) -> Result<Believed, JwtError> {
+        terms("").check(claims, "https://i", NOW)
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let claim = |name: &str| JwtError::Claim(name.to_owned());
+        for (claims, error) in [
+            (with("iss", json!("https://j")), JwtError::Issuer),
+            (with("aud", json!("other")), JwtError::Audience),
+            (with("aud", json!([])), JwtError::Audience),
+            (without("aud"), JwtError::Audience),
+            (with("exp", json!(1_799_999_000)), JwtError::Expired),
+            (without("exp"), claim("exp")),
+            (with("exp", json!("never")), claim("exp")),
+            (with("exp", json!(-1)), claim("exp")),
+            (with("nbf", json!(SOON)), JwtError::Early),
+            (without("sub"), claim("sub")),
+            (with("sub", json!("")), claim("sub")),
+            (with("sub", json!("a/../b")), claim("sub")),
+            (with("sub", json!("a\nb")), claim("sub")),
+            (json!([]), JwtError::Garbled),
+        ] {
+            assert_eq!(check(&claims), Err(error), "{claims}");
+        }
+    }
+
+    #[test]
+    fn what_is_believed() {
+        let believed = check(&with("aud", json!(["x", "https://w"]))).unwrap();
+        assert_eq!(&*believed.user, "ana");
+        assert_eq!(believed.scopes, Scopes::READ);
+        assert!(check(&with("exp", json!(1_799_999_990))).is_ok(), "clocks may be a little apart");
+    }
+
+    #[test]
+    fn scopes_are_those_that_are_said() {
+        let scopes = |value| check(&with("scope", value)).unwrap().scopes;
+        assert_eq!(scopes(json!("storage.read:/ openid")), Scopes::NONE);
+        assert_eq!(scopes(json!("compute.read compute.cancel")), Scopes::READ.with(Scope::Cancel));
+        assert_eq!(scopes(json!("compute.create compute.modify compute.cancel")), Scopes::WRITE);
+        assert_eq!(scopes(json!("windlass.worker")), Scopes::WORKER);
+        assert_eq!(scopes(json!("admin write")), Scopes::NONE, "only with our name in front");
+        assert_eq!(scopes(json!(7)), Scopes::NONE);
+        assert_eq!(check(&without("scope")).unwrap().scopes, Scopes::NONE);
+        let lenient = terms("scopes_without_claim = ['read']");
+        assert_eq!(lenient.check(&without("scope"), "https://i", NOW).unwrap().scopes, Scopes::READ);
+    }
+
+    #[test]
+    fn names_groups_and_required_claims() {
+        let terms = terms(
+            "user_prefix = 'cern:'\ngroups_claim = 'wlcg.groups'\nusers = {'abc' = 'carla'}\nrequire = {'wlcg.ver' = '1.0'}",
+        );
+        let mut claims = with("wlcg.ver", json!("1.0"));
+        claims["wlcg.groups"] = json!(["/cms", "/cms/ops"]);
+        let believed = terms.check(&claims, "https://i", NOW).unwrap();
+        assert_eq!(&*believed.user, "cern:ana");
+        assert_eq!(believed.groups, ["/cms".into(), "/cms/ops".into()]);
+        claims["sub"] = json!("abc");
+        assert_eq!(&*terms.check(&claims, "https://i", NOW).unwrap().user, "carla");
+        claims["wlcg.ver"] = json!("2.0");
+        assert_eq!(terms.check(&claims, "https://i", NOW), Err(JwtError::Claim("wlcg.ver".to_owned())));
+    }
+}

@@ -1,0 +1,271 @@
+//! The public keys of an issuer: where they come from, and when they are asked for again.
+
+use super::{Effort, JwtError};
+use crate::config::JwtConfig;
+use jsonwebtoken::DecodingKey;
+use jsonwebtoken::jwk::{JwkSet, PublicKeyUse};
+use serde_json::Value;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Nobody makes us ask more often, whatever keys he claims.
+const ASK_AT_MOST_EVERY: Duration = Duration::from_secs(30);
+/// A key that an issuer withdrew is believed no longer than this.
+const FRESH_FOR: Duration = Duration::from_hours(1);
+/// An issuer that cannot be reached is believed for so long with the keys it had.
+const GOOD_WITHOUT_NEWS: Duration = Duration::from_hours(24);
+
+/// Gets a document over the network. The server has one; this crate knows no HTTP.
+pub trait Fetch: Send + Sync {
+    /// The body of the answer to a GET.
+    fn fetch(&self, url: &str) -> Result<String, FetchError>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FetchError(pub String);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KeySource {
+    File(PathBuf),
+    Url(String),
+    /// The issuer says itself where they are.
+    Discover(String),
+}
+
+impl KeySource {
+    pub(super) fn new(config: &JwtConfig) -> Result<Self, String> {
+        match config.jwks.as_deref() {
+            Some(url) if url.contains("://") => secure(url).map(|()| Self::Url(url.to_owned())),
+            Some(path) => Ok(Self::File(PathBuf::from(path))),
+            None => secure(&config.issuer).map(|()| Self::Discover(config.issuer.clone())),
+        }
+    }
+
+    fn load(&self, fetch: Option<&dyn Fetch>) -> Result<String, FetchError> {
+        let get = |url: &str| match fetch {
+            Some(fetch) => fetch.fetch(url),
+            None => Err(FetchError("there is nothing to fetch keys with".to_owned())),
+        };
+        match self {
+            Self::File(path) => std::fs::read_to_string(path)
+                .map_err(|error| FetchError(format!("{}: {error}", path.display()))),
+            Self::Url(url) => get(url),
+            Self::Discover(issuer) => {
+                let about =
+                    get(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))?;
+                get(&jwks_uri(&about, issuer).map_err(FetchError)?)
+            }
+        }
+    }
+}
+
+/// Where the keys are, from what an issuer says about itself.
+fn jwks_uri(about: &str, issuer: &str) -> Result<String, String> {
+    let about: Value =
+        serde_json::from_str(about).map_err(|_| "it does not describe itself in JSON".to_owned())?;
+    if about["issuer"] != issuer {
+        return Err("it describes another issuer".to_owned());
+    }
+    let uri = about["jwks_uri"].as_str().ok_or("it does not say where its keys are")?;
+    secure(uri).map(|()| uri.to_owned())
+}
+
+/// Keys over a line that anybody could change prove nothing.
+fn secure(url: &str) -> Result<(), String> {
+    let loopback = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
+    let is_loopback = |rest: &str| rest.is_empty() || rest.starts_with([':', '/']);
+    let is_fine = url.starts_with("https://")
+        || loopback.iter().any(|start| url.strip_prefix(start).is_some_and(is_loopback));
+    if is_fine { Ok(()) } else { Err(format!("`{url}` must start with https://")) }
+}
+
+/// The keys of one issuer.
+pub(super) struct Keys {
+    source: KeySource,
+    fetch: Option<Arc<dyn Fetch>>,
+    known: Mutex<Known>,
+    /// Held while asking, so that a crowd asks once.
+    asking: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Known {
+    keys: Vec<(Option<String>, DecodingKey)>,
+    since: Option<Instant>,
+    tried: Option<Instant>,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Keys {
+    pub(super) fn new(source: KeySource, fetch: Option<Arc<dyn Fetch>>) -> Self {
+        Self { source, fetch, known: Mutex::default(), asking: Mutex::default() }
+    }
+
+    /// The key of this name. `None`: it would have to be asked for.
+    pub(super) fn find(
+        &self,
+        kid: Option<&str>,
+        clock: Instant,
+        effort: Effort,
+    ) -> Option<Result<DecodingKey, JwtError>> {
+        if self.should_ask(kid, clock) {
+            if effort == Effort::Never {
+                return None;
+            }
+            self.ask(kid, clock);
+        }
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_good = known.since.is_some_and(|since| clock.duration_since(since) < GOOD_WITHOUT_NEWS);
+        if !is_good {
+            return Some(Err(JwtError::KeysUnavailable));
+        }
+        Some(known.find(kid).cloned().ok_or(JwtError::Signature))
+    }
+
+    fn should_ask(&self, kid: Option<&str>, clock: Instant) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = known.since.is_some_and(|since| clock.duration_since(since) < FRESH_FOR);
+        let may_ask = known.tried.is_none_or(|tried| clock.duration_since(tried) >= ASK_AT_MOST_EVERY);
+        may_ask && !(is_fresh && known.find(kid).is_some())
+    }
+
+    fn ask(&self, kid: Option<&str>, clock: Instant) {
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.should_ask(kid, clock) {
+            return; // Somebody else asked while we waited to.
+        }
+        let loaded =
+            self.source.load(self.fetch.as_deref()).and_then(|text| parse(&text).map_err(FetchError));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.tried = Some(clock);
+        if let Ok(keys) = loaded {
+            known.keys = keys;
+            known.since = Some(clock);
+        }
+    }
+}
+
+impl Known {
+    fn find(&self, kid: Option<&str>) -> Option<&DecodingKey> {
+        match (kid, self.keys.as_slice()) {
+            (Some(kid), keys) => {
+                keys.iter().find(|(name, _)| name.as_deref() == Some(kid)).map(|(_, key)| key)
+            }
+            // A token that names no key is fine where there is only one.
+            (None, [(_, key)]) => Some(key),
+            (None, _) => None,
+        }
+    }
+}
+
+/// The keys of a JWKS that can check signatures. Others, and kinds that we do not know, are left out.
+fn parse(text: &str) -> Result<Vec<(Option<String>, DecodingKey)>, String> {
+    let mut document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let all = document["keys"].as_array_mut().ok_or("there are no `keys`")?;
+    let known = all.drain(..).filter_map(|key| {
+        let set: JwkSet = serde_json::from_value(serde_json::json!({ "keys": [key] })).ok()?;
+        let jwk = set.keys.into_iter().next()?;
+        let for_signatures =
+            jwk.common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature);
+        let is_public = !matches!(jwk.algorithm, jsonwebtoken::jwk::AlgorithmParameters::OctetKey(_));
+        let key = DecodingKey::from_jwk(&jwk).ok()?;
+        (for_signatures && is_public).then_some((jwk.common.key_id, key))
+    });
+    Ok(known.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    const FIRST: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"one","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"oct","kid":"shared","k":"c2VjcmV0"},{"kty":"new-kind","kid":"x"}]}"#;
+
+    /// Answers with key sets, one after the other; the last one for good.
+    struct Answers(AtomicU32, Vec<Result<String, FetchError>>);
+
+    impl Fetch for Answers {
+        fn fetch(&self, _: &str) -> Result<String, FetchError> {
+            let number = self.0.fetch_add(1, Ordering::Relaxed) as usize;
+            self.1[number.min(self.1.len() - 1)].clone()
+        }
+    }
+
+    fn keys(answers: &[Result<&str, &str>]) -> (Keys, Arc<Answers>) {
+        let all = answers
+            .iter()
+            .map(|answer| answer.map(str::to_owned).map_err(|error| FetchError(error.to_owned())));
+        let answers = Arc::new(Answers(AtomicU32::new(0), all.collect()));
+        (Keys::new(KeySource::Url("https://i/keys".into()), Some(answers.clone())), answers)
+    }
+
+    fn asked(answers: &Answers) -> u32 {
+        answers.0.load(Ordering::Relaxed)
+    }
+
+    fn found(keys: &Keys, kid: &str, clock: Instant) -> Result<(), JwtError> {
+        keys.find(Some(kid), clock, Effort::IfNeeded).unwrap().map(drop)
+    }
+
+    #[test]
+    fn an_unknown_key_is_asked_for_but_not_all_the_time() {
+        let second = FIRST.replace("one", "two");
+        let (keys, answers) = keys(&[Ok(FIRST), Ok(&second)]);
+        let start = Instant::now();
+        assert!(keys.find(Some("one"), start, Effort::Never).is_none(), "it has to be asked for first");
+        assert_eq!(found(&keys, "one", start), Ok(()));
+        assert!(keys.find(Some("one"), start, Effort::Never).is_some());
+        for _ in 0..10 {
+            assert_eq!(found(&keys, "two", start), Err(JwtError::Signature));
+        }
+        assert_eq!(asked(&answers), 1);
+        let later = start + ASK_AT_MOST_EVERY;
+        assert_eq!(found(&keys, "two", later), Ok(()), "rotated");
+        assert_eq!(found(&keys, "one", later), Err(JwtError::Signature), "and the old one is gone");
+        assert_eq!(asked(&answers), 2);
+    }
+
+    #[test]
+    fn an_issuer_that_is_away_is_believed_for_a_day() {
+        let (keys, _) = keys(&[Ok(FIRST), Err("away")]);
+        let start = Instant::now();
+        assert_eq!(found(&keys, "one", start), Ok(()));
+        assert_eq!(found(&keys, "one", start + 2 * FRESH_FOR), Ok(()));
+        assert_eq!(found(&keys, "one", start + GOOD_WITHOUT_NEWS), Err(JwtError::KeysUnavailable));
+    }
+
+    #[test]
+    fn shared_secrets_and_unknown_kinds_are_left_out() {
+        let names: Vec<_> = parse(FIRST).unwrap().into_iter().map(|(kid, _)| kid.unwrap()).collect();
+        assert_eq!(names, ["one"]);
+        assert!(parse("{}").is_err());
+        assert!(parse("<html>").is_err());
+    }
+
+    #[test]
+    fn keys_come_over_lines_that_nobody_changes() {
+        for url in ["https://i/keys", "http://127.0.0.1:8000/keys", "http://localhost/keys"] {
+            assert!(secure(url).is_ok(), "{url}");
+        }
+        for url in ["http://i/keys", "ftp://i", "http://localhost.example.org/", "http://127.0.0.1.example/"]
+        {
+            assert!(secure(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn an_issuer_says_where_its_keys_are() {
+        let about = r#"{"issuer": "https://i", "jwks_uri": "https://i/k"}"#;
+        assert_eq!(jwks_uri(about, "https://i").unwrap(), "https://i/k");
+        assert!(jwks_uri(about, "https://j").is_err());
+        assert!(jwks_uri(&about.replace("https://i/k", "http://i/k"), "https://i").is_err());
+    }
+}

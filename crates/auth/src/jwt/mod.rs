@@ -1,0 +1,149 @@
+//! JSON Web Tokens of issuers that we were told to believe: OpenID Connect, WLCG.
+//!
+//! The library checks signatures; what the claims have to say is decided in [`claims`], with the time given. Keys come
+//! and go ([`keys`]): an unknown one is asked for, but not more often than every half minute, whoever asks.
+
+mod claims;
+mod keys;
+
+use crate::config::{ConfigError, JwtConfig, Usual};
+use crate::principal::Scopes;
+use jsonwebtoken::Algorithm;
+pub use keys::{Fetch, FetchError};
+use keys::{KeySource, Keys};
+use std::sync::Arc;
+use std::time::Instant;
+use windlass_types::Timestamp;
+
+/// Why a token is not believed. For whoever sent it: nothing here is a secret to him.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JwtError {
+    #[error("it cannot be read as a token")]
+    Garbled,
+    #[error("its issuer is not one that this server believes")]
+    Issuer,
+    #[error("it is signed with {0}, which is not allowed here")]
+    Algorithm(String),
+    #[error("its signature is not that of a key of its issuer")]
+    Signature,
+    #[error("it is not meant for this server (audience)")]
+    Audience,
+    #[error("it has expired")]
+    Expired,
+    #[error("it is not valid yet")]
+    Early,
+    #[error("it has no usable `{0}`")]
+    Claim(String),
+    #[error("the keys of its issuer cannot be had at the moment")]
+    KeysUnavailable,
+}
+
+/// What a token that is believed says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Believed {
+    pub(crate) user: Arc<str>,
+    pub(crate) groups: Vec<Arc<str>>,
+    pub(crate) scopes: Scopes,
+    pub(crate) expires: Timestamp,
+}
+
+#[derive(Debug)]
+pub(crate) struct Issuer {
+    pub(crate) name: Arc<str>,
+    pub(crate) default_role: Option<Usual>,
+    algorithms: Vec<Algorithm>,
+    terms: claims::Terms,
+    keys: Keys,
+}
+
+impl Issuer {
+    pub(crate) fn new(config: &JwtConfig, fetch: Option<Arc<dyn Fetch>>) -> Result<Self, ConfigError> {
+        let wrong = |what: String| ConfigError::Meaning(format!("issuer {}: {what}", config.issuer));
+        let algorithms = config.algorithms.iter().map(|name| algorithm(name)).collect::<Result<_, _>>();
+        if config.audience.0.is_empty() {
+            return Err(wrong("`audience` must name at least one".to_owned()));
+        }
+        Ok(Self {
+            name: config.issuer.as_str().into(),
+            default_role: config.default_role,
+            algorithms: algorithms.map_err(wrong)?,
+            terms: claims::Terms::new(config).map_err(|error| wrong(error.to_string()))?,
+            keys: Keys::new(KeySource::new(config).map_err(wrong)?, fetch),
+        })
+    }
+}
+
+/// Whether this looks like a JSON Web Token rather than a token of ours.
+pub(crate) fn looks_like_one(token: &str) -> bool {
+    token.bytes().filter(|byte| *byte == b'.').count() == 2
+}
+
+/// Whether keys have to be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// `None` is answered instead.
+    Never,
+    IfNeeded,
+}
+
+/// Who is believed to come with this token, and who vouches for him. `None`: it would take asking for keys first.
+pub(crate) fn check<'a>(
+    issuers: &'a [Issuer],
+    token: &str,
+    now: Timestamp,
+    clock: Instant,
+    effort: Effort,
+) -> Option<Result<(&'a Issuer, Believed), JwtError>> {
+    let (issuer, header) = match claimed_issuer(issuers, token) {
+        Ok(found) => found,
+        Err(error) => return Some(Err(error)),
+    };
+    let key = match issuer.keys.find(header.kid.as_deref(), clock, effort)? {
+        Ok(key) => key,
+        Err(error) => return Some(Err(error)),
+    };
+    let claims = signed_claims(token, &key, header.alg);
+    Some(claims.and_then(|claims| Ok((issuer, issuer.terms.check(&claims, &issuer.name, now)?))))
+}
+
+/// Whom the token claims to come from: nothing is believed yet.
+fn claimed_issuer<'a>(
+    issuers: &'a [Issuer],
+    token: &str,
+) -> Result<(&'a Issuer, jsonwebtoken::Header), JwtError> {
+    // `none` and other algorithms that the library does not know fail here.
+    let header = jsonwebtoken::decode_header(token).map_err(|_| JwtError::Garbled)?;
+    let claims: serde_json::Value =
+        jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(|_| JwtError::Garbled)?;
+    let said = claims.get("iss").and_then(serde_json::Value::as_str);
+    let issuer = issuers.iter().find(|issuer| Some(&*issuer.name) == said).ok_or(JwtError::Issuer)?;
+    if issuer.algorithms.contains(&header.alg) {
+        Ok((issuer, header))
+    } else {
+        Err(JwtError::Algorithm(format!("{:?}", header.alg)))
+    }
+}
+
+/// The claims, if the signature is right. Times and audience are looked at by [`claims::Terms`].
+fn signed_claims(
+    token: &str,
+    key: &jsonwebtoken::DecodingKey,
+    algorithm: Algorithm,
+) -> Result<serde_json::Value, JwtError> {
+    let mut validation = jsonwebtoken::Validation::new(algorithm);
+    validation.validate_exp = false;
+    validation.validate_aud = false;
+    validation.required_spec_claims.clear();
+    let decoded = jsonwebtoken::decode(token, key, &validation).map_err(|_| JwtError::Signature)?;
+    Ok(decoded.claims)
+}
+
+fn algorithm(name: &str) -> Result<Algorithm, String> {
+    match name.parse() {
+        Ok(Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) => {
+            Err(format!("{name} signs with a shared secret; only public keys are supported"))
+        }
+        Ok(algorithm) => Ok(algorithm),
+        Err(_) => Err(format!("there is no algorithm `{name}`")),
+    }
+}

@@ -1,0 +1,104 @@
+//! Secrets that we make, and the hashes that we keep of them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest as _, Sha256};
+use std::fmt;
+use subtle::ConstantTimeEq as _;
+
+/// 256 random bits, as text that starts with `wl_`. Printed by nothing but [`Secret::reveal`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// What every token of ours starts with, so that one that got lost in a log or a repository is recognised.
+    pub const PREFIX: &str = "wl_";
+
+    /// A new one from the system's source of randomness.
+    pub fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(format!("{}{}", Self::PREFIX, URL_SAFE_NO_PAD.encode(bytes))))
+    }
+
+    /// One that was kept somewhere.
+    pub fn kept(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    pub fn hash(&self) -> SecretHash {
+        SecretHash::of(&self.0)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// SHA-256 of a secret. Enough for 256 random bits: there is nothing to guess that a slow hash would protect.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct SecretHash([u8; 32]);
+
+impl SecretHash {
+    pub fn of(secret: &str) -> Self {
+        Self(Sha256::digest(secret.as_bytes()).into())
+    }
+
+    /// As it is kept in the books: 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16);
+            *byte = u8::try_from(digit(0)? * 16 + digit(1)?).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for SecretHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl PartialEq for SecretHash {
+    /// In constant time.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for SecretHash {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_long_new_each_time_and_not_printed() {
+        let (one, two) = (Secret::random().unwrap(), Secret::random().unwrap());
+        assert_ne!(one.reveal(), two.reveal());
+        assert_eq!(one.reveal().len(), 3 + 43, "32 bytes in base64");
+        assert!(!format!("{one:?}").contains(one.reveal()));
+    }
+
+    #[test]
+    fn a_hash_is_kept_as_text() {
+        let hash = SecretHash::of("abc");
+        let text = hash.to_string();
+        assert_eq!(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(SecretHash::parse(&text), Some(hash));
+        assert_eq!(SecretHash::parse(&text[1..]), None);
+        assert_eq!(SecretHash::parse(&text.replace('b', "é")), None);
+    }
+}
