@@ -12,7 +12,7 @@ use windlass_proc::identity::{Identity, boot_id};
 use windlass_proc::machine::Machine;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
-use windlass_worker::{Launched, SeriesOptions, WorkerOptions};
+use windlass_worker::{Launched, WorkerOptions};
 
 /// How long processes that were killed may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -129,22 +129,8 @@ impl WorkerHost for LocalHost {
     }
 }
 
-/// What the workflow wants to know of what its jobs use. Without a word from it, a summary of each attempt.
 fn watch(options: &mut WorkerOptions, workflow: &WorkflowRow) {
-    let Some(monitor) = &workflow.settings.resource_monitor else { return };
-    options.measure_jobs = monitor.measures_jobs();
-    let series = SeriesOptions {
-        workflow: workflow.id,
-        run: workflow.run_id,
-        jobs: monitor.keeps_job_series(),
-        node: monitor.keeps_node_series(),
-        flush_interval: monitor.flush_interval(),
-    };
-    options.series = (series.jobs || series.node).then_some(series);
-    // A summary is better with our own, shorter interval; series need no more points than the spec says.
-    if options.series.is_some() || monitor.sample_interval_seconds.is_some() {
-        options.sample_interval = monitor.sample_interval();
-    }
+    options.watch(workflow.id, workflow.run_id, workflow.settings.resource_monitor.as_ref());
 }
 
 fn unique_token() -> std::io::Result<String> {

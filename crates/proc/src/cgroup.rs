@@ -206,6 +206,11 @@ impl Slot {
         }
     }
 
+    /// Stops all that is in it, or lets it go on. False where the system cannot: a v1 memory group has no such switch.
+    pub fn freeze(&self, frozen: bool) -> bool {
+        self.version == Version::V2 && self.write("cgroup.freeze", if frozen { "1" } else { "0" }).is_ok()
+    }
+
     /// How many processes in here the kernel has ended for lack of memory, ever.
     pub fn oom_kills(&self) -> u64 {
         let mut text = [0u8; 512];

@@ -6,6 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
 
 /// A process on this machine, for as long as the machine is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,11 +48,17 @@ pub fn kernel_boot(boot_id: &str) -> &str {
     boot_id.split('/').next().unwrap_or_default()
 }
 
+/// The time since the machine was started, asleep or awake. The same for all its processes, and set by nobody.
+pub fn boot_time() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 /// Now, in the clock and the unit of process start times.
 pub fn boot_ticks() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    let nanos = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
-    nanos / (1_000_000_000 / procfs::ticks_per_second())
+    let now = boot_time();
+    (now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos()))
+        / (1_000_000_000 / procfs::ticks_per_second())
 }
 
 pub fn own_pid() -> Pid {

@@ -28,6 +28,11 @@ impl Stat {
     pub const fn is_over(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
+
+    /// By a signal, or by a debugger.
+    pub const fn is_stopped(&self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
 }
 
 pub fn stat(pid: Pid) -> Option<Stat> {

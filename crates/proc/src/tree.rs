@@ -103,6 +103,37 @@ pub fn signal(group: Pid, members: &[Pid], signal: Signal) {
     }
 }
 
+/// How often [`freeze`] looks before it leaves those alone that hang in the kernel: they stop when they come out of it.
+const FREEZING_ROUNDS: u32 = 100;
+const FREEZING_ROUND: Duration = Duration::from_millis(2);
+
+/// Stops processes where they stand, until a look at them finds nobody who still runs: what was born between a look and
+/// its signals is found by the next one. Says whether all of them stand still.
+pub fn freeze(members: impl Fn() -> Vec<Pid>) -> bool {
+    for _ in 0..FREEZING_ROUNDS {
+        let mut awake = members();
+        awake.retain(|pid| procfs::stat(*pid).is_some_and(|stat| !stat.is_stopped() && !stat.is_over()));
+        if awake.is_empty() {
+            return true;
+        }
+        send_all(&awake, Signal::STOP);
+        std::thread::sleep(FREEZING_ROUND);
+    }
+    false
+}
+
+/// Lets frozen processes go on.
+pub fn thaw(members: &[Pid]) {
+    send_all(members, Signal::CONT);
+}
+
+fn send_all(members: &[Pid], signal: Signal) {
+    for pid in members {
+        // An error means that it is gone.
+        rustix::process::kill_process(*pid, signal).ok();
+    }
+}
+
 pub fn kill(pid: Pid) {
     // An error means that it is gone already, or not ours to end.
     rustix::process::kill_process(pid, Signal::KILL).ok();

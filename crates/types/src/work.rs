@@ -3,6 +3,7 @@
 //! The same messages travel over a socket pair to the worker of `windlass run` and, later, over HTTP to workers
 //! elsewhere. A claim carries its [`AttemptKey`]; every report quotes it, and a stale one changes nothing.
 
+use crate::fleet::{StopOrder, WorkflowSite};
 use crate::{Attempt, Bytes, Capacity, JobId, Resources, RunId, Timestamp, WorkflowId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -156,12 +157,23 @@ pub fn is_reserved_name(name: &str) -> bool {
 pub const RESERVED_PREFIXES: [&str; 2] = ["WINDLASS_", "TORC_"];
 
 /// Engine to worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToWorker {
+    /// What the jobs of a workflow have in common, before the first of them, and again when that has changed. A worker of
+    /// one workflow is told when it is started, and hears nothing of the kind.
+    Workflow(Box<WorkflowSite>),
+    /// Jobs may run until this time on the clock that counts from the boot of the machine. When it is over they are
+    /// frozen, and a later time thaws them. Without a word of it they run as long as they like. Answered by
+    /// [`FromWorker::Alive`].
+    Lease(Duration),
     /// Start these, in this order, as soon as their resources are free.
     Assign(Vec<Assignment>),
     /// Hand back what has not started; ask what runs to stop, and kill what is left after the grace period.
     Stop { why: StopReason, grace: Duration },
+    /// The same for one workflow, or for single attempts.
+    StopSome(StopOrder),
+    /// Hand back what has not started; what runs goes on.
+    Recall,
     /// Exit, and kill whatever still runs, as if the link were lost. Sent when nothing runs and nothing waits.
     Quit,
 }
@@ -183,6 +195,8 @@ pub enum FromWorker {
     Hello { capacity: Capacity },
     /// What happened since the last message, in order.
     Reports(Vec<Report>),
+    /// The lease that it knows of, and whether its jobs are frozen.
+    Alive { lease: Duration, frozen: bool },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,7 +208,8 @@ pub enum Report {
         pid: u32,
     },
     Ended(Ended),
-    /// Never started: handed back on request, or this worker could not start it through no fault of the job.
+    /// Never started: handed back on request, or this worker could not start it through no fault of the job. Or started and
+    /// lost with the process that ran it.
     Returned {
         key: AttemptKey,
         why: ReturnReason,
@@ -207,6 +222,8 @@ pub enum ReturnReason {
     Recalled,
     /// No space for its logs, no process or memory to be had: worth trying again later.
     WorkerTrouble(String),
+    /// It had started, or may have, and died with the process that ran it: an orphan, told by whoever buried that process.
+    WorkerDied,
 }
 
 /// The end of an attempt, with what was measured.

@@ -3,12 +3,13 @@
 use crate::lock;
 use crate::service::Worker;
 use crate::slot::{Running, Slot, State, Stop, StopCause};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_proc::ledger::StrayNote;
 use windlass_proc::tree::{self, Family, Mark};
 use windlass_proc::{Pid, Signal, cgroup, identity, procfs, wait};
+use windlass_types::fleet::StopOrder;
 use windlass_types::work::{AttemptKey, StopReason};
 
 /// How long to wait for somebody to end before looking again.
@@ -21,17 +22,37 @@ pub(crate) type Strays = HashMap<(Pid, u64), StrayNote>;
 
 impl Worker {
     /// Hands back what has not started and asks what runs to end.
-    pub(crate) fn stop(&self, why: StopReason, grace: Duration) {
-        self.recall();
+    pub(crate) fn stop(self: &Arc<Self>, why: StopReason, grace: Duration) {
+        self.stop_those(why, grace, |_| true);
+    }
+
+    /// The same for one workflow, or single attempts.
+    pub(crate) fn stop_some(self: &Arc<Self>, order: &StopOrder) {
+        let attempts: HashSet<&AttemptKey> = order.attempts.iter().collect();
+        self.stop_those(order.why, order.grace, |key| {
+            key.workflow == order.workflow && (attempts.is_empty() || attempts.contains(key))
+        });
+    }
+
+    fn stop_those(
+        self: &Arc<Self>,
+        why: StopReason,
+        grace: Duration,
+        meant: impl Fn(&AttemptKey) -> bool + Copy,
+    ) {
+        self.recall(meant);
         let slots = lock(&self.yard).slots.clone();
         for slot in slots {
-            self.stop_slot(&slot, StopCause::Engine(why), grace);
+            self.stop_slot(&slot, StopCause::Engine(why), grace, meant);
         }
         self.alarm.set(Instant::now());
     }
 
-    fn stop_slot(&self, slot: &Slot, cause: StopCause, grace: Duration) {
+    fn stop_slot(&self, slot: &Slot, cause: StopCause, grace: Duration, meant: impl Fn(&AttemptKey) -> bool) {
         let mut state = lock(&slot.state);
+        if !state.key().is_some_and(meant) {
+            return;
+        }
         let by = Instant::now() + grace;
         match &mut *state {
             State::Idle => {}
@@ -50,6 +71,8 @@ impl Worker {
         if running.stop.is_none() && wait::is_over(running.pid) {
             return;
         }
+        // One that is frozen could not end by itself, and must not be woken for it.
+        let grace = if running.frozen_since.is_some() { Duration::ZERO } else { grace };
         let now = Instant::now();
         let by = now + grace;
         if let Some(stop) = &mut running.stop {
@@ -238,7 +261,7 @@ mod tests {
     use crate::slot::tests::running;
     use std::os::unix::net::UnixStream;
     use windlass_proc::spawn::{Additions, Launch};
-    use windlass_types::{Bytes, Capacity};
+    use windlass_types::{Bytes, Capacity, WorkflowId};
 
     #[test]
     fn a_job_that_ended_by_itself_before_the_stop_is_not_called_stopped() {
@@ -248,17 +271,18 @@ mod tests {
         let mut options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
         options.cgroups = false;
         let worker = Worker::new(options, UnixStream::pair().unwrap().0).unwrap();
+        let site = worker.sites.lock().unwrap().find(WorkflowId(1)).unwrap();
         let slot = Slot { state: State::Idle.into(), cgroup: None };
         for (command, ends_first) in [("exit 0", true), ("exec sleep 1000", false)] {
             let launch = Launch {
                 command,
-                environment: &worker.environment,
+                environment: &site.environment,
                 additions: &Additions::default(),
-                stdout: worker.spawner.null(),
-                stderr: worker.spawner.null(),
+                stdout: site.spawner.null(),
+                stderr: site.spawner.null(),
                 enter: None,
             };
-            let pid = worker.spawner.spawn(&launch).unwrap();
+            let pid = site.spawner.spawn(&launch).unwrap();
             if ends_first {
                 wait::until_over(pid).unwrap();
             }

@@ -24,6 +24,7 @@ pub(crate) fn shared(
     both("WORKFLOW_SUBMISSION_DIR", options.submission_dir.clone().into());
     if let Some(url) = &options.api_url {
         both("API_URL", url.into());
+        variables.push(("WINDLASS_URL".into(), url.into()));
     }
     variables.push(("WINDLASS_SUBMIT_DIR".into(), options.submission_dir.clone().into()));
     if let Some(database) = &options.database {

@@ -9,6 +9,9 @@
 //! by a job. *Slots* take jobs from a queue, strictly in order, and each runs one at a time. One supervisor keeps limits,
 //! takes samples and tells of jobs that have run for a while; one thread sends reports that can wait a moment.
 //!
+//! A worker serves one workflow, or any number of them that are introduced to it ([`site`]). Jobs of a worker that holds
+//! a lease are frozen when that is over ([`lease`]).
+//!
 //! A job is over when its first process is over. What it leaves behind is ended, politely and then not, before the report.
 //! Locks are taken in this order: yard, slot, then outbox or alarm; nothing waits for a process with one in hand.
 
@@ -16,6 +19,7 @@ mod ending;
 mod environment;
 mod files;
 mod launch;
+mod lease;
 mod logs;
 mod options;
 mod outbox;
@@ -23,6 +27,7 @@ mod pool;
 mod recorder;
 mod run;
 mod service;
+mod site;
 mod slot;
 mod supervise;
 mod yard;

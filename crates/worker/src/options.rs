@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass_types::fleet::WorkflowSite;
+use windlass_types::settings::ResourceMonitor;
 use windlass_types::{Capacity, RunId, WorkflowId};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,6 +12,9 @@ pub struct WorkerOptions {
     pub capacity: Capacity,
     /// Ids of the graphics cards, as `CUDA_VISIBLE_DEVICES` takes them. Missing ones are numbered.
     pub gpu_devices: Vec<String>,
+    /// It serves one workflow, which the directories and what is measured here are about. Otherwise each workflow is
+    /// introduced before its first job, and these are not used.
+    pub one_workflow: bool,
     /// Logs go to `job_stdio` in here, time series to `resource_utilization`.
     pub output_dir: PathBuf,
     /// Jobs run here.
@@ -58,6 +63,7 @@ impl WorkerOptions {
         Self {
             capacity,
             gpu_devices: Vec::new(),
+            one_workflow: true,
             output_dir,
             submission_dir,
             api_url: None,
@@ -72,5 +78,35 @@ impl WorkerOptions {
             series: None,
             cgroups: true,
         }
+    }
+
+    /// What a workflow wants to know of what its jobs use. Without a word from it, a summary of each attempt.
+    pub fn watch(&mut self, workflow: WorkflowId, run: RunId, monitor: Option<&ResourceMonitor>) {
+        let Some(monitor) = monitor else { return };
+        self.measure_jobs = monitor.measures_jobs();
+        let series = SeriesOptions {
+            workflow,
+            run,
+            jobs: monitor.keeps_job_series(),
+            node: monitor.keeps_node_series(),
+            flush_interval: monitor.flush_interval(),
+        };
+        self.series = (series.jobs || series.node).then_some(series);
+        // A summary is better with our own, shorter interval; series need no more points than the spec says.
+        if self.series.is_some() || monitor.sample_interval_seconds.is_some() {
+            self.sample_interval = monitor.sample_interval();
+        }
+    }
+
+    /// The same worker, for a workflow that was introduced to it.
+    pub(crate) fn at(&self, site: &WorkflowSite) -> Self {
+        let mut options = Self {
+            submission_dir: PathBuf::from(&site.submission_dir),
+            output_dir: PathBuf::from(&site.output_dir),
+            series: None,
+            ..self.clone()
+        };
+        options.watch(site.workflow, site.run, site.resource_monitor.as_ref());
+        options
     }
 }

@@ -30,7 +30,15 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Pending {
     reports: Vec<Report>,
+    /// Of several the last one is news.
+    alive: Option<FromWorker>,
     closed: bool,
+}
+
+impl Pending {
+    const fn is_empty(&self) -> bool {
+        self.reports.is_empty() && self.alive.is_none()
+    }
 }
 
 #[derive(Debug)]
@@ -50,14 +58,23 @@ impl Outbox {
 
     pub(crate) fn push(&self, reports: impl IntoIterator<Item = Report>, urgency: Urgency) {
         let mut pending = lock(&self.pending);
-        let was_empty = pending.reports.is_empty();
+        let was_empty = pending.is_empty();
         pending.reports.extend(reports);
-        let wake = was_empty && !pending.reports.is_empty();
+        let wake = was_empty && !pending.is_empty();
         drop(pending);
         match urgency {
             Urgency::Now => self.flush(),
             Urgency::CanWait if wake => self.something.notify_one(),
             Urgency::CanWait => {}
+        }
+    }
+
+    /// A word of [`FromWorker::Alive`], after all that was reported before it.
+    pub(crate) fn tell(&self, alive: FromWorker, urgency: Urgency) {
+        lock(&self.pending).alive = Some(alive);
+        match urgency {
+            Urgency::Now => self.flush(),
+            Urgency::CanWait => self.something.notify_one(),
         }
     }
 
@@ -67,9 +84,14 @@ impl Outbox {
 
     pub(crate) fn flush(&self) {
         let mut link = lock(&self.link);
-        let reports = mem::take(&mut lock(&self.pending).reports);
+        let mut pending = lock(&self.pending);
+        let (reports, alive) = (mem::take(&mut pending.reports), pending.alive.take());
+        drop(pending);
         if !reports.is_empty() {
             link.send(&FromWorker::Reports(reports));
+        }
+        if let Some(alive) = alive {
+            link.send(&alive);
         }
     }
 
@@ -79,7 +101,7 @@ impl Outbox {
             let pending = lock(&self.pending);
             let pending = self
                 .something
-                .wait_while(pending, |pending| pending.reports.is_empty() && !pending.closed)
+                .wait_while(pending, |pending| pending.is_empty() && !pending.closed)
                 .unwrap_or_else(PoisonError::into_inner);
             let (pending, _) = self
                 .something

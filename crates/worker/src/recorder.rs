@@ -1,6 +1,6 @@
 //! Keeps samples as time series in a file, where the workflow asks for that ([`windlass_types::series`] has the format).
 //!
-//! Lives on the supervisor's thread, which takes all samples: no lock, and nothing of it in the way of a job.
+//! Used on the supervisor's thread alone, which takes all samples: nothing of it is in the way of a job.
 
 use crate::options::{SeriesOptions, WorkerOptions};
 use std::fs::{self, File};

@@ -1,6 +1,7 @@
 //! One job in a slot, from its logs to its report.
 
 use crate::environment::Given;
+use crate::lease::unfreeze_group;
 use crate::logs::{JobLogs, Spares};
 use crate::service::Worker;
 use crate::slot::{CLOSE_WATCH, FIRST_LOOK, Running, Slot, State, Stop, StopCause, TENDING};
@@ -88,7 +89,7 @@ impl Worker {
         let assignment = &work.assignment;
         let key = assignment.key;
         match self.start(slot, hand, work) {
-            Ok(started) => Report::Ended(self.see_through(slot, hand, assignment, started)),
+            Ok(started) => Report::Ended(self.see_through(slot, hand, work, started)),
             Err(NotStarted::Recalled) => Report::Returned { key, why: ReturnReason::Recalled },
             Err(NotStarted::Trouble(text)) => {
                 Report::Returned { key, why: ReturnReason::WorkerTrouble(text) }
@@ -103,7 +104,8 @@ impl Worker {
             return Err(NotStarted::Recalled);
         }
         let trouble = |error: &dyn std::error::Error| NotStarted::Trouble(error.to_string());
-        let logs = self
+        let site = &work.site;
+        let logs = site
             .logs
             .open(&assignment.key, assignment.stdio.mode, &mut hand.spares)
             .map_err(|error| trouble(&error))?;
@@ -113,7 +115,7 @@ impl Worker {
             threads_unsaid: self.threads_unsaid,
         };
         environment::add(&mut hand.additions, assignment, &given);
-        let inputs = self.files.see(&assignment.input_files, assignment.hash_files);
+        let inputs = site.files.see(&assignment.input_files, assignment.hash_files);
         let record = self.ledger.open(assignment.key).map_err(|error| trouble(&error))?;
         let group = slot.cgroup.as_ref().filter(|group| hand.in_cgroup || group.entry().is_some());
         let bound = bind(group, assignment.limits.memory);
@@ -126,11 +128,11 @@ impl Worker {
             in_cgroup: bound || hand.in_cgroup,
             oom_kills: hand.oom_kills,
         };
-        match self.spawn(assignment, hand, &logs, if bound { group } else { None }) {
+        match spawn(work, hand, &logs, if bound { group } else { None }) {
             Ok(pid) => {
                 // Without the pid in the ledger the job is still found by its name in the environment.
                 self.ledger.started(&record, pid).ok();
-                self.register(slot, assignment, pid, &birth);
+                self.register(slot, work, pid, &birth);
                 Ok(Started { pid, record, logs, inputs, bound })
             }
             Err(error) => {
@@ -141,33 +143,16 @@ impl Worker {
         }
     }
 
-    fn spawn(
-        &self,
-        assignment: &Assignment,
-        hand: &Hand,
-        logs: &JobLogs,
-        group: Option<&cgroup::Slot>,
-    ) -> Result<Pid, spawn::Error> {
-        let enter = group.and_then(cgroup::Slot::entry);
-        self.spawner.spawn(&Launch {
-            command: &assignment.command,
-            environment: &self.environment,
-            additions: &hand.additions,
-            stdout: logs.output_log().map_or(self.spawner.null(), |file| file.as_fd()),
-            stderr: logs.error_log().map_or(self.spawner.null(), |file| file.as_fd()),
-            enter: enter.as_deref(),
-        })
-    }
-
-    /// Makes the job known to the supervisor, and ends it if that was asked for while it started.
-    fn register(&self, slot: &Slot, assignment: &Assignment, pid: Pid, birth: &Birth) {
+    /// Makes the job known to the supervisor, and ends or freezes it if that was asked for while it started.
+    fn register(&self, slot: &Slot, work: &Work, pid: Pid, birth: &Birth) {
+        let Work { assignment, site, .. } = work;
         let Birth { started, started_at, born_after, bound, in_cgroup, oom_kills } = *birth;
         let watched = assignment.limits.memory.is_some() && !bound;
-        let (sample_every, first) = match (watched, self.options.measure_jobs) {
+        let (sample_every, first) = match (watched, site.measure_jobs) {
             (true, _) => (CLOSE_WATCH, Some(CLOSE_WATCH)),
-            (false, true) => (self.options.sample_interval, Some(FIRST_LOOK)),
+            (false, true) => (site.sample_interval, Some(FIRST_LOOK)),
             // Bound by the kernel: a sample tells whether it lost a process.
-            (false, false) => (self.options.sample_interval, assignment.limits.memory.map(|_| FIRST_LOOK)),
+            (false, false) => (site.sample_interval, assignment.limits.memory.map(|_| FIRST_LOOK)),
         };
         let mut running = Running {
             key: assignment.key,
@@ -177,6 +162,8 @@ impl Worker {
             born_after,
             limits: assignment.limits,
             termination: assignment.termination,
+            frozen_since: None,
+            paused: Duration::ZERO,
             was_warned: false,
             in_cgroup,
             oom_kills,
@@ -191,6 +178,9 @@ impl Worker {
             let grace = stop.kill_at.saturating_duration_since(Instant::now());
             self.stop_running(slot, &mut running, stop.cause, grace);
         }
+        if self.lease.is_over() {
+            self.freeze_running(slot, &mut running);
+        }
         let due = running.next_act().map_or(started + TENDING, |(at, _)| at.min(started + TENDING));
         *state = State::Running(Box::new(running));
         drop(state);
@@ -198,7 +188,8 @@ impl Worker {
     }
 
     /// Waits for the end of a job, clears up after it, and says how it went.
-    fn see_through(&self, slot: &Slot, hand: &mut Hand, assignment: &Assignment, started: Started) -> Ended {
+    fn see_through(&self, slot: &Slot, hand: &mut Hand, work: &Work, started: Started) -> Ended {
+        let assignment = &work.assignment;
         // Only fails if somebody else took our child, of which there is nobody.
         wait::until_over(started.pid).ok();
         let (over, ended_at) = (Instant::now(), self.clock.now());
@@ -216,10 +207,10 @@ impl Worker {
         unbind(slot.cgroup.as_ref(), started.bound);
         let ran_out = hand.lost_some_to_memory(slot);
 
-        let wall = over.saturating_duration_since(running.started);
+        let wall = running.ran_until(over);
         let end = EndUsage { wall, cpu_time: reaped.cpu_time, peak_rss: self.trusted_peak(reaped.max_rss) };
         let cause = end_cause(&running, ran_out, reaped.exit);
-        let (cause, files) = self.look_at_files(assignment, cause, reaped.exit, started.inputs);
+        let (cause, files) = look_at_files(work, cause, reaped.exit, started.inputs);
         let succeeded = cause == EndCause::Itself && reaped.exit == Exit::Code(0);
         let delete = succeeded && assignment.stdio.delete_on_success;
         started.logs.finish(left_nothing.then_some(&mut hand.spares), delete);
@@ -240,8 +231,13 @@ impl Worker {
         let mut state = lock(&slot.state);
         match mem::replace(&mut *state, State::Idle) {
             State::Running(running) => {
-                let kill_at = running.stop.map_or(now + self.options.leftover_grace, |stop| stop.kill_at);
-                *state = State::Leaving { kill_at };
+                let frozen = running.frozen_since.is_some();
+                let grace = if frozen { Duration::ZERO } else { self.options.leftover_grace };
+                let kill_at = running.stop.map_or(now + grace, |stop| stop.kill_at);
+                *state = State::Leaving { key: running.key, kill_at };
+                if frozen {
+                    unfreeze_group(slot);
+                }
                 running
             }
             other => unreachable!("only its own slot ends a running job: {other:?}"),
@@ -257,31 +253,49 @@ impl Worker {
         sample::trusted_peak(max_rss, own)
     }
 
-    /// The outputs of an attempt that ended well are looked at once, for what is missing and for what they are.
-    fn look_at_files(
-        &self,
-        assignment: &Assignment,
-        cause: EndCause,
-        exit: Exit,
-        inputs: Vec<Option<FileState>>,
-    ) -> (EndCause, Option<Box<FilesSeen>>) {
-        let outputs = &assignment.output_files;
-        if inputs.is_empty() && outputs.is_empty() {
-            return (cause, None);
-        }
-        if cause != EndCause::Itself || exit != Exit::Code(0) {
-            return (cause, Some(Box::new(FilesSeen { inputs, outputs: Vec::new() })));
-        }
-        let seen = self.files.see(outputs, assignment.hash_files);
-        let missing = outputs.iter().zip(&seen).filter(|(_, state)| state.is_none());
-        let missing: Vec<String> = missing.map(|(path, _)| path.clone()).collect();
-        let cause = if missing.is_empty() { cause } else { EndCause::MissingOutputs(missing) };
-        (cause, Some(Box::new(FilesSeen { inputs, outputs: seen })))
-    }
-
     fn devices(&self, granted: &[u32]) -> Vec<&str> {
         granted.iter().map(|index| self.devices[*index as usize].as_str()).collect()
     }
+}
+
+fn spawn(
+    work: &Work,
+    hand: &Hand,
+    logs: &JobLogs,
+    group: Option<&cgroup::Slot>,
+) -> Result<Pid, spawn::Error> {
+    let enter = group.and_then(cgroup::Slot::entry);
+    let spawner = &work.site.spawner;
+    spawner.spawn(&Launch {
+        command: &work.assignment.command,
+        environment: &work.site.environment,
+        additions: &hand.additions,
+        stdout: logs.output_log().map_or(spawner.null(), |file| file.as_fd()),
+        stderr: logs.error_log().map_or(spawner.null(), |file| file.as_fd()),
+        enter: enter.as_deref(),
+    })
+}
+
+/// The outputs of an attempt that ended well are looked at once, for what is missing and for what they are.
+fn look_at_files(
+    work: &Work,
+    cause: EndCause,
+    exit: Exit,
+    inputs: Vec<Option<FileState>>,
+) -> (EndCause, Option<Box<FilesSeen>>) {
+    let Work { assignment, site, .. } = work;
+    let outputs = &assignment.output_files;
+    if inputs.is_empty() && outputs.is_empty() {
+        return (cause, None);
+    }
+    if cause != EndCause::Itself || exit != Exit::Code(0) {
+        return (cause, Some(Box::new(FilesSeen { inputs, outputs: Vec::new() })));
+    }
+    let seen = site.files.see(outputs, assignment.hash_files);
+    let missing = outputs.iter().zip(&seen).filter(|(_, state)| state.is_none());
+    let missing: Vec<String> = missing.map(|(path, _)| path.clone()).collect();
+    let cause = if missing.is_empty() { cause } else { EndCause::MissingOutputs(missing) };
+    (cause, Some(Box::new(FilesSeen { inputs, outputs: seen })))
 }
 
 /// Who ended it. `ran_out`: the kernel ended some process of it for lack of memory.

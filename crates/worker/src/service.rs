@@ -1,11 +1,12 @@
 //! A worker's whole life: what all its threads share, the loop that reads the link, and the end.
 
-use crate::environment::{self, THREADS};
-use crate::files::Files;
-use crate::logs::Logs;
+use crate::environment::THREADS;
+use crate::lease::Lease;
+use crate::lock;
 use crate::options::WorkerOptions;
 use crate::outbox::Outbox;
-use crate::recorder::{CannotRecord, Recorder};
+use crate::recorder::CannotRecord;
+use crate::site::Sites;
 use crate::supervise::Alarm;
 use crate::yard::Yard;
 use std::io::{self, BufRead as _, BufReader};
@@ -19,7 +20,6 @@ use windlass_proc::cgroup::{Cgroups, Places};
 use windlass_proc::identity::Identity;
 use windlass_proc::ledger::Ledger;
 use windlass_proc::procfs::Adopted;
-use windlass_proc::spawn::{Environment, Spawner};
 use windlass_proc::{ledger, sample, session, signals, spawn, wait};
 use windlass_types::Clock;
 use windlass_types::work::{FromWorker, ToWorker};
@@ -48,11 +48,9 @@ pub(crate) struct Worker {
     pub(crate) options: WorkerOptions,
     pub(crate) clock: Clock,
     pub(crate) devices: Vec<String>,
-    pub(crate) spawner: Spawner,
-    pub(crate) environment: Environment,
     pub(crate) ledger: Ledger,
-    pub(crate) logs: Logs,
-    pub(crate) files: Files,
+    pub(crate) sites: Mutex<Sites>,
+    pub(crate) lease: Lease,
     pub(crate) threads_unsaid: bool,
     pub(crate) adopted: Adopted,
     pub(crate) reaping: Mutex<()>,
@@ -89,10 +87,9 @@ pub(crate) fn serve_buffered(options: WorkerOptions, mut link: BufReader<UnixStr
     signals::hang_up_on_termination(link.get_ref().as_fd()).map_err(Error::Setup)?;
     wait::become_subreaper().map_err(Error::Setup)?;
     let worker = Arc::new(Worker::new(options, link.get_ref().try_clone().map_err(Error::Link)?)?);
-    let recorder = Recorder::open(&worker.options, worker.clock)?;
     worker.outbox.hello(&FromWorker::Hello { capacity: worker.options.capacity });
 
-    let supervisor = worker.thread("supervisor", |worker| worker.supervise(recorder))?;
+    let supervisor = worker.thread("supervisor", Worker::supervise)?;
     let sender = worker.thread("sender", |worker| worker.outbox.send_lingering())?;
     let farewell = listen(&worker, &mut link);
     worker.close_yard();
@@ -120,12 +117,9 @@ impl Worker {
         Ok(Self {
             clock: Clock,
             devices: options.gpu_devices.iter().cloned().chain(numbered).collect(),
-            spawner: Spawner::new(&options.submission_dir)?,
-            environment: environment::shared(&options, std::env::vars_os()),
+            sites: Mutex::new(Sites::new(&options)?),
+            lease: Lease::default(),
             ledger: Ledger::create(&options.ledger, cgroups.as_ref().map(Cgroups::directory))?,
-            logs: Logs::create(&options.output_dir)
-                .map_err(|source| Error::Logs { path: options.output_dir.clone(), source })?,
-            files: Files::new(options.submission_dir.clone(), Clock),
             threads_unsaid: std::env::var_os(THREADS).is_none(),
             adopted: Adopted::open(),
             reaping: Mutex::new(()),
@@ -162,7 +156,11 @@ fn listen(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> Farewell {
         }
         match serde_json::from_slice(&line) {
             Ok(ToWorker::Assign(assignments)) => worker.assign(assignments),
+            Ok(ToWorker::Workflow(site)) => lock(&worker.sites).introduce(*site),
+            Ok(ToWorker::Lease(until)) => worker.renew_lease(until),
             Ok(ToWorker::Stop { why, grace }) => worker.stop(why, grace),
+            Ok(ToWorker::StopSome(order)) => worker.stop_some(&order),
+            Ok(ToWorker::Recall) => worker.recall(|_| true),
             Ok(ToWorker::Quit) => return Farewell::Dismissed,
             Err(error) => return Farewell::Confused(error),
         }

@@ -35,6 +35,7 @@ pub(crate) enum State {
     Running(Box<Running>),
     /// Its first process is over (and still a zombie, so that nobody gets its pid); what it left is being ended.
     Leaving {
+        key: AttemptKey,
         kill_at: Instant,
     },
 }
@@ -49,6 +50,10 @@ pub(crate) struct Running {
     pub(crate) born_after: u64,
     pub(crate) limits: Limits,
     pub(crate) termination: Option<Termination>,
+    /// It stands still since then: the lease is over.
+    pub(crate) frozen_since: Option<Instant>,
+    /// How long it stood still before.
+    pub(crate) paused: Duration,
     /// It was told that its time will soon be over.
     pub(crate) was_warned: bool,
     /// Its slot's cgroup holds it and nothing else.
@@ -101,13 +106,27 @@ pub(crate) enum Act {
     Kill,
 }
 
+impl State {
+    /// Whose attempt it is about.
+    pub(crate) fn key(&self) -> Option<&AttemptKey> {
+        match self {
+            Self::Idle => None,
+            Self::Starting { key, .. } | Self::Leaving { key, .. } => Some(key),
+            Self::Running(running) => Some(&running.key),
+        }
+    }
+}
+
 impl Running {
     /// The next thing to do and when.
     pub(crate) fn next_act(&self) -> Option<(Instant, Act)> {
         if let Some(stop) = &self.stop {
             return Some((stop.kill_at, Act::Kill));
         }
-        let timeout = self.limits.runtime.and_then(|runtime| self.started.checked_add(runtime));
+        if self.frozen_since.is_some() {
+            return None;
+        }
+        let timeout = self.limits.runtime.and_then(|runtime| self.began().checked_add(runtime));
         let tell = (!self.told).then(|| self.started + FIRST_LOOK);
         [
             (self.warning(), Act::Warn),
@@ -124,7 +143,24 @@ impl Running {
     fn warning(&self) -> Option<Instant> {
         let runtime = self.limits.runtime?;
         let lead = self.termination?.lead?.min(runtime / 2);
-        if self.was_warned { None } else { self.started.checked_add(runtime.saturating_sub(lead)) }
+        if self.was_warned { None } else { self.began().checked_add(runtime.saturating_sub(lead)) }
+    }
+
+    /// When it would have started, had it never stood still.
+    fn began(&self) -> Instant {
+        self.started + self.paused
+    }
+
+    /// How long it has run, without the time that it stood still.
+    pub(crate) fn ran_until(&self, end: Instant) -> Duration {
+        self.frozen_since.map_or(end, |since| since.min(end)).saturating_duration_since(self.began())
+    }
+
+    /// Its time goes on; says whether it stood still.
+    pub(crate) fn thaw(&mut self, now: Instant) -> bool {
+        let Some(since) = self.frozen_since.take() else { return false };
+        self.paused += now.saturating_duration_since(since);
+        true
     }
 
     /// The signal that asks it to end.
@@ -172,6 +208,8 @@ pub(crate) mod tests {
             born_after: 0,
             limits: Limits { memory: None, runtime },
             termination: None,
+            frozen_since: None,
+            paused: Duration::ZERO,
             was_warned: false,
             in_cgroup: false,
             oom_kills: 0,
@@ -196,6 +234,25 @@ pub(crate) mod tests {
         assert_eq!(job.next_act(), Some((start + 10_200 * MS, Act::Kill)));
         job.killed(start + 10_200 * MS);
         assert_eq!(job.next_act(), Some((start + 10_300 * MS, Act::Kill)));
+    }
+
+    #[test]
+    fn time_stands_still_while_a_job_does() {
+        let start = Instant::now();
+        let mut job = running(start, Some(200 * MS));
+        (job.told, job.next_sample) = (true, None);
+        job.frozen_since = Some(start + 50 * MS);
+        assert_eq!((job.next_act(), job.ran_until(start + 900 * MS)), (None, 50 * MS));
+        assert!(job.thaw(start + 1050 * MS) && !job.thaw(start + 1060 * MS));
+        assert_eq!(job.next_act(), Some((start + 1200 * MS, Act::TimeOut)));
+        assert_eq!(job.ran_until(start + 1100 * MS), 100 * MS);
+        job.frozen_since = Some(start + 1100 * MS);
+        job.stop = Some(Stop { cause: StopCause::Timeout, kill_at: start });
+        assert_eq!(
+            job.next_act(),
+            Some((start, Act::Kill)),
+            "one that was told to end is killed all the same"
+        );
     }
 
     #[test]

@@ -6,7 +6,6 @@
 use crate::ending::{Strays, processes_in};
 use crate::lock;
 use crate::outbox::Urgency;
-use crate::recorder::Recorder;
 use crate::service::Worker;
 use crate::slot::{Act, Slot, State, StopCause, TENDING};
 use std::collections::HashSet;
@@ -67,27 +66,25 @@ impl Alarm {
 }
 
 impl Worker {
-    pub(crate) fn supervise(&self, mut recorder: Option<Recorder>) {
+    pub(crate) fn supervise(&self) {
         let mut strays = Strays::new();
-        if recorder.is_some() {
-            self.alarm.set(Instant::now());
-        }
+        // Some workflows want to know of the machine before they have a job.
+        self.alarm.set(Instant::now());
         while self.alarm.wait() {
+            // First of all: whoever was stopped for a while may have lost its lease meanwhile.
+            let lease = self.keep_lease();
             let slots = lock(&self.yard).slots.clone();
-            let due = slots.iter().filter_map(|slot| self.attend(slot, &mut recorder)).min();
+            let due = slots.iter().filter_map(|slot| self.attend(slot)).min();
             self.tend_adopted(&mut strays);
-            let recording = recorder.as_mut().and_then(|recorder| recorder.attend(Instant::now()));
-            if let Some(at) = due.into_iter().chain(recording).min() {
+            let recording = lock(&self.sites).attend(Instant::now());
+            if let Some(at) = due.into_iter().chain(recording).chain(lease).min() {
                 self.alarm.set(at);
             }
-        }
-        if let Some(recorder) = &mut recorder {
-            recorder.flush();
         }
     }
 
     /// Does what is due for the job in a slot; returns when to look again.
-    fn attend(&self, slot: &Arc<Slot>, recorder: &mut Option<Recorder>) -> Option<Instant> {
+    fn attend(&self, slot: &Arc<Slot>) -> Option<Instant> {
         loop {
             let mut state = lock(&slot.state);
             let State::Running(running) = &mut *state else { return None };
@@ -110,7 +107,7 @@ impl Worker {
                     running.next_sample = Some(now + running.sample_every);
                     let (key, pid, in_cgroup) = (running.key, running.pid, running.in_cgroup);
                     drop(state);
-                    self.sample(slot, &key, pid, in_cgroup, recorder.as_mut());
+                    self.sample(slot, &key, pid, in_cgroup);
                 }
                 // It ended by itself, and its slot has only not taken note yet.
                 Act::Warn if wait::is_over(running.pid) => return None,
@@ -128,14 +125,7 @@ impl Worker {
     }
 
     /// Looks at a job without its lock: this takes a while, and its slot must be able to see its end.
-    fn sample(
-        &self,
-        slot: &Slot,
-        key: &AttemptKey,
-        leader: Pid,
-        in_cgroup: bool,
-        recorder: Option<&mut Recorder>,
-    ) {
+    fn sample(&self, slot: &Slot, key: &AttemptKey, leader: Pid, in_cgroup: bool) {
         let members = self.family(slot, key, leader);
         let group = slot.cgroup.as_ref().filter(|_| in_cgroup);
         let in_group: HashSet<Pid> = group.map(|_| processes_in(slot)).into_iter().flatten().collect();
@@ -145,6 +135,7 @@ impl Worker {
         let in_group_memory = group.and_then(cgroup::Slot::anonymous_memory).unwrap_or(inside.rss);
         let memory = Bytes(in_group_memory.0 + at_large.rss.0);
 
+        let site = lock(&self.sites).find(key.workflow);
         let mut state = lock(&slot.state);
         let State::Running(running) = &mut *state else { return };
         if running.key != *key {
@@ -152,8 +143,8 @@ impl Worker {
         }
         let now = Instant::now();
         let cpu_percent = running.series.add(now, inside.cpu + at_large.cpu, memory);
-        if let (Some(recorder), Some(cpu_percent)) = (recorder, cpu_percent) {
-            recorder.job(key, cpu_percent, memory);
+        if let (Some(site), Some(cpu_percent)) = (&site, cpu_percent) {
+            site.record(key, cpu_percent, memory);
         }
         if running.limits.memory.is_some() && !outside.is_empty() {
             running.watch_closely(now);

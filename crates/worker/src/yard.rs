@@ -8,20 +8,21 @@ use crate::outbox::Urgency;
 use crate::pool::{Grant, Pool};
 use crate::run;
 use crate::service::Worker;
+use crate::site::Site;
 use crate::slot::{Slot, State};
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 use windlass_types::Capacity;
-use windlass_types::work::{Assignment, Report, ReturnReason};
+use windlass_types::work::{Assignment, AttemptKey, Report, ReturnReason};
 
 /// Slots only call the system and format a few lines.
 const STACK: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Yard {
-    queue: VecDeque<Assignment>,
+    queue: VecDeque<Order>,
     pool: Pool,
     pub(crate) slots: Vec<Arc<Slot>>,
     threads: Vec<JoinHandle<()>>,
@@ -32,10 +33,18 @@ pub(crate) struct Yard {
     closing: bool,
 }
 
+/// A job that waits for its resources.
+#[derive(Debug)]
+struct Order {
+    assignment: Assignment,
+    site: Arc<Site>,
+}
+
 /// A job and what it was given.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) assignment: Assignment,
+    pub(crate) site: Arc<Site>,
     pub(crate) grant: Grant,
 }
 
@@ -53,29 +62,43 @@ impl Yard {
     }
 
     fn head_fits(&mut self) -> bool {
-        self.queue.front().is_some_and(|head| self.pool.has_room_for(&head.resources))
+        self.queue.front().is_some_and(|head| self.pool.has_room_for(&head.assignment.resources))
     }
 
     /// The head of the queue, if it fits.
     fn take(&mut self) -> Option<Work> {
-        let grant = self.pool.take(&self.queue.front()?.resources)?;
-        let assignment = self.queue.pop_front()?;
+        let grant = self.pool.take(&self.queue.front()?.assignment.resources)?;
+        let Order { assignment, site } = self.queue.pop_front()?;
         self.busy += 1;
-        Some(Work { assignment, grant })
+        Some(Work { assignment, site, grant })
     }
 }
 
 impl Worker {
     pub(crate) fn assign(self: &Arc<Self>, assignments: Vec<Assignment>) {
+        let mut orders = Vec::with_capacity(assignments.len());
+        let mut sites = lock(&self.sites);
+        for assignment in assignments {
+            match sites.open(assignment.key.workflow, &self.options) {
+                Ok(site) => orders.push(Order { assignment, site }),
+                Err(trouble) => self.hand_back([assignment.key], &ReturnReason::WorkerTrouble(trouble)),
+            }
+        }
+        drop(sites);
         let mut yard = lock(&self.yard);
-        yard.queue.extend(assignments);
+        yard.queue.extend(orders);
         self.rouse(yard);
     }
 
-    /// Hands back what has not started.
-    pub(crate) fn recall(&self) {
-        let waiting = mem::take(&mut lock(&self.yard).queue);
-        self.hand_back(waiting, &ReturnReason::Recalled);
+    /// Hands back those of them that have not started.
+    pub(crate) fn recall(self: &Arc<Self>, meant: impl Fn(&AttemptKey) -> bool) {
+        let mut yard = lock(&self.yard);
+        let waiting = mem::take(&mut yard.queue).into_iter();
+        let (recalled, kept): (VecDeque<_>, _) = waiting.partition(|order| meant(&order.assignment.key));
+        yard.queue = kept;
+        // Somebody else may be the first now, and fit.
+        self.rouse(yard);
+        self.hand_back(recalled.iter().map(|order| order.assignment.key), &ReturnReason::Recalled);
     }
 
     /// No more jobs start; slots end when they are through with theirs.
@@ -95,8 +118,8 @@ impl Worker {
     }
 
     /// Sees to it that somebody takes the head of the queue if it fits.
-    fn rouse(self: &Arc<Self>, mut yard: MutexGuard<'_, Yard>) {
-        if yard.closing || !yard.head_fits() {
+    pub(crate) fn rouse(self: &Arc<Self>, mut yard: MutexGuard<'_, Yard>) {
+        if yard.closing || self.lease.is_over() || !yard.head_fits() {
             return;
         }
         if yard.idle > 0 {
@@ -108,8 +131,14 @@ impl Worker {
         {
             // Nobody is there who could take it later.
             let trouble = ReturnReason::WorkerTrouble(format!("cannot start a thread: {error}"));
-            self.hand_back(mem::take(&mut yard.queue), &trouble);
+            let waiting = mem::take(&mut yard.queue);
+            self.hand_back(waiting.iter().map(|order| order.assignment.key), &trouble);
         }
+    }
+
+    /// The head of the queue, if it fits and may start now.
+    fn next(&self, yard: &mut Yard) -> Option<Work> {
+        if self.lease.is_over() { None } else { yard.take() }
     }
 
     fn add_slot(self: &Arc<Self>, yard: &mut Yard) -> io::Result<()> {
@@ -151,7 +180,7 @@ impl Worker {
         let mut yard = lock(&self.yard);
         yard.pool.give_back(held);
         yard.busy -= 1;
-        let work = yard.take();
+        let work = self.next(&mut yard);
         occupy(slot, work.as_ref());
         self.rouse(yard);
         work
@@ -161,7 +190,7 @@ impl Worker {
     fn wait_for_work(self: &Arc<Self>, slot: &Slot) -> Option<Work> {
         let mut yard = lock(&self.yard);
         loop {
-            if let Some(work) = yard.take() {
+            if let Some(work) = self.next(&mut yard) {
                 occupy(slot, Some(&work));
                 self.rouse(yard);
                 return Some(work);
@@ -175,9 +204,8 @@ impl Worker {
         }
     }
 
-    fn hand_back(&self, assignments: VecDeque<Assignment>, why: &ReturnReason) {
-        let returned =
-            assignments.into_iter().map(|waiting| Report::Returned { key: waiting.key, why: why.clone() });
+    fn hand_back(&self, keys: impl IntoIterator<Item = AttemptKey>, why: &ReturnReason) {
+        let returned = keys.into_iter().map(|key| Report::Returned { key, why: why.clone() });
         // The thread that reads the link must never wait for it to be writable: the engine may be writing itself.
         self.outbox.push(returned, Urgency::CanWait);
     }
@@ -194,9 +222,9 @@ fn occupy(slot: &Slot, work: Option<&Work>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WorkerOptions;
     use std::collections::BTreeMap;
     use windlass_core::dispatch::{Mirror, ReadyQueue};
-    use windlass_types::work::AttemptKey;
     use windlass_types::{Attempt, Bytes, JobId, Resources, RunId, WorkflowId};
 
     fn assignment(job: u32, resources: Resources) -> Assignment {
@@ -216,6 +244,10 @@ mod tests {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (dice >> 33) as usize % sides
         };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
+        let site = Arc::new(Site::open(&options).unwrap());
         let (mut mirror, mut yard) = (Mirror::new(capacity), Yard::new(capacity));
         let mut ready = ReadyQueue::new(classes);
         let class_of: Vec<u32> = (0..JOBS).map(|_| roll(classes.len()) as u32).collect();
@@ -227,7 +259,8 @@ mod tests {
         while ended < JOBS {
             for job in mirror.fill(&mut ready, 3) {
                 let resources = classes[class_of[job as usize] as usize];
-                yard.queue.push_back(assignment(job, resources));
+                let assignment = assignment(job, resources);
+                yard.queue.push_back(Order { assignment, site: Arc::clone(&site) });
             }
             while let Some(work) = yard.take() {
                 running.insert(work.assignment.key.job.0, work);

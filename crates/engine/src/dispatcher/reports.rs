@@ -23,6 +23,8 @@ impl Dispatcher<'_> {
                     self.open_since = Some(Instant::now());
                 }
             }
+            // Said by workers that hold a lease, which is only asked of those elsewhere.
+            FromWorker::Alive { .. } => {}
         }
     }
 

@@ -113,6 +113,7 @@ impl PretendWorker {
                     self.holding.drain(..).map(stopped).collect()
                 }
                 ToWorker::Quit => return,
+                other => panic!("not for the worker of one workflow: {other:?}"),
             };
             if !reports.is_empty() {
                 say(link, &FromWorker::Reports(reports));

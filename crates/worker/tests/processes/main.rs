@@ -7,6 +7,8 @@ mod crash;
 #[cfg(test)]
 mod families;
 #[cfg(test)]
+mod leases;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod order;
@@ -18,3 +20,5 @@ mod settings;
 mod stopping;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod workflows;

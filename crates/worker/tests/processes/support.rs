@@ -99,10 +99,21 @@ impl Bench {
         while self.received.is_empty() {
             match self.message() {
                 FromWorker::Reports(reports) => self.received.extend(reports),
-                FromWorker::Hello { .. } => panic!("a second hello"),
+                FromWorker::Alive { .. } => {}
+                other @ FromWorker::Hello { .. } => panic!("{other:?}"),
             }
         }
         self.received.pop_front().unwrap()
+    }
+
+    /// The next word on its lease; reports before it are kept for later.
+    pub(crate) fn alive(&mut self) -> FromWorker {
+        loop {
+            match self.message() {
+                FromWorker::Reports(reports) => self.received.extend(reports),
+                other => return other,
+            }
+        }
     }
 
     /// The next end, past any starts.
@@ -140,6 +151,13 @@ impl Bench {
         self.send(&ToWorker::Quit);
         assert!(self.gone().success());
         self.assert_no_cgroup();
+    }
+
+    /// Dismisses the worker; what it wrote stays as long as the returned directory does.
+    pub(crate) fn keep(mut self) -> tempfile::TempDir {
+        self.send(&ToWorker::Quit);
+        assert!(self.gone().success());
+        std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap())
     }
 
     /// As if the engine had died.

@@ -1,0 +1,150 @@
+//! Leases: jobs stand still when theirs is over, and go on when it is renewed.
+
+use crate::support::{AWAIT_GATE, Bench, eventually, job, key, lines, one_at_a_time};
+use std::time::Duration;
+use windlass_proc::identity::{Identity, boot_time, to_pid};
+use windlass_proc::procfs;
+use windlass_types::fleet::StopOrder;
+use windlass_types::work::{EndCause, Exit, FromWorker, Limits, StopReason, ToWorker};
+
+const LONG: Duration = Duration::from_mins(10);
+
+fn lease(bench: &Bench, length: Duration) {
+    bench.send(&ToWorker::Lease(boot_time() + length));
+}
+
+fn state(process: Identity) -> u8 {
+    procfs::stat(to_pid(process.pid).unwrap()).map_or(b'-', |stat| stat.state)
+}
+
+fn is_frozen(bench: &mut Bench) -> bool {
+    match bench.alive() {
+        FromWorker::Alive { frozen, .. } => frozen,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A tree with a member that has left the group and one whose parent is gone.
+const TREE: &str = "sleep 1000 & echo $! > child; setsid sleep 1000 & echo $! > away; \
+                    (setsid sleep 1000 & echo $! > adopted); echo $$ > leader; wait";
+
+#[test]
+fn the_whole_tree_stands_still_when_the_lease_is_over_and_goes_on_when_it_is_renewed() {
+    let mut bench = Bench::with(|options| options.cgroups = false);
+    lease(&bench, LONG);
+    assert!(!is_frozen(&mut bench));
+    bench.assign([job(1, TREE)]);
+    let tree = ["leader", "child", "away", "adopted"].map(|name| bench.noted(name));
+    lease(&bench, Duration::ZERO);
+    eventually("frozen", || is_frozen(&mut bench).then_some(()));
+    eventually("all stopped", || tree.iter().all(|process| state(*process) == b'T').then_some(()));
+    lease(&bench, LONG);
+    eventually("thawed", || (!is_frozen(&mut bench)).then_some(()));
+    eventually("all awake", || tree.iter().all(|process| state(*process) == b'S').then_some(()));
+    bench.stop(Duration::ZERO);
+    assert_eq!(bench.ended().cause, EndCause::Stopped(StopReason::Interrupted));
+    bench.quit();
+}
+
+#[test]
+fn nothing_starts_without_a_lease_and_what_waited_starts_with_the_next() {
+    let mut bench = Bench::new();
+    lease(&bench, Duration::ZERO);
+    eventually("frozen", || is_frozen(&mut bench).then_some(()));
+    bench.assign([job(1, "echo ran > file"), job(2, "true")]);
+    // Answered after the jobs were taken in.
+    lease(&bench, Duration::ZERO);
+    bench.alive();
+    assert!(!bench.path("file").exists());
+    lease(&bench, LONG);
+    let mut ended = [bench.ended().key, bench.ended().key];
+    ended.sort();
+    assert_eq!(ended, [key(1), key(2)]);
+    assert_eq!(lines(&bench.path("file")), ["ran"]);
+    bench.quit();
+}
+
+/// It was stopped by itself while its time went on, as it is when a machine sleeps or somebody sends SIGSTOP.
+#[test]
+fn words_that_lay_unread_for_too_long_renew_nothing() {
+    let mut bench = Bench::new();
+    lease(&bench, LONG);
+    assert!(!is_frozen(&mut bench));
+    bench.assign([job(1, &format!("echo $$ > leader; {AWAIT_GATE}"))]);
+    let leader = bench.noted("leader");
+    let worker = to_pid(bench.child.id()).unwrap();
+    rustix::process::kill_process(worker, windlass_proc::Signal::STOP).unwrap();
+    lease(&bench, Duration::ZERO);
+    rustix::process::kill_process(worker, windlass_proc::Signal::CONT).unwrap();
+    eventually("frozen", || is_frozen(&mut bench).then_some(()));
+    eventually("stopped", || (state(leader) == b'T').then_some(()));
+    bench.hang_up();
+    assert!(bench.gone().success());
+    assert!(!leader.is_alive(), "what is frozen dies with its worker");
+}
+
+#[test]
+fn time_that_a_job_stood_still_does_not_count() {
+    let mut bench = Bench::with(|options| options.timeout_grace = Duration::ZERO);
+    let mut limited = job(1, &format!("echo $$ > leader; {AWAIT_GATE}"));
+    limited.limits = Limits { memory: None, runtime: Some(Duration::from_secs(2)) };
+    lease(&bench, LONG);
+    bench.assign([limited]);
+    let leader = bench.noted("leader");
+    lease(&bench, Duration::ZERO);
+    eventually("stopped", || (state(leader) == b'T').then_some(()));
+    // Longer than its runtime: there is nothing to wait for but the time itself.
+    std::thread::sleep(Duration::from_millis(2200));
+    bench.open_gate();
+    lease(&bench, LONG);
+    let ended = bench.ended();
+    assert_eq!((ended.exit, &ended.cause), (Exit::Code(0), &EndCause::Itself));
+    assert!(ended.wall < Duration::from_secs(2), "{:?}", ended.wall);
+    bench.quit();
+}
+
+#[test]
+fn a_frozen_job_can_be_ended_alone_and_the_others_go_on() {
+    let mut bench = Bench::new();
+    lease(&bench, LONG);
+    let command = |n: u32| format!("echo $$ > leader{n}; {AWAIT_GATE}");
+    bench.assign([job(1, &command(1)), job(2, &command(2)), job(3, "true")]);
+    let (first, second) = (bench.noted("leader1"), bench.noted("leader2"));
+    lease(&bench, Duration::ZERO);
+    eventually("stopped", || (state(first) == b'T' && state(second) == b'T').then_some(()));
+    bench.send(&ToWorker::StopSome(StopOrder {
+        workflow: key(1).workflow,
+        attempts: vec![key(1)],
+        why: StopReason::Canceled,
+        grace: Duration::from_mins(1),
+    }));
+    let ended = bench.ended();
+    assert_eq!((ended.key, ended.cause), (key(1), EndCause::Stopped(StopReason::Canceled)));
+    assert_eq!(state(second), b'T', "the lease is still over");
+    bench.open_gate();
+    lease(&bench, LONG);
+    let mut ended = [bench.ended().key, bench.ended().key];
+    ended.sort();
+    assert_eq!(ended, [key(2), key(3)]);
+    bench.quit();
+}
+
+#[test]
+fn a_recall_leaves_what_runs_alone() {
+    let mut bench = Bench::with(one_at_a_time);
+    bench.assign([job(1, &format!("echo $$ > leader; {AWAIT_GATE}")), job(2, "true"), job(3, "true")]);
+    bench.noted("leader");
+    bench.send(&ToWorker::Recall);
+    let mut returned = Vec::new();
+    while returned.len() < 2 {
+        match bench.report() {
+            windlass_types::work::Report::Started { .. } => {}
+            windlass_types::work::Report::Returned { key, .. } => returned.push(key),
+            other @ windlass_types::work::Report::Ended(_) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(returned, [key(2), key(3)]);
+    bench.open_gate();
+    assert_eq!(bench.ended().exit, Exit::Code(0));
+    bench.quit();
+}

@@ -1,0 +1,139 @@
+//! One worker, several workflows.
+
+use crate::support::{AWAIT_GATE, Bench, job};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use windlass_types::fleet::{StopOrder, WorkflowSite};
+use windlass_types::settings::{Granularity, MonitorScope, ResourceMonitor};
+use windlass_types::work::{Assignment, EndCause, Exit, ReturnReason, StopReason, ToWorker};
+use windlass_types::{RunId, WorkflowId, series};
+
+fn any_workflow() -> Bench {
+    Bench::with(|options| options.one_workflow = false)
+}
+
+fn site(workflow: i64, directory: &Path) -> WorkflowSite {
+    WorkflowSite {
+        workflow: WorkflowId(workflow),
+        run: RunId(2),
+        name: format!("workflow {workflow}"),
+        submission_dir: directory.to_str().unwrap().to_owned(),
+        output_dir: directory.join("out").to_str().unwrap().to_owned(),
+        resource_monitor: None,
+    }
+}
+
+fn of(workflow: i64, mut assignment: Assignment) -> Assignment {
+    assignment.key.workflow = WorkflowId(workflow);
+    assignment
+}
+
+#[test]
+fn jobs_run_where_their_workflow_is_at_home() {
+    let mut bench = any_workflow();
+    let homes = [bench.path("a"), bench.path("b")];
+    for (number, home) in [1, 2].into_iter().zip(&homes) {
+        fs::create_dir(home).unwrap();
+        bench.send(&ToWorker::Workflow(Box::new(site(number, home))));
+        let command = "pwd; echo $WINDLASS_WORKFLOW_ID $WINDLASS_OUTPUT_DIR $TORC_WORKFLOW_SUBMISSION_DIR";
+        let assignment = of(number, job(number, command));
+        let stem = assignment.key.stem();
+        assert_eq!(bench.run(assignment).exit, Exit::Code(0));
+        let home = home.display();
+        let log = fs::read_to_string(format!("{home}/out/job_stdio/{stem}.o")).unwrap();
+        assert_eq!(log, format!("{home}\n{number} {home}/out {home}\n"));
+    }
+    assert!(!bench.path("out").exists(), "nothing is at home where the worker is");
+    bench.quit();
+}
+
+#[test]
+fn a_workflow_that_cannot_be_at_home_here_costs_the_others_nothing() {
+    let mut bench = any_workflow();
+    fs::create_dir(bench.path("a")).unwrap();
+    bench.send(&ToWorker::Workflow(Box::new(site(1, &bench.path("a")))));
+    bench.send(&ToWorker::Workflow(Box::new(site(2, &bench.path("gone")))));
+    bench.assign([of(2, job(1, "true")), of(3, job(2, "true")), of(1, job(3, "true"))]);
+    let (mut troubles, mut ended) = (Vec::new(), 0);
+    while troubles.len() + ended < 3 {
+        match bench.report() {
+            windlass_types::work::Report::Returned { why: ReturnReason::WorkerTrouble(text), .. } => {
+                troubles.push(text);
+            }
+            windlass_types::work::Report::Ended(end) => {
+                assert_eq!((end.exit, end.key.job.0), (Exit::Code(0), 3));
+                ended += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(troubles[0].contains("gone is no directory on this machine"), "{troubles:?}");
+    assert!(troubles[1].contains("told nothing of its workflow"), "{troubles:?}");
+    bench.quit();
+}
+
+#[test]
+fn one_workflow_is_stopped_and_the_other_goes_on() {
+    let mut bench = any_workflow();
+    for number in [1, 2] {
+        bench.send(&ToWorker::Workflow(Box::new(site(number, bench.directory.path()))));
+    }
+    let waits = |n: i64| of(n, job(n, &format!("echo $$ > leader{n}; {AWAIT_GATE}")));
+    bench.assign([waits(1), waits(2), of(1, job(3, "true")), of(2, job(4, "true"))]);
+    bench.noted("leader1");
+    bench.noted("leader2");
+    let all_of_it = StopOrder {
+        workflow: WorkflowId(1),
+        attempts: Vec::new(),
+        why: StopReason::Canceled,
+        grace: Duration::ZERO,
+    };
+    bench.send(&ToWorker::StopSome(all_of_it));
+    let (mut stopped, mut returned, mut done) = (0, 0, Vec::new());
+    while stopped + returned + done.len() < 3 {
+        match bench.report() {
+            windlass_types::work::Report::Started { .. } => {}
+            windlass_types::work::Report::Returned { key, .. } => {
+                assert_eq!((key.workflow.0, key.job.0), (1, 3));
+                returned += 1;
+            }
+            windlass_types::work::Report::Ended(end) => match end.cause {
+                EndCause::Stopped(StopReason::Canceled) => {
+                    assert_eq!(end.key.job.0, 1);
+                    stopped += 1;
+                }
+                _ => done.push(end.key.job.0),
+            },
+        }
+    }
+    // The place that was freed went to the job of the other workflow.
+    assert_eq!((stopped, returned, &done[..]), (1, 1, &[4][..]));
+    bench.open_gate();
+    assert_eq!(bench.ended().key.job.0, 2);
+    bench.quit();
+}
+
+#[test]
+fn each_workflow_has_the_series_it_asks_for() {
+    let mut bench = any_workflow();
+    let jobs = Some(MonitorScope { enabled: true, granularity: Granularity::TimeSeries });
+    let monitor = ResourceMonitor { jobs, sample_interval_seconds: Some(0.02), ..ResourceMonitor::default() };
+    for (number, resource_monitor) in [(1, None), (2, Some(monitor))] {
+        let home = bench.path(&number.to_string());
+        fs::create_dir(&home).unwrap();
+        bench.send(&ToWorker::Workflow(Box::new(WorkflowSite { resource_monitor, ..site(number, &home) })));
+    }
+    bench.assign([of(1, job(1, "sleep 0.4")), of(2, job(2, "sleep 0.4"))]);
+    let directory = bench.path(".");
+    bench.ended();
+    bench.ended();
+    let kept = bench.keep();
+    let series = |n: i64| directory.join(format!("{n}/out")).join(series::FOLDER);
+    assert!(!series(1).exists());
+    let files: Vec<_> = fs::read_dir(series(2)).unwrap().collect();
+    let bytes = fs::read(files[0].as_ref().unwrap().path()).unwrap();
+    let recording = series::Recording::read(&bytes).unwrap();
+    assert_eq!((files.len(), recording.head.workflow_id), (1, WorkflowId(2)));
+    drop(kept);
+}
