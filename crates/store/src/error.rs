@@ -279,6 +279,10 @@ fn busy_text(what: &Locked, holder: Option<&Holder>) -> String {
 pub(crate) enum Fault {
     Sqlite(rusqlite::Error),
     Told(Error),
+    /// What is there is not what any version of windlass writes.
+    Damage(String),
+    /// A statement of a pipeline, by its number, found nothing to change.
+    Untouched(usize),
 }
 
 impl From<rusqlite::Error> for Fault {
@@ -294,11 +298,35 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
+    pub(crate) fn damage(detail: impl Into<String>) -> Self {
+        Self::Damage(detail.into())
+    }
+
+    /// A name, or whatever else there may be once only, is there already.
+    pub(crate) fn is_taken(&self) -> bool {
+        match self {
+            Self::Sqlite(e) => {
+                e.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
+            }
+            Self::Told(_) | Self::Damage(_) | Self::Untouched(_) => false,
+        }
+    }
+
+    /// The name that is taken, where the database says which one.
+    pub(crate) const fn taken_name(&self) -> Option<String> {
+        None
+    }
+
     /// Tells the disk's faults, the lock's, the file's and the request's apart.
     pub(crate) fn explain(self, db: &Path) -> Error {
         use rusqlite::ErrorCode as Code;
         let source = match self {
             Self::Told(error) => return error,
+            Self::Damage(detail) => return Error::Damaged { path: db.to_owned(), detail },
+            Self::Untouched(number) => {
+                let detail = format!("statement {number} found nothing to change");
+                return Error::Damaged { path: db.to_owned(), detail };
+            }
             Self::Sqlite(source) => Arc::new(source),
         };
         let path = || db.to_owned();

@@ -7,14 +7,20 @@
 //! Who may run what in a database is settled by [`lock`], before anything is written: nothing here stops two engines
 //! from running the same workflow, but a change that does not fit what is on disk is refused ([`Error::Conflict`]).
 
+mod books;
+mod db;
 mod error;
+mod location;
 pub mod lock;
 pub mod model;
 mod sql;
 pub mod sqlite;
+mod writer;
 
 pub use error::{Error, JobState, Locked};
+pub use location::{Location, open};
 
+use lock::{Holder, Lock, LockGuard};
 use model::{
     ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FieldChange, FileRow,
     FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow,
@@ -201,4 +207,15 @@ pub trait Store: Send + Sync {
     /// Makes a workflow from a file, with ids of its own. Where the file holds no results, or they are not wanted, nothing
     /// of it has run yet.
     fn import(&self, export: &Export, options: &ImportOptions, now: Timestamp) -> Result<WorkflowId, Error>;
+
+    // ---- who may do what ----
+
+    /// Refused while somebody else has it ([`Error::Busy`]); [`lock::wait`] waits. Whoever has [`Lock::Server`] has every
+    /// workflow: single ones are then given without asking anybody.
+    fn lock(&self, what: Lock, now: Timestamp) -> Result<LockGuard, Error>;
+    /// Who runs the workflow now, if anybody does: a `run` of it, or the server.
+    fn lock_holder(&self, workflow: WorkflowId) -> Result<Option<Holder>, Error>;
+    fn location(&self) -> Location;
+    /// The same store, where everything is noted as done by `actor`.
+    fn acting_as(&self, actor: &str) -> std::sync::Arc<dyn Store>;
 }

@@ -11,6 +11,8 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use windlass_types::{Timestamp, WorkflowId};
 
@@ -23,6 +25,135 @@ pub struct Holder {
     pub host: String,
     pub command: String,
     pub since: Timestamp,
+}
+
+/// What somebody may want for himself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// All of the database: nobody else may run anything in it.
+    Server,
+    /// To run or change one workflow: no server and nobody else with the same workflow.
+    Workflow(WorkflowId),
+    /// To look whether a workflow is there and make it if not. Waited for: nobody has it for long.
+    Create,
+}
+
+/// Gives the lock back when it is dropped.
+pub struct LockGuard(Box<dyn Held>);
+
+impl LockGuard {
+    pub(crate) fn new(held: impl Held + 'static) -> Self {
+        Self(Box::new(held))
+    }
+
+    /// Fails once the lock is lost for good. That can happen to the server of a PostgreSQL database, when another one
+    /// took over because this one was not heard of; it can then write nothing more.
+    pub fn check(&self) -> Result<(), Error> {
+        self.0.check()
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LockGuard")
+    }
+}
+
+/// What lies behind a [`LockGuard`].
+pub(crate) trait Held: Send + Sync {
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Held for ServerLock {}
+impl Held for WorkflowLock {}
+impl Held for CreateLock {}
+
+/// A workflow that was given without a lock, because the whole database is held.
+struct Ours;
+impl Held for Ours {}
+
+/// How often somebody who waits looks again.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Takes a lock when it is free. Whenever it is not, `waiting` hears who has it and says whether to go on waiting.
+pub fn wait(
+    store: &dyn crate::Store,
+    what: Lock,
+    now: impl Fn() -> Timestamp,
+    mut waiting: impl FnMut(Option<&Holder>) -> bool,
+) -> Result<LockGuard, Error> {
+    loop {
+        match store.lock(what, now()) {
+            Err(Error::Busy { what, holder }) if !waiting(holder.as_ref()) => {
+                return Err(Error::Busy { what, holder });
+            }
+            Err(Error::Busy { .. }) => std::thread::sleep(LOOK),
+            // A database that is away may come back, and so may whoever has the lock.
+            Err(error) if error.is_transient() => {
+                if !waiting(None) {
+                    return Err(error);
+                }
+                std::thread::sleep(LOOK);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The locks of a database file.
+#[derive(Debug)]
+pub(crate) struct Files {
+    db: Arc<Path>,
+    /// We are the server.
+    is_server: Arc<AtomicBool>,
+}
+
+impl Files {
+    pub(crate) fn new(db: Arc<Path>) -> Self {
+        Self { db, is_server: Arc::default() }
+    }
+
+    pub(crate) fn lock(&self, what: Lock, now: Timestamp) -> Result<LockGuard, Error> {
+        Ok(match what {
+            Lock::Server => {
+                let lock = ServerLock::acquire(&self.db, now)?;
+                self.is_server.store(true, Ordering::Release);
+                LockGuard::new(Serving { _lock: lock, is_server: Arc::clone(&self.is_server) })
+            }
+            Lock::Workflow(_) if self.is_server.load(Ordering::Acquire) => LockGuard::new(Ours),
+            Lock::Workflow(id) => LockGuard::new(WorkflowLock::acquire(&self.db, id, now)?),
+            Lock::Create => LockGuard::new(CreateLock::acquire(&self.db)?),
+        })
+    }
+
+    pub(crate) fn holder(&self, workflow: WorkflowId) -> Result<Option<Holder>, Error> {
+        WorkflowLock::holder(&self.db, workflow)
+    }
+
+    /// Lets go of a workflow that is no more. Its number is never given again, so nobody will need the file.
+    pub(crate) fn forget(&self, lock: LockGuard, workflow: WorkflowId) {
+        if let Ok(directory) = run_directory(&self.db) {
+            // Left behind it is in nobody's way.
+            drop(std::fs::remove_file(directory.join(workflow_file(workflow))));
+        }
+        drop(lock);
+    }
+}
+
+/// The server's lock, and the note that we have it.
+struct Serving {
+    _lock: ServerLock,
+    is_server: Arc<AtomicBool>,
+}
+
+impl Held for Serving {}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.is_server.store(false, Ordering::Release);
+    }
 }
 
 /// Held while a server runs: nobody else may run anything in this database.
@@ -85,15 +216,6 @@ impl WorkflowLock {
         }
         write_holder(&lock, &path, now)?;
         Ok(Self { _server: server, _workflow: lock })
-    }
-
-    /// Lets go of a workflow that is no more. Its number is never given again, so nobody will need the file.
-    pub(crate) fn end_for_good(lock: Self, db: &Path, workflow: WorkflowId) {
-        if let Ok(directory) = run_directory(db) {
-            // Left behind it is in nobody's way.
-            drop(std::fs::remove_file(directory.join(workflow_file(workflow))));
-        }
-        drop(lock);
     }
 
     /// Who runs the workflow now, if anybody does: a `run` of it, or the server.

@@ -18,7 +18,6 @@ super::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
         RETURNING id";
     INSERT_ACTION = "INSERT INTO action (workflow_id, settings) VALUES ($1, $2) RETURNING id";
-    INSERT_ACTION_JOB = "INSERT INTO action_job (action_id, job_id) VALUES ($1, $2)";
     INSERT_FILE = "
         INSERT INTO file (id, workflow_id, name, path, identifier, mtime_ns) VALUES ($1, $2, $3, $4, $5, $6)";
     ADD_FILE_COUNT = "UPDATE workflow SET file_count = file_count + $1 WHERE id = $2";
@@ -35,12 +34,7 @@ super::statements! {
             kind_id, has_files, reused_from, invocation_script, env, params, reused_work, id)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
     INSERT_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
-    INSERT_JOB_FILE = "INSERT INTO job_file (job_id, is_output, file_id) VALUES ($1, $2, $3)";
-    INSERT_JOB_USER_DATA = "INSERT INTO job_user_data (job_id, is_output, user_data_id) VALUES ($1, $2, $3)";
     JOB_NAMED = "SELECT id FROM job WHERE workflow_id = $1 AND name = $2";
-    INSERT_EDGE = "INSERT INTO job_edge (workflow_id, job_id, waits_for) VALUES ($1, $2, $3)";
-    INSERT_GATE_MEMBER = "INSERT INTO gate_member (workflow_id, gate, job_id) VALUES ($1, $2, $3)";
-    INSERT_JOB_GATE = "INSERT INTO job_gate (workflow_id, job_id, gate) VALUES ($1, $2, $3)";
     INSERT_COUNT = "INSERT INTO status_count (workflow_id, status, n) VALUES ($1, $2, $3)";
 
     // ---- changes, one job each; a row that is not as expected is not touched ----

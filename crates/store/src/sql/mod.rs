@@ -5,6 +5,7 @@
 
 pub(crate) mod common;
 pub(crate) mod sqlite;
+pub(crate) mod tables;
 
 /// Defines statements as constants, and the list of all of them for the tests.
 macro_rules! statements {

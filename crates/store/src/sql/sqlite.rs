@@ -1,5 +1,7 @@
 //! What only SQLite says.
 
+use crate::db::JobValues;
+
 super::statements! {
     /// Takes the write lock at once: a transaction that begins as a reader may be refused when it wants to write.
     BEGIN_WRITE = "BEGIN IMMEDIATE";
@@ -20,20 +22,13 @@ super::statements! {
     CHECKPOINT_AND_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)";
 }
 
-/// What every job has.
-const PLAIN_COLUMNS: &[&str] =
-    &["status", "priority", "cancel_on_blocking_job_failure", "requirements_id", "name", "command"];
-/// What only some have, behind that.
-const MORE_COLUMNS: &[&str] =
-    &["kind_id", "has_files", "reused_from", "invocation_script", "env", "params", "reused_work"];
-
 /// Inserts `rows` jobs: `$1` is the workflow, then come the values of each job. SQLite gives each the id after the largest.
 ///
 /// Not giving the ids and `OR FAIL` belong together: with ids, or with the usual `OR ABORT`, SQLite keeps a copy of every
 /// page that the statement touches until it is through. Nobody goes on after a failure here, so there is no need to.
 pub(crate) fn insert_jobs(rows: usize, are_plain: bool) -> String {
-    let more = if are_plain { &[] } else { MORE_COLUMNS };
-    let columns = [PLAIN_COLUMNS, more].concat();
+    let more: &[&str] = if are_plain { &[] } else { &JobValues::MORE_COLUMNS };
+    let columns = [&JobValues::PLAIN_COLUMNS, more].concat();
     let width = columns.len();
     let row = |n: usize| {
         let values: Vec<String> = (2 + width * n..2 + width * (n + 1)).map(|p| format!("${p}")).collect();

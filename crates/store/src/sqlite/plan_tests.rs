@@ -2,7 +2,7 @@
 //! read the many.
 
 use super::SqliteStore;
-use super::read::{jobs_query, results_query};
+use crate::books::read::{jobs_query, results_query};
 use crate::model::{JobFilter, ResultFilter};
 use crate::sql::{common, sqlite};
 use rusqlite::Connection;

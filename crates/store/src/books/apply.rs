@@ -1,0 +1,248 @@
+//! Puts decided changes on disk. Every change names what it expects to find; what does not fit is refused by name.
+
+use super::column;
+use crate::db::{Db, Pipeline, values};
+use crate::error::{Fault, JobState};
+use crate::sql::common as sql;
+use crate::{Batch, Error};
+use std::time::Duration;
+use windlass_core::change::{AttemptResult, Change};
+use windlass_types::work::{Exit, FilesSeen};
+use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, WorkflowId};
+
+/// All of the batch or, with the savepoint or transaction around it undone, nothing.
+pub(crate) fn apply(db: &impl Db, batch: &Batch) -> Result<(), Fault> {
+    check_run(db, batch)?;
+    let mut moved = Moved::default();
+    let sent = db.pipeline(|pipe| {
+        for (number, change) in batch.changes.iter().enumerate() {
+            let (from, to) = send(pipe, number, batch, change)?;
+            moved.note(from, to);
+        }
+        Ok(())
+    });
+    match sent {
+        Err(Fault::Untouched(number)) => return Err(conflict(db, batch, &batch.changes[number])?),
+        other => other?,
+    }
+    note_files(db, batch)?;
+    moved.write(db, batch.workflow)
+}
+
+/// A batch that was decided in an earlier run changes nothing.
+fn check_run(db: &impl Db, batch: &Batch) -> Result<(), Fault> {
+    let found = current_run(db, batch.workflow)?;
+    if found != batch.run {
+        return Err(Error::StaleRun { workflow: batch.workflow, expected: batch.run, found }.into());
+    }
+    Ok(())
+}
+
+pub(crate) fn current_run(db: &impl Db, workflow: WorkflowId) -> Result<RunId, Fault> {
+    let run = db.optional(sql::CURRENT_RUN, [workflow.0], |row| row.get(0))?;
+    run.map(RunId).ok_or_else(|| Error::NoSuchWorkflow(workflow).into())
+}
+
+/// From which state to which it brings its job.
+fn send(
+    pipe: &mut dyn Pipeline,
+    number: usize,
+    batch: &Batch,
+    change: &Change,
+) -> Result<(JobStatus, JobStatus), Fault> {
+    let workflow = batch.workflow.0;
+    match *change {
+        // Being held by a worker leaves traces that a plain change of state would not make or clear.
+        Change::Status { job, from, to } if from.is_active() || to.is_active() => {
+            let what = format!("a plain change of job {job} from `{from}` to `{to}`");
+            return Err(Error::OutOfRange { what }.into());
+        }
+        Change::Status { job, from, to } => {
+            pipe.send(number, sql::SET_STATUS, &values![to.code(), job.0, workflow, from.code()])?;
+        }
+        Change::Claim { job, attempt, worker } => {
+            pipe.send(number, sql::CLAIM, &values![worker.0, job.0, workflow, attempt.0])?;
+        }
+        Change::Start { job, attempt, worker, at, pid } => {
+            let values = values![at.0, pid, job.0, workflow, attempt.0, worker.0];
+            pipe.send(number, sql::START, &values)?;
+        }
+        Change::End { from, to, ref result, next_attempt, orphaned } => {
+            send_end(pipe, number, batch, from, to, result, next_attempt, orphaned)?;
+        }
+        Change::GiveBack { job, worker } => {
+            pipe.send(number, sql::GIVE_BACK, &values![job.0, workflow, worker.0])?;
+        }
+    }
+    Ok((expected(change).1.status, to(change)))
+}
+
+/// The job of a change and how it must be for the change to be made.
+fn expected(change: &Change) -> (JobId, JobState) {
+    let (job, status, attempt) = match *change {
+        Change::Status { job, from, .. } => (job, from, None),
+        Change::Claim { job, attempt, .. } => (job, JobStatus::Ready, Some(attempt)),
+        Change::Start { job, attempt, .. } => (job, JobStatus::Pending, Some(attempt)),
+        Change::End { from, ref result, .. } => (result.key.job, from, Some(result.key.attempt)),
+        Change::GiveBack { job, .. } => (job, JobStatus::Pending, None),
+    };
+    (job, JobState { status, attempt })
+}
+
+/// The state a change leads to.
+const fn to(change: &Change) -> JobStatus {
+    match *change {
+        Change::Status { to, .. } | Change::End { to, .. } => to,
+        Change::Claim { .. } => JobStatus::Pending,
+        Change::Start { .. } => JobStatus::Running,
+        Change::GiveBack { .. } => JobStatus::Ready,
+    }
+}
+
+/// Something else was found than what the change was decided on.
+fn conflict(db: &impl Db, batch: &Batch, change: &Change) -> Result<Fault, Fault> {
+    let workflow = batch.workflow;
+    let (job, expected) = expected(change);
+    let found = find_job(db, workflow, job)?;
+    Ok(Error::Conflict { workflow, job, expected, found }.into())
+}
+
+#[expect(clippy::too_many_arguments, reason = "the fields of one change")]
+fn send_end(
+    pipe: &mut dyn Pipeline,
+    number: usize,
+    batch: &Batch,
+    from: JobStatus,
+    to: JobStatus,
+    result: &AttemptResult,
+    next_attempt: Attempt,
+    orphaned: bool,
+) -> Result<(), Fault> {
+    let key = result.key;
+    if key.workflow != batch.workflow || key.run != batch.run {
+        return Err(Error::OutOfRange { what: format!("the result of {key} in this batch") }.into());
+    }
+    if !from.is_active() {
+        return Err(Error::OutOfRange { what: format!("the end of {key} from `{from}`") }.into());
+    }
+    let values = values![
+        to.code(),
+        next_attempt.0,
+        i64::from(orphaned),
+        key.job.0,
+        key.workflow.0,
+        from.code(),
+        key.attempt.0,
+        result.worker.0
+    ];
+    pipe.send(number, sql::END, &values)?;
+    send_result(pipe, number, result)
+}
+
+fn send_result(pipe: &mut dyn Pipeline, number: usize, result: &AttemptResult) -> Result<(), Fault> {
+    let (exit_code, signal) = match result.exit {
+        Some(Exit::Code(code)) => (Some(code), None),
+        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    let usage = &result.usage;
+    let files = result.files.as_deref().map(column::json_text).transpose()?;
+    let values = values![
+        result.key.job.0,
+        result.key.run.0,
+        result.key.attempt.0,
+        result.worker.0,
+        result.status.code(),
+        result.return_code,
+        exit_code,
+        signal,
+        i64::from(result.out_of_memory),
+        result.started_at.map(|at| at.0),
+        result.ended_at.0,
+        micros(result.wall),
+        micros(usage.cpu_time),
+        usage.peak_memory.map(bytes),
+        usage.avg_memory.map(bytes),
+        usage.peak_cpu_percent,
+        usage.avg_cpu_percent,
+        result.reason,
+        files,
+    ];
+    pipe.send(number, sql::INSERT_RESULT, &values)
+}
+
+/// Keeps with each file how it was last seen. What was seen is in the order of the job's files.
+fn note_files(db: &impl Db, batch: &Batch) -> Result<(), Fault> {
+    let seen: Vec<(JobId, &FilesSeen)> = batch.changes.iter().filter_map(files_seen).collect();
+    for (job, seen) in seen {
+        let (mut inputs, mut outputs) = (seen.inputs.iter(), seen.outputs.iter());
+        let files =
+            db.all(sql::FILES_OF_JOB, [job.0], |row| Ok((row.get::<i64>(0)?, column::flag(row, 1)?)))?;
+        db.pipeline(|pipe| {
+            for (file, is_output) in files {
+                let state = if is_output { outputs.next() } else { inputs.next() };
+                if let Some(Some(state)) = state {
+                    let size = bytes(Bytes(state.size));
+                    pipe.send(0, sql::FILE_SEEN, &values![state.mtime_ns, size, file])?;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn files_seen(change: &Change) -> Option<(JobId, &FilesSeen)> {
+    match change {
+        Change::End { result, .. } => Some((result.key.job, result.files.as_deref()?)),
+        _ => None,
+    }
+}
+
+/// How a job stands, if there is one of that number in the workflow.
+pub(crate) fn find_job(db: &impl Db, workflow: WorkflowId, job: JobId) -> Result<Option<JobState>, Fault> {
+    let found = db.optional(sql::FOUND_JOB, [job.0, workflow.0], |row| {
+        Ok(JobState { status: column::status(row, 0)?, attempt: Some(Attempt(row.get(1)?)) })
+    });
+    found
+}
+
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn bytes(bytes: Bytes) -> i64 {
+    i64::try_from(bytes.0).unwrap_or(i64::MAX)
+}
+
+/// How many jobs a batch moved into and out of each state, so that a batch costs a few updates of the counts and not
+/// one per job.
+#[derive(Default)]
+pub(crate) struct Moved([i64; JobStatus::ALL.len()]);
+
+impl Moved {
+    pub(crate) fn note(&mut self, from: JobStatus, to: JobStatus) {
+        self.0[usize::from(from.code())] -= 1;
+        self.0[usize::from(to.code())] += 1;
+    }
+
+    /// A job that was not there before.
+    pub(crate) fn add(&mut self, to: JobStatus) {
+        self.0[usize::from(to.code())] += 1;
+    }
+
+    /// A job that is no more.
+    pub(crate) fn remove(&mut self, from: JobStatus) {
+        self.0[usize::from(from.code())] -= 1;
+    }
+
+    pub(crate) fn write(&self, db: &impl Db, workflow: WorkflowId) -> Result<(), Fault> {
+        for (status, n) in self.0.iter().enumerate().filter(|(_, n)| **n != 0) {
+            let touched = db.execute(sql::ADD_COUNT, values![n, workflow.0, status as i64])?;
+            if touched != 1 {
+                return Err(Fault::damage(format!("workflow {workflow} has no count of state {status}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! What users change by hand in a workflow that nobody runs: [`jobs`] are added and changed, [`delete`] takes jobs away,
+//! [`data`] is about files, requirements, results and events.
+//!
+//! That nobody runs the workflow is seen to by the caller, who holds its lock. What a worker held when everything died is
+//! still held, and is left alone.
+
+pub(crate) mod data;
+pub(crate) mod delete;
+pub(crate) mod jobs;
+
+use super::runs;
+use crate::Error;
+use crate::db::Db;
+use crate::error::Fault;
+use crate::model::FieldChange;
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write as _;
+use windlass_types::WorkflowId;
+
+/// What a worker holds was started with what it asked for then.
+pub(crate) fn refuse_while_held(db: &impl Db, workflow: WorkflowId) -> Result<(), Fault> {
+    match runs::counts(db, workflow)?.active() {
+        0 => Ok(()),
+        held => Err(Error::StillActive { workflow, held }.into()),
+    }
+}
+
+/// Notes that a field changes, if it does.
+fn compare<T: PartialEq + Serialize>(changes: &mut Vec<FieldChange>, field: &'static str, old: &T, new: &T) {
+    if old != new {
+        let value = |of: &T| serde_json::to_value(of).unwrap_or_default();
+        changes.push(FieldChange { field, old: value(old), new: value(new) });
+    }
+}
+
+/// `name a → b, priority 0 → 5`.
+fn in_words(changes: &[FieldChange]) -> String {
+    let mut text = String::new();
+    for FieldChange { field, old, new } in changes {
+        let comma = if text.is_empty() { "" } else { ", " };
+        // Writing to a string cannot fail.
+        let _infallible = write!(text, "{comma}{field} {} → {}", plain(old), plain(new));
+    }
+    text
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::String(text) => format!("`{text}`"),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,198 @@
+//! Reads a whole workflow into the arrays that the dispatcher works on.
+
+use super::apply::current_run;
+use super::column;
+use crate::db::{Db, Row};
+use crate::error::Fault;
+use crate::model::LoadedJobs;
+use crate::sql::common as sql;
+use std::collections::HashMap;
+use windlass_core::edges::Edges;
+use windlass_types::{Attempt, Bytes, JobId, Resources, WorkflowId};
+
+/// Where the jobs of a workflow lie, ascending.
+pub(crate) struct Blocks(Vec<Block>);
+
+#[derive(Clone, Copy)]
+pub(crate) struct Block {
+    pub(crate) first: i64,
+    pub(crate) count: i64,
+    /// How many jobs lie in the blocks before.
+    before: i64,
+}
+
+impl Block {
+    pub(crate) const fn end(self) -> i64 {
+        self.first + self.count
+    }
+}
+
+impl Blocks {
+    pub(crate) fn read(db: &impl Db, workflow: WorkflowId) -> Result<Self, Fault> {
+        current_run(db, workflow)?;
+        let (mut blocks, mut before) = (Vec::new(), 0);
+        db.for_each(sql::JOB_BLOCKS, [workflow.0], |row| {
+            let block = Block { first: row.get(0)?, count: row.get(1)?, before };
+            before += block.count;
+            blocks.push(block);
+            Ok(())
+        })?;
+        Ok(Self(blocks))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Block> {
+        self.0.iter().copied()
+    }
+
+    pub(crate) fn job_count(&self) -> usize {
+        self.0.last().map_or(0, |last| (last.before + last.count) as usize)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> {
+        self.iter().flat_map(|block| (block.first..block.end()).map(JobId))
+    }
+
+    /// Whether they hold every id from `first` to before `end`, and no other.
+    pub(crate) fn cover(&self, first: i64, end: i64) -> bool {
+        let mut next = first;
+        self.iter().all(|block| std::mem::replace(&mut next, block.end()) == block.first) && next == end
+    }
+
+    /// The number of a job of the workflow, from 0 in the order of the ids.
+    pub(crate) fn index(&self, id: i64) -> u32 {
+        let block = self.0.partition_point(|block| block.first <= id).checked_sub(1);
+        block.map_or(0, |block| (self.0[block].before + id - self.0[block].first) as u32)
+    }
+}
+
+pub(crate) fn load_jobs(db: &impl Db, workflow: WorkflowId) -> Result<LoadedJobs, Fault> {
+    let blocks = Blocks::read(db, workflow)?;
+    let classes = load_classes(db, workflow)?;
+    let mut loaded = LoadedJobs { ids: blocks.ids().collect(), ..room_for(blocks.job_count()) };
+    for block in blocks.iter() {
+        load_rows(db, block, &classes, &mut loaded)?;
+    }
+    loaded.requirements = classes.requirements;
+    loaded.edges = load_edges(db, workflow, &blocks)?;
+    Ok(loaded)
+}
+
+/// The same for the jobs of the blocks that begin after `after`. Edges count all jobs of the workflow.
+pub(crate) fn jobs_after(db: &impl Db, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, Fault> {
+    let values = [workflow.0, after.0];
+    let new: i64 = db.one(sql::BLOCKS_AFTER, values, |row| row.get(0))?;
+    if new == 0 {
+        return Ok(LoadedJobs::default());
+    }
+    let blocks = Blocks::read(db, workflow)?;
+    let classes = load_classes(db, workflow)?;
+    let mut loaded = LoadedJobs::default();
+    for block in blocks.iter().filter(|block| block.first > after.0) {
+        loaded.ids.extend((block.first..block.end()).map(JobId));
+        load_rows(db, block, &classes, &mut loaded)?;
+    }
+    loaded.requirements = classes.requirements;
+    db.for_each(sql::EDGES_AFTER, values, |row| {
+        loaded.edges.direct.push((blocks.index(row.get(0)?), blocks.index(row.get(1)?)));
+        Ok(())
+    })?;
+    Ok(loaded)
+}
+
+/// What jobs ask for, each set of values once.
+struct Classes {
+    requirements: Vec<Resources>,
+    /// From the row's id to its class.
+    class: HashMap<i64, u32>,
+}
+
+/// Class 0 is for jobs that name no requirement. One that names a requirement with the same values is in another class,
+/// because what a user wrote is a limit and the default is none.
+fn load_classes(db: &impl Db, workflow: WorkflowId) -> Result<Classes, Fault> {
+    let mut requirements = vec![Resources::DEFAULT];
+    let mut class = HashMap::new();
+    let mut known: HashMap<Resources, u32> = HashMap::new();
+    db.for_each(sql::LOAD_REQUIREMENTS, [workflow.0], |row| {
+        let resources = resources(row)?;
+        let index = *known.entry(resources).or_insert_with(|| {
+            requirements.push(resources);
+            requirements.len() as u32 - 1
+        });
+        class.insert(row.get(0)?, index);
+        Ok(())
+    })?;
+    Ok(Classes { requirements, class })
+}
+
+pub(crate) fn resources(row: &Row<'_>) -> Result<Resources, Fault> {
+    Ok(Resources {
+        cpus: row.get(1)?,
+        memory: Bytes(row.get::<i64>(2)?.unsigned_abs()),
+        gpus: row.get(3)?,
+        nodes: row.get(4)?,
+        runtime: column::duration(row, 5)?,
+    })
+}
+
+fn room_for(n: usize) -> LoadedJobs {
+    LoadedJobs {
+        status: Vec::with_capacity(n),
+        attempt: Vec::with_capacity(n),
+        priority: Vec::with_capacity(n),
+        cancel_on_blocking_job_failure: Vec::with_capacity(n),
+        class: Vec::with_capacity(n),
+        ..LoadedJobs::default()
+    }
+}
+
+/// Appends what the rows of a block say.
+fn load_rows(db: &impl Db, block: Block, classes: &Classes, loaded: &mut LoadedJobs) -> Result<(), Fault> {
+    let expected = loaded.status.len() + block.count as usize;
+    // Thousands of jobs in a row usually ask for the same.
+    let mut last = (None, 0);
+    db.for_each(sql::LOAD_JOBS, [block.first, block.end()], |row| {
+        loaded.status.push(column::status(row, 0)?);
+        loaded.attempt.push(Attempt(row.get(1)?));
+        loaded.priority.push(row.get(2)?);
+        loaded.cancel_on_blocking_job_failure.push(column::flag(row, 3)?);
+        let requirements: Option<i64> = row.get(4)?;
+        if requirements != last.0 {
+            let class = requirements.and_then(|id| classes.class.get(&id)).copied();
+            last = (requirements, class.unwrap_or(0));
+        }
+        loaded.class.push(last.1);
+        Ok(())
+    })?;
+    if loaded.status.len() == expected { Ok(()) } else { Err(Fault::damage("jobs of a block are missing")) }
+}
+
+fn load_edges(db: &impl Db, workflow: WorkflowId, blocks: &Blocks) -> Result<Edges, Fault> {
+    let mut edges = Edges::default();
+    let index = |id: i64| blocks.index(id);
+    for_each_pair(db, sql::LOAD_EDGES, workflow, |job, waits_for| {
+        edges.direct.push((index(job), index(waits_for)));
+    })?;
+    for_each_pair(db, sql::LOAD_GATE_MEMBERS, workflow, |gate, job| {
+        if edges.gates.len() <= gate as usize {
+            edges.gates.resize_with(gate as usize + 1, Vec::new);
+        }
+        edges.gates[gate as usize].push(index(job));
+    })?;
+    for_each_pair(db, sql::LOAD_JOB_GATES, workflow, |job, gate| {
+        edges.waits.push((index(job), gate as u32));
+    })?;
+    Ok(edges)
+}
+
+pub(crate) fn for_each_pair(
+    db: &impl Db,
+    sql: &str,
+    workflow: WorkflowId,
+    mut take: impl FnMut(i64, i64),
+) -> Result<(), Fault> {
+    db.for_each(sql, [workflow.0], |row| {
+        take(row.get(0)?, row.get(1)?);
+        Ok(())
+    })?;
+    Ok(())
+}

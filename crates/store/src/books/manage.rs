@@ -1,0 +1,243 @@
+//! What users do to a workflow that is there: rename, archive, change its data and requirements, delete it.
+
+use super::apply::{bytes, current_run, micros};
+use super::create::{Counter, insert_requirements, next_id, set_next_id, taken};
+use super::edit::refuse_while_held;
+use super::load::Blocks;
+use super::{column, events, parts, read, runs};
+use crate::Error;
+use crate::db::{Db, values};
+use crate::error::Fault;
+use crate::model::{
+    NewEvent, RequirementsChange, Severity, UsedBy, UserDataRow, WorkflowRow, WorkflowUpdate,
+};
+use crate::sql::common as sql;
+use serde_json::{Value, json};
+use windlass_types::{JobId, RequirementsId, Resources, Timestamp, UserDataId, WorkflowId};
+
+/// Who does it and when, for the note that is made of it.
+#[derive(Clone, Copy)]
+pub(crate) struct By<'a> {
+    pub(crate) actor: &'a str,
+    pub(crate) now: Timestamp,
+}
+
+impl By<'_> {
+    pub(crate) fn note(
+        self,
+        db: &impl Db,
+        workflow: WorkflowId,
+        category: &str,
+        message: String,
+        data: Value,
+    ) -> Result<(), Fault> {
+        let event = NewEvent {
+            workflow: Some(workflow),
+            severity: Severity::Info,
+            category: category.to_owned(),
+            message,
+            data: Some(data),
+        };
+        events::note(db, self.actor, &event, self.now)?;
+        Ok(())
+    }
+}
+
+pub(crate) fn update_workflow(
+    db: &impl Db,
+    id: WorkflowId,
+    update: &WorkflowUpdate,
+    by: By<'_>,
+) -> Result<(), Fault> {
+    let row = read::workflow(db, id)?.ok_or(Error::NoSuchWorkflow(id))?;
+    let WorkflowRow { name, user, description, mut settings, .. } = row;
+    let mut changed = Vec::new();
+    let mut note = |field: &'static str, is_given: bool| changed.extend(is_given.then_some(field));
+    note("name", update.name.is_some());
+    note("user", update.user.is_some());
+    note("description", update.description.is_some());
+    note("project", update.project.is_some());
+    note("metadata", update.metadata.is_some());
+    if let Some(project) = &update.project {
+        settings.project.clone_from(project);
+    }
+    if let Some(metadata) = &update.metadata {
+        settings.metadata.clone_from(metadata);
+    }
+    let name = update.name.as_ref().unwrap_or(&name);
+    let user = update.user.as_ref().unwrap_or(&user);
+    let description = update.description.as_ref().unwrap_or(&description);
+    let settings = column::json_text(&settings)?;
+    let values = values![name, user, description, settings, id.0];
+    db.execute(sql::UPDATE_WORKFLOW, values)?;
+    let message =
+        format!("changed {}", if changed.is_empty() { "nothing".into() } else { changed.join(", ") });
+    by.note(db, id, "workflow", message, json!({ "fields": changed }))
+}
+
+pub(crate) fn archive(db: &impl Db, ids: &[WorkflowId], is_archived: bool, by: By<'_>) -> Result<(), Fault> {
+    for &id in ids {
+        let touched = db.execute(sql::ARCHIVE, [i64::from(is_archived), id.0])?;
+        if touched == 0 {
+            return Err(Error::NoSuchWorkflow(id).into());
+        }
+        let message = if is_archived { "archived" } else { "taken out of the archive" };
+        by.note(db, id, "workflow", message.to_owned(), json!({ "is_archived": is_archived }))?;
+    }
+    Ok(())
+}
+
+/// The ids of the changed sets, in the order asked for.
+pub(crate) fn change_requirements(
+    db: &impl Db,
+    workflow: WorkflowId,
+    changes: &[RequirementsChange],
+    by: By<'_>,
+) -> Result<Vec<RequirementsId>, Fault> {
+    current_run(db, workflow)?;
+    refuse_while_held(db, workflow)?;
+    let mut ids = Vec::with_capacity(changes.len());
+    for change in changes {
+        let id = set_requirements(db, workflow, change)?;
+        let jobs = use_requirements(db, workflow, id, &change.used_by)?;
+        let message = match change.used_by {
+            UsedBy::AsBefore => format!("changed resource requirements `{}`", change.name),
+            UsedBy::Kind(_) | UsedBy::Jobs(_) => {
+                format!("changed resource requirements `{}`, used by {jobs} more jobs", change.name)
+            }
+        };
+        let data = json!({ "name": change.name, "resources": change.resources, "jobs": jobs });
+        by.note(db, workflow, "requirements", message, data)?;
+        ids.push(RequirementsId(id));
+    }
+    Ok(ids)
+}
+
+fn set_requirements(db: &impl Db, workflow: WorkflowId, change: &RequirementsChange) -> Result<i64, Fault> {
+    let RequirementsChange { name, resources, .. } = change;
+    let found: Option<i64> =
+        db.optional(sql::REQUIREMENTS_NAMED, values![workflow.0, name], |row| row.get(0))?;
+    let Some(id) = found else { return insert_requirements(db, workflow, name, resources) };
+    write_requirements(db, id, resources)?;
+    Ok(id)
+}
+
+pub(crate) fn write_requirements(db: &impl Db, id: i64, resources: &Resources) -> Result<(), Fault> {
+    db.execute(
+        sql::UPDATE_REQUIREMENTS,
+        values![
+            resources.cpus,
+            bytes(resources.memory),
+            resources.gpus,
+            resources.nodes,
+            resources.runtime.map(micros),
+            id,
+        ],
+    )?;
+    Ok(())
+}
+
+/// How many jobs were pointed at it.
+fn use_requirements(db: &impl Db, workflow: WorkflowId, id: i64, used_by: &UsedBy) -> Result<usize, Fault> {
+    match used_by {
+        UsedBy::AsBefore => Ok(0),
+        UsedBy::Kind(kind) => {
+            let mut touched = 0;
+            for block in Blocks::read(db, workflow)?.iter() {
+                touched +=
+                    db.execute(sql::USE_REQUIREMENTS_IN_KIND, [id, block.first, block.end(), kind.0])?;
+            }
+            Ok(touched)
+        }
+        UsedBy::Jobs(jobs) => {
+            for &JobId(job) in jobs {
+                if db.execute(sql::USE_REQUIREMENTS, [id, job, workflow.0])? == 0 {
+                    return Err(Error::NoSuchJob(JobId(job)).into());
+                }
+            }
+            Ok(jobs.len())
+        }
+    }
+}
+
+pub(crate) fn add_user_data(
+    db: &impl Db,
+    workflow: WorkflowId,
+    name: &str,
+    data: Option<&Value>,
+    is_ephemeral: bool,
+    by: By<'_>,
+) -> Result<UserDataId, Fault> {
+    current_run(db, workflow)?;
+    let id = next_id(db, Counter::UserData)?;
+    let text = data.map(column::json_text).transpose()?;
+    let values = values![id, workflow.0, name, text, i64::from(is_ephemeral), by.now.0];
+    let inserted = db.execute(sql::INSERT_USER_DATA, values);
+    inserted.map_err(|error| taken(error, "pieces of user data", name))?;
+    set_next_id(db, Counter::UserData, id + 1)?;
+    by.note(db, workflow, "user_data", format!("added user data `{name}`"), json!({ "user_data_id": id }))?;
+    Ok(UserDataId(id))
+}
+
+/// The note keeps what was there before.
+pub(crate) fn set_user_data(
+    db: &impl Db,
+    id: UserDataId,
+    data: Option<&Value>,
+    by: By<'_>,
+) -> Result<(), Fault> {
+    let UserDataRow { workflow_id, name, data: old, .. } =
+        parts::user_data_piece(db, id)?.ok_or(Error::NoSuchUserData(id))?;
+    if old.as_ref() == data {
+        return Ok(());
+    }
+    let text = data.map(column::json_text).transpose()?;
+    db.execute(sql::SET_USER_DATA, values![text, by.now.0, id.0])?;
+    let told = json!({ "user_data_id": id, "name": name, "old": old, "new": data });
+    by.note(db, workflow_id, "user_data", format!("set user data `{name}`"), told)
+}
+
+pub(crate) fn delete_user_data(db: &impl Db, id: UserDataId, by: By<'_>) -> Result<(), Fault> {
+    let row = parts::user_data_piece(db, id)?.ok_or(Error::NoSuchUserData(id))?;
+    for block in Blocks::read(db, row.workflow_id)?.iter() {
+        db.execute(sql::UNRELATE_USER_DATA, [block.first, block.end(), id.0])?;
+    }
+    db.execute(sql::DELETE_USER_DATA, [id.0])?;
+    let told = json!({ "user_data_id": id, "name": row.name, "old": row.data });
+    by.note(db, row.workflow_id, "user_data", format!("deleted user data `{}`", row.name), told)
+}
+
+/// Jobs that one statement deletes with all that hangs on them.
+pub(crate) const JOBS_AT_ONCE: usize = 10_000;
+
+/// One transaction, on a connection of its own that does not look for references: everything that refers to a row
+/// goes with it.
+pub(crate) fn delete_workflow(db: &impl Db, id: WorkflowId, by: By<'_>) -> Result<(), Fault> {
+    let row = read::workflow(db, id)?.ok_or(Error::NoSuchWorkflow(id))?;
+    refuse_while_held(db, id)?;
+    let workers = runs::active_workers(db, id)?.len();
+    if workers > 0 {
+        return Err(Error::NotBuried { workflow: id, workers }.into());
+    }
+    for block in Blocks::read(db, id)?.iter() {
+        for first in (block.first..block.end()).step_by(JOBS_AT_ONCE) {
+            let end = block.end().min(first + JOBS_AT_ONCE as i64);
+            for sql in sql::DELETE_JOBS {
+                db.execute(sql, [first, end])?;
+            }
+        }
+    }
+    for sql in sql::DELETE_OF_WORKFLOW {
+        db.execute(sql, [id.0])?;
+    }
+    let jobs = row.counts.total();
+    let event = NewEvent {
+        workflow: None,
+        severity: Severity::Info,
+        category: "workflow".to_owned(),
+        message: format!("deleted workflow {id} (`{}`) with {jobs} jobs", row.name),
+        data: Some(json!({ "workflow_id": id, "name": row.name, "uuid": row.uuid, "jobs": jobs })),
+    };
+    events::note(db, by.actor, &event, by.now)?;
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! The use cases, written once over [`Db`](crate::db::Db): what is read, what is changed, and what has to hold before it
+//! is. Here is the store itself; where its transactions come from is the matter of a [`Backend`].
+
+pub(crate) mod apply;
+pub(crate) mod column;
+pub(crate) mod command;
+pub(crate) mod create;
+pub(crate) mod edit;
+pub(crate) mod events;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod load;
+pub(crate) mod manage;
+pub(crate) mod parts;
+pub(crate) mod query;
+pub(crate) mod read;
+pub(crate) mod records;
+pub(crate) mod runs;
+pub(crate) mod spawn;
+mod store;
+
+pub(crate) use store::Backend;
+pub use store::Books;

@@ -1,0 +1,201 @@
+//! Reads what jobs refer to: requirements, kinds, failure handlers, schedulers, files, user data; and actions.
+
+use super::apply::current_run;
+use super::query::Query;
+use super::{column, load};
+use crate::Error;
+use crate::db::{Db, Row};
+use crate::error::Fault;
+use crate::model::{
+    ActionRow, DataFilter, FileRow, HandlerRow, JobFileRow, JobRelations, JobUserDataRow, KindRow,
+    RequirementsRow, SchedulerRow, UserDataRow,
+};
+use crate::sql::common as sql;
+use windlass_types::settings::FailureHandler;
+use windlass_types::{FileId, JobId, KindId, RequirementsId, Timestamp, UserDataId, WorkflowId};
+
+pub(crate) fn requirements(db: &impl Db, workflow: WorkflowId) -> Result<Vec<RequirementsRow>, Fault> {
+    of_workflow(db, sql::REQUIREMENTS, workflow, |row| {
+        Ok(RequirementsRow {
+            id: RequirementsId(row.get(0)?),
+            name: row.get(6)?,
+            resources: load::resources(row)?,
+        })
+    })
+}
+
+/// One of them, and the workflow that has it.
+pub(crate) fn requirements_row(
+    db: &impl Db,
+    id: RequirementsId,
+) -> Result<Option<(WorkflowId, RequirementsRow)>, Fault> {
+    db.optional(sql::REQUIREMENTS_OF, [id.0], |row| {
+        let found = RequirementsRow { id, name: row.get(6)?, resources: load::resources(row)? };
+        Ok((WorkflowId(row.get(7)?), found))
+    })
+}
+
+pub(crate) fn kinds(db: &impl Db, workflow: WorkflowId) -> Result<Vec<KindRow>, Fault> {
+    of_workflow(db, sql::KINDS, workflow, |row| {
+        Ok(KindRow {
+            id: KindId(row.get(4)?),
+            name: row.get(5)?,
+            env: column::env(row, 0)?,
+            invocation_script: row.get(1)?,
+            stdio: column::stdio(row, 2)?,
+            supports_termination: row.get(6)?,
+            failure_handler: row.get(7)?,
+            scheduler: row.get(8)?,
+            labels: column::required_json(row, 9)?,
+            parameters: column::required_json(row, 10)?,
+        })
+    })
+}
+
+pub(crate) fn handlers(db: &impl Db, workflow: WorkflowId) -> Result<Vec<HandlerRow>, Fault> {
+    of_workflow(db, sql::HANDLERS, workflow, |row| {
+        let handler = FailureHandler { name: row.get(1)?, rules: column::required_json(row, 2)? };
+        Ok(HandlerRow { id: row.get(0)?, handler })
+    })
+}
+
+pub(crate) fn schedulers(db: &impl Db, workflow: WorkflowId) -> Result<Vec<SchedulerRow>, Fault> {
+    of_workflow(db, sql::SCHEDULERS, workflow, |row| {
+        Ok(SchedulerRow { id: row.get(0)?, scheduler: column::required_json(row, 1)? })
+    })
+}
+
+pub(crate) fn actions(db: &impl Db, workflow: WorkflowId) -> Result<Vec<ActionRow>, Fault> {
+    let mut actions = of_workflow(db, sql::ACTIONS, workflow, |row| {
+        Ok(ActionRow { id: row.get(0)?, action: column::required_json(row, 1)?, jobs: Vec::new() })
+    })?;
+    for action in &mut actions {
+        action.jobs = db.all(sql::ACTION_JOBS, [action.id], |row| row.get(0).map(JobId))?;
+    }
+    Ok(actions)
+}
+
+pub(crate) fn files(db: &impl Db, workflow: WorkflowId, filter: &DataFilter) -> Result<Vec<FileRow>, Fault> {
+    current_run(db, workflow)?;
+    files_query(workflow, filter).run(db, file_row)
+}
+
+pub(crate) fn file(db: &impl Db, id: FileId) -> Result<Option<FileRow>, Fault> {
+    let mut query = Query::new(sql::SELECT_FILES, vec![]);
+    query.push("f.id = ?", vec![Box::new(id.0)]);
+    Ok(query.run(db, file_row)?.pop())
+}
+
+fn files_query(workflow: WorkflowId, filter: &DataFilter) -> Query {
+    let mut query = Query::new(sql::SELECT_FILES, vec![]);
+    query.push("f.workflow_id = ?", vec![Box::new(workflow.0)]);
+    if let Some(name) = &filter.name {
+        query.push(" AND f.name = ?", vec![Box::new(name.clone())]);
+    }
+    if let Some(job) = filter.job {
+        query.push(" AND f.id IN (SELECT file_id FROM job_file WHERE job_id = ?)", vec![Box::new(job.0)]);
+    }
+    query.push(" ORDER BY f.id", vec![]);
+    query.push_page(filter.offset, filter.limit);
+    query
+}
+
+pub(crate) fn user_data(
+    db: &impl Db,
+    workflow: WorkflowId,
+    filter: &DataFilter,
+) -> Result<Vec<UserDataRow>, Fault> {
+    current_run(db, workflow)?;
+    let mut query = Query::new(sql::SELECT_USER_DATA, vec![]);
+    query.push("u.workflow_id = ?", vec![Box::new(workflow.0)]);
+    if let Some(name) = &filter.name {
+        query.push(" AND u.name = ?", vec![Box::new(name.clone())]);
+    }
+    if let Some(job) = filter.job {
+        let of_job = " AND u.id IN (SELECT user_data_id FROM job_user_data WHERE job_id = ?)";
+        query.push(of_job, vec![Box::new(job.0)]);
+    }
+    query.push(" ORDER BY u.id", vec![]);
+    query.push_page(filter.offset, filter.limit);
+    query.run(db, user_data_row)
+}
+
+pub(crate) fn user_data_piece(db: &impl Db, id: UserDataId) -> Result<Option<UserDataRow>, Fault> {
+    let mut query = Query::new(sql::SELECT_USER_DATA, vec![]);
+    query.push("u.id = ?", vec![Box::new(id.0)]);
+    Ok(query.run(db, user_data_row)?.pop())
+}
+
+pub(crate) fn job_files(db: &impl Db, workflow: WorkflowId) -> Result<Vec<JobFileRow>, Fault> {
+    of_workflow(db, sql::JOB_FILES, workflow, |row| {
+        Ok(JobFileRow {
+            job_id: JobId(row.get(0)?),
+            is_output: column::flag(row, 1)?,
+            file_id: FileId(row.get(2)?),
+        })
+    })
+}
+
+pub(crate) fn job_relations(db: &impl Db, job: JobId) -> Result<JobRelations, Fault> {
+    let workflow: Option<i64> = db.optional(sql::WORKFLOW_OF_JOB, [job.0], |row| row.get(0))?;
+    let workflow = workflow.ok_or(Error::NoSuchJob(job))?;
+    let waits_for = db.all(sql::EDGES_OF_JOB, [workflow, job.0], |row| row.get(0).map(JobId))?;
+    let mut relations = JobRelations { waits_for, ..Default::default() };
+    db.for_each(sql::FILES_OF_JOB, [job.0], |row| {
+        let JobRelations { input_files, output_files, .. } = &mut relations;
+        let list = if column::flag(row, 1)? { output_files } else { input_files };
+        list.push(FileId(row.get(0)?));
+        Ok(())
+    })?;
+    db.for_each(sql::USER_DATA_OF_JOB, [job.0], |row| {
+        let JobRelations { input_user_data, output_user_data, .. } = &mut relations;
+        let list = if column::flag(row, 1)? { output_user_data } else { input_user_data };
+        list.push(UserDataId(row.get(0)?));
+        Ok(())
+    })?;
+    Ok(relations)
+}
+
+pub(crate) fn job_user_data(db: &impl Db, workflow: WorkflowId) -> Result<Vec<JobUserDataRow>, Fault> {
+    of_workflow(db, sql::JOB_USER_DATA, workflow, |row| {
+        Ok(JobUserDataRow {
+            job_id: JobId(row.get(0)?),
+            is_output: column::flag(row, 1)?,
+            user_data_id: UserDataId(row.get(2)?),
+        })
+    })
+}
+
+/// All rows of a statement whose one parameter is the workflow, which must be there.
+fn of_workflow<T>(
+    db: &impl Db,
+    sql: &str,
+    workflow: WorkflowId,
+    row: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    current_run(db, workflow)?;
+    db.all(sql, [workflow.0], row)
+}
+
+fn file_row(row: &Row<'_>) -> Result<FileRow, Fault> {
+    Ok(FileRow {
+        id: FileId(row.get(0)?),
+        workflow_id: WorkflowId(row.get(1)?),
+        name: row.get(2)?,
+        path: row.get(3)?,
+        identifier: row.get(4)?,
+        mtime_ns: row.get(5)?,
+        size: column::size(row, 6)?,
+    })
+}
+
+fn user_data_row(row: &Row<'_>) -> Result<UserDataRow, Fault> {
+    Ok(UserDataRow {
+        id: UserDataId(row.get(0)?),
+        workflow_id: WorkflowId(row.get(1)?),
+        name: row.get(2)?,
+        data: column::json(row, 3)?,
+        is_ephemeral: column::flag(row, 4)?,
+        changed_at: Timestamp(row.get(5)?),
+    })
+}

@@ -1,0 +1,55 @@
+//! Statements that are put together from conditions.
+
+use crate::db::{Db, Row, ToValue, Value};
+use crate::error::Fault;
+use std::fmt::Write as _;
+
+/// A statement that grows condition by condition, with its values in the order of their placeholders.
+pub(crate) struct Query {
+    pub(crate) sql: String,
+    values: Vec<Box<dyn ToValue>>,
+}
+
+impl Query {
+    pub(crate) fn new(base: &str, values: Vec<Box<dyn ToValue>>) -> Self {
+        Self { sql: base.to_owned(), values }
+    }
+
+    /// Appends `text`, in which each `?` stands for the next value.
+    pub(crate) fn push(&mut self, text: &str, values: Vec<Box<dyn ToValue>>) {
+        let mut values = values.into_iter();
+        for (i, part) in text.split('?').enumerate() {
+            if i > 0 {
+                self.values.extend(values.next());
+                // Writing to a string cannot fail.
+                let _infallible = write!(self.sql, "${}", self.values.len());
+            }
+            self.sql.push_str(part);
+        }
+    }
+
+    pub(crate) fn push_page(&mut self, offset: u64, limit: Option<u64>) {
+        let at_most = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let limit = limit.map_or(i64::MAX, at_most);
+        self.push(" LIMIT ? OFFSET ?", vec![Box::new(limit), Box::new(at_most(offset))]);
+    }
+
+    pub(crate) fn run<T>(
+        &self,
+        db: &impl Db,
+        mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        let values: Vec<Value<'_>> = self.values.iter().map(|value| value.to_value()).collect();
+        let mut rows = Vec::new();
+        db.for_each_once(&self.sql, &values, |row| {
+            rows.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+}
+
+/// Numbers are written out: there may be more of them than placeholders are allowed.
+pub(crate) fn list(numbers: impl Iterator<Item = i64>) -> String {
+    numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
+}

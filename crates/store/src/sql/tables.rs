@@ -1,0 +1,43 @@
+//! Tables that are filled with many rows at once, and the columns that are then given.
+
+use crate::db::Table;
+
+pub(crate) const JOB_EDGE: Table =
+    Table { name: "job_edge", columns: &["workflow_id", "job_id", "waits_for"] };
+pub(crate) const GATE_MEMBER: Table =
+    Table { name: "gate_member", columns: &["workflow_id", "gate", "job_id"] };
+pub(crate) const JOB_GATE: Table = Table { name: "job_gate", columns: &["workflow_id", "job_id", "gate"] };
+pub(crate) const JOB_FILE: Table = Table { name: "job_file", columns: &["job_id", "is_output", "file_id"] };
+pub(crate) const JOB_USER_DATA: Table =
+    Table { name: "job_user_data", columns: &["job_id", "is_output", "user_data_id"] };
+pub(crate) const ACTION_JOB: Table = Table { name: "action_job", columns: &["action_id", "job_id"] };
+pub(crate) const FILE: Table =
+    Table { name: "file", columns: &["id", "workflow_id", "name", "path", "identifier", "mtime_ns"] };
+pub(crate) const USER_DATA: Table = Table {
+    name: "user_data",
+    columns: &["id", "workflow_id", "name", "data", "is_ephemeral", "changed_at"],
+};
+pub(crate) const RESULT: Table = Table {
+    name: "result",
+    columns: &[
+        "job_id",
+        "run_id",
+        "attempt_id",
+        "worker_id",
+        "status",
+        "return_code",
+        "exit_code",
+        "signal",
+        "out_of_memory",
+        "started_at",
+        "ended_at",
+        "wall_us",
+        "cpu_time_us",
+        "peak_memory_bytes",
+        "avg_memory_bytes",
+        "peak_cpu_percent",
+        "avg_cpu_percent",
+        "reason",
+        "files",
+    ],
+};

@@ -1,0 +1,119 @@
+//! Transactions on a connection to a SQLite file, and the care of its log.
+
+use crate::Error;
+use crate::error::Fault;
+use crate::sql::sqlite as sql;
+use crate::writer::Session;
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Log frames (4 KiB each) that are worth moving into the database file.
+const CHECKPOINT_FRAMES: i64 = 2000;
+/// A log of this many frames is cut even if readers have to be waited for a little.
+const TRUNCATE_FRAMES: i64 = 32_000;
+const TRUNCATE_PATIENCE: Duration = Duration::from_millis(200);
+/// Pages beyond this go to the log before the commit of something large. Enough for the index of names in any order.
+const LARGE_CACHE_KIB: i64 = 64 * 1024;
+
+/// A connection that writes.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) conn: Connection,
+    path: Arc<Path>,
+}
+
+impl Link {
+    pub(crate) const fn new(conn: Connection, path: Arc<Path>) -> Self {
+        Self { conn, path }
+    }
+
+    /// For one large transaction, in which every id that is referred to is made, or goes too: looking each up again would
+    /// cost a third more.
+    pub(crate) fn prepare_for_much(&self) -> Result<(), Fault> {
+        self.conn.pragma_update(None, "cache_size", -LARGE_CACHE_KIB)?;
+        self.conn.pragma_update(None, "foreign_keys", false)?;
+        Ok(())
+    }
+
+    fn run(&self, sql: &str) -> Result<(), Fault> {
+        self.conn.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+}
+
+impl Session for Link {
+    type Db = Connection;
+
+    fn db(&self) -> &Connection {
+        &self.conn
+    }
+
+    fn begin(&self) -> Result<(), Fault> {
+        self.run(sql::BEGIN_WRITE)
+    }
+
+    fn commit(&self) -> Result<(), Fault> {
+        self.run(sql::COMMIT)
+    }
+
+    fn roll_back(&self) {
+        if !self.conn.is_autocommit() {
+            // A transaction that cannot even be rolled back makes the next BEGIN fail, which is then told.
+            drop(self.conn.execute_batch(sql::ROLLBACK));
+        }
+    }
+
+    fn has_lost_transaction(&self) -> bool {
+        self.conn.is_autocommit()
+    }
+
+    fn begin_request(&self) -> Result<(), Fault> {
+        self.run(sql::BEGIN_REQUEST)
+    }
+
+    fn keep_request(&self) -> Result<(), Fault> {
+        self.run(sql::KEEP_REQUEST)
+    }
+
+    fn undo_request(&self) -> Result<(), Fault> {
+        self.run(sql::UNDO_REQUEST)
+    }
+
+    fn explain(&self, fault: Fault) -> Error {
+        fault.explain(&self.path)
+    }
+
+    fn is_untidy(&self) -> bool {
+        log_is_long(&self.conn)
+    }
+
+    /// Fails on a full disk; the log then keeps what it has and the next round tries again.
+    fn tidy_up(&self) {
+        drop(shorten_log(&self.conn));
+    }
+}
+
+fn log_is_long(conn: &Connection) -> bool {
+    log_frames(conn, sql::LOG_FRAMES).is_ok_and(|(frames, moved)| frames - moved >= CHECKPOINT_FRAMES)
+}
+
+fn shorten_log(conn: &Connection) -> rusqlite::Result<()> {
+    let (frames, _) = log_frames(conn, sql::CHECKPOINT)?;
+    if frames >= TRUNCATE_FRAMES { truncate_log(conn) } else { Ok(()) }
+}
+
+/// Gives the space of the log back, unless readers keep it busy.
+fn truncate_log(conn: &Connection) -> rusqlite::Result<()> {
+    let patience: i64 = conn.query_row("PRAGMA busy_timeout", [], |row| row.get(0))?;
+    conn.busy_timeout(TRUNCATE_PATIENCE)?;
+    let outcome = log_frames(conn, sql::CHECKPOINT_AND_TRUNCATE);
+    conn.busy_timeout(Duration::from_millis(patience.unsigned_abs()))?;
+    outcome.map(|_| ())
+}
+
+/// Frames in the log, and how many of them are in the database file.
+fn log_frames(conn: &Connection, sql: &str) -> rusqlite::Result<(i64, i64)> {
+    conn.prepare_cached(sql)?.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
+}
