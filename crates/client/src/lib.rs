@@ -1,1 +1,146 @@
-//! A typed client of a Windlass server.
+//! A typed client of a Windlass server: plain blocking calls, used by the command line and by workers.
+//!
+//! [`Client`] knows where the server is, who we are, and how to read its refusals. Calls are grouped by what they are
+//! about: [`fleet`] is what workers say. Nothing here tries again by itself: only the caller knows what may be repeated,
+//! and [`Error::is_passing`] says when that is worth it.
+
+mod error;
+pub mod fleet;
+
+pub use error::{Error, Problem};
+
+use reqwest::blocking::{RequestBuilder, Response};
+use reqwest::header::RETRY_AFTER;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long an ordinary call may take.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where the server is and who calls.
+#[derive(Clone, Default)]
+pub struct ClientOptions {
+    /// `http://HOST:PORT` or `https://…`, with or without a path in front of `/api/v1`.
+    pub url: String,
+    pub token: Option<String>,
+    /// Certificates, in PEM, of authorities that are trusted beside those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// Certificate and key, in PEM and one file, by which we are known.
+    pub identity_file: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for ClientOptions {
+    /// Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientOptions").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// A server, as it is spoken to. Cheap to clone; all clones share their connections.
+#[derive(Clone)]
+pub struct Client {
+    url: String,
+    token: Option<String>,
+    http: reqwest::blocking::Client,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    pub fn new(options: ClientOptions) -> Result<Self, Error> {
+        let url = options.url.trim_end_matches('/').to_owned();
+        let bad = |why: &str| Error::BadUrl { url: url.clone(), why: why.to_owned() };
+        let parsed = reqwest::Url::parse(&url).map_err(|error| bad(&error.to_string()))?;
+        if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
+            return Err(bad("it begins with http:// or https:// and the name of a host"));
+        }
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Somebody else may have come first, which is as good.
+            rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        }
+        let mut builder = reqwest::blocking::Client::builder()
+            .connect_timeout(CONNECT)
+            .timeout(TIMEOUT)
+            .tcp_keepalive(Duration::from_secs(30))
+            .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = options.ca_file {
+            let read = |bytes: Vec<u8>| reqwest::Certificate::from_pem_bundle(&bytes);
+            builder = builder.tls_certs_merge(from_file(path, read)?);
+        }
+        if let Some(path) = options.identity_file {
+            builder = builder.identity(from_file(path, |bytes| reqwest::Identity::from_pem(&bytes))?);
+        }
+        let http = builder.build().map_err(|source| Error::Setup { source })?;
+        Ok(Self { url, token: options.token, http })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// `path` begins with a slash.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.call(self.http.get(self.address(path)), TIMEOUT)
+    }
+
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Error> {
+        self.post_within(path, body, TIMEOUT)
+    }
+
+    /// The whole call may take so long.
+    pub fn post_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        time: Duration,
+    ) -> Result<T, Error> {
+        self.call(self.http.post(self.address(path)).json(body), time)
+    }
+
+    fn address(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    fn call<T: DeserializeOwned>(&self, mut request: RequestBuilder, time: Duration) -> Result<T, Error> {
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.timeout(time).send().map_err(|error| self.unreachable(error))?;
+        let status = answer.status().as_u16();
+        if !answer.status().is_success() {
+            return Err(Error::Refused(Box::new(problem(status, answer))));
+        }
+        let bytes = answer.bytes().map_err(|error| self.unreachable(error))?;
+        serde_json::from_slice(&bytes).map_err(|source| Error::Answer { url: self.url.clone(), source })
+    }
+
+    fn unreachable(&self, source: reqwest::Error) -> Error {
+        // The address may hold a password, and is told anyway.
+        Error::Unreachable { url: self.url.clone(), source: source.without_url() }
+    }
+}
+
+fn from_file<T>(path: PathBuf, read: impl FnOnce(Vec<u8>) -> reqwest::Result<T>) -> Result<T, Error> {
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(source) => return Err(Error::File { path, source }),
+    };
+    read(bytes).map_err(|source| Error::Pem { path, source })
+}
+
+/// What the server says is wrong; if it is not the server that answers (a proxy in between), as much as can be told.
+fn problem(status: u16, answer: Response) -> Problem {
+    let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let reason = answer.status().canonical_reason().unwrap_or("refused").to_owned();
+    let body: Option<Problem> = answer.bytes().ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let said = body.unwrap_or_else(|| Problem { detail: reason, ..Problem::default() });
+    Problem { status, retry_after: seconds.map(Duration::from_secs), ..said }
+}

@@ -1,0 +1,100 @@
+//! What can go wrong with a call.
+
+use serde::Deserialize;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{url} is no address of a server: {why}")]
+    BadUrl { url: String, why: String },
+    #[error("cannot read {}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("{} is not what it should be: {source}", path.display())]
+    Pem { path: PathBuf, source: reqwest::Error },
+    #[error("cannot set up the connection: {source}")]
+    Setup { source: reqwest::Error },
+    #[error("cannot reach the server at {url}: {}", innermost(source))]
+    Unreachable { url: String, source: reqwest::Error },
+    /// The server said no, and why.
+    #[error("{0}")]
+    Refused(Box<Problem>),
+    #[error("the answer of {url} is not understood, it may be another version: {source}")]
+    Answer { url: String, source: serde_json::Error },
+}
+
+/// A refusal, as the server words it (`application/problem+json`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Problem {
+    pub status: u16,
+    /// Stable: programs go by it.
+    pub code: String,
+    pub detail: String,
+    pub hint: Option<String>,
+    #[serde(skip)]
+    pub retry_after: Option<Duration>,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl Error {
+    /// Worth trying again, unchanged: the server is away, busy, or in trouble.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Refused(problem) => matches!(problem.status, 408 | 425 | 429 | 500..),
+            Self::BadUrl { .. }
+            | Self::File { .. }
+            | Self::Pem { .. }
+            | Self::Setup { .. }
+            | Self::Answer { .. } => false,
+        }
+    }
+
+    pub fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Refused(problem) => Some(problem),
+            _ => None,
+        }
+    }
+
+    /// The server's code, if it refused.
+    pub fn code(&self) -> Option<&str> {
+        self.problem().map(|problem| problem.code.as_str())
+    }
+
+    /// When the server wants to be asked again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.problem()?.retry_after
+    }
+}
+
+/// The cause of causes, which says most: `Connection refused` rather than `error sending request`.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    if error.is_timeout() { "it does not answer in time".to_owned() } else { cause.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_and_what_does_not() {
+        let refused = |status| Error::Refused(Box::new(Problem { status, ..Problem::default() }));
+        for (status, passes) in
+            [(401, false), (404, false), (409, false), (429, true), (500, true), (503, true)]
+        {
+            assert_eq!(refused(status).is_passing(), passes, "{status}");
+        }
+    }
+}
