@@ -9,7 +9,7 @@ use crate::principal::{How, Principal, Role};
 use crate::secret::{Secret, SecretHash};
 use crate::settings::Settings;
 use crate::throttle::Throttle;
-use crate::tokens::{Found, TokenRecord, TokenTable};
+use crate::tokens::{TokenBook, TokenRecord, TokenTable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;
@@ -124,6 +124,7 @@ pub struct GateOptions {
     pub password_file: Option<PathBuf>,
     /// For the keys of issuers.
     pub fetch: Option<Arc<dyn Fetch>>,
+    pub tokens: Option<Arc<dyn TokenBook>>,
 }
 
 impl fmt::Debug for GateOptions {
@@ -158,17 +159,14 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Reads all that the options name. `tokens`: those in the books that are not revoked.
-    pub fn open(
-        options: GateOptions,
-        tokens: impl IntoIterator<Item = (SecretHash, TokenRecord)>,
-    ) -> Result<Self, ConfigError> {
+    /// Reads all the files that the options name.
+    pub fn open(options: GateOptions) -> Result<Self, ConfigError> {
         let settings = load(&options)?;
         let verified = Verified::new().map_err(|error| ConfigError::Meaning(error.to_string()))?;
         Ok(Self {
             owner_hash: options.owner_token.as_ref().map(Secret::hash),
             settings: RwLock::new(Arc::new(settings)),
-            tokens: RwLock::new(TokenTable::new(tokens)),
+            tokens: RwLock::default(),
             verified: Mutex::new(verified),
             throttle: Mutex::default(),
             checking: AtomicUsize::new(0),
@@ -197,12 +195,7 @@ impl Gate {
         Ok(reloaded)
     }
 
-    /// A token that was just made.
-    pub fn add_token(&self, hash: SecretHash, record: TokenRecord) {
-        self.tokens.write().unwrap_or_else(PoisonError::into_inner).add(hash, record);
-    }
-
-    /// From the next request on it is not known.
+    /// To be told when the books have noted it. From the next request on it is not known.
     pub fn revoke_token(&self, id: i64) {
         self.tokens.write().unwrap_or_else(PoisonError::into_inner).revoke(id);
     }
@@ -239,19 +232,33 @@ impl Gate {
         if jwt::looks_like_one(token) {
             return self.jwt(token, shown, effort);
         }
-        Some(self.token(token, shown.now))
+        self.token(token, shown.now, effort)
     }
 
-    fn token(&self, token: &str, now: Timestamp) -> Result<Principal, Denied> {
+    fn token(&self, token: &str, now: Timestamp, effort: Effort) -> Option<Result<Principal, Denied>> {
         let hash = SecretHash::of(token);
         if self.owner_hash == Some(hash) {
-            return Ok(Principal::full(&self.options.owner, Role::Admin, How::Owner));
+            return Some(Ok(Principal::full(&self.options.owner, Role::Admin, How::Owner)));
         }
-        match self.tokens.read().unwrap_or_else(PoisonError::into_inner).find(hash, now) {
-            Found::Good(record) => Ok(record.principal(self.settings().named_role(&record.user))),
-            Found::Expired => Err(Denied::Expired),
-            Found::Unknown => Err(Denied::Token),
-        }
+        let known = self.tokens.read().unwrap_or_else(PoisonError::into_inner).find(hash, now).cloned();
+        let record = match (known, effort) {
+            (Some(record), _) => Ok(record),
+            (None, Effort::Never) => return None,
+            (None, Effort::IfNeeded) => self.look_up(hash, now),
+        };
+        Some(record.and_then(|record| match record.expires {
+            Some(expires) if expires <= now => Err(Denied::Expired),
+            _ => Ok(record.principal(self.settings().named_role(&record.user))),
+        }))
+    }
+
+    fn look_up(&self, hash: SecretHash, now: Timestamp) -> Result<TokenRecord, Denied> {
+        let book = self.options.tokens.as_ref().ok_or(Denied::Token)?;
+        let revocations = self.tokens.read().unwrap_or_else(PoisonError::into_inner).revocations();
+        let record = book.find(hash).map_err(|_| Denied::Unavailable)?.ok_or(Denied::Token)?;
+        let mut table = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        table.remember(hash, record.clone(), revocations, now);
+        Ok(record)
     }
 
     fn jwt(&self, token: &str, shown: &Shown<'_>, effort: Effort) -> Option<Result<Principal, Denied>> {
@@ -279,7 +286,7 @@ impl Gate {
     ) -> Option<Result<Principal, Denied>> {
         // Clients that know nothing but passwords can use a token all the same.
         if password.starts_with(Secret::PREFIX) {
-            let principal = self.token(password, shown.now);
+            let principal = self.token(password, shown.now, effort)?;
             return Some(principal.and_then(|principal| match user {
                 NO_NAME => Ok(principal),
                 user if *user == *principal.user => Ok(principal),
@@ -385,4 +392,179 @@ fn load(options: &GateOptions) -> Result<Settings, ConfigError> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::principal::Scopes;
+    use crate::tokens::BookError;
+    use std::collections::HashMap;
+    use std::net::Ipv4Addr;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+    /// A book in memory; `None`: it cannot be read.
+    #[derive(Default)]
+    struct Book(Mutex<Option<HashMap<String, TokenRecord>>>);
+
+    impl TokenBook for Book {
+        fn find(&self, hash: SecretHash) -> Result<Option<TokenRecord>, BookError> {
+            let book = lock(&self.0);
+            let book = book.as_ref().ok_or_else(|| BookError("away".to_owned()))?;
+            Ok(book.get(&hash.to_string()).cloned())
+        }
+    }
+
+    fn record(user: &str, role: Role) -> TokenRecord {
+        TokenRecord { id: 1, name: "t".into(), user: user.into(), role, scopes: Scopes::ALL, expires: None }
+    }
+
+    fn book(tokens: &[(&str, TokenRecord)]) -> Arc<Book> {
+        let tokens = tokens.iter().map(|(token, record)| (SecretHash::of(token).to_string(), record.clone()));
+        Arc::new(Book(Mutex::new(Some(tokens.collect()))))
+    }
+
+    fn gate(files: &[(&str, String)], tokens: &Arc<Book>) -> (tempfile::TempDir, Gate) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        let options = GateOptions {
+            owner: "olga".to_owned(),
+            owner_token: Some(Secret::kept("wl_owner")),
+            config: files.iter().any(|(name, _)| *name == "auth.toml").then(|| dir.path().join("auth.toml")),
+            tokens: Some(Arc::clone(tokens) as Arc<dyn TokenBook>),
+            ..GateOptions::default()
+        };
+        (dir, Gate::open(options).unwrap())
+    }
+
+    fn shows(header: Option<&str>) -> Shown<'_> {
+        Shown {
+            authorization: header,
+            certificate: None,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            now: NOW,
+            clock: Instant::now(),
+        }
+    }
+
+    fn basic(user: &str, password: &str) -> String {
+        format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+    }
+
+    fn people(password: &str) -> [(&'static str, String); 2] {
+        let hash = bcrypt::hash(password, 4).unwrap();
+        [
+            ("auth.toml", "password_file = 'people'\n[roles]\nana = 'operator'\n".to_owned()),
+            ("people", format!("ana:{hash}\nbob:{hash}\n")),
+        ]
+    }
+
+    #[test]
+    fn what_is_no_credential() {
+        let (_dir, gate) = gate(&[], &book(&[]));
+        let denied = |header| gate.admit(&shows(header)).unwrap_err();
+        assert_eq!(denied(None), Denied::Missing);
+        for header in ["", "Bearer", "Bearer ", "wl_owner", "Digest x", "Basic !!!", "Basic YW5h"] {
+            assert_eq!(denied(Some(header)), Denied::Scheme, "{header:?}");
+        }
+        for header in ["Bearer wl_wrong", "Bearer wl_owner2", "Bearer wl_owne", "bearer x"] {
+            assert_eq!(denied(Some(header)), Denied::Token, "{header:?}");
+        }
+        for header in ["Bearer a.b.c", "Bearer ..", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbmEifQ."] {
+            assert!(matches!(denied(Some(header)), Denied::Jwt(_)), "{header:?}");
+        }
+    }
+
+    #[test]
+    fn the_owner_and_tokens() {
+        let tokens = book(&[("wl_a", record("ana", Role::Admin)), ("wl_c", record("carla", Role::Viewer))]);
+        let (_dir, gate) = gate(&people("secret"), &tokens);
+        let admit = |header: &str| gate.admit(&shows(Some(header)));
+        let owner = admit("Bearer wl_owner").unwrap();
+        assert_eq!((&*owner.user, owner.role, &owner.how), ("olga", Role::Admin, &How::Owner));
+        assert_eq!(admit("bearer wl_a").unwrap().role, Role::Operator, "the file says less than the token");
+        assert_eq!(admit("Bearer wl_c").unwrap().role, Role::Viewer, "the file says nothing");
+        assert_eq!(&*admit(&basic("__token__", "wl_c")).unwrap().user, "carla");
+        assert_eq!(&*admit(&basic("carla", "wl_c")).unwrap().user, "carla");
+        assert_eq!(admit(&basic("ana", "wl_c")), Err(Denied::Password), "not under another name");
+    }
+
+    #[test]
+    fn a_token_is_looked_up_once_and_gone_when_it_is_revoked() {
+        let tokens = book(&[("wl_a", record("ana", Role::User))]);
+        let (_dir, gate) = gate(&[], &tokens);
+        let header = shows(Some("Bearer wl_a"));
+        assert_eq!(gate.admit_quickly(&header), None, "it has to be looked up first");
+        assert!(gate.admit(&header).is_ok());
+        assert!(gate.admit_quickly(&header).unwrap().is_ok());
+        assert_eq!(gate.take_used_tokens(), [(1, NOW)]);
+        lock(&tokens.0).as_mut().unwrap().clear();
+        gate.revoke_token(1);
+        assert_eq!(gate.admit(&header), Err(Denied::Token));
+        *lock(&tokens.0) = None;
+        assert_eq!(gate.admit(&header), Err(Denied::Unavailable));
+    }
+
+    #[test]
+    fn a_token_ends() {
+        let ended = TokenRecord { expires: Some(NOW), ..record("ana", Role::User) };
+        let (_dir, gate) = gate(&[], &book(&[("wl_a", ended)]));
+        assert_eq!(gate.admit(&shows(Some("Bearer wl_a"))), Err(Denied::Expired));
+    }
+
+    #[test]
+    fn passwords_are_checked_once_a_while_and_forgotten_on_reload() {
+        let (dir, gate) = gate(&people("secret"), &book(&[]));
+        let right = basic("ana", "secret");
+        let right = shows(Some(&right));
+        assert_eq!(gate.admit_quickly(&right), None, "that takes a slow hash");
+        assert_eq!(gate.admit(&right).unwrap().role, Role::Operator);
+        assert!(gate.admit_quickly(&right).unwrap().is_ok(), "remembered");
+        assert_eq!(gate.admit(&shows(Some(&basic("bob", "secret")))).unwrap().role, Role::User);
+
+        for (name, text) in people("changed") {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        assert_eq!(gate.reload().unwrap(), Reloaded { users: 2, issuers: 0 });
+        assert_eq!(gate.admit(&right), Err(Denied::Password));
+
+        std::fs::write(dir.path().join("people"), "broken").unwrap();
+        assert!(gate.reload().is_err());
+        assert!(gate.admit(&shows(Some(&basic("ana", "changed")))).is_ok(), "all stays as it was");
+    }
+
+    #[test]
+    fn guessing_is_slowed_down() {
+        let (_dir, gate) = gate(&people("secret"), &book(&[]));
+        let wrong = basic("ana", "wrong");
+        let wrong = shows(Some(&wrong));
+        for _ in 0..5 {
+            assert_eq!(gate.admit(&wrong), Err(Denied::Password));
+        }
+        assert!(matches!(gate.admit_quickly(&wrong), Some(Err(Denied::Throttled(_)))), "without a slow hash");
+        assert!(gate.admit(&shows(Some(&basic("bob", "secret")))).is_ok(), "bob is not locked out");
+    }
+
+    #[test]
+    fn a_wrong_credential_is_not_made_good_by_a_right_certificate() {
+        let files = [("auth.toml", "[certificates]\n'CN=ana' = 'ana'\n".to_owned())];
+        let (_dir, gate) = gate(&files, &book(&[]));
+        let ana = PeerCertificate { subject: vec![("CN".into(), "ana".into())], alternatives: Vec::new() };
+        let other = PeerCertificate { subject: vec![("CN".into(), "eve".into())], alternatives: Vec::new() };
+        let admit = |header, certificate| gate.admit(&Shown { certificate, ..shows(header) });
+        assert_eq!(&*admit(None, Some(&ana)).unwrap().user, "ana");
+        assert_eq!(admit(None, Some(&other)), Err(Denied::Certificate));
+        assert_eq!(admit(Some("Bearer wl_wrong"), Some(&ana)), Err(Denied::Token));
+    }
+
+    #[test]
+    fn without_auth_everybody_is_the_owner() {
+        let options = GateOptions { owner: "olga".to_owned(), no_auth: true, ..GateOptions::default() };
+        let gate = Gate::open(options).unwrap();
+        let anybody = gate.admit_quickly(&shows(None)).unwrap().unwrap();
+        assert_eq!((&*anybody.user, anybody.how), ("olga", How::Open));
+    }
 }

@@ -35,4 +35,4 @@ pub use passwords::{Hashing, PasswordError, PasswordFile};
 pub use policy::{Operation, Relation, Rule, Verdict, judge, rule};
 pub use principal::{How, ParseRoleError, ParseScopeError, Principal, Role, Scope, Scopes};
 pub use secret::{Secret, SecretHash};
-pub use tokens::{TokenRecord, TokenRefused, TokenRequest, grant};
+pub use tokens::{BookError, TokenBook, TokenRecord, TokenRefused, TokenRequest, grant};

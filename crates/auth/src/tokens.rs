@@ -20,10 +20,26 @@ pub struct TokenRecord {
     pub expires: Option<Timestamp>,
 }
 
-/// All tokens, by hash.
+/// Where tokens are kept.
+pub trait TokenBook: Send + Sync {
+    /// The token with this hash, unless it was revoked.
+    fn find(&self, hash: SecretHash) -> Result<Option<TokenRecord>, BookError>;
+}
+
+/// The books cannot be read at the moment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BookError(pub String);
+
+/// Tokens remembered at most; those of programs that come often are back at once.
+const REMEMBERED: usize = 10_000;
+
+/// Tokens that were found in the books, by hash, so that they are not looked up for every request. A token that is
+/// revoked is told so ([`TokenTable::revoke`]) and is gone at once.
 #[derive(Debug, Default)]
 pub(crate) struct TokenTable {
     tokens: HashMap<SecretHash, Entry>,
+    revocations: u64,
 }
 
 #[derive(Debug)]
@@ -34,32 +50,38 @@ struct Entry {
 }
 
 impl TokenTable {
-    pub(crate) fn new(tokens: impl IntoIterator<Item = (SecretHash, TokenRecord)>) -> Self {
-        let mut table = Self::default();
-        for (hash, record) in tokens {
-            table.add(hash, record);
-        }
-        table
+    /// To be asked before the books are: see [`TokenTable::remember`].
+    pub(crate) fn revocations(&self) -> u64 {
+        self.revocations
     }
 
-    pub(crate) fn add(&mut self, hash: SecretHash, record: TokenRecord) {
-        self.tokens.insert(hash, Entry { record, used: AtomicI64::new(0) });
+    /// Remembers what the books said when there had been so many revocations. If there was one since, it may have been
+    /// of this token, and nothing is remembered.
+    pub(crate) fn remember(
+        &mut self,
+        hash: SecretHash,
+        record: TokenRecord,
+        revocations: u64,
+        now: Timestamp,
+    ) {
+        if revocations != self.revocations {
+            return;
+        }
+        if self.tokens.len() >= REMEMBERED {
+            self.tokens.clear();
+        }
+        self.tokens.insert(hash, Entry { record, used: AtomicI64::new(now.micros()) });
     }
 
     pub(crate) fn revoke(&mut self, id: i64) {
+        self.revocations += 1;
         self.tokens.retain(|_, entry| entry.record.id != id);
     }
 
-    /// The token with this hash, if it is still good. Its use is remembered.
-    pub(crate) fn find(&self, hash: SecretHash, now: Timestamp) -> Found<'_> {
-        match self.tokens.get(&hash) {
-            None => Found::Unknown,
-            Some(entry) if entry.record.expires.is_some_and(|expires| expires <= now) => Found::Expired,
-            Some(entry) => {
-                entry.used.store(now.micros(), Ordering::Relaxed);
-                Found::Good(&entry.record)
-            }
-        }
+    pub(crate) fn find(&self, hash: SecretHash, now: Timestamp) -> Option<&TokenRecord> {
+        let entry = self.tokens.get(&hash)?;
+        entry.used.store(now.micros(), Ordering::Relaxed);
+        Some(&entry.record)
     }
 
     /// Which tokens were used since this was last asked, and when: for the books.
@@ -72,12 +94,6 @@ impl TokenTable {
             })
             .collect()
     }
-}
-
-pub(crate) enum Found<'a> {
-    Unknown,
-    Expired,
-    Good(&'a TokenRecord),
 }
 
 /// A token that somebody asks for.
@@ -163,6 +179,30 @@ mod tests {
 
     fn ana() -> Principal {
         Principal::full("ana", Role::User, How::Password)
+    }
+
+    #[test]
+    fn what_was_looked_up_while_it_was_revoked_is_not_remembered() {
+        let hash = SecretHash::of("x");
+        let record = TokenRecord {
+            id: 7,
+            name: "x".into(),
+            user: "ana".into(),
+            role: Role::User,
+            scopes: Scopes::READ,
+            expires: None,
+        };
+        let mut table = TokenTable::default();
+        let before = table.revocations();
+        table.revoke(7);
+        table.remember(hash, record.clone(), before, NOW);
+        assert_eq!(table.find(hash, NOW), None);
+        table.remember(hash, record.clone(), table.revocations(), NOW);
+        assert_eq!(table.find(hash, NOW), Some(&record));
+        assert_eq!(table.take_used(), [(7, NOW)]);
+        assert_eq!(table.take_used(), []);
+        table.revoke(7);
+        assert_eq!(table.find(hash, NOW), None);
     }
 
     #[test]

@@ -1,0 +1,194 @@
+//! JSON Web Tokens at the gate: really signed, with keys that come over a fetcher and change.
+
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use windlass_auth::{Denied, Fetch, FetchError, Gate, GateOptions, How, Principal, Role, Scopes, Shown};
+use windlass_types::Timestamp;
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+/// Two keys made for this test: what signs, and what everybody may know.
+struct Key {
+    kid: &'static str,
+    private: &'static str,
+    public: &'static str,
+}
+
+const ONE: Key = Key {
+    kid: "one",
+    private: "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIMdZo04Lw5RkZztPanzHJPynkxgx6CxsMRozSiqBwA+O\n-----END PRIVATE KEY-----\n",
+    public: "MKmWFbFWco5bj0ZXx8jigPDKgATcYN4dlDnDYHqPTQg",
+};
+const TWO: Key = Key {
+    kid: "two",
+    private: "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIG/spgzUtQ9oCuM+vITgpIvn+HImHGHAIogi9qfzgpsT\n-----END PRIVATE KEY-----\n",
+    public: "LwTIqUQ5g3JFsfVZOx_YpttaKM27YVS20ocxlxLFqRI",
+};
+
+/// An issuer as the network shows it.
+#[derive(Default)]
+struct Issuer {
+    documents: Mutex<Vec<(String, String)>>,
+    asked: Mutex<u32>,
+}
+
+impl Issuer {
+    fn publishes(&self, keys: &[&Key]) {
+        let keys: Vec<Value> = keys
+            .iter()
+            .map(|key| json!({"kty": "OKP", "crv": "Ed25519", "kid": key.kid, "x": key.public, "use": "sig"}))
+            .collect();
+        let about = json!({"issuer": "https://issuer.example", "jwks_uri": "https://issuer.example/keys"});
+        *self.documents.lock().unwrap() = vec![
+            ("https://issuer.example/.well-known/openid-configuration".to_owned(), about.to_string()),
+            ("https://issuer.example/keys".to_owned(), json!({ "keys": keys }).to_string()),
+        ];
+    }
+}
+
+impl Fetch for Issuer {
+    fn fetch(&self, url: &str) -> Result<String, FetchError> {
+        *self.asked.lock().unwrap() += 1;
+        let documents = self.documents.lock().unwrap();
+        let found = documents.iter().find(|(address, _)| address == url);
+        found.map(|(_, text)| text.clone()).ok_or_else(|| FetchError("nobody there".to_owned()))
+    }
+}
+
+struct World {
+    _dir: tempfile::TempDir,
+    issuer: Arc<Issuer>,
+    gate: Gate,
+    start: Instant,
+}
+
+impl World {
+    fn new(keys: &[&Key]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("auth.toml");
+        std::fs::write(
+            &config,
+            "[group_roles]\n'/ops' = 'operator'\n[[jwt]]\nissuer = 'https://issuer.example'\naudience = 'windlass'\ngroups_claim = 'wlcg.groups'\n",
+        )
+        .unwrap();
+        let issuer = Arc::new(Issuer::default());
+        issuer.publishes(keys);
+        let options = GateOptions {
+            config: Some(config),
+            fetch: Some(Arc::clone(&issuer) as Arc<dyn Fetch>),
+            ..GateOptions::default()
+        };
+        Self { gate: Gate::open(options).unwrap(), _dir: dir, issuer, start: Instant::now() }
+    }
+
+    fn admit_after(&self, token: &str, passed: Duration) -> Result<Principal, Denied> {
+        self.gate.admit(&Shown {
+            authorization: Some(&format!("Bearer {token}")),
+            certificate: None,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            now: NOW,
+            clock: self.start + passed,
+        })
+    }
+
+    fn admit(&self, token: &str) -> Result<Principal, Denied> {
+        self.admit_after(token, Duration::ZERO)
+    }
+}
+
+fn claims() -> Value {
+    json!({
+        "iss": "https://issuer.example", "aud": ["other", "windlass"], "sub": "ana", "exp": 1_800_000_600,
+        "scope": "compute.read compute.modify compute.create compute.cancel", "wlcg.groups": ["/all", "/ops"],
+    })
+}
+
+fn sign(claims: &Value, key: &Key) -> String {
+    let header = Header { kid: Some(key.kid.to_owned()), ..Header::new(Algorithm::EdDSA) };
+    let signer = EncodingKey::from_ed_pem(key.private.as_bytes()).unwrap();
+    jsonwebtoken::encode(&header, claims, &signer).unwrap()
+}
+
+fn is_refused(result: &Result<Principal, Denied>) -> bool {
+    matches!(result, Err(Denied::Jwt(_)))
+}
+
+#[test]
+fn a_token_of_an_issuer_that_is_believed() {
+    let world = World::new(&[&ONE]);
+    let ana = world.admit(&sign(&claims(), &ONE)).unwrap();
+    assert_eq!((&*ana.user, ana.role, ana.scopes), ("ana", Role::Operator, Scopes::WRITE));
+    assert_eq!(ana.how, How::Jwt { issuer: "https://issuer.example".into() });
+    assert!(ana.expires.is_some(), "nothing that lasts longer is made with it");
+}
+
+#[test]
+fn what_is_not_believed() {
+    let world = World::new(&[&ONE]);
+    let with = |name: &str, value: Value| {
+        let mut claims = claims();
+        claims[name] = value;
+        sign(&claims, &ONE)
+    };
+    assert!(is_refused(&world.admit(&with("iss", json!("https://evil.example")))));
+    assert!(is_refused(&world.admit(&with("aud", json!("somebody else")))));
+    assert_eq!(world.admit(&with("exp", json!(1_700_000_000))), Err(Denied::Expired));
+    let as_if_it_were_one = sign(&claims(), &Key { kid: "one", ..TWO });
+    assert!(is_refused(&world.admit(&as_if_it_were_one)), "another key under the same name");
+}
+
+#[test]
+fn signatures_that_are_none() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+    let world = World::new(&[&ONE]);
+    let good = sign(&claims(), &ONE);
+    let parts: Vec<&str> = good.split('.').collect();
+    let part = |value: &Value| BASE64.encode(value.to_string());
+
+    for alg in ["none", "None", "NONE"] {
+        let header = part(&json!({"alg": alg, "kid": "one"}));
+        assert!(is_refused(&world.admit(&format!("{header}.{}.", parts[1]))), "{alg}");
+        assert!(is_refused(&world.admit(&format!("{header}.{}.{}", parts[1], parts[2]))), "{alg}");
+    }
+    // The public key taken for a shared secret.
+    let header = Header { kid: Some("one".to_owned()), ..Header::new(Algorithm::HS256) };
+    for secret in [ONE.public.as_bytes().to_vec(), BASE64.decode(ONE.public).unwrap()] {
+        let forged = jsonwebtoken::encode(&header, &claims(), &EncodingKey::from_secret(&secret)).unwrap();
+        assert!(is_refused(&world.admit(&forged)));
+    }
+    let mut admin = claims();
+    admin["sub"] = json!("root");
+    let forged = format!("{}.{}.{}", parts[0], part(&admin), parts[2]);
+    assert!(is_refused(&world.admit(&forged)), "claims that were not signed");
+    for garbled in [&good[1..], &good[..good.len() - 4], &format!("{good}AAAA")] {
+        assert!(world.admit(garbled).is_err());
+    }
+}
+
+#[test]
+fn keys_change() {
+    let world = World::new(&[&ONE]);
+    let (old, new) = (sign(&claims(), &ONE), sign(&claims(), &TWO));
+    assert!(world.admit(&old).is_ok());
+    world.issuer.publishes(&[&ONE, &TWO]);
+    let asked = *world.issuer.asked.lock().unwrap();
+    for _ in 0..20 {
+        assert!(is_refused(&world.admit(&new)), "asked for a moment ago");
+    }
+    assert_eq!(*world.issuer.asked.lock().unwrap(), asked, "nobody makes us ask all the time");
+    assert!(world.admit_after(&new, Duration::from_secs(31)).is_ok());
+    assert!(world.admit_after(&old, Duration::from_secs(31)).is_ok());
+    world.issuer.publishes(&[&TWO]);
+    assert!(is_refused(&world.admit_after(&old, Duration::from_hours(2))), "withdrawn");
+}
+
+#[test]
+fn an_issuer_that_was_never_there_is_no_reason_to_let_anybody_in() {
+    let world = World::new(&[&ONE]);
+    world.issuer.documents.lock().unwrap().clear();
+    assert_eq!(world.admit(&sign(&claims(), &ONE)), Err(Denied::Unavailable));
+}
