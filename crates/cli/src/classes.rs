@@ -4,9 +4,8 @@
 use crate::error::CliError;
 use std::collections::{BTreeMap, HashMap};
 use windlass_core::sizing::{self, Observation, Rules, Sizing};
-use windlass_store::Store as _;
+use windlass_store::Store;
 use windlass_store::model::{JobFilter, ResultFilter, ResultRow, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::work::return_code;
 use windlass_types::{JobId, JobStatus, KindId, Resources, RunId};
 
@@ -82,11 +81,7 @@ pub(crate) fn by_requirements(classes: Vec<Class>) -> Vec<Class> {
 }
 
 /// The classes that ask for something and have at least one result, in the order of their first jobs.
-pub(crate) fn load(
-    store: &SqliteStore,
-    row: &WorkflowRow,
-    which: &Which<'_>,
-) -> Result<Vec<Class>, CliError> {
+pub(crate) fn load(store: &dyn Store, row: &WorkflowRow, which: &Which<'_>) -> Result<Vec<Class>, CliError> {
     let mut classes = gather(store, row, which)?;
     let class_of: HashMap<JobId, usize> = classes
         .iter()
@@ -102,7 +97,7 @@ pub(crate) fn load(
     Ok(classes)
 }
 
-fn gather(store: &SqliteStore, row: &WorkflowRow, which: &Which<'_>) -> Result<Vec<Class>, CliError> {
+fn gather(store: &dyn Store, row: &WorkflowRow, which: &Which<'_>) -> Result<Vec<Class>, CliError> {
     let kinds: HashMap<String, KindId> =
         store.kinds(row.id)?.into_iter().map(|kind| (kind.name, kind.id)).collect();
     let sets: HashMap<String, Resources> =
@@ -136,7 +131,7 @@ fn gather(store: &SqliteStore, row: &WorkflowRow, which: &Which<'_>) -> Result<V
 
 /// The newest attempt of each job that tells something.
 fn newest_results(
-    store: &SqliteStore,
+    store: &dyn Store,
     row: &WorkflowRow,
     which: &Which<'_>,
 ) -> Result<BTreeMap<JobId, ResultRow>, CliError> {

@@ -8,6 +8,8 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use windlass_store::Store;
 use windlass_store::sqlite::{OpenMode, Opened, SqliteStore};
 use windlass_types::Clock;
 
@@ -34,33 +36,33 @@ impl Context {
     }
 
     /// The database, for reading only. It must exist.
-    pub(crate) fn open_read(&self) -> Result<SqliteStore, CliError> {
+    pub(crate) fn open_read(&self) -> Result<Arc<dyn Store>, CliError> {
         let path = self.existing()?;
         Ok(self.warned(SqliteStore::open(&path, OpenMode::ReadOnly)?))
     }
 
     /// The database, for writing. It must exist.
-    pub(crate) fn open_write(&self) -> Result<SqliteStore, CliError> {
+    pub(crate) fn open_write(&self) -> Result<Arc<dyn Store>, CliError> {
         let path = self.existing()?;
         self.refuse_foreign(&path)?;
         Ok(self.warned(SqliteStore::open(&path, OpenMode::ReadWrite)?))
     }
 
     /// The database, for writing, if there is one.
-    pub(crate) fn open_if_there(&self) -> Result<Option<SqliteStore>, CliError> {
+    pub(crate) fn open_if_there(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
         // Whether something that cannot be looked at is a database, opening it says.
         let there = self.find().is_some_and(|path| path.try_exists().unwrap_or(true));
         there.then(|| self.open_write()).transpose()
     }
 
     /// The database, for reading only, if there is one.
-    pub(crate) fn open_read_if_there(&self) -> Result<Option<SqliteStore>, CliError> {
+    pub(crate) fn open_read_if_there(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
         let there = self.find().is_some_and(|path| path.try_exists().unwrap_or(true));
         there.then(|| self.open_read()).transpose()
     }
 
     /// The database, for writing; made here if there is none here or above.
-    pub(crate) fn open_or_create(&self) -> Result<SqliteStore, CliError> {
+    pub(crate) fn open_or_create(&self) -> Result<Arc<dyn Store>, CliError> {
         let path = match self.find() {
             Some(path) => {
                 self.refuse_foreign(&path)?;
@@ -98,12 +100,12 @@ impl Context {
         Ok(())
     }
 
-    fn warned(&self, opened: Opened) -> SqliteStore {
+    fn warned(&self, opened: Opened) -> Arc<dyn Store> {
         for warning in &opened.warnings {
             self.ui.warn(&warning.to_string());
         }
         // Events say who did it.
-        opened.store.acting_as(&crate::plan::current_user())
+        Arc::new(opened.store.acting_as(&crate::plan::current_user()))
     }
 }
 

@@ -9,14 +9,13 @@ use crate::local::LocalHost;
 use crate::ui::summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use windlass_engine::observe::Observer;
 use windlass_engine::{Control, Dispatcher, Options, RunEnd, Summary, Until, begin_next_run, take_over};
-use windlass_store::Store as _;
-use windlass_store::lock::WorkflowLock;
+use windlass_store::Store;
+use windlass_store::lock::Lock;
 use windlass_store::model::WorkflowRow;
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::WorkflowId;
 
 /// What to do with jobs that ended badly in an earlier run.
@@ -31,7 +30,7 @@ pub(crate) enum Failed {
 /// Runs the workflow, shows how it goes, and tells how it ended.
 pub(crate) fn drive(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     workflow: WorkflowId,
     failed: Failed,
     machine: &MachineArgs,
@@ -54,7 +53,7 @@ pub(crate) fn drive(
 /// Runs the workflow and tells only the observer, which is gone afterwards: the terminal is its own again.
 pub(crate) fn conduct(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     workflow: WorkflowId,
     failed: Failed,
     machine: &MachineArgs,
@@ -62,11 +61,11 @@ pub(crate) fn conduct(
 ) -> Result<Summary, CliError> {
     // Before the lock is taken: whoever holds it is sent SIGUSR1 by `cancel`, which ends a process that does not listen.
     let signals = listen_for_signals()?;
-    let _lock = WorkflowLock::acquire(store.path(), workflow, ctx.clock.now())?;
+    let _lock = store.lock(Lock::Workflow(workflow), ctx.clock.now())?;
     if failed == Failed::Keep && row(store, workflow)?.is_canceled {
         return Err(CliError::refused(format!("workflow {workflow} was canceled in this moment")));
     }
-    let mut host = LocalHost::new(machine, store.path());
+    let mut host = LocalHost::new(machine, &database(store)?);
     if failed == Failed::RunAgain {
         take_over(store, &mut host, &mut *observer, &row(store, workflow)?, ctx.clock.now())?;
         begin_next_run(store, &row(store, workflow)?, ctx.clock.now())?;
@@ -95,7 +94,16 @@ fn until(ctx: &Context, machine: &MachineArgs, row: &WorkflowRow) -> Result<Opti
     Ok(Instant::now().checked_add(time).map(|end| Until { end, lead }))
 }
 
-fn row(store: &SqliteStore, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
+/// The file that jobs run here are noted in: ledgers lie beside it, and jobs are told of it.
+pub(crate) fn database(store: &dyn Store) -> Result<PathBuf, CliError> {
+    let location = store.location();
+    location.path().map(Path::to_owned).ok_or_else(|| {
+        CliError::refused(format!("jobs cannot be run from here into {location}"))
+            .with_hint("a server gives them to its workers: `windlass worker --url URL`")
+    })
+}
+
+fn row(store: &dyn Store, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
     store.workflow(workflow)?.ok_or(CliError::from(windlass_store::Error::NoSuchWorkflow(workflow)))
 }
 

@@ -6,6 +6,7 @@ use crate::ui::text;
 use serde::Serialize;
 use std::fmt;
 use windlass_spec::Diagnostics;
+use windlass_store::wire::error::Sort;
 use windlass_types::Bytes;
 
 /// The exit codes of `windlass`. Documented in `docs/exit-codes.md` and in `windlass --help`; scripts rely on them.
@@ -178,6 +179,12 @@ impl From<windlass_store::Error> for CliError {
             | E::File { .. }
             | E::DiskFull { .. }
             | E::Disk { .. } => Kind::Io,
+            E::Elsewhere(elsewhere) => match elsewhere.sort {
+                Sort::Missing | Sort::Wrong => Kind::User,
+                Sort::Refused | Sort::Forbidden => Kind::Refused,
+                Sort::Surroundings => Kind::Io,
+                Sort::Internal => Kind::Internal,
+            },
             E::RunNotBegun { .. } | E::Refused { .. } | E::Internal { .. } | E::Closed => Kind::Internal,
         };
         Self { hint: error.hint(), ..Self::new(kind, with_sources(&error)) }

@@ -4,17 +4,16 @@
 use crate::args::MachineArgs;
 use crate::changes::{self, Books, Changes, Terms};
 use crate::context::Context;
-use crate::drive::Failed;
+use crate::drive::{Failed, database};
 use crate::error::{CliError, Kind};
 use crate::inputs;
 use crate::local::LocalHost;
 use windlass_core::reset::{Choice, Standing, plan_reset};
 use windlass_engine::observe::{AttemptEnd, Observer, Progress};
 use windlass_engine::take_over;
-use windlass_store::Store as _;
-use windlass_store::lock::WorkflowLock;
+use windlass_store::Store;
+use windlass_store::lock::{Lock, LockGuard};
 use windlass_store::model::{DataFilter, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{JobId, JobStatus, RunId, WorkflowId};
 
 /// Has `choose` say which jobs go back, and starts the next run with them. `None` if there are none.
@@ -22,11 +21,11 @@ use windlass_types::{JobId, JobStatus, RunId, WorkflowId};
 /// What a dead process left running is first made sure to be dead, so that what is decided on stands still.
 pub(crate) fn begin<T>(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     workflow: WorkflowId,
     choose: impl FnOnce(&WorkflowRow) -> Result<(Vec<JobId>, T), CliError>,
 ) -> Result<(Option<RunId>, T), CliError> {
-    let lock = WorkflowLock::acquire(store.path(), workflow, ctx.clock.now())?;
+    let lock = store.lock(Lock::Workflow(workflow), ctx.clock.now())?;
     let (again, found) = choose(&clear_up(ctx, store, &lock, workflow)?)?;
     if again.is_empty() {
         return Ok((None, found));
@@ -37,11 +36,11 @@ pub(crate) fn begin<T>(
 /// Makes sure that nothing of a workflow runs whose lock we hold. How it stands then.
 pub(crate) fn clear_up(
     ctx: &Context,
-    store: &SqliteStore,
-    _held: &WorkflowLock,
+    store: &dyn Store,
+    _held: &LockGuard,
     workflow: WorkflowId,
 ) -> Result<WorkflowRow, CliError> {
-    let mut host = LocalHost::new(&MachineArgs::default(), store.path());
+    let mut host = LocalHost::new(&MachineArgs::default(), &database(store)?);
     take_over(store, &mut host, &mut Notices(ctx), &row(store, workflow)?, ctx.clock.now())?;
     row(store, workflow)
 }
@@ -52,7 +51,7 @@ pub(crate) fn clear_up(
 /// Jobs that ended badly stay as they are unless they are to run again or stand behind what does.
 pub(crate) fn begin_changed(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     row: &WorkflowRow,
     terms: Terms<'_>,
     failed: Failed,
@@ -104,7 +103,7 @@ fn going_back(books: &Books<'_>, changes: &Changes, failed: Failed) -> Result<Ve
     Ok(reset.all().into_iter().map(|number| books.id(number)).collect())
 }
 
-pub(crate) fn row(store: &SqliteStore, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
+pub(crate) fn row(store: &dyn Store, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
     store.workflow(workflow)?.ok_or(CliError::from(windlass_store::Error::NoSuchWorkflow(workflow)))
 }
 

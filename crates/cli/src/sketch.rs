@@ -8,9 +8,8 @@ use std::time::Duration;
 use windlass_core::edges::Edges;
 use windlass_core::outline::{self, Facts, Grain, Outline, Request};
 use windlass_proc::machine::Machine;
-use windlass_store::Store as _;
+use windlass_store::Store;
 use windlass_store::model::{DoneWork, JobFilter};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{Capacity, Resources};
 
 const PAGE: u64 = 2000;
@@ -62,7 +61,7 @@ pub(crate) fn of_spec(
 
 /// Outlines a workflow that is in the books.
 pub(crate) fn of_books(
-    store: &SqliteStore,
+    store: &dyn Store,
     books: &Books<'_>,
     changes: Option<&Changes>,
     grain: Grain,
@@ -117,7 +116,7 @@ struct Names {
 }
 
 impl Names {
-    fn load(store: &SqliteStore, books: &Books<'_>) -> Result<Self, CliError> {
+    fn load(store: &dyn Store, books: &Books<'_>) -> Result<Self, CliError> {
         let mut names = Self { jobs: Vec::new(), kinds: Vec::new(), kind_of: Vec::new() };
         let mut known: HashMap<String, u32> = HashMap::new();
         let mut after = None;

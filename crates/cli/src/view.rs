@@ -10,9 +10,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use std::path::PathBuf;
 use std::time::Duration;
 use windlass_store::Store;
-use windlass_store::lock::WorkflowLock;
 use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::work::Stdio;
 use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp};
 
@@ -223,6 +221,6 @@ fn elapsed(row: &WorkflowRow, state: State, now: Timestamp) -> Option<Duration> 
 
 /// Whether some process runs the workflow now. A lock that cannot be looked at counts as free: being able to show the
 /// workflow matters more.
-pub(crate) fn is_run_by_somebody(store: &SqliteStore, row: &WorkflowRow) -> bool {
-    WorkflowLock::holder(store.path(), row.id).is_ok_and(|holder| holder.is_some())
+pub(crate) fn is_run_by_somebody(store: &dyn Store, row: &WorkflowRow) -> bool {
+    store.lock_holder(row.id).is_ok_and(|holder| holder.is_some())
 }

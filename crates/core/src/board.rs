@@ -9,6 +9,7 @@ use crate::edges::Edges;
 use crate::graph::{Cycle, Graph};
 use crate::judge::{ReturnCodes, judge};
 use crate::state::{self, JobEvent};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use windlass_types::{
 };
 
 /// The jobs of a workflow as columns, in creation order, without their commands.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct JobTable {
     /// Ascending.
     pub ids: Vec<JobId>,

@@ -1,13 +1,14 @@
 //! Dependencies as they are written, stored and counted: single edges, and gates for "all of these before all of those".
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
 /// The dependencies of a workflow between jobs numbered `0..n` in creation order.
 ///
 /// A list of two or more jobs that several jobs wait for is kept once, as a *gate*: its members on one side, its
 /// waiters on the other. A thousand jobs that each wait for the same thousand cost two thousand entries, not a million.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edges {
     /// `(job, the one it waits for)`.
     pub direct: Vec<(u32, u32)>,

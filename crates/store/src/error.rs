@@ -1,6 +1,9 @@
 //! Why the store could not do it, and what to do about it.
 
 use crate::lock::Holder;
+use crate::wire::error::Elsewhere;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,7 +93,7 @@ pub enum Error {
     #[error("two jobs of the workflow are called `{name}`")]
     DuplicateJobName { name: String },
     #[error("two {what} of the workflow are called `{name}`")]
-    DuplicateName { what: &'static str, name: String },
+    DuplicateName { what: Cow<'static, str>, name: String },
     #[error("job {job} of workflow {workflow} was expected to be {expected}, but {}", found_text(*found))]
     Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> },
     #[error("workflow {workflow} is in run {found}; this belongs to run {expected}")]
@@ -115,17 +118,21 @@ pub enum Error {
     Internal { source: Arc<rusqlite::Error> },
     #[error("the store was closed")]
     Closed,
+
+    // ---- books elsewhere ----
+    #[error("{0}")]
+    Elsewhere(Arc<Elsewhere>),
 }
 
 /// What somebody else has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Locked {
     Database,
     Workflow(WorkflowId),
 }
 
 /// A job's state as expected or as found. An expectation may leave the attempt open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobState {
     pub status: JobStatus,
     pub attempt: Option<Attempt>,
@@ -205,6 +212,7 @@ impl Error {
             Self::Conflict { .. } | Self::StaleRun { .. } => {
                 "somebody else changed the workflow meanwhile; nothing was changed by this request".into()
             }
+            Self::Elsewhere(elsewhere) => return elsewhere.hint.clone(),
             Self::NoSuchWorker(_)
             | Self::RunNotBegun { .. }
             | Self::OutOfRange { .. }

@@ -15,6 +15,7 @@ pub mod lock;
 pub mod model;
 mod sql;
 pub mod sqlite;
+pub mod wire;
 mod writer;
 
 pub use error::{Error, JobState, Locked};

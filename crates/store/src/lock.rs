@@ -46,6 +46,11 @@ impl LockGuard {
         Self(Box::new(held))
     }
 
+    /// Nothing is held here: whoever keeps the books elsewhere sees to it that changes do not meet.
+    pub(crate) fn elsewhere() -> Self {
+        Self::new(Ours)
+    }
+
     /// Fails once the lock is lost for good. That can happen to the server of a PostgreSQL database, when another one
     /// took over because this one was not heard of; it can then write nothing more.
     pub fn check(&self) -> Result<(), Error> {

@@ -112,7 +112,8 @@ impl std::str::FromStr for JobStatus {
 }
 
 /// How many jobs stand in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct StatusCounts([u64; 11]);
 
 impl StatusCounts {

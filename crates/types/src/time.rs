@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Microseconds since 1970 in UTC. Shown as RFC 3339 with `Z`.
+/// Microseconds since 1970 in UTC. Shown as RFC 3339 with `Z`, to the millisecond; programs get the microseconds too.
 ///
 /// For records only: durations and deadlines are measured with `std::time::Instant`, which no clock change moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,7 +45,10 @@ impl std::str::FromStr for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(t) if self.0 % 1000 != 0 => serializer.collect_str(&format_args!("{t:.6}")),
+            _ => serializer.collect_str(self),
+        }
     }
 }
 
@@ -76,6 +79,17 @@ mod tests {
         let t = Timestamp(1_700_000_000_123_000);
         assert_eq!(t.to_string(), "2023-11-14T22:13:20.123Z");
         assert_eq!(t.to_string().parse::<Timestamp>().unwrap(), t);
+    }
+
+    #[test]
+    fn programs_get_every_microsecond() {
+        for (micros, text) in
+            [(1_700_000_000_123_456, "2023-11-14T22:13:20.123456Z"), (0, "1970-01-01T00:00:00.000Z")]
+        {
+            let json = serde_json::to_string(&Timestamp(micros)).unwrap();
+            assert_eq!(json, format!("\"{text}\""));
+            assert_eq!(serde_json::from_str::<Timestamp>(&json).unwrap(), Timestamp(micros));
+        }
     }
 
     #[test]

@@ -8,16 +8,15 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use windlass_core::edges::Edges;
 use windlass_core::reuse::{self, Before, Definition, NamesDigest};
-use windlass_store::Store as _;
+use windlass_store::Store;
 use windlass_store::model::{DataFilter, DoneWork, LastRecord, LoadedJobs, Params, UserDataRow, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{JobId, JobStatus, Timestamp};
 
 /// Jobs whose names are read at once.
 const NAMES: usize = 1024;
 
 pub(crate) struct Books<'a> {
-    store: &'a SqliteStore,
+    store: &'a dyn Store,
     row: &'a WorkflowRow,
     table: LoadedJobs,
     /// By number.
@@ -40,7 +39,7 @@ struct Names {
 }
 
 impl<'a> Books<'a> {
-    pub(crate) fn load(store: &'a SqliteStore, row: &'a WorkflowRow) -> Result<Self, CliError> {
+    pub(crate) fn load(store: &'a dyn Store, row: &'a WorkflowRow) -> Result<Self, CliError> {
         let table = store.load_jobs(row.id)?;
         let number = |id: JobId| table.ids.binary_search(&id).ok().map(|number| number as u32);
         let records = store.last_records(row.id)?.into_iter();

@@ -7,9 +7,8 @@
 
 use crate::error::CliError;
 use std::collections::HashMap;
-use windlass_store::Store as _;
+use windlass_store::Store;
 use windlass_store::model::{DataFilter, UserDataRow, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{JobId, Timestamp, UserDataId};
 
 #[derive(Default)]
@@ -24,7 +23,7 @@ pub(super) struct Data {
 
 impl Data {
     pub(super) fn load(
-        store: &SqliteStore,
+        store: &dyn Store,
         row: &WorkflowRow,
         number: impl Fn(JobId) -> Option<u32>,
     ) -> Result<Self, CliError> {

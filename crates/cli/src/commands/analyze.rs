@@ -58,8 +58,8 @@ pub(crate) fn run(ctx: &Context, args: &AnalyzeArgs) -> Result<Exit, CliError> {
     let listing = Listing::new(FIELDS).without(&args.page.exclude)?;
     let (findings, searched) = if args.paths.is_empty() {
         let store = ctx.open_read()?;
-        let workflow = select::workflow(&store, &args.workflow)?;
-        in_workflow(&store, &workflow, &ctx.cwd)?
+        let workflow = select::workflow(&*store, &args.workflow)?;
+        in_workflow(&*store, &workflow, &ctx.cwd)?
     } else {
         in_files(&args.paths, &ctx.cwd)?
     };

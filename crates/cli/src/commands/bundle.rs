@@ -18,8 +18,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read as _, Seek as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use windlass_store::Store;
 use windlass_store::model::{JobFilter, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{Timestamp, WorkflowId};
 
 #[derive(Serialize)]
@@ -31,7 +31,7 @@ struct BundleView {
 
 pub(crate) fn run(ctx: &Context, args: &BundleArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let row = select::workflow(&store, &args.workflow)?;
+    let row = select::workflow(&*store, &args.workflow)?;
     let folder = ctx.cwd.join(&args.bundle_dir);
     let path = folder.join(format!("wf{}.tar.gz", row.id));
     let failed = |e: io::Error| CliError::io(format!("cannot write {}: {e}", path.display()));
@@ -40,7 +40,7 @@ pub(crate) fn run(ctx: &Context, args: &BundleArgs) -> Result<Exit, CliError> {
     let unfinished = folder.join(format!(".wf{}.tar.gz.{}", row.id, std::process::id()));
     let written = private(&unfinished).map_err(failed).and_then(|file| {
         let mut bundle = Bundle::new(&unfinished, file, &row, ctx.clock.now());
-        bundle.fill(ctx, &store, &row)?;
+        bundle.fill(ctx, &*store, &row)?;
         bundle.finish().map_err(failed)
     });
     let files = match written {
@@ -91,7 +91,7 @@ impl Bundle {
         }
     }
 
-    fn fill(&mut self, ctx: &Context, store: &SqliteStore, row: &WorkflowRow) -> Result<(), CliError> {
+    fn fill(&mut self, ctx: &Context, store: &dyn Store, row: &WorkflowRow) -> Result<(), CliError> {
         let view = WorkflowView::new(row.clone(), view::is_run_by_somebody(store, row), ctx.clock.now());
         let mut views = Some(view);
         self.add_list("workflow.json", |out| {

@@ -15,10 +15,9 @@ use serde::Serialize;
 use std::time::Duration;
 use windlass_proc::identity::{Identity, to_pid};
 use windlass_proc::machine::hostname;
-use windlass_store::Store as _;
-use windlass_store::lock::{Holder, WorkflowLock};
+use windlass_store::Store;
+use windlass_store::lock::Holder;
 use windlass_store::model::WorkflowRow;
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{JobStatus, WorkflowId};
 
 /// Another process is watched through the books, which cannot notify.
@@ -46,7 +45,7 @@ enum State {
 
 pub(crate) fn run(ctx: &Context, args: &CancelArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let rows = select::workflows(&store, &args.workflows)?;
+    let rows = select::workflows(&*store, &args.workflows)?;
     let several = rows.len() > 1;
     let mut views = Vec::new();
     for row in rows {
@@ -54,7 +53,7 @@ pub(crate) fn run(ctx: &Context, args: &CancelArgs) -> Result<Exit, CliError> {
             ctx.ui.note(&format!("{} is over", title(&row)));
             continue;
         }
-        views.push(if args.dry_run { would_cancel(ctx, &row) } else { cancel(ctx, &store, &row, args) }?);
+        views.push(if args.dry_run { would_cancel(ctx, &row) } else { cancel(ctx, &*store, &row, args) }?);
     }
     match (ctx.ui.json_wanted(), views.as_slice()) {
         (false, _) => {}
@@ -77,7 +76,7 @@ fn would_cancel(ctx: &Context, row: &WorkflowRow) -> Result<CancelView, CliError
 /// Cancels one workflow and says so.
 fn cancel(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     row: &WorkflowRow,
     args: &CancelArgs,
 ) -> Result<CancelView, CliError> {
@@ -88,7 +87,7 @@ fn cancel(
     }
     refuse_if_over(row)?;
     store.request_cancel(row.id, ctx.clock.now())?;
-    let asked = match WorkflowLock::holder(store.path(), row.id)? {
+    let asked = match store.lock_holder(row.id)? {
         Some(holder) => {
             tell(&holder)?;
             let pid = holder.pid;
@@ -126,7 +125,7 @@ fn refuse_if_over(row: &WorkflowRow) -> Result<(), CliError> {
 /// Nobody runs it, but jobs of a process that died may still run: the usual way sees to both.
 fn cancel_here(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     workflow: WorkflowId,
     args: &CancelArgs,
 ) -> Result<(), CliError> {
@@ -134,8 +133,8 @@ fn cancel_here(
     conduct(ctx, store, workflow, Failed::Keep, &machine, Ui::silent_observer()).map(|_| ())
 }
 
-fn wait_until_free(store: &SqliteStore, workflow: WorkflowId) -> Result<(), CliError> {
-    while WorkflowLock::holder(store.path(), workflow)?.is_some() {
+fn wait_until_free(store: &dyn Store, workflow: WorkflowId) -> Result<(), CliError> {
+    while store.lock_holder(workflow)?.is_some() {
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(())

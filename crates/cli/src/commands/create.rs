@@ -30,7 +30,7 @@ pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
     let output_dir = plan::output_directory(ctx, &args.output)?;
     let store = ctx.open_or_create()?;
     let workflow_id =
-        plan::create_from_spec(&store, &file, &workflow, None, &ctx.cwd, &output_dir, ctx.clock.now())?;
+        plan::create_from_spec(&*store, &file, &workflow, None, &ctx.cwd, &output_dir, ctx.clock.now())?;
     if ctx.ui.json_wanted() {
         let warnings = plan::warnings(&workflow);
         ctx.ui.print_json(&CreatedView { workflow_id, name, jobs, dry_run: false, warnings })?;

@@ -36,7 +36,7 @@ pub(crate) fn new_workflow(ctx: &Context, args: &NewWorkflowArgs) -> Result<Exit
     let none = std::iter::empty::<NewJob<'_>>();
     let id = store.create_workflow(&new, &mut Listed::new(none), ctx.clock.now())?;
     if ctx.ui.json_wanted() {
-        let row = select::workflow(&store, &crate::args::WorkflowRef::Id(id))?;
+        let row = select::workflow(&*store, &crate::args::WorkflowRef::Id(id))?;
         let view = WorkflowView::new(row, false, ctx.clock.now());
         ctx.ui.print_record(&Listing::new(super::workflows::FIELDS), view)?;
     } else {
@@ -51,22 +51,22 @@ pub(crate) fn create(ctx: &Context, args: &CreateJobArgs) -> Result<Exit, CliErr
         return Err(CliError::user("a job needs a name"));
     }
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let requirements = args.resource_requirements_id.as_deref();
     let files = |names: &[String]| {
-        names.iter().map(|name| edit_parts::file_named(&store, &workflow, name)).collect::<Result<_, _>>()
+        names.iter().map(|name| edit_parts::file_named(&*store, &workflow, name)).collect::<Result<_, _>>()
     };
     let job = AddJob {
         name: args.name.clone(),
         command: args.command.clone(),
-        requirements: requirements.map(|name| requirements_named(&store, &workflow, name)).transpose()?,
+        requirements: requirements.map(|name| requirements_named(&*store, &workflow, name)).transpose()?,
         priority: args.priority,
-        waits_for: find_all(&store, &workflow, &args.blocking_job_ids)?.iter().map(|job| job.id).collect(),
+        waits_for: find_all(&*store, &workflow, &args.blocking_job_ids)?.iter().map(|job| job.id).collect(),
         input_files: files(&args.input_file_ids)?,
         output_files: files(&args.output_file_ids)?,
     };
     let added = store.add_jobs(workflow.id, &[job], ctx.clock.now())?;
-    print_one(ctx, &store, &workflow, added[0])
+    print_one(ctx, &*store, &workflow, added[0])
 }
 
 fn print_one(ctx: &Context, store: &dyn Store, workflow: &WorkflowRow, id: JobId) -> Result<Exit, CliError> {
@@ -86,10 +86,10 @@ pub(crate) fn create_from_file(ctx: &Context, args: &CreateJobsArgs) -> Result<E
         return Err(CliError::user(format!("{} holds no commands", args.file.display())));
     }
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let now = ctx.clock.now();
-    let first = 1 + highest_number(&store, &workflow)?;
-    let requirements = requirements_for(ctx, &store, workflow.id, first, args)?;
+    let first = 1 + highest_number(&*store, &workflow)?;
+    let requirements = requirements_for(ctx, &*store, workflow.id, first, args)?;
     let jobs: Vec<AddJob> = (first..)
         .zip(commands)
         .map(|(n, command)| AddJob { name: job_name(n), command, requirements, ..AddJob::default() })
@@ -141,8 +141,8 @@ fn requirements_for(
 
 pub(crate) fn update(ctx: &Context, args: &UpdateJobArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
-    let update = update_of(&store, &workflow, args)?;
+    let (workflow, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
+    let update = update_of(&*store, &workflow, args)?;
     if update == JobUpdate::default() {
         return Err(CliError::user("nothing was said that is to change").with_hint(
             "--name, --command, --runtime, --resource-requirements-id, --priority, --label or --clear-labels",
@@ -151,7 +151,7 @@ pub(crate) fn update(ctx: &Context, args: &UpdateJobArgs) -> Result<Exit, CliErr
     let changes = store.update_job(workflow.id, job.id, &update, ctx.clock.now())?;
     edit_parts::say_changes(ctx, &format!("job {} ({})", job.id, job.name), &changes);
     if ctx.ui.json_wanted() {
-        return print_one(ctx, &store, &workflow, job.id);
+        return print_one(ctx, &*store, &workflow, job.id);
     }
     Ok(Exit::Success)
 }
@@ -177,7 +177,7 @@ pub(crate) fn delete(ctx: &Context, args: &DeleteJobsArgs) -> Result<Exit, CliEr
     let found: Vec<(WorkflowRow, JobRow)> = args
         .jobs
         .iter()
-        .map(|job| select::job_anywhere(&store, job, &args.workflow))
+        .map(|job| select::job_anywhere(&*store, job, &args.workflow))
         .collect::<Result<_, _>>()?;
     let workflow = &found[0].0;
     if let Some((other, job)) = found.iter().find(|(row, _)| row.id != workflow.id) {
@@ -197,7 +197,7 @@ pub(crate) fn delete(ctx: &Context, args: &DeleteJobsArgs) -> Result<Exit, CliEr
 
 pub(crate) fn delete_all(ctx: &Context, args: &DeleteAllJobsArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let count = text::count(workflow.counts.total(), "job");
     let all = format!("all {count} of workflow {} ({})", workflow.id, workflow.name);
     if args.confirm.dry_run {

@@ -26,7 +26,7 @@ pub(crate) fn create_file(ctx: &Context, args: &CreateFileArgs) -> Result<Exit, 
         }
     }
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let id = store.add_file(workflow.id, &args.name, &args.path, ctx.clock.now())?;
     match store.file(id)? {
         Some(file) if ctx.ui.json_wanted() => files::print_record(ctx, &workflow, file)?,
@@ -41,7 +41,7 @@ pub(crate) fn update_file(ctx: &Context, args: &UpdateFileArgs) -> Result<Exit, 
         return Err(nothing_said("--name or --path"));
     }
     let store = ctx.open_write()?;
-    let (workflow, file) = find_file(&store, &args.file)?;
+    let (workflow, file) = find_file(&*store, &args.file)?;
     let changes = store.update_file(file.id, &update, ctx.clock.now())?;
     say_changes(ctx, &format!("file {} ({})", file.id, file.name), &changes);
     if ctx.ui.json_wanted() {
@@ -52,7 +52,7 @@ pub(crate) fn update_file(ctx: &Context, args: &UpdateFileArgs) -> Result<Exit, 
 
 pub(crate) fn delete_file(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let (workflow, file) = find_file(&store, args)?;
+    let (workflow, file) = find_file(&*store, args)?;
     store.delete_file(file.id, ctx.clock.now())?;
     let whose = format!("workflow {} ({})", workflow.id, workflow.name);
     ctx.ui.note(&format!("{whose} no longer names file {} ({}); the file itself stays", file.id, file.name));
@@ -75,7 +75,7 @@ pub(crate) fn create_requirements(ctx: &Context, args: &CreateRequirementsArgs) 
         return Err(CliError::user("--name is empty"));
     }
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     // What is not said limits nothing.
     let resources = changed(Resources { memory: Bytes(0), ..Resources::DEFAULT }, &args.resources);
     let id = store.add_requirements(workflow.id, &args.name, &resources, ctx.clock.now())?;
@@ -90,7 +90,7 @@ pub(crate) fn create_requirements(ctx: &Context, args: &CreateRequirementsArgs) 
 
 pub(crate) fn update_requirements(ctx: &Context, args: &UpdateRequirementsArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let (workflow, row) = find_requirements(&store, &args.requirements)?;
+    let (workflow, row) = find_requirements(&*store, &args.requirements)?;
     let resources = changed(row.resources, &args.resources);
     if args.new_name.is_none() && resources == row.resources {
         return Err(nothing_said("--name, --num-cpus, --num-gpus, --num-nodes, --memory or --runtime"));
@@ -117,7 +117,7 @@ fn changed(old: Resources, args: &ResourceArgs) -> Resources {
 
 pub(crate) fn delete_requirements(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let (_, row) = find_requirements(&store, args)?;
+    let (_, row) = find_requirements(&*store, args)?;
     store.delete_requirements(row.id, ctx.clock.now())?;
     ctx.ui.note(&format!("deleted the resource requirements {} ({})", row.id, row.name));
     Ok(Exit::Success)

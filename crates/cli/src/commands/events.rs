@@ -14,7 +14,6 @@ use serde_json::Value;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
-use windlass_store::Store;
 use windlass_store::model::{EventFilter, EventRow, NewEvent, Severity};
 
 /// Another process is watched through the books, which cannot notify.
@@ -63,7 +62,7 @@ pub(crate) fn run(ctx: &Context, verb: &EventsVerb) -> Result<Exit, CliError> {
 
 pub(crate) fn list(ctx: &Context, args: &EventsListArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = if args.all { None } else { Some(select::workflow(&store, &args.workflow)?.id) };
+    let workflow = if args.all { None } else { Some(select::workflow(&*store, &args.workflow)?.id) };
     let filter = EventFilter {
         severity: Some(args.level.into()),
         category: args.category.clone(),
@@ -79,7 +78,7 @@ pub(crate) fn list(ctx: &Context, args: &EventsListArgs) -> Result<Exit, CliErro
 
 fn get_latest(ctx: &Context, args: &OneWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let filter = EventFilter { newest: Some(1), ..EventFilter::default() };
     match store.events(Some(workflow.id), &filter)?.pop() {
         Some(event) => ctx.ui.print_record(&Listing::new(FIELDS), event)?,
@@ -90,7 +89,7 @@ fn get_latest(ctx: &Context, args: &OneWorkflowArgs) -> Result<Exit, CliError> {
 
 fn create(ctx: &Context, args: &CreateEventArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let (message, data) = match serde_json::from_str::<Value>(&args.data) {
         Ok(Value::String(text)) => (text, None),
         Ok(data) => {
@@ -119,7 +118,7 @@ fn create(ctx: &Context, args: &CreateEventArgs) -> Result<Exit, CliError> {
 /// Prints what is new, from now on, until nobody runs the workflow any more, or the time is up.
 fn follow(ctx: &Context, args: &FollowEventsArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let mut file = args.filename.as_ref().map(|path| {
         let opened = OpenOptions::new().append(true).create(true).open(ctx.cwd.join(path));
         opened.map_err(|e| CliError::io(format!("cannot write to {}: {e}", path.display())))
@@ -128,13 +127,13 @@ fn follow(ctx: &Context, args: &FollowEventsArgs) -> Result<Exit, CliError> {
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let newest = EventFilter { newest: Some(1), ..EventFilter::default() };
     let mut after = store.events(Some(workflow.id), &newest)?.pop().map(|event| event.id);
-    if !view::is_run_by_somebody(&store, &workflow) {
+    if !view::is_run_by_somebody(&*store, &workflow) {
         ctx.ui.note(&format!("nobody runs workflow {} ({}) now", workflow.id, workflow.name));
     }
     let mut was_run = false;
     loop {
         // Asked before the events are read: what happened until its end is then certainly seen.
-        let is_run = view::is_run_by_somebody(&store, &workflow);
+        let is_run = view::is_run_by_somebody(&*store, &workflow);
         let filter = EventFilter { after, severity: Some(args.level.into()), ..EventFilter::default() };
         for event in store.events(Some(workflow.id), &filter)? {
             after = Some(event.id);

@@ -8,7 +8,6 @@ use crate::plan;
 use crate::sweep::{self, Param, ParamArg, Template};
 use std::io::Read as _;
 use std::path::Path;
-use windlass_store::Store as _;
 use windlass_store::model::{Listed, NewJob, NewWorkflow};
 use windlass_types::settings::{Granularity, MonitorScope, NodeMonitorScope, ResourceMonitor, Settings};
 
@@ -38,7 +37,7 @@ pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
     let jobs =
         names.iter().zip(&commands).map(|(name, command)| NewJob { name, command, ..NewJob::default() });
     let workflow = store.create_workflow(&new, &mut Listed::new(jobs), ctx.clock.now())?;
-    drive(ctx, &store, workflow, Failed::Keep, &args.machine)
+    drive(ctx, &*store, workflow, Failed::Keep, &args.machine)
 }
 
 /// How the commands are watched, as a spec would say it; nothing where nothing was asked for.

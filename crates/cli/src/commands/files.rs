@@ -11,7 +11,6 @@ use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
-use windlass_store::Store;
 use windlass_store::model::{DataFilter, FileRow, WorkflowRow};
 use windlass_types::{Bytes, FileId, Timestamp};
 
@@ -51,10 +50,10 @@ const FIELDS: &[Field<Shown>] = &[
 
 pub(crate) fn list(ctx: &Context, args: &FilesListArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let producer = args.produced_by_job_id.as_ref();
     let producer =
-        producer.map(|job| select::job(&store, &workflow, job, "`windlass files ID`")).transpose()?;
+        producer.map(|job| select::job(&*store, &workflow, job, "`windlass files ID`")).transpose()?;
     let filter = DataFilter { job: producer.as_ref().map(|job| job.id), ..DataFilter::default() };
     let mut files = store.files(workflow.id, &filter)?;
     if let Some(job) = producer {
@@ -72,7 +71,12 @@ pub(crate) fn get(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let by_id = |id| Ok(store.file(FileId(id))?.map(|file| (file.workflow_id, file)));
     let (workflow, file) =
-        relations::named(&store, args, by_id, |workflow| Ok(store.files(workflow, &DataFilter::default())?))?;
+        relations::named(
+            &*store,
+            args,
+            by_id,
+            |workflow| Ok(store.files(workflow, &DataFilter::default())?),
+        )?;
     print_record(ctx, &workflow, file)?;
     Ok(Exit::Success)
 }
@@ -84,7 +88,7 @@ pub(crate) fn print_record(ctx: &Context, workflow: &WorkflowRow, file: FileRow)
 /// What jobs read and no job writes.
 pub(crate) fn list_required(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let relations = store.job_files(workflow.id)?;
     let wanted = relations::read_and_never_written(
         relations.iter().map(|r| Relation { is_output: r.is_output, thing: r.file_id }),

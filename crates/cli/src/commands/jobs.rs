@@ -68,14 +68,14 @@ const fn origin(origin: Origin) -> &'static str {
 
 pub(crate) fn list(ctx: &Context, args: &JobsListArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let mut filter = JobFilter { status: args.status.clone(), ..JobFilter::default() };
     let mut relations = Relations::default();
     if args.include_relationships || args.upstream_job_id.is_some() {
-        relations = Relations::load(&store, &workflow)?;
+        relations = Relations::load(&*store, &workflow)?;
     }
     if let Some(upstream) = &args.upstream_job_id {
-        let upstream = select::job(&store, &workflow, upstream, "the first argument")?;
+        let upstream = select::job(&*store, &workflow, upstream, "the first argument")?;
         // Nobody has the id 0: an empty list would mean all.
         filter.ids = relations.waiting_for(upstream.id).chain([JobId(0)]).collect();
     }
@@ -87,7 +87,7 @@ pub(crate) fn list(ctx: &Context, args: &JobsListArgs) -> Result<Exit, CliError>
         let rows = store.jobs(workflow.id, &filter)?.into_iter().map(row).collect();
         ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)?
     } else {
-        let mut pages = Pages::new(&store, &workflow, filter, args.page.offset, args.page.limit);
+        let mut pages = Pages::new(&*store, &workflow, filter, args.page.offset, args.page.limit);
         let mut row = row;
         ctx.ui.print_pages(&listing, || Ok(pages.next()?.into_iter().map(&mut row).collect()))?
     };
@@ -132,8 +132,8 @@ impl<'a> Pages<'a> {
 
 pub(crate) fn get(ctx: &Context, args: &OneJobArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let (_, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
-    print_record(ctx, &store, job)?;
+    let (_, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
+    print_record(ctx, &*store, job)?;
     Ok(Exit::Success)
 }
 
@@ -168,10 +168,10 @@ const RUNNING: &[Field<Running>] = &[
 
 pub(crate) fn running(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let listing = Listing::new(RUNNING).without(&args.page.exclude)?;
     // What an interrupted run left as running is not running.
-    let rows = if view::is_run_by_somebody(&store, &workflow) {
+    let rows = if view::is_run_by_somebody(&*store, &workflow) {
         let filter = JobFilter { status: vec![JobStatus::Running], ..JobFilter::default() };
         let now = ctx.clock.now();
         store.jobs(workflow.id, &filter)?.into_iter().map(|job| Running::new(job, now)).collect()

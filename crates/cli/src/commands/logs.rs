@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::{JobRow, ResultFilter, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::work::{AttemptKey, Stdio};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkflowId};
 
@@ -27,20 +26,20 @@ pub(crate) fn show(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError>
         return follow(ctx, args);
     }
     let store = ctx.open_read()?;
-    let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
-    let stdio = job_logs::stdio(&store, &workflow, job.id)?;
+    let (workflow, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
+    let stdio = job_logs::stdio(&*store, &workflow, job.id)?;
     let streams = wanted_streams(args, &job, stdio)?;
-    let key = wanted_attempt(args, &store, &workflow, &job)?;
+    let key = wanted_attempt(args, &*store, &workflow, &job)?;
     print(ctx, &Shown { workflow: &workflow, job: &job, key, stdio, streams }, args.tail)?;
     Ok(Exit::Success)
 }
 
 pub(crate) fn follow(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let (workflow, job) = select::job_anywhere(&store, &args.job, &args.workflow)?;
-    let stdio = job_logs::stdio(&store, &workflow, job.id)?;
+    let (workflow, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
+    let stdio = job_logs::stdio(&*store, &workflow, job.id)?;
     let streams = wanted_streams(args, &job, stdio)?;
-    Follow { ctx, store: &store, workflow: workflow.id, job: job.id, streams, last_heading: None }
+    Follow { ctx, store: &*store, workflow: workflow.id, job: job.id, streams, last_heading: None }
         .run(args.tail)?;
     Ok(Exit::Success)
 }
@@ -268,7 +267,7 @@ fn read_error(path: &Path, error: &io::Error) -> CliError {
 /// `--follow`: prints what comes, across attempts, until the job is over.
 struct Follow<'a> {
     ctx: &'a Context,
-    store: &'a SqliteStore,
+    store: &'a dyn Store,
     workflow: WorkflowId,
     job: JobId,
     streams: Vec<Stream>,

@@ -12,7 +12,6 @@ use crate::ui::text;
 use crate::view::WorkflowView;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use windlass_store::Store as _;
 use windlass_store::model::{WorkflowRow, WorkflowUpdate};
 use windlass_types::WorkflowId;
 
@@ -50,7 +49,7 @@ fn set_archived(
     dry_run: bool,
 ) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let mut rows = select::workflows(&store, wanted)?;
+    let mut rows = select::workflows(&*store, wanted)?;
     rows.retain(|row| row.is_archived != is_archived);
     let done = match (dry_run, is_archived) {
         (true, true) => "would be archived",
@@ -70,7 +69,7 @@ fn set_archived(
 
 pub(crate) fn delete(ctx: &Context, args: &DeleteArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let rows = select::workflows(&store, &args.workflows)?;
+    let rows = select::workflows(&*store, &args.workflows)?;
     if args.confirm.dry_run {
         return report(ctx, &rows, "would be deleted");
     }
@@ -96,15 +95,15 @@ pub(crate) fn update(ctx: &Context, args: &UpdateWorkflowArgs) -> Result<Exit, C
             .with_hint("--name, --description, --project, --metadata or --owner-user"));
     }
     let store = ctx.open_write()?;
-    let row = select::workflow(&store, &args.workflow)?;
+    let row = select::workflow(&*store, &args.workflow)?;
     if args.dry_run {
         ctx.ui.note(&format!("would change workflow {} ({})", row.id, row.name));
         return Ok(Exit::Success);
     }
     store.update_workflow(row.id, &update, ctx.clock.now())?;
-    let row = select::workflow(&store, &WorkflowRef::Id(row.id))?;
+    let row = select::workflow(&*store, &WorkflowRef::Id(row.id))?;
     if ctx.ui.json_wanted() {
-        let is_run = crate::view::is_run_by_somebody(&store, &row);
+        let is_run = crate::view::is_run_by_somebody(&*store, &row);
         let view = WorkflowView::new(row, is_run, ctx.clock.now());
         ctx.ui.print_record(&Listing::new(super::workflows::FIELDS), view)?;
     } else {

@@ -31,7 +31,7 @@ pub(crate) const REQUIREMENTS: &[Field<RequirementsRow>] = &[
 
 pub(crate) fn requirements(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     print(ctx, &workflow, Listing::new(REQUIREMENTS), store.requirements(workflow.id)?, &args.page)
 }
 
@@ -55,7 +55,7 @@ const HANDLERS: &[Field<HandlerRow>] = &[
 
 pub(crate) fn handlers(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     print(ctx, &workflow, Listing::new(HANDLERS), store.handlers(workflow.id)?, &args.page)
 }
 
@@ -91,7 +91,7 @@ fn how(row: &ActionRow) -> String {
 
 pub(crate) fn actions(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     print(ctx, &workflow, Listing::new(ACTIONS), store.actions(workflow.id)?, &args.page)
 }
 
@@ -117,7 +117,7 @@ const ASKING: &[Field<Asking>] = &[
 
 pub(crate) fn jobs_requirements(ctx: &Context, args: &JobsRequirementsArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let (workflow, jobs) = jobs(&store, args)?;
+    let (workflow, jobs) = jobs(&*store, args)?;
     let known: HashMap<String, Resources> =
         store.requirements(workflow.id)?.into_iter().map(|row| (row.name, row.resources)).collect();
     let rows = jobs.into_iter().map(|job| {
@@ -141,7 +141,7 @@ const HANDLED: &[Field<Handled>] = &[
 
 pub(crate) fn jobs_handlers(ctx: &Context, args: &JobsRequirementsArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let (workflow, jobs) = jobs(&store, args)?;
+    let (workflow, jobs) = jobs(&*store, args)?;
     let kinds = store.kinds(workflow.id)?;
     let handler = |job: &JobRow| {
         let kind: Option<&KindRow> = kinds.iter().find(|kind| Some(&kind.name) == job.kind.as_ref());
@@ -171,13 +171,13 @@ fn get<T: Named>(
     let store = ctx.open_read()?;
     let by_id = |id: i64| {
         for workflow in store.workflows()? {
-            if let Some(thing) = all(&store, workflow.id)?.into_iter().find(|thing| id_of(thing) == id) {
+            if let Some(thing) = all(&*store, workflow.id)?.into_iter().find(|thing| id_of(thing) == id) {
                 return Ok(Some((workflow.id, thing)));
             }
         }
         Ok(None)
     };
-    let (_, thing) = relations::named(&store, args, by_id, |workflow| all(&store, workflow))?;
+    let (_, thing) = relations::named(&*store, args, by_id, |workflow| all(&*store, workflow))?;
     ctx.ui.print_record(&Listing::new(fields), thing)?;
     Ok(Exit::Success)
 }

@@ -79,10 +79,10 @@ fn of_spec(ctx: &Context, file: &SpecFile, args: &PlanArgs) -> Result<PlanView, 
     ctx.ui.spec_warnings(workflow.all_warnings());
     let store = if args.new { None } else { ctx.open_read_if_there()? };
     let earlier = match &store {
-        Some(store) => plan::newest_of(store, file, &ctx.cwd)?,
+        Some(store) => plan::newest_of(&**store, file, &ctx.cwd)?,
         None => None,
     };
-    let books = match (&store, &earlier) {
+    let books = match (store.as_deref(), &earlier) {
         (Some(store), Some(row)) => Some(Books::load(store, row)?),
         _ => None,
     };
@@ -105,14 +105,14 @@ fn of_spec(ctx: &Context, file: &SpecFile, args: &PlanArgs) -> Result<PlanView, 
 
 fn of_workflow(ctx: &Context, workflow: &WorkflowRef, args: &PlanArgs) -> Result<PlanView, CliError> {
     let store = ctx.open_read()?;
-    let row: WorkflowRow = select::workflow(&store, workflow)?;
-    let books = Books::load(&store, &row)?;
+    let row: WorkflowRow = select::workflow(&*store, workflow)?;
+    let books = Books::load(&*store, &row)?;
     // Before the first run there is nothing to compare with.
     let compared = row.started_at.is_some() && !args.new;
     let terms = Terms { content: args.content, accepted: &args.accept, ..Terms::default() };
     let changes = compared.then(|| changes::of_workflow(&books, terms)).transpose()?;
     let machine = sketch::capacity(args.capacity);
-    let outline = sketch::of_books(&store, &books, changes.as_ref(), grain(args), machine)?;
+    let outline = sketch::of_books(&*store, &books, changes.as_ref(), grain(args), machine)?;
     let view = PlanView {
         workflow_id: Some(row.id),
         name: row.name.clone(),

@@ -14,9 +14,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use windlass_draw::Tone;
 use windlass_draw::usage::{self, Bar, JobUsage, Limits, Usage};
-use windlass_store::Store as _;
+use windlass_store::Store;
 use windlass_store::model::{JobFilter, LoadedJobs, ResultFilter, ResultRow, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{Attempt, JobId, JobStatus, RunId, Timestamp, WorkflowId, format_duration};
 
 const PAGE: u64 = 2000;
@@ -44,13 +43,13 @@ struct PlotView {
 
 pub(crate) fn resources(ctx: &Context, args: &PlotResourcesArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let row = select::workflow(&store, &args.workflow)?;
+    let row = select::workflow(&*store, &args.workflow)?;
     let run = args.run.unwrap_or(row.run_id);
     let path = match &args.output {
         Some(path) => ctx.cwd.join(path),
         None => default_path(&row, run),
     };
-    let view = draw(ctx, &store, &row, run, &path)?;
+    let view = draw(ctx, &*store, &row, run, &path)?;
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&view)?;
     } else {
@@ -66,7 +65,7 @@ pub(crate) fn resources(ctx: &Context, args: &PlotResourcesArgs) -> Result<Exit,
 }
 
 /// At the end of a run, for workflows that ask for it. A picture that cannot be drawn spoils no run.
-pub(crate) fn after_run(ctx: &Context, store: &SqliteStore, workflow: WorkflowId) {
+pub(crate) fn after_run(ctx: &Context, store: &dyn Store, workflow: WorkflowId) {
     let Ok(Some(row)) = store.workflow(workflow) else { return };
     if !row.settings.resource_monitor.is_some_and(|monitor| monitor.generate_plots) {
         return;
@@ -84,7 +83,7 @@ fn default_path(row: &WorkflowRow, run: RunId) -> PathBuf {
 
 fn draw(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     row: &WorkflowRow,
     run: RunId,
     path: &Path,
@@ -125,7 +124,7 @@ struct Ran {
     note: String,
 }
 
-fn attempts(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, run: RunId) -> Result<Vec<Ran>, CliError> {
+fn attempts(ctx: &Context, store: &dyn Store, row: &WorkflowRow, run: RunId) -> Result<Vec<Ran>, CliError> {
     let mut found = Vec::new();
     let mut after = None;
     loop {

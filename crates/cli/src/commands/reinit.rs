@@ -9,8 +9,8 @@ use crate::ui::table::{Cell, Column, Table};
 use crate::ui::text;
 use crate::{rerun, select};
 use serde::Serialize;
+use windlass_store::Store;
 use windlass_store::model::{FileRow, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{JobId, RunId, WorkflowId};
 
 /// So many jobs are named when something was done; a dry run names all.
@@ -18,12 +18,12 @@ const NAMED: usize = 20;
 
 pub(crate) fn run(ctx: &Context, args: &ReinitArgs) -> Result<Exit, CliError> {
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
-    let row = select::workflow(&store, &args.workflow)?;
-    let find = |row: &WorkflowRow| Found::new(&store, row, args.content);
+    let row = select::workflow(&*store, &args.workflow)?;
+    let find = |row: &WorkflowRow| Found::new(&*store, row, args.content);
     let (run_id, found) = if args.dry_run {
         (None, find(&row)?)
     } else {
-        rerun::begin(ctx, &store, row.id, |row| {
+        rerun::begin(ctx, &*store, row.id, |row| {
             let found = find(row)?;
             if !args.force {
                 inputs::refuse(&found.missing)?;
@@ -44,7 +44,7 @@ struct Found {
 }
 
 impl Found {
-    fn new(store: &SqliteStore, row: &WorkflowRow, content: bool) -> Result<Self, CliError> {
+    fn new(store: &dyn Store, row: &WorkflowRow, content: bool) -> Result<Self, CliError> {
         let books = Books::load(store, row)?;
         let changes = changes::of_workflow(&books, Terms { content, ..Terms::default() })?;
         let going_back = changes::going_back(&books, &changes);
@@ -144,8 +144,8 @@ pub(crate) fn reason_table(run: &[ReasonView], named: usize) -> Table {
 /// `workflows init`: a workflow is ready as soon as it is created; what can be missing are its inputs.
 pub(crate) fn init(ctx: &Context, args: &InitArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let row = select::workflow(&store, &args.workflow)?;
-    let missing = inputs::missing(&store, &row, &[])?;
+    let row = select::workflow(&*store, &args.workflow)?;
+    let missing = inputs::missing(&*store, &row, &[])?;
     if !args.dry_run && !args.force {
         inputs::refuse(&missing)?;
     }

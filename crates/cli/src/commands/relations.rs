@@ -43,7 +43,7 @@ const WAITS: &[Field<Wait>] = &[
 /// A thousand jobs that wait for a thousand others are a million pairs: they are made page by page.
 fn job_job(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let table = store.load_jobs(workflow.id)?;
     let listing = Listing::new(WAITS).without(&args.page.exclude)?;
     let at = |number: u32| table.ids[number as usize];
@@ -107,24 +107,24 @@ const DATA_USES: &[Field<Use>] = uses!("user_data_id", "user_data_name", "USER D
 
 fn job_file(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let files = store.files(workflow.id, &DataFilter::default())?;
     let names = files.into_iter().map(|file| (file.id.0, file.name)).collect();
     let uses = store.job_files(workflow.id)?.into_iter();
     let uses = uses.map(|r| (r.job_id, Relation { is_output: r.is_output, thing: r.file_id.0 })).collect();
-    let rows = with_names(&store, uses, &names)?;
+    let rows = with_names(&*store, uses, &names)?;
     print_uses(ctx, &workflow, args, FILE_USES, rows)
 }
 
 fn job_user_data(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let pieces = store.user_data(workflow.id, &DataFilter::default())?;
     let names = pieces.into_iter().map(|piece| (piece.id.0, piece.name)).collect();
     let uses = store.job_user_data(workflow.id)?.into_iter();
     let uses =
         uses.map(|r| (r.job_id, Relation { is_output: r.is_output, thing: r.user_data_id.0 })).collect();
-    let rows = with_names(&store, uses, &names)?;
+    let rows = with_names(&*store, uses, &names)?;
     print_uses(ctx, &workflow, args, DATA_USES, rows)
 }
 

@@ -12,10 +12,10 @@ use crate::ui::text;
 use crate::{inputs, rerun, select};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use windlass_core::reset::{Choice, Refused, Standing, plan_reset};
-use windlass_store::Store as _;
+use windlass_store::Store;
 use windlass_store::model::{JobFilter, LoadedJobs, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{JobId, JobStatus, RunId, StatusCounts, WorkflowId};
 
 /// So many jobs are named; the counts say how many there are.
@@ -24,9 +24,9 @@ const PAGE: u64 = 2000;
 
 pub(crate) fn run(ctx: &Context, args: &ResetStatusArgs) -> Result<Exit, CliError> {
     let store = open(ctx, &args.how)?;
-    let row = select::workflow(&store, &args.workflow)?;
-    let jobs = named_jobs(&store, &row, &args.jobs, "the first argument")?;
-    reset(ctx, &store, &row, &Wanted { jobs, failed_only: args.failed_only, how: &args.how })
+    let row = select::workflow(&*store, &args.workflow)?;
+    let jobs = named_jobs(&*store, &row, &args.jobs, "the first argument")?;
+    reset(ctx, &*store, &row, &Wanted { jobs, failed_only: args.failed_only, how: &args.how })
 }
 
 pub(crate) fn run_for_jobs(ctx: &Context, args: &JobsResetArgs) -> Result<Exit, CliError> {
@@ -38,21 +38,21 @@ pub(crate) fn run_for_jobs(ctx: &Context, args: &JobsResetArgs) -> Result<Exit, 
     }
     let store = open(ctx, &args.how)?;
     let row = match (&args.workflow_id, args.jobs.first().and_then(|job| job.id)) {
-        (Some(workflow), _) => select::workflow(&store, workflow)?,
-        (None, Some(job)) => workflow_of(&store, job)?,
-        (None, None) => select::workflow(&store, &crate::args::WorkflowRef::Last)?,
+        (Some(workflow), _) => select::workflow(&*store, workflow)?,
+        (None, Some(job)) => workflow_of(&*store, job)?,
+        (None, None) => select::workflow(&*store, &crate::args::WorkflowRef::Last)?,
     };
-    let jobs = named_jobs(&store, &row, &args.jobs, "--workflow-id")?;
-    reset(ctx, &store, &row, &Wanted { jobs, failed_only: false, how: &args.how })
+    let jobs = named_jobs(&*store, &row, &args.jobs, "--workflow-id")?;
+    reset(ctx, &*store, &row, &Wanted { jobs, failed_only: false, how: &args.how })
 }
 
-fn open(ctx: &Context, how: &ResetArgs) -> Result<SqliteStore, CliError> {
+fn open(ctx: &Context, how: &ResetArgs) -> Result<Arc<dyn Store>, CliError> {
     if how.confirm.dry_run { ctx.open_read() } else { ctx.open_write() }
 }
 
 /// `elsewhere` says how the command names another workflow.
 fn named_jobs(
-    store: &SqliteStore,
+    store: &dyn Store,
     row: &WorkflowRow,
     jobs: &[JobRef],
     elsewhere: &str,
@@ -62,7 +62,7 @@ fn named_jobs(
 }
 
 /// Ids of jobs are unique in a database; the newest workflow is the likeliest.
-fn workflow_of(store: &SqliteStore, job: JobId) -> Result<WorkflowRow, CliError> {
+fn workflow_of(store: &dyn Store, job: JobId) -> Result<WorkflowRow, CliError> {
     let mut rows = store.workflows()?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     let Some(newest) = rows.first().cloned() else {
@@ -84,12 +84,7 @@ struct Wanted<'a> {
     how: &'a ResetArgs,
 }
 
-fn reset(
-    ctx: &Context,
-    store: &SqliteStore,
-    row: &WorkflowRow,
-    wanted: &Wanted<'_>,
-) -> Result<Exit, CliError> {
+fn reset(ctx: &Context, store: &dyn Store, row: &WorkflowRow, wanted: &Wanted<'_>) -> Result<Exit, CliError> {
     let how = wanted.how;
     let found = find(store, row, wanted)?;
     if how.confirm.dry_run || found.is_empty() {
@@ -132,7 +127,7 @@ struct Found {
     names: Vec<String>,
 }
 
-fn find(store: &SqliteStore, row: &WorkflowRow, wanted: &Wanted<'_>) -> Result<Found, CliError> {
+fn find(store: &dyn Store, row: &WorkflowRow, wanted: &Wanted<'_>) -> Result<Found, CliError> {
     let table = store.load_jobs(row.id)?;
     let standings = standings(store, row, &table, wanted.how.return_code.is_some())?;
     let numbers = wanted.jobs.iter().filter_map(|id| table.ids.binary_search(id).ok());
@@ -168,7 +163,7 @@ fn find(store: &SqliteStore, row: &WorkflowRow, wanted: &Wanted<'_>) -> Result<F
 }
 
 fn standings(
-    store: &SqliteStore,
+    store: &dyn Store,
     row: &WorkflowRow,
     table: &LoadedJobs,
     with_codes: bool,

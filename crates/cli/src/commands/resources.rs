@@ -11,7 +11,6 @@ use crate::ui::text;
 use serde::Serialize;
 use std::time::Duration;
 use windlass_core::sizing::{Measure, Rules, Sizing};
-use windlass_store::Store as _;
 use windlass_store::model::{RequirementsChange, UsedBy, WorkflowRow};
 use windlass_types::{Bytes, JobId, Resources, WorkflowId, format_duration};
 
@@ -44,9 +43,9 @@ struct ClassesView<'a> {
 
 pub(crate) fn check(ctx: &Context, args: &CheckArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let row = select::workflow(&store, &args.workflow)?;
+    let row = select::workflow(&*store, &args.workflow)?;
     let which = Which { run: args.run_id, failed: args.include_failed, jobs: &[] };
-    let judged = classes::judge(classes::load(&store, &row, &which)?, &Rules::default());
+    let judged = classes::judge(classes::load(&*store, &row, &which)?, &Rules::default());
     let least = args.min_over_utilization;
     let worth_showing = |sizing: &&Sizing| match least {
         Some(percent) => worst_excess(sizing) > percent,
@@ -151,9 +150,9 @@ pub(crate) fn proposal_lines(sizing: &Sizing, paint: Paint) -> Vec<String> {
 
 pub(crate) fn correct(ctx: &Context, args: &CorrectArgs) -> Result<Exit, CliError> {
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
-    let row = select::workflow(&store, &args.workflow)?;
+    let row = select::workflow(&*store, &args.workflow)?;
     let which = Which { run: None, failed: true, jobs: &args.job_ids };
-    let judged = classes::judge(classes::load(&store, &row, &which)?, &args.sizing.into());
+    let judged = classes::judge(classes::load(&*store, &row, &which)?, &args.sizing.into());
     let changed: Vec<&(Class, Sizing)> =
         judged.iter().filter(|(_, sizing)| !sizing.changes.is_empty()).collect();
     if !args.dry_run {

@@ -69,9 +69,9 @@ const LOG_FIELDS: &[Field<Row>] = &[
 
 pub(crate) fn list(ctx: &Context, args: &ResultsListArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let job = args.job.as_ref();
-    let job = job.map(|job| select::job(&store, &workflow, job, "`windlass results ID`")).transpose()?;
+    let job = job.map(|job| select::job(&*store, &workflow, job, "`windlass results ID`")).transpose()?;
     let filter = ResultFilter {
         job: job.map(|job| job.id),
         run: args.run,
@@ -89,7 +89,7 @@ pub(crate) fn list(ctx: &Context, args: &ResultsListArgs) -> Result<Exit, CliErr
         let rows = store.results(workflow.id, &filter)?.into_iter().map(row).collect();
         ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)?
     } else {
-        let mut pages = Pages::new(&store, &workflow, filter, args.page.offset, args.page.limit);
+        let mut pages = Pages::new(&*store, &workflow, filter, args.page.offset, args.page.limit);
         ctx.ui.print_pages(&listing, || Ok(pages.next()?.into_iter().map(row).collect()))?
     };
     if printed == 0 {
@@ -100,9 +100,9 @@ pub(crate) fn list(ctx: &Context, args: &ResultsListArgs) -> Result<Exit, CliErr
 
 pub(crate) fn get(ctx: &Context, args: &OneResultArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let everything = ResultFilter { all_runs: true, ..ResultFilter::default() };
-    let mut pages = Pages::new(&store, &workflow, everything, 0, None);
+    let mut pages = Pages::new(&*store, &workflow, everything, 0, None);
     loop {
         let page = pages.next()?;
         if page.is_empty() {

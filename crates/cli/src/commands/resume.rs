@@ -11,7 +11,7 @@ use crate::ui::summary;
 
 pub(crate) fn run(ctx: &Context, args: &ResumeArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
-    let row = select::workflow(&store, &args.workflow)?;
+    let row = select::workflow(&*store, &args.workflow)?;
     if row.is_canceled && !args.retry_failed {
         return Err(CliError::refused(format!("workflow {} ({}) was canceled", row.id, row.name))
             .with_hint("`windlass resume --retry-failed` starts it again"));
@@ -19,12 +19,12 @@ pub(crate) fn run(ctx: &Context, args: &ResumeArgs) -> Result<Exit, CliError> {
     let starts_anew = args.retry_failed && (row.is_canceled || row.counts.unsuccessful() > 0);
     if !starts_anew && summary::is_over(&row) {
         let news = format!("nothing to do: workflow {} ({}) is over", row.id, row.name);
-        return summary::report_over(ctx, &store, row.id, &news, "");
+        return summary::report_over(ctx, &*store, row.id, &news, "");
     }
     let failed = if starts_anew { Failed::RunAgain } else { Failed::Keep };
-    let changed = rerun::begin_changed(ctx, &store, &row, Terms::default(), failed, &args.machine)?;
-    let Some(news) = changed else { return drive(ctx, &store, row.id, failed, &args.machine) };
+    let changed = rerun::begin_changed(ctx, &*store, &row, Terms::default(), failed, &args.machine)?;
+    let Some(news) = changed else { return drive(ctx, &*store, row.id, failed, &args.machine) };
     ctx.ui.note(&format!("workflow {} has changed: {news}", row.id));
     // What failed went back with the rest.
-    drive(ctx, &store, row.id, Failed::Keep, &args.machine)
+    drive(ctx, &*store, row.id, Failed::Keep, &args.machine)
 }

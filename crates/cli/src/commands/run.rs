@@ -15,11 +15,11 @@ use crate::spec_files;
 use crate::spec_jobs::Reused;
 use crate::ui::{summary, text};
 use std::path::Path;
+use std::sync::Arc;
 use windlass_spec::Workflow;
-use windlass_store::lock::{CreateLock, WorkflowLock};
+use windlass_store::lock::{Lock, LockGuard};
 use windlass_store::model::WorkflowRow;
-use windlass_store::sqlite::SqliteStore;
-use windlass_store::{Error, Store as _};
+use windlass_store::{Error, Store};
 
 pub(crate) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
     say_what_is_ignored(ctx, args);
@@ -32,12 +32,12 @@ pub(crate) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
     let file = SpecFile::read(&ctx.cwd, &spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?)?;
     let store = ctx.open_if_there()?;
     // Text that is known already need not be understood again, which takes its time for a million jobs.
-    let known = match &store {
+    let known = match store.as_deref() {
         Some(store) if !args.new => find(ctx, store, &file)?,
         _ => None,
     };
     match (store, known) {
-        (Some(store), Some(row)) => go_on(ctx, &store, &row, args),
+        (Some(store), Some(row)) => go_on(ctx, &*store, &row, args),
         (store, _) => begin(ctx, store, &file, args),
     }
 }
@@ -74,16 +74,16 @@ fn go_on_with(ctx: &Context, workflow: &WorkflowRef, args: &RunArgs) -> Result<E
             .with_hint("name the file"));
     }
     let store = ctx.open_write()?;
-    let row = select::workflow(&store, workflow)?;
+    let row = select::workflow(&*store, workflow)?;
     refuse_canceled(&row)?;
     if summary::is_over(&row) {
         let news = format!("nothing to do: workflow {} ({}) is over", row.id, row.name);
-        return summary::report_over(ctx, &store, row.id, &news, "");
+        return summary::report_over(ctx, &*store, row.id, &news, "");
     }
-    if let Some(news) = rerun::begin_changed(ctx, &store, &row, terms(args), Failed::Keep, &args.machine)? {
+    if let Some(news) = rerun::begin_changed(ctx, &*store, &row, terms(args), Failed::Keep, &args.machine)? {
         ctx.ui.note(&format!("workflow {} goes on: {news}", row.id));
     }
-    drive(ctx, &store, row.id, Failed::Keep, &args.machine)
+    drive(ctx, &*store, row.id, Failed::Keep, &args.machine)
 }
 
 fn refuse_canceled(row: &WorkflowRow) -> Result<(), CliError> {
@@ -97,13 +97,13 @@ fn refuse_canceled(row: &WorkflowRow) -> Result<(), CliError> {
 
 /// The workflow that this very text made in this directory before. If the file made another one since, with another
 /// text, then that one is the state of things.
-fn find(ctx: &Context, store: &SqliteStore, file: &SpecFile) -> Result<Option<WorkflowRow>, CliError> {
+fn find(ctx: &Context, store: &dyn Store, file: &SpecFile) -> Result<Option<WorkflowRow>, CliError> {
     let known = store.find_by_digest(&file.digest(), plan::utf8(&ctx.cwd)?)?;
     let newest = plan::newest_of(store, file, &ctx.cwd)?;
     Ok(known.filter(|row| newest.is_none_or(|newest| newest.id <= row.id)))
 }
 
-fn go_on(ctx: &Context, store: &SqliteStore, row: &WorkflowRow, args: &RunArgs) -> Result<Exit, CliError> {
+fn go_on(ctx: &Context, store: &dyn Store, row: &WorkflowRow, args: &RunArgs) -> Result<Exit, CliError> {
     let id = row.id;
     refuse_canceled(row)?;
     let origin =
@@ -144,7 +144,7 @@ fn say_what_waits(ctx: &Context, spec: &Workflow<'_>) {
 /// Makes the workflow and runs it. A spec with errors leaves nothing behind, not even an empty database.
 fn begin(
     ctx: &Context,
-    store: Option<SqliteStore>,
+    store: Option<Arc<dyn Store>>,
     file: &SpecFile,
     args: &RunArgs,
 ) -> Result<Exit, CliError> {
@@ -153,38 +153,38 @@ fn begin(
     say_what_waits(ctx, &spec);
     let output_dir = plan::output_directory(ctx, &args.output)?;
     let store = store.map_or_else(|| ctx.open_or_create(), Ok)?;
-    let lock = CreateLock::acquire(store.path())?;
+    let lock = store.lock(Lock::Create, ctx.clock.now())?;
     // Somebody else may have made it while we read the file.
-    let known = if args.new { None } else { find(ctx, &store, file)? };
+    let known = if args.new { None } else { find(ctx, &*store, file)? };
     if let Some(row) = known {
         drop(lock);
-        return go_on(ctx, &store, &row, args);
+        return go_on(ctx, &*store, &row, args);
     }
-    let earlier = if args.new { None } else { plan::newest_of(&store, file, &ctx.cwd)? };
+    let earlier = if args.new { None } else { plan::newest_of(&*store, file, &ctx.cwd)? };
     // Held until the new one is there: what it takes over stands still.
-    let held = earlier.as_ref().map(|row| lay_hold_of(ctx, &store, row, file)).transpose()?;
+    let held = earlier.as_ref().map(|row| lay_hold_of(ctx, &*store, row, file)).transpose()?;
     let earlier = held.as_ref().map(|(_, row)| row);
-    let taken = earlier.map(|row| take_over(&store, row, file, &spec, args)).transpose()?;
+    let taken = earlier.map(|row| take_over(&*store, row, file, &spec, args)).transpose()?;
     let (reused, news) = taken.unzip();
     let now = ctx.clock.now();
-    let id = plan::create_from_spec(&store, file, &spec, reused.as_ref(), &ctx.cwd, &output_dir, now)?;
+    let id = plan::create_from_spec(&*store, file, &spec, reused.as_ref(), &ctx.cwd, &output_dir, now)?;
     drop((held, lock));
     if let Some(news) = news {
         ctx.ui.note(&format!("{news}; this is the new workflow {id}"));
     }
-    drive(ctx, &store, id, Failed::Keep, &args.machine)
+    drive(ctx, &*store, id, Failed::Keep, &args.machine)
 }
 
 /// The workflow of an earlier text of this file, which nobody runs from here on. If its processes died without a word,
 /// what they had started may still be writing what the new jobs are to write: it is ended first.
 fn lay_hold_of(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     earlier: &WorkflowRow,
     file: &SpecFile,
-) -> Result<(WorkflowLock, WorkflowRow), CliError> {
+) -> Result<(LockGuard, WorkflowRow), CliError> {
     let id = earlier.id;
-    let lock = WorkflowLock::acquire(store.path(), id, ctx.clock.now()).map_err(|error| match error {
+    let lock = store.lock(Lock::Workflow(id), ctx.clock.now()).map_err(|error| match error {
         Error::Busy { .. } => CliError::refused(format!(
             "workflow {id}, which an earlier text of {} made, is running",
             file.name()
@@ -204,7 +204,7 @@ fn lay_hold_of(
 
 /// What that workflow has done that still holds, and a line about it.
 fn take_over(
-    store: &SqliteStore,
+    store: &dyn Store,
     earlier: &WorkflowRow,
     file: &SpecFile,
     spec: &Workflow<'_>,

@@ -10,7 +10,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use windlass_core::spawn::{self, Batch, Fault, Spawned};
-use windlass_store::Store as _;
 use windlass_store::model::{SpawnJob, SpawnRequest};
 use windlass_types::work::AttemptKey;
 

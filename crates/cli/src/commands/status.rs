@@ -21,9 +21,9 @@ pub(crate) fn run(ctx: &Context, args: &StatusArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let now = ctx.clock.now();
     let mut overviews = Vec::new();
-    for row in select::workflows(&store, &args.workflows)? {
-        let somebody_runs_it = view::is_run_by_somebody(&store, &row);
-        overviews.push(Overview::load(&store, row, somebody_runs_it, now)?);
+    for row in select::workflows(&*store, &args.workflows)? {
+        let somebody_runs_it = view::is_run_by_somebody(&*store, &row);
+        overviews.push(Overview::load(&*store, row, somebody_runs_it, now)?);
     }
     match (ctx.ui.format(), overviews.as_slice()) {
         (Format::Json, [one]) => ctx.ui.print_json(one)?,

@@ -19,7 +19,7 @@ use windlass_types::WorkflowId;
 
 pub(crate) fn export(ctx: &Context, args: &ExportArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let row = select::workflow(&store, &args.workflow)?;
+    let row = select::workflow(&*store, &args.workflow)?;
     let options = ExportOptions { results: args.include_results, events: args.include_events };
     let export = store.export(row.id, options, ctx.clock.now())?;
     match args.output.as_deref().filter(|path| *path != Path::new("-")) {
@@ -55,7 +55,7 @@ pub(crate) fn import(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError>
     };
     let store = ctx.open_or_create()?;
     let id = store.import(&export, &options, ctx.clock.now())?;
-    warn_of_old_ids(ctx, &store, id, &export)?;
+    warn_of_old_ids(ctx, &*store, id, &export)?;
     let name = options.name.as_deref().unwrap_or(&export.workflow.name);
     let jobs = export.jobs.len();
     if ctx.ui.json_wanted() {

@@ -13,9 +13,8 @@ use serde::Serialize;
 use std::borrow::Cow;
 use windlass_core::sizing::{Amount, Change, Sizing};
 use windlass_spec::patch::{Edit, NewValue, PatchError, set_values};
-use windlass_store::Store as _;
+use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::WorkflowId;
 
 const NOTHING_CHANGED: &str = "nothing was changed; --apply writes it into the file";
@@ -27,10 +26,10 @@ pub(crate) fn run(ctx: &Context, args: &TuneArgs) -> Result<Exit, CliError> {
         return Err(CliError::user("a spec from stdin cannot be changed").with_hint("name the file"));
     };
     let store = ctx.open_read()?;
-    let row = teacher(ctx, &store, &file, args)?;
-    let sizings = judge(&store, &row, &file, args)?;
+    let row = teacher(ctx, &*store, &file, args)?;
+    let sizings = judge(&*store, &row, &file, args)?;
     if sizings.is_empty() {
-        return Err(nothing_learned(&store, &row, &file));
+        return Err(nothing_learned(&*store, &row, &file));
     }
     let tuned = Tuned::new(&file, &sizings)?;
     if args.apply && !tuned.changes.is_empty() {
@@ -43,7 +42,7 @@ pub(crate) fn run(ctx: &Context, args: &TuneArgs) -> Result<Exit, CliError> {
 /// The workflow to learn from.
 fn teacher(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     file: &SpecFile,
     args: &TuneArgs,
 ) -> Result<WorkflowRow, CliError> {
@@ -57,7 +56,7 @@ fn teacher(
 }
 
 /// No job that asks for something ran there: all of it may have been reused from a workflow that could teach.
-fn nothing_learned(store: &SqliteStore, row: &WorkflowRow, file: &SpecFile) -> CliError {
+fn nothing_learned(store: &dyn Store, row: &WorkflowRow, file: &SpecFile) -> CliError {
     let message = format!(
         "workflow {} ({}) ran no job that asks for what {} names in `resource_requirements`",
         row.id,
@@ -75,7 +74,7 @@ fn nothing_learned(store: &SqliteStore, row: &WorkflowRow, file: &SpecFile) -> C
 
 /// Per set of requirements, as the file has it now.
 fn judge(
-    store: &SqliteStore,
+    store: &dyn Store,
     row: &WorkflowRow,
     file: &SpecFile,
     args: &TuneArgs,

@@ -43,9 +43,9 @@ pub(crate) fn run(ctx: &Context, verb: &UserDataVerb) -> Result<Exit, CliError> 
 
 pub(crate) fn list(ctx: &Context, args: &UserDataListArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let find = |job: &crate::args::JobRef| {
-        select::job(&store, &workflow, job, "`windlass user-data ID`").map(|j| j.id)
+        select::job(&*store, &workflow, job, "`windlass user-data ID`").map(|j| j.id)
     };
     let consumer = args.consumer_job_id.as_ref().map(find).transpose()?;
     let producer = args.producer_job_id.as_ref().map(find).transpose()?;
@@ -67,7 +67,7 @@ pub(crate) fn list(ctx: &Context, args: &UserDataListArgs) -> Result<Exit, CliEr
 
 fn get(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let (_, piece) = find(&store, &args.name, &args.workflow)?;
+    let (_, piece) = find(&*store, &args.name, &args.workflow)?;
     ctx.ui.print_record(&Listing::new(FIELDS), piece)?;
     Ok(Exit::Success)
 }
@@ -75,7 +75,7 @@ fn get(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
 /// What jobs read, no job writes, and nobody gave yet.
 fn list_missing(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let relations = store.job_user_data(workflow.id)?;
     let wanted = relations::read_and_never_written(
         relations.iter().map(|r| Relation { is_output: r.is_output, thing: r.user_data_id }),
@@ -101,7 +101,7 @@ fn print(
 fn update(ctx: &Context, args: &UpdateUserDataArgs) -> Result<Exit, CliError> {
     let data = args.data.as_deref().map(|text| value(ctx, text)).transpose()?;
     let store = ctx.open_write()?;
-    let (_, piece) = find(&store, &args.name, &args.workflow)?;
+    let (_, piece) = find(&*store, &args.name, &args.workflow)?;
     let shown = |data: Option<&Value>| data.map_or_else(|| "nothing".to_owned(), Value::to_string);
     let change =
         format!("user data `{}`: {} → {}", piece.name, shown(piece.data.as_ref()), shown(data.as_ref()));
@@ -121,7 +121,7 @@ fn update(ctx: &Context, args: &UpdateUserDataArgs) -> Result<Exit, CliError> {
 fn create(ctx: &Context, args: &CreateUserDataArgs) -> Result<Exit, CliError> {
     let data = args.data.as_deref().map(|text| value(ctx, text)).transpose()?;
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
     let new = NewUserData { name: &args.name, data: data.as_ref(), is_ephemeral: args.ephemeral };
     let id = store.add_user_data(workflow.id, &new, ctx.clock.now())?;
     let piece = store.user_data_piece(id)?;
@@ -137,7 +137,7 @@ fn delete(ctx: &Context, args: &DeleteUserDataArgs) -> Result<Exit, CliError> {
     let pieces: Vec<UserDataRow> = args
         .names
         .iter()
-        .map(|name| find(&store, name, &args.workflow).map(|(_, piece)| piece))
+        .map(|name| find(&*store, name, &args.workflow).map(|(_, piece)| piece))
         .collect::<Result<_, _>>()?;
     let names = pieces.iter().map(|piece| format!("`{}`", piece.name)).collect::<Vec<_>>().join(", ");
     if args.confirm.dry_run {

@@ -13,9 +13,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 use windlass_core::why::{self, Chain, Evidence, Jobs, Link, Log, Outcome, Situation, Verdict, Workflow};
-use windlass_store::Store as _;
+use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
-use windlass_store::sqlite::SqliteStore;
 use windlass_types::{Capacity, JobId, JobStatus};
 
 /// So much of the end of each log is searched for what went wrong.
@@ -25,9 +24,9 @@ const SIBLINGS: u64 = 50;
 
 pub(crate) fn run(ctx: &Context, args: &WhyArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&store, &args.workflow)?;
-    let job = select::job(&store, &workflow, &args.job, "--workflow")?;
-    let verdict = judge(ctx, &store, &workflow, &job)?;
+    let workflow = select::workflow(&*store, &args.workflow)?;
+    let job = select::job(&*store, &workflow, &args.job, "--workflow")?;
+    let verdict = judge(ctx, &*store, &workflow, &job)?;
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&verdict)?;
     } else {
@@ -39,7 +38,7 @@ pub(crate) fn run(ctx: &Context, args: &WhyArgs) -> Result<Exit, CliError> {
 /// Gathers what is known about the job and asks for the verdict.
 fn judge(
     ctx: &Context,
-    store: &SqliteStore,
+    store: &dyn Store,
     workflow: &WorkflowRow,
     job: &JobRow,
 ) -> Result<Verdict, CliError> {
@@ -90,13 +89,13 @@ fn gone(job: JobId) -> CliError {
     CliError::internal(format!("job {job} is in the list of jobs but not in the workflow"))
 }
 
-fn name(store: &SqliteStore, job: JobId) -> String {
+fn name(store: &dyn Store, job: JobId) -> String {
     store.job_names(&[job]).ok().and_then(|mut names| names.pop()).unwrap_or_default()
 }
 
 /// Of the newest run in which it ran.
 fn newest_result(
-    store: &SqliteStore,
+    store: &dyn Store,
     workflow: &WorkflowRow,
     job: JobId,
 ) -> Result<Option<ResultRow>, CliError> {
@@ -120,11 +119,7 @@ fn outcome_of(row: &ResultRow) -> Outcome {
 }
 
 /// How long completed jobs of the same kind took: the median, if there are enough to speak of a custom.
-fn usual_time(
-    store: &SqliteStore,
-    workflow: &WorkflowRow,
-    job: &JobRow,
-) -> Result<Option<Duration>, CliError> {
+fn usual_time(store: &dyn Store, workflow: &WorkflowRow, job: &JobRow) -> Result<Option<Duration>, CliError> {
     if job.status != JobStatus::Running || job.kind.is_none() {
         return Ok(None);
     }

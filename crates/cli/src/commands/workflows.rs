@@ -10,7 +10,6 @@ use crate::ui::style::Tone;
 use crate::ui::table::Column;
 use crate::view::{self, State, WorkflowView};
 use serde::Serialize;
-use windlass_store::Store as _;
 use windlass_types::WorkflowId;
 
 pub(crate) const FIELDS: &[Field<WorkflowView>] = &[
@@ -52,7 +51,7 @@ pub(crate) fn list(ctx: &Context, args: &WorkflowsListArgs) -> Result<Exit, CliE
     rows.retain(|row| args.user.as_ref().is_none_or(|user| row.user == *user));
     let now = ctx.clock.now();
     let view = |row| {
-        let somebody_runs_it = view::is_run_by_somebody(&store, &row);
+        let somebody_runs_it = view::is_run_by_somebody(&*store, &row);
         WorkflowView::new(row, somebody_runs_it, now)
     };
     let listing = Listing::new(FIELDS).without(&args.page.exclude)?;
@@ -65,8 +64,8 @@ pub(crate) fn list(ctx: &Context, args: &WorkflowsListArgs) -> Result<Exit, CliE
 
 pub(crate) fn get(ctx: &Context, args: &OneWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
-    let row = select::workflow(&store, &args.workflow)?;
-    let somebody_runs_it = view::is_run_by_somebody(&store, &row);
+    let row = select::workflow(&*store, &args.workflow)?;
+    let somebody_runs_it = view::is_run_by_somebody(&*store, &row);
     let view = WorkflowView::new(row, somebody_runs_it, ctx.clock.now());
     ctx.ui.print_record(&Listing::new(FIELDS), view)?;
     Ok(Exit::Success)
@@ -80,7 +79,7 @@ pub(crate) fn is_complete(ctx: &Context, args: &OneWorkflowArgs) -> Result<Exit,
         is_canceled: bool,
     }
     let store = ctx.open_read()?;
-    let row = select::workflow(&store, &args.workflow)?;
+    let row = select::workflow(&*store, &args.workflow)?;
     let is_complete = row.is_canceled || row.counts.settled() == row.counts.total();
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&View { workflow_id: row.id, is_complete, is_canceled: row.is_canceled })?;

@@ -9,7 +9,7 @@ use windlass_types::work::{FilesSeen, Stdio};
 use windlass_types::{JobStatus, Timestamp};
 
 /// What to put into the file besides the workflow itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportOptions {
     /// Also what was done: the states of jobs, runs, results, workers.
     pub results: bool,
@@ -17,7 +17,7 @@ pub struct ExportOptions {
 }
 
 /// What to take differently from how the file says it. A file that holds no results starts from the beginning.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportOptions {
     pub name: Option<String>,
     pub user: Option<String>,

@@ -10,3 +10,12 @@ pub use edit::*;
 pub use export::{Export, ExportOptions, ImportOptions};
 pub use new::*;
 pub use rows::*;
+
+/// For fields where saying `null` is something else than saying nothing.
+pub(crate) fn given<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: serde::Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}

@@ -1,6 +1,7 @@
 //! What goes into the store: workflows with their jobs, files and data, workers, events, and changes to them.
 
 use super::{DoneWork, Severity};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -94,7 +95,7 @@ pub struct NewAction<'a> {
 }
 
 /// The ids that the first job, file and piece of user data of a new workflow get; the others follow one by one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstIds {
     pub job: i64,
     pub file: i64,
@@ -213,7 +214,7 @@ impl Default for NewJob<'_> {
 }
 
 /// A worker process as it is remembered, so that a later process can make sure that it and its jobs are dead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewWorker {
     pub workflow: WorkflowId,
     pub run: RunId,
@@ -230,7 +231,7 @@ pub struct NewWorker {
 }
 
 /// Something to be noted.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewEvent {
     /// `None`: about the whole database.
     pub workflow: Option<WorkflowId>,
@@ -240,22 +241,26 @@ pub struct NewEvent {
     /// What happened, for people.
     pub message: String,
     /// The same for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub data: Option<Value>,
 }
 
 /// What to change about a workflow; `None` leaves it as it is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WorkflowUpdate {
     pub name: Option<String>,
     pub user: Option<String>,
     /// `Some(None)` removes it; so with `project`.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub description: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub project: Option<Option<String>>,
     pub metadata: Option<BTreeMap<String, Value>>,
 }
 
 /// Gives a set of requirements new values, or makes one, and has jobs use it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequirementsChange {
     /// Of the set: changed if there is one of that name, else made.
     pub name: String,
@@ -264,7 +269,7 @@ pub struct RequirementsChange {
 }
 
 /// Who uses a changed set of requirements from now on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UsedBy {
     /// Whoever does already.
     AsBefore,
@@ -273,19 +278,20 @@ pub enum UsedBy {
 }
 
 /// Jobs that a running job adds to its workflow. That they make sense together was checked before.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpawnRequest {
     /// The attempt that asks.
     pub caller: AttemptKey,
     /// Who counts the iterations. `None`: the lineage that the caller came from, else its own name.
     pub lineage: Option<String>,
     /// Kept as user data, a piece for each iteration.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub state: Option<Value>,
     pub jobs: Vec<SpawnJob>,
 }
 
 /// A job to be added. It waits for the caller and for some of the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnJob {
     pub name: String,
     pub command: String,

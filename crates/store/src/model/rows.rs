@@ -12,7 +12,7 @@ use windlass_types::{
     StatusCounts, Timestamp, UserDataId, WorkerId, WorkflowId,
 };
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkflowRow {
     pub id: WorkflowId,
     pub uuid: String,
@@ -27,18 +27,12 @@ pub struct WorkflowRow {
     pub submission_dir: String,
     pub output_dir: String,
     pub spec_path: Option<String>,
-    #[serde(skip)]
     pub spec_digest: Option<String>,
-    #[serde(skip)]
     pub env: Vec<(String, String)>,
-    #[serde(skip)]
     pub stdio: Stdio,
-    #[serde(skip)]
     pub counts: StatusCounts,
     /// How many files it names.
-    #[serde(skip)]
     pub file_count: u64,
-    #[serde(flatten)]
     pub settings: Settings,
     /// When the current run was first started and when it ended, if it did.
     pub started_at: Option<Timestamp>,
@@ -49,7 +43,7 @@ pub struct WorkflowRow {
 pub use windlass_core::board::JobTable as LoadedJobs;
 
 /// What is read when a job is claimed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobCommand {
     pub id: JobId,
     pub name: String,
@@ -70,7 +64,7 @@ pub struct JobCommand {
 }
 
 /// A file of a job, as it has to know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
     pub id: FileId,
     pub path: String,
@@ -115,7 +109,7 @@ impl<'de> Deserialize<'de> for Params {
 }
 
 /// A job that a worker holds according to the database.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldJob {
     pub id: JobId,
     pub status: JobStatus,
@@ -125,7 +119,7 @@ pub struct HeldJob {
     pub started_at: Option<Timestamp>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobRow {
     pub id: JobId,
     pub workflow_id: WorkflowId,
@@ -138,7 +132,6 @@ pub struct JobRow {
     pub resource_requirements: Option<String>,
     /// The entry of the spec that made it, where that is more than the job itself.
     pub kind: Option<String>,
-    #[serde(skip_serializing_if = "Params::is_empty")]
     pub params: Params,
     /// `retry` or `spawn`; nothing for jobs that were there from the start.
     pub origin: Option<Origin>,
@@ -160,7 +153,8 @@ pub enum Origin {
 }
 
 /// Which jobs to list. Empty fields match everything.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JobFilter {
     pub status: Vec<JobStatus>,
     /// Exact name.
@@ -175,10 +169,9 @@ pub struct JobFilter {
     pub limit: Option<u64>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ResultRow {
     pub id: ResultId,
-    #[serde(flatten)]
     pub key: AttemptKeyRow,
     pub job_name: String,
     pub status: JobStatus,
@@ -189,21 +182,18 @@ pub struct ResultRow {
     pub worker_id: WorkerId,
     pub started_at: Option<Timestamp>,
     pub ended_at: Timestamp,
-    #[serde(rename = "wall_seconds", serialize_with = "seconds")]
     pub wall: Duration,
-    #[serde(rename = "cpu_seconds", serialize_with = "seconds")]
     pub cpu_time: Duration,
     pub peak_memory_bytes: Option<Bytes>,
     pub avg_memory_bytes: Option<Bytes>,
     pub peak_cpu_percent: Option<f64>,
     pub avg_cpu_percent: Option<f64>,
     /// Its files as it found and left them.
-    #[serde(skip)]
     pub files: Option<FilesSeen>,
 }
 
 /// [`AttemptKey`] with the field names of the contract.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct AttemptKeyRow {
     pub workflow_id: WorkflowId,
     pub job_id: JobId,
@@ -217,7 +207,8 @@ impl From<AttemptKeyRow> for AttemptKey {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ResultFilter {
     pub job: Option<JobId>,
     /// `None`: of each job, the newest run in which it ran.
@@ -235,14 +226,14 @@ pub struct ResultFilter {
     pub limit: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerRow {
     pub id: WorkerId,
     pub worker: NewWorker,
     pub started_at: Timestamp,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequirementsRow {
     pub id: RequirementsId,
     pub name: String,
@@ -251,7 +242,7 @@ pub struct RequirementsRow {
 }
 
 /// What the jobs of one entry of a spec share.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindRow {
     pub id: KindId,
     pub name: String,
@@ -265,21 +256,21 @@ pub struct KindRow {
     pub parameters: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandlerRow {
     pub id: i64,
     #[serde(flatten)]
     pub handler: FailureHandler,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulerRow {
     pub id: i64,
     #[serde(flatten)]
     pub scheduler: SlurmScheduler,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionRow {
     pub id: i64,
     #[serde(flatten)]
@@ -287,7 +278,7 @@ pub struct ActionRow {
     pub jobs: Vec<JobId>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRow {
     pub id: FileId,
     pub workflow_id: WorkflowId,
@@ -299,11 +290,12 @@ pub struct FileRow {
     pub size: Option<Bytes>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserDataRow {
     pub id: UserDataId,
     pub workflow_id: WorkflowId,
     pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub data: Option<Value>,
     pub is_ephemeral: bool,
     /// When its data were last set.
@@ -311,7 +303,8 @@ pub struct UserDataRow {
 }
 
 /// Which files or user data to list. Empty fields match everything.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DataFilter {
     /// Exact name.
     pub name: Option<String>,
@@ -322,7 +315,7 @@ pub struct DataFilter {
 }
 
 /// A job reads or writes a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct JobFileRow {
     pub job_id: JobId,
     pub is_output: bool,
@@ -330,7 +323,7 @@ pub struct JobFileRow {
 }
 
 /// A job reads or writes a piece of user data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct JobUserDataRow {
     pub job_id: JobId,
     pub is_output: bool,
@@ -338,7 +331,7 @@ pub struct JobUserDataRow {
 }
 
 /// A completed job and what is known of the work behind it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRecord {
     pub job: JobId,
     pub work: DoneWork,
@@ -347,7 +340,7 @@ pub struct LastRecord {
 }
 
 /// The attempt that did the work of a completed job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoneWork {
     /// Of the same job, or of the one of an earlier workflow that it was reused from.
     pub done_by: AttemptKey,
@@ -378,7 +371,7 @@ impl fmt::Display for Severity {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventRow {
     pub id: EventId,
     pub workflow_id: Option<WorkflowId>,
@@ -388,11 +381,13 @@ pub struct EventRow {
     /// Who did it.
     pub actor: String,
     pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub data: Option<Value>,
 }
 
 /// Which events to list, oldest first. Empty fields match everything.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EventFilter {
     /// Only what came after this one.
     pub after: Option<EventId>,
@@ -404,7 +399,7 @@ pub struct EventFilter {
 }
 
 /// What a spawn did, now or when the same was asked before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spawned {
     pub lineage: String,
     /// How often the lineage has added jobs, this time included.
@@ -413,8 +408,4 @@ pub struct Spawned {
     pub spawned_job_ids: Vec<JobId>,
     /// The same jobs were there already.
     pub is_replay: bool,
-}
-
-fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
 }

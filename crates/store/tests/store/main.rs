@@ -7,6 +7,7 @@
 mod conformance;
 mod kit;
 mod sqlite;
+mod wire;
 
 /// Makes every case a test for one backend: `suite!(name, how to make an empty store)`.
 macro_rules! suite {
@@ -107,3 +108,4 @@ macro_rules! conformance {
 }
 
 conformance!(on_sqlite, crate::sqlite::empty_store);
+conformance!(over_a_wire, crate::wire::empty_store);

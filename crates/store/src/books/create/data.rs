@@ -54,5 +54,5 @@ pub(crate) fn taken(fault: Fault, what: &'static str, name: &str) -> Fault {
         return fault;
     }
     let name = fault.taken_name().unwrap_or_else(|| name.to_owned());
-    Error::DuplicateName { what, name }.into()
+    Error::DuplicateName { what: what.into(), name }.into()
 }

@@ -30,7 +30,7 @@ pub(crate) fn refuse_while_held(db: &impl Db, workflow: WorkflowId) -> Result<()
 fn compare<T: PartialEq + Serialize>(changes: &mut Vec<FieldChange>, field: &'static str, old: &T, new: &T) {
     if old != new {
         let value = |of: &T| serde_json::to_value(of).unwrap_or_default();
-        changes.push(FieldChange { field, old: value(old), new: value(new) });
+        changes.push(FieldChange { field: field.into(), old: value(old), new: value(new) });
     }
 }
 

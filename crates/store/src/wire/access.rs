@@ -1,0 +1,46 @@
+//! What a request needs: to read or to change, and whose.
+
+use windlass_types::work::AttemptKey;
+use windlass_types::{EventId, FileId, JobId, RequirementsId, ResultId, UserDataId, WorkflowId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Read,
+    Change,
+}
+
+/// What a request is about. Whoever keeps the books finds out which workflows that is, and whether they may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Everything there is. What may not be seen is left out of the answer.
+    All,
+    /// The database as a whole, not one of its workflows.
+    Database,
+    /// A workflow that is not there yet: it will be the caller's.
+    New,
+    Workflows(Vec<WorkflowId>),
+    Jobs(Vec<JobId>),
+    Attempts(Vec<AttemptKey>),
+    File(FileId),
+    UserData(UserDataId),
+    Requirements(RequirementsId),
+    Result(ResultId),
+    Event(EventId),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    pub level: Level,
+    pub subject: Subject,
+}
+
+impl Subject {
+    pub(super) fn workflow(id: WorkflowId) -> Self {
+        Self::Workflows(vec![id])
+    }
+
+    /// Of this workflow, or of all.
+    pub(super) fn workflow_or(id: Option<WorkflowId>, otherwise: Self) -> Self {
+        id.map_or(otherwise, Self::workflow)
+    }
+}

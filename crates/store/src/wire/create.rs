@@ -1,0 +1,583 @@
+//! A new workflow as a stream of lines: the workflow first, then its files, its user data, its jobs, and a last line that
+//! says how many there were. Neither side has to hold all of it.
+//!
+//! Commands may contain ids that only whoever keeps the books can give. They travel as places to be filled in.
+
+use super::error::{Elsewhere, Sort};
+use crate::model::{
+    DoneWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewKind, NewRequirements, NewUserData,
+    NewWorkflow,
+};
+use crate::{Error, Store};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use windlass_core::edges::Edges;
+use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
+use windlass_types::work::Stdio;
+use windlass_types::{JobId, JobStatus, Resources, Timestamp, WorkflowId};
+
+/// One line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Workflow(Box<Header>),
+    File(FileLine),
+    UserData(super::GivenUserData),
+    Job(Box<JobLine>),
+    /// The last one; without it something was lost on the way.
+    End {
+        files: u64,
+        user_data: u64,
+        jobs: u64,
+    },
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Header {
+    name: String,
+    user: String,
+    description: Option<String>,
+    submission_dir: String,
+    output_dir: String,
+    spec_path: Option<String>,
+    spec_digest: Option<String>,
+    env: Vec<(String, String)>,
+    stdio: Stdio,
+    settings: Option<Settings>,
+    requirements: Vec<(String, Resources)>,
+    failure_handlers: Vec<FailureHandler>,
+    schedulers: Vec<SlurmScheduler>,
+    kinds: Vec<KindLine>,
+    actions: Vec<(Action, Vec<u32>)>,
+    edges: Edges,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct KindLine {
+    name: String,
+    env: Vec<(String, String)>,
+    invocation_script: Option<String>,
+    stdio: Option<Stdio>,
+    supports_termination: Option<bool>,
+    failure_handler: Option<u32>,
+    scheduler: Option<u32>,
+    labels: Vec<String>,
+    parameters: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FileLine {
+    name: String,
+    path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identifier: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtime_ns: Option<i64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct JobLine {
+    name: String,
+    command: Command,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    env: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    invocation_script: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    params: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    requirements: Option<u32>,
+    #[serde(default)]
+    priority: i32,
+    cancel_on_blocking_job_failure: bool,
+    status: JobStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reused_from: Option<JobId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reused_work: Option<DoneWork>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    input_files: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    output_files: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    input_user_data: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    output_user_data: Vec<u32>,
+}
+
+/// A command, or its pieces where ids are to be filled in.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Command {
+    Text(String),
+    Pieces(Vec<Piece>),
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Piece {
+    Text(String),
+    /// The id of the job, file or piece of user data of this number.
+    Job(i64),
+    File(i64),
+    UserData(i64),
+}
+
+// ---- the sender ----
+
+/// Sends a workflow.
+pub(super) struct Upload {
+    lines: SyncSender<Vec<u8>>,
+    chunk: Vec<u8>,
+}
+
+/// So much is sent at a time.
+const CHUNK: usize = 64 << 10;
+
+impl Upload {
+    /// Has `bring` read all lines of a workflow while they are made.
+    pub(super) fn send(
+        workflow: &NewWorkflow<'_>,
+        source: &mut dyn JobSource,
+        bring: impl FnOnce(Box<dyn Read + Send>) -> Result<Vec<u8>, Error> + Send,
+    ) -> Result<Vec<u8>, Error> {
+        let (sender, receiver) = sync_channel(4);
+        std::thread::scope(|scope| {
+            let arriving =
+                scope.spawn(move || bring(Box::new(Chunks { receiver, chunk: Vec::new(), at: 0 })));
+            let mut upload = Self { lines: sender, chunk: Vec::with_capacity(CHUNK) };
+            // Where nobody reads any more, the reader says why.
+            let sent = upload.all(workflow, source);
+            drop(upload);
+            let answer = arriving.join().unwrap_or_else(|_| Err(broken("the upload broke off")));
+            sent.unwrap_or(Ok(()))?;
+            answer
+        })
+    }
+
+    /// `None`: the other side does not want any more.
+    fn all(&mut self, workflow: &NewWorkflow<'_>, source: &mut dyn JobSource) -> Option<Result<(), Error>> {
+        let marks = Marks::new();
+        self.line(&Line::Workflow(Box::new(Header::new(workflow))))?;
+        source.start(marks.first);
+        let (mut files, mut user_data, mut jobs) = (0, 0, 0);
+        while let Some(file) = source.next_file() {
+            files += 1;
+            self.line(&Line::File(FileLine::new(&file)))?;
+        }
+        while let Some(data) = source.next_user_data() {
+            user_data += 1;
+            self.line(&Line::UserData(super::GivenUserData::new(&data)))?;
+        }
+        while let Some(job) = source.next() {
+            jobs += 1;
+            self.line(&Line::Job(Box::new(JobLine::new(&job, marks))))?;
+        }
+        self.line(&Line::End { files, user_data, jobs })?;
+        self.flush()?;
+        Some(Ok(()))
+    }
+
+    fn line(&mut self, line: &Line) -> Option<()> {
+        // A line is made of text, numbers and lists of them, which cannot fail to be written to memory.
+        serde_json::to_writer(&mut self.chunk, line).ok()?;
+        self.chunk.push(b'\n');
+        if self.chunk.len() < CHUNK { Some(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Option<()> {
+        let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK));
+        self.lines.send(full).ok()
+    }
+}
+
+/// What the sender made, as something that can be read.
+struct Chunks {
+    receiver: Receiver<Vec<u8>>,
+    chunk: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.at == self.chunk.len() {
+            match self.receiver.recv() {
+                Ok(chunk) => (self.chunk, self.at) = (chunk, 0),
+                Err(_) => return Ok(0),
+            }
+        }
+        let n = (&self.chunk[self.at..]).read(buffer)?;
+        self.at += n;
+        Ok(n)
+    }
+}
+
+/// Ids that nothing has: where one turns up in a command, the real one belongs.
+#[derive(Clone, Copy)]
+struct Marks {
+    first: FirstIds,
+}
+
+/// So many ids may follow a mark.
+const SPAN: i64 = 1 << 32;
+const DIGITS: usize = 19;
+
+impl Marks {
+    /// Numbers of 19 digits that nobody can guess, and so nobody has in a command by accident.
+    fn new() -> Self {
+        let random = |at: i64| at + i64::from((uuid::Uuid::new_v4().as_u128() >> 96) as u32) * (1 << 27);
+        let first = FirstIds {
+            job: random(4_000_000_000_000_000_000),
+            file: random(5_000_000_000_000_000_000),
+            user_data: random(6_000_000_000_000_000_000),
+        };
+        Self { first }
+    }
+
+    fn piece(self, id: i64) -> Option<Piece> {
+        let number = |first: i64| id.checked_sub(first).filter(|n| (0..SPAN).contains(n));
+        let FirstIds { job, file, user_data } = self.first;
+        let job = number(job).map(Piece::Job);
+        job.or_else(|| number(file).map(Piece::File)).or_else(|| number(user_data).map(Piece::UserData))
+    }
+
+    fn command(self, text: &str) -> Command {
+        let mut pieces = Vec::new();
+        let mut done = 0;
+        for (start, digits) in numbers(text) {
+            if let Some(piece) = digits.parse().ok().and_then(|id| self.piece(id)) {
+                pieces.push(Piece::Text(text[done..start].to_owned()));
+                pieces.push(piece);
+                done = start + digits.len();
+            }
+        }
+        if pieces.is_empty() {
+            return Command::Text(text.to_owned());
+        }
+        pieces.push(Piece::Text(text[done..].to_owned()));
+        Command::Pieces(pieces)
+    }
+}
+
+/// The parts of a text that may hold a mark: windows of 19 digits. Digits that belong to the text may stand beside it.
+fn numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let bytes = text.as_bytes();
+    let starts = 0..(bytes.len() + 1).saturating_sub(DIGITS);
+    starts.filter_map(move |start| {
+        let window = &bytes[start..start + DIGITS];
+        let is_number = matches!(window[0], b'4'..=b'6') && window.iter().all(u8::is_ascii_digit);
+        is_number.then(|| (start, &text[start..start + DIGITS]))
+    })
+}
+
+impl Header {
+    fn new(new: &NewWorkflow<'_>) -> Self {
+        Self {
+            name: new.name.to_owned(),
+            user: new.user.to_owned(),
+            description: new.description.map(str::to_owned),
+            submission_dir: new.submission_dir.to_owned(),
+            output_dir: new.output_dir.to_owned(),
+            spec_path: new.spec_path.map(str::to_owned),
+            spec_digest: new.spec_digest.map(str::to_owned),
+            env: new.env.to_vec(),
+            stdio: new.stdio,
+            settings: new.settings.cloned(),
+            requirements: new.requirements.iter().map(|r| (r.name.to_owned(), r.resources)).collect(),
+            failure_handlers: new.failure_handlers.to_vec(),
+            schedulers: new.schedulers.to_vec(),
+            kinds: new.kinds.iter().map(KindLine::new).collect(),
+            actions: new.actions.iter().map(|a| (a.action.clone(), a.jobs.to_vec())).collect(),
+            edges: new.edges.clone(),
+        }
+    }
+}
+
+impl KindLine {
+    fn new(kind: &NewKind<'_>) -> Self {
+        Self {
+            name: kind.name.to_owned(),
+            env: kind.env.to_vec(),
+            invocation_script: kind.invocation_script.map(str::to_owned),
+            stdio: kind.stdio,
+            supports_termination: kind.supports_termination,
+            failure_handler: kind.failure_handler,
+            scheduler: kind.scheduler,
+            labels: kind.labels.to_vec(),
+            parameters: kind.parameters.to_vec(),
+        }
+    }
+
+    fn lend(&self) -> NewKind<'_> {
+        NewKind {
+            name: &self.name,
+            env: &self.env,
+            invocation_script: self.invocation_script.as_deref(),
+            stdio: self.stdio,
+            supports_termination: self.supports_termination,
+            failure_handler: self.failure_handler,
+            scheduler: self.scheduler,
+            labels: &self.labels,
+            parameters: &self.parameters,
+        }
+    }
+}
+
+impl FileLine {
+    fn new(file: &NewFile<'_>) -> Self {
+        let identifier = file.identifier.map(str::to_owned);
+        Self { name: file.name.to_owned(), path: file.path.to_owned(), identifier, mtime_ns: file.mtime_ns }
+    }
+}
+
+impl JobLine {
+    fn new(job: &NewJob<'_>, marks: Marks) -> Self {
+        Self {
+            name: job.name.to_owned(),
+            command: marks.command(job.command),
+            env: job.env.to_vec(),
+            invocation_script: job.invocation_script.map(str::to_owned),
+            params: job.params.map(str::to_owned),
+            kind: job.kind,
+            requirements: job.requirements,
+            priority: job.priority,
+            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
+            status: job.status,
+            reused_from: job.reused_from,
+            reused_work: job.reused_work.cloned(),
+            input_files: job.input_files.to_vec(),
+            output_files: job.output_files.to_vec(),
+            input_user_data: job.input_user_data.to_vec(),
+            output_user_data: job.output_user_data.to_vec(),
+        }
+    }
+}
+
+// ---- the receiver ----
+
+/// Makes a workflow from its lines, which are all there and can be read again. `user`: whose it will be, whatever the
+/// lines say.
+///
+/// They are all looked at before anything is made: the books are locked meanwhile, and half a workflow is none.
+pub fn create(
+    store: &dyn Store,
+    lines: impl Read + Seek,
+    user: Option<&str>,
+    now: Timestamp,
+) -> Result<WorkflowId, Error> {
+    let mut lines = BufReader::new(lines);
+    check(&mut lines)?;
+    lines.rewind().map_err(|e| broken(&e.to_string()))?;
+    let Some(Line::Workflow(mut header)) = next_line(&mut lines, &mut String::new())? else {
+        return Err(broken("it does not begin with a workflow"));
+    };
+    if let Some(user) = user {
+        user.clone_into(&mut header.user);
+    }
+    let mut source =
+        Lines { lines, text: String::new(), line: None, is_lent: true, first: None, command: String::new() };
+    let requirements: Vec<_> = header.requirements.iter().map(new_requirements).collect();
+    let kinds: Vec<_> = header.kinds.iter().map(KindLine::lend).collect();
+    let actions: Vec<_> = header.actions.iter().map(|(action, jobs)| NewAction { action, jobs }).collect();
+    let new = NewWorkflow {
+        name: &header.name,
+        user: &header.user,
+        description: header.description.as_deref(),
+        submission_dir: &header.submission_dir,
+        output_dir: &header.output_dir,
+        spec_path: header.spec_path.as_deref(),
+        spec_digest: header.spec_digest.as_deref(),
+        env: &header.env,
+        stdio: header.stdio,
+        settings: header.settings.as_ref(),
+        requirements: &requirements,
+        failure_handlers: &header.failure_handlers,
+        schedulers: &header.schedulers,
+        kinds: &kinds,
+        actions: &actions,
+        edges: &header.edges,
+    };
+    store.create_workflow(&new, &mut source, now)
+}
+
+fn new_requirements((name, resources): &(String, Resources)) -> NewRequirements<'_> {
+    NewRequirements { name, resources: *resources }
+}
+
+/// That every line can be read, that they come in order, and that none is missing.
+fn check(lines: &mut impl BufRead) -> Result<(), Error> {
+    let mut text = String::new();
+    let (mut stage, mut counts) = (None, (0, 0, 0));
+    while let Some(line) = next_line(lines, &mut text)? {
+        let its_stage = match &line {
+            Line::Workflow(_) => 0,
+            Line::File(_) => 1,
+            Line::UserData(_) => 2,
+            Line::Job(_) => 3,
+            Line::End { .. } => 4,
+        };
+        // The workflow comes once; of the others as many as there are.
+        if stage.map_or(its_stage != 0, |stage: i32| its_stage < stage.max(1)) {
+            return Err(broken("its lines are not in order"));
+        }
+        stage = Some(its_stage);
+        match line {
+            Line::Workflow(_) => {}
+            Line::File(_) => counts.0 += 1,
+            Line::UserData(_) => counts.1 += 1,
+            Line::Job(_) => counts.2 += 1,
+            Line::End { files, user_data, jobs } if counts == (files, user_data, jobs) => return Ok(()),
+            Line::End { .. } => return Err(broken("lines of it are missing")),
+        }
+    }
+    Err(broken("its end is missing"))
+}
+
+fn next_line(lines: &mut impl BufRead, text: &mut String) -> Result<Option<Line>, Error> {
+    text.clear();
+    let read = lines.read_line(text).map_err(|e| broken(&e.to_string()))?;
+    if read == 0 {
+        return Ok(None);
+    }
+    serde_json::from_str(text).map(Some).map_err(|e| broken(&e.to_string()))
+}
+
+fn broken(what: &str) -> Error {
+    let message = format!("the workflow did not arrive whole: {what}");
+    Elsewhere { sort: Sort::Wrong, code: "bad_upload".to_owned(), message, hint: None }.into()
+}
+
+/// The lines after the first one. That they can be read was seen before.
+struct Lines<R> {
+    lines: R,
+    text: String,
+    /// The one read last; perhaps of a later sort than was asked for.
+    line: Option<Line>,
+    is_lent: bool,
+    first: Option<FirstIds>,
+    command: String,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn take(&mut self, wanted: impl Fn(&Line) -> bool) -> Option<&Line> {
+        // What was only looked at is still wanted.
+        if self.is_lent {
+            self.line = next_line(&mut self.lines, &mut self.text).ok().flatten();
+        }
+        let line = self.line.as_ref().filter(|line| wanted(line));
+        self.is_lent = line.is_some();
+        line
+    }
+}
+
+impl<R: BufRead> JobSource for Lines<R> {
+    fn start(&mut self, first: FirstIds) {
+        self.first = Some(first);
+    }
+
+    fn next_file(&mut self) -> Option<NewFile<'_>> {
+        let Line::File(file) = self.take(|line| matches!(line, Line::File(_)))? else { return None };
+        let identifier = file.identifier.as_deref();
+        Some(NewFile { name: &file.name, path: &file.path, identifier, mtime_ns: file.mtime_ns })
+    }
+
+    fn next_user_data(&mut self) -> Option<NewUserData<'_>> {
+        match self.take(|line| matches!(line, Line::UserData(_)))? {
+            Line::UserData(data) => Some(data.lend()),
+            _ => None,
+        }
+    }
+
+    fn next(&mut self) -> Option<NewJob<'_>> {
+        self.take(|line| matches!(line, Line::Job(_)))?;
+        let (Some(Line::Job(job)), Some(first)) = (&self.line, self.first) else { return None };
+        fill(&mut self.command, &job.command, first);
+        Some(NewJob {
+            name: &job.name,
+            command: &self.command,
+            env: &job.env,
+            invocation_script: job.invocation_script.as_deref(),
+            params: job.params.as_deref(),
+            kind: job.kind,
+            requirements: job.requirements,
+            priority: job.priority,
+            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
+            status: job.status,
+            reused_from: job.reused_from,
+            reused_work: job.reused_work.as_ref(),
+            input_files: &job.input_files,
+            output_files: &job.output_files,
+            input_user_data: &job.input_user_data,
+            output_user_data: &job.output_user_data,
+        })
+    }
+}
+
+fn fill(text: &mut String, command: &Command, first: FirstIds) {
+    text.clear();
+    let pieces = match command {
+        Command::Text(whole) => return text.push_str(whole),
+        Command::Pieces(pieces) => pieces,
+    };
+    for piece in pieces {
+        let id = match piece {
+            Piece::Text(piece) => {
+                text.push_str(piece);
+                continue;
+            }
+            Piece::Job(number) => first.job.saturating_add(*number),
+            Piece::File(number) => first.file.saturating_add(*number),
+            Piece::UserData(number) => first.user_data.saturating_add(*number),
+        };
+        // Writing to a string cannot fail.
+        write!(text, "{id}").unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_in_commands_become_places_and_ids_again() {
+        let marks = Marks::new();
+        let (u, j) = (marks.first.user_data + 3, marks.first.job);
+        let text = format!("echo 7{u}9 4711 {j} 4000000000000000000 ä");
+        let command = marks.command(&text);
+        let Command::Pieces(pieces) = &command else { panic!("{command:?}") };
+        assert_eq!(pieces[..2], [Piece::Text("echo 7".into()), Piece::UserData(3)]);
+        let mut filled = String::new();
+        fill(&mut filled, &command, FirstIds { job: 10, file: 20, user_data: 30 });
+        assert_eq!(filled, "echo 7339 4711 10 4000000000000000000 ä");
+        assert_eq!(marks.command("true"), Command::Text("true".into()));
+    }
+
+    #[test]
+    fn lines_that_are_lost_or_out_of_order_are_noticed() {
+        let header = serde_json::to_string(&Line::Workflow(Box::default())).unwrap();
+        let file = r#"{"file":{"name":"f","path":"p"}}"#;
+        let data = r#"{"user_data":{"name":"u","is_ephemeral":false}}"#;
+        let end = |files, data| format!(r#"{{"end":{{"files":{files},"user_data":{data},"jobs":0}}}}"#);
+        let told = |lines: &[&str]| check(&mut lines.join("\n").as_bytes()).map_err(|e| e.to_string());
+        assert_eq!(told(&[&header, file, data, &end(1, 1)]), Ok(()));
+        assert_eq!(told(&[&header, &end(0, 0)]), Ok(()));
+        for (lines, complaint) in [
+            (vec![header.as_str(), file], "end is missing"),
+            (vec![&header, file, &end(2, 0)], "missing"),
+            (vec![&header, data, file, &end(1, 1)], "order"),
+            (vec![&header, &header, &end(0, 0)], "order"),
+            (vec![file, &end(1, 0)], "order"),
+            (vec![&header, "{", &end(0, 0)], "whole"),
+            (vec![], "end is missing"),
+        ] {
+            let said = told(&lines).unwrap_err();
+            assert!(said.contains(complaint), "{lines:?}: {said}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Errors over a wire: a code and words for everybody, and for our own client enough to have the same error again.
+
+use crate::lock::Holder;
+use crate::{Error, JobState, Locked};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use windlass_types::work::AttemptKey;
+use windlass_types::{
+    EventId, FileId, JobId, RequirementsId, ResultId, RunId, UserDataId, WorkerId, WorkflowId,
+};
+
+/// What somebody else's books said, or what kept them from saying anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    pub sort: Sort,
+    /// One word, stable.
+    pub code: String,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+/// What sort of trouble it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sort {
+    /// There is no such thing.
+    Missing,
+    /// The request makes no sense.
+    Wrong,
+    /// It cannot be done as things stand.
+    Refused,
+    /// Who asks is not known, or may not.
+    Forbidden,
+    /// The disk, the network, the database: worth trying again.
+    Surroundings,
+    /// A bug.
+    Internal,
+}
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Elsewhere> for Error {
+    fn from(elsewhere: Elsewhere) -> Self {
+        Self::Elsewhere(Arc::new(elsewhere))
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ErrorOnWire {
+    pub code: String,
+    pub sort: Sort,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What it is about, for a client that knows the same errors.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "as_far_as_known")]
+    told: Option<Told>,
+}
+
+/// A newer server may tell what we have never heard of; its words remain.
+fn as_far_as_known<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Told>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).ok())
+}
+
+impl ErrorOnWire {
+    pub(super) fn not_offered(what: &str) -> Self {
+        Self {
+            code: "not_offered".to_owned(),
+            sort: Sort::Refused,
+            message: format!("a server gives nobody {what}: it runs the workflows itself"),
+            hint: None,
+            told: None,
+        }
+    }
+
+    pub(super) fn not_understood(error: &serde_json::Error) -> Self {
+        Self {
+            code: "not_understood".to_owned(),
+            sort: Sort::Internal,
+            message: format!("the answer of the server is not what this windlass expects: {error}"),
+            hint: Some("server and command line should be of the same version".to_owned()),
+            told: None,
+        }
+    }
+
+    /// For HTTP.
+    pub(super) const fn status(&self) -> u16 {
+        match self.sort {
+            Sort::Missing => 404,
+            Sort::Wrong => 422,
+            Sort::Refused => 409,
+            Sort::Forbidden => 403,
+            Sort::Surroundings => 503,
+            Sort::Internal => 500,
+        }
+    }
+}
+
+impl From<&Error> for ErrorOnWire {
+    fn from(error: &Error) -> Self {
+        let (code, sort) = (error.code().to_owned(), error.sort());
+        Self { code, sort, message: with_sources(error), hint: error.hint(), told: Told::of(error) }
+    }
+}
+
+impl From<ErrorOnWire> for Error {
+    fn from(error: ErrorOnWire) -> Self {
+        let ErrorOnWire { code, sort, message, hint, told } = error;
+        told.map_or_else(|| Elsewhere { sort, code, message, hint }.into(), Self::from)
+    }
+}
+
+/// The error and what caused it, on one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Lists the errors whose fields travel, each once: from it come [`Told`] and the ways from and to [`Error`].
+macro_rules! told {
+    ($($code:literal $sort:ident $variant:ident $({ $($field:ident: $type:ty),* })? $(($inner:ident: $inner_type:ty))?;)*) => {
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Told {
+            $($variant $({ $($field: $type),* })? $(($inner_type))?,)*
+        }
+
+        impl Told {
+            fn of(error: &Error) -> Option<Self> {
+                Some(match error {
+                    $(Error::$variant $({ $($field),* })? $(($inner))? =>
+                        Self::$variant $({ $($field: $field.to_owned().into()),* })? $(($inner.to_owned()))?,)*
+                    _ => return None,
+                })
+            }
+        }
+
+        impl From<Told> for Error {
+            fn from(told: Told) -> Self {
+                match told {
+                    $(Told::$variant $({ $($field),* })? $(($inner))? =>
+                        Self::$variant $({ $($field: $field.into()),* })? $(($inner))?,)*
+                }
+            }
+        }
+
+        impl Error {
+            /// One word for what it is, stable: for programs.
+            pub fn code(&self) -> &str {
+                match self {
+                    $(Self::$variant { .. } => $code,)*
+                    Self::DiskFull { .. } => "disk_full",
+                    Self::Disk { .. } => "disk",
+                    Self::LockedOut { .. } => "locked_out",
+                    Self::ReadOnly { .. } => "read_only",
+                    Self::Truncated { .. } | Self::Damaged { .. } => "damaged",
+                    Self::Refused { .. } | Self::Internal { .. } | Self::Closed => "internal",
+                    Self::Elsewhere(elsewhere) => &elsewhere.code,
+                    _ => "database",
+                }
+            }
+
+            /// What sort of trouble it is.
+            pub fn sort(&self) -> Sort {
+                match self {
+                    $(Self::$variant { .. } => Sort::$sort,)*
+                    Self::Elsewhere(elsewhere) => elsewhere.sort,
+                    Self::Refused { .. } | Self::Internal { .. } | Self::Closed => Sort::Internal,
+                    _ => Sort::Surroundings,
+                }
+            }
+        }
+    };
+}
+
+told! {
+    "busy" Refused Busy { what: Locked, holder: Option<Holder> };
+    "no_such_workflow" Missing NoSuchWorkflow(id: WorkflowId);
+    "no_such_job" Missing NoSuchJob(id: JobId);
+    "no_such_worker" Missing NoSuchWorker(id: WorkerId);
+    "no_such_user_data" Missing NoSuchUserData(id: UserDataId);
+    "no_such_requirements" Missing NoSuchRequirements { name: String };
+    "no_such_requirements" Missing NoSuchRequirementsId(id: RequirementsId);
+    "no_such_file" Missing NoSuchFile(id: FileId);
+    "no_such_event" Missing NoSuchEvent(id: EventId);
+    "no_such_result" Missing NoSuchResult(id: ResultId);
+    "job_is_held" Refused JobIsHeld { job: JobId, name: String };
+    "in_use" Refused InUse { what: String, by: String };
+    "circle" Wrong Circle { jobs: Vec<String> };
+    "duplicate_name" Wrong DuplicateJobName { name: String };
+    "duplicate_name" Wrong DuplicateName { what: String, name: String };
+    "conflict" Refused Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> };
+    "stale_run" Refused StaleRun { workflow: WorkflowId, expected: RunId, found: RunId };
+    "run_not_begun" Internal RunNotBegun { workflow: WorkflowId, run: RunId };
+    "still_active" Refused StillActive { workflow: WorkflowId, held: u64 };
+    "not_buried" Refused NotBuried { workflow: WorkflowId, workers: usize };
+    "not_running" Refused NotRunning { caller: AttemptKey };
+    "too_many_iterations" Refused TooManyIterations { lineage: String, max: u32 };
+    "bad_export" Wrong BadExport { what: String };
+    "out_of_range" Wrong OutOfRange { what: String };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over_the_wire(error: &Error) -> Error {
+        let text = serde_json::to_string(&ErrorOnWire::from(error)).unwrap();
+        serde_json::from_str::<ErrorOnWire>(&text).unwrap().into()
+    }
+
+    #[test]
+    fn what_is_about_the_request_is_the_same_error_again() {
+        let held = Error::JobIsHeld { job: JobId(3), name: "a".into() };
+        let arrived = over_the_wire(&held);
+        assert!(matches!(&arrived, Error::JobIsHeld { job: JobId(3), name } if name == "a"));
+        assert_eq!(arrived.hint(), held.hint());
+        let two = Error::DuplicateName { what: "files".into(), name: "f".into() };
+        assert_eq!(over_the_wire(&two).to_string(), two.to_string());
+    }
+
+    #[test]
+    fn what_is_about_the_database_keeps_its_words() {
+        let source = Arc::new(rusqlite::Error::InvalidQuery);
+        let full = Error::DiskFull { path: "/data/w.db".into(), source };
+        let arrived = over_the_wire(&full);
+        assert!(arrived.to_string().starts_with(&full.to_string()), "{arrived}");
+        assert_eq!((arrived.hint(), arrived.sort()), (full.hint(), Sort::Surroundings));
+    }
+
+    #[test]
+    fn what_a_newer_server_tells_keeps_its_words() {
+        let text =
+            r#"{"code":"new","sort":"refused","message":"no","hint":"ask","told":{"something_new":1}}"#;
+        let error = Error::from(serde_json::from_str::<ErrorOnWire>(text).unwrap());
+        assert_eq!((error.to_string().as_str(), error.hint().as_deref()), ("no", Some("ask")));
+    }
+}
