@@ -136,18 +136,22 @@ pub(crate) fn counts(store: &dyn Store, workflow: WorkflowId) -> StatusCounts {
     kept
 }
 
-/// Everything that a source can stream, from lists. Notes the ids that it was told.
+/// A command that a [`Source`] makes from the ids that it is told.
+pub(crate) const IDS: &str = "true IDS";
+
+/// Everything that a source can stream, from lists.
 #[derive(Default)]
 pub(crate) struct Source<'a> {
     pub(crate) files: Vec<NewFile<'a>>,
     pub(crate) user_data: Vec<NewUserData<'a>>,
     pub(crate) jobs: Vec<NewJob<'a>>,
-    pub(crate) first: Option<FirstIds>,
+    /// What became of [`IDS`].
+    pub(crate) command: String,
 }
 
 impl JobSource for Source<'_> {
     fn start(&mut self, first: FirstIds) {
-        self.first = Some(first);
+        self.command = format!("true {} {} {}", first.job, first.file, first.user_data);
         self.files.reverse();
         self.user_data.reverse();
         self.jobs.reverse();
@@ -162,7 +166,8 @@ impl JobSource for Source<'_> {
     }
 
     fn next(&mut self) -> Option<NewJob<'_>> {
-        self.jobs.pop()
+        let job = self.jobs.pop()?;
+        Some(if job.command == IDS { NewJob { command: &self.command, ..job } } else { job })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a workflow holds besides plain jobs: kinds, files, user data, failure handlers, schedulers, actions.
 
-use crate::kit::{NOW, Source, create, create_jobs, file, job, workflow};
+use crate::kit::{IDS, NOW, Source, create, create_jobs, file, job, workflow};
 use serde_json::json;
 use windlass_core::edges::Edges;
 use windlass_store::model::{
@@ -12,7 +12,7 @@ use windlass_types::settings::{
     Action, ActionType, ChangeDetection, FailureHandler, FailureRule, Settings, SlurmScheduler, Trigger,
 };
 use windlass_types::work::{Stdio, StdioMode};
-use windlass_types::{FileId, JobId, JobStatus, UserDataId, WorkflowId};
+use windlass_types::{FileId, JobStatus, WorkflowId};
 
 fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -34,7 +34,7 @@ pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
             NewUserData { name: "later", data: None, is_ephemeral: true },
         ],
         jobs: vec![
-            NewJob { output_files: &[0], output_user_data: &[1], ..job("gen") },
+            NewJob { command: IDS, output_files: &[0], output_user_data: &[1], ..job("gen") },
             NewJob {
                 kind: Some(0),
                 params: Some(r#"{"z":1,"a":0.5,"m":"it's"}"#),
@@ -53,7 +53,7 @@ pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
                 ..job("use_2")
             },
         ],
-        first: None,
+        command: String::new(),
     };
     let (env, labels, parameters) = (pairs(&[("A", "kind"), ("B", "kind")]), ["big".to_owned()], names());
     let kind = NewKind {
@@ -77,10 +77,11 @@ pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
         ..workflow(&[], &edges)
     };
     let id = store.create_workflow(&new, &mut source, NOW).unwrap();
-    let first = source.first.unwrap();
-    assert_eq!(store.load_jobs(id).unwrap().ids[0], JobId(first.job));
-    assert_eq!(store.files(id, &DataFilter::default()).unwrap()[0].id, FileId(first.file));
-    assert_eq!(store.user_data(id, &DataFilter::default()).unwrap()[0].id, UserDataId(first.user_data));
+    // A source is told the ids before it makes the commands, which may contain them.
+    let job = store.load_jobs(id).unwrap().ids[0];
+    let file = store.files(id, &DataFilter::default()).unwrap()[0].id;
+    let data = store.user_data(id, &DataFilter::default()).unwrap()[0].id;
+    assert_eq!(store.commands(&[job]).unwrap()[0].command, format!("true {job} {file} {data}"));
     id
 }
 

@@ -37,7 +37,7 @@ fn graph(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
             NewJob { status: JobStatus::Blocked, ..job("d") },
             NewJob { status: JobStatus::Blocked, input_user_data: &[0], ..job("e") },
         ],
-        first: None,
+        command: String::new(),
     };
     let id = store.create_workflow(&workflow(&[], &edges), &mut source, NOW).unwrap();
     (id, store.load_jobs(id).unwrap().ids)

@@ -139,7 +139,7 @@ pub(crate) fn a_deleted_workflow_leaves_the_others_alone(store: &dyn Store) {
             jobs: ["a", "b", "c", "d"]
                 .map(|name| NewJob { input_files: &[0], output_user_data: &[0], ..job(name) })
                 .into(),
-            first: None,
+            command: String::new(),
         };
         let id = store.create_workflow(&workflow(&[], &edges), &mut source, NOW).unwrap();
         let jobs = store.load_jobs(id).unwrap().ids;

@@ -38,7 +38,7 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
         jobs: ["a", "b", "c", "d"]
             .map(|name| NewJob { kind: Some(0), input_files: &[0], input_user_data: &[0], ..job(name) })
             .into(),
-        first: None,
+        command: String::new(),
     };
     let action: Action = serde_json::from_value(json!({
         "trigger_type": "on_jobs_complete", "action_type": "run_commands", "commands": ["true"],
