@@ -11,6 +11,7 @@ cargo xtask docs: writes the pages that are made from the code
   docs/reference/cli.md                   the same
   docs/reference/spec.md                  from the tables of the spec's fields
   docs/reference/windlass.schema.json     the same
+  docs/reference/openapi.json             from the routes of the server
   README.md, docs/**/*.md                 what the commands in console blocks print, where it is not what is shown
 ";
 
@@ -30,6 +31,9 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     run(&mut cargo(["run", "--quiet", "--package", "windlass", "--", "__docs", "docs"]))?;
     let mut spec = cargo(["test", "--quiet", "--package", "windlass-spec", "--test", "generated"]);
     run(spec.env("WINDLASS_UPDATE_GENERATED", "1"))?;
+    let mut server =
+        cargo(["test", "--quiet", "--package", "windlass-server", "--test", "server", "documents"]);
+    run(server.env("WINDLASS_UPDATE_GENERATED", "1"))?;
     let mut pages = cargo(["test", "--quiet", "--package", "windlass", "--test", "commands", "documents"]);
     run(pages.env("WINDLASS_UPDATE_GENERATED", "1"))
 }

@@ -1,33 +1,144 @@
-//! Who calls.
+//! Who calls, and what he may do.
 
-use crate::error::ApiError;
-use crate::state::AppState;
+use crate::error::{Answer, ApiError};
+use crate::routes::events::Sees;
+use crate::state::{AppState, blocking};
 use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use std::net::SocketAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
+use windlass_auth::{Denied, Operation, PeerCertificate, Principal, Relation, Shown, Verdict, judge};
+use windlass_engine::service::May;
+use windlass_store::model::WorkflowRow;
+use windlass_types::{WorkerId, WorkflowId};
 
 /// The other end of a connection, in the extensions of each of its requests.
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub address: SocketAddr,
-    /// The certificate it showed, checked against the client CA; DER.
-    pub certificate: Option<Arc<[u8]>>,
+    /// What the certificate says that it showed; checked against the client CA.
+    pub certificate: Option<Arc<PeerCertificate>>,
 }
 
 /// Somebody whose credentials were checked. A handler that takes one answers nobody else.
 #[derive(Clone, Debug)]
 pub struct Caller(pub Principal);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Principal {
-    pub user: Arc<str>,
-}
-
 impl FromRequestParts<AppState> for Caller {
     type Rejection = ApiError;
 
-    async fn from_request_parts(_: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
-        Ok(Self(Principal { user: state.options.owner.as_str().into() }))
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let peer = parts.extensions.get::<Peer>().cloned();
+        // A header that is no text is shown and wrong, not missing.
+        let header = parts.headers.get(AUTHORIZATION);
+        let authorization = header.map(|header| header.to_str().unwrap_or_default().to_owned());
+        admit(state, peer, authorization).await.map(Self).map_err(ApiError::from)
+    }
+}
+
+async fn admit(
+    state: &AppState,
+    peer: Option<Peer>,
+    authorization: Option<String>,
+) -> Result<Principal, Denied> {
+    let (gate, now) = (Arc::clone(&state.auth), state.now());
+    let shown = move |ask: &dyn Fn(&Shown<'_>) -> Option<Result<Principal, Denied>>| {
+        ask(&Shown {
+            authorization: authorization.as_deref(),
+            certificate: peer.as_ref().and_then(|peer| peer.certificate.as_deref()),
+            address: peer.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address.ip()),
+            now,
+            clock: Instant::now(),
+        })
+    };
+    if let Some(known) = shown(&|shown| gate.admit_quickly(shown)) {
+        return known;
+    }
+    // A slow hash, or keys that have to be fetched.
+    let slowly = blocking(move || shown(&|shown| Some(gate.admit(shown)))).await;
+    slowly.ok().flatten().unwrap_or(Err(Denied::Unavailable))
+}
+
+impl From<Denied> for ApiError {
+    fn from(denied: Denied) -> Self {
+        let status = StatusCode::from_u16(denied.status()).unwrap_or(StatusCode::UNAUTHORIZED);
+        let error = Self::new(status, denied.code(), denied.to_string()).with_hint(denied.hint());
+        match denied.retry_after() {
+            Some(wait) => error.retry_after(wait),
+            None => error,
+        }
+    }
+}
+
+impl Caller {
+    pub fn user(&self) -> &str {
+        &self.0.user
+    }
+
+    /// Whether he may do this to `what`, which is this to him.
+    pub fn may(&self, operation: Operation, relation: Relation, what: impl fmt::Display) -> Answer<()> {
+        match judge(operation, self.0.role, self.0.scopes, relation) {
+            Verdict::Allow => Ok(()),
+            Verdict::Hide => Err(ApiError::not_found(what)),
+            Verdict::ForbidScope => Err(ApiError::forbidden("the token is not good for this")
+                .with_hint("a token with another scope is needed")),
+            Verdict::ForbidRole => {
+                Err(ApiError::forbidden(format!("as {} you may not do this", self.0.role)))
+            }
+        }
+    }
+
+    /// What a workflow is to him.
+    fn relation(&self, workflow: &WorkflowRow) -> Relation {
+        if workflow.user == *self.0.user { Relation::Own } else { Relation::Other }
+    }
+
+    /// The workflow, if he may do this to it.
+    pub async fn workflow(
+        &self,
+        state: &AppState,
+        operation: Operation,
+        id: WorkflowId,
+    ) -> Answer<WorkflowRow> {
+        let what = format!("workflow {id}");
+        // Want of a scope or role is told before anything is looked at.
+        self.may(operation, Relation::Own, &what)?;
+        let row = state.books(move |store| store.workflow(id)).await?;
+        let row = row.ok_or_else(|| ApiError::not_found(&what))?;
+        self.may(operation, self.relation(&row), &what)?;
+        Ok(row)
+    }
+
+    /// Which events he may know of.
+    pub(crate) async fn sees_events(&self, state: &AppState, workflow: Option<WorkflowId>) -> Answer<Sees> {
+        self.may(Operation::Look, Relation::Own, "event")?;
+        if let Some(id) = workflow {
+            self.workflow(state, Operation::ReadWorkflow, id).await?;
+            return Ok(Box::new(move |event| event.workflow_id == Some(id)));
+        }
+        if self.0.sees_all() {
+            return Ok(Box::new(|_| true));
+        }
+        let (caller, store) = (self.clone(), Arc::clone(&state.store));
+        Ok(Box::new(move |event| {
+            let row = event.workflow_id.and_then(|id| store.workflow(id).ok().flatten());
+            row.is_some_and(|row| caller.may(Operation::ReadWorkflow, caller.relation(&row), "").is_ok())
+        }))
+    }
+
+    /// Whose jobs a worker of his may take.
+    pub(crate) fn works_for(&self) -> May {
+        let caller = self.clone();
+        Arc::new(move |row| caller.may(Operation::Work, caller.relation(row), "").is_ok())
+    }
+
+    /// The same id, if he may drain or retire the worker.
+    pub(crate) fn manages_worker(&self, id: WorkerId) -> Answer<WorkerId> {
+        self.may(Operation::ManageWorker, Relation::Own, format_args!("worker {id}"))?;
+        Ok(id)
     }
 }

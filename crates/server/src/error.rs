@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use std::borrow::Cow;
 use std::time::Duration;
+use windlass_engine::service::Refused;
 
 /// What every handler gives.
 pub type Answer<T> = Result<T, ApiError>;
@@ -217,6 +218,18 @@ impl From<windlass_store::Error> for ApiError {
         match error.hint() {
             Some(hint) if answer.hint.is_none() => answer.with_hint(hint),
             _ => answer,
+        }
+    }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NotFound(detail) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
+            Refused::Conflict { code, detail } => Self::conflict(code, detail),
+            Refused::Invalid { code, detail } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail),
+            Refused::Unavailable { detail, retry_after } => Self::unavailable(detail, retry_after),
+            Refused::Internal(detail) => Self::internal(detail),
         }
     }
 }

@@ -12,17 +12,24 @@
 //! - Every error is an [`error::ApiError`] and is written in the manner of the path it was asked at.
 
 pub mod caller;
+mod certificate;
+pub mod discovery;
 pub mod error;
 pub mod extract;
+mod front;
 mod guard;
 mod listen;
+pub mod logging;
 pub mod metrics;
+mod notify;
 pub mod options;
+mod page;
 pub mod publisher;
 mod router;
 mod routes;
 mod serve;
 pub mod state;
+pub mod tls;
 
 pub use error::{Answer, ApiError};
 pub use options::ServeOptions;

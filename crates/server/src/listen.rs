@@ -1,77 +1,138 @@
-//! Connections: accepted, served, and brought to an end.
+//! Connections: accepted, secured, served, and brought to an end.
 //!
 //! A loop of our own, because what matters here is what frameworks leave out: the certificate that the other end showed,
 //! a limit on connections, time limits for those who say nothing, and an end that waits for what is under way.
+//!
+//! A caller that hangs up is noticed at once, also while its request is being worked on: the handler is then dropped at
+//! its next `await`.
 
 use crate::caller::Peer;
-use axum::Router;
+use crate::certificate;
+use crate::front::Front;
+use crate::metrics::{Counted, Metrics, Reason};
+use crate::tls::Tls;
 use axum::body::Body;
 use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt as _;
 
-/// Whoever has not sent the head of a request by then is not going to.
+/// Whoever has not sent the head of a request by then, or not agreed on TLS, is not going to.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Larger heads are refused: nothing honest comes near it.
+const MAX_HEAD: usize = 64 << 10;
 /// What is wrong with accepting (too many open files) is not over at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `stop`, then waits for what is under way.
-pub(crate) async fn accept_loop(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let connections = TaskTracker::new();
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, address)) => {
-                drop(stream.set_nodelay(true));
-                let peer = Peer { address, certificate: None };
-                connections.spawn(serve_connection(stream, peer, router.clone(), stop.clone()));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    drop(listener);
-    connections.close();
-    connections.wait().await;
+/// What every connection needs.
+#[derive(Clone)]
+pub(crate) struct Listening {
+    pub(crate) front: Front,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) max_connections: usize,
+    pub(crate) stop: CancellationToken,
 }
 
-async fn serve_connection<S>(stream: S, peer: Peer, router: Router, stop: CancellationToken)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let address: SocketAddr = peer.address;
-    let service = router.map_request(move |mut request: Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(peer.clone());
-        request.map(Body::new)
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            // What was asked is still answered; then it is closed.
-            connection.as_mut().graceful_shutdown();
-            connection.await
+impl Listening {
+    /// Serves until told to stop, then waits `grace` for what is under way and breaks off the rest.
+    pub(crate) async fn run(self, listener: TcpListener, grace: Duration) {
+        let connections = TaskTracker::new();
+        let slots = Arc::new(Semaphore::new(self.max_connections));
+        let abort = CancellationToken::new();
+        loop {
+            let accepted = tokio::select! {
+                () = self.stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
+                // Nothing is said: that would take as much as a connection does.
+                self.metrics.turned_away(Reason::Connections);
+                continue;
+            };
+            let this = self.clone();
+            let abort = abort.clone();
+            connections.spawn(async move {
+                let peer = Peer { address, certificate: None };
+                tokio::select! {
+                    () = this.connection(stream, peer) => {}
+                    () = abort.cancelled() => {}
+                }
+                drop(slot);
+            });
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%address, %error, "a connection broke off");
+        drop(listener);
+        connections.close();
+        if tokio::time::timeout(grace, connections.wait()).await.is_err() {
+            tracing::warn!(left = connections.len(), "requests were broken off: they took too long to end");
+            abort.cancel();
+            connections.wait().await;
+        }
+    }
+
+    async fn connection(self, stream: TcpStream, mut peer: Peer) {
+        let _counted = Counted::new(&self.metrics.connections);
+        // Answers are small, and somebody waits for each.
+        drop(stream.set_nodelay(true));
+        let Some(tls) = &self.tls else { return self.serve(stream, peer).await };
+        let secured = tokio::select! {
+            secured = tokio::time::timeout(HEAD_TIMEOUT, tls.acceptor().accept(stream)) => secured,
+            () = self.stop.cancelled() => return,
+        };
+        match secured {
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                peer.certificate = shown.and_then(|shown| certificate::read(shown)).map(Arc::new);
+                self.serve(stream, peer).await;
+            }
+            Ok(Err(error)) => tracing::debug!(address = %peer.address, %error, "no agreement on TLS"),
+            Err(_) => tracing::debug!(address = %peer.address, "no agreement on TLS in time"),
+        }
+    }
+
+    async fn serve<S>(&self, stream: S, peer: Peer)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let address = peer.address;
+        let service = service_fn(|request: Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(peer.clone());
+            self.front.answer(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(MAX_HEAD)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.stop.cancelled() => {
+                // What was asked is still answered; then it is closed.
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%address, %error, "a connection broke off");
+        }
     }
 }

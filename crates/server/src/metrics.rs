@@ -1,16 +1,20 @@
 //! What the server counts about itself, for Prometheus. Every name is explained in `docs/reference/metrics.md`.
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
+use windlass_engine::service::Service;
+use windlass_types::Clock;
 
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
+    registry: RwLock<Registry>,
     requests: Family<Request, Counter>,
     duration: Family<Route, Histogram>,
     pub(crate) in_flight: Gauge,
@@ -65,7 +69,7 @@ impl Default for Metrics {
             streams: Gauge::default(),
             streams_cut: Counter::default(),
             published: Counter::default(),
-            registry: Registry::default(),
+            registry: RwLock::default(),
         };
         registry.register("http_requests", "Requests by route and status code", registered.requests.clone());
         registry.register(
@@ -98,11 +102,55 @@ impl Default for Metrics {
         let version: Family<Version, Gauge> = Family::default();
         version.get_or_create(&Version { version: env!("CARGO_PKG_VERSION").to_owned() }).set(1);
         registry.register("build_info", "Always 1; the version is in the label", version);
-        Self { registry, ..registered }
+        Self { registry: RwLock::new(registry), ..registered }
+    }
+}
+
+/// The figures of the service, read when somebody asks for them.
+#[derive(Debug)]
+struct Work(Service);
+
+impl Collector for Work {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let figures = self.0.figures();
+        let gauges = [
+            ("workers", "Workers with a lease", figures.workers),
+            ("workflows_active", "Workflows in memory", figures.workflows),
+            ("jobs_ready", "Jobs that may be claimed", figures.ready),
+            ("jobs_held", "Jobs that some worker has", figures.held),
+            ("waits", "Exchanges of workers that wait for something to do", figures.waits),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(value as i64);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        let counters = [
+            ("jobs_assigned", "Jobs handed out", figures.assigned),
+            ("jobs_ended", "Attempts that were reported as ended", figures.ended),
+            ("jobs_orphaned", "Attempts lost with their workers", figures.orphaned),
+            ("stale_reports", "Reports that came after their attempt was given up", figures.stale_reports),
+            ("workers_lost", "Workers given up because nothing was heard of them", figures.lost_workers),
+            ("commits", "Transactions of the service", figures.commits),
+            ("commits_refused", "Transactions that failed and were repeated", figures.refused_commits),
+        ];
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+        }
+        let age = (Clock.now().micros() - figures.last_loop).max(0) as f64 / 1e6;
+        let gauge = ConstGauge::new(age);
+        let help = "Time since the service last looked around";
+        gauge.encode(encoder.encode_descriptor("loop_age_seconds", help, None, gauge.metric_type())?)
     }
 }
 
 impl Metrics {
+    /// From now on the figures of the service are among the others.
+    pub(crate) fn include(&self, service: Service) {
+        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        registry.register_collector(Box::new(Work(service)));
+    }
+
     pub(crate) fn requested(&self, method: &str, route: &str, code: u16) {
         let labels = Request { method: method.to_owned(), route: route.to_owned(), code };
         self.requests.get_or_create(&labels).inc();
@@ -119,7 +167,8 @@ impl Metrics {
     /// In the text format of OpenMetrics, which Prometheus reads.
     pub(crate) fn render(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
     }
 }

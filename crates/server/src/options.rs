@@ -21,6 +21,10 @@ pub struct ServeOptions {
     pub tls: Option<TlsOptions>,
     /// Everybody who can connect may do everything. Only on loopback.
     pub no_auth: bool,
+    /// Who may do what: the auth file.
+    pub auth_config: Option<PathBuf>,
+    /// Instead of the one that the auth file names.
+    pub password_file: Option<PathBuf>,
     /// Who runs the server: the owner of its token, and everybody with `no_auth`.
     pub owner: String,
     /// The directory, private to the owner, that holds his token and says where the server is. `None`: neither is kept.
@@ -88,9 +92,19 @@ impl Default for ServeOptions {
             limits: Limits::default(),
             tls: None,
             no_auth: false,
+            auth_config: None,
+            password_file: None,
             owner: "owner".to_owned(),
             run_dir: None,
             shutdown_grace: Duration::from_secs(10),
         }
+    }
+}
+
+impl ServeOptions {
+    /// Whether they fit together.
+    pub fn check(&self) -> Result<(), crate::ServeError> {
+        let open = self.no_auth && !self.listen.ip().is_loopback();
+        if open { Err(crate::ServeError::OpenToAll(self.listen)) } else { Ok(()) }
     }
 }

@@ -1,66 +1,244 @@
 //! A server from its start to its end.
+//!
+//! It listens first and says that it stands by; when it has the database it serves. It stops in the opposite order:
+//! nothing new is let in, waits and streams end, what is under way is answered, everything is committed, and only then
+//! is the database let go.
 
-use crate::listen::accept_loop;
+use crate::discovery::{self, Announced, Discovery, DiscoveryError};
+use crate::front::{Front, standby};
+use crate::listen::Listening;
 use crate::metrics::Metrics;
+use crate::notify;
 use crate::options::ServeOptions;
 use crate::publisher::Publisher;
 use crate::router::router;
 use crate::state::AppState;
+use crate::tls::{Tls, TlsError};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use windlass_auth::{Gate, GateOptions, Secret};
+use windlass_engine::service::{Service, ServiceOptions};
 use windlass_store::Store;
+
+/// Store calls that may be under way at once; more wait for their turn.
+const BLOCKING_THREADS: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("cannot listen at {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("--no-auth lets everybody in who can connect, so it is for loopback only, and {0} is not")]
+    OpenToAll(SocketAddr),
     #[error("cannot start threads: {0}")]
     Runtime(#[source] io::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    #[error("{0}")]
+    Auth(#[from] windlass_auth::ConfigError),
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+    #[error("cannot take up the workflows")]
+    Engine(#[from] windlass_engine::Error),
+}
+
+impl ServeError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                "another program has this port; choose one with --listen, port 0 takes any that is free"
+            }
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "ports below 1024 are for root; choose a higher one with --listen"
+            }
+            Self::Listen { .. } => "--listen takes an address of this machine: 127.0.0.1:8080, 0.0.0.0:8080",
+            Self::OpenToAll(_) => {
+                "leave --no-auth away: clients of the same user find their token by themselves, and `windlass token create` makes others"
+            }
+            Self::Discovery(DiscoveryError::NotPrivate { .. }) => {
+                "remove it if no server runs there; it must belong to you, and others must not be able to write to it"
+            }
+            Self::Tls(_) => {
+                "--tls-cert and --tls-key take PEM files; `windlass serve --check` reads them without serving"
+            }
+            Self::Runtime(_) | Self::Discovery(_) | Self::Engine(_) | Self::Random(_) => return None,
+            Self::Auth(_) => {
+                "--auth-config and --password-file name the files; `windlass serve --check` reads them without serving"
+            }
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// Starts servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Server;
 
-/// A server that runs. Dropped, it stops as it would on SIGTERM.
+/// A server that runs. Dropped, it stops as it would on SIGTERM; not to be dropped inside of async code.
 #[derive(Debug)]
 pub struct Running {
     /// `http://127.0.0.1:8080`: without a prefix.
     pub url: String,
     /// Of the owner; may do everything.
     pub token: String,
+    site: Option<Site>,
+    active: Option<Active>,
+}
+
+/// What listens.
+#[derive(Debug)]
+struct Site {
+    runtime: Runtime,
+    front: Front,
+    tls: Option<Arc<Tls>>,
+    metrics: Arc<Metrics>,
     stop: CancellationToken,
-    runtime: Option<Runtime>,
-    served: Option<tokio::task::JoinHandle<()>>,
+    served: JoinHandle<()>,
+    url: String,
+}
+
+/// What serves.
+#[derive(Debug)]
+struct Active {
+    state: AppState,
+    token: String,
+    _announced: Option<Announced>,
 }
 
 impl Server {
-    /// Starts one on threads of its own and comes back when it listens.
+    /// Starts one on threads of its own and comes back when it serves.
     pub fn start(options: ServeOptions, store: Arc<dyn Store>) -> Result<Running, ServeError> {
+        let options = Arc::new(options);
+        let site = Site::open(&options)?;
+        let active = site.activate(&options, store)?;
+        Ok(Running {
+            url: site.url.clone(),
+            token: active.token.clone(),
+            site: Some(site),
+            active: Some(active),
+        })
+    }
+}
+
+/// Serves until SIGTERM or SIGINT. `ready` is told the address as soon as the server listens, before it has the database.
+pub fn serve(
+    options: ServeOptions,
+    store: Arc<dyn Store>,
+    ready: impl FnOnce(&str),
+) -> Result<(), ServeError> {
+    let options = Arc::new(options);
+    let site = Site::open(&options)?;
+    ready(&site.url);
+    let active = site.activate(&options, store)?;
+    notify::tell("READY=1\nSTATUS=active");
+    tracing::info!(url = %site.url, "serving");
+    let waited = site.runtime.block_on(until_stopped(site.tls.as_deref(), &active.state));
+    notify::tell("STOPPING=1");
+    tracing::info!("stopping");
+    site.end(Some(active));
+    tracing::info!("stopped; everything is on disk");
+    waited.map_err(ServeError::Runtime)
+}
+
+impl Site {
+    fn open(options: &Arc<ServeOptions>) -> Result<Self, ServeError> {
+        options.check()?;
+        let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("windlass-http")
+            .max_blocking_threads(BLOCKING_THREADS)
             .build()
             .map_err(ServeError::Runtime)?;
-        let address = options.listen;
-        let listener = runtime
-            .block_on(TcpListener::bind(address))
-            .map_err(|source| ServeError::Listen { address, source })?;
-        let address = listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
-        let stop = CancellationToken::new();
+        let (listener, address) = runtime.block_on(bind(options))?;
         let metrics = Arc::new(Metrics::default());
-        let events = {
-            let _inside = runtime.enter();
-            Publisher::start(Arc::clone(&store), Arc::clone(&metrics), stop.clone())
+        let front = Front::new(standby(Arc::clone(&metrics), options));
+        let stop = CancellationToken::new();
+        let listening = Listening {
+            front: front.clone(),
+            tls: tls.clone(),
+            metrics: Arc::clone(&metrics),
+            max_connections: options.limits.max_connections,
+            stop: stop.clone(),
         };
-        let state = AppState { store, events, metrics, options: Arc::new(options) };
-        let served = runtime.spawn(accept_loop(listener, router(state), stop.clone()));
-        let url = format!("http://{address}");
-        Ok(Running { url, token: String::new(), stop, runtime: Some(runtime), served: Some(served) })
+        let served = runtime.spawn(listening.run(listener, options.shutdown_grace));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{address}");
+        Ok(Self { runtime, front, tls, metrics, stop, served, url })
+    }
+
+    /// Takes up the workflows and lets callers in.
+    fn activate(&self, options: &Arc<ServeOptions>, store: Arc<dyn Store>) -> Result<Active, ServeError> {
+        let inside = self.runtime.enter();
+        let events = Publisher::start(Arc::clone(&store), Arc::clone(&self.metrics), self.stop.clone());
+        drop(inside);
+        let fresh = Secret::random().map_err(|e| ServeError::Random(e.to_string()))?;
+        let token = match &options.run_dir {
+            Some(dir) => discovery::owner_token(dir, || fresh.reveal().to_owned())?,
+            None => fresh.reveal().to_owned(),
+        };
+        let gate = GateOptions {
+            owner: options.owner.clone(),
+            owner_token: Some(Secret::kept(token.clone())),
+            no_auth: options.no_auth,
+            config: options.auth_config.clone(),
+            password_file: options.password_file.clone(),
+            ..GateOptions::default()
+        };
+        let auth = Arc::new(Gate::open(gate)?);
+        let service = Service::start(
+            Arc::clone(&store),
+            ServiceOptions {
+                lease: options.lease,
+                grace: options.grace,
+                api_url: Some(self.url.clone()),
+                ..ServiceOptions::default()
+            },
+        )?;
+        self.metrics.include(service.clone());
+        let state = AppState {
+            store,
+            service,
+            auth,
+            events,
+            metrics: Arc::clone(&self.metrics),
+            options: Arc::clone(options),
+        };
+        let announced = options.run_dir.as_deref().map(|dir| {
+            let told = Discovery {
+                url: self.url.clone(),
+                pid: std::process::id(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                token: (!options.no_auth).then(|| token.clone()),
+                ca: options.tls.as_ref().map(|tls| tls.cert.clone()),
+            };
+            discovery::announce(dir, &told)
+        });
+        let announced = announced.transpose()?;
+        self.front.replace(router(state.clone()));
+        Ok(Active { state, token, _announced: announced })
+    }
+
+    /// All is on disk when it returns.
+    fn end(self, active: Option<Active>) {
+        self.stop.cancel();
+        if let Some(active) = &active {
+            // Waits are answered by this, so it comes before waiting for the answers.
+            active.state.service.stop();
+        }
+        // It only ends early by a panic, which has been told.
+        drop(self.runtime.block_on(self.served));
+        drop(active);
+        self.runtime.shutdown_timeout(Duration::from_secs(5));
     }
 }
 
@@ -70,11 +248,19 @@ impl Running {
         self.end();
     }
 
+    /// Reads the certificates again, as on SIGHUP.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        self.site.as_ref().and_then(|site| site.tls.as_ref()).map_or(Ok(()), |tls| tls.reload())
+    }
+
+    /// What its handlers have at hand.
+    pub fn state(&self) -> Option<&AppState> {
+        self.active.as_ref().map(|active| &active.state)
+    }
+
     fn end(&mut self) {
-        self.stop.cancel();
-        if let (Some(runtime), Some(served)) = (self.runtime.take(), self.served.take()) {
-            // It only ends early by a panic, which has been told.
-            drop(runtime.block_on(served));
+        if let Some(site) = self.site.take() {
+            site.end(self.active.take());
         }
     }
 }
@@ -85,23 +271,43 @@ impl Drop for Running {
     }
 }
 
-/// Serves until SIGTERM or SIGINT.
-pub fn serve(options: ServeOptions, store: Arc<dyn Store>) -> Result<(), ServeError> {
-    let running = Server::start(options, store)?;
-    if let Some(runtime) = &running.runtime {
-        runtime.block_on(stop_signal()).map_err(ServeError::Runtime)?;
-    }
-    running.stop();
-    Ok(())
+async fn bind(options: &ServeOptions) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let address = options.listen;
+    let wrong = |source| ServeError::Listen { address, source };
+    let listener = match TcpListener::bind(address).await {
+        Err(e) if options.any_port && e.kind() == io::ErrorKind::AddrInUse => {
+            TcpListener::bind(SocketAddr::new(address.ip(), 0)).await
+        }
+        bound => bound,
+    };
+    let listener = listener.map_err(wrong)?;
+    let address = listener.local_addr().map_err(wrong)?;
+    Ok((listener, address))
 }
 
-async fn stop_signal() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
+/// Until somebody wants the server to stop. On SIGHUP it reads its files again.
+async fn until_stopped(tls: Option<&Tls>, state: &AppState) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let mut hang_up = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hang_up.recv() => reload(tls, state),
+        }
     }
-    Ok(())
+}
+
+fn reload(tls: Option<&Tls>, state: &AppState) {
+    notify::tell("RELOADING=1");
+    match tls.map_or(Ok(()), Tls::reload) {
+        Ok(()) => tracing::info!("read the certificates again"),
+        Err(error) => tracing::error!(%error, "the old certificates stay in use"),
+    }
+    match state.auth.reload() {
+        Ok(_) => tracing::info!("read again who may do what"),
+        Err(error) => tracing::error!(%error, "who may do what stays as it was"),
+    }
+    notify::tell("READY=1");
 }

@@ -6,6 +6,8 @@ use crate::options::ServeOptions;
 use crate::publisher::Publisher;
 use std::sync::Arc;
 use tokio::sync::oneshot;
+use windlass_auth::Gate;
+use windlass_engine::service::Service;
 use windlass_store::Store;
 use windlass_types::{Clock, Timestamp};
 
@@ -13,6 +15,8 @@ use windlass_types::{Clock, Timestamp};
 #[derive(Clone)]
 pub struct AppState {
     pub store: Arc<dyn Store>,
+    pub service: Service,
+    pub auth: Arc<Gate>,
     pub events: Publisher,
     pub metrics: Arc<Metrics>,
     pub options: Arc<ServeOptions>,

@@ -21,6 +21,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["status", "list", "jobs", "results", "logs", "why", "files", "user-data", "events"]),
     ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows"]),
+    ("Share", &["serve"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers"]),
     ("Windlass itself", &["config", "completions", "help"]),
 ];

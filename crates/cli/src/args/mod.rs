@@ -13,6 +13,7 @@ pub(crate) mod plan;
 mod refs;
 pub(crate) mod resources;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod spec;
 pub(crate) mod tools;
 pub(crate) mod usage;
@@ -199,6 +200,8 @@ pub(crate) enum Command {
     Spec(spec::SpecArgs),
     /// Stop a workflow for good: end what runs, start nothing more.
     Cancel(workflows::CancelArgs),
+    /// Run workflows of several people on many machines: a server for workers and clients.
+    Serve(serve::ServeArgs),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.

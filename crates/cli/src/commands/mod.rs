@@ -26,6 +26,7 @@ mod resources;
 mod results;
 mod resume;
 mod run;
+mod serve;
 mod spawn;
 mod spec;
 mod status;
@@ -124,6 +125,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Spec(args) => spec::run(ctx, args),
         Command::ResetStatus(args) => reset_status::run(ctx, args),
         Command::Cancel(args) => cancel::run(ctx, args),
+        Command::Serve(args) => serve::run(ctx, args),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),

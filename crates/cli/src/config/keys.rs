@@ -2,6 +2,7 @@
 //! gets its defaults.
 
 use crate::args::parse_memory;
+use crate::args::serve::{parse_lease, parse_listen};
 use windlass_types::parse_duration;
 
 /// One setting. Its name is `section.key`, or only `key`.
@@ -25,6 +26,12 @@ pub(crate) enum Kind {
     Number,
     Memory,
     Duration,
+    /// Where to listen.
+    Address,
+    /// A duration that is not too short.
+    Lease,
+    /// Anything.
+    Text,
     Choice(&'static [&'static str]),
 }
 
@@ -101,6 +108,102 @@ pub(crate) const KEYS: &[Key] = &[
         meaning: "time that a job gets to end by itself when it is stopped, before it is killed",
         example: "\"10s\"",
     },
+    Key {
+        name: "serve.listen",
+        arg: "listen",
+        kind: Kind::Address,
+        default: Some("127.0.0.1:8080"),
+        meaning: "where the server listens",
+        example: "\"0.0.0.0:8080\"",
+    },
+    Key {
+        name: "serve.lease",
+        arg: "lease",
+        kind: Kind::Lease,
+        default: Some("60s"),
+        meaning: "a worker that is not heard of for so long is taken for dead",
+        example: "\"60s\"",
+    },
+    Key {
+        name: "serve.auth_config",
+        arg: "auth_config",
+        kind: Kind::Path,
+        default: None,
+        meaning: "who may do what on the server: roles, issuers of tokens, certificates of users",
+        example: "\"/etc/windlass/auth.toml\"",
+    },
+    Key {
+        name: "serve.password_file",
+        arg: "password_file",
+        kind: Kind::Path,
+        default: None,
+        meaning: "users of the server and their passwords",
+        example: "\"/etc/windlass/passwords\"",
+    },
+    Key {
+        name: "serve.tls_cert",
+        arg: "tls_cert",
+        kind: Kind::Path,
+        default: None,
+        meaning: "certificate of the server, its chain behind it (PEM)",
+        example: "\"/etc/windlass/cert.pem\"",
+    },
+    Key {
+        name: "serve.tls_key",
+        arg: "tls_key",
+        kind: Kind::Path,
+        default: None,
+        meaning: "private key of the certificate (PEM)",
+        example: "\"/etc/windlass/key.pem\"",
+    },
+    Key {
+        name: "serve.client_ca",
+        arg: "client_ca",
+        kind: Kind::Path,
+        default: None,
+        meaning: "authorities whose certificates clients are known by (PEM)",
+        example: "\"/etc/windlass/clients.pem\"",
+    },
+    Key {
+        name: "serve.max_requests",
+        arg: "max_requests",
+        kind: Kind::Count,
+        default: Some("256"),
+        meaning: "requests at once, waits not counted; more are told to come again",
+        example: "256",
+    },
+    Key {
+        name: "serve.rate_limit",
+        arg: "rate_limit",
+        kind: Kind::Number,
+        default: Some("500"),
+        meaning: "requests per second of one client; 0 for as many as it likes",
+        example: "500",
+    },
+    Key {
+        name: "serve.request_timeout",
+        arg: "request_timeout",
+        kind: Kind::Duration,
+        default: Some("60s"),
+        meaning: "longest time that a request may take, waits and streams not counted",
+        example: "\"60s\"",
+    },
+    Key {
+        name: "serve.log_format",
+        arg: "log_format",
+        kind: Kind::Choice(&["text", "json"]),
+        default: Some("text"),
+        meaning: "how the server writes its log",
+        example: "\"text\"",
+    },
+    Key {
+        name: "serve.log_level",
+        arg: "serve_log_level",
+        kind: Kind::Text,
+        default: Some("info"),
+        meaning: "what the server logs: error, warn, info, debug, trace",
+        example: "\"info\"",
+    },
 ];
 
 impl Key {
@@ -125,6 +228,9 @@ impl Key {
             },
             Kind::Number => value.parse::<u32>().map(|_| ()).map_err(|_| "must be a whole number".to_owned()),
             Kind::Memory => parse_memory(value).map(|_| ()),
+            Kind::Address => parse_listen(value).map(|_| ()),
+            Kind::Lease => parse_lease(value).map(|_| ()),
+            Kind::Text => Ok(()),
             Kind::Duration => parse_duration(value).map(|_| ()).map_err(|e| e.to_string()),
             Kind::Choice(choices) if choices.contains(&value) => Ok(()),
             Kind::Choice(choices) => Err(match windlass_spec::nearest(value, choices.iter().copied()) {

@@ -123,7 +123,7 @@ impl Config {
                         self.problems.push(Problem { place: format!("${name}"), said, hint: None });
                     }
                 },
-                None if name.starts_with("WINDLASS_RUN__") => {
+                None if name.starts_with("WINDLASS_RUN__") || name.starts_with("WINDLASS_SERVE__") => {
                     let near = windlass_spec::nearest(&name, variables.iter().map(|(v, _)| v.as_str()));
                     let hint = near.map(|near| format!("did you mean ${near}?"));
                     let said = "there is no such setting".to_owned();

@@ -1,5 +1,6 @@
 //! What Prometheus reads.
 
+use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::state::AppState;
 use axum::extract::State;
@@ -7,6 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass_auth::{Operation, Relation};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(metrics))
@@ -14,10 +16,11 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 
 /// Figures for Prometheus
 ///
-/// In the text format of OpenMetrics. The names are explained in the reference.
+/// In the text format of OpenMetrics. The reference of metrics explains the names.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
-    responses((status = 200, description = "All figures", body = String, content_type = "text/plain")))]
-async fn metrics(State(state): State<AppState>) -> Answer<Response> {
+    responses((status = 200, description = "All figures", body = String, content_type = "application/openmetrics-text")))]
+async fn metrics(State(state): State<AppState>, caller: Caller) -> Answer<Response> {
+    caller.may(Operation::Metrics, Relation::Own, "figures")?;
     let text = state.metrics.render().map_err(ApiError::internal)?;
     Ok(([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
 }

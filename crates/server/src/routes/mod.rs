@@ -1,8 +1,12 @@
 //! The routes, one file per noun. Each file has a `routes()` that lists its handlers; that list is both the routing and
 //! the OpenAPI.
 
-mod health;
+mod docs;
+pub(crate) mod events;
+pub(crate) mod health;
 mod metrics;
+mod workers;
+mod workflows;
 
 use crate::state::AppState;
 use utoipa_axum::router::OpenApiRouter;
@@ -14,12 +18,12 @@ pub(crate) fn plain() -> OpenApiRouter<AppState> {
 
 /// Our own routes below [`crate::error::API_PREFIX`], done in a moment.
 pub(crate) fn brief() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+    OpenApiRouter::new().merge(docs::routes()).merge(workers::routes()).merge(workflows::routes())
 }
 
 /// Our own routes whose requests last as long as they like: waits, streams and uploads.
 pub(crate) fn lasting() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+    OpenApiRouter::new().merge(events::lasting()).merge(workers::lasting())
 }
 
 /// The contract of Torc, at both prefixes.
@@ -29,5 +33,5 @@ pub(crate) fn torc() -> OpenApiRouter<AppState> {
 
 /// What of it lasts.
 pub(crate) fn torc_lasting() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+    OpenApiRouter::new().merge(events::torc_lasting())
 }

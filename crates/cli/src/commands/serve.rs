@@ -1,0 +1,202 @@
+//! `windlass serve`: the engine as a service.
+
+use crate::args::serve::{DEFAULT_LISTEN, LogFormat, ServeArgs};
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::plan::current_user;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_server::options::{Limits, TlsOptions};
+use windlass_server::{ServeError, ServeOptions, logging, tls};
+use windlass_store::Store;
+
+/// What `--check` found.
+#[derive(Serialize)]
+struct CheckView {
+    listen: String,
+    database: String,
+    tls: bool,
+    no_auth: bool,
+}
+
+pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
+    let options = options(ctx, args)?;
+    if args.print_systemd_unit {
+        ctx.ui.print_line(unit(ctx, args)?.trim_end())?;
+        return Ok(Exit::Success);
+    }
+    if args.check {
+        return check(ctx, &options);
+    }
+    let format = match args.log_format {
+        LogFormat::Text => logging::LogFormat::Text,
+        LogFormat::Json => logging::LogFormat::Json,
+    };
+    logging::start(format, &args.log_level).map_err(|error| {
+        CliError::user(error.to_string()).with_hint("levels are error, warn, info, debug and trace")
+    })?;
+    let store: Arc<dyn Store> = Arc::new(ctx.open_or_create()?);
+    let ready = |url: &str| {
+        if ctx.ui.json_wanted() {
+            // Whoever started it and reads nothing is served all the same.
+            drop(ctx.ui.print_json_line(&serde_json::json!({"url": url})));
+        } else {
+            ctx.ui.note(&format!("serving {} at {url}", ctx.database().display()));
+        }
+    };
+    windlass_server::serve(options, store, ready)?;
+    Ok(Exit::Success)
+}
+
+fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
+    let limits = Limits {
+        max_in_flight: args.max_requests as usize,
+        rate: args.rate_limit,
+        burst: args.rate_limit.saturating_mul(4),
+        timeout: args.request_timeout,
+        ..Limits::default()
+    };
+    let absolute = |path: &PathBuf| ctx.cwd.join(path);
+    let tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(cert, key)| TlsOptions {
+        cert: absolute(cert),
+        key: absolute(key),
+        client_ca: args.client_ca.as_ref().map(absolute),
+        require_client_cert: args.require_client_cert,
+    });
+    let options = ServeOptions {
+        listen: args.listen.unwrap_or(DEFAULT_LISTEN),
+        any_port: args.listen.is_none(),
+        lease: args.lease,
+        grace: args.grace,
+        limits,
+        tls,
+        no_auth: args.no_auth,
+        auth_config: args.auth_config.as_ref().map(absolute),
+        password_file: args.password_file.as_ref().map(absolute),
+        owner: current_user(),
+        run_dir: Some(run_dir(&ctx.database())),
+        ..ServeOptions::default()
+    };
+    options.check()?;
+    Ok(options)
+}
+
+/// Where the locks are too: beside the real file.
+fn run_dir(db: &Path) -> PathBuf {
+    let mut name = db.canonicalize().unwrap_or_else(|_| db.to_owned()).into_os_string();
+    name.push(".run");
+    name.into()
+}
+
+fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
+    if let Some(options) = &options.tls {
+        tls::check(options).map_err(ServeError::from)?;
+    }
+    let database = match ctx.open_read_if_there()? {
+        Some(_) => ctx.database().display().to_string(),
+        None => format!("a new {}", ctx.database().display()),
+    };
+    let found = CheckView {
+        listen: options.listen.to_string(),
+        database,
+        tls: options.tls.is_some(),
+        no_auth: options.no_auth,
+    };
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&found)?;
+    } else {
+        let secured = match (found.tls, found.no_auth) {
+            (_, true) => ", without asking anybody who he is",
+            (true, false) => ", with TLS",
+            (false, false) => "",
+        };
+        ctx.ui.print_line(&format!("would serve {} at {}{secured}", found.database, found.listen))?;
+    }
+    Ok(Exit::Success)
+}
+
+/// A unit for systemd. What was said on the command line goes into it; files of settings are read at each start.
+fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
+    let program =
+        std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
+    let database = ctx.database();
+    let folder = database.parent().unwrap_or(Path::new("/"));
+    let mut words = vec![quoted(&program), "serve".to_owned(), "--db".to_owned(), quoted(&database)];
+    words.push(format!("--listen={}", args.listen.unwrap_or(DEFAULT_LISTEN)));
+    let files = [
+        ("--tls-cert", &args.tls_cert),
+        ("--tls-key", &args.tls_key),
+        ("--client-ca", &args.client_ca),
+        ("--auth-config", &args.auth_config),
+        ("--password-file", &args.password_file),
+    ];
+    for (flag, path) in files {
+        if let Some(path) = path {
+            words.extend([flag.to_owned(), quoted(&ctx.cwd.join(path))]);
+        }
+    }
+    for (flag, given) in [("--require-client-cert", args.require_client_cert), ("--no-auth", args.no_auth)] {
+        words.extend(given.then(|| flag.to_owned()));
+    }
+    let lease = Duration::from_secs(60);
+    if args.lease != lease {
+        words.push(format!("--lease={}s", args.lease.as_secs()));
+    }
+    Ok(UNIT
+        .replace("@USER@", &current_user())
+        .replace("@COMMAND@", &words.join(" "))
+        .replace("@FOLDER@", &quoted(folder)))
+}
+
+/// As systemd reads words.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@".contains(c);
+    if text.chars().all(plain) {
+        return text;
+    }
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    format!("\"{escaped}\"")
+}
+
+const UNIT: &str = include_str!("serve.service");
+
+impl From<ServeError> for CliError {
+    fn from(error: ServeError) -> Self {
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        let message = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+        let hint = error.hint();
+        let error = match error {
+            ServeError::Engine(error) => return error.into(),
+            ServeError::OpenToAll(_) => Self::refused(message),
+            ServeError::Tls(_) | ServeError::Auth(_) => Self::user(message),
+            ServeError::Listen { .. }
+            | ServeError::Runtime(_)
+            | ServeError::Discovery(_)
+            | ServeError::Random(_) => Self::io(message),
+        };
+        match hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_unit() {
+        for (path, word) in [
+            ("/usr/bin/windlass", "/usr/bin/windlass"),
+            ("/my data/w.db", "\"/my data/w.db\""),
+            ("/a\"b", "\"/a\\\"b\""),
+            ("/50%", "\"/50%%\""),
+        ] {
+            assert_eq!(quoted(Path::new(path)), word);
+        }
+    }
+}

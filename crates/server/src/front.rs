@@ -1,0 +1,64 @@
+//! What answers requests: at first a standby that only says that it waits, then the service itself.
+
+use crate::error::ApiError;
+use crate::guard::{self, Guard};
+use crate::metrics::Metrics;
+use crate::options::ServeOptions;
+use crate::routes::health::Health;
+use crate::{error, extract::Json};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use std::convert::Infallible;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tower::ServiceExt as _;
+
+/// How soon to ask a standby again.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Shared by all connections. A request that has begun ends where it began.
+#[derive(Clone, Debug)]
+pub(crate) struct Front(Arc<RwLock<Router>>);
+
+impl Front {
+    pub(crate) fn new(router: Router) -> Self {
+        Self(Arc::new(RwLock::new(router)))
+    }
+
+    pub(crate) fn replace(&self, router: Router) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = router;
+    }
+
+    pub(crate) fn answer(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Result<Response, Infallible>> + Send + use<> {
+        let router = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        router.oneshot(request)
+    }
+}
+
+/// Answers while another server has the database.
+pub(crate) fn standby(metrics: Arc<Metrics>, options: &ServeOptions) -> Router {
+    let guard = Guard::new(metrics, options.limits.clone(), options.tls.is_some());
+    Router::new()
+        .route("/health", get(|| async { (StatusCode::SERVICE_UNAVAILABLE, Json(Health::standby())) }))
+        .fallback(|| async { waiting().into_response() })
+        .layer(from_fn_with_state(guard.clone(), guard::brief))
+        .layer(from_fn(error::render))
+        .layer(from_fn_with_state(guard, guard::observe))
+}
+
+fn waiting() -> ApiError {
+    ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "standby",
+        "this server stands by: another one has the database",
+    )
+    .with_hint("ask the other one; this one takes over when that is gone")
+    .retry_after(SOON)
+}

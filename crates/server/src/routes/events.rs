@@ -1,0 +1,185 @@
+//! Events as they happen: server-sent events, resumed by id.
+
+use crate::caller::Caller;
+use crate::error::{Answer, ApiError};
+use crate::extract::{Path, Query};
+use crate::publisher::Subscription;
+use crate::state::AppState;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::HeaderName;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, StreamExt as _, stream};
+use serde::Deserialize;
+use serde_json::json;
+use std::convert::Infallible;
+use std::time::Duration;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass_store::model::{EventRow, Severity};
+use windlass_types::{EventId, WorkflowId};
+
+pub(crate) fn lasting() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(stream_events))
+}
+
+pub(crate) fn torc_lasting() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(stream_workflow_events))
+}
+
+/// A reader that hears nothing for so long cannot tell silence from a dead connection.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// So soon a reader that was cut off comes again.
+const COME_AGAIN: Duration = Duration::from_secs(1);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Level {
+    Debug,
+    Info,
+    Warning,
+    Error,
+}
+
+impl From<Level> for Severity {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Debug => Self::Debug,
+            Level::Info => Self::Info,
+            Level::Warning => Self::Warning,
+            Level::Error => Self::Error,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Follow {
+    /// Only of this workflow; without it, of all that you may see.
+    workflow: Option<i64>,
+    /// Only what came after the event of this id; without it, what happens from now on. The header `Last-Event-ID`, which
+    /// browsers send by themselves, wins.
+    after: Option<i64>,
+    /// Only what is this severe or more.
+    severity: Option<Level>,
+    /// Only of this category.
+    category: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FollowWorkflow {
+    /// Only what is this severe or more.
+    level: Option<Level>,
+    /// Only what came after the event of this id; without it, what happens from now on.
+    after: Option<i64>,
+}
+
+/// Events as they happen
+///
+/// Server-sent events: `id` is the id of the event, `event` its category, `data` the event as JSON. A reader that is too
+/// slow is cut off, and so are all when the server stops; whoever comes again with `Last-Event-ID` misses nothing.
+#[utoipa::path(get, path = "/events/stream", tag = "events", params(Follow),
+    responses((status = 200, description = "Events until you hang up", content_type = "text/event-stream", body = String)))]
+async fn stream_events(
+    State(state): State<AppState>,
+    caller: Caller,
+    headers: HeaderMap,
+    Query(follow): Query<Follow>,
+) -> Answer<Response> {
+    let workflow = follow.workflow.map(WorkflowId);
+    let sees = caller.sees_events(&state, workflow).await?;
+    let subscription = state.events.subscribe(workflow, resume_after(&headers, follow.after)?).await?;
+    let severity = follow.severity.map(Severity::from);
+    let wanted = move |event: &EventRow| {
+        severity.is_none_or(|least| event.severity >= least)
+            && follow.category.as_ref().is_none_or(|category| *category == event.category)
+    };
+    Ok(respond(subscription, sees, wanted, ours))
+}
+
+/// Events of a workflow as they happen, as Torc tells them
+#[utoipa::path(get, path = "/workflows/{id}/events/stream", tag = "events", params(("id" = i64, Path,), FollowWorkflow),
+    responses((status = 200, description = "Events until you hang up", content_type = "text/event-stream", body = String)))]
+async fn stream_workflow_events(
+    State(state): State<AppState>,
+    caller: Caller,
+    headers: HeaderMap,
+    Path(id): Path<i64>,
+    Query(follow): Query<FollowWorkflow>,
+) -> Answer<Response> {
+    let workflow = Some(WorkflowId(id));
+    let sees = caller.sees_events(&state, workflow).await?;
+    let subscription = state.events.subscribe(workflow, resume_after(&headers, follow.after)?).await?;
+    let severity = follow.level.map_or(Severity::Info, Severity::from);
+    Ok(respond(subscription, sees, move |event| event.severity >= severity, torcs))
+}
+
+fn resume_after(headers: &HeaderMap, asked: Option<i64>) -> Answer<Option<EventId>> {
+    let Some(header) = headers.get(LAST_EVENT_ID) else { return Ok(asked.map(EventId)) };
+    let id = header.to_str().ok().and_then(|text| text.trim().parse().ok());
+    id.map(|id| Some(EventId(id))).ok_or_else(|| ApiError::invalid("Last-Event-ID is not the id of an event"))
+}
+
+/// Whether somebody may know of an event. Answers from memory for workflows that it was asked about before.
+pub(crate) type Sees = Box<dyn FnMut(&EventRow) -> bool + Send>;
+
+fn respond(
+    subscription: Subscription,
+    sees: Sees,
+    wanted: impl Fn(&EventRow) -> bool + Send + 'static,
+    say: fn(&EventRow) -> Event,
+) -> Response {
+    let welcome = stream::once(async { Ok(Event::default().retry(COME_AGAIN).comment("following")) });
+    let events = welcome.chain(told(subscription, sees, wanted, say));
+    let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
+    // Proxies that gather answers would keep events back.
+    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    response
+}
+
+fn told(
+    subscription: Subscription,
+    sees: Sees,
+    wanted: impl Fn(&EventRow) -> bool + Send + 'static,
+    say: fn(&EventRow) -> Event,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    let batches = stream::unfold(
+        (subscription, sees, wanted),
+        move |(mut subscription, mut sees, wanted)| async move {
+            let batch = subscription.next().await?;
+            let events: Vec<_> = batch
+                .iter()
+                .filter(|event| wanted(event) && sees(event))
+                .map(|event| Ok(say(event)))
+                .collect();
+            Some((stream::iter(events), (subscription, sees, wanted)))
+        },
+    );
+    batches.flatten()
+}
+
+fn ours(event: &EventRow) -> Event {
+    said(event, &json!(event))
+}
+
+fn torcs(event: &EventRow) -> Event {
+    said(
+        event,
+        &json!({
+            "workflow_id": event.workflow_id,
+            "timestamp": event.at.0 / 1000,
+            "event_type": event.category,
+            "severity": event.severity,
+            "data": event.data.clone().unwrap_or_else(|| json!({"message": event.message})),
+        }),
+    )
+}
+
+fn said(event: &EventRow, data: &serde_json::Value) -> Event {
+    let category = event.category.replace(['\n', '\r'], " ");
+    Event::default().id(event.id.0.to_string()).event(category).data(data.to_string())
+}

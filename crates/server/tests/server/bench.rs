@@ -1,0 +1,117 @@
+//! A server on a database of its own, and ways to speak to it: as a client does, and as none should.
+
+use reqwest::Method;
+use reqwest::blocking::{Client, RequestBuilder};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use windlass_server::{Running, ServeOptions, Server};
+use windlass_store::Store;
+use windlass_store::model::{NewEvent, Severity};
+use windlass_store::sqlite::SqliteStore;
+use windlass_types::Clock;
+
+pub(crate) struct Bench {
+    pub(crate) server: Running,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) client: Client,
+    pub(crate) dir: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
+        // A second test in this process finds it installed.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let dir = tempfile::tempdir().unwrap();
+        let opened = SqliteStore::open_or_create(&dir.path().join("books.db")).unwrap();
+        let store: Arc<dyn Store> = Arc::new(opened.store);
+        let mut options = ServeOptions::default();
+        options.limits.rate = 0;
+        change(&mut options);
+        let server = Server::start(options, Arc::clone(&store)).unwrap();
+        let client = Client::builder().timeout(Duration::from_mins(1)).build().unwrap();
+        Self { server, store, client, dir }
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.server.url)).bearer_auth(&self.server.token)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> RequestBuilder {
+        self.request(Method::GET, path)
+    }
+
+    pub(crate) fn post(&self, path: &str) -> RequestBuilder {
+        self.request(Method::POST, path)
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        self.server.url.strip_prefix("http://").unwrap()
+    }
+
+    /// A bare connection.
+    pub(crate) fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address()).unwrap()
+    }
+
+    /// The value of a figure without labels.
+    pub(crate) fn figure(&self, name: &str) -> Option<u64> {
+        let page = self.get("/metrics").send().unwrap().text().unwrap();
+        page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    pub(crate) fn note(&self, category: &str) {
+        self.store.add_event(&event(category, Severity::Info), Clock.now()).unwrap();
+    }
+}
+
+pub(crate) fn event(category: &str, severity: Severity) -> NewEvent {
+    NewEvent {
+        workflow: None,
+        severity,
+        category: category.to_owned(),
+        message: format!("about {category}"),
+        data: None,
+    }
+}
+
+/// The bytes of a request, as a client would send them.
+pub(crate) fn wire(bench: &Bench, method: &str, path: &str, body: &str) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        bench.address(),
+        bench.server.token,
+        body.len()
+    )
+}
+
+/// Says this and hangs up at once, whatever comes back.
+pub(crate) fn say_and_hang_up(bench: &Bench, bytes: &[u8]) {
+    let mut stream = bench.connect();
+    // The server may refuse before it has read all.
+    drop(stream.write_all(bytes));
+    drop(stream.shutdown(Shutdown::Both));
+}
+
+/// All that comes until the other end closes.
+pub(crate) fn read_all(stream: &mut TcpStream) -> String {
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).unwrap();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Waits for something that must come true.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,18 @@
+//! A real server, spoken to over real connections. One program for all tests, so that it is linked once.
+
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod documents;
+#[cfg(test)]
+mod endings;
+#[cfg(test)]
+mod following;
+#[cfg(test)]
+mod hanging_up;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod manners;
+#[cfg(test)]
+mod secured;
