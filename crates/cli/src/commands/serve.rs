@@ -6,11 +6,9 @@ use crate::error::{CliError, Exit};
 use crate::plan::current_user;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use windlass_server::options::{Limits, TlsOptions};
 use windlass_server::{ServeError, ServeOptions, logging, tls};
-use windlass_store::Store;
 
 /// What `--check` found.
 #[derive(Serialize)]
@@ -37,7 +35,7 @@ pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
     logging::start(format, &args.log_level).map_err(|error| {
         CliError::user(error.to_string()).with_hint("levels are error, warn, info, debug and trace")
     })?;
-    let store: Arc<dyn Store> = Arc::new(ctx.open_or_create()?);
+    let store = ctx.open_or_create()?;
     let ready = |url: &str| {
         if ctx.ui.json_wanted() {
             // Whoever started it and reads nothing is served all the same.
