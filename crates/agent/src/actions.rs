@@ -1,0 +1,236 @@
+//! Workflow actions: commands that the server wants run, one after the other, beside the jobs.
+
+use crate::event::Event;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use windlass_proc::identity::to_pid;
+use windlass_proc::tree::{self, tag};
+use windlass_proc::{Pid, Signal};
+use windlass_types::fleet::{ActionOrder, ActionReport};
+use windlass_types::work::return_code::CANNOT_START;
+use windlass_types::{Attempt, Clock};
+
+/// Those under way.
+#[derive(Debug)]
+pub(crate) struct Actions {
+    /// In the environment of all that they start, so that it can be found again.
+    token: String,
+    running: HashMap<(i64, Attempt), Handle>,
+    events: Sender<Event>,
+}
+
+/// The process of the command that runs now.
+type Handle = Arc<Mutex<Slot>>;
+
+#[derive(Debug, Default)]
+struct Slot {
+    process: Option<Pid>,
+    /// No further command is started.
+    is_stopped: bool,
+}
+
+impl Actions {
+    pub(crate) fn new(token: String, events: Sender<Event>) -> Self {
+        Self { token, running: HashMap::new(), events }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// `output_dir` is that of its workflow; `None`: the server said nothing of it.
+    pub(crate) fn start(&mut self, order: ActionOrder, output_dir: Option<PathBuf>) {
+        let key = (order.action, order.attempt);
+        if self.running.contains_key(&key) {
+            return;
+        }
+        let handle = Handle::default();
+        let (own, token, events) = (Arc::clone(&handle), self.token.clone(), self.events.clone());
+        let body = move || {
+            let report = carry_out(&order, output_dir.as_deref(), &token, &own);
+            events.send(Event::ActionDone(report)).ok();
+        };
+        match thread::Builder::new().name("action".to_owned()).spawn(body) {
+            Ok(_) => _ = self.running.insert(key, handle),
+            // It is not reported, so the server gives it to somebody else when our lease is over or we leave.
+            Err(_) => drop(handle),
+        }
+    }
+
+    pub(crate) fn done(&mut self, report: &ActionReport) {
+        self.running.remove(&(report.action, report.attempt));
+    }
+
+    pub(crate) fn freeze(&self) {
+        for pid in self.processes() {
+            tree::freeze(|| tree::with_descendants([pid]));
+        }
+    }
+
+    pub(crate) fn thaw(&self) {
+        for pid in self.processes() {
+            tree::thaw(&tree::with_descendants([pid]));
+        }
+    }
+
+    pub(crate) fn stop(&self, signal: Signal) {
+        for handle in self.running.values() {
+            let mut slot = handle.lock().unwrap_or_else(PoisonError::into_inner);
+            slot.is_stopped = true;
+            if let Some(pid) = slot.process {
+                tree::signal(pid, &tree::with_descendants([pid]), signal);
+            }
+        }
+    }
+
+    fn processes(&self) -> Vec<Pid> {
+        let of = |handle: &Handle| handle.lock().unwrap_or_else(PoisonError::into_inner).process;
+        self.running.values().filter_map(of).collect()
+    }
+}
+
+fn carry_out(order: &ActionOrder, output_dir: Option<&Path>, token: &str, handle: &Handle) -> ActionReport {
+    let started_at = Clock.now();
+    let outcome = match output_dir {
+        Some(directory) => run_all(order, directory, token, handle),
+        None => Err((CANNOT_START, "the worker was told nothing of its workflow".to_owned())),
+    };
+    let (return_code, message) = match outcome {
+        Ok(()) => (0, None),
+        Err((code, message)) => (code, Some(message)),
+    };
+    ActionReport {
+        workflow: order.workflow,
+        run: order.run,
+        action: order.action,
+        attempt: order.attempt,
+        started_at,
+        ended_at: Clock.now(),
+        return_code,
+        message,
+    }
+}
+
+fn run_all(order: &ActionOrder, directory: &Path, token: &str, handle: &Handle) -> Result<(), (i32, String)> {
+    let name = format!("action_wf{}_a{}_r{}_n{}.log", order.workflow, order.action, order.run, order.attempt);
+    let path = directory.join("actions").join(name);
+    let trouble = |error: io::Error| (CANNOT_START, format!("{}: {error}", path.display()));
+    fs::create_dir_all(directory.join("actions")).map_err(trouble)?;
+    let log = File::create(&path).map_err(trouble)?;
+    let count = order.commands.len();
+    for (number, command) in order.commands.iter().enumerate() {
+        let which = format!("command {} of {count}, `{command}`", number + 1);
+        let status = run_one(order, command, directory, token, &log, handle)
+            .map_err(|error| (CANNOT_START, format!("{which}, cannot be started: {error}")))?;
+        if !status.success() {
+            let log = path.display();
+            return Err((code_of(status), format!("{which}: {status}; its output is in {log}")));
+        }
+    }
+    Ok(())
+}
+
+fn run_one(
+    order: &ActionOrder,
+    command: &str,
+    directory: &Path,
+    token: &str,
+    log: &File,
+    handle: &Handle,
+) -> io::Result<ExitStatus> {
+    let mut slot = handle.lock().unwrap_or_else(PoisonError::into_inner);
+    if slot.is_stopped {
+        return Err(io::Error::other("the worker was stopped"));
+    }
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", command])
+        .current_dir(directory)
+        .envs(order.env.iter().map(|(name, value)| (name, value)))
+        .env(tag::WORKER, token)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log.try_clone()?)
+        .spawn()?;
+    slot.process = to_pid(child.id());
+    drop(slot);
+    let status = child.wait();
+    handle.lock().unwrap_or_else(PoisonError::into_inner).process = None;
+    status
+}
+
+fn code_of(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(CANNOT_START)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
+    use windlass_types::{RunId, WorkflowId};
+
+    fn order(commands: &[&str]) -> ActionOrder {
+        ActionOrder {
+            workflow: WorkflowId(1),
+            run: RunId(2),
+            action: 3,
+            attempt: Attempt(4),
+            trigger: "on_jobs_complete".into(),
+            commands: commands.iter().map(|command| (*command).to_owned()).collect(),
+            env: vec![("NAME".into(), "world".into())],
+        }
+    }
+
+    fn report(events: &Receiver<Event>) -> ActionReport {
+        match events.recv_timeout(Duration::from_mins(1)).unwrap() {
+            Event::ActionDone(report) => report,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_run_one_after_the_other_up_to_the_first_that_fails() {
+        let directory = tempfile::tempdir().unwrap();
+        let (events, inbox) = channel();
+        let mut actions = Actions::new("token".into(), events);
+        let commands = ["echo hello $NAME; pwd > place", "echo oops >&2; exit 3", "touch never"];
+        actions.start(order(&commands), Some(directory.path().to_owned()));
+        assert!(!actions.is_empty());
+        let report = report(&inbox);
+        actions.done(&report);
+        assert!(actions.is_empty());
+        assert_eq!(report.return_code, 3);
+        let message = report.message.unwrap();
+        assert!(
+            message.contains("command 2 of 3") && message.contains("action_wf1_a3_r2_n4.log"),
+            "{message}"
+        );
+        let log = fs::read_to_string(directory.path().join("actions/action_wf1_a3_r2_n4.log")).unwrap();
+        assert_eq!(log, "hello world\noops\n");
+        let place = fs::read_to_string(directory.path().join("place")).unwrap();
+        assert_eq!(Path::new(place.trim()), directory.path().canonicalize().unwrap());
+        assert!(!directory.path().join("never").exists());
+    }
+
+    #[test]
+    fn one_that_is_stopped_starts_nothing_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let (events, inbox) = channel();
+        let mut actions = Actions::new("token".into(), events);
+        actions.start(order(&["touch here; sleep 1000", "touch never"]), Some(directory.path().to_owned()));
+        while !directory.path().join("here").exists() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        actions.stop(Signal::TERM);
+        let report = report(&inbox);
+        assert_eq!((report.return_code, directory.path().join("never").exists()), (128 + 15, false));
+    }
+}

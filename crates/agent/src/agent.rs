@@ -1,0 +1,682 @@
+//! The agent's own thread: it hears of everything, decides, and has it done.
+
+use crate::actions::Actions;
+use crate::callers::{Call, Caller, Order};
+use crate::crew::Crew;
+use crate::event::Event;
+use crate::home::{Home, Me, Notes, Process, unique};
+use crate::journal::{Entry, Journal, is_last_word, key_of};
+use crate::lease::Lease;
+use crate::leaving::{End, Hurry, Leaving, Outcome, next_hurry};
+use crate::leftovers::{self, Legacy};
+use crate::observe::{Observer, Progress};
+use crate::options::AgentOptions;
+use crate::talk::{Lane, Next, Talk, Wish};
+use crate::{Error, backoff};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use windlass_proc::identity::{Identity, boot_id, boot_time};
+use windlass_proc::{Signal, machine};
+use windlass_types::fleet::{
+    ActionReport, Comeback, ExchangeAnswer, Introduction, StopOrder, Welcome, WorkflowSite,
+};
+use windlass_types::work::{
+    AttemptKey, EndCause, Exit, FromWorker, Report, ReturnReason, StopReason, ToWorker,
+};
+use windlass_types::{Attempt, WorkflowId};
+
+/// A worker process that dies so often in a row without finishing a job is not replaced again.
+const WORKER_DEATHS: u32 = 5;
+/// How often one that stays although there is nothing to do asks again, if the server would rather see it go.
+const CALM: Duration = Duration::from_secs(5);
+/// Longest pause between two tries to reach the server.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Nothing is due: look around all the same.
+const AT_LEAST: Duration = Duration::from_secs(60);
+/// Who wakes up so much later than it wanted was stopped, or the machine slept.
+const LATE: Duration = Duration::from_secs(1);
+
+pub struct Agent {
+    pub(crate) options: AgentOptions,
+    home: Home,
+    notes: Notes,
+    events: Receiver<Event>,
+    post: Sender<Event>,
+    callers: [Caller; 2],
+    pub(crate) talk: Talk,
+    pub(crate) lease: Lease,
+    /// As last told to the worker process.
+    told_lease: Duration,
+    journal: Journal,
+    /// What is in it.
+    journaled: HashSet<AttemptKey>,
+    journaled_actions: HashSet<(i64, Attempt)>,
+    pub(crate) crew: Option<Crew>,
+    crews: u32,
+    deaths_in_a_row: u32,
+    sites: HashMap<WorkflowId, WorkflowSite>,
+    /// What the server thinks is ours.
+    held: BTreeSet<AttemptKey>,
+    /// What the worker process has.
+    pub(crate) busy: BTreeSet<AttemptKey>,
+    pub(crate) actions: Actions,
+    pub(crate) leaving: Option<Leaving>,
+    pub(crate) idle_since: Instant,
+    calm_until: Option<Instant>,
+    first_contact_by: Instant,
+    was_welcome: bool,
+    pub(crate) is_frozen: bool,
+    legacies: Vec<Legacy>,
+    delivery: Option<JoinHandle<Vec<String>>>,
+    shown: Progress,
+    succeeded: u64,
+    failed: u64,
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+/// Tells an agent to end, from another thread: first to drain, then to stop its jobs, then to kill them.
+#[derive(Clone, Debug)]
+pub struct Control(Sender<Event>);
+
+impl Control {
+    pub fn interrupt(&self) {
+        // One that is gone has nothing to end.
+        self.0.send(Event::Interrupt).ok();
+    }
+}
+
+impl Agent {
+    /// Buries what earlier agents left here, and starts the process that runs jobs.
+    pub fn new(options: AgentOptions) -> Result<Self, Error> {
+        let legacies = leftovers::bury_all(&options.state_dir)?;
+        let home = Home::create(&options.state_dir)?;
+        let (post, events) = channel();
+        let caller = |name| Caller::start(name, options.client.clone(), post.clone()).map_err(Error::Start);
+        let callers = [caller("waits")?, caller("reports")?];
+        let own = Identity::own().map_err(Error::Start)?;
+        let token = unique().map_err(Error::Start)?;
+        let notes = Notes {
+            url: options.client.url().to_owned(),
+            host: machine::hostname(),
+            boot_id: boot_id().map_err(Error::Start)?,
+            agent: Some(Process {
+                pid: own.pid,
+                start_ticks: own.start_ticks,
+                token: token.clone(),
+                ledger: PathBuf::new(),
+            }),
+            crew: None,
+            me: None,
+        };
+        let now = Instant::now();
+        let first = if options.persistent { options.give_up_after } else { options.first_contact };
+        let mut agent = Self {
+            journal: Journal::at(home.journal()),
+            actions: Actions::new(token, post.clone()),
+            options,
+            home,
+            notes,
+            events,
+            post,
+            callers,
+            talk: Talk::default(),
+            lease: Lease::default(),
+            told_lease: Duration::ZERO,
+            journaled: HashSet::new(),
+            journaled_actions: HashSet::new(),
+            crew: None,
+            crews: 0,
+            deaths_in_a_row: 0,
+            sites: HashMap::new(),
+            held: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            leaving: None,
+            idle_since: now,
+            calm_until: None,
+            first_contact_by: now + first,
+            was_welcome: false,
+            is_frozen: false,
+            legacies,
+            delivery: None,
+            shown: Progress::default(),
+            succeeded: 0,
+            failed: 0,
+        };
+        agent.start_crew()?;
+        Ok(agent)
+    }
+
+    pub fn control(&self) -> Control {
+        Control(self.post.clone())
+    }
+
+    /// Works until there is a reason to leave.
+    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+        let end = self.work(observer);
+        for text in self.delivery.take().and_then(|thread| thread.join().ok()).into_iter().flatten() {
+            observer.notice(&text);
+        }
+        // Whatever happened: nothing of ours runs on without us.
+        self.actions.stop(Signal::KILL);
+        if let Some(crew) = self.crew.take() {
+            crew.dismiss()?;
+        }
+        let results = self.talk.undelivered().filter(|report| is_last_word(report)).count();
+        let undelivered = results + self.talk.undelivered_actions().count();
+        let kept = (undelivered > 0).then(|| self.home.directory().to_owned());
+        if kept.is_some() {
+            // Whoever delivers it has nobody to bury.
+            self.home.note(&Notes { agent: None, crew: None, ..self.notes })?;
+        } else {
+            self.home.remove();
+        }
+        let end = end?;
+        Ok(Outcome { end, succeeded: self.succeeded, failed: self.failed, undelivered, kept })
+    }
+
+    fn work(&mut self, observer: &mut dyn Observer) -> Result<End, Error> {
+        loop {
+            self.look_around(observer)?;
+            self.speak();
+            self.show(observer);
+            if let Some(end) = self.is_done() {
+                return Ok(end);
+            }
+            let due = self.due();
+            let mut next = self.events.recv_timeout(due.saturating_duration_since(Instant::now()));
+            self.note_if_late(due);
+            // All that has come by now, before anything is judged by what has not.
+            while let Ok(event) = next {
+                self.hear(event, observer)?;
+                next = self.events.try_recv().map_err(|_| RecvTimeoutError::Timeout);
+            }
+        }
+    }
+
+    /// When to look around again if nothing happens.
+    fn due(&self) -> Instant {
+        let now = Instant::now();
+        let lease_over = self.lease.until().filter(|_| !self.is_frozen);
+        let lease_over = lease_over.map(|until| now + until.saturating_sub(boot_time()));
+        let silence = self.lease.silence(boot_time());
+        let gives_up = self.was_welcome && self.leaving.is_none_or(|leaving| leaving.hurry < Hurry::Kill);
+        let give_up = gives_up.then(|| now + self.options.give_up_after.saturating_sub(silence));
+        let hang = self.crew.as_ref().and_then(|crew| crew.asked).map(|at| at + self.lease.worker_patience());
+        let idle = self.idle_deadline();
+        let goodbye = self.leaving.and_then(|leaving| {
+            leaving.ready_since.map(|since| since + leaving.patience(self.options.give_up_after))
+        });
+        let until = self.options.until.filter(|_| self.leaving.is_none_or(|l| l.hurry == Hurry::None));
+        let stop = until.map(|until| until.end - until.lead);
+        let all = [self.talk.retry_at(), self.calm_until, lease_over, give_up, hang, idle, goodbye, stop];
+        all.into_iter().flatten().chain([now + AT_LEAST]).min().unwrap_or(now)
+    }
+
+    /// After a pause of our own, silence of the others proves nothing yet.
+    fn note_if_late(&mut self, due: Instant) {
+        let now = Instant::now();
+        if now > due + LATE
+            && let Some(crew) = &mut self.crew
+        {
+            crew.asked = crew.asked.map(|_| now);
+        }
+    }
+
+    fn hear(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), Error> {
+        match event {
+            Event::Worker(number, message) if self.is_current(number) => self.on_worker(message, observer),
+            Event::WorkerGone(number) if self.is_current(number) => self.replace_crew("died", observer)?,
+            // Of a process that is buried.
+            Event::Worker(..) | Event::WorkerGone(_) => {}
+            Event::Introduced { epoch, sent, result } if epoch == self.talk.epoch => match result {
+                Ok(welcome) => self.on_welcome(&welcome, sent, observer)?,
+                Err(error) => self.on_no_welcome(error, observer)?,
+            },
+            Event::Answered { epoch, number, sent, result } if epoch == self.talk.epoch => match result {
+                Ok(answer) => self.on_answer(ExchangeAnswer { number, ..answer }, sent, observer),
+                Err(error) => self.on_no_answer(number, &error, observer),
+            },
+            // Of an earlier life at the server.
+            Event::Introduced { .. } | Event::Answered { .. } => {}
+            Event::ActionDone(report) => {
+                self.actions.done(&report);
+                self.talk.report_action(report);
+                self.keep_results(observer);
+            }
+            Event::Interrupt => {
+                let hurry = next_hurry(self.leaving.as_ref());
+                let why = if hurry == Hurry::None { End::Drained } else { End::Stopped };
+                observer.notice(match hurry {
+                    Hurry::None => "finishing what runs; once more to stop it",
+                    Hurry::Stop => "stopping what runs; once more to kill it",
+                    Hurry::Kill => "killing what runs",
+                });
+                self.leave(why, hurry);
+            }
+        }
+        Ok(())
+    }
+
+    // ---- the worker process
+
+    fn is_current(&self, number: u32) -> bool {
+        self.crew.as_ref().is_some_and(|crew| crew.number == number)
+    }
+
+    fn start_crew(&mut self) -> Result<(), Error> {
+        self.crews += 1;
+        let mut crew = Crew::start(&self.options, &self.home, self.crews, self.post.clone())?;
+        self.notes.crew = Some(crew.process.clone());
+        self.home.note(&self.notes)?;
+        for site in self.sites.values() {
+            crew.tell(&ToWorker::Workflow(Box::new(site.clone())));
+        }
+        if let Some(until) = self.lease.until() {
+            crew.tell(&ToWorker::Lease(until));
+        }
+        self.crew = Some(crew);
+        Ok(())
+    }
+
+    /// What cannot be said to it will be noticed as its death.
+    fn tell_crew(&mut self, message: &ToWorker) {
+        if let Some(crew) = &mut self.crew
+            && !crew.tell(message)
+        {
+            self.post.send(Event::WorkerGone(crew.number)).ok();
+        }
+    }
+
+    /// It died or hangs: what it had is lost, or was never started.
+    pub(crate) fn replace_crew(&mut self, what: &str, observer: &mut dyn Observer) -> Result<(), Error> {
+        let Some(crew) = self.crew.take() else { return Ok(()) };
+        let started = crew.bury()?;
+        let lost = std::mem::take(&mut self.busy);
+        let may_have_started = |key: &AttemptKey| started.as_ref().is_none_or(|keys| keys.contains(key));
+        let count = lost.iter().filter(|key| may_have_started(key)).count();
+        observer.notice(&format!(
+            "the process that runs jobs {what} ({count} of them had started); a new one takes over"
+        ));
+        let reports = lost.into_iter().filter(|key| self.held.contains(key)).map(|key| {
+            let why = if may_have_started(&key) { ReturnReason::WorkerDied } else { ReturnReason::Recalled };
+            Report::Returned { key, why }
+        });
+        self.talk.report(reports.collect::<Vec<_>>());
+        self.keep_results(observer);
+        self.deaths_in_a_row += 1;
+        if self.deaths_in_a_row >= WORKER_DEATHS {
+            return Err(Error::WorkerKeepsDying(WORKER_DEATHS));
+        }
+        self.start_crew()
+    }
+
+    fn on_worker(&mut self, message: FromWorker, observer: &mut dyn Observer) {
+        match message {
+            FromWorker::Hello { .. } => {}
+            FromWorker::Alive { frozen, .. } => {
+                if let Some(crew) = &mut self.crew {
+                    crew.is_frozen = frozen;
+                    if frozen || !self.is_frozen {
+                        crew.asked = None;
+                    }
+                }
+            }
+            FromWorker::Reports(reports) => {
+                let reports: Vec<Report> =
+                    reports.into_iter().filter(|report| self.is_worth_telling(report, observer)).collect();
+                self.talk.report(reports);
+                self.keep_results(observer);
+            }
+        }
+    }
+
+    fn is_worth_telling(&mut self, report: &Report, observer: &mut dyn Observer) -> bool {
+        let key = key_of(report);
+        if is_last_word(report) {
+            self.busy.remove(&key);
+            self.idle_since = Instant::now();
+        }
+        if let Report::Ended(ended) = report {
+            self.deaths_in_a_row = 0;
+            observer.ended(ended);
+            let succeeded = ended.exit == Exit::Code(0) && ended.cause == EndCause::Itself;
+            *(if succeeded { &mut self.succeeded } else { &mut self.failed }) += 1;
+        }
+        // Somebody else has the ones that we lost.
+        self.held.contains(&key)
+    }
+
+    // ---- the server
+
+    fn speak(&mut self) {
+        let now = Instant::now();
+        self.calm_until = self.calm_until.filter(|until| now < *until);
+        let wish = self.wish(now);
+        while let Some(next) = self.talk.next(now, &wish) {
+            let (lane, call) = match next {
+                Next::Introduce => (Lane::Report, Call::Introduce(Box::new(self.introduction()))),
+                Next::Exchange(lane, exchange) => (lane, Call::Exchange(exchange)),
+            };
+            let order = Order { epoch: self.talk.epoch, call, within: self.lease.patience() };
+            self.callers[lane as usize].call(order);
+        }
+    }
+
+    fn wish(&self, now: Instant) -> Wish {
+        let until = self.options.until.map(|until| until.end - until.lead);
+        Wish {
+            wait: self.lease.wait(),
+            time_left: until.map(|end| end.saturating_duration_since(now)),
+            draining: self.leaving.is_some(),
+            leaving: self.leaving.is_some_and(|leaving| leaving.ready_since.is_some()),
+            calm: self.calm_until.is_some(),
+        }
+    }
+
+    fn introduction(&self) -> Introduction {
+        let before = self.notes.me.as_ref().map(|me| Comeback {
+            worker: me.worker,
+            secret: me.secret.clone(),
+            held: self.held.iter().copied().collect(),
+        });
+        Introduction {
+            host: self.notes.host.clone(),
+            boot_id: self.notes.boot_id.clone(),
+            pid: self.notes.agent.as_ref().map_or(0, |agent| agent.pid),
+            pid_start_ticks: self.notes.agent.as_ref().map_or(0, |agent| agent.start_ticks),
+            capacity: self.options.capacity,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            labels: self.options.labels.clone(),
+            workflow: self.options.workflow,
+            before,
+            allocation: self.options.allocation,
+        }
+    }
+
+    fn on_welcome(
+        &mut self,
+        welcome: &Welcome,
+        sent: Duration,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        let me = Me { worker: welcome.worker, secret: welcome.secret.clone() };
+        self.notes.me = Some(me.clone());
+        self.home.note(&self.notes)?;
+        if self.was_welcome {
+            observer.notice("the server has taken this worker back");
+        }
+        self.was_welcome = true;
+        self.talk.introduced(me);
+        // Before anything is woken: what is not ours any more must not go on for a moment.
+        self.drop_lost(&welcome.lost, observer);
+        self.renew_lease(welcome.lease, sent);
+        self.deliver_legacies();
+        Ok(())
+    }
+
+    fn drop_lost(&mut self, lost: &[AttemptKey], observer: &mut dyn Observer) {
+        let mut orders: BTreeMap<WorkflowId, Vec<AttemptKey>> = BTreeMap::new();
+        for key in lost {
+            self.held.remove(key);
+            if self.busy.contains(key) {
+                orders.entry(key.workflow).or_default().push(*key);
+            }
+        }
+        let count: usize = orders.values().map(Vec::len).sum();
+        if count > 0 {
+            observer.notice(&format!(
+                "{count} of the jobs here have been given to others meanwhile, and are ended"
+            ));
+        }
+        for (workflow, attempts) in orders {
+            let why = StopReason::Interrupted;
+            self.tell_crew(&ToWorker::StopSome(StopOrder { workflow, attempts, why, grace: Duration::ZERO }));
+        }
+    }
+
+    fn on_no_welcome(
+        &mut self,
+        error: windlass_client::Error,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        let now = Instant::now();
+        if !self.was_welcome
+            && (!error.is_passing() || now >= self.first_contact_by || self.leaving.is_some())
+        {
+            return Err(error.into());
+        }
+        if error.problem().is_some_and(|problem| problem.status == 404) {
+            observer.notice(&format!("the server has no more use for this worker: {error}"));
+            self.leave(End::Dismissed, Hurry::Kill);
+        }
+        self.note_away(&error, observer);
+        let pause = self.pause(&error);
+        self.talk.introduction_failed(now + pause);
+        self.keep_results(observer);
+        Ok(())
+    }
+
+    fn on_no_answer(&mut self, number: u64, error: &windlass_client::Error, observer: &mut dyn Observer) {
+        if matches!(error.code(), Some("unknown_worker" | "superseded")) {
+            self.talk.begin_anew();
+            return;
+        }
+        self.note_away(error, observer);
+        let pause = self.pause(error);
+        self.talk.exchange_failed(number, Instant::now() + pause);
+        self.keep_results(observer);
+    }
+
+    fn note_away(&self, error: &windlass_client::Error, observer: &mut dyn Observer) {
+        if !self.talk.is_away() {
+            observer.notice(&format!("{error}; trying again"));
+        }
+    }
+
+    fn pause(&self, error: &windlass_client::Error) -> Duration {
+        let longest = if self.lease.length().is_zero() { LONGEST_PAUSE } else { self.lease.length() / 6 };
+        let longest = longest.min(LONGEST_PAUSE);
+        let own = backoff::pause(self.talk.failures() + 1, longest, backoff::dice());
+        own.max(error.retry_after().unwrap_or_default().min(longest))
+    }
+
+    fn on_answer(&mut self, answer: ExchangeAnswer, sent: Duration, observer: &mut dyn Observer) {
+        if self.talk.is_away() {
+            observer.notice("the server answers again");
+        }
+        let (said, ready) = self.talk.answered(answer);
+        for report in said.iter().flat_map(|exchange| &exchange.reports) {
+            if is_last_word(report) {
+                self.held.remove(&key_of(report));
+            }
+        }
+        let is_kept = !self.journaled.is_empty() || !self.journaled_actions.is_empty();
+        let nothing_left =
+            self.talk.undelivered().next().is_none() && self.talk.undelivered_actions().next().is_none();
+        if is_kept && nothing_left {
+            self.journaled.clear();
+            self.journaled_actions.clear();
+            // What stays there would only be delivered once more, and refused.
+            self.journal.clear().ok();
+        }
+        self.renew_lease(self.lease.length(), sent);
+        for answer in ready {
+            self.obey(answer, observer);
+        }
+    }
+
+    fn obey(&mut self, answer: ExchangeAnswer, observer: &mut dyn Observer) {
+        for key in &answer.stale {
+            observer.notice(&format!(
+                "the server refused the result of {key}: it had been given to another worker"
+            ));
+        }
+        for site in answer.workflows {
+            self.tell_crew(&ToWorker::Workflow(Box::new(site.clone())));
+            self.sites.insert(site.workflow, site);
+        }
+        let keys: Vec<AttemptKey> = answer.assignments.iter().map(|assignment| assignment.key).collect();
+        self.held.extend(&keys);
+        if self.leaving.is_some() {
+            let back = keys.into_iter().map(|key| Report::Returned { key, why: ReturnReason::Recalled });
+            self.talk.report(back);
+        } else if !keys.is_empty() {
+            self.busy.extend(keys);
+            self.tell_crew(&ToWorker::Assign(answer.assignments));
+        }
+        for order in answer.stops {
+            self.tell_crew(&ToWorker::StopSome(order));
+        }
+        for order in answer.actions {
+            let directory = self.sites.get(&order.workflow).map(|site| PathBuf::from(&site.output_dir));
+            self.actions.start(order, directory);
+        }
+        if answer.drain {
+            self.leave(End::Drained, Hurry::None);
+        }
+        if answer.dismissed {
+            self.on_dismissed();
+        }
+    }
+
+    /// One that is to stay, or to stay for a while, asks again later.
+    fn on_dismissed(&mut self) {
+        if self.options.persistent || self.options.idle_timeout.is_some() {
+            self.calm_until = Some(Instant::now() + CALM.min(self.lease.wait()));
+        } else {
+            self.leave(End::Dismissed, Hurry::None);
+        }
+    }
+
+    pub(crate) fn renew_lease(&mut self, length: Duration, sent: Duration) {
+        self.lease.renew(length, sent);
+        let now = boot_time();
+        let Some(until) = self.lease.until().filter(|until| now < *until) else { return };
+        let was_frozen = std::mem::replace(&mut self.is_frozen, false);
+        if was_frozen {
+            self.actions.thaw();
+        }
+        if was_frozen || until >= self.told_lease + length / 10 {
+            self.told_lease = until;
+            self.ask_crew(&ToWorker::Lease(until));
+        }
+    }
+
+    /// Says something that is to be answered with a sign of life.
+    pub(crate) fn ask_crew(&mut self, message: &ToWorker) {
+        if let Some(crew) = &mut self.crew {
+            crew.asked.get_or_insert_with(Instant::now);
+        }
+        self.tell_crew(message);
+    }
+
+    /// While the server is away, what it has not got is on disk before anything else happens.
+    fn keep_results(&mut self, observer: &mut dyn Observer) {
+        if !self.talk.is_away() {
+            return;
+        }
+        let new = |report: &&Report| is_last_word(report) && !self.journaled.contains(&key_of(report));
+        let reports = self.talk.undelivered().filter(new).cloned().map(Entry::Report);
+        let new = |report: &&ActionReport| !self.journaled_actions.contains(&(report.action, report.attempt));
+        let actions = self.talk.undelivered_actions().filter(new).cloned().map(Entry::Action);
+        let entries: Vec<Entry> = reports.chain(actions).collect();
+        if let Err(error) = self.journal.append(&entries) {
+            let path = self.home.journal();
+            observer.notice(&format!("results cannot be kept in {}: {error}", path.display()));
+            return;
+        }
+        for entry in &entries {
+            match entry {
+                Entry::Report(report) => _ = self.journaled.insert(key_of(report)),
+                Entry::Action(report) => _ = self.journaled_actions.insert((report.action, report.attempt)),
+            }
+        }
+    }
+
+    /// What earlier agents here could not deliver, now that the server can be reached.
+    fn deliver_legacies(&mut self) {
+        let legacies = std::mem::take(&mut self.legacies);
+        if legacies.is_empty() {
+            return;
+        }
+        let (client, who) = (self.options.client.clone(), self.introduction());
+        let deliver = move || {
+            let results = legacies.into_iter().map(|legacy| legacy.deliver(&client, &who));
+            let told = results.filter_map(|result| match result {
+                Ok(0) => None,
+                Ok(1) => Some("delivered a result of an earlier worker on this machine".to_owned()),
+                Ok(count) => Some(format!("delivered {count} results of an earlier worker on this machine")),
+                Err(error) => {
+                    Some(format!("results of an earlier worker here are not delivered yet: {error}"))
+                }
+            });
+            told.collect()
+        };
+        // Without a thread the next agent does it.
+        self.delivery = thread::Builder::new().name("legacies".to_owned()).spawn(deliver).ok();
+    }
+
+    // ---- leaving
+
+    /// A later reason to leave can only add to the hurry.
+    pub(crate) fn leave(&mut self, why: End, hurry: Hurry) {
+        let before = self.leaving.map(|leaving| leaving.hurry);
+        if before.is_some_and(|before| before >= hurry) {
+            return;
+        }
+        self.leaving = Some(Leaving { why, hurry, ready_since: None });
+        let interrupted = StopReason::Interrupted;
+        match hurry {
+            Hurry::None => self.tell_crew(&ToWorker::Recall),
+            Hurry::Stop => {
+                self.actions.stop(Signal::TERM);
+                self.tell_crew(&ToWorker::Stop { why: interrupted, grace: self.options.grace });
+            }
+            Hurry::Kill => {
+                self.actions.stop(Signal::KILL);
+                self.tell_crew(&ToWorker::Stop { why: interrupted, grace: Duration::ZERO });
+            }
+        }
+    }
+
+    fn is_done(&self) -> Option<End> {
+        let leaving = self.leaving?;
+        let patience = leaving.patience(self.options.give_up_after);
+        let waited = leaving.ready_since.is_some_and(|since| since.elapsed() >= patience);
+        let never_began = !self.was_welcome && leaving.ready_since.is_some();
+        (self.talk.is_over || waited || never_began).then_some(leaving.why)
+    }
+
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.home.directory().to_owned()
+    }
+
+    pub(crate) const fn was_welcome(&self) -> bool {
+        self.was_welcome
+    }
+
+    fn show(&mut self, observer: &mut dyn Observer) {
+        let progress = Progress {
+            worker: self.notes.me.as_ref().map(|me| me.worker.0),
+            held: self.busy.len(),
+            succeeded: self.succeeded,
+            failed: self.failed,
+            undelivered: if self.talk.is_away() { self.talk.undelivered().count() } else { 0 },
+            is_away: self.talk.is_away(),
+            is_frozen: self.is_frozen,
+            is_leaving: self.leaving.is_some(),
+        };
+        if progress != self.shown {
+            observer.progress(&progress);
+            self.shown = progress;
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What the agent's thread hears of.
+
+use std::time::Duration;
+use windlass_types::fleet::{ActionReport, ExchangeAnswer, Welcome};
+use windlass_types::work::FromWorker;
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// From the worker process of this number.
+    Worker(u32, FromWorker),
+    /// Its line is closed.
+    WorkerGone(u32),
+    Introduced {
+        epoch: u32,
+        sent: Duration,
+        result: Result<Welcome, windlass_client::Error>,
+    },
+    Answered {
+        epoch: u32,
+        number: u64,
+        sent: Duration,
+        result: Result<ExchangeAnswer, windlass_client::Error>,
+    },
+    ActionDone(ActionReport),
+    /// A signal, or whoever started this agent, wants it to end.
+    Interrupt,
+}

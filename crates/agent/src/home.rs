@@ -1,0 +1,161 @@
+//! What an agent writes down on its machine, so that the next one there can clear up after it and deliver what it could
+//! not.
+//!
+//! One directory per agent, private to its user, locked as long as the agent lives. Whoever finds one that can be locked
+//! has found the legacy of a dead agent.
+
+use crate::Error;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use windlass_proc::machine;
+use windlass_types::WorkerId;
+
+/// A directory of this name belongs to an agent, alive or dead.
+const PREFIX: &str = "agent-";
+/// One that is not ready yet is nobody's to look at.
+const UNFINISHED: &str = "new-";
+
+/// What is known of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Notes {
+    pub(crate) url: String,
+    pub(crate) host: String,
+    pub(crate) boot_id: String,
+    /// The agent itself, and what the actions that it runs carry in their environment. `None`: it left in peace.
+    pub(crate) agent: Option<Process>,
+    /// The process that runs its jobs.
+    pub(crate) crew: Option<Process>,
+    /// Who it is at the server.
+    pub(crate) me: Option<Me>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) start_ticks: u64,
+    /// In the environment of all that it started.
+    pub(crate) token: String,
+    pub(crate) ledger: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Me {
+    pub(crate) worker: WorkerId,
+    pub(crate) secret: String,
+}
+
+/// The directory of one agent. Locked until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Home {
+    directory: PathBuf,
+    _lock: File,
+}
+
+/// Where agents of this user on this machine keep their directories: the home directory may be shared by many machines.
+pub fn default_state_dir() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME").filter(|path| Path::new(path).is_absolute());
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/state"));
+    let base = state.map(PathBuf::from).or_else(home)?;
+    Some(base.join("windlass/workers").join(machine::hostname()))
+}
+
+impl Home {
+    pub(crate) fn create(state_dir: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::State { path: state_dir.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(state_dir).map_err(failed)?;
+        let name = unique().map_err(failed)?;
+        let unfinished = state_dir.join(format!("{UNFINISHED}{name}"));
+        DirBuilder::new().mode(0o700).create(&unfinished).map_err(failed)?;
+        let lock = File::create(unfinished.join("lock")).map_err(failed)?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| failed(e.into()))?;
+        let directory = state_dir.join(format!("{PREFIX}{name}"));
+        fs::rename(&unfinished, &directory).map_err(failed)?;
+        Ok(Self { directory, _lock: lock })
+    }
+
+    /// Those of dead agents, locked by us now.
+    pub(crate) fn abandoned(state_dir: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
+        let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+        named.filter_map(|entry| Self::take_over(entry.path())).collect()
+    }
+
+    fn take_over(directory: PathBuf) -> Option<Self> {
+        let lock = File::options().write(true).open(directory.join("lock")).ok()?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        // Somebody else may have cleared it away between the look and the lock.
+        directory.exists().then_some(Self { directory, _lock: lock })
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.directory.join("journal")
+    }
+
+    pub(crate) fn ledger(&self, token: &str) -> PathBuf {
+        self.directory.join(format!("ledger-{token}"))
+    }
+
+    /// All at once or not at all: whoever reads it finds the old or the new.
+    pub(crate) fn note(&self, notes: &Notes) -> Result<(), Error> {
+        let write = || {
+            let new = self.directory.join("agent.json.new");
+            let mut file = File::create(&new)?;
+            // It holds a secret; the directory is private already.
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file.write_all(&serde_json::to_vec(notes)?)?;
+            file.sync_data()?;
+            fs::rename(&new, self.directory.join("agent.json"))
+        };
+        write().map_err(|source| Error::State { path: self.directory.clone(), source })
+    }
+
+    pub(crate) fn notes(&self) -> io::Result<Notes> {
+        Ok(serde_json::from_slice(&fs::read(self.directory.join("agent.json"))?)?)
+    }
+
+    /// Nobody needs it any more.
+    pub(crate) fn remove(self) {
+        // What stays behind is looked at again by the next agent.
+        fs::remove_dir_all(&self.directory).ok();
+    }
+}
+
+/// A word that nobody had before.
+pub(crate) fn unique() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_dead_left_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let living = Home::create(directory.path()).unwrap();
+        let dead = Home::create(directory.path()).unwrap();
+        let notes = Notes { url: "http://x".into(), ..Notes::default() };
+        dead.note(&notes).unwrap();
+        let mode = fs::metadata(dead.directory().join("agent.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let path = dead.directory().to_owned();
+        assert!(Home::abandoned(directory.path()).is_empty());
+        drop(dead);
+        let found = Home::abandoned(directory.path());
+        assert_eq!(found.iter().map(Home::directory).collect::<Vec<_>>(), [&path]);
+        assert_eq!(found[0].notes().unwrap(), notes);
+        for home in found {
+            home.remove();
+        }
+        assert!(!path.exists() && living.directory().exists());
+    }
+}

@@ -1,0 +1,43 @@
+//! A process that is an agent (`URL STATE_DIR`) or the worker process of one (`__worker`), and nothing else.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use windlass_agent::{Agent, AgentOptions, Observer, Progress};
+use windlass_client::{Client, ClientOptions};
+use windlass_types::{Bytes, Capacity};
+
+struct Shouting;
+
+#[expect(clippy::print_stderr, reason = "a process with nobody to tell but its terminal")]
+impl Observer for Shouting {
+    fn notice(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+
+    fn progress(&mut self, _progress: &Progress) {}
+}
+
+type AnyError = Box<dyn std::error::Error>;
+
+fn agent(url: String, state_dir: PathBuf) -> Result<(), AnyError> {
+    let client = Client::new(ClientOptions { url, ..ClientOptions::default() })?;
+    let capacity = Capacity { cpus: 2, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None };
+    Agent::new(AgentOptions::new(client, capacity, state_dir))?.run(&mut Shouting)?;
+    Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "a process with nobody to tell but its terminal")]
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let end = match (words.next(), words.next()) {
+        (Some(url), Some(state_dir)) => agent(url, PathBuf::from(state_dir)),
+        _ => windlass_worker::serve_on_stdin().map_err(AnyError::from),
+    };
+    match end {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

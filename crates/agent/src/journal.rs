@@ -1,0 +1,109 @@
+//! Results that the server has not got, on disk: one line of JSON each, synced before anything else happens.
+//!
+//! Written only while the server is away. What is read back is what was whole when its writer died.
+
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use windlass_types::fleet::ActionReport;
+use windlass_types::work::{AttemptKey, Report};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Entry {
+    Report(Report),
+    Action(ActionReport),
+}
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Journal {
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path, file: None }
+    }
+
+    pub(crate) fn append<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for entry in entries {
+            serde_json::to_writer(&mut lines, entry)?;
+            lines.push(b'\n');
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file = Some(File::options().append(true).create(true).open(&self.path)?);
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.write_all(&lines)?;
+        file.sync_data()
+    }
+
+    /// All of it was delivered.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        if let Some(file) = &mut self.file {
+            file.set_len(0)?;
+            file.rewind()?;
+            file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// The whole lines; a last one that was cut off by its writer's death was never said.
+    pub(crate) fn read(path: &Path) -> io::Result<Vec<Entry>> {
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        Ok(lines.map_while(|line| serde_json::from_slice(line.strip_suffix(b"\n")?).ok()).collect())
+    }
+}
+
+/// Whose attempt a report is about.
+pub(crate) const fn key_of(report: &Report) -> AttemptKey {
+    match report {
+        Report::Started { key, .. } | Report::Returned { key, .. } => *key,
+        Report::Ended(ended) => ended.key,
+    }
+}
+
+/// After this nothing more comes of that attempt.
+pub(crate) const fn is_last_word(report: &Report) -> bool {
+    !matches!(report, Report::Started { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::work::ReturnReason;
+    use windlass_types::{Attempt, JobId, RunId, WorkflowId};
+
+    fn entry(job: i64) -> Entry {
+        let key = AttemptKey { workflow: WorkflowId(1), job: JobId(job), run: RunId(1), attempt: Attempt(1) };
+        Entry::Report(Report::Returned { key, why: ReturnReason::WorkerDied })
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_up_to_where_it_was_cut_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        assert_eq!(Journal::read(&path).unwrap(), []);
+        let mut journal = Journal::at(path.clone());
+        journal.append(&[entry(1), entry(2)]).unwrap();
+        journal.append(&[entry(3)]).unwrap();
+        assert_eq!(Journal::read(&path).unwrap(), [entry(1), entry(2), entry(3)]);
+        let length = fs::metadata(&path).unwrap().len();
+        File::options().write(true).open(&path).unwrap().set_len(length - 1).unwrap();
+        assert_eq!(Journal::read(&path).unwrap(), [entry(1), entry(2)], "without its end it is no line");
+        journal.clear().unwrap();
+        assert_eq!(Journal::read(&path).unwrap(), []);
+        journal.append(&[entry(4)]).unwrap();
+        assert_eq!(Journal::read(&path).unwrap(), [entry(4)]);
+    }
+}

@@ -1,0 +1,137 @@
+//! What dead agents of this machine left: their processes are ended, and the results that they could not deliver go to
+//! the server, in their name.
+
+use crate::home::{Home, Notes};
+use crate::journal::{Entry, Journal, is_last_word, key_of};
+use crate::{Error, crew};
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Duration;
+use windlass_client::Client;
+use windlass_proc::bury;
+use windlass_types::fleet::{ActionReport, Comeback, Exchange, Introduction, Welcome};
+use windlass_types::work::{AttemptKey, Report, ReturnReason};
+
+/// How long a call may take.
+const WITHIN: Duration = Duration::from_secs(20);
+/// So many reports go in one exchange.
+const BATCH: usize = 1000;
+
+/// What one dead agent left, after its processes were ended.
+#[derive(Debug)]
+pub(crate) struct Legacy {
+    home: Home,
+    notes: Notes,
+    entries: Vec<Entry>,
+    /// What had started there lately, or may have.
+    started: Vec<AttemptKey>,
+}
+
+/// Makes sure that nothing of them lives.
+pub(crate) fn bury_all(state_dir: &Path) -> Result<Vec<Legacy>, Error> {
+    let mut found = Vec::new();
+    for home in Home::abandoned(state_dir) {
+        // Without notes it had not begun to do anything.
+        let Ok(notes) = home.notes() else {
+            home.remove();
+            continue;
+        };
+        let mut started = Vec::new();
+        let mut is_elsewhere = false;
+        for process in notes.crew.iter().chain(&notes.agent) {
+            match crew::bury_of(process, &notes.host, &notes.boot_id) {
+                Ok(report) => started.extend(report.started.unwrap_or_default()),
+                // The directory is shared with another machine, whose agents look after it.
+                Err(bury::Error::OtherHost { .. }) => is_elsewhere = true,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let entries = Journal::read(&home.journal());
+        match (is_elsewhere, entries) {
+            (false, Ok(entries)) => found.push(Legacy { home, notes, entries, started }),
+            // Left alone: it may be read another time.
+            (true, _) | (false, Err(_)) => {}
+        }
+    }
+    Ok(found)
+}
+
+impl Legacy {
+    /// Tells the server, if it is the one that the dead agent worked for. Returns how many results it got.
+    pub(crate) fn deliver(
+        self,
+        client: &Client,
+        as_me: &Introduction,
+    ) -> Result<usize, windlass_client::Error> {
+        let here = self.notes.url == client.url();
+        let Some(me) = self.notes.me.clone().filter(|_| here) else {
+            if self.entries.is_empty() {
+                self.home.remove();
+            }
+            return Ok(0);
+        };
+        let held = self.reported().chain(self.started.iter().copied()).collect::<HashSet<_>>();
+        let before = Comeback { worker: me.worker, secret: me.secret, held: held.into_iter().collect() };
+        let who = Introduction { before: Some(before), labels: Vec::new(), workflow: None, ..as_me.clone() };
+        let welcome = client.introduce(&who, WITHIN)?;
+        let (reports, actions) = self.words(&welcome.lost);
+        let count = self.entries.len();
+        say_all(client, &welcome, &reports, actions)?;
+        self.home.remove();
+        Ok(count)
+    }
+
+    fn reported(&self) -> impl Iterator<Item = AttemptKey> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Report(report) => Some(key_of(report)),
+            Entry::Action(_) => None,
+        })
+    }
+
+    /// All results, also those that come too late: that can then be seen at the server. And what died with its worker.
+    fn words(&self, lost: &[AttemptKey]) -> (Vec<Report>, Vec<ActionReport>) {
+        let (mut reports, mut actions) = (Vec::new(), Vec::new());
+        let mut settled: HashSet<AttemptKey> = lost.iter().copied().collect();
+        for entry in &self.entries {
+            match entry {
+                Entry::Report(report) => {
+                    if is_last_word(report) {
+                        settled.insert(key_of(report));
+                    }
+                    reports.push(report.clone());
+                }
+                Entry::Action(report) => actions.push(report.clone()),
+            }
+        }
+        let died = self.started.iter().filter(|key| !settled.contains(key));
+        reports.extend(died.map(|key| Report::Returned { key: *key, why: ReturnReason::WorkerDied }));
+        (reports, actions)
+    }
+}
+
+/// In the name of the dead one, which then leaves.
+fn say_all(
+    client: &Client,
+    welcome: &Welcome,
+    reports: &[Report],
+    actions: Vec<ActionReport>,
+) -> Result<(), windlass_client::Error> {
+    let mut actions = Some(actions);
+    let batches = reports.len().div_ceil(BATCH).max(1);
+    for number in 1..=batches {
+        let batch = reports.iter().skip((number - 1) * BATCH).take(BATCH);
+        let exchange = Exchange {
+            worker: welcome.worker,
+            secret: welcome.secret.clone(),
+            number: number as u64,
+            reports: batch.cloned().collect(),
+            actions: actions.take().unwrap_or_default(),
+            wait: Duration::ZERO,
+            time_left: None,
+            draining: true,
+            leaving: number == batches,
+        };
+        client.exchange(&exchange, WITHIN)?;
+    }
+    Ok(())
+}

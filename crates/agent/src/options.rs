@@ -1,0 +1,79 @@
+//! What an agent is told before it begins.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use windlass_client::Client;
+use windlass_types::{Capacity, WorkflowId};
+
+pub struct AgentOptions {
+    pub client: Client,
+    pub capacity: Capacity,
+    /// Ids of the graphics cards, as `CUDA_VISIBLE_DEVICES` takes them.
+    pub gpu_devices: Vec<String>,
+    pub labels: Vec<String>,
+    /// It works for this one only, and leaves when that is over.
+    pub workflow: Option<WorkflowId>,
+    /// It stays when there is nothing to do, whatever comes.
+    pub persistent: bool,
+    /// It leaves when it had nothing to do for so long.
+    pub idle_timeout: Option<Duration>,
+    /// Without a word from the server for so long, jobs (which stand still by then) are killed.
+    pub give_up_after: Duration,
+    /// At the start the server must be reached within this time.
+    pub first_contact: Duration,
+    /// Between SIGTERM and SIGKILL for a job that is stopped.
+    pub grace: Duration,
+    pub until: Option<Until>,
+    /// What it writes down: one directory per agent in here.
+    pub state_dir: PathBuf,
+    /// Where an allocation started it: the scheduled compute node it belongs to.
+    pub allocation: Option<i64>,
+    /// The program that jobs may call; its directory comes last on their `PATH`.
+    pub program: Option<PathBuf>,
+    /// Starts a process that calls `windlass_worker::serve_on_stdin`.
+    pub worker_command: Box<dyn Fn() -> Command + Send>,
+}
+
+impl std::fmt::Debug for AgentOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentOptions").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// When an agent has to be gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Until {
+    pub end: Instant,
+    /// So long before the end jobs that still run are asked to stop.
+    pub lead: Duration,
+}
+
+impl AgentOptions {
+    /// For a machine that gives `capacity`; all else as it usually is.
+    pub fn new(client: Client, capacity: Capacity, state_dir: PathBuf) -> Self {
+        Self {
+            client,
+            capacity,
+            gpu_devices: Vec::new(),
+            labels: Vec::new(),
+            workflow: None,
+            persistent: false,
+            idle_timeout: None,
+            give_up_after: Duration::from_hours(24),
+            first_contact: Duration::from_secs(30),
+            grace: Duration::from_secs(10),
+            until: None,
+            state_dir,
+            allocation: None,
+            program: std::env::current_exe().ok(),
+            worker_command: Box::new(|| {
+                use std::os::unix::process::CommandExt as _;
+                // Not the file that is at our path now, which may be a newer build, but the one that runs.
+                let mut command = Command::new("/proc/self/exe");
+                command.arg0("windlass").arg("__worker");
+                command
+            }),
+        }
+    }
+}

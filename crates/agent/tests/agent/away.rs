@@ -1,0 +1,185 @@
+//! The server is away for a while, or for good; or the agent itself dies.
+
+use crate::support::{Bench, LONG, end_of, eventually, gated, job, key};
+use std::fs;
+use std::time::Duration;
+use windlass_agent::{End, Error};
+use windlass_proc::identity::to_pid;
+use windlass_proc::{Signal, procfs};
+use windlass_types::work::{Exit, Report, ReturnReason};
+
+const SHORT: Duration = Duration::from_secs(2);
+
+fn is_stopped(pid: u32) -> bool {
+    procfs::stat(to_pid(pid).unwrap()).is_some_and(|stat| stat.is_stopped())
+}
+
+#[test]
+fn short_jobs_end_while_the_server_is_away_and_their_results_are_kept_and_delivered() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.give([gated(1), gated(2)]);
+    bench.noted("leader1");
+    bench.noted("leader2");
+    bench.server.go_away();
+    bench.open_gate();
+    let journal = || -> Option<String> {
+        let home = fs::read_dir(bench.state_dir()).unwrap().next()?.unwrap().path();
+        fs::read_to_string(home.join("journal")).ok()
+    };
+    eventually("both results on disk", || (journal()?.lines().count() == 2).then_some(()));
+    assert!(agent.has_said("trying again"));
+    bench.server.come_back();
+    assert_eq!([bench.ended(1).exit, bench.ended(2).exit], [Exit::Code(0); 2]);
+    eventually("an empty journal", || journal()?.is_empty().then_some(()));
+    agent.control.interrupt();
+    assert_eq!(agent.end().unwrap().undelivered, 0);
+}
+
+#[test]
+fn a_server_that_lost_its_memory_takes_it_back_with_all_that_it_holds() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.give([gated(1), gated(2)]);
+    let (first, second) = (bench.noted("leader1"), bench.noted("leader2"));
+    let site = bench.site();
+    bench.server.change(|state| {
+        state.keeps = vec![key(1)];
+        state.has_forgotten = true;
+        state.workflows.push(site);
+    });
+    let before = bench.server.until("a second introduction", |state| {
+        state.introductions.get(1).map(|who| who.before.clone().unwrap())
+    });
+    assert_eq!(before.held, [key(1), key(2)]);
+    eventually("the end of the one that was lost", || (!second.is_alive()).then_some(()));
+    assert!(first.is_alive());
+    bench.open_gate();
+    bench.ended(1);
+    agent.control.interrupt();
+    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert!(end_of(&bench.server.state(), 2).is_none(), "nothing is said of what was lost");
+}
+
+#[test]
+fn long_jobs_stand_still_when_the_lease_is_over_and_go_on_when_they_are_still_ours() {
+    let bench = Bench::new(SHORT);
+    let agent = bench.hire();
+    bench.server.give([gated(1)]);
+    let leader = bench.noted("leader1");
+    bench.server.go_away();
+    eventually("it stands still", || is_stopped(leader.pid).then_some(()));
+    bench.server.change(|state| {
+        state.keeps = vec![key(1)];
+        state.has_forgotten = true;
+    });
+    bench.server.come_back();
+    eventually("it goes on", || (!is_stopped(leader.pid)).then_some(()));
+    bench.open_gate();
+    assert_eq!(bench.ended(1).exit, Exit::Code(0));
+    agent.control.interrupt();
+    agent.end().unwrap();
+}
+
+#[test]
+fn what_was_given_to_others_meanwhile_is_killed_without_being_woken() {
+    let bench = Bench::new(SHORT);
+    let agent = bench.hire();
+    bench.server.give([job(1, "echo $$ > leader1; while :; do echo x >> marks; sleep 0.01; done")]);
+    let leader = bench.noted("leader1");
+    bench.server.go_away();
+    eventually("it stands still", || is_stopped(leader.pid).then_some(()));
+    let marks = fs::metadata(bench.path("marks")).unwrap().len();
+    bench.server.change(|state| state.has_forgotten = true);
+    bench.server.come_back();
+    eventually("its end", || (!leader.is_alive()).then_some(()));
+    assert_eq!(fs::metadata(bench.path("marks")).unwrap().len(), marks);
+    bench.server.give([job(2, "true")]);
+    bench.ended(2);
+    agent.control.interrupt();
+    agent.end().unwrap();
+    assert!(end_of(&bench.server.state(), 1).is_none());
+}
+
+#[test]
+fn after_long_enough_it_gives_up_and_leaves_nothing_running() {
+    let bench = Bench::new(SHORT);
+    let agent = bench.hire_with(|options| options.give_up_after = Duration::from_secs(3));
+    bench.server.give([gated(1)]);
+    let leader = bench.noted("leader1");
+    bench.server.go_away();
+    let error = agent.end().unwrap_err();
+    assert!(matches!(error, Error::GaveUp { .. }), "{error}");
+    assert!(!leader.is_alive());
+    // The next one here tells the server what became of it.
+    bench.server.come_back();
+    bench.server.change(|state| state.keeps = vec![key(1)]);
+    let next = bench.hire();
+    bench.ended(1);
+    next.control.interrupt();
+    next.end().unwrap();
+}
+
+#[test]
+fn results_of_an_agent_that_died_are_delivered_by_the_next_one_here() {
+    let bench = Bench::new(LONG);
+    let mut first = bench.start_process();
+    bench.server.give([gated(1), job(2, "echo $$ > leader2; sleep 1000")]);
+    bench.noted("leader1");
+    let running = bench.noted("leader2");
+    bench.server.go_away();
+    bench.open_gate();
+    let journal = || {
+        let home = fs::read_dir(bench.state_dir()).ok()?.next()?.ok()?.path();
+        fs::read_to_string(home.join("journal")).ok()
+    };
+    eventually("the result on disk", || (journal()?.lines().count() == 1).then_some(()));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    bench.server.come_back();
+    bench.server.change(|state| state.keeps = vec![key(1), key(2)]);
+    let second = bench.hire();
+    assert!(!running.is_alive(), "first of all the dead are buried");
+    assert_eq!(bench.ended(1).exit, Exit::Code(0));
+    let died = Report::Returned { key: key(2), why: ReturnReason::WorkerDied };
+    bench.server.until("the death of job 2", |state| state.reports.contains(&died).then_some(()));
+    let before = bench.server.state().introductions[2].before.clone().unwrap();
+    assert_eq!((before.worker.0, before.secret.as_str()), (1, "secret-1"));
+    second.control.interrupt();
+    second.end().unwrap();
+    assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_worker_process_that_dies_is_replaced_and_what_it_ran_is_told_of() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    // The worker is the parent of the shell.
+    bench.server.give([job(1, "kill -9 $PPID; sleep 1000")]);
+    let died = Report::Returned { key: key(1), why: ReturnReason::WorkerDied };
+    bench.server.until("its death", |state| state.reports.contains(&died).then_some(()));
+    bench.server.give([job(2, "true")]);
+    assert_eq!(bench.ended(2).exit, Exit::Code(0), "the new one knows the workflow too");
+    agent.control.interrupt();
+    agent.end().unwrap();
+}
+
+#[test]
+fn the_secret_and_the_results_are_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.give([job(1, "true")]);
+    bench.ended(1);
+    let home = fs::read_dir(bench.state_dir()).unwrap().next().unwrap().unwrap().path();
+    for (path, mode) in [(bench.state_dir(), 0o700), (home.clone(), 0o700), (home.join("agent.json"), 0o600)]
+    {
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+    }
+    agent.control.interrupt();
+    agent.end().unwrap();
+}
+
+pub(crate) fn send(pid: u32, signal: Signal) {
+    rustix::process::kill_process(to_pid(pid).unwrap(), signal).unwrap();
+}

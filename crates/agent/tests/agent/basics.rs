@@ -1,0 +1,170 @@
+//! Coming, working, and going.
+
+use crate::support::{Bench, LONG, end_of, gated, job, key};
+use std::fs;
+use std::time::{Duration, Instant};
+use windlass_agent::{End, Until};
+use windlass_types::fleet::{ActionOrder, StopOrder};
+use windlass_types::work::{EndCause, Exit, Report, ReturnReason, StopReason};
+use windlass_types::{Attempt, RunId};
+
+#[test]
+fn jobs_come_results_go_and_it_leaves_when_it_is_dismissed() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire_with(|options| options.labels = vec!["gpu".into()]);
+    bench.server.give([job(1, "echo out; exit 3"), job(2, "echo $WINDLASS_URL > url")]);
+    assert_eq!(bench.ended(1).exit, Exit::Code(3));
+    assert_eq!(bench.ended(2).exit, Exit::Code(0));
+    let log = bench.path("out/job_stdio").join(format!("{}.o", key(1).stem()));
+    assert_eq!(fs::read_to_string(log).unwrap(), "out\n");
+    assert_eq!(fs::read_to_string(bench.path("url")).unwrap().trim(), bench.server.url);
+    bench.server.change(|state| state.dismissed = true);
+    let outcome = agent.end().unwrap();
+    assert_eq!((outcome.end, outcome.succeeded, outcome.failed), (End::Dismissed, 1, 1));
+    let state = bench.server.state();
+    assert!(state.has_left);
+    assert_eq!((&state.introductions[0].labels[..], state.introductions.len()), (&["gpu".to_owned()][..], 1));
+    assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0, "it leaves nothing behind");
+}
+
+#[test]
+fn a_report_does_not_wait_behind_a_wait() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    // Chains: the next job only comes after the report of the last one. A wait lasts for minutes here.
+    let begun = Instant::now();
+    for n in 1..=20 {
+        bench.server.give([job(n, "true")]);
+        bench.ended(n);
+    }
+    assert!(begun.elapsed() < LONG / 3, "{:?}", begun.elapsed());
+    agent.control.interrupt();
+    assert_eq!(agent.end().unwrap().end, End::Drained);
+}
+
+#[test]
+fn many_jobs_and_each_is_reported_once() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.give((1..=500).map(|n| job(n, "true")));
+    let count = |state: &crate::server::State| {
+        state.reports.iter().filter(|report| matches!(report, Report::Ended(_))).count()
+    };
+    bench.server.until("all ends", |state| (count(state) == 500).then_some(()));
+    agent.control.interrupt();
+    assert_eq!(agent.end().unwrap().succeeded, 500);
+    let state = bench.server.state();
+    assert_eq!(count(&state), 500);
+    assert!((1..=500).all(|n| end_of(&state, n).is_some()));
+}
+
+#[test]
+fn the_first_interrupt_drains_and_what_has_not_started_goes_back() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire_with(|options| options.capacity.max_jobs = Some(1));
+    bench.server.give([gated(1), job(2, "touch never")]);
+    bench.noted("leader1");
+    agent.control.interrupt();
+    let why = bench.server.until("job 2 back", |state| {
+        state.reports.iter().find_map(|report| match report {
+            Report::Returned { key, why } if key.job.0 == 2 => Some(why.clone()),
+            _ => None,
+        })
+    });
+    assert_eq!(why, ReturnReason::Recalled);
+    assert!(bench.server.state().exchanges.iter().any(|exchange| exchange.draining));
+    bench.open_gate();
+    assert_eq!(bench.ended(1).exit, Exit::Code(0));
+    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert!(!bench.path("never").exists());
+}
+
+#[test]
+fn the_second_interrupt_stops_and_the_server_hears_how() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.give([job(1, "trap 'exit 0' TERM; echo $$ > leader1; while :; do sleep 0.02; done")]);
+    bench.noted("leader1");
+    agent.control.interrupt();
+    agent.control.interrupt();
+    assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Interrupted));
+    assert_eq!(agent.end().unwrap().end, End::Stopped);
+    assert!(bench.server.state().has_left);
+}
+
+#[test]
+fn a_server_can_drain_it_and_stop_single_attempts() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.give([gated(1), gated(2)]);
+    bench.noted("leader1");
+    bench.noted("leader2");
+    let order = StopOrder {
+        workflow: key(1).workflow,
+        attempts: vec![key(1)],
+        why: StopReason::Canceled,
+        grace: Duration::ZERO,
+    };
+    bench.server.change(|state| state.stops.push(order));
+    assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Canceled));
+    bench.server.change(|state| state.drain = true);
+    bench.server.until("draining", |state| state.exchanges.last()?.draining.then_some(()));
+    bench.open_gate();
+    assert_eq!(bench.ended(2).exit, Exit::Code(0));
+    assert_eq!(agent.end().unwrap().end, End::Drained);
+}
+
+#[test]
+fn when_its_own_time_is_over_what_runs_is_stopped() {
+    let bench = Bench::new(LONG);
+    let end = Instant::now() + Duration::from_secs(3);
+    let agent = bench.hire_with(|options| options.until = Some(Until { end, lead: Duration::from_secs(1) }));
+    bench.server.give([gated(1)]);
+    bench.noted("leader1");
+    assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Interrupted));
+    assert_eq!(agent.end().unwrap().end, End::TimeOver);
+    let state = bench.server.state();
+    let told = state.exchanges[0].time_left.unwrap();
+    assert!(told <= Duration::from_secs(2), "{told:?}");
+}
+
+#[test]
+fn it_leaves_when_it_had_nothing_to_do_for_long_enough() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire_with(|options| options.idle_timeout = Some(Duration::from_millis(300)));
+    bench.server.give([job(1, "true")]);
+    bench.ended(1);
+    assert_eq!(agent.end().unwrap().end, End::Idle);
+}
+
+#[test]
+fn actions_are_carried_out_and_reported() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    let order = ActionOrder {
+        workflow: key(1).workflow,
+        run: RunId(1),
+        action: 5,
+        attempt: Attempt(2),
+        trigger: "on_workflow_start".into(),
+        commands: vec!["echo $A > made".into()],
+        env: vec![("A".into(), "b".into())],
+    };
+    fs::create_dir(bench.path("out")).unwrap();
+    bench.server.change(|state| state.actions.push(order));
+    let report = bench.server.until("the report", |state| state.action_reports.first().cloned());
+    assert_eq!((report.action, report.attempt, report.return_code), (5, Attempt(2), 0));
+    assert_eq!(fs::read_to_string(bench.path("out/made")).unwrap(), "b\n");
+    agent.control.interrupt();
+    agent.end().unwrap();
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_of_soon() {
+    let bench = Bench::new(LONG);
+    bench.server.go_away();
+    let agent = bench.hire_with(|options| options.first_contact = Duration::from_millis(200));
+    let error = agent.end().unwrap_err().to_string();
+    assert!(error.contains("cannot reach the server at http://127.0.0.1:"), "{error}");
+    assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0);
+}

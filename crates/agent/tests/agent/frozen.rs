@@ -1,0 +1,77 @@
+//! Agent or worker process are stopped for longer than the lease, and woken again.
+
+use crate::away::send;
+use crate::support::{Bench, eventually, gated, job, key};
+use std::time::Duration;
+use windlass_proc::identity::{Identity, to_pid};
+use windlass_proc::{Signal, procfs};
+use windlass_types::work::{Exit, Report, ReturnReason};
+
+const LEASE: Duration = Duration::from_secs(2);
+
+fn state(process: Identity) -> u8 {
+    procfs::stat(to_pid(process.pid).unwrap()).map_or(b'-', |stat| stat.state)
+}
+
+/// The worker process of an agent that is a process.
+fn worker_of(agent: u32) -> u32 {
+    eventually("a worker process", || {
+        let children = procfs::children(to_pid(agent).unwrap());
+        children.first().map(|pid| windlass_proc::identity::from_pid(*pid))
+    })
+}
+
+#[test]
+fn jobs_of_an_agent_that_is_stopped_stand_still_when_the_lease_is_over() {
+    let bench = Bench::new(LEASE);
+    let mut agent = bench.start_process();
+    bench.server.give([gated(1)]);
+    let leader = bench.noted("leader1");
+    send(agent.id(), Signal::STOP);
+    eventually("it stands still", || (state(leader) == b'T').then_some(()));
+    // The server gave the job to somebody else meanwhile.
+    bench.server.change(|server| server.has_forgotten = true);
+    send(agent.id(), Signal::CONT);
+    eventually("its end", || (!leader.is_alive()).then_some(()));
+    bench.server.give([job(2, "true")]);
+    assert_eq!(bench.ended(2).exit, Exit::Code(0), "the agent works on");
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}
+
+#[test]
+fn both_stopped_and_woken_do_no_harm() {
+    let bench = Bench::new(LEASE);
+    let mut agent = bench.start_process();
+    bench.server.give([job(1, "echo $$ > leader1; while :; do sleep 0.01; done")]);
+    let leader = bench.noted("leader1");
+    let worker = worker_of(agent.id());
+    send(worker, Signal::STOP);
+    send(agent.id(), Signal::STOP);
+    // Longer than the lease: there is nothing to wait for but the time itself.
+    std::thread::sleep(LEASE + Duration::from_secs(1));
+    bench.server.change(|server| server.has_forgotten = true);
+    send(worker, Signal::CONT);
+    send(agent.id(), Signal::CONT);
+    eventually("its end", || (!leader.is_alive()).then_some(()));
+    bench.server.give([job(2, "true")]);
+    assert_eq!(bench.ended(2).exit, Exit::Code(0));
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}
+
+#[test]
+fn a_worker_process_that_is_stopped_is_ended_with_its_jobs_and_replaced() {
+    let bench = Bench::new(LEASE);
+    let mut agent = bench.start_process();
+    bench.server.give([gated(1)]);
+    let leader = bench.noted("leader1");
+    send(worker_of(agent.id()), Signal::STOP);
+    let died = Report::Returned { key: key(1), why: ReturnReason::WorkerDied };
+    bench.server.until("the report", |server| server.reports.contains(&died).then_some(()));
+    assert!(!leader.is_alive(), "dead before it is told of");
+    bench.server.give([job(2, "true")]);
+    assert_eq!(bench.ended(2).exit, Exit::Code(0));
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}

@@ -1,0 +1,12 @@
+//! Agents with real worker processes and real jobs, against a server that is the test itself.
+
+#[cfg(test)]
+mod away;
+#[cfg(test)]
+mod basics;
+#[cfg(test)]
+mod frozen;
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod support;

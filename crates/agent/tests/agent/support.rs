@@ -1,0 +1,153 @@
+//! An agent on a bench.
+
+use crate::server::{PATIENCE, Server, State, WORKFLOW};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use windlass_agent::{Agent, AgentOptions, Control, Error, Observer, Outcome, Progress};
+use windlass_client::{Client, ClientOptions};
+use windlass_proc::identity::Identity;
+use windlass_types::fleet::WorkflowSite;
+use windlass_types::work::{Assignment, AttemptKey, Ended, Report};
+use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId};
+
+pub(crate) const HOST: &str = env!("CARGO_BIN_EXE_windlass-agent-host");
+pub(crate) const CAPACITY: Capacity =
+    Capacity { cpus: 2, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None };
+/// So long that it plays no part.
+pub(crate) const LONG: Duration = Duration::from_mins(5);
+
+/// A server, a directory for jobs, and one for what agents note.
+pub(crate) struct Bench {
+    pub(crate) server: Server,
+    pub(crate) directory: tempfile::TempDir,
+}
+
+/// An agent in this process.
+pub(crate) struct Hired {
+    pub(crate) control: Control,
+    pub(crate) notices: Arc<Mutex<Vec<String>>>,
+    thread: JoinHandle<Result<Outcome, Error>>,
+}
+
+impl Hired {
+    pub(crate) fn end(self) -> Result<Outcome, Error> {
+        self.thread.join().unwrap()
+    }
+
+    pub(crate) fn has_said(&self, text: &str) -> bool {
+        self.notices.lock().unwrap().iter().any(|notice| notice.contains(text))
+    }
+}
+
+struct Noting(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Noting {
+    fn notice(&mut self, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
+
+    fn progress(&mut self, _progress: &Progress) {}
+}
+
+impl Bench {
+    pub(crate) fn new(lease: Duration) -> Self {
+        let bench = Self { server: Server::start(lease), directory: tempfile::tempdir().unwrap() };
+        let site = bench.site();
+        bench.server.change(|state| state.workflows.push(site));
+        bench
+    }
+
+    pub(crate) fn site(&self) -> WorkflowSite {
+        WorkflowSite {
+            workflow: WORKFLOW,
+            run: RunId(1),
+            name: "test".into(),
+            submission_dir: self.directory.path().to_str().unwrap().into(),
+            output_dir: self.path("out").to_str().unwrap().into(),
+            resource_monitor: None,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    pub(crate) fn hire(&self) -> Hired {
+        self.hire_with(|_| {})
+    }
+
+    pub(crate) fn hire_with(&self, adjust: impl FnOnce(&mut AgentOptions)) -> Hired {
+        let url = self.server.url.clone();
+        let client = Client::new(ClientOptions { url, ..ClientOptions::default() }).unwrap();
+        let mut options = AgentOptions::new(client, CAPACITY, self.state_dir());
+        options.worker_command = Box::new(|| Command::new(HOST));
+        adjust(&mut options);
+        let agent = Agent::new(options).unwrap();
+        let (control, notices) = (agent.control(), Arc::new(Mutex::new(Vec::new())));
+        let mut observer = Noting(Arc::clone(&notices));
+        let thread = std::thread::spawn(move || agent.run(&mut observer));
+        Hired { control, notices, thread }
+    }
+
+    /// An agent that is a process.
+    pub(crate) fn start_process(&self) -> Child {
+        Command::new(HOST).arg(&self.server.url).arg(self.state_dir()).stdin(Stdio::null()).spawn().unwrap()
+    }
+
+    /// The end of this job, once it was reported.
+    pub(crate) fn ended(&self, job: i64) -> Ended {
+        self.server.until(&format!("the end of job {job}"), |state| end_of(state, job))
+    }
+
+    /// The process whose pid a job wrote into this file, once it has.
+    pub(crate) fn noted(&self, name: &str) -> Identity {
+        let path = self.path(name);
+        eventually(name, || {
+            let text = std::fs::read_to_string(&path).ok()?;
+            text.strip_suffix('\n')?.parse().ok().and_then(Identity::of)
+        })
+    }
+
+    pub(crate) fn open_gate(&self) {
+        std::fs::write(self.path("gate"), "").unwrap();
+    }
+}
+
+pub(crate) fn end_of(state: &State, job: i64) -> Option<Ended> {
+    state.reports.iter().find_map(|report| match report {
+        Report::Ended(ended) if ended.key.job.0 == job => Some(ended.clone()),
+        _ => None,
+    })
+}
+
+pub(crate) fn key(job: i64) -> AttemptKey {
+    AttemptKey { workflow: WORKFLOW, job: JobId(job), run: RunId(1), attempt: Attempt(1) }
+}
+
+pub(crate) fn job(id: i64, command: &str) -> Assignment {
+    Assignment::plain(key(id), format!("job {id}"), command.into(), Resources::DEFAULT)
+}
+
+/// Ends when [`Bench::open_gate`] is called; notes its pid before.
+pub(crate) fn gated(id: i64) -> Assignment {
+    job(id, &format!("echo $$ > leader{id}; while [ ! -e gate ]; do sleep 0.02; done"))
+}
+
+/// Waits for a condition.
+pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < give_up, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
