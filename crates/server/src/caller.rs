@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use windlass_auth::{Denied, Operation, PeerCertificate, Principal, Relation, Shown, Verdict, judge};
 use windlass_engine::service::May;
+use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{WorkerId, WorkflowId};
 
@@ -113,21 +114,25 @@ impl Caller {
         Ok(row)
     }
 
+    /// Whether he may know of a workflow.
+    pub(crate) fn reads(&self, store: &dyn Store, id: WorkflowId) -> bool {
+        let row = store.workflow(id).ok().flatten();
+        row.is_some_and(|row| self.may(Operation::ReadWorkflow, self.relation(&row), "").is_ok())
+    }
+
     /// Which events he may know of.
     pub(crate) async fn sees_events(&self, state: &AppState, workflow: Option<WorkflowId>) -> Answer<Sees> {
         self.may(Operation::Look, Relation::Own, "event")?;
         if let Some(id) = workflow {
             self.workflow(state, Operation::ReadWorkflow, id).await?;
-            return Ok(Box::new(move |event| event.workflow_id == Some(id)));
+            // The subscription holds nothing else.
+            return Ok(Sees::All);
         }
         if self.0.sees_all() {
-            return Ok(Box::new(|_| true));
+            return Ok(Sees::All);
         }
         let (caller, store) = (self.clone(), Arc::clone(&state.store));
-        Ok(Box::new(move |event| {
-            let row = event.workflow_id.and_then(|id| store.workflow(id).ok().flatten());
-            row.is_some_and(|row| caller.may(Operation::ReadWorkflow, caller.relation(&row), "").is_ok())
-        }))
+        Ok(Sees::asking(move |id| caller.reads(&*store, id)))
     }
 
     /// Whose jobs a worker of his may take.

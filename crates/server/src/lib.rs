@@ -28,6 +28,7 @@ pub mod publisher;
 mod router;
 mod routes;
 mod serve;
+mod signals;
 pub mod state;
 pub mod tls;
 

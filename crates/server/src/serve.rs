@@ -12,6 +12,7 @@ use crate::notify;
 use crate::options::ServeOptions;
 use crate::publisher::Publisher;
 use crate::router::router;
+use crate::signals::Signals;
 use crate::state::AppState;
 use crate::tls::{Tls, TlsError};
 use std::io;
@@ -20,15 +21,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Gate, GateOptions, Secret};
 use windlass_engine::service::{Service, ServiceOptions};
-use windlass_store::Store;
+use windlass_store::lock::{self, Lock, LockGuard};
+use windlass_store::{Location, Store};
+use windlass_types::Clock;
 
 /// Store calls that may be under way at once; more wait for their turn.
 const BLOCKING_THREADS: usize = 64;
+/// How often a server looks whether it still has its database.
+const CHECK_LOCK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -46,6 +50,8 @@ pub enum ServeError {
     Auth(#[from] windlass_auth::ConfigError),
     #[error("the system gives no random numbers: {0}")]
     Random(String),
+    #[error(transparent)]
+    Store(#[from] windlass_store::Error),
     #[error("cannot take up the workflows")]
     Engine(#[from] windlass_engine::Error),
 }
@@ -71,6 +77,7 @@ impl ServeError {
                 "--tls-cert and --tls-key take PEM files; `windlass serve --check` reads them without serving"
             }
             Self::Runtime(_) | Self::Discovery(_) | Self::Engine(_) | Self::Random(_) => return None,
+            Self::Store(error) => return error.hint(),
             Self::Auth(_) => {
                 "--auth-config and --password-file name the files; `windlass serve --check` reads them without serving"
             }
@@ -112,6 +119,8 @@ struct Active {
     state: AppState,
     token: String,
     _announced: Option<Announced>,
+    /// The last to go.
+    lock: LockGuard,
 }
 
 impl Server {
@@ -119,7 +128,8 @@ impl Server {
     pub fn start(options: ServeOptions, store: Arc<dyn Store>) -> Result<Running, ServeError> {
         let options = Arc::new(options);
         let site = Site::open(&options)?;
-        let active = site.activate(&options, store)?;
+        let lock = store.lock(Lock::Server, Clock.now())?;
+        let active = site.activate(&options, store, lock)?;
         Ok(Running {
             url: site.url.clone(),
             token: active.token.clone(),
@@ -137,16 +147,57 @@ pub fn serve(
 ) -> Result<(), ServeError> {
     let options = Arc::new(options);
     let site = Site::open(&options)?;
+    let signals = site.runtime.block_on(async { Signals::listen() }).map_err(ServeError::Runtime)?;
     ready(&site.url);
-    let active = site.activate(&options, store)?;
+    let Some(lock) = wait_for_database(&*store, &signals)? else {
+        site.end(None);
+        return Ok(());
+    };
+    let active = site.activate(&options, store, lock)?;
     notify::tell("READY=1\nSTATUS=active");
     tracing::info!(url = %site.url, "serving");
-    let waited = site.runtime.block_on(until_stopped(site.tls.as_deref(), &active.state));
+    let ended = site.runtime.block_on(until_stopped(&signals, site.tls.as_deref(), &active));
     notify::tell("STOPPING=1");
-    tracing::info!("stopping");
-    site.end(Some(active));
-    tracing::info!("stopped; everything is on disk");
-    waited.map_err(ServeError::Runtime)
+    match ended {
+        Ok(()) => {
+            tracing::info!("stopping");
+            site.end(Some(active));
+            tracing::info!("stopped; everything is on disk");
+            Ok(())
+        }
+        Err(lost) => {
+            tracing::error!(error = %lost, "the database is another server's now");
+            // Nothing can be written any more, so there is nothing to wait for; the process is about to end.
+            std::mem::forget(active);
+            Err(lost.into())
+        }
+    }
+}
+
+/// The lock, when it is free; `None`: the server was told to stop meanwhile. A file is used by one server only, so
+/// somebody who has it is an error; of a PostgreSQL database there may be several, and all but one stand by.
+fn wait_for_database(store: &dyn Store, signals: &Signals) -> Result<Option<LockGuard>, ServeError> {
+    let may_stand_by = matches!(store.location(), Location::Postgres { .. });
+    let mut told = false;
+    let waited = lock::wait(
+        store,
+        Lock::Server,
+        || Clock.now(),
+        |holder| {
+            if may_stand_by && !told {
+                told = true;
+                let holder = holder.map_or_else(|| "another server".to_owned(), ToString::to_string);
+                tracing::info!(%holder, "standing by");
+                notify::tell("READY=1\nSTATUS=standing by");
+            }
+            may_stand_by && !signals.stop.is_cancelled()
+        },
+    );
+    match waited {
+        Ok(lock) => Ok(Some(lock)),
+        Err(_) if signals.stop.is_cancelled() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Site {
@@ -177,7 +228,12 @@ impl Site {
     }
 
     /// Takes up the workflows and lets callers in.
-    fn activate(&self, options: &Arc<ServeOptions>, store: Arc<dyn Store>) -> Result<Active, ServeError> {
+    fn activate(
+        &self,
+        options: &Arc<ServeOptions>,
+        store: Arc<dyn Store>,
+        lock: LockGuard,
+    ) -> Result<Active, ServeError> {
         let inside = self.runtime.enter();
         let events = Publisher::start(Arc::clone(&store), Arc::clone(&self.metrics), self.stop.clone());
         drop(inside);
@@ -213,6 +269,8 @@ impl Site {
             metrics: Arc::clone(&self.metrics),
             options: Arc::clone(options),
         };
+        self.front.replace(router(state.clone()));
+        // Whoever reads it must be let in.
         let announced = options.run_dir.as_deref().map(|dir| {
             let told = Discovery {
                 url: self.url.clone(),
@@ -224,8 +282,7 @@ impl Site {
             discovery::announce(dir, &told)
         });
         let announced = announced.transpose()?;
-        self.front.replace(router(state.clone()));
-        Ok(Active { state, token, _announced: announced })
+        Ok(Active { state, token, _announced: announced, lock })
     }
 
     /// All is on disk when it returns.
@@ -285,16 +342,18 @@ async fn bind(options: &ServeOptions) -> Result<(TcpListener, SocketAddr), Serve
     Ok((listener, address))
 }
 
-/// Until somebody wants the server to stop. On SIGHUP it reads its files again.
-async fn until_stopped(tls: Option<&Tls>, state: &AppState) -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
+/// Until somebody wants the server to stop, or it has lost its database. On SIGHUP it reads its files again.
+async fn until_stopped(
+    signals: &Signals,
+    tls: Option<&Tls>,
+    active: &Active,
+) -> Result<(), windlass_store::Error> {
+    let mut look = tokio::time::interval(CHECK_LOCK);
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hang_up.recv() => reload(tls, state),
+            () = signals.stop.cancelled() => return Ok(()),
+            () = signals.reload.notified() => reload(tls, &active.state),
+            _ = look.tick() => active.lock.check()?,
         }
     }
 }

@@ -168,6 +168,7 @@ impl From<ServeError> for CliError {
         let hint = error.hint();
         let error = match error {
             ServeError::Engine(error) => return error.into(),
+            ServeError::Store(error) => return error.into(),
             ServeError::OpenToAll(_) => Self::refused(message),
             ServeError::Tls(_) | ServeError::Auth(_) => Self::user(message),
             ServeError::Listen { .. }

@@ -36,6 +36,8 @@ mod reuse;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]
+mod serving;
+#[cfg(test)]
 mod settings;
 #[cfg(test)]
 mod sizes;

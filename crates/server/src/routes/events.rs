@@ -4,7 +4,7 @@ use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::extract::{Path, Query};
 use crate::publisher::Subscription;
-use crate::state::AppState;
+use crate::state::{AppState, blocking};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::HeaderName;
@@ -13,8 +13,9 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::json;
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -124,8 +125,39 @@ fn resume_after(headers: &HeaderMap, asked: Option<i64>) -> Answer<Option<EventI
     id.map(|id| Some(EventId(id))).ok_or_else(|| ApiError::invalid("Last-Event-ID is not the id of an event"))
 }
 
-/// Whether somebody may know of an event. Answers from memory for workflows that it was asked about before.
-pub(crate) type Sees = Box<dyn FnMut(&EventRow) -> bool + Send>;
+/// Whose events somebody may know of.
+pub(crate) enum Sees {
+    All,
+    /// Asks the books, so it is called where that may block, and remembers what they said for a while.
+    Some(Box<dyn FnMut(WorkflowId) -> bool + Send>),
+}
+
+impl Sees {
+    /// A right that is taken away counts for streams too, after this long.
+    const REMEMBERED: Duration = Duration::from_secs(10);
+
+    pub(crate) fn asking(may: impl Fn(WorkflowId) -> bool + Send + 'static) -> Self {
+        let mut known: HashMap<WorkflowId, (bool, Instant)> = HashMap::new();
+        Self::Some(Box::new(move |id| match known.get(&id) {
+            Some((sees, asked)) if asked.elapsed() < Self::REMEMBERED => *sees,
+            _ => {
+                let sees = may(id);
+                known.insert(id, (sees, Instant::now()));
+                sees
+            }
+        }))
+    }
+
+    /// What is left of these.
+    async fn sift(self, events: Vec<EventRow>) -> Option<(Vec<EventRow>, Self)> {
+        let Self::Some(mut may) = self else { return Some((events, self)) };
+        let sifted = blocking(move || {
+            let mine = events.into_iter().filter(|event| event.workflow_id.is_some_and(&mut may)).collect();
+            (mine, Self::Some(may))
+        });
+        sifted.await.ok()
+    }
+}
 
 fn respond(
     subscription: Subscription,
@@ -147,18 +179,13 @@ fn told(
     wanted: impl Fn(&EventRow) -> bool + Send + 'static,
     say: fn(&EventRow) -> Event,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    let batches = stream::unfold(
-        (subscription, sees, wanted),
-        move |(mut subscription, mut sees, wanted)| async move {
+    let batches =
+        stream::unfold((subscription, sees, wanted), move |(mut subscription, sees, wanted)| async move {
             let batch = subscription.next().await?;
-            let events: Vec<_> = batch
-                .iter()
-                .filter(|event| wanted(event) && sees(event))
-                .map(|event| Ok(say(event)))
-                .collect();
+            let (batch, sees) = sees.sift(batch.into_iter().filter(&wanted).collect()).await?;
+            let events: Vec<_> = batch.iter().map(|event| Ok(say(event))).collect();
             Some((stream::iter(events), (subscription, sees, wanted)))
-        },
-    );
+        });
     batches.flatten()
 }
 

@@ -30,7 +30,8 @@ fn on_every_route_and_everything_works_afterwards() {
     let routes = routes();
     assert!(routes.len() > 5, "{routes:?}");
     for (method, path) in &routes {
-        let request = wire(&bench, method, path, "{\"limit\": 1, \"name\": \"x\"}").into_bytes();
+        let body = if method == "GET" { "" } else { "{\"limit\": 1, \"name\": \"x\"}" };
+        let request = wire(&bench, method, path, body).into_bytes();
         let head = request.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
         // In the head, before the body, in the body, and with all said but nothing heard.
         for cut in [head / 2, head + 4, request.len() - 5, request.len()] {

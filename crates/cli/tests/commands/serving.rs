@@ -1,0 +1,168 @@
+//! `windlass serve` with the real binary: where it is found, what it tells systemd, and how it stops.
+
+use crate::common::{Sandbox, eventually, kill};
+use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+const SERVER_FILE: &str = ".windlass/windlass.db.run/server.json";
+
+/// A server that is stopped when the test is over, whatever the way.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+impl Served {
+    fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
+        let mut command = sandbox.command(&[&["serve"], args].concat());
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut this = Self(child);
+        eventually("it says where it is", || {
+            assert!(this.0.try_wait().unwrap().is_none(), "it ended: {}", this.said());
+            sandbox.path(SERVER_FILE).exists()
+        });
+        this
+    }
+
+    fn said(&mut self) -> String {
+        let mut text = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    fn stop(mut self) -> String {
+        kill(self.0.id(), "TERM");
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+        self.said()
+    }
+}
+
+fn found(sandbox: &Sandbox) -> Value {
+    serde_json::from_str(&sandbox.read(SERVER_FILE)).unwrap()
+}
+
+/// The status line and the body of a GET.
+fn get(server: &Value, path: &str, token: &str) -> String {
+    let address = server["url"].as_str().unwrap().strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn it_is_found_lets_its_owner_in_and_stops_clean() {
+    let sandbox = Sandbox::new();
+    let served = Served::start(&sandbox, &[]);
+    let server = found(&sandbox);
+    assert!(get(&server, "/health", "").starts_with("HTTP/1.1 200"));
+    assert!(get(&server, "/metrics", "").starts_with("HTTP/1.1 401"));
+    assert!(get(&server, "/metrics", server["token"].as_str().unwrap()).starts_with("HTTP/1.1 200"));
+    let said = served.stop();
+    assert!(said.contains("serving") && said.contains("everything is on disk"), "{said}");
+    assert!(!said.contains(server["token"].as_str().unwrap()), "{said}");
+    assert!(!sandbox.path(SERVER_FILE).exists());
+    let again = Served::start(&sandbox, &[]);
+    assert_eq!(found(&sandbox)["token"], server["token"]);
+    again.stop();
+}
+
+#[test]
+fn a_file_has_one_server() {
+    let sandbox = Sandbox::new();
+    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let second = sandbox.windlass(&["serve", "--listen", "127.0.0.1:0"]).exits(4);
+    assert!(second.stderr.contains("the database is in use by process"), "{}", second.stderr);
+    served.stop();
+}
+
+#[test]
+fn without_a_port_that_was_asked_for_another_will_do() {
+    let taken = TcpListener::bind("127.0.0.1:8080");
+    let sandbox = Sandbox::new();
+    let served = Served::start(&sandbox, &[]);
+    assert!(get(&found(&sandbox), "/health", "").starts_with("HTTP/1.1 200"));
+    served.stop();
+    drop(taken);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    sandbox.windlass(&["serve", "--listen", &port]).exits(5).says("cannot listen").says("--listen");
+}
+
+#[test]
+fn systemd_is_told_how_it_is() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path("notify");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let hear = || {
+        let mut text = [0; 200];
+        let length = systemd.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let mut command = sandbox.command(&["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    let child =
+        command.env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let served = Served(child);
+    assert_eq!(hear(), "READY=1\nSTATUS=active");
+    kill(served.0.id(), "HUP");
+    assert_eq!((hear(), hear()), ("RELOADING=1".to_owned(), "READY=1".to_owned()));
+    let said = served.stop();
+    assert_eq!(hear(), "STOPPING=1");
+    let logged = said.lines().filter(|line| line.starts_with('{'));
+    let messages: Vec<Value> = logged.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(messages.iter().any(|line| line["message"] == "serving"), "{said}");
+}
+
+#[test]
+fn settings_flags_and_files_are_checked_before_anything_is_served() {
+    let sandbox = Sandbox::new();
+    sandbox.write("windlass.toml", "[serve]\nlisten = \"127.0.0.1:8443\"\nlease = \"30s\"\n");
+    let view = sandbox.json(&["serve", "--check"]);
+    assert_eq!(view["listen"], "127.0.0.1:8443");
+    sandbox.write("windlass.toml", "[serve]\nlease = \"1s\"\n");
+    sandbox.windlass(&["serve", "--check"]).exits(2).says("at least 2s");
+    sandbox.write("windlass.toml", "");
+    sandbox.write("c.pem", "no certificate");
+    sandbox
+        .windlass(&["serve", "--check", "--tls-cert", "c.pem", "--tls-key", "c.pem"])
+        .exits(2)
+        .says("c.pem")
+        .says("PEM");
+    sandbox.windlass(&["serve", "--check", "--tls-cert", "c.pem"]).exits(2).says("--tls-key");
+    assert!(!sandbox.path(".windlass").exists());
+}
+
+#[test]
+fn the_unit_starts_what_was_said() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .windlass(&[
+            "serve",
+            "--print-systemd-unit",
+            "--listen",
+            "0.0.0.0:8443",
+            "--tls-cert",
+            "c",
+            "--tls-key",
+            "k",
+        ])
+        .exits(0)
+        .prints("Type=notify")
+        .prints("User=tester")
+        .prints("--listen=0.0.0.0:8443 --tls-cert /")
+        .prints("ReadWritePaths=/");
+}
