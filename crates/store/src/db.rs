@@ -364,12 +364,14 @@ impl<T: Column> Column for Option<T> {
 /// One row of an answer.
 pub(crate) enum Row<'r> {
     Sqlite(&'r rusqlite::Row<'r>),
+    Postgres(&'r tokio_postgres::Row),
 }
 
 impl Row<'_> {
     pub(crate) fn value(&self, index: usize) -> Result<Value<'_>, Fault> {
         match self {
             Self::Sqlite(row) => crate::sqlite::session::column_value(row, index),
+            Self::Postgres(row) => crate::postgres::column_value(row, index),
         }
     }
 
@@ -391,6 +393,7 @@ impl Row<'_> {
     pub(crate) fn wrong(&self, index: usize, what: impl std::fmt::Display) -> Fault {
         let column = match self {
             Self::Sqlite(row) => row.as_ref().column_name(index).unwrap_or("?").to_owned(),
+            Self::Postgres(row) => row.columns().get(index).map_or("?", |column| column.name()).to_owned(),
         };
         Fault::damage(format!("column `{column}` holds {what}"))
     }

@@ -65,6 +65,24 @@ pub enum Error {
     #[error("another process kept the database {} locked for too long", path.display())]
     LockedOut { path: PathBuf, source: Arc<rusqlite::Error> },
 
+    // ---- a database elsewhere ----
+    #[error("this is not the location of a database: {why}")]
+    BadLocation { why: String },
+    #[error("the database {url} cannot be reached: {source}")]
+    Unreachable { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
+    #[error("the database {url} does not let us in: {source}")]
+    Unwelcome { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
+    #[error("the database {url} cannot do it now: {source}")]
+    Strained { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
+    #[error("the database {url} was lost while it was writing: nobody knows whether this was done")]
+    InDoubt { url: String },
+    #[error("another server has taken over the database {url}")]
+    Superseded { url: String },
+    #[error(
+        "the database {url} belongs to something else: it has a table `{table}` and is not one of windlass"
+    )]
+    NotOurs { url: String, table: String },
+
     // ---- the request ----
     #[error("there is no workflow {0}")]
     NoSuchWorkflow(WorkflowId),
@@ -113,9 +131,9 @@ pub enum Error {
     #[error("{what} is out of range")]
     OutOfRange { what: String },
     #[error("the database refused the change: {source}")]
-    Refused { source: Arc<rusqlite::Error> },
+    Refused { source: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the database did not understand a statement of this windlass")]
-    Internal { source: Arc<rusqlite::Error> },
+    Internal { source: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the store was closed")]
     Closed,
 
@@ -141,7 +159,26 @@ pub struct JobState {
 impl Error {
     /// Worth trying again later, unchanged: the trouble lies with the disk or a lock, not with the request.
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::DiskFull { .. } | Self::Disk { .. } | Self::LockedOut { .. })
+        matches!(
+            self,
+            Self::DiskFull { .. }
+                | Self::Disk { .. }
+                | Self::LockedOut { .. }
+                | Self::Unreachable { .. }
+                | Self::Strained { .. }
+        )
+    }
+
+    /// For a request that names what it expects to find: if it was done, doing it again is refused and changes nothing.
+    /// So a doubt whether it was done is no more than a reason to try again.
+    pub(crate) fn for_guarded(self) -> Self {
+        match self {
+            Self::InDoubt { url } => {
+                let source = Arc::new(crate::postgres::Failure::lost_in_doubt());
+                Self::Unreachable { url, source }
+            }
+            other => other,
+        }
     }
 
     /// The file itself is no good: nothing that is asked of it will work.
@@ -163,6 +200,9 @@ impl Error {
             Self::Newer { .. } => "use the newer windlass, or another database".into(),
             Self::Older { .. } => "any command that writes, for example `windlass run`, brings it up to date".into(),
             Self::DifferentHistory { .. } => "use the windlass that made it, or another database".into(),
+            Self::Damaged { path, .. } if crate::Location::is_postgres(&path.to_string_lossy()) => {
+                "nothing was changed; `windlass db check` tells more; restore it from a backup".into()
+            }
             Self::Truncated { path, .. } | Self::Damaged { path, .. } => format!(
                 "nothing was changed; restore {0} from a copy, or save what can be read with `sqlite3 {0} .recover`; \
                  move it away to start anew",
@@ -184,6 +224,17 @@ impl Error {
             Self::DiskFull { .. } => "free some space; nothing that was acknowledged is lost".into(),
             Self::Disk { .. } => "check the disk (`dmesg` may say more); nothing that was acknowledged is lost".into(),
             Self::LockedOut { .. } => "see who has it open, for example with `fuser -v`, and try again".into(),
+            Self::BadLocation { .. } => "a path, or postgres://USER@HOST:PORT/DATABASE?sslmode=verify-full".into(),
+            Self::Unreachable { .. } => {
+                "check that it runs and that its host and port are right; nothing that was acknowledged is lost".into()
+            }
+            Self::Unwelcome { .. } => {
+                "check user, password (PGPASSWORD) and database name, and that the user may create tables in it".into()
+            }
+            Self::Strained { .. } => "its log says more; nothing that was acknowledged is lost".into(),
+            Self::InDoubt { .. } => "look whether it was done before doing it again".into(),
+            Self::Superseded { .. } => "this server can do nothing more; start it anew to stand by".into(),
+            Self::NotOurs { .. } => "nothing was changed; make a database for windlass alone (`createdb windlass`)".into(),
             Self::NoSuchWorkflow(_) => "`windlass status` lists the workflows".into(),
             Self::NoSuchJob(_) => "`windlass jobs` lists the jobs".into(),
             Self::DuplicateJobName { .. } => "give every job its own name".into(),
@@ -286,6 +337,7 @@ fn busy_text(what: &Locked, holder: Option<&Holder>) -> String {
 #[derive(Debug)]
 pub(crate) enum Fault {
     Sqlite(rusqlite::Error),
+    Postgres(crate::postgres::Failure),
     Told(Error),
     /// What is there is not what any version of windlass writes.
     Damage(String),
@@ -316,13 +368,30 @@ impl Fault {
             Self::Sqlite(e) => {
                 e.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
             }
+            Self::Postgres(failure) => failure.is_taken(),
             Self::Told(_) | Self::Damage(_) | Self::Untouched(_) => false,
         }
     }
 
+    /// The connection is gone, and with it what was under way on it.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Self::Postgres(failure) if failure.is_lost())
+    }
+
+    /// For a database that is not a file.
+    pub(crate) fn explain_at(self, url: &str) -> Error {
+        match self {
+            Self::Postgres(failure) => failure.explain(url),
+            other => other.explain(url.as_ref()),
+        }
+    }
+
     /// The name that is taken, where the database says which one.
-    pub(crate) const fn taken_name(&self) -> Option<String> {
-        None
+    pub(crate) fn taken_name(&self) -> Option<String> {
+        match self {
+            Self::Postgres(failure) => failure.taken_name(),
+            _ => None,
+        }
     }
 
     /// Tells the disk's faults, the lock's, the file's and the request's apart.
@@ -330,6 +399,7 @@ impl Fault {
         use rusqlite::ErrorCode as Code;
         let source = match self {
             Self::Told(error) => return error,
+            Self::Postgres(failure) => return failure.explain(&db.to_string_lossy()),
             Self::Damage(detail) => return Error::Damaged { path: db.to_owned(), detail },
             Self::Untouched(number) => {
                 let detail = format!("statement {number} found nothing to change");

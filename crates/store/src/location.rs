@@ -1,5 +1,6 @@
 //! Where a store is, and opening whatever is there.
 
+use crate::postgres::PgStore;
 use crate::sqlite::{OpenMode, SqliteStore};
 use crate::{Error, Store};
 use std::fmt;
@@ -43,5 +44,8 @@ impl fmt::Display for Location {
 
 /// Opens the store at a path or a `postgres://` URL. What its user should know is lost; see [`SqliteStore::open`].
 pub fn open(location: &str, mode: OpenMode) -> Result<Arc<dyn Store>, Error> {
+    if Location::is_postgres(location) {
+        return Ok(Arc::new(PgStore::open(location, mode)?));
+    }
     Ok(Arc::new(SqliteStore::open(location, mode)?.store))
 }

@@ -51,6 +51,11 @@ impl LockGuard {
         Self::new(Ours)
     }
 
+    /// A workflow that was given without a lock, because the whole database is held.
+    pub(crate) fn ours() -> Self {
+        Self::new(Ours)
+    }
+
     /// Fails once the lock is lost for good. That can happen to the server of a PostgreSQL database, when another one
     /// took over because this one was not heard of; it can then write nothing more.
     pub fn check(&self) -> Result<(), Error> {
@@ -75,7 +80,7 @@ impl Held for ServerLock {}
 impl Held for WorkflowLock {}
 impl Held for CreateLock {}
 
-/// A workflow that was given without a lock, because the whole database is held.
+/// See [`LockGuard::ours`].
 struct Ours;
 impl Held for Ours {}
 
@@ -127,7 +132,7 @@ impl Files {
                 self.is_server.store(true, Ordering::Release);
                 LockGuard::new(Serving { _lock: lock, is_server: Arc::clone(&self.is_server) })
             }
-            Lock::Workflow(_) if self.is_server.load(Ordering::Acquire) => LockGuard::new(Ours),
+            Lock::Workflow(_) if self.is_server.load(Ordering::Acquire) => LockGuard::ours(),
             Lock::Workflow(id) => LockGuard::new(WorkflowLock::acquire(&self.db, id, now)?),
             Lock::Create => LockGuard::new(CreateLock::acquire(&self.db)?),
         })
@@ -356,7 +361,8 @@ fn clear(file: &File, path: &Path) -> Result<(), Error> {
     file.set_len(0).map_err(|e| Error::writing("write", path, e))
 }
 
-fn myself(now: Timestamp) -> Holder {
+/// Who we are.
+pub(crate) fn myself(now: Timestamp) -> Holder {
     let command: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     Holder {
         pid: std::process::id(),

@@ -267,7 +267,7 @@ impl<D: Db> Request<D> for Submission {
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {
-        (self.done)(outcome);
+        (self.done)(outcome.map_err(Error::for_guarded));
     }
 }
 

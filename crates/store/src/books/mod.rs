@@ -20,4 +20,4 @@ pub(crate) mod spawn;
 mod store;
 
 pub(crate) use store::Backend;
-pub use store::Books;
+pub(crate) use store::Books;

@@ -4,6 +4,7 @@
 //! because SQLite takes `$n` for a name and numbers the names as they come (a test checks every statement).
 
 pub(crate) mod common;
+pub(crate) mod postgres;
 pub(crate) mod sqlite;
 pub(crate) mod tables;
 
@@ -36,7 +37,7 @@ mod tests {
     #[test]
     fn placeholders_first_appear_in_ascending_order() {
         assert_eq!(placeholders("a $2 b $1 c $2"), [2, 1]);
-        for (name, sql) in super::common::ALL.iter().chain(super::sqlite::ALL) {
+        for (name, sql) in super::common::ALL.iter().chain(super::sqlite::ALL).chain(super::postgres::ALL) {
             let found = placeholders(sql);
             let ascending: Vec<u32> = (1..=found.len() as u32).collect();
             assert_eq!(found, ascending, "{name}: {sql}");

@@ -2,28 +2,16 @@
 
 use crate::Error;
 use crate::error::Fault;
+use crate::migration::{Migration, checksum, latest};
 use crate::sql::sqlite as sql;
 use rusqlite::{Connection, params};
 use std::path::Path;
-
-/// One step. Its text never changes once it was released; its checksum is kept in the database to notice if it did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Migration {
-    pub(crate) version: u32,
-    pub(crate) name: &'static str,
-    pub(crate) sql: &'static str,
-}
 
 pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
     version: 1,
     name: "initial",
     sql: include_str!("../../migrations/sqlite/0001_initial.sql"),
 }];
-
-/// The format this windlass writes.
-pub(crate) fn latest(migrations: &[Migration]) -> u32 {
-    migrations.last().map_or(0, |migration| migration.version)
-}
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.
 pub(crate) fn migrate(conn: &Connection, db: &Path, migrations: &[Migration]) -> Result<(), Fault> {
@@ -90,14 +78,6 @@ fn check_history(conn: &Connection, db: &Path, migrations: &[Migration]) -> Resu
         }
     }
     Ok(())
-}
-
-/// FNV-1a, 64 bits: notices an edit, which is all that is asked of it.
-fn checksum(text: &str) -> String {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
 }
 
 #[cfg(test)]

@@ -220,7 +220,7 @@ fn identify_connection(conn: &Connection, path: &Path) -> Result<(), Fault> {
         return Err(Error::Foreign { path: path.to_owned(), application_id }.into());
     }
     let found = migrate::version(conn)?;
-    let known = migrate::latest(MIGRATIONS);
+    let known = crate::migration::latest(MIGRATIONS);
     if found > known {
         return Err(Error::Newer { path: path.to_owned(), found, known }.into());
     }

@@ -1,11 +1,14 @@
 //! Tests of the store through its public face.
 //!
 //! `conformance` holds what every store must do and knows no backend; a further backend adds a line at the bottom and
-//! runs the same. `sqlite` holds what only a SQLite file can do or suffer.
+//! runs the same. `sqlite` and `postgres` hold what only one of them can do or suffer.
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
 mod conformance;
 mod kit;
+mod postgres;
+#[path = "../postgres_server/mod.rs"]
+mod postgres_server;
 mod sqlite;
 mod wire;
 
@@ -108,4 +111,8 @@ macro_rules! conformance {
 }
 
 conformance!(on_sqlite, crate::sqlite::empty_store);
+<<<<<<< HEAD
 conformance!(over_a_wire, crate::wire::empty_store);
+=======
+conformance!(on_postgres, crate::postgres::empty_store);
+>>>>>>> c209ded (store: PostgreSQL behind the same use cases)

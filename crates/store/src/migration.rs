@@ -1,0 +1,22 @@
+//! A step from one format of a database to the next.
+
+/// One step. Its text never changes once it was released; its checksum is kept in the database to notice if it did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Migration {
+    pub(crate) version: u32,
+    pub(crate) name: &'static str,
+    pub(crate) sql: &'static str,
+}
+
+/// The format this windlass writes.
+pub(crate) fn latest(migrations: &[Migration]) -> u32 {
+    migrations.last().map_or(0, |migration| migration.version)
+}
+
+/// FNV-1a, 64 bits: notices an edit, which is all that is asked of it.
+pub(crate) fn checksum(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}

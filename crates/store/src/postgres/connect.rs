@@ -1,0 +1,309 @@
+//! Connecting: what a URL says, with or without TLS, and never a password in anything that is shown.
+
+use super::fault::{Failure, fault_of};
+use crate::Error;
+use crate::error::Fault;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// How long to wait for somebody who does not answer the door.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Data that nobody acknowledges for so long went nowhere.
+const SILENCE: Duration = Duration::from_secs(20);
+/// Where systems keep the certificates they trust.
+const SYSTEM_ROOTS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
+
+/// One for the process. Store methods are called from plain threads, which wait here for what is done there.
+pub(super) fn wait<F: Future>(future: F) -> Result<F::Output, Fault> {
+    static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("windlass-postgres")
+            .enable_all()
+            .build()
+    });
+    match runtime {
+        Ok(runtime) => Ok(runtime.block_on(future)),
+        Err(e) => Err(Fault::damage(format!("no thread for connections: {e}"))),
+    }
+}
+
+/// Where a database is and how to get there.
+pub(crate) struct Place {
+    config: Config,
+    tls: Tls,
+    /// To be shown: it holds no password.
+    pub(super) url: String,
+    /// The name of all connections of this store, which no other has.
+    pub(super) tag: String,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+enum Tls {
+    Never,
+    /// Encrypted, whoever it is: what `prefer` and `require` mean to everybody else, too.
+    Unchecked,
+    /// The certificate must be good; the file with those that are trusted.
+    Checked(Option<PathBuf>),
+}
+
+impl Place {
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+        let bad = |why: String| Error::BadLocation { why };
+        let (url, options) = take_tls_options(url);
+        let mut config: Config = url.parse().map_err(|e: tokio_postgres::Error| {
+            bad(std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string))
+        })?;
+        let (mode, tls) = match options.mode.as_deref() {
+            Some("disable") => (SslMode::Disable, Tls::Never),
+            None | Some("prefer" | "allow") => (SslMode::Prefer, Tls::Unchecked),
+            Some("require") => (SslMode::Require, Tls::Unchecked),
+            Some("verify-ca" | "verify-full") => (SslMode::Require, Tls::Checked(options.roots)),
+            Some(other) => {
+                return Err(bad(format!(
+                    "sslmode `{other}` is not one of disable, prefer, require, verify-full"
+                )));
+            }
+        };
+        if config.get_hosts().is_empty() {
+            config.host("localhost");
+        }
+        if config.get_user().is_none() {
+            config.user(std::env::var("USER").unwrap_or_else(|_| "postgres".to_owned()));
+        }
+        if config.get_password().is_none()
+            && let Ok(password) = std::env::var("PGPASSWORD")
+        {
+            config.password(password);
+        }
+        let tag = format!("windlass {}", uuid::Uuid::new_v4().simple());
+        config.ssl_mode(mode).application_name(&tag).connect_timeout(PATIENCE);
+        config.keepalives_idle(SILENCE).tcp_user_timeout(SILENCE);
+        let url = shown(&config);
+        Ok(Self { config, tls, url, tag })
+    }
+
+    /// The same place for somebody else: its connections have a name of their own.
+    pub(crate) fn connect(&self) -> Result<Client, Fault> {
+        let connected = wait(async {
+            let attempt = async {
+                match self.tls()? {
+                    None => Ok(drive(self.config.connect(NoTls).await.map_err(|e| self.fault(e))?)),
+                    Some(tls) => Ok(drive(self.config.connect(tls).await.map_err(|e| self.fault(e))?)),
+                }
+            };
+            tokio::time::timeout(PATIENCE, attempt).await
+        })?;
+        connected.unwrap_or_else(|_| {
+            let what = format!("no answer within {} seconds", PATIENCE.as_secs());
+            Err(Fault::Postgres(Failure::unreachable(what)))
+        })
+    }
+
+    fn fault(&self, error: tokio_postgres::Error) -> Fault {
+        let fault = fault_of(error);
+        match fault {
+            Fault::Postgres(failure) => Fault::Postgres(failure.while_connecting()),
+            other => other,
+        }
+    }
+
+    fn tls(&self) -> Result<Option<MakeRustlsConnect>, Fault> {
+        let sockets_only = self.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+        let provider = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = || {
+            ClientConfig::builder_with_provider(provider())
+                .with_safe_default_protocol_versions()
+                .map_err(|e| Fault::from(Error::BadLocation { why: e.to_string() }))
+        };
+        let config = match &self.tls {
+            Tls::Never => return Ok(None),
+            _ if sockets_only => return Ok(None),
+            Tls::Unchecked => builder()?
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Anybody(provider())))
+                .with_no_client_auth(),
+            Tls::Checked(file) => {
+                builder()?.with_root_certificates(roots(file.as_ref())?).with_no_client_auth()
+            }
+        };
+        Ok(Some(MakeRustlsConnect::new(config)))
+    }
+}
+
+/// Keeps the connection going in the background for as long as its client is there.
+fn drive<S, T>(connected: (Client, tokio_postgres::Connection<S, T>)) -> Client
+where
+    tokio_postgres::Connection<S, T>: Future + Send + 'static,
+    <tokio_postgres::Connection<S, T> as Future>::Output: Send,
+{
+    let (client, connection) = connected;
+    tokio::spawn(async move {
+        // What went wrong is told to whoever waits for an answer.
+        drop(connection.await);
+    });
+    client
+}
+
+fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, Fault> {
+    let system = || SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path| path.exists());
+    let bad = |why: String| Fault::from(Error::BadLocation { why });
+    let path = file.cloned().or_else(system);
+    let path =
+        path.ok_or_else(|| bad("there are no trusted certificates; name a file with sslrootcert".into()))?;
+    let wrong = |e: &dyn fmt::Display| bad(format!("cannot read certificates from {}: {e}", path.display()));
+    let mut store = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(&path).map_err(|e| wrong(&e))? {
+        let certificate = certificate.map_err(|e| wrong(&e))?;
+        // Systems keep a few that rustls does not read.
+        store.add_parsable_certificates([certificate]);
+    }
+    if store.is_empty() { Err(wrong(&"there are none in it")) } else { Ok(store) }
+}
+
+/// What a URL says about TLS.
+#[derive(Default)]
+struct TlsOptions {
+    mode: Option<String>,
+    roots: Option<PathBuf>,
+}
+
+/// The URL without what the library does not understand, and that.
+fn take_tls_options(url: &str) -> (String, TlsOptions) {
+    let mut options = TlsOptions::default();
+    let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), options) };
+    let kept: Vec<&str> = query
+        .split('&')
+        .filter(|pair| match pair.split_once('=') {
+            Some(("sslmode", mode)) => {
+                options.mode = Some(mode.to_owned());
+                false
+            }
+            Some(("sslrootcert", path)) => {
+                options.roots = Some(unescape(path).into());
+                false
+            }
+            _ => true,
+        })
+        .collect();
+    (format!("{base}?{}", kept.join("&")).trim_end_matches('?').to_owned(), options)
+}
+
+/// `%2F` is a slash.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, others @ ..] = rest {
+        let escaped = (*first == b'%').then(|| others.get(..2)).flatten();
+        let code = escaped.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &others[2..] } else { others };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Everything that helps to tell databases apart, and no secret.
+fn shown(config: &Config) -> String {
+    let user = config.get_user().map_or_else(String::new, |user| format!("{user}@"));
+    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    let ports = config.get_ports();
+    let mut hosts = Vec::new();
+    let mut socket = None;
+    for (n, host) in config.get_hosts().iter().enumerate() {
+        let port = ports.get(n).or(ports.first()).copied().filter(|port| *port != 5432);
+        match host {
+            Host::Tcp(name) => hosts.push(port.map_or(name.clone(), |port| format!("{name}:{port}"))),
+            Host::Unix(path) => socket = Some((path.display().to_string(), port)),
+        }
+    }
+    let socket = socket.map_or_else(String::new, |(path, port)| {
+        let port = port.map_or_else(String::new, |port| format!("&port={port}"));
+        format!("?host={path}{port}")
+    });
+    format!("postgres://{user}{}/{database}{socket}", hosts.join(","))
+}
+
+/// Takes any certificate: `require` asks for secrecy from those who only listen.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_holds_no_password() {
+        for (url, shown) in [
+            ("postgres://ann:secret@db.example/books", "postgres://ann@db.example/books"),
+            ("postgresql://ann:secret@db:5433/b?sslmode=verify-full", "postgres://ann@db:5433/b"),
+            ("postgres://ann:p%40ss@/b?host=/run/pg&port=7", "postgres://ann@/b?host=/run/pg&port=7"),
+        ] {
+            let place = Place::parse(url).unwrap();
+            assert_eq!(place.url, shown);
+            assert!(!format!("{place:?}").contains("secret"));
+        }
+        let error = Place::parse("postgres://ann:secret@db/b?sslmode=never").unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+        let error = Place::parse("postgres://ann:secret@db:port/b").unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn escapes_are_understood() {
+        assert_eq!(unescape("%2Fetc%2fa%20b%"), "/etc/a b%");
+    }
+}

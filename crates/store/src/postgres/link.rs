@@ -1,0 +1,381 @@
+//! One connection to PostgreSQL: how it does what the books ask of a database, and its transactions.
+//!
+//! A connection that was lost is made anew by the next transaction. One that is lost while it commits leaves a doubt,
+//! which is settled by asking what became of the transaction, by its number.
+
+use super::connect::{Place, wait};
+use super::copy::{Copying, insert_jobs};
+use super::fault::Failure;
+use super::value::Kept;
+use crate::Error;
+use crate::db::{Db, JobChunk, Pipeline, Row, Table, Value, values};
+use crate::error::Fault;
+use crate::sql::postgres as sql;
+use crate::writer::Session;
+use futures_util::StreamExt as _;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tokio_postgres::{Client, Statement};
+
+/// Rows that are handed on at once.
+const ROWS_AT_ONCE: usize = 1000;
+/// How long a doubt may last before it is told.
+const DOUBT: Duration = Duration::from_secs(20);
+const DOUBT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the connections of one store have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(super) place: Place,
+    /// The epoch in which this store may write as the server; 0: it is no server.
+    pub(super) epoch: AtomicI64,
+    /// Transactions that this store has committed.
+    pub(super) commits: AtomicI64,
+}
+
+/// One connection, used by one thread at a time.
+pub(crate) struct Link {
+    pub(super) common: Arc<Common>,
+    client: RefCell<Option<Arc<Client>>>,
+    prepared: RefCell<HashMap<String, Statement>>,
+    in_transaction: Cell<bool>,
+    /// The number of the transaction that writes.
+    number: RefCell<String>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("place", &self.common.place).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Connects when it is first needed.
+    pub(super) fn new(common: Arc<Common>) -> Self {
+        Self {
+            common,
+            client: RefCell::default(),
+            prepared: RefCell::default(),
+            in_transaction: Cell::new(false),
+            number: RefCell::default(),
+        }
+    }
+
+    /// The connection, made anew if it was lost.
+    pub(super) fn connect(&self) -> Result<Arc<Client>, Fault> {
+        if let Some(client) = self.client.borrow().as_ref().filter(|client| !client.is_closed()) {
+            return Ok(Arc::clone(client));
+        }
+        self.in_transaction.set(false);
+        self.prepared.borrow_mut().clear();
+        let client = Arc::new(self.common.place.connect()?);
+        *self.client.borrow_mut() = Some(Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// The connection as it is: what was begun on it must not go on on another one.
+    pub(super) fn client(&self) -> Result<Arc<Client>, Fault> {
+        let client = self.client.borrow().clone();
+        let lost = || Fault::Postgres(Failure::unreachable("the connection was lost"));
+        client.filter(|client| !client.is_closed()).ok_or_else(lost)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.client.borrow().as_ref().is_none_or(|client| client.is_closed())
+    }
+
+    /// Ends the connection and with it all that is under way on it.
+    pub(super) fn hang_up(&self) {
+        self.in_transaction.set(false);
+        *self.client.borrow_mut() = None;
+    }
+
+    pub(super) fn run(&self, sql: &str) -> Result<(), Fault> {
+        let client = self.client()?;
+        Ok(wait(client.batch_execute(sql))??)
+    }
+
+    fn prepared(&self, client: &Client, sql: &str) -> Result<Statement, Fault> {
+        if let Some(statement) = self.prepared.borrow().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = wait(client.prepare(sql))??;
+        self.prepared.borrow_mut().insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    pub(super) fn begin_reading(&self) -> Result<(), Fault> {
+        self.connect()?;
+        self.run(sql::BEGIN_READ).or_else(|fault| self.again(fault, || self.run(sql::BEGIN_READ)))?;
+        self.in_transaction.set(true);
+        Ok(())
+    }
+
+    /// A connection that was idle may have been lost without anybody noticing. Nothing was done on it yet.
+    fn again(&self, fault: Fault, work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+        if !fault.is_lost() {
+            return Err(fault);
+        }
+        self.hang_up();
+        self.connect()?;
+        work()
+    }
+
+    /// All in one go: begins, waits for other writers, and learns who may write.
+    fn begin_writing(&self) -> Result<(), Fault> {
+        let client = self.connect()?;
+        let lock = self.prepared(&client, sql::WAIT_TO_WRITE)?;
+        let count = self.prepared(&client, sql::COUNT_COMMIT)?;
+        let writing = self.prepared(&client, sql::WRITING)?;
+        let key = Value::Int(super::lock::WRITE);
+        let row = wait(async {
+            let mut begin = Box::pin(client.batch_execute(sql::BEGIN_WRITE));
+            let mut lock = Box::pin(client.execute_raw(&lock, [key]));
+            let mut count = Box::pin(client.execute_raw(&count, values![]));
+            let mut writing = Box::pin(client.query_one(&writing, &[]));
+            let begun = start(begin.as_mut()).await;
+            let locked = start(lock.as_mut()).await;
+            let counted = start(count.as_mut()).await;
+            let written = start(writing.as_mut()).await;
+            finish(begin, begun).await?;
+            finish(lock, locked).await?;
+            finish(count, counted).await?;
+            finish(writing, written).await
+        })??;
+        self.in_transaction.set(true);
+        let row = Row::Postgres(&row);
+        *self.number.borrow_mut() = row.get(0)?;
+        let epoch: i64 = row.get(1)?;
+        match self.common.epoch.load(Ordering::Acquire) {
+            0 => Ok(()),
+            own if own == epoch => Ok(()),
+            _ => Err(Error::Superseded { url: self.common.place.url.clone() }.into()),
+        }
+    }
+
+    /// What became of the transaction that was being committed when the connection was lost.
+    fn settle_doubt(&self, fault: Fault) -> Result<(), Fault> {
+        let number = self.number.borrow().clone();
+        let since = Instant::now();
+        self.hang_up();
+        while since.elapsed() < DOUBT {
+            match self.ask_what_became(&number) {
+                Ok(Some(became)) if became == "committed" => return Ok(()),
+                Ok(Some(became)) if became == "aborted" => return Err(fault),
+                // Still being committed, or nobody answers yet.
+                Ok(_) | Err(Fault::Postgres(_)) => std::thread::sleep(DOUBT_PAUSE),
+                Err(other) => return Err(other),
+            }
+        }
+        Err(Error::InDoubt { url: self.common.place.url.clone() }.into())
+    }
+
+    fn ask_what_became(&self, number: &str) -> Result<Option<String>, Fault> {
+        self.connect()?;
+        self.one(sql::WHAT_BECAME_OF, [number], |row| row.get(0))
+    }
+}
+
+type Answer<T> = Result<T, tokio_postgres::Error>;
+
+/// Sends the statement: a future of the library does so when it is first polled. Its answer, should it be there already.
+async fn start<T>(mut future: Pin<&mut (impl Future<Output = Answer<T>> + ?Sized)>) -> Option<Answer<T>> {
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+async fn finish<T>(
+    future: Pin<Box<impl Future<Output = Answer<T>> + ?Sized>>,
+    answer: Option<Answer<T>>,
+) -> Answer<T> {
+    match answer {
+        Some(answer) => answer,
+        None => future.await,
+    }
+}
+
+impl Db for Link {
+    type Loader<'d> = Copying<'d>;
+
+    const JOBS_AT_ONCE: usize = 2000;
+
+    fn execute_values(&self, sql: &str, values: &[Value<'_>]) -> Result<usize, Fault> {
+        let client = self.client()?;
+        let statement = self.prepared(&client, sql)?;
+        let touched = wait(client.execute_raw(&statement, values.iter().copied()))??;
+        Ok(usize::try_from(touched).unwrap_or(usize::MAX))
+    }
+
+    fn for_each_value(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+        each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let client = self.client()?;
+        let statement = self.prepared(&client, sql)?;
+        for_each(&client, &statement, values, each)
+    }
+
+    fn for_each_once(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+        each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let client = self.client()?;
+        let statement = wait(client.prepare(sql))??;
+        for_each(&client, &statement, values, each)
+    }
+
+    fn pipeline(&self, fill: impl FnOnce(&mut dyn Pipeline) -> Result<(), Fault>) -> Result<(), Fault> {
+        let client = self.client()?;
+        let mut gathered = Gathered { link: self, client: &client, statements: Vec::new() };
+        fill(&mut gathered)?;
+        if gathered.statements.is_empty() {
+            return Ok(());
+        }
+        let outcome = wait(send(&client, &gathered.statements))?;
+        if outcome.is_err() && !self.is_lost() {
+            // After this the transaction can be asked what it found instead.
+            self.run(sql::UNDO_PIPELINE)?;
+        }
+        outcome
+    }
+
+    fn load_into(&self, table: &'static Table) -> Result<Copying<'_>, Fault> {
+        Ok(Copying::new(self, table.name, table.columns))
+    }
+
+    fn insert_jobs(&self, jobs: &JobChunk<'_>) -> Result<(), Fault> {
+        insert_jobs(self, jobs)
+    }
+}
+
+fn for_each(
+    client: &Client,
+    statement: &Statement,
+    values: &[Value<'_>],
+    mut each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let rows = wait(client.query_raw(statement, values.iter().copied()))??;
+    let mut chunks = Box::pin(rows.ready_chunks(ROWS_AT_ONCE));
+    while let Some(chunk) = wait(chunks.next())? {
+        for row in chunk {
+            each(&Row::Postgres(&row?))?;
+        }
+    }
+    Ok(())
+}
+
+/// Statements that are sent together.
+struct Gathered<'l> {
+    link: &'l Link,
+    client: &'l Client,
+    statements: Vec<Waiting>,
+}
+
+struct Waiting {
+    number: usize,
+    statement: Statement,
+    values: Vec<Kept>,
+}
+
+impl Pipeline for Gathered<'_> {
+    fn send(&mut self, number: usize, sql: &'static str, values: &[Value<'_>]) -> Result<(), Fault> {
+        let statement = self.link.prepared(self.client, sql)?;
+        let values = values.iter().map(|value| Kept::from(*value)).collect();
+        self.statements.push(Waiting { number, statement, values });
+        Ok(())
+    }
+}
+
+/// Sends all, then reads the answers in their order: the first that is not as it should be counts.
+async fn send(client: &Client, statements: &[Waiting]) -> Result<(), Fault> {
+    let mut begin = Box::pin(client.batch_execute(sql::BEGIN_PIPELINE));
+    let begun = start(begin.as_mut()).await;
+    let mut sent = Vec::with_capacity(statements.len());
+    for Waiting { number, statement, values } in statements {
+        let values: Vec<Value<'_>> = values.iter().map(Kept::value).collect();
+        let mut future = Box::pin(client.execute_raw(statement, values));
+        let answer = start(future.as_mut()).await;
+        sent.push((*number, future, answer));
+    }
+    finish(begin, begun).await?;
+    let mut first = Ok(());
+    for (number, future, answer) in sent {
+        let outcome = match finish(future, answer).await {
+            Ok(0) => Err(Fault::Untouched(number)),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        first = first.and(outcome);
+    }
+    first
+}
+
+impl Session for Link {
+    type Db = Self;
+
+    fn db(&self) -> &Self {
+        self
+    }
+
+    fn begin(&self) -> Result<(), Fault> {
+        self.begin_writing().or_else(|fault| self.again(fault, || self.begin_writing()))
+    }
+
+    fn commit(&self) -> Result<(), Fault> {
+        let committed = self.run(sql::COMMIT);
+        self.in_transaction.set(false);
+        match committed {
+            Err(fault) if fault.is_lost() => self.settle_doubt(fault)?,
+            other => other?,
+        }
+        self.common.commits.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn roll_back(&self) {
+        if self.in_transaction.replace(false) && self.run(sql::ROLLBACK).is_err() {
+            self.hang_up();
+        }
+    }
+
+    fn has_lost_transaction(&self) -> bool {
+        self.is_lost()
+    }
+
+    fn begin_request(&self) -> Result<(), Fault> {
+        self.run(sql::BEGIN_REQUEST)
+    }
+
+    fn keep_request(&self) -> Result<(), Fault> {
+        self.run(sql::KEEP_REQUEST)
+    }
+
+    fn undo_request(&self) -> Result<(), Fault> {
+        self.run(sql::UNDO_REQUEST)
+    }
+
+    fn explain(&self, fault: Fault) -> Error {
+        fault.explain_at(&self.common.place.url)
+    }
+
+    /// PostgreSQL sees to its log itself.
+    fn is_untidy(&self) -> bool {
+        false
+    }
+
+    fn tidy_up(&self) {}
+}

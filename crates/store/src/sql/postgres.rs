@@ -1,0 +1,61 @@
+//! What only PostgreSQL says.
+
+super::statements! {
+    /// Writers come one after the other, as in SQLite: ids of events become visible in their order, and nobody decides on
+    /// what another one is about to change. Its number is the one of [`crate::postgres`]'s lock for writing.
+    WAIT_TO_WRITE = "SELECT pg_advisory_xact_lock($1)";
+    COUNT_COMMIT = "UPDATE counter SET next_value = next_value + 1 WHERE name = 'commits'";
+    /// The transaction's number, by which it can be asked for later; and which server may write.
+    WRITING = "SELECT pg_current_xact_id()::text, (SELECT epoch FROM server_epoch)";
+    COMMITS = "SELECT next_value FROM counter WHERE name = 'commits'";
+    WHAT_BECAME_OF = "SELECT pg_xact_status($1::text::xid8)";
+
+    TRY_LOCK = "SELECT pg_try_advisory_lock($1)::int";
+    TRY_LOCK_SHARED = "SELECT pg_try_advisory_lock_shared($1)::int";
+    WAIT_FOR_LOCK = "SELECT 1 FROM pg_advisory_lock($1)";
+    NOTE_HOLDER = "
+        INSERT INTO lock_holder (lock_key, holder) VALUES ($1, $2)
+        ON CONFLICT (lock_key) DO UPDATE SET holder = EXCLUDED.holder";
+    /// Of those of ours that somebody holds alone, from the first number to before the second.
+    HOLDERS = "
+        SELECT l.k, h.holder FROM (
+            SELECT (classid::bigint << 32) | objid::bigint AS k FROM pg_locks
+            WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND mode = 'ExclusiveLock'
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        ) l LEFT JOIN lock_holder h ON h.lock_key = l.k
+        WHERE l.k >= $1 AND l.k < $2 ORDER BY l.k";
+    FORGET_HOLDER = "DELETE FROM lock_holder WHERE lock_key = $1";
+
+    /// Who is the server, and for how many microseconds nothing was heard of it.
+    SERVER = "
+        SELECT epoch, holder, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - heartbeat_at
+        FROM server_epoch";
+    NEXT_EPOCH = "
+        UPDATE server_epoch SET epoch = epoch + 1, holder = $1,
+            heartbeat_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        RETURNING epoch";
+    HEARTBEAT = "
+        UPDATE server_epoch SET heartbeat_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        WHERE epoch = $1";
+    /// All connections of a process, by the name it gave them.
+    END_SESSIONS = "
+        SELECT pg_terminate_backend(pid)::int FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid()";
+
+    TABLES = "
+        SELECT table_name::text FROM information_schema.tables
+        WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY 1";
+}
+
+pub(crate) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+pub(crate) const COMMIT: &str = "COMMIT";
+pub(crate) const ROLLBACK: &str = "ROLLBACK";
+
+pub(crate) const BEGIN_REQUEST: &str = "SAVEPOINT request";
+pub(crate) const KEEP_REQUEST: &str = "RELEASE SAVEPOINT request";
+pub(crate) const UNDO_REQUEST: &str = "ROLLBACK TO SAVEPOINT request";
+
+/// Ends with what is around it.
+pub(crate) const BEGIN_PIPELINE: &str = "SAVEPOINT pipeline";
+pub(crate) const UNDO_PIPELINE: &str = "ROLLBACK TO SAVEPOINT pipeline";

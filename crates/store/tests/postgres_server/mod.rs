@@ -1,0 +1,182 @@
+//! A PostgreSQL for tests: one server, shared by all tests that run at the same time, and a database for each of them.
+//!
+//! The first test starts it, in a directory of its own and on a socket there; nothing else of the machine is touched. A
+//! watcher ends it when no test has used it for a while. Other crates use this file by `#[path]`.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A database of one's own; it goes when this is dropped.
+pub struct Database {
+    server: Server,
+    name: String,
+}
+
+impl Database {
+    pub fn url(&self) -> String {
+        let Server { directory, user, .. } = &self.server;
+        format!("postgres://{user}@/{}?host={}", self.name, directory.display())
+    }
+
+    /// Runs statements as whoever owns the server.
+    pub fn sql(&self, text: &str) -> String {
+        self.server.sql(&self.name, text)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.server.sql("postgres", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+    }
+}
+
+/// An empty database.
+pub fn database() -> Database {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let server = Server::shared();
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let name = format!("test_{}_{number}", std::process::id());
+    server.sql("postgres", &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+    server.sql("postgres", &format!("CREATE DATABASE {name}"));
+    Database { server, name }
+}
+
+struct Server {
+    directory: PathBuf,
+    user: String,
+    programs: PathBuf,
+    /// Locked for as long as somebody uses the server; the watcher looks at it.
+    _used: File,
+}
+
+impl Server {
+    fn shared() -> Self {
+        let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+        let user =
+            if is_root { "postgres".to_owned() } else { std::env::var("USER").unwrap_or("nobody".into()) };
+        let directory = std::env::temp_dir().join(format!("windlass-test-postgres-{user}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        let lock = open(&directory.join("start.lock"));
+        lock.lock().unwrap();
+        let used = open(&directory.join("used.lock"));
+        used.lock_shared().unwrap();
+        let server = Self { directory, user, programs: programs(), _used: used };
+        if !server.answers() {
+            server.start(is_root);
+        }
+        server
+    }
+
+    fn answers(&self) -> bool {
+        let ready = self.program("pg_isready").arg("-q").arg("-h").arg(&self.directory).status();
+        ready.is_ok_and(|status| status.success())
+    }
+
+    fn start(&self, is_root: bool) {
+        let data = self.directory.join("data");
+        if data.exists() {
+            std::fs::remove_dir_all(&data).unwrap();
+        }
+        std::fs::create_dir(&data).unwrap();
+        if is_root {
+            let owner = format!("{0}:{0}", self.user);
+            done(Command::new("chown").arg(&owner).arg(&self.directory).arg(&data));
+        }
+        std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+        done(
+            self.as_owner("initdb").args(["-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D"]).arg(&data),
+        );
+        let mut settings = OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
+        // Nothing here outlives the machine.
+        let quick = "fsync = off\nfull_page_writes = off\nsynchronous_commit = off\nautovacuum = off\n";
+        let place = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 300\n",
+            self.directory.display()
+        );
+        settings.write_all(format!("{quick}{place}").as_bytes()).unwrap();
+        let log = self.directory.join("log");
+        done(self.as_owner("pg_ctl").args(["-w", "-D"]).arg(&data).arg("-l").arg(&log).arg("start"));
+        self.watch(&data);
+    }
+
+    /// Ends the server when nobody has used it for some rounds, and not while somebody starts it.
+    fn watch(&self, data: &Path) {
+        let script = "
+            idle=0
+            while sleep 5; do
+                [ -e data/postmaster.pid ] || exit 0
+                if flock -n -x used.lock true; then idle=$((idle + 1)); else idle=0; fi
+                if [ $idle -ge 4 ]; then exec flock start.lock \"$0\" -m immediate -D \"$1\" stop; fi
+            done";
+        let mut watcher = self.as_owner("sh");
+        watcher.args(["-c", script]).arg(self.programs.join("pg_ctl")).arg(data).current_dir(&self.directory);
+        watcher.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        std::os::unix::process::CommandExt::process_group(&mut watcher, 0);
+        watcher.spawn().unwrap();
+    }
+
+    fn sql(&self, database: &str, text: &str) -> String {
+        let mut psql = self.program("psql");
+        psql.args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-U",
+            &self.user,
+            "-d",
+            database,
+            "-c",
+            text,
+        ]);
+        let output = done(psql.arg("-h").arg(&self.directory));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn program(&self, name: &str) -> Command {
+        Command::new(self.programs.join(name))
+    }
+
+    /// PostgreSQL does not run as root.
+    fn as_owner(&self, name: &str) -> Command {
+        let path = if name == "sh" { PathBuf::from("sh") } else { self.programs.join(name) };
+        if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+            return Command::new(path);
+        }
+        let mut command = Command::new("setpriv");
+        let (user, group) = (format!("--reuid={}", self.user), format!("--regid={}", self.user));
+        command.args([user, group]).args(["--clear-groups", "--"]).arg(path).current_dir("/");
+        command
+    }
+}
+
+/// The newest of what Debian installs, or what is in the path.
+fn programs() -> PathBuf {
+    let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest =
+        installed.map(|entry| entry.path().join("bin")).filter(|bin| bin.join("initdb").exists()).max();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let in_path = || std::env::split_paths(&path).find(|bin| bin.join("initdb").exists());
+    newest
+        .or_else(in_path)
+        .expect("PostgreSQL is not installed: `cargo xtask test` does, or `apt-get install postgresql`")
+}
+
+fn open(path: &Path) -> File {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+    // The watcher runs as somebody else. Where it is another one's file already, that one has seen to it.
+    drop(file.set_permissions(std::fs::Permissions::from_mode(0o666)));
+    file
+}
+
+fn done(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    output
+}

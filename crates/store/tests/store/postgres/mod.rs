@@ -1,0 +1,17 @@
+//! What only a PostgreSQL database can do or suffer.
+
+mod server;
+
+use crate::kit::Fixture;
+use crate::postgres_server::{Database, database};
+use windlass_store::postgres::PgStore;
+use windlass_store::sqlite::OpenMode;
+
+pub(crate) fn empty_store() -> Fixture {
+    let database = database();
+    Fixture { store: Box::new(open(&database)), _keep: Box::new(database) }
+}
+
+fn open(database: &Database) -> PgStore {
+    PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap()
+}

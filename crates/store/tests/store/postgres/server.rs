@@ -1,0 +1,128 @@
+//! One server at a time: locks, taking over, and what a server may do that was taken over; connections that are lost.
+
+use super::{database, open};
+use crate::kit::{NOW, claim, commit, counts, create, worker};
+use windlass_store::lock::{self, Lock};
+use windlass_store::postgres::PgStore;
+use windlass_store::sqlite::OpenMode;
+use windlass_store::{Error, Location, Store as _};
+use windlass_types::JobStatus;
+
+#[test]
+fn a_workflow_and_the_whole_database_are_held_by_one() {
+    let database = database();
+    let (one, other) = (open(&database), open(&database));
+    let (workflow, _) = create(&one, 1);
+    let held = one.lock(Lock::Workflow(workflow), NOW).unwrap();
+    held.check().unwrap();
+    for store in [&one, &other] {
+        let error = store.lock(Lock::Workflow(workflow), NOW).unwrap_err();
+        assert!(
+            matches!(&error, Error::Busy { holder: Some(holder), .. } if holder.pid == std::process::id()),
+            "{error}"
+        );
+    }
+    let error = other.lock(Lock::Server, NOW).unwrap_err();
+    assert!(matches!(error, Error::Busy { holder: Some(_), .. }), "{error}");
+    assert_eq!(other.lock_holder(workflow).unwrap().unwrap().pid, std::process::id());
+    drop(held);
+    let server = lock::wait(&other, Lock::Server, || NOW, |_| true).unwrap();
+    assert!(matches!(one.lock(Lock::Workflow(workflow), NOW), Err(Error::Busy { .. })));
+    assert!(one.lock_holder(workflow).unwrap().is_some());
+    // The server has every workflow.
+    drop(other.lock(Lock::Workflow(workflow), NOW).unwrap());
+    drop(server);
+    drop(lock::wait(&one, Lock::Workflow(workflow), || NOW, |_| true).unwrap());
+    drop(one.lock(Lock::Create, NOW).unwrap());
+}
+
+#[test]
+fn who_was_taken_over_can_write_nothing_more() {
+    let database = database();
+    let (old, new) = (open(&database), open(&database));
+    let (workflow, jobs) = create(&old, 2);
+    let first = worker(&old, workflow);
+    let old_lock = old.lock(Lock::Server, NOW).unwrap();
+    commit(&old, workflow, vec![claim(jobs[0], 1, first)]).unwrap();
+    // As if nothing were heard of it.
+    database.sql(
+        "CREATE FUNCTION unheard() RETURNS trigger AS $$ BEGIN
+             IF NEW.epoch = OLD.epoch THEN NEW.heartbeat_at := 0; END IF;
+             RETURN NEW;
+         END $$ LANGUAGE plpgsql;
+         CREATE TRIGGER unheard BEFORE UPDATE ON server_epoch FOR EACH ROW EXECUTE FUNCTION unheard();",
+    );
+    let new_lock = lock::wait(&new, Lock::Server, || NOW, |_| true).unwrap();
+    let error = commit(&old, workflow, vec![claim(jobs[1], 1, first)]).unwrap_err();
+    assert!(matches!(error, Error::Superseded { .. }), "{error}");
+    assert!(matches!(create_one(&old), Err(Error::Superseded { .. })));
+    commit(&new, workflow, vec![claim(jobs[1], 1, first)]).unwrap();
+    assert_eq!(counts(&new, workflow).get(JobStatus::Pending), 2);
+    new_lock.check().unwrap();
+    drop((old_lock, new_lock));
+}
+
+fn create_one(store: &PgStore) -> Result<windlass_types::WorkflowId, Error> {
+    let edges = windlass_core::edges::Edges::default();
+    let none = std::iter::empty::<windlass_store::model::NewJob<'_>>();
+    store.create_workflow(
+        &crate::kit::workflow(&[], &edges),
+        &mut windlass_store::model::Listed::new(none),
+        NOW,
+    )
+}
+
+#[test]
+fn lost_connections_are_made_anew() {
+    let database = database();
+    let store = open(&database);
+    let (workflow, jobs) = create(&store, 3);
+    let first = worker(&store, workflow);
+    for job in jobs {
+        database.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        );
+        assert!(store.workflow(workflow).unwrap().is_some());
+        commit(&store, workflow, vec![claim(job, 1, first)]).unwrap();
+    }
+    assert_eq!(counts(&store, workflow).get(JobStatus::Pending), 3);
+}
+
+#[test]
+fn what_is_no_database_of_ours_is_left_alone() {
+    let database = database();
+    database.sql("CREATE TABLE customers (id INT)");
+    let error = PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap_err();
+    assert!(matches!(&error, Error::NotOurs { table, .. } if table == "customers"), "{error}");
+    let nowhere = PgStore::open("postgres://ann:secret@/x?host=/nowhere", OpenMode::ReadWrite).unwrap_err();
+    assert!(matches!(nowhere, Error::Unreachable { .. }), "{nowhere}");
+    assert!(nowhere.is_transient() && !format!("{nowhere:?} {nowhere}").contains("secret"));
+    let unknown = database.url().replace("/test_", "/no_test_");
+    let error = PgStore::open(&unknown, OpenMode::ReadWrite).unwrap_err();
+    assert!(matches!(error, Error::Unwelcome { .. }), "{error}");
+}
+
+#[test]
+fn an_old_or_empty_database_is_not_changed_by_readers() {
+    let database = database();
+    let error = PgStore::open(&database.url(), OpenMode::ReadOnly).unwrap_err();
+    assert!(matches!(error, Error::Older { .. }), "{error}");
+    drop(open(&database));
+    let reader = PgStore::open(&database.url(), OpenMode::ReadOnly).unwrap();
+    assert!(matches!(reader.location(), Location::Postgres { .. }));
+    assert!(reader.workflows().unwrap().is_empty());
+    assert!(matches!(create_one(&reader), Err(Error::ReadOnly { .. })));
+}
+
+#[test]
+fn what_others_commit_is_noticed_and_what_we_commit_is_not() {
+    let database = database();
+    let (one, other) = (open(&database), open(&database));
+    let before = one.foreign_commits(true).unwrap().unwrap();
+    let (workflow, _) = create(&one, 1);
+    one.begin_run(workflow, NOW).unwrap();
+    assert_eq!(one.foreign_commits(true).unwrap(), Some(before));
+    other.request_cancel(workflow, NOW).unwrap();
+    assert_ne!(one.foreign_commits(true).unwrap(), Some(before));
+}
