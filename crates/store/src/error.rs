@@ -83,6 +83,9 @@ pub enum Error {
     )]
     NotOurs { url: String, table: String },
 
+    #[error("the database {url} is not empty: it has rows in `{table}`")]
+    NotEmpty { url: String, table: String },
+
     // ---- the request ----
     #[error("there is no workflow {0}")]
     NoSuchWorkflow(WorkflowId),
@@ -234,6 +237,7 @@ impl Error {
             Self::Strained { .. } => "its log says more; nothing that was acknowledged is lost".into(),
             Self::InDoubt { .. } => "look whether it was done before doing it again".into(),
             Self::Superseded { .. } => "this server can do nothing more; start it anew to stand by".into(),
+            Self::NotEmpty { .. } => "nothing was changed; copy into a new database (`createdb windlass`)".into(),
             Self::NotOurs { .. } => "nothing was changed; make a database for windlass alone (`createdb windlass`)".into(),
             Self::NoSuchWorkflow(_) => "`windlass status` lists the workflows".into(),
             Self::NoSuchJob(_) => "`windlass jobs` lists the jobs".into(),

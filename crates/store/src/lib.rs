@@ -17,6 +17,7 @@ pub mod model;
 pub mod postgres;
 mod sql;
 pub mod sqlite;
+pub mod upkeep;
 pub mod wire;
 mod writer;
 

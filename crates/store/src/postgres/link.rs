@@ -102,6 +102,16 @@ impl Link {
         Ok(wait(client.batch_execute(sql))??)
     }
 
+    /// To be shown: it holds no password.
+    pub(crate) fn url(&self) -> &str {
+        &self.common.place.url
+    }
+
+    /// For tables that are known by name only.
+    pub(crate) fn copy_into(&self, table: &str, columns: &[&str]) -> Copying<'_> {
+        Copying::new(self, table, columns)
+    }
+
     fn prepared(&self, client: &Client, sql: &str) -> Result<Statement, Fault> {
         if let Some(statement) = self.prepared.borrow().get(sql) {
             return Ok(statement.clone());

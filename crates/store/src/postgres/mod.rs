@@ -22,6 +22,7 @@ use crate::error::Fault;
 use crate::lock::{Holder, Lock, LockGuard};
 use crate::sql::postgres as sql;
 use crate::sqlite::OpenMode;
+use crate::upkeep::Migrated;
 use crate::writer::{Session as _, Writer};
 use crate::{Batch, Done, Error, Location};
 use connect::Place;
@@ -68,6 +69,22 @@ impl PgStore {
     }
 }
 
+impl PgStore {
+    /// Brings the database to the newest format.
+    pub(crate) fn migrate(url: &str) -> Result<Migrated, Error> {
+        let place = Place::parse(url)?;
+        let common = Arc::new(Common { place, epoch: 0.into(), commits: 0.into() });
+        let link = Link::new(Arc::clone(&common));
+        let migrate = || {
+            link.connect()?;
+            let before = migrate::version(&link).unwrap_or(0);
+            migrate::migrate(&link)?;
+            Ok(Migrated { before, after: migrate::version(&link)? })
+        };
+        migrate().map_err(|fault: Fault| fault.explain_at(&common.place.url))
+    }
+}
+
 fn require_current(link: &Link) -> Result<(), Fault> {
     link.connect()?;
     if migrate::is_current(link)? {
@@ -85,6 +102,11 @@ impl Postgres {
 
     fn explain(&self, fault: Fault) -> Error {
         fault.explain_at(&self.common.place.url)
+    }
+
+    /// After much has changed: what the planner knows of the tables is brought up to date.
+    pub(crate) fn analyze(&self) -> Result<(), Error> {
+        self.aside(|link| link.run("ANALYZE"))
     }
 
     /// Work that is no transaction of the books.

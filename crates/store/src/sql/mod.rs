@@ -3,6 +3,7 @@
 //! Rules for `common`: times are parameters, never `now()`; `$1..$n` appear for the first time in ascending order,
 //! because SQLite takes `$n` for a name and numbers the names as they come (a test checks every statement).
 
+pub(crate) mod checks;
 pub(crate) mod common;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;

@@ -174,3 +174,24 @@ impl Drop for Sqlite {
         self.readers.clear();
     }
 }
+
+/// The format a file has now.
+pub(crate) fn format_of(path: &Path) -> Result<u32, Error> {
+    let checked = open::check(path)?;
+    migrate::version(&checked.reader).map_err(|e| Fault::from(e).explain(&checked.path))
+}
+
+/// Copies the file as it is at one moment, into a new one. Readers and writers go on meanwhile.
+pub(crate) fn backup(from: &Path, to: &Path) -> Result<u64, Error> {
+    let checked = open::check(from)?;
+    open::new_file(to, |unfinished| {
+        let copy = || -> Result<(), Fault> {
+            let target = unfinished.to_string_lossy();
+            checked.reader.pragma_update(None, "query_only", false)?;
+            checked.reader.execute("VACUUM INTO $1", [&*target])?;
+            Ok(())
+        };
+        copy().map_err(|fault| fault.explain(&checked.path))
+    })?;
+    to.metadata().map(|metadata| metadata.len()).map_err(|e| Error::file("look at", to, e))
+}

@@ -106,6 +106,14 @@ pub(crate) fn check(path: &Path) -> Result<Checked, Error> {
 /// Makes an empty database with its schema. Never replaces anything.
 pub(crate) fn create(path: &Path) -> Result<(), Error> {
     require_sqlite(rusqlite::version_number(), rusqlite::version())?;
+    if path.symlink_metadata().is_err() {
+        refuse_leftover_log(path)?;
+    }
+    new_file(path, |unfinished| build(unfinished, path))
+}
+
+/// Has a file made under a name that nobody else looks at, and gives it its own when it is whole and on disk.
+pub(crate) fn new_file(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     let name = path.file_name().ok_or_else(|| Error::NotAFile { path: path.to_owned() })?;
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -114,12 +122,12 @@ pub(crate) fn create(path: &Path) -> Result<(), Error> {
     if path.symlink_metadata().is_ok() {
         return Err(Error::AlreadyExists { path: path.to_owned() });
     }
-    refuse_leftover_log(path)?;
     let mut new_name = OsString::from(".");
     new_name.push(name);
     new_name.push(format!(".{}.new", uuid::Uuid::new_v4().simple()));
     let new = directory.join(new_name);
-    let made = build(&new, path).and_then(|()| put_in_place(&new, path, directory));
+    let sync = || File::open(&new).and_then(|file| file.sync_all()).map_err(|e| Error::file("sync", &new, e));
+    let made = make(&new).and_then(|()| sync()).and_then(|()| put_in_place(&new, path, directory));
     if made.is_err() {
         for leftover in [new.clone(), sibling(&new, "-journal"), sibling(&new, "-wal"), sibling(&new, "-shm")]
         {
@@ -308,8 +316,7 @@ fn build(path: &Path, final_path: &Path) -> Result<(), Error> {
         conn.pragma_update(None, "journal_mode", "WAL")?;
         conn.close().map_err(|(_, error)| error.into())
     };
-    make().map_err(|fault| name_open_fault(fault, final_path))?;
-    File::open(path).and_then(|file| file.sync_all()).map_err(|e| Error::file("sync", path, e))
+    make().map_err(|fault| name_open_fault(fault, final_path))
 }
 
 fn put_in_place(new: &Path, path: &Path, directory: &Path) -> Result<(), Error> {
