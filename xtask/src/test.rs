@@ -42,6 +42,8 @@ const TOOLS: &[Tool] = &[
     Tool { program: "mount", package: "mount", needed_for: "a small disk to fill (as root)" },
     Tool { program: "unshare", package: "util-linux", needed_for: "a run as in a container (as root)" },
     Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
+    Tool { program: "setpriv", package: "util-linux", needed_for: "a PostgreSQL that does not run as root" },
+    Tool { program: "initdb", package: "postgresql", needed_for: "the books in PostgreSQL" },
 ];
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
@@ -81,7 +83,7 @@ fn selection(arguments: &[String]) -> &'static [&'static str] {
 }
 
 fn provide_tools() -> Result<()> {
-    let missing = missing(|program| shell::find_program(program).is_some());
+    let missing = missing(|program| shell::find_program(program).is_some() || is_postgres(program));
     if missing.is_empty() {
         return Ok(());
     }
@@ -89,6 +91,12 @@ fn provide_tools() -> Result<()> {
         bail!("{}", advice(&missing));
     }
     shell::apt_install(&packages(&missing)).with_context(|| advice(&missing))
+}
+
+/// Debian keeps the programs of each version of PostgreSQL apart, outside of the path.
+fn is_postgres(program: &str) -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    versions.map(|version| version.path().join("bin").join(program)).any(|path| path.exists())
 }
 
 fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Tool> {

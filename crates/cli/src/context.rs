@@ -9,8 +9,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use windlass_store::Store;
+use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::{OpenMode, Opened, SqliteStore};
+use windlass_store::{Location, Store};
 use windlass_types::Clock;
 
 const FOLDER: &str = ".windlass";
@@ -31,33 +32,35 @@ impl Context {
     pub(crate) fn new(globals: &Globals, config: Config) -> Result<Self, CliError> {
         let cwd = std::env::current_dir()
             .map_err(|e| CliError::io(format!("cannot tell the current directory: {e}")))?;
-        let db = globals.db.as_ref().map(|path| cwd.join(path));
+        let db = globals.db.as_ref().map(|path| absolute(&cwd, path));
         Ok(Self { ui: Ui::new(globals), clock: Clock, cwd, config, db })
     }
 
     /// The database, for reading only. It must exist.
     pub(crate) fn open_read(&self) -> Result<Arc<dyn Store>, CliError> {
         let path = self.existing()?;
-        Ok(self.warned(SqliteStore::open(&path, OpenMode::ReadOnly)?))
+        self.open_at(&path, OpenMode::ReadOnly)
     }
 
     /// The database, for writing. It must exist.
     pub(crate) fn open_write(&self) -> Result<Arc<dyn Store>, CliError> {
         let path = self.existing()?;
         self.refuse_foreign(&path)?;
-        Ok(self.warned(SqliteStore::open(&path, OpenMode::ReadWrite)?))
+        self.open_at(&path, OpenMode::ReadWrite)
     }
 
     /// The database, for writing, if there is one.
     pub(crate) fn open_if_there(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
         // Whether something that cannot be looked at is a database, opening it says.
-        let there = self.find().is_some_and(|path| path.try_exists().unwrap_or(true));
+        let there =
+            self.find().is_some_and(|path| postgres(&path).is_some() || path.try_exists().unwrap_or(true));
         there.then(|| self.open_write()).transpose()
     }
 
     /// The database, for reading only, if there is one.
     pub(crate) fn open_read_if_there(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
-        let there = self.find().is_some_and(|path| path.try_exists().unwrap_or(true));
+        let there =
+            self.find().is_some_and(|path| postgres(&path).is_some() || path.try_exists().unwrap_or(true));
         there.then(|| self.open_read()).transpose()
     }
 
@@ -70,6 +73,9 @@ impl Context {
             }
             None => make_folder(&self.cwd)?.join(DATABASE),
         };
+        if postgres(&path).is_some() {
+            return self.open_at(&path, OpenMode::ReadWrite);
+        }
         Ok(self.warned(SqliteStore::open_or_create(&path)?))
     }
 
@@ -82,7 +88,7 @@ impl Context {
         self.db.clone().or_else(|| find_folder(&self.cwd).map(|folder| folder.join(DATABASE)))
     }
 
-    fn existing(&self) -> Result<PathBuf, CliError> {
+    pub(crate) fn existing(&self) -> Result<PathBuf, CliError> {
         self.find().ok_or_else(|| {
             CliError::user(format!("there is no {FOLDER} folder in {} or above it", self.cwd.display()))
                 .with_hint("`windlass run SPEC` makes one; --db or WINDLASS_DB names a database elsewhere")
@@ -100,6 +106,14 @@ impl Context {
         Ok(())
     }
 
+    /// A file that must be there, or a PostgreSQL database, which gets its tables when it is opened for writing.
+    fn open_at(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn Store>, CliError> {
+        match postgres(path) {
+            Some(url) => Ok(Arc::new(PgStore::open(url, mode)?.acting_as(&crate::plan::current_user()))),
+            None => Ok(self.warned(SqliteStore::open(path, mode)?)),
+        }
+    }
+
     fn warned(&self, opened: Opened) -> Arc<dyn Store> {
         for warning in &opened.warnings {
             self.ui.warn(&warning.to_string());
@@ -107,6 +121,16 @@ impl Context {
         // Events say who did it.
         Arc::new(opened.store.acting_as(&crate::plan::current_user()))
     }
+}
+
+/// The URL of a PostgreSQL database, where a path was expected.
+fn postgres(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| Location::is_postgres(text))
+}
+
+/// A path becomes absolute; a URL stays as it is.
+fn absolute(cwd: &Path, db: &Path) -> PathBuf {
+    if postgres(db).is_some() { db.to_owned() } else { cwd.join(db) }
 }
 
 fn find_folder(from: &Path) -> Option<PathBuf> {

@@ -151,6 +151,7 @@ impl From<windlass_store::Error> for CliError {
             | E::DuplicateJobName { .. }
             | E::DuplicateName { .. }
             | E::BadExport { .. }
+            | E::BadLocation { .. }
             | E::OutOfRange { .. } => Kind::User,
             E::AlreadyExists { .. }
             | E::Newer { .. }
@@ -166,6 +167,9 @@ impl From<windlass_store::Error> for CliError {
             | E::TooManyIterations { .. }
             | E::StillActive { .. }
             | E::JobIsHeld { .. }
+            | E::NotOurs { .. }
+            | E::NotEmpty { .. }
+            | E::Superseded { .. }
             | E::InUse { .. } => Kind::Refused,
             E::NotAFile { .. }
             | E::NotADatabase { .. }
@@ -178,7 +182,11 @@ impl From<windlass_store::Error> for CliError {
             | E::CannotOpen { .. }
             | E::File { .. }
             | E::DiskFull { .. }
-            | E::Disk { .. } => Kind::Io,
+            | E::Disk { .. }
+            | E::Unreachable { .. }
+            | E::Unwelcome { .. }
+            | E::Strained { .. }
+            | E::InDoubt { .. } => Kind::Io,
             E::Elsewhere(elsewhere) => match elsewhere.sort {
                 Sort::Missing | Sort::Wrong => Kind::User,
                 Sort::Refused | Sort::Forbidden => Kind::Refused,

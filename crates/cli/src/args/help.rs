@@ -20,7 +20,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Run", &["run", "resume", "exec", "create", "plan", "cancel", "reinit", "reset-status", "demo"]),
     ("Look", &["status", "list", "jobs", "results", "logs", "why", "files", "user-data", "events"]),
     ("Improve", &["resources", "tune", "plot", "spec"]),
-    ("Keep house", &["archive", "delete", "export", "import", "workflows"]),
+    ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
     ("Share", &["serve"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers"]),
     ("Windlass itself", &["config", "completions", "help"]),

@@ -3,6 +3,7 @@
 //! Nouns have verbs, and a noun alone lists. What Torc calls by a name is found here by the same name.
 
 pub(crate) mod data;
+pub(crate) mod db;
 pub(crate) mod edit;
 pub(crate) mod help;
 pub(crate) mod jobs;
@@ -171,6 +172,8 @@ pub(crate) enum Command {
     ResourceRequirements(jobs::RequirementsArgs),
     /// What is to happen when jobs fail: list, get.
     FailureHandlers(jobs::HandlersArgs),
+    /// The database as a whole: migrate, backup, check, copy.
+    Db(db::DbArgs),
     /// Put workflows out of sight, or back.
     Archive(workflows::ArchiveArgs),
     /// Delete workflows with all that is known about them.

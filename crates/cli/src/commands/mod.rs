@@ -6,6 +6,7 @@ mod cancel;
 mod completions;
 mod config;
 mod create;
+mod db;
 mod demo;
 mod docs;
 mod edit_jobs;
@@ -111,6 +112,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
             None => parts::handlers(ctx, &args.list),
             Some(verb) => parts::handlers_verb(ctx, verb),
         },
+        Command::Db(args) => db::run(ctx, args),
         Command::Archive(args) => manage::archive(ctx, args),
         Command::Delete(args) => manage::delete(ctx, args),
         Command::Export(args) => transfer::export(ctx, args),

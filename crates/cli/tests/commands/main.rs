@@ -14,6 +14,8 @@ mod common;
 #[cfg(test)]
 mod contents;
 #[cfg(test)]
+mod db;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod editing;
@@ -31,6 +33,9 @@ mod kill;
 mod lists;
 #[cfg(test)]
 mod plans;
+#[cfg(test)]
+#[path = "../../../store/tests/postgres_server/mod.rs"]
+mod postgres_server;
 #[cfg(test)]
 mod reuse;
 #[cfg(test)]

@@ -126,19 +126,14 @@ impl Backend for Postgres {
     fn read<T>(&self, query: impl FnOnce(&Link) -> Result<T, Fault>) -> Result<T, Error> {
         let free = self.readers().pop();
         let link = free.unwrap_or_else(|| Link::new(Arc::clone(&self.common)));
-        let done = || -> Result<T, Fault> {
-            link.begin_reading()?;
-            // On an error the connection is closed, which ends the transaction.
-            let value = query(&link)?;
-            link.run(sql::COMMIT)?;
-            Ok(value)
-        };
-        let value = done().map_err(|fault| self.explain(fault))?;
+        let value = link.begin_reading().and_then(|()| query(&link));
+        link.roll_back();
         let mut readers = self.readers();
-        if readers.len() < KEPT {
+        if readers.len() < KEPT && !link.is_lost() {
             readers.push(link);
         }
-        Ok(value)
+        drop(readers);
+        value.map_err(|fault| self.explain(fault))
     }
 
     fn may_write(&self) -> Result<(), Error> {

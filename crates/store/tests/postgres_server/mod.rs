@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A database of one's own; it goes when this is dropped.
-pub struct Database {
+pub(crate) struct Database {
     server: Server,
     name: String,
 }
 
 impl Database {
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let Server { directory, user, .. } = &self.server;
         format!("postgres://{user}@/{}?host={}", self.name, directory.display())
     }
 
     /// Runs statements as whoever owns the server.
-    pub fn sql(&self, text: &str) -> String {
+    pub(crate) fn sql(&self, text: &str) -> String {
         self.server.sql(&self.name, text)
     }
 }
@@ -34,7 +34,7 @@ impl Drop for Database {
 }
 
 /// An empty database.
-pub fn database() -> Database {
+pub(crate) fn database() -> Database {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let server = Server::shared();
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -10,6 +10,7 @@ mod postgres;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
 mod sqlite;
+mod upkeep;
 mod wire;
 
 /// Makes every case a test for one backend: `suite!(name, how to make an empty store)`.
@@ -111,8 +112,5 @@ macro_rules! conformance {
 }
 
 conformance!(on_sqlite, crate::sqlite::empty_store);
-<<<<<<< HEAD
 conformance!(over_a_wire, crate::wire::empty_store);
-=======
 conformance!(on_postgres, crate::postgres::empty_store);
->>>>>>> c209ded (store: PostgreSQL behind the same use cases)

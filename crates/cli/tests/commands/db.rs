@@ -1,0 +1,45 @@
+//! `windlass db` with the real binary: backups, checks, and the way to PostgreSQL.
+
+use crate::common::{Sandbox, documented_keys};
+use crate::postgres_server::database;
+use std::collections::BTreeSet;
+
+fn with_books() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let spec =
+        "name: two\njobs:\n  - {name: a, command: echo a}\n  - {name: b, command: echo b, depends_on: [a]}\n";
+    sandbox.write("two.yaml", spec);
+    sandbox.windlass(&["run", "two.yaml"]).exits(0);
+    sandbox
+}
+
+#[test]
+fn a_database_is_backed_up_and_looked_at() {
+    let sandbox = with_books();
+    sandbox.windlass(&["db", "migrate"]).exits(0).prints("already");
+    sandbox.windlass(&["db", "check"]).exits(0).prints("all is well");
+    sandbox.windlass(&["db", "backup", "kept.db"]).exits(0).prints("kept.db (");
+    sandbox.windlass(&["db", "backup", "kept.db"]).exits(4).says("already something at");
+    sandbox.windlass(&["--db", "kept.db", "status"]).exits(0).prints("2 of 2 jobs done");
+    let checked = sandbox.json(&["--db", "kept.db", "db", "check"]);
+    assert_eq!(documented_keys(&checked), BTreeSet::from(["checks", "problems"]));
+}
+
+#[test]
+fn a_database_moves_to_postgres_and_is_used_there() {
+    let sandbox = with_books();
+    let target = database();
+    let url = target.url();
+    sandbox.windlass(&["db", "copy", "elsewhere.db"]).exits(2).says("must be a PostgreSQL database");
+    let copied = sandbox.json(&["db", "copy", &url]);
+    assert_eq!(documented_keys(&copied), BTreeSet::from(["rows", "tables"]));
+    sandbox.windlass(&["db", "copy", &url]).exits(4).says("not empty");
+    sandbox.windlass(&["--db", &url, "db", "check"]).exits(0).prints("all is well");
+    sandbox.windlass(&["--db", &url, "db", "migrate"]).exits(0).prints("already");
+    sandbox.windlass(&["--db", &url, "status"]).exits(0).prints("2 of 2 jobs done");
+    sandbox.windlass(&["--db", &url, "db", "backup", "b.db"]).exits(2).says("pg_dump");
+    // And work goes on there.
+    sandbox.write("more.yaml", "name: more\njobs:\n  - {name: c, command: echo c}\n");
+    sandbox.windlass(&["--db", &url, "run", "more.yaml"]).exits(0);
+    sandbox.windlass(&["--db", &url, "jobs", "2"]).exits(0).prints("completed");
+}
