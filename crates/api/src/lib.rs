@@ -1,5 +1,6 @@
 //! The words of the REST interface: what goes over the wire, and nothing else.
 //!
-//! [`torc`] is the job-level contract, served at `/torc-service/v1` and at `/api/v1`.
+//! [`tokens`] is about who one is; [`torc`] is the job-level contract, served at `/torc-service/v1` and at `/api/v1`.
 
+pub mod tokens;
 pub mod torc;

@@ -36,6 +36,13 @@ impl Context {
         Ok(Self { ui: Ui::new(globals), clock: Clock, cwd, config, db })
     }
 
+    /// The directory beside the database where a server that serves it says so.
+    pub(crate) fn served_at(&self) -> Option<PathBuf> {
+        let mut dir = self.find()?.into_os_string();
+        dir.push(".run");
+        Some(dir.into())
+    }
+
     /// The database, for reading only. It must exist.
     pub(crate) fn open_read(&self) -> Result<Arc<dyn Store>, CliError> {
         let path = self.existing()?;

@@ -220,6 +220,24 @@ impl From<windlass_engine::Error> for CliError {
     }
 }
 
+impl From<windlass_client::Error> for CliError {
+    fn from(error: windlass_client::Error) -> Self {
+        use windlass_client::Error as E;
+        let kind = match &error {
+            E::BadUrl { .. } | E::PlainHttp { .. } => Kind::User,
+            E::Refused(problem) if matches!(problem.status, 400 | 404 | 422) => Kind::User,
+            E::Refused(problem) if problem.status < 500 => Kind::Refused,
+            _ => Kind::Io,
+        };
+        let hint = error.hint();
+        let said = Self::new(kind, error.to_string());
+        match hint {
+            Some(hint) => said.with_hint(hint),
+            None => said,
+        }
+    }
+}
+
 impl From<Diagnostics> for CliError {
     fn from(diagnostics: Diagnostics) -> Self {
         let count = diagnostics.count();

@@ -5,6 +5,7 @@ mod changes;
 mod classes;
 mod commands;
 mod config;
+mod connect;
 mod context;
 mod deliver;
 mod drive;

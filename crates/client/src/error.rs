@@ -17,6 +17,12 @@ pub enum Error {
     Setup { source: reqwest::Error },
     #[error("cannot reach the server at {url}: {}", innermost(source))]
     Unreachable { url: String, source: reqwest::Error },
+    #[error("{} is readable by others, so it is not used", path.display())]
+    NotPrivate { path: PathBuf },
+    #[error("{}: {why}", path.display())]
+    Keyring { path: PathBuf, why: String },
+    #[error("a token is not sent to {url} in the clear, where others can read it")]
+    PlainHttp { url: String },
     /// The server said no, and why.
     #[error("{0}")]
     Refused(Box<Problem>),
@@ -53,7 +59,26 @@ impl Error {
             | Self::File { .. }
             | Self::Pem { .. }
             | Self::Setup { .. }
+            | Self::NotPrivate { .. }
+            | Self::Keyring { .. }
+            | Self::PlainHttp { .. }
             | Self::Answer { .. } => false,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotPrivate { path } => Some(format!(
+                "`chmod 600 {0}`, and make new tokens: whoever could read it may have",
+                path.display()
+            )),
+            Self::PlainHttp { .. } => {
+                Some("use https://, or say --insecure-http if nobody else is on the way".to_owned())
+            }
+            Self::Refused(problem) => problem.hint.clone(),
+            Self::Unreachable { .. } => Some("is the server running, and is the address right?".to_owned()),
+            _ => None,
         }
     }
 

@@ -6,8 +6,11 @@
 
 mod error;
 pub mod fleet;
+mod keyring;
+mod tokens;
 
 pub use error::{Error, Problem};
+pub use keyring::{Kept, Keyring, origin};
 
 use reqwest::blocking::{RequestBuilder, Response};
 use reqwest::header::RETRY_AFTER;
@@ -27,10 +30,14 @@ pub struct ClientOptions {
     /// `http://HOST:PORT` or `https://…`, with or without a path in front of `/api/v1`.
     pub url: String,
     pub token: Option<String>,
+    /// Name and password, where there is no token.
+    pub password: Option<(String, String)>,
     /// Certificates, in PEM, of authorities that are trusted beside those of the system.
     pub ca_file: Option<PathBuf>,
     /// Certificate and key, in PEM and one file, by which we are known.
     pub identity_file: Option<PathBuf>,
+    /// The token or password may be sent where others can read it.
+    pub insecure_http: bool,
 }
 
 impl std::fmt::Debug for ClientOptions {
@@ -45,6 +52,7 @@ impl std::fmt::Debug for ClientOptions {
 pub struct Client {
     url: String,
     token: Option<String>,
+    password: Option<(String, String)>,
     http: reqwest::blocking::Client,
 }
 
@@ -62,6 +70,12 @@ impl Client {
         if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
             return Err(bad("it begins with http:// or https:// and the name of a host"));
         }
+        if (options.token.is_some() || options.password.is_some())
+            && !options.insecure_http
+            && !keyring::is_private(&url)
+        {
+            return Err(Error::PlainHttp { url });
+        }
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Somebody else may have come first, which is as good.
             rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
@@ -69,6 +83,8 @@ impl Client {
         let mut builder = reqwest::blocking::Client::builder()
             .connect_timeout(CONNECT)
             .timeout(TIMEOUT)
+            // Our server sends nobody elsewhere, and a token is for nobody else.
+            .redirect(reqwest::redirect::Policy::none())
             .tcp_keepalive(Duration::from_secs(30))
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
         if let Some(path) = options.ca_file {
@@ -79,7 +95,7 @@ impl Client {
             builder = builder.identity(from_file(path, |bytes| reqwest::Identity::from_pem(&bytes))?);
         }
         let http = builder.build().map_err(|source| Error::Setup { source })?;
-        Ok(Self { url, token: options.token, http })
+        Ok(Self { url, token: options.token, password: options.password, http })
     }
 
     pub fn url(&self) -> &str {
@@ -105,6 +121,10 @@ impl Client {
         self.call(self.http.post(self.address(path)).json(body), time)
     }
 
+    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.call(self.http.delete(self.address(path)), TIMEOUT)
+    }
+
     fn address(&self, path: &str) -> String {
         format!("{}{path}", self.url)
     }
@@ -112,6 +132,8 @@ impl Client {
     fn call<T: DeserializeOwned>(&self, mut request: RequestBuilder, time: Duration) -> Result<T, Error> {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
+        } else if let Some((user, password)) = &self.password {
+            request = request.basic_auth(user, Some(password));
         }
         let answer = request.timeout(time).send().map_err(|error| self.unreachable(error))?;
         let status = answer.status().as_u16();

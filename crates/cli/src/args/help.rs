@@ -23,6 +23,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
     ("Share", &["serve"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers"]),
+    ("Who you are", &["login", "logout", "whoami", "token", "password"]),
     ("Windlass itself", &["config", "completions", "help"]),
 ];
 

@@ -2,6 +2,7 @@
 //!
 //! Nouns have verbs, and a noun alone lists. What Torc calls by a name is found here by the same name.
 
+pub(crate) mod access;
 pub(crate) mod data;
 pub(crate) mod db;
 pub(crate) mod edit;
@@ -205,6 +206,16 @@ pub(crate) enum Command {
     Cancel(workflows::CancelArgs),
     /// Run workflows of several people on many machines: a server for workers and clients.
     Serve(serve::ServeArgs),
+    /// Tokens for programs that talk to a server: create, list, revoke.
+    Token(access::TokenArgs),
+    /// The file of people who show passwords to a server: add, remove, verify, list.
+    Password(access::PasswordArgs),
+    /// Keep a token for a server, so that commands with its URL find it.
+    Login(access::LoginArgs),
+    /// Forget the token for a server.
+    Logout(access::LogoutArgs),
+    /// Show who you are to a server, and what you may do there.
+    Whoami(access::WhoamiArgs),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.
@@ -245,7 +256,8 @@ impl Command {
             | Self::Events(_)
             | Self::JobDependencies(_)
             | Self::ResourceRequirements(_)
-            | Self::FailureHandlers(_) => true,
+            | Self::FailureHandlers(_)
+            | Self::Token(_) => true,
             Self::Workflows(args) => {
                 matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Status(_)))
             }

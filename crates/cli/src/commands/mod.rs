@@ -18,6 +18,7 @@ mod jobs;
 mod logs;
 mod manage;
 mod parts;
+mod password;
 mod plan;
 pub(crate) mod plot;
 mod reinit;
@@ -31,6 +32,7 @@ mod serve;
 mod spawn;
 mod spec;
 mod status;
+mod token;
 mod transfer;
 mod tune;
 mod user_data;
@@ -128,6 +130,11 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::ResetStatus(args) => reset_status::run(ctx, args),
         Command::Cancel(args) => cancel::run(ctx, args),
         Command::Serve(args) => serve::run(ctx, args),
+        Command::Token(args) => token::run(ctx, &args.verb),
+        Command::Password(args) => password::run(ctx, &args.verb),
+        Command::Login(args) => token::login(ctx, args),
+        Command::Logout(args) => token::logout(ctx, args),
+        Command::Whoami(args) => token::whoami(ctx, args),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),

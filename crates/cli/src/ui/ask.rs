@@ -26,6 +26,66 @@ impl Ui {
     }
 }
 
+impl Ui {
+    /// A secret: typed unseen on a terminal, or the first line of standard input.
+    pub(crate) fn ask_secret(&self, question: &str) -> Result<String, CliError> {
+        let stdin = io::stdin();
+        let is_asked = stdin.is_terminal() && self.stderr.is_terminal();
+        let _unseen = if is_asked {
+            drop(self.stderr.lock().write_all(question.as_bytes()));
+            Some(Unseen::begin())
+        } else {
+            None
+        };
+        let mut answer = String::new();
+        let read = stdin.lock().read_line(&mut answer);
+        if is_asked {
+            drop(self.stderr.lock().write_all(b"\n"));
+        }
+        read.map_err(|error| CliError::io(format!("cannot read standard input: {error}")))?;
+        let answer = answer.trim_end_matches(['\n', '\r']).to_owned();
+        if answer.is_empty() {
+            return Err(CliError::user("nothing was typed, and standard input is empty"));
+        }
+        Ok(answer)
+    }
+
+    /// A new secret: on a terminal it is typed twice.
+    pub(crate) fn ask_new_secret(&self, question: &str) -> Result<String, CliError> {
+        let secret = self.ask_secret(question)?;
+        let is_asked = io::stdin().is_terminal() && self.stderr.is_terminal();
+        if is_asked && self.ask_secret("Once more: ")? != secret {
+            return Err(CliError::user("these were not the same; nothing was changed"));
+        }
+        Ok(secret)
+    }
+}
+
+/// While it lives, what is typed is not shown.
+struct Unseen(Option<rustix::termios::Termios>);
+
+impl Unseen {
+    fn begin() -> Self {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        let before = tcgetattr(io::stdin()).ok();
+        if let Some(before) = &before {
+            let mut unseen = before.clone();
+            unseen.local_modes.remove(LocalModes::ECHO);
+            // A terminal that cannot do so shows it; better than not to go on.
+            tcsetattr(io::stdin(), OptionalActions::Flush, &unseen).ok();
+        }
+        Self(before)
+    }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Flush, before).ok();
+        }
+    }
+}
+
 fn is_yes(answer: &str) -> bool {
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }

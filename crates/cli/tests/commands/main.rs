@@ -55,4 +55,6 @@ mod transcript;
 #[cfg(test)]
 mod trouble;
 #[cfg(test)]
+mod who;
+#[cfg(test)]
 mod why;

@@ -1,0 +1,244 @@
+//! Tokens that were kept for servers: `~/.config/windlass/tokens.toml`, readable by its owner alone.
+//!
+//! A token is sent to the server it was kept for and to no other: the same scheme, host and port. Over plain `http` it is
+//! sent to this machine only, unless somebody insists.
+
+use crate::Error;
+use serde::Deserialize;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The file, as it was read.
+#[derive(Clone, Debug)]
+pub struct Keyring {
+    path: PathBuf,
+    servers: Vec<Kept>,
+}
+
+/// What is kept for a server.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// Scheme, host and port.
+    pub url: String,
+    pub token: String,
+    /// Certificates that show it is the right one.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Kept {
+    /// Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    server: Vec<Kept>,
+}
+
+impl Keyring {
+    /// The one in this directory of settings; empty if there is none. One that others can read is refused: whoever could
+    /// read it may have.
+    pub fn open(config_dir: &Path) -> Result<Self, Error> {
+        let path = config_dir.join("tokens.toml");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(source) => return Err(Error::File { path, source }),
+        };
+        if !text.is_empty() {
+            let about = path.metadata().map_err(|source| Error::File { path: path.clone(), source })?;
+            if about.mode() & 0o077 != 0 {
+                return Err(Error::NotPrivate { path });
+            }
+        }
+        match toml::from_str::<Written>(&text) {
+            Ok(written) => Ok(Self { path, servers: written.server }),
+            Err(error) => Err(Error::Keyring { path, why: error.to_string() }),
+        }
+    }
+
+    /// What is kept for the server at this address.
+    pub fn find(&self, url: &str) -> Option<&Kept> {
+        let wanted = origin(url).ok()?;
+        self.servers.iter().find(|kept| origin(&kept.url).is_ok_and(|origin| origin == wanted))
+    }
+
+    pub fn servers(&self) -> &[Kept] {
+        &self.servers
+    }
+
+    /// Keeps a token, in place of an earlier one for the same server.
+    pub fn keep(&mut self, kept: Kept) -> Result<(), Error> {
+        let url = origin(&kept.url)?;
+        self.forget(&url);
+        self.servers.push(Kept { url, ..kept });
+        self.write()
+    }
+
+    /// Whether there was one.
+    pub fn remove(&mut self, url: &str) -> Result<bool, Error> {
+        let there = self.forget(&origin(url)?);
+        if there {
+            self.write()?;
+        }
+        Ok(there)
+    }
+
+    fn forget(&mut self, wanted: &str) -> bool {
+        let before = self.servers.len();
+        self.servers.retain(|kept| origin(&kept.url).is_ok_and(|origin| origin != wanted));
+        self.servers.len() < before
+    }
+
+    fn write(&self) -> Result<(), Error> {
+        let write = || -> io::Result<()> {
+            let dir = self.path.parent().unwrap_or(Path::new("."));
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+            let draft = self.path.with_extension(format!("new.{}", std::process::id()));
+            // What a process of the same number may have left.
+            drop(std::fs::remove_file(&draft));
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+            file.write_all(self.text().as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&draft, &self.path)
+        };
+        write().map_err(|source| Error::File { path: self.path.clone(), source })
+    }
+
+    fn text(&self) -> String {
+        // Of what a URL, a token or a path may contain, JSON and TOML quote all in the same way.
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let servers = self.servers.iter().map(|kept| {
+            let ca = kept.ca_file.as_deref().and_then(Path::to_str);
+            let ca = ca.map(|ca| format!("ca_file = {}\n", quoted(ca))).unwrap_or_default();
+            format!("\n[[server]]\nurl = {}\ntoken = {}\n{ca}", quoted(&kept.url), quoted(&kept.token))
+        });
+        let head =
+            "# Tokens for Windlass servers, written by `windlass login`. Keep this file to yourself.\n";
+        std::iter::once(head.to_owned()).chain(servers).collect()
+    }
+}
+
+/// Scheme, host and port of an address, in the one way of writing them.
+pub fn origin(url: &str) -> Result<String, Error> {
+    Ok(parse(url)?.origin().ascii_serialization())
+}
+
+/// Whether a token may be sent there: encrypted, or not leaving this machine.
+pub(crate) fn is_private(url: &str) -> bool {
+    let Ok(url) = parse(url) else { return false };
+    url.scheme() == "https"
+        || match url.host_str() {
+            Some("localhost") => true,
+            Some(host) => {
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+            None => false,
+        }
+}
+
+fn parse(url: &str) -> Result<reqwest::Url, Error> {
+    let bad = |why: &str| Error::BadUrl { url: url.to_owned(), why: why.to_owned() };
+    let parsed = reqwest::Url::parse(url).map_err(|error| bad(&error.to_string()))?;
+    if matches!(parsed.scheme(), "http" | "https") && parsed.has_host() {
+        Ok(parsed)
+    } else {
+        Err(bad("it begins with http:// or https:// and the name of a host"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn kept(url: &str, token: &str) -> Kept {
+        Kept { url: url.to_owned(), token: token.to_owned(), ca_file: None }
+    }
+
+    #[test]
+    fn tokens_are_kept_for_one_server_and_found_for_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("windlass");
+        let mut keyring = Keyring::open(&config).unwrap();
+        keyring.keep(kept("https://Host.example:443/some/path", "wl_one")).unwrap();
+        keyring.keep(kept("http://127.0.0.1:8080", "wl_two")).unwrap();
+        keyring
+            .keep(Kept { ca_file: Some("/a \"b\"/ca.pem".into()), ..kept("https://c:1", "wl_three") })
+            .unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&config), mode(&config.join("tokens.toml"))), (0o700, 0o600));
+
+        let keyring = Keyring::open(&config).unwrap();
+        let token = |url: &str| keyring.find(url).map(|kept| kept.token.as_str());
+        assert_eq!(token("https://host.example"), Some("wl_one"));
+        assert_eq!(token("https://host.example/api/v1/"), Some("wl_one"));
+        assert_eq!(
+            keyring.find("https://c:1").unwrap().ca_file.as_deref(),
+            Some(Path::new("/a \"b\"/ca.pem"))
+        );
+        for other in [
+            "http://host.example",
+            "https://host.example:8443",
+            "https://host.example.evil.example",
+            "https://host.example@evil.example",
+            "https://evil.example/https://host.example",
+            "http://127.0.0.1",
+            "http://127.0.0.2:8080",
+            "nonsense",
+        ] {
+            assert_eq!(token(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_new_token_takes_the_place_of_the_old_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keyring = Keyring::open(dir.path()).unwrap();
+        keyring.keep(kept("https://a", "wl_old")).unwrap();
+        keyring.keep(kept("https://a/", "wl_new")).unwrap();
+        assert_eq!(Keyring::open(dir.path()).unwrap().servers(), [kept("https://a", "wl_new")]);
+        assert!(keyring.remove("https://a").unwrap() && !keyring.remove("https://a").unwrap());
+        assert!(Keyring::open(dir.path()).unwrap().servers().is_empty());
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tokens.toml");
+        std::fs::write(&path, "[[server]]\nurl = 'https://a'\ntoken = 'wl_x'\n").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        assert!(matches!(Keyring::open(dir.path()), Err(Error::NotPrivate { .. })));
+    }
+
+    #[test]
+    fn where_a_token_may_go_in_the_clear() {
+        for url in [
+            "https://a",
+            "http://localhost:1",
+            "http://127.0.0.1",
+            "http://127.1.2.3:80",
+            "http://[::1]:8080",
+        ] {
+            assert!(is_private(url), "{url}");
+        }
+        for url in [
+            "http://a",
+            "http://10.0.0.1",
+            "http://localhost.example",
+            "http://127.0.0.1.example",
+            "http://[::2]",
+        ] {
+            assert!(!is_private(url), "{url}");
+        }
+    }
+}
