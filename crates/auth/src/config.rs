@@ -218,6 +218,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_guide_shows_is_understood() {
+        let guide = include_str!("../../../docs/guide/security.md");
+        let blocks = guide.split("\n```text\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        let files: Vec<&str> = blocks.filter(|block| block.contains(" = ")).collect();
+        assert_eq!(files.len(), 4, "{files:#?}");
+        for file in files {
+            read(file).unwrap();
+        }
+    }
+
+    #[test]
     fn mistakes_are_told_with_their_place() {
         for (text, said) in [
             ("passwordfile = 'x'", "password_file"),

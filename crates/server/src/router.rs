@@ -3,6 +3,7 @@
 use crate::error::{self, API_PREFIX, ApiError, TORC_PREFIX};
 use crate::guard::{self, Guard};
 use crate::options::Limits;
+use crate::policy;
 use crate::routes;
 use crate::state::AppState;
 use axum::Router;
@@ -28,11 +29,14 @@ pub(crate) fn router(state: AppState) -> Router {
     let brief: Router<AppState> = brief.into();
     let lasting: Router<AppState> = at_both(routes::lasting(), routes::torc_lasting()).into();
     let Limits { max_body, max_upload, .. } = options.limits;
+    let enforce = from_fn_with_state(state.clone(), policy::enforce);
     brief
+        .layer(enforce.clone())
         .layer(DefaultBodyLimit::max(max_body))
         .layer(from_fn_with_state(guard.clone(), guard::brief))
         .merge(
             lasting
+                .layer(enforce)
                 .layer(DefaultBodyLimit::max(max_upload))
                 .layer(RequestBodyTimeoutLayer::new(SILENCE))
                 .layer(from_fn(guard::lasting)),

@@ -6,6 +6,7 @@
 
 use crate::discovery::{self, Announced, Discovery, DiscoveryError};
 use crate::front::{Front, standby};
+use crate::gate::Network;
 use crate::listen::Listening;
 use crate::metrics::Metrics;
 use crate::notify;
@@ -248,6 +249,7 @@ impl Site {
             no_auth: options.no_auth,
             config: options.auth_config.clone(),
             password_file: options.password_file.clone(),
+            fetch: Some(Arc::new(Network)),
             ..GateOptions::default()
         };
         let auth = Arc::new(Gate::open(gate)?);

@@ -5,6 +5,7 @@ mod docs;
 pub(crate) mod events;
 pub(crate) mod health;
 mod metrics;
+mod tokens;
 mod workers;
 mod workflows;
 
@@ -18,7 +19,11 @@ pub(crate) fn plain() -> OpenApiRouter<AppState> {
 
 /// Our own routes below [`crate::error::API_PREFIX`], done in a moment.
 pub(crate) fn brief() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(docs::routes()).merge(workers::routes()).merge(workflows::routes())
+    OpenApiRouter::new()
+        .merge(docs::routes())
+        .merge(tokens::routes())
+        .merge(workers::routes())
+        .merge(workflows::routes())
 }
 
 /// Our own routes whose requests last as long as they like: waits, streams and uploads.
@@ -28,7 +33,7 @@ pub(crate) fn lasting() -> OpenApiRouter<AppState> {
 
 /// The contract of Torc, at both prefixes.
 pub(crate) fn torc() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+    OpenApiRouter::new().merge(tokens::torc())
 }
 
 /// What of it lasts.
