@@ -41,6 +41,8 @@ const TOOLS: &[Tool] = &[
     Tool { program: "kill", package: "procps", needed_for: "tests that end a process at a bad moment" },
     Tool { program: "mount", package: "mount", needed_for: "a small disk to fill (as root)" },
     Tool { program: "unshare", package: "util-linux", needed_for: "a run as in a container (as root)" },
+    Tool { program: "ssh", package: "openssh-client", needed_for: "workers on machines that ssh reaches" },
+    Tool { program: "sshd", package: "openssh-server", needed_for: "such a machine, which is this one" },
     Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
     Tool { program: "setpriv", package: "util-linux", needed_for: "a PostgreSQL that does not run as root" },
     Tool { program: "initdb", package: "postgresql", needed_for: "the books in PostgreSQL" },

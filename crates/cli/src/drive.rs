@@ -126,6 +126,11 @@ fn listen_for_signals() -> Result<Signals, CliError> {
     Signals::new(wanted.chain([SIGUSR1])).map_err(|e| deaf(&e))
 }
 
+/// Whether somebody had this signal ignored before we came.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    ignored_signals() & (1 << (signal - 1)) != 0
+}
+
 /// One bit per signal, the first one lowest.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -20,6 +20,7 @@ mod select;
 mod sketch;
 mod spec_files;
 mod spec_jobs;
+mod ssh;
 mod sweep;
 mod tail;
 mod tar;

@@ -102,6 +102,11 @@ impl Client {
         &self.url
     }
 
+    /// To be handed on to nobody but this user's own processes.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     /// `path` begins with a slash.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         self.call(self.http.get(self.address(path)), TIMEOUT)

@@ -21,7 +21,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["status", "list", "jobs", "results", "logs", "why", "files", "user-data", "events"]),
     ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
-    ("Share", &["serve"]),
+    ("Share", &["serve", "worker", "remote"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers"]),
     ("Who you are", &["login", "logout", "whoami", "token", "password"]),
     ("Windlass itself", &["config", "completions", "help"]),

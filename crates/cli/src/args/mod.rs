@@ -19,6 +19,7 @@ pub(crate) mod serve;
 pub(crate) mod spec;
 pub(crate) mod tools;
 pub(crate) mod usage;
+pub(crate) mod worker;
 pub(crate) mod workflows;
 
 pub(crate) use order::verbs_first;
@@ -216,6 +217,10 @@ pub(crate) enum Command {
     Logout(access::LogoutArgs),
     /// Show who you are to a server, and what you may do there.
     Whoami(access::WhoamiArgs),
+    /// Have this machine work for a server.
+    Worker(worker::WorkerArgs),
+    /// Workers on machines that ssh reaches: add, remove, list, run, status, stop, collect-logs.
+    Remote(worker::RemoteArgs),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.
@@ -227,7 +232,7 @@ pub(crate) enum Command {
     Docs(tools::DocsArgs),
     /// The process that a run starts to execute jobs; not for people.
     #[command(name = "__worker", hide = true)]
-    Worker,
+    WorkerProcess,
 }
 
 impl Command {
@@ -257,7 +262,8 @@ impl Command {
             | Self::JobDependencies(_)
             | Self::ResourceRequirements(_)
             | Self::FailureHandlers(_)
-            | Self::Token(_) => true,
+            | Self::Token(_)
+            | Self::Remote(_) => true,
             Self::Workflows(args) => {
                 matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Status(_)))
             }
@@ -267,7 +273,7 @@ impl Command {
 
     /// Works also where the settings are wrong: they are what it is about, or it uses none.
     pub(crate) const fn copes_with_wrong_settings(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::Completions(_) | Self::Docs(_) | Self::Worker)
+        matches!(self, Self::Config(_) | Self::Completions(_) | Self::Docs(_) | Self::WorkerProcess)
     }
 }
 

@@ -283,7 +283,7 @@ pub(crate) struct DemoArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-fn parse_time(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| "write a time with its zone, such as 2026-08-01T18:00:00Z or …+02:00".to_owned())
 }
 

@@ -23,6 +23,7 @@ mod plan;
 pub(crate) mod plot;
 mod reinit;
 mod relations;
+mod remote;
 mod reset_status;
 mod resources;
 mod results;
@@ -37,6 +38,7 @@ mod transfer;
 mod tune;
 mod user_data;
 mod why;
+pub(crate) mod worker;
 pub(crate) mod workflows;
 
 use crate::args::Command;
@@ -139,7 +141,9 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),
         Command::Docs(args) => docs::run(args),
-        Command::Worker => crate::local::worker(),
+        Command::Worker(args) => worker::run(ctx, args),
+        Command::Remote(args) => remote::run(ctx, &args.verb),
+        Command::WorkerProcess => crate::local::worker(),
     }
 }
 

@@ -37,6 +37,8 @@ mod plans;
 #[path = "../../../store/tests/postgres_server/mod.rs"]
 mod postgres_server;
 #[cfg(test)]
+mod remote;
+#[cfg(test)]
 mod reuse;
 #[cfg(test)]
 mod runs;

@@ -1,0 +1,153 @@
+//! `windlass worker`: this machine works for a server.
+
+use crate::args::worker::{OfferArgs, WorkerArgs};
+use crate::connect;
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::ui::{Ui, text};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::time::Instant;
+use windlass_agent::{
+    Agent, AgentOptions, Control, End, Error, Observer, Outcome, Progress, Until, default_state_dir,
+};
+use windlass_proc::machine::Machine;
+use windlass_types::Capacity;
+
+pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
+    let client = connect::client(ctx, &args.server)?;
+    let machine = Machine::detect();
+    let capacity = capacity(&machine, &args.offer);
+    let state_dir = args.state_dir.clone().or_else(default_state_dir).ok_or_else(|| {
+        CliError::user("there is no home directory to keep notes in")
+            .with_hint("--state-dir names another place")
+    })?;
+    let mut options = AgentOptions::new(client, capacity, ctx.cwd.join(state_dir));
+    options.gpu_devices = machine.gpus;
+    options.labels.clone_from(&args.label);
+    options.workflow = args.workflow;
+    options.persistent = args.persistent;
+    options.idle_timeout = args.idle_timeout;
+    options.give_up_after = args.give_up_after;
+    options.grace = args.grace;
+    options.until = until(ctx, args)?;
+    let outcome = work(&ctx.ui, options)?;
+    Ok(tell_end(&ctx.ui, &outcome))
+}
+
+/// Works until there is a reason to leave; the first signal drains, the second stops, the third kills.
+pub(crate) fn work(ui: &Ui, options: AgentOptions) -> Result<Outcome, CliError> {
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !crate::drive::is_ignored(*signal));
+    let signals =
+        Signals::new(wanted).map_err(|e| CliError::io(format!("cannot listen for signals: {e}")))?;
+    let url = options.client.url().to_owned();
+    let agent = Agent::new(options).map_err(failed)?;
+    let listener = Listener::start(signals, agent.control())?;
+    let end = agent.run(&mut Watcher { ui, url, is_known: false }).map_err(failed);
+    drop(listener);
+    end
+}
+
+fn capacity(machine: &Machine, offer: &OfferArgs) -> Capacity {
+    Capacity {
+        cpus: offer.num_cpus.unwrap_or(machine.cpus),
+        memory: offer.memory.unwrap_or(machine.memory),
+        gpus: offer.num_gpus.unwrap_or(machine.gpus.len() as u32),
+        nodes: 1,
+        max_jobs: offer.max_jobs,
+    }
+}
+
+/// When it has to be gone, if anybody said so. Jobs are asked to stop as long before as a stopped job gets anyway, but not
+/// before half of the time is over.
+fn until(ctx: &Context, args: &WorkerArgs) -> Result<Option<Until>, CliError> {
+    let now = ctx.clock.now();
+    if let Some(end) = args.end_time.filter(|end| *end <= now) {
+        return Err(CliError::user(format!("--end-time {end} is over; it is {now}")));
+    }
+    let until_then = args.end_time.map(|end| end.since(now));
+    let Some(time) = args.time_limit.into_iter().chain(until_then).min() else { return Ok(None) };
+    let lead = args.grace.min(time / 2);
+    Ok(Instant::now().checked_add(time).map(|end| Until { end, lead }))
+}
+
+fn tell_end(ui: &Ui, outcome: &Outcome) -> Exit {
+    let why = match outcome.end {
+        End::Dismissed => "there is nothing more to do here",
+        End::Idle => "there was nothing to do for long enough",
+        End::Drained => "finished what it had",
+        End::TimeOver => "its time is over",
+        End::Stopped => "stopped; jobs that ran go back to be run again",
+    };
+    let done = text::count(outcome.succeeded, "job");
+    let failed = if outcome.failed > 0 { format!(", {} failed", outcome.failed) } else { String::new() };
+    ui.note(&format!("{why}; {done} completed{failed}"));
+    if let Some(kept) = &outcome.kept {
+        let count = text::count(outcome.undelivered as u64, "result");
+        let kept = kept.display();
+        ui.warn(&format!("{count} could not be delivered; the next `windlass worker` here does it ({kept})"));
+        return Exit::Environment;
+    }
+    if outcome.end == End::Stopped { Exit::Interrupted } else { Exit::Success }
+}
+
+fn failed(error: Error) -> CliError {
+    let message = error.to_string();
+    let Error::Server(error) = error else { return CliError::io(message) };
+    match error.problem() {
+        None => CliError::io(message)
+            .with_hint("is the server running, and is this its address? `windlass serve` starts one"),
+        Some(problem) => {
+            let refusal = match problem.status {
+                404 | 422 => CliError::user(message),
+                _ => CliError::refused(message),
+            };
+            match &problem.hint {
+                Some(hint) => refusal.with_hint(hint.clone()),
+                None => refusal,
+            }
+        }
+    }
+}
+
+/// Tells what should be known, line by line.
+struct Watcher<'a> {
+    ui: &'a Ui,
+    url: String,
+    is_known: bool,
+}
+
+impl Observer for Watcher<'_> {
+    fn notice(&mut self, text: &str) {
+        self.ui.note(text);
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        if let Some(worker) = progress.worker.filter(|_| !self.is_known) {
+            self.is_known = true;
+            self.ui
+                .note(&format!("worker {worker} works for {}; Ctrl-C to let it finish and leave", self.url));
+        }
+    }
+}
+
+/// Passes signals on to the agent, until it is dropped.
+struct Listener(signal_hook::iterator::Handle);
+
+impl Listener {
+    fn start(mut signals: Signals, control: Control) -> Result<Self, CliError> {
+        let handle = signals.handle();
+        let listen = move || signals.forever().for_each(|_| control.interrupt());
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(listen)
+            .map_err(|e| CliError::io(format!("cannot listen for signals: {e}")))?;
+        Ok(Self(handle))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,133 @@
+//! Machines that ssh reaches, and how something is run there.
+//!
+//! Commands go to `/bin/sh -s` over standard input, so that nothing of them is in the command line of ssh or of anything
+//! there, a token least of all. Names of machines are checked before they reach ssh, which would take one that begins
+//! with a dash for an option. Whether a machine is the one that it says is ssh's own business: unknown ones are refused.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::process::{Child, Command, Output, Stdio};
+use std::str::FromStr;
+
+/// `[USER@]HOST[:PORT]`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Remote {
+    user: Option<String>,
+    host: String,
+    port: Option<u16>,
+}
+
+impl FromStr for Remote {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no machine: write HOST, USER@HOST, or USER@HOST:PORT");
+        let (user, rest) = match text.split_once('@') {
+            Some((user, rest)) => (Some(user), rest),
+            None => (None, text),
+        };
+        let (host, port) = match rest.split_once(':') {
+            Some((host, port)) => {
+                (host, Some(port.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong)?))
+            }
+            None => (rest, None),
+        };
+        if !is_plain(host) || !user.is_none_or(is_plain) {
+            return Err(wrong());
+        }
+        Ok(Self { user: user.map(str::to_owned), host: host.to_owned(), port })
+    }
+}
+
+/// Nothing that a shell, or ssh, could take for something else.
+fn is_plain(word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    !word.is_empty() && !word.starts_with(['-', '.']) && word.chars().all(is_part)
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        f.write_str(&self.host)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+impl Remote {
+    /// Runs a script there; what it prints is in the output.
+    pub(crate) fn run(&self, script: &str, options: &[String]) -> io::Result<Output> {
+        self.begin(script, options)?.wait_with_output()
+    }
+
+    /// Begins to run a script there, with what it prints coming through a pipe.
+    pub(crate) fn begin(&self, script: &str, options: &[String]) -> io::Result<Child> {
+        let mut command = Command::new("ssh");
+        command
+            .args(self.arguments(options))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // One that went away says so itself.
+            stdin.write_all(script.as_bytes()).ok();
+        }
+        Ok(child)
+    }
+
+    fn arguments(&self, options: &[String]) -> Vec<String> {
+        let mut words: Vec<String> =
+            ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"].map(str::to_owned).into();
+        for option in options {
+            words.extend(["-o".to_owned(), option.clone()]);
+        }
+        if let Some(port) = self.port {
+            words.extend(["-p".to_owned(), port.to_string()]);
+        }
+        let target = self.user.as_ref().map_or(self.host.clone(), |user| format!("{user}@{}", self.host));
+        words.extend(["--".to_owned(), target, "/bin/sh -s".to_owned()]);
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_are_named_plainly() {
+        for name in ["node1", "alice@node1", "node-1.example.org:2222", "a_b@10.0.0.1:22"] {
+            assert_eq!(name.parse::<Remote>().unwrap().to_string(), name);
+        }
+        for name in [
+            "",
+            "-oProxyCommand=x",
+            "a b",
+            "x;y",
+            "a@-b",
+            "@h",
+            "h:",
+            "h:0",
+            "h:70000",
+            "$(x)",
+            "a@b@c",
+            "../x",
+        ] {
+            assert!(name.parse::<Remote>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_machine_comes_after_all_options() {
+        let remote: Remote = "alice@node1:2222".parse().unwrap();
+        let words = remote.arguments(&["A=b".to_owned()]);
+        assert_eq!(words[words.len() - 3..], ["--", "alice@node1", "/bin/sh -s"]);
+        assert!(
+            words.windows(2).any(|pair| pair == ["-o", "A=b"])
+                && words.windows(2).any(|pair| pair == ["-p", "2222"])
+        );
+        assert!(words.iter().any(|word| word == "BatchMode=yes"));
+    }
+}

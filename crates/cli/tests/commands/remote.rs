@@ -1,0 +1,130 @@
+//! Workers over ssh, against a real sshd of the test's own: an ordinary process on a high port of the loopback, with keys
+//! that are made for it.
+
+use crate::common::{Output, Sandbox, eventually, is_alive};
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+struct Sshd {
+    child: Child,
+    port: u16,
+    directory: PathBuf,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Sshd {
+    /// `None` where there is no sshd; `cargo xtask test` installs one.
+    #[expect(clippy::print_stderr, reason = "a test that is left out says so")]
+    fn start(sandbox: &Sandbox) -> Option<Self> {
+        let program =
+            ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|path| fs::exists(path).unwrap_or(false));
+        let Some(program) = program else {
+            eprintln!("LEFT OUT: there is no sshd here; install openssh-server");
+            return None;
+        };
+        let directory = sandbox.path("ssh");
+        fs::create_dir_all(directory.join("home")).unwrap();
+        for key in ["host", "id"] {
+            let path = directory.join(key);
+            let made =
+                Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path).status();
+            assert!(made.unwrap().success());
+        }
+        // sshd wants this place, empty, before it listens.
+        fs::create_dir_all("/run/sshd").ok();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let at = directory.display();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/id.pub\nPidFile none\n\
+             UsePAM no\nStrictModes no\nPasswordAuthentication no\nSetEnv HOME={at}/home\n"
+        );
+        fs::write(directory.join("config"), config).unwrap();
+        let child = Command::new(program)
+            .args(["-D", "-e", "-f"])
+            .arg(directory.join("config"))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let sshd = Self { child, port, directory };
+        eventually("sshd", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Some(sshd)
+    }
+
+    /// Our own ssh knows the machine from here on.
+    fn make_known(&self) {
+        let key = fs::read_to_string(self.directory.join("host.pub")).unwrap();
+        fs::write(self.directory.join("known"), format!("[127.0.0.1]:{} {key}", self.port)).unwrap();
+    }
+
+    fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn remote(&self, sandbox: &Sandbox, words: &[&str]) -> Output {
+        let at = self.directory.display();
+        let options = [
+            format!("UserKnownHostsFile={at}/known"),
+            "GlobalKnownHostsFile=/dev/null".to_owned(),
+            format!("IdentityFile={at}/id"),
+            "IdentitiesOnly=yes".to_owned(),
+        ];
+        let mut line = vec!["remote".to_owned()];
+        line.extend(words.iter().map(|word| (*word).to_owned()));
+        if !matches!(words[0], "list" | "remove") {
+            line.extend(options.into_iter().flat_map(|option| ["--ssh-option".to_owned(), option]));
+        }
+        let mut command = sandbox.command(&line);
+        command.env("XDG_STATE_HOME", sandbox.path("state"));
+        // Nobody is there, so a worker only tries.
+        command.env("WINDLASS_URL", "http://127.0.0.1:9");
+        Output::of(&mut command)
+    }
+}
+
+#[test]
+fn workers_are_started_looked_after_and_stopped_over_ssh() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.yaml", "name: far\njobs:\n  - {name: a, command: echo hello}\n");
+    sandbox.windlass(&["run", "a.yaml"]).exits(0);
+    let Some(sshd) = Sshd::start(&sandbox) else { return };
+    let host = sshd.host();
+    sshd.remote(&sandbox, &["add", "far", "-oProxyCommand=touch x"]).exits(2);
+    // One that ssh does not know is not trusted just because it answers.
+    sshd.remote(&sandbox, &["add", "far", &host]).exits(5).prints("unreachable");
+    sshd.make_known();
+    sshd.remote(&sandbox, &["add", "far", &host]).exits(0).prints(&host);
+    sshd.remote(&sandbox, &["list", "far"]).exits(0).prints(&host);
+    sshd.remote(&sandbox, &["status", "far"]).exits(0).prints("never started");
+
+    let program = env!("CARGO_BIN_EXE_windlass");
+    sshd.remote(&sandbox, &["run", "far", "-j", "2", "--program", program]).exits(0).prints("started");
+    let homes = sshd.directory.join("home/.windlass-remote");
+    let home = fs::read_dir(homes).unwrap().next().unwrap().unwrap().path();
+    let note = fs::read_to_string(home.join("worker.pid")).unwrap();
+    let pid: u32 = note.split(' ').next().unwrap().parse().unwrap();
+    assert!(is_alive(pid));
+    sshd.remote(&sandbox, &["run", "far", "--program", program]).exits(0).prints("as before");
+    sshd.remote(&sandbox, &["status", "far"]).exits(0).prints("running");
+    sshd.remote(&sandbox, &["stop", "far", "--force"]).exits(0).prints("killed");
+    eventually("its end", || !is_alive(pid));
+    sshd.remote(&sandbox, &["status", "far"]).exits(0).prints("ended");
+
+    let fetched = sandbox.path("fetched");
+    sshd.remote(&sandbox, &["collect-logs", "far", "-l", fetched.to_str().unwrap()])
+        .exits(0)
+        .prints("fetched");
+    let logs = fetched.join(&host);
+    assert!(logs.join("worker.log").exists());
+    let job_logs: Vec<_> = fs::read_dir(logs.join("job_stdio")).unwrap().collect();
+    assert_eq!(job_logs.len(), 1);
+    sshd.remote(&sandbox, &["remove", "far", &host]).exits(0);
+    sshd.remote(&sandbox, &["status", "far"]).exits(2).says("no machines yet");
+}
