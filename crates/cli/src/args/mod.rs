@@ -219,7 +219,7 @@ pub(crate) enum Command {
     Whoami(access::WhoamiArgs),
     /// Have this machine work for a server.
     Worker(worker::WorkerArgs),
-    /// Workers on machines that ssh reaches: add, remove, list, run, status, stop, collect-logs.
+    /// Workers on machines that ssh reaches: add, run, status, stop, collect-logs.
     Remote(worker::RemoteArgs),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),

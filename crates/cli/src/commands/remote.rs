@@ -39,8 +39,12 @@ const PROLOGUE: &str = r#"set -u
 umask 077
 mkdir -p "$dir" && cd "$dir" || exit 1
 alive() {
-    [ -f worker.pid ] && read -r pid start < worker.pid &&
-        [ "$(cut -d' ' -f22 "/proc/$pid/stat" 2>/dev/null)" = "$start" ]
+    [ -f worker.pid ] && read -r pid start < worker.pid || return 1
+    case "$(cut -d' ' -f3,22 "/proc/$pid/stat" 2>/dev/null)" in
+        [ZX]*) return 1 ;;
+        *" $start") return 0 ;;
+        *) return 1 ;;
+    esac
 }
 "#;
 
