@@ -40,6 +40,12 @@ fn options(ctx: &Context, args: &ServerArgs) -> Result<ClientOptions, CliError> 
     Ok(ClientOptions { url, token, ca_file, insecure_http: args.insecure_http, ..ClientOptions::default() })
 }
 
+/// The same, where somebody has a home to keep them in.
+pub(crate) fn keyring_if_any() -> Result<Option<Keyring>, CliError> {
+    let has_home = ["HOME", "XDG_CONFIG_HOME"].into_iter().any(|name| variable(name).is_some());
+    has_home.then(keyring).transpose()
+}
+
 /// Tokens that were kept by `windlass login`.
 pub(crate) fn keyring() -> Result<Keyring, CliError> {
     let paths = Paths::new(Path::new("/"), |name| std::env::var(name).ok());
@@ -48,7 +54,7 @@ pub(crate) fn keyring() -> Result<Keyring, CliError> {
     Ok(Keyring::open(dir)?)
 }
 
-fn same(one: &str, other: &str) -> bool {
+pub(crate) fn same(one: &str, other: &str) -> bool {
     matches!((origin(one), origin(other)), (Ok(one), Ok(other)) if one == other)
 }
 

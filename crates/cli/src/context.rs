@@ -3,12 +3,14 @@
 use crate::args::Globals;
 use crate::config::Config;
 use crate::error::CliError;
+use crate::server;
 use crate::ui::Ui;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use windlass_client::Client;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::{OpenMode, Opened, SqliteStore};
 use windlass_store::{Location, Store};
@@ -26,14 +28,62 @@ pub(crate) struct Context {
     pub(crate) config: Config,
     /// From `--db` or the settings, absolute.
     db: Option<PathBuf>,
+    /// From `--url` or the settings.
+    url: Option<String>,
+    ca_file: Option<PathBuf>,
+    insecure_http: bool,
+    /// Whom we talk to; looked for once.
+    server: OnceLock<Option<Client>>,
 }
 
 impl Context {
     pub(crate) fn new(globals: &Globals, config: Config) -> Result<Self, CliError> {
         let cwd = std::env::current_dir()
             .map_err(|e| CliError::io(format!("cannot tell the current directory: {e}")))?;
-        let db = globals.db.as_ref().map(|path| absolute(&cwd, path));
-        Ok(Self { ui: Ui::new(globals), clock: Clock, cwd, config, db })
+        let (db, url) = server::which(globals, &config)?;
+        let db = db.map(|path| absolute(&cwd, &path));
+        let ca_file = globals.ca_file.as_ref().map(|path| cwd.join(path));
+        let (insecure_http, server) = (globals.insecure_http, OnceLock::new());
+        Ok(Self { ui: Ui::new(globals), clock: Clock, cwd, config, db, url, ca_file, insecure_http, server })
+    }
+
+    /// The server that was named, or the one that serves the database that was found. `None`: the database is a file
+    /// that nobody serves.
+    pub(crate) fn server(&self) -> Result<Option<&Client>, CliError> {
+        if self.server.get().is_none() {
+            let found = server::find(
+                self.url.as_deref(),
+                self.ca_file.clone(),
+                self.insecure_http,
+                self.find().as_deref(),
+            )?;
+            // Nobody else sets it: there is one thread here.
+            self.server.set(found).ok();
+        }
+        Ok(self.server.get().and_then(Option::as_ref))
+    }
+
+    /// The server, for what only a server can do.
+    pub(crate) fn require_server(&self) -> Result<&Client, CliError> {
+        self.server()?.ok_or_else(|| {
+            CliError::user("this needs a server, and none was named or serves this database")
+                .with_hint("--url or WINDLASS_URL names one; `windlass serve` starts one")
+        })
+    }
+
+    /// For commands that cannot be done by a server.
+    pub(crate) fn refuse_server(&self, why: &str) -> Result<(), CliError> {
+        match &self.url {
+            Some(url) => {
+                Err(CliError::user(format!("{why}, and the settings or --url name the server {url}"))
+                    .with_hint("leave out --url, and unset WINDLASS_URL"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn remote(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
+        Ok(self.server()?.map(|client| Arc::new(client.books()) as Arc<dyn Store>))
     }
 
     /// The directory beside the database where a server that serves it says so.
@@ -45,12 +95,18 @@ impl Context {
 
     /// The database, for reading only. It must exist.
     pub(crate) fn open_read(&self) -> Result<Arc<dyn Store>, CliError> {
+        if let Some(books) = self.remote()? {
+            return Ok(books);
+        }
         let path = self.existing()?;
         self.open_at(&path, OpenMode::ReadOnly)
     }
 
     /// The database, for writing. It must exist.
     pub(crate) fn open_write(&self) -> Result<Arc<dyn Store>, CliError> {
+        if let Some(books) = self.remote()? {
+            return Ok(books);
+        }
         let path = self.existing()?;
         self.refuse_foreign(&path)?;
         self.open_at(&path, OpenMode::ReadWrite)
@@ -58,21 +114,32 @@ impl Context {
 
     /// The database, for writing, if there is one.
     pub(crate) fn open_if_there(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
-        // Whether something that cannot be looked at is a database, opening it says.
-        let there =
-            self.find().is_some_and(|path| postgres(&path).is_some() || path.try_exists().unwrap_or(true));
+        let there = self.url.is_some() || self.is_there();
         there.then(|| self.open_write()).transpose()
     }
 
     /// The database, for reading only, if there is one.
     pub(crate) fn open_read_if_there(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
-        let there =
-            self.find().is_some_and(|path| postgres(&path).is_some() || path.try_exists().unwrap_or(true));
+        let there = self.url.is_some() || self.is_there();
         there.then(|| self.open_read()).transpose()
+    }
+
+    /// The database itself, whoever serves it, for reading only, if there is one.
+    pub(crate) fn open_here_if_there(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
+        let path = self.find().filter(|_| self.is_there());
+        path.map(|path| self.open_at(&path, OpenMode::ReadOnly)).transpose()
     }
 
     /// The database, for writing; made here if there is none here or above.
     pub(crate) fn open_or_create(&self) -> Result<Arc<dyn Store>, CliError> {
+        match self.remote()? {
+            Some(books) => Ok(books),
+            None => self.open_here_or_create(),
+        }
+    }
+
+    /// The database itself, whoever serves it; made here if there is none here or above.
+    pub(crate) fn open_here_or_create(&self) -> Result<Arc<dyn Store>, CliError> {
         let path = match self.find() {
             Some(path) => {
                 self.refuse_foreign(&path)?;
@@ -86,9 +153,10 @@ impl Context {
         Ok(self.warned(SqliteStore::open_or_create(&path)?))
     }
 
-    /// Where the database is, or would be made.
+    /// Where the database is, or would be made; that of a server goes by its name.
     pub(crate) fn database(&self) -> PathBuf {
-        self.find().unwrap_or_else(|| self.cwd.join(FOLDER).join(DATABASE))
+        let served = self.url.as_ref().map(PathBuf::from);
+        served.or_else(|| self.find()).unwrap_or_else(|| self.cwd.join(FOLDER).join(DATABASE))
     }
 
     fn find(&self) -> Option<PathBuf> {
@@ -114,6 +182,11 @@ impl Context {
     }
 
     /// A file that must be there, or a PostgreSQL database, which gets its tables when it is opened for writing.
+    /// Whether something that cannot be looked at is a database, opening it says.
+    fn is_there(&self) -> bool {
+        self.find().is_some_and(|path| postgres(&path).is_some() || path.try_exists().unwrap_or(true))
+    }
+
     fn open_at(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn Store>, CliError> {
         match postgres(path) {
             Some(url) => Ok(Arc::new(PgStore::open(url, mode)?.acting_as(&crate::plan::current_user()))),

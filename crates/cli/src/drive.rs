@@ -1,6 +1,7 @@
 //! Runs a stored workflow on this machine until it is over: shared by `run`, `resume` and `exec`.
 
 use crate::args::MachineArgs;
+use crate::away;
 use crate::commands::plot;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
@@ -12,7 +13,7 @@ use signal_hook::iterator::{Handle, Signals};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use windlass_engine::observe::Observer;
-use windlass_engine::{Control, Dispatcher, Options, RunEnd, Summary, Until, begin_next_run, take_over};
+use windlass_engine::{Dispatcher, Options, RunEnd, Summary, Until, begin_next_run, take_over};
 use windlass_store::Store;
 use windlass_store::lock::Lock;
 use windlass_store::model::WorkflowRow;
@@ -35,6 +36,9 @@ pub(crate) fn drive(
     failed: Failed,
     machine: &MachineArgs,
 ) -> Result<Exit, CliError> {
+    if let Some(client) = ctx.server()? {
+        return away::drive(ctx, client, store, workflow, failed, machine);
+    }
     let row = row(store, workflow)?;
     require_directory(&row)?;
     if !machine.force {
@@ -73,7 +77,10 @@ pub(crate) fn conduct(
     let row = row(store, workflow)?;
     let options = Options { grace: machine.grace, until: until(ctx, machine, &row)? };
     let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row, options)?;
-    let listener = Listener::start(signals, dispatcher.control())?;
+    let control = dispatcher.control();
+    let listener = Listener::start(signals, move |signal| {
+        if signal == SIGUSR1 { control.look_for_cancel() } else { control.interrupt() }
+    })?;
     let run = dispatcher.run();
     drop(listener);
     Ok(run?)
@@ -81,7 +88,11 @@ pub(crate) fn conduct(
 
 /// When the run has to end, if anybody said so. Jobs are asked to stop as long before as the workflow says, else as a
 /// stopped job gets anyway; but not before half of the time is over.
-fn until(ctx: &Context, machine: &MachineArgs, row: &WorkflowRow) -> Result<Option<Until>, CliError> {
+pub(crate) fn until(
+    ctx: &Context,
+    machine: &MachineArgs,
+    row: &WorkflowRow,
+) -> Result<Option<Until>, CliError> {
     let now = ctx.clock.now();
     if let Some(end) = machine.end_time.filter(|end| *end <= now) {
         return Err(CliError::user(format!("--end-time {end} is over; it is {now}")));
@@ -120,7 +131,7 @@ fn require_directory(row: &WorkflowRow) -> Result<(), CliError> {
 }
 
 /// Not to those that were ignored before we came: `nohup` and shells mean it.
-fn listen_for_signals() -> Result<Signals, CliError> {
+pub(crate) fn listen_for_signals() -> Result<Signals, CliError> {
     let ignored = ignored_signals();
     let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
     Signals::new(wanted.chain([SIGUSR1])).map_err(|e| deaf(&e))
@@ -142,15 +153,15 @@ fn deaf(error: &std::io::Error) -> CliError {
     CliError::io(format!("cannot listen for signals: {error}"))
 }
 
-/// Passes signals on to the dispatcher, until it is dropped.
-struct Listener(Handle);
+/// Passes signals on, until it is dropped.
+pub(crate) struct Listener(Handle);
 
 impl Listener {
-    fn start(mut signals: Signals, control: Control) -> Result<Self, CliError> {
+    pub(crate) fn start(mut signals: Signals, tell: impl Fn(i32) + Send + 'static) -> Result<Self, CliError> {
         let handle = signals.handle();
         let listen = move || {
             for signal in signals.forever() {
-                if signal == SIGUSR1 { control.look_for_cancel() } else { control.interrupt() }
+                tell(signal);
             }
         };
         std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(|e| deaf(&e))?;

@@ -44,9 +44,11 @@ impl Exit {
             Self::Usage => "wrong usage, or an error in the spec file",
             Self::Interrupted => "interrupted before the end; `windlass resume` goes on",
             Self::Refused => {
-                "refused: in use by another process, canceled, over, somebody else's, or from a newer version"
+                "refused: in use by another process, canceled, over, somebody else's, not allowed, or from a newer version"
             }
-            Self::Environment => "trouble with the surroundings: damaged database, full disk, permissions",
+            Self::Environment => {
+                "trouble with the surroundings: damaged database, full disk, permissions, a server that cannot be reached"
+            }
             Self::Internal => "a bug in windlass",
         }
     }
@@ -199,6 +201,12 @@ impl From<windlass_store::Error> for CliError {
     }
 }
 
+impl From<windlass_client::Error> for CliError {
+    fn from(error: windlass_client::Error) -> Self {
+        windlass_store::Error::from(error).into()
+    }
+}
+
 impl From<windlass_engine::Error> for CliError {
     fn from(error: windlass_engine::Error) -> Self {
         use windlass_engine::Error as E;
@@ -216,24 +224,6 @@ impl From<windlass_engine::Error> for CliError {
             E::Bury(_) => Self::refused(message)
                 .with_hint("nothing was started, so that no job runs twice at the same time; end them, then resume; if that machine is gone for good, `windlass resume --assume-dead`"),
             E::Protocol(_) => Self::internal(message),
-        }
-    }
-}
-
-impl From<windlass_client::Error> for CliError {
-    fn from(error: windlass_client::Error) -> Self {
-        use windlass_client::Error as E;
-        let kind = match &error {
-            E::BadUrl { .. } | E::PlainHttp { .. } => Kind::User,
-            E::Refused(problem) if matches!(problem.status, 400 | 404 | 422) => Kind::User,
-            E::Refused(problem) if problem.status < 500 => Kind::Refused,
-            _ => Kind::Io,
-        };
-        let hint = error.hint();
-        let said = Self::new(kind, error.to_string());
-        match hint {
-            Some(hint) => said.with_hint(hint),
-            None => said,
         }
     }
 }

@@ -56,9 +56,14 @@ pub(crate) fn claim(logs: &Path, database: &Path) -> io::Result<Option<PathBuf>>
     let is_ours = |owner: &PathBuf| owner == database || same_file(owner, database);
     match owner {
         Some(owner) if is_ours(&owner) => Ok(None),
-        Some(other) if other.exists() => Ok(Some(other)),
+        Some(other) if other.exists() || is_server(&other) => Ok(Some(other)),
         _ => std::fs::write(marker, format!("{}\n", database.display())).map(|()| None),
     }
+}
+
+/// The books of a server go by its address.
+fn is_server(owner: &Path) -> bool {
+    ["http://", "https://"].iter().any(|scheme| owner.to_str().is_some_and(|text| text.starts_with(scheme)))
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

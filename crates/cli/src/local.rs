@@ -23,6 +23,17 @@ pub(crate) fn worker() -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
+/// What jobs may use of this machine: all of it, or what was said.
+pub(crate) fn capacity(args: &MachineArgs, machine: &Machine) -> Capacity {
+    Capacity {
+        cpus: args.num_cpus.unwrap_or(machine.cpus),
+        memory: args.memory.unwrap_or(machine.memory),
+        gpus: args.num_gpus.unwrap_or(machine.gpus.len() as u32),
+        nodes: 1,
+        max_jobs: args.max_parallel_jobs,
+    }
+}
+
 /// Starts worker processes on this machine and buries dead ones.
 pub(crate) struct LocalHost {
     machine: Machine,
@@ -41,13 +52,7 @@ pub(crate) struct LocalHost {
 impl LocalHost {
     pub(crate) fn new(args: &MachineArgs, database: &Path) -> Self {
         let machine = Machine::detect();
-        let capacity = Capacity {
-            cpus: args.num_cpus.unwrap_or(machine.cpus),
-            memory: args.memory.unwrap_or(machine.memory),
-            gpus: args.num_gpus.unwrap_or(machine.gpus.len() as u32),
-            nodes: 1,
-            max_jobs: args.max_parallel_jobs,
-        };
+        let capacity = capacity(args, &machine);
         let mut run_directory = database.as_os_str().to_owned();
         run_directory.push(".run");
         Self {

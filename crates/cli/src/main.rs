@@ -1,6 +1,7 @@
 //! `windlass`: reads the settings and the command line, runs one command, prints, and says by its exit code how it went.
 
 mod args;
+mod away;
 mod changes;
 mod classes;
 mod commands;
@@ -17,6 +18,7 @@ mod plan;
 mod recordings;
 mod rerun;
 mod select;
+mod server;
 mod sketch;
 mod spec_files;
 mod spec_jobs;
@@ -95,7 +97,9 @@ fn run(cli: Cli, ui: &Ui, config: Config) -> Result<Exit, CliError> {
     }
     let ctx = Context::new(&cli.globals, config)?;
     for flag in cli.torc.ignored() {
-        ctx.ui.note(&format!("{flag} has no effect: there is no server, the database is a file"));
+        ctx.ui.note(&format!(
+            "{flag} has no effect: `windlass serve` runs a server, and without one the database is a file"
+        ));
     }
     commands::dispatch(&ctx, &command)
 }

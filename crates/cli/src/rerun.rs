@@ -25,8 +25,14 @@ pub(crate) fn begin<T>(
     workflow: WorkflowId,
     choose: impl FnOnce(&WorkflowRow) -> Result<(Vec<JobId>, T), CliError>,
 ) -> Result<(Option<RunId>, T), CliError> {
-    let lock = store.lock(Lock::Workflow(workflow), ctx.clock.now())?;
-    let (again, found) = choose(&clear_up(ctx, store, &lock, workflow)?)?;
+    // A server refuses while a worker holds a job, and sees to dead ones itself.
+    let served = ctx.server()?.is_some();
+    let lock = if served { None } else { Some(store.lock(Lock::Workflow(workflow), ctx.clock.now())?) };
+    let row = match &lock {
+        Some(lock) => clear_up(ctx, store, lock, workflow)?,
+        None => row(store, workflow)?,
+    };
+    let (again, found) = choose(&row)?;
     if again.is_empty() {
         return Ok((None, found));
     }

@@ -9,8 +9,8 @@ use crate::ui::listing::Record;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
+use windlass_store::{Location, Store};
 use windlass_types::work::Stdio;
 use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp};
 
@@ -219,8 +219,11 @@ fn elapsed(row: &WorkflowRow, state: State, now: Timestamp) -> Option<Duration> 
     Some(end.since(row.started_at?))
 }
 
-/// Whether some process runs the workflow now. A lock that cannot be looked at counts as free: being able to show the
-/// workflow matters more.
+/// Whether some process runs the workflow now; a server runs what was started and is not over. A lock that cannot be
+/// looked at counts as free: being able to show the workflow matters more.
 pub(crate) fn is_run_by_somebody(store: &dyn Store, row: &WorkflowRow) -> bool {
+    if matches!(store.location(), Location::Server(_)) {
+        return row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled;
+    }
     store.lock_holder(row.id).is_ok_and(|holder| holder.is_some())
 }

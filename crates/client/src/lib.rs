@@ -1,19 +1,26 @@
 //! A typed client of a Windlass server: plain blocking calls, used by the command line and by workers.
 //!
 //! [`Client`] knows where the server is, who we are, and how to read its refusals. Calls are grouped by what they are
-//! about: [`fleet`] is what workers say. Nothing here tries again by itself: only the caller knows what may be repeated,
-//! and [`Error::is_passing`] says when that is worth it.
+//! about: [`fleet`] is what workers say, [`Client::books`] is a store, [`Client::follow`] are events as they happen. Calls
+//! are not repeated here: only the caller knows what may be, and [`Error::is_passing`] says when that is worth it. Reading
+//! the books and following events, which may, go on by themselves.
 
+mod books;
 mod error;
+mod events;
 pub mod fleet;
 mod keyring;
 mod tokens;
+mod verbs;
 
+pub use books::{RemoteStore, ServerBooks};
 pub use error::{Error, Problem};
+pub use events::{EventStream, Follow};
 pub use keyring::{Kept, Keyring, origin};
+pub use verbs::Health;
 
 use reqwest::blocking::{RequestBuilder, Response};
-use reqwest::header::RETRY_AFTER;
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
@@ -134,19 +141,47 @@ impl Client {
         format!("{}{path}", self.url)
     }
 
-    fn call<T: DeserializeOwned>(&self, mut request: RequestBuilder, time: Duration) -> Result<T, Error> {
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        } else if let Some((user, password)) = &self.password {
-            request = request.basic_auth(user, Some(password));
-        }
-        let answer = request.timeout(time).send().map_err(|error| self.unreachable(error))?;
-        let status = answer.status().as_u16();
-        if !answer.status().is_success() {
-            return Err(Error::Refused(Box::new(problem(status, answer))));
-        }
+    fn address_with<'a>(
+        &self,
+        path: &str,
+        query: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<reqwest::Url, Error> {
+        let parsed = reqwest::Url::parse_with_params(&self.address(path), query);
+        parsed.map_err(|error| Error::BadUrl { url: self.url.clone(), why: error.to_string() })
+    }
+
+    fn call<T: DeserializeOwned>(&self, request: RequestBuilder, time: Duration) -> Result<T, Error> {
+        let answer = self.send(request.timeout(time))?;
         let bytes = answer.bytes().map_err(|error| self.unreachable(error))?;
         serde_json::from_slice(&bytes).map_err(|source| Error::Answer { url: self.url.clone(), source })
+    }
+
+    /// The body of an answer from the books, which speak for themselves also when they refuse.
+    fn body(&self, request: RequestBuilder, time: Duration) -> Result<Vec<u8>, Error> {
+        let answer =
+            self.introduced(request.timeout(time)).send().map_err(|error| self.unreachable(error))?;
+        let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.starts_with("application/json") {
+            return Err(Error::Refused(Box::new(problem(answer.status().as_u16(), answer))));
+        }
+        Ok(answer.bytes().map_err(|error| self.unreachable(error))?.into())
+    }
+
+    /// Sends a request; what is not a success is a refusal.
+    fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
+        let answer = self.introduced(request).send().map_err(|error| self.unreachable(error))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        Err(Error::Refused(Box::new(problem(answer.status().as_u16(), answer))))
+    }
+
+    fn introduced(&self, request: RequestBuilder) -> RequestBuilder {
+        match (&self.token, &self.password) {
+            (Some(token), _) => request.bearer_auth(token),
+            (None, Some((user, password))) => request.basic_auth(user, Some(password)),
+            (None, None) => request,
+        }
     }
 
     fn unreachable(&self, source: reqwest::Error) -> Error {

@@ -17,11 +17,14 @@ Results are kept in .windlass/ in this directory or the nearest one above it tha
 
 /// Every command that is not hidden, in the order in which help shows them.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
-    ("Run", &["run", "resume", "exec", "create", "plan", "cancel", "reinit", "reset-status", "demo"]),
+    (
+        "Run",
+        &["run", "resume", "exec", "create", "submit", "plan", "cancel", "reinit", "reset-status", "demo"],
+    ),
     ("Look", &["status", "list", "jobs", "results", "logs", "why", "files", "user-data", "events"]),
     ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
-    ("Share", &["serve", "worker", "remote"]),
+    ("Share", &["serve", "worker", "workers", "remote", "ping"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers"]),
     ("Who you are", &["login", "logout", "whoami", "token", "password"]),
     ("Windlass itself", &["config", "completions", "help"]),

@@ -20,6 +20,7 @@ pub(crate) mod spec;
 pub(crate) mod tools;
 pub(crate) mod usage;
 pub(crate) mod worker;
+pub(crate) mod workers;
 pub(crate) mod workflows;
 
 pub(crate) use order::verbs_first;
@@ -49,6 +50,15 @@ pub(crate) struct Globals {
     /// Use this database instead of looking for `.windlass/windlass.db` here and above.
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) db: Option<PathBuf>,
+    /// Talk to this server instead of using a database; also WINDLASS_URL.
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) url: Option<String>,
+    /// Trust the certificates in this file beside those of the system.
+    #[arg(long, alias = "tls-ca-cert", value_name = "PATH", global = true)]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Send the token also where others can read it: over http:// to another machine.
+    #[arg(long, global = true)]
+    pub(crate) insecure_http: bool,
     /// Print data as tables for people, or as JSON or CSV for programs.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table", global = true)]
     pub(crate) format: Format,
@@ -60,21 +70,17 @@ pub(crate) struct Globals {
     pub(crate) color: ColorChoice,
 }
 
-/// Flags that Torc takes before its command, and that have nothing to do here: there is no server to talk to.
+/// Flags that Torc takes before its command, and that have nothing to do here.
 #[derive(Debug, Args)]
 pub(crate) struct TorcGlobals {
     #[arg(long, value_name = "LEVEL", hide = true)]
     log_level: Option<String>,
-    #[arg(long, value_name = "URL", hide = true)]
-    url: Option<String>,
     #[arg(long, value_name = "WORD", hide = true)]
     password: Option<String>,
     #[arg(long, hide = true)]
     prompt_password: bool,
     #[arg(long, hide = true)]
     skip_version_check: bool,
-    #[arg(long, value_name = "PATH", hide = true)]
-    tls_ca_cert: Option<PathBuf>,
     #[arg(long, hide = true)]
     tls_insecure: bool,
     #[arg(long, value_name = "TEXT", hide = true)]
@@ -92,7 +98,7 @@ pub(crate) struct TorcGlobals {
 impl TorcGlobals {
     /// Those that were given and would have changed where Torc keeps its workflows.
     pub(crate) fn ignored(&self) -> Vec<&'static str> {
-        let given = [("--url", self.url.is_some()), ("--in-memory", self.in_memory)];
+        let given = [("--standalone", self.standalone), ("--in-memory", self.in_memory)];
         given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
     }
 }
@@ -150,6 +156,8 @@ pub(crate) enum Command {
     Exec(run::ExecArgs),
     /// Check a spec file and store its workflow without running it.
     Create(run::CreateArgs),
+    /// Create a workflow on a server and have its workers run it.
+    Submit(run::CreateArgs),
     /// Show where a workflow stands.
     Status(workflows::StatusArgs),
     /// List the workflows in this database, the newest first.
@@ -221,6 +229,11 @@ pub(crate) enum Command {
     Worker(worker::WorkerArgs),
     /// Workers on machines that ssh reaches: add, run, status, stop, collect-logs.
     Remote(worker::RemoteArgs),
+    /// Those who work for a server: list, show, drain, retire.
+    #[command(alias = "compute-nodes")]
+    Workers(workers::WorkersArgs),
+    /// Ask a server how it is.
+    Ping,
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.
@@ -263,7 +276,8 @@ impl Command {
             | Self::ResourceRequirements(_)
             | Self::FailureHandlers(_)
             | Self::Token(_)
-            | Self::Remote(_) => true,
+            | Self::Remote(_)
+            | Self::Workers(_) => true,
             Self::Workflows(args) => {
                 matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Status(_)))
             }
@@ -356,7 +370,8 @@ pub(crate) mod tests {
         let line =
             ["windlass", "-s", "--log-level", "info", "--url", "http://x", "-f", "csv", "jobs", "list", "3"];
         let cli = from_matches(&command().try_get_matches_from(line).unwrap()).unwrap();
-        assert_eq!(cli.torc.ignored(), ["--url"]);
+        assert_eq!(cli.torc.ignored(), ["--standalone"]);
+        assert_eq!(cli.globals.url.as_deref(), Some("http://x"));
         assert_eq!(cli.globals.format, Format::Csv);
     }
 }

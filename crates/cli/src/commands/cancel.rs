@@ -87,6 +87,9 @@ fn cancel(
     }
     refuse_if_over(row)?;
     store.request_cancel(row.id, ctx.clock.now())?;
+    if ctx.server()?.is_some() {
+        return cancel_on_server(ctx, store, row, args);
+    }
     let asked = match store.lock_holder(row.id)? {
         Some(holder) => {
             tell(&holder)?;
@@ -109,6 +112,28 @@ fn cancel(
     }
     ctx.ui.note(&format!("{title} is canceled"));
     Ok(view(row, State::Canceled, asked))
+}
+
+/// The server has told its workers, which end what runs.
+fn cancel_on_server(
+    ctx: &Context,
+    store: &dyn Store,
+    row: &WorkflowRow,
+    args: &CancelArgs,
+) -> Result<CancelView, CliError> {
+    let title = title(row);
+    let mut row_now = select::workflow(store, &WorkflowRef::Id(row.id))?;
+    let is_running = |row: &WorkflowRow| row.started_at.is_some() && row.ended_at.is_none();
+    while args.wait && is_running(&row_now) {
+        std::thread::sleep(LOOK_EVERY);
+        row_now = select::workflow(store, &WorkflowRef::Id(row.id))?;
+    }
+    let state = if is_running(&row_now) { State::Canceling } else { State::Canceled };
+    ctx.ui.note(&match state {
+        State::Canceling => format!("asked the server to stop {title}"),
+        _ => format!("{title} is canceled"),
+    });
+    Ok(view(row, state, None))
 }
 
 fn view(row: &WorkflowRow, state: State, pid: Option<u32>) -> CancelView {

@@ -25,6 +25,7 @@ sleep 0.4
 "#;
 
 pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
+    ctx.refuse_server("the demo runs on this machine, with a database of its own")?;
     let demo = Demo::prepare(args.dir.as_deref(), ctx.ui.is_quiet())?;
     ctx.ui.note(&format!("{}\n{}:\n", introduction(), demo.dir.join("demo.yaml").display()));
     ctx.ui.note(&indented(&excerpt(&spec())));

@@ -11,13 +11,19 @@ use crate::ui::table::Column;
 use crate::ui::text;
 use crate::view;
 use serde_json::Value;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use windlass_client::{Client, Follow};
+use windlass_store::Store;
 use windlass_store::model::{EventFilter, EventRow, NewEvent, Severity};
+use windlass_types::{EventId, WorkflowId};
 
 /// Another process is watched through the books, which cannot notify.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A server that says nothing for so long has nothing to say just now.
+const SILENCE: Duration = Duration::from_millis(500);
 
 const FIELDS: &[Field<EventRow>] = &[
     Field::new("id", |e: &EventRow| e.id.0.into()).column(Column::number("ID")),
@@ -124,6 +130,9 @@ fn follow(ctx: &Context, args: &FollowEventsArgs) -> Result<Exit, CliError> {
         opened.map_err(|e| CliError::io(format!("cannot write to {}: {e}", path.display())))
     });
     let mut file = file.take().transpose()?;
+    if let Some(client) = ctx.server()? {
+        return follow_stream(ctx, client, &*store, workflow.id, args, file);
+    }
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let newest = EventFilter { newest: Some(1), ..EventFilter::default() };
     let mut after = store.events(Some(workflow.id), &newest)?.pop().map(|event| event.id);
@@ -137,11 +146,7 @@ fn follow(ctx: &Context, args: &FollowEventsArgs) -> Result<Exit, CliError> {
         let filter = EventFilter { after, severity: Some(args.level.into()), ..EventFilter::default() };
         for event in store.events(Some(workflow.id), &filter)? {
             after = Some(event.id);
-            print_event(ctx, &event)?;
-            if let Some(file) = &mut file {
-                let line = serde_json::to_string(&Record::new(FIELDS, &event)).unwrap_or_default();
-                writeln!(file, "{line}").map_err(|e| CliError::io(format!("cannot write events: {e}")))?;
-            }
+            tell(ctx, &event, file.as_mut())?;
         }
         let is_over = was_run && !is_run;
         if is_over || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -150,6 +155,68 @@ fn follow(ctx: &Context, args: &FollowEventsArgs) -> Result<Exit, CliError> {
         was_run |= is_run;
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// The same from a server, which says by itself what is new.
+fn follow_stream(
+    ctx: &Context,
+    client: &Client,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    args: &FollowEventsArgs,
+    mut file: Option<File>,
+) -> Result<Exit, CliError> {
+    let newest = EventFilter { newest: Some(1), ..EventFilter::default() };
+    let after = store.events(Some(workflow), &newest)?.pop().map(|event| event.id).or(Some(EventId(0)));
+    let severity = Some(args.level.into());
+    let mut stream = client.follow(Follow { workflow: Some(workflow), after, severity, category: None });
+    stream.connect()?;
+    let (sender, events) = mpsc::channel();
+    std::thread::spawn(move || {
+        loop {
+            let event = stream.next();
+            let is_last = event.is_err();
+            // Nobody listens any more: the command is about to end.
+            if sender.send(event).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    let deadline = args.duration.map(|duration| Instant::now() + duration);
+    let mut was_run = false;
+    loop {
+        let row = store.workflow(workflow)?;
+        let is_run = row.is_some_and(|row| view::is_run_by_somebody(store, &row));
+        // What happened until its end is on its way: silence for a moment means that all of it was seen.
+        while let Some(event) = heard(&events, deadline)? {
+            tell(ctx, &event, file.as_mut())?;
+        }
+        let is_over = was_run && !is_run;
+        if is_over || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(Exit::Success);
+        }
+        was_run |= is_run;
+    }
+}
+
+/// The next event, if one comes before it has been silent for a moment or the time is up.
+fn heard(
+    events: &mpsc::Receiver<Result<EventRow, windlass_client::Error>>,
+    deadline: Option<Instant>,
+) -> Result<Option<EventRow>, CliError> {
+    let left = deadline.map_or(SILENCE, |deadline| deadline.saturating_duration_since(Instant::now()));
+    match events.recv_timeout(left.min(SILENCE)) {
+        Ok(event) => Ok(Some(event?)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Err(CliError::io("the server tells no more events")),
+    }
+}
+
+fn tell(ctx: &Context, event: &EventRow, file: Option<&mut File>) -> Result<(), CliError> {
+    print_event(ctx, event)?;
+    let Some(file) = file else { return Ok(()) };
+    let line = serde_json::to_string(&Record::new(FIELDS, event)).unwrap_or_default();
+    writeln!(file, "{line}").map_err(|e| CliError::io(format!("cannot write events: {e}")))
 }
 
 fn print_event(ctx: &Context, event: &EventRow) -> Result<(), CliError> {

@@ -19,6 +19,7 @@ mod logs;
 mod manage;
 mod parts;
 mod password;
+mod ping;
 mod plan;
 pub(crate) mod plot;
 mod reinit;
@@ -33,12 +34,14 @@ mod serve;
 mod spawn;
 mod spec;
 mod status;
+mod submit;
 mod token;
 mod transfer;
 mod tune;
 mod user_data;
 mod why;
 pub(crate) mod worker;
+mod workers;
 pub(crate) mod workflows;
 
 use crate::args::Command;
@@ -55,6 +58,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Resume(args) => resume::run(ctx, args),
         Command::Exec(args) => exec::run(ctx, args),
         Command::Create(args) => create::run(ctx, args),
+        Command::Submit(args) => submit::run(ctx, args),
         Command::Status(args) => status::run(ctx, args),
         Command::List(args) => workflows::list(ctx, args),
         Command::Workflows(args) => match &args.verb {
@@ -137,6 +141,8 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Login(args) => token::login(ctx, args),
         Command::Logout(args) => token::logout(ctx, args),
         Command::Whoami(args) => token::whoami(ctx, args),
+        Command::Workers(args) => workers::run(ctx, args),
+        Command::Ping => ping::run(ctx),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),

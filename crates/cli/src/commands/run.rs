@@ -14,6 +14,7 @@ use crate::select;
 use crate::spec_files;
 use crate::spec_jobs::Reused;
 use crate::ui::{summary, text};
+use crate::view;
 use std::path::Path;
 use std::sync::Arc;
 use windlass_spec::Workflow;
@@ -182,16 +183,23 @@ fn lay_hold_of(
     store: &dyn Store,
     earlier: &WorkflowRow,
     file: &SpecFile,
-) -> Result<(LockGuard, WorkflowRow), CliError> {
+) -> Result<(Option<LockGuard>, WorkflowRow), CliError> {
     let id = earlier.id;
+    let busy = || {
+        CliError::refused(format!("workflow {id}, which an earlier text of {} made, is running", file.name()))
+            .with_hint(format!(
+                "wait for it, or `windlass cancel {id} --wait`; --new runs beside it and reuses nothing"
+            ))
+    };
+    if ctx.server()?.is_some() {
+        return if view::is_run_by_somebody(store, earlier) {
+            Err(busy())
+        } else {
+            Ok((None, rerun::row(store, id)?))
+        };
+    }
     let lock = store.lock(Lock::Workflow(id), ctx.clock.now()).map_err(|error| match error {
-        Error::Busy { .. } => CliError::refused(format!(
-            "workflow {id}, which an earlier text of {} made, is running",
-            file.name()
-        ))
-        .with_hint(format!(
-            "wait for it, or `windlass cancel {id} --wait`; --new runs beside it and reuses nothing"
-        )),
+        Error::Busy { .. } => busy(),
         other => other.into(),
     })?;
     let row = if store.active_workers(id)?.is_empty() {
@@ -199,7 +207,7 @@ fn lay_hold_of(
     } else {
         rerun::clear_up(ctx, store, &lock, id)?
     };
-    Ok((lock, row))
+    Ok((Some(lock), row))
 }
 
 /// What that workflow has done that still holds, and a line about it.

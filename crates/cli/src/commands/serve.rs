@@ -20,6 +20,7 @@ struct CheckView {
 }
 
 pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
+    ctx.refuse_server("a server serves a database")?;
     let options = options(ctx, args)?;
     if args.print_systemd_unit {
         ctx.ui.print_line(unit(ctx, args)?.trim_end())?;
@@ -35,7 +36,7 @@ pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
     logging::start(format, &args.log_level).map_err(|error| {
         CliError::user(error.to_string()).with_hint("levels are error, warn, info, debug and trace")
     })?;
-    let store = ctx.open_or_create()?;
+    let store = ctx.open_here_or_create()?;
     let ready = |url: &str| {
         if ctx.ui.json_wanted() {
             // Whoever started it and reads nothing is served all the same.
@@ -92,7 +93,7 @@ fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
     if let Some(options) = &options.tls {
         tls::check(options).map_err(ServeError::from)?;
     }
-    let database = match ctx.open_read_if_there()? {
+    let database = match ctx.open_here_if_there()? {
         Some(_) => ctx.database().display().to_string(),
         None => format!("a new {}", ctx.database().display()),
     };

@@ -21,6 +21,7 @@ pub(crate) struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Path,
+    Url,
     /// A whole number from 1.
     Count,
     Number,
@@ -43,6 +44,22 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         meaning: "database to use instead of looking for .windlass/windlass.db here and above",
         example: "\"/data/me/windlass.db\"",
+    },
+    Key {
+        name: "url",
+        arg: "url",
+        kind: Kind::Url,
+        default: None,
+        meaning: "server to talk to instead of using a database",
+        example: "\"https://windlass.example.org\"",
+    },
+    Key {
+        name: "ca_file",
+        arg: "ca_file",
+        kind: Kind::Path,
+        default: None,
+        meaning: "certificates to trust beside those of the system, when talking to a server",
+        example: "\"/etc/ssl/our-ca.pem\"",
     },
     Key {
         name: "format",
@@ -222,6 +239,8 @@ impl Key {
         match self.kind {
             Kind::Path if value.is_empty() => Err("must not be empty".to_owned()),
             Kind::Path => Ok(()),
+            Kind::Url if value.starts_with("http://") || value.starts_with("https://") => Ok(()),
+            Kind::Url => Err("must begin with http:// or https://".to_owned()),
             Kind::Count => match value.parse::<u32>() {
                 Ok(1..) => Ok(()),
                 _ => Err("must be a whole number from 1".to_owned()),

@@ -1,0 +1,55 @@
+//! Those who work for a server.
+
+use clap::{Args, Subcommand};
+use windlass_types::WorkerId;
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  windlass workers                     who works now
+  windlass workers list --all          also those that are gone
+  windlass workers drain 7             it finishes what it has, and leaves
+  windlass workers retire 7            it is certainly dead: what it held runs again at once"
+)]
+pub(crate) struct WorkersArgs {
+    #[command(flatten)]
+    pub(crate) list: WorkersListArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Option<WorkersVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkersVerb {
+    /// List who works now.
+    List(WorkersListArgs),
+    /// Show all about one.
+    #[command(alias = "get")]
+    Show(WorkerArgs),
+    /// Have one finish what it has, and leave.
+    Drain(WorkerArgs),
+    /// Say that one is certainly dead: what it held runs again at once.
+    Retire(WorkerArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkersListArgs {
+    /// Only those that work for this workflow and no other: its id.
+    #[arg(value_name = "WORKFLOW")]
+    pub(crate) workflow: Option<i64>,
+    /// Also those that are gone.
+    #[arg(short, long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// The number that `windlass workers` shows.
+    #[arg(value_name = "ID", value_parser = worker_id)]
+    pub(crate) worker: WorkerId,
+}
+
+fn worker_id(text: &str) -> Result<WorkerId, String> {
+    text.parse().map_err(|_| "a worker is named by its number".to_owned())
+}

@@ -1,0 +1,41 @@
+//! `windlass ping`: who answers, how he is, and whether he knows us.
+
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use serde::Serialize;
+use windlass_client::Health;
+
+#[derive(Serialize)]
+struct PingView<'a> {
+    url: &'a str,
+    #[serde(flatten)]
+    health: &'a Health,
+    /// Whether we may use it.
+    lets_us_in: bool,
+}
+
+pub(crate) fn run(ctx: &Context) -> Result<Exit, CliError> {
+    let client = ctx.require_server()?;
+    let health = client.health()?;
+    let entry = ctx.open_read()?.workflows();
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&PingView { url: client.url(), health: &health, lets_us_in: entry.is_ok() })?;
+    } else {
+        ctx.ui.print_line(&format!(
+            "{}: windlass {}, {} ({}), database {}",
+            client.url(),
+            health.version,
+            health.status,
+            health.role,
+            health.database
+        ))?;
+    }
+    if health.version != env!("CARGO_PKG_VERSION") {
+        ctx.ui.warn(&format!(
+            "this is windlass {}; use the same version on both sides",
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    entry?;
+    Ok(if health.status == "ok" { Exit::Success } else { Exit::Environment })
+}

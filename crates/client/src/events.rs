@@ -1,0 +1,163 @@
+//! Events as they happen: server-sent events, resumed by the id of the last one.
+
+use crate::{Client, Error, Problem};
+use reqwest::blocking::Response;
+use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
+use windlass_store::model::{EventRow, Severity};
+use windlass_types::{EventId, WorkflowId};
+
+/// Which events.
+#[derive(Clone, Debug, Default)]
+pub struct Follow {
+    /// `None`: of all that one may see.
+    pub workflow: Option<WorkflowId>,
+    /// Only what came after this one; `None`: what happens from now on.
+    pub after: Option<EventId>,
+    /// This severe or more.
+    pub severity: Option<Severity>,
+    pub category: Option<String>,
+}
+
+/// A stream that goes on where it broke off.
+#[derive(Debug)]
+pub struct EventStream {
+    client: Client,
+    follow: Follow,
+    lines: Option<BufReader<Response>>,
+    frame: Frame,
+    pause: Duration,
+}
+
+/// A server that is away so long is not waited for.
+const PATIENCE: Duration = Duration::from_mins(2);
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Client {
+    pub fn follow(&self, follow: Follow) -> EventStream {
+        EventStream { client: self.clone(), follow, lines: None, frame: Frame::default(), pause: PAUSE }
+    }
+}
+
+impl EventStream {
+    /// Makes sure of the connection: what happens from here on is not missed.
+    pub fn connect(&mut self) -> Result<(), Error> {
+        if self.lines.is_none() {
+            self.lines = Some(BufReader::new(self.open()?));
+        }
+        Ok(())
+    }
+
+    /// Waits for the next event.
+    pub fn next(&mut self) -> Result<EventRow, Error> {
+        let mut away_since = None;
+        loop {
+            if let Err(error) = self.connect() {
+                let since = *away_since.get_or_insert_with(Instant::now);
+                if !error.is_passing() || since.elapsed() > PATIENCE {
+                    return Err(error);
+                }
+                std::thread::sleep(self.pause);
+                continue;
+            }
+            away_since = None;
+            match self.read() {
+                Some(Ok(event)) => {
+                    self.follow.after = Some(event.id);
+                    return Ok(event);
+                }
+                Some(Err(source)) => return Err(Error::Answer { url: self.client.url().to_owned(), source }),
+                // Cut off, or the server stopped.
+                None => {
+                    (self.lines, self.frame) = (None, Frame::default());
+                    std::thread::sleep(self.pause);
+                }
+            }
+        }
+    }
+
+    /// The next event of this connection; `None` when it is over.
+    fn read(&mut self) -> Option<Result<EventRow, serde_json::Error>> {
+        let lines = self.lines.as_mut()?;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if lines.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            if let Some(data) = self.frame.take(line.trim_end_matches(['\n', '\r'])) {
+                return Some(serde_json::from_str(&data));
+            }
+            if let Some(pause) = self.frame.retry.take() {
+                self.pause = pause;
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Response, Error> {
+        let Follow { workflow, after, severity, category } = &self.follow;
+        let asked = [
+            ("workflow", workflow.map(|id| id.to_string())),
+            ("severity", severity.map(|severity| severity.to_string())),
+            ("category", category.clone()),
+        ];
+        let asked = asked.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+        let mut get = self.client.http.get(self.client.address_with("/api/v1/events/stream", asked)?);
+        if let Some(after) = after {
+            get = get.header("last-event-id", after.0.to_string());
+        }
+        // No time of its own: each read may take as long as any call, and the server says something sooner.
+        let answer = self.client.send(get.header("accept", "text/event-stream"))?;
+        let kind =
+            answer.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.starts_with("text/event-stream") {
+            return Ok(answer);
+        }
+        Err(Error::Refused(Box::new(Problem { status: 404, ..Problem::default() })))
+    }
+}
+
+/// Puts an event together from its lines.
+#[derive(Debug, Default)]
+struct Frame {
+    data: Option<String>,
+    retry: Option<Duration>,
+}
+
+impl Frame {
+    /// The data of an event, when this line ended it.
+    fn take(&mut self, line: &str) -> Option<String> {
+        if line.is_empty() {
+            return self.data.take();
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => match &mut self.data {
+                Some(data) => {
+                    data.push('\n');
+                    data.push_str(value);
+                }
+                None => self.data = Some(value.to_owned()),
+            },
+            "retry" => self.retry = value.parse().ok().map(Duration::from_millis),
+            // The id is in the data too; a line without a field is a sign of life.
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_put_together_from_their_lines() {
+        let mut frame = Frame::default();
+        let text = ": following\nretry: 250\n\nid: 3\nevent: job\ndata: {\"a\":1,\ndata:\"b\":2}\n\n:\n\ndata: x\n\n";
+        let told: Vec<String> = text.lines().filter_map(|line| frame.take(line)).collect();
+        assert_eq!(told, ["{\"a\":1,\n\"b\":2}", "x"]);
+        assert_eq!(frame.retry, Some(Duration::from_millis(250)));
+    }
+}

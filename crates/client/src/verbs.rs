@@ -1,0 +1,56 @@
+//! What only a server can do: starting workflows, and managing those who work on them.
+
+use crate::{Client, Error};
+use serde::{Deserialize, Serialize};
+use windlass_types::{RunId, WorkerId, WorkflowId};
+
+/// How a server is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    pub status: String,
+    #[serde(default)]
+    pub role: String,
+    #[serde(default)]
+    pub version: String,
+    #[serde(default)]
+    pub database: String,
+}
+
+impl Client {
+    /// Has the workers of the server run the workflow. One that was started is left as it is.
+    pub fn start_workflow(&self, workflow: WorkflowId) -> Result<RunId, Error> {
+        #[derive(Deserialize)]
+        struct Started {
+            run_id: RunId,
+        }
+        let started: Started = self.post(&format!("/api/v1/workflows/{workflow}/start"), &Nothing {})?;
+        Ok(started.run_id)
+    }
+
+    /// Has a worker finish what it has, and leave.
+    pub fn drain_worker(&self, worker: WorkerId) -> Result<(), Error> {
+        self.post::<serde::de::IgnoredAny>(&format!("/api/v1/workers/{worker}/drain"), &Nothing {})
+            .map(|_| ())
+    }
+
+    /// Says that a worker is certainly dead: what it held runs again at once.
+    pub fn retire_worker(&self, worker: WorkerId) -> Result<(), Error> {
+        self.post::<serde::de::IgnoredAny>(&format!("/api/v1/workers/{worker}/retire"), &Nothing {})
+            .map(|_| ())
+    }
+
+    /// How the server is; needs no credentials. One that is not well says so too.
+    pub fn health(&self) -> Result<Health, Error> {
+        let answer =
+            self.http.get(self.address("/health")).send().map_err(|error| self.unreachable(error))?;
+        let (status, bytes) = (answer.status().as_u16(), answer.bytes().map_err(|e| self.unreachable(e))?);
+        match serde_json::from_slice(&bytes) {
+            Ok(health) => Ok(health),
+            Err(source) if status == 200 => Err(Error::Answer { url: self.url().to_owned(), source }),
+            Err(_) => Err(Error::Refused(Box::new(crate::Problem { status, ..Default::default() }))),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Nothing {}
