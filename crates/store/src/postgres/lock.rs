@@ -150,9 +150,27 @@ impl Held for One {
     }
 }
 
-struct Creating(#[expect(dead_code, reason = "held until it is dropped")] Mutex<Link>);
+impl Drop for One {
+    fn drop(&mut self) {
+        let_go(&locked(&self.link));
+    }
+}
+
+struct Creating(Mutex<Link>);
 
 impl Held for Creating {}
+
+impl Drop for Creating {
+    fn drop(&mut self) {
+        let_go(&locked(&self.0));
+    }
+}
+
+/// Releases what the connection holds, so that it is free when this returns; merely hung up, it would be a little later.
+fn let_go(link: &Link) {
+    // Whatever goes wrong, it is released with the connection.
+    drop(link.run(sql::LET_GO));
+}
 
 /// Becomes the server, in the place of one that is no more if need be.
 fn serve(link: Link, now: Timestamp) -> Result<LockGuard, Fault> {
@@ -233,7 +251,7 @@ impl Shared {
             let waited = self.changed.wait_timeout_while(state, HEARTBEAT, |state| !state.is_over);
             let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if state.is_over {
-                return;
+                return let_go(link);
             }
             drop(state);
             // A database that is away may come back; until then nobody else can become the server either.

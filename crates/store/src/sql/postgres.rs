@@ -47,6 +47,8 @@ super::statements! {
         WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY 1";
 }
 
+pub(crate) const LET_GO: &str = "SELECT pg_advisory_unlock_all()";
+
 pub(crate) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 pub(crate) const COMMIT: &str = "COMMIT";
