@@ -9,7 +9,6 @@ use windlass_types::WorkerId;
     after_help = "\
 Examples:
   windlass workers                     who works now
-  windlass workers list --all          also those that are gone
   windlass workers drain 7             it finishes what it has, and leaves
   windlass workers retire 7            it is certainly dead: what it held runs again at once"
 )]
@@ -38,9 +37,6 @@ pub(crate) struct WorkersListArgs {
     /// Only those that work for this workflow and no other: its id.
     #[arg(value_name = "WORKFLOW")]
     pub(crate) workflow: Option<i64>,
-    /// Also those that are gone.
-    #[arg(short, long)]
-    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]

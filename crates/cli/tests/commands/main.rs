@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod again;
 #[cfg(test)]
+mod away;
+#[cfg(test)]
 mod books;
 #[cfg(test)]
 mod changed;
