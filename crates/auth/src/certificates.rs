@@ -28,10 +28,13 @@ impl SubjectAlternative {
     }
 }
 
+/// Attributes in their order.
+type Subject = Vec<(String, String)>;
+
 /// Which certificates are whose.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateMap {
-    subjects: Vec<(Vec<(String, String)>, Arc<str>)>,
+    subjects: Vec<(Subject, Arc<str>)>,
     alternatives: BTreeMap<String, Arc<str>>,
 }
 
@@ -74,7 +77,7 @@ fn same(known: &[(String, String)], shown: &[(String, String)]) -> bool {
 }
 
 /// `CN=ana,O=Example` with `\,` for a comma that belongs to a value, or `/O=Example/CN=ana`.
-fn parse_subject(text: &str) -> Result<Vec<(String, String)>, String> {
+fn parse_subject(text: &str) -> Result<Subject, String> {
     let parts = match text.strip_prefix('/') {
         Some(rest) => slashed(rest),
         None => split_unescaped(text),

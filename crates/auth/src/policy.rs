@@ -120,17 +120,17 @@ pub const fn rule(operation: Operation) -> Rule {
         O::CreateForOthers                      => (CREATE,             OPERATOR, OPERATOR, OPERATOR),
         O::ChangeWorkflow                       => (MODIFY,             USER,     USER,     OPERATOR),
         O::CancelWorkflow                       => (CANCEL,             USER,     USER,     OPERATOR),
-        O::DeleteWorkflow | O::ShareWorkflow    => (MODIFY,             USER,     OPERATOR, OPERATOR),
+        O::DeleteWorkflow | O::ShareWorkflow | O::ManageWorker
+                                                => (MODIFY,             USER,     OPERATOR, OPERATOR),
         O::ReadSecrets                          => (MODIFY,             USER,     NOBODY,   NOBODY),
         O::Work                                 => (WORK.and(MODIFY),   USER,     USER,     OPERATOR),
         O::IntroduceWorker                      => (WORK,               USER,     USER,     USER),
         O::SpeakAsWorker                        => (WORK,               USER,     NOBODY,   NOBODY),
-        O::ManageWorker                         => (MODIFY,             USER,     OPERATOR, OPERATOR),
-        O::CreateGroup | O::DeleteGroup         => (ADMINISTER,         ADMIN,    ADMIN,    ADMIN),
+        O::CreateGroup | O::DeleteGroup | O::Administer
+                                                => (ADMINISTER,         ADMIN,    ADMIN,    ADMIN),
         O::ChangeGroup                          => (MODIFY,             USER,     ADMIN,    ADMIN),
         O::ReadTokens                           => (READ,               VIEWER,   ADMIN,    ADMIN),
         O::ChangeTokens                         => (MODIFY,             VIEWER,   ADMIN,    ADMIN),
-        O::Administer                           => (ADMINISTER,         ADMIN,    ADMIN,    ADMIN),
         O::Sql                                  => (ADMINISTER,         NOBODY,   NOBODY,   NOBODY),
     };
     Rule { scopes, own, shared, other }

@@ -42,7 +42,7 @@ impl fmt::Debug for Secret {
 }
 
 /// SHA-256 of a secret. Enough for 256 random bits: there is nothing to guess that a slow hash would protect.
-#[derive(Clone, Copy, Debug, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub struct SecretHash([u8; 32]);
 
 impl SecretHash {
@@ -79,6 +79,12 @@ impl PartialEq for SecretHash {
 }
 
 impl Eq for SecretHash {}
+
+impl std::hash::Hash for SecretHash {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 #[cfg(test)]
 mod tests {

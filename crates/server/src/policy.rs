@@ -12,7 +12,11 @@ use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use windlass_auth::Operation::{self, *};
+use windlass_auth::Operation::{
+    self, Administer, CancelWorkflow, ChangeGroup, ChangeTokens, ChangeWorkflow, CreateGroup, CreateWorkflow,
+    DeleteGroup, DeleteWorkflow, IntroduceWorker, Look, ManageWorker, Metrics, ReadGroup, ReadTokens,
+    ReadWorker, ReadWorkflow, ShareWorkflow, SpeakAsWorker, Work,
+};
 use windlass_auth::Relation;
 
 /// What a route takes to be called.
