@@ -149,6 +149,9 @@ impl From<windlass_store::Error> for CliError {
             | E::NoSuchFile(_)
             | E::NoSuchEvent(_)
             | E::NoSuchResult(_)
+            | E::NoSuch { .. }
+            | E::NoSuchMember { .. }
+            | E::NameTaken { .. }
             | E::Circle { .. }
             | E::DuplicateJobName { .. }
             | E::DuplicateName { .. }

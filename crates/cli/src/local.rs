@@ -100,8 +100,10 @@ impl WorkerHost for LocalHost {
         let process = Identity::of(child.id()).ok_or("the worker died at once")?;
         self.children.push(child);
         let worker = NewWorker {
-            workflow: workflow.id,
-            run: workflow.run_id,
+            workflow: Some(workflow.id),
+            run: Some(workflow.run_id),
+            user: workflow.user.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             host: self.machine.hostname.clone(),
             boot_id: boot_id()?,
             pid: process.pid,
@@ -109,6 +111,7 @@ impl WorkerHost for LocalHost {
             token,
             ledger_path: ledger.to_str().ok_or("the path of the database is not UTF-8")?.to_owned(),
             capacity: self.capacity,
+            ..NewWorker::default()
         };
         Ok(Started { worker, stream: link })
     }
@@ -152,8 +155,8 @@ mod tests {
     #[test]
     fn a_worker_elsewhere_counts_as_dead_only_if_somebody_says_so() {
         let elsewhere = NewWorker {
-            workflow: WorkflowId(1),
-            run: RunId(1),
+            workflow: Some(WorkflowId(1)),
+            run: Some(RunId(1)),
             host: "no-such-host".into(),
             boot_id: "another boot".into(),
             pid: 1,
@@ -161,6 +164,7 @@ mod tests {
             token: "t".into(),
             ledger_path: "/nowhere".into(),
             capacity: Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None },
+            ..NewWorker::default()
         };
         let mut careful = LocalHost::new(&MachineArgs::default(), Path::new("x.db"));
         assert!(careful.bury(&elsewhere).unwrap_err().to_string().contains("no-such-host"));

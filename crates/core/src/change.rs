@@ -19,6 +19,10 @@ pub enum Change {
     End { from: JobStatus, to: JobStatus, result: AttemptResult, next_attempt: Attempt, orphaned: bool },
     /// A claim that certainly never started: `pending` → `ready` with the same attempt number.
     GiveBack { job: JobId, worker: WorkerId },
+    /// A claim that one worker made for another: `pending` stays `pending`, and the other one holds it.
+    HandOver { job: JobId, from: WorkerId, to: WorkerId },
+    /// An attempt that had ended is followed by another: `from` → `ready` at `attempt` + 1.
+    Retry { job: JobId, from: JobStatus, attempt: Attempt },
 }
 
 /// The result row of one attempt.

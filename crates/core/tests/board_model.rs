@@ -46,6 +46,7 @@ impl Rows {
                     assert_eq!(*worker, WORKER);
                     self.step(index(*job), S::Pending, S::Ready);
                 }
+                Change::HandOver { .. } | Change::Retry { .. } => panic!("nobody asked for {change:?}"),
                 Change::End { from, to, result, next_attempt, .. } => {
                     let job = index(result.key.job);
                     self.step(job, *from, *to);

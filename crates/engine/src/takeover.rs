@@ -7,7 +7,7 @@ use crate::terms::return_codes;
 use std::sync::mpsc;
 use windlass_core::board::{Board, Orphan};
 use windlass_core::change::Change;
-use windlass_store::model::{WorkerRow, WorkflowRow};
+use windlass_store::model::{WorkerKind, WorkerRow, WorkflowRow};
 use windlass_store::{Batch, Store};
 use windlass_types::work::AttemptKey;
 use windlass_types::{Capacity, Resources, RunId, Timestamp, WorkflowId};
@@ -69,12 +69,25 @@ fn bury_workers(
     host: &mut dyn WorkerHost,
     workflow: WorkflowId,
 ) -> Result<Vec<(WorkerRow, Buried)>, Error> {
-    let workers = store.active_workers(workflow)?;
+    let workers = holders(store, workflow)?;
     let mut bury = |row: WorkerRow| {
         let buried = host.bury(&row.worker).map_err(Error::Bury)?;
         Ok((row, buried))
     };
     workers.into_iter().map(&mut bury).collect()
+}
+
+/// Workers of the workflow that never said goodbye, and others that hold jobs of it. Clients that claim jobs without
+/// saying who they are have no process that could be looked for.
+fn holders(store: &dyn Store, workflow: WorkflowId) -> Result<Vec<WorkerRow>, Error> {
+    let mut workers = store.active_workers(Some(workflow))?;
+    for held in store.held_jobs(workflow)? {
+        if workers.iter().all(|row| row.id != held.worker) {
+            workers.extend(store.worker(held.worker)?.filter(WorkerRow::is_active));
+        }
+    }
+    workers.retain(|row| row.worker.kind != WorkerKind::Claims);
+    Ok(workers)
 }
 
 fn may_have_started(buried: &Buried, key: &AttemptKey, pid: Option<u32>) -> bool {

@@ -11,7 +11,7 @@ use windlass_core::change::{AttemptResult, Change};
 use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_store::model::{JobFilter, Listed, NewJob, NewWorker, NewWorkflow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{Batch, Store};
+use windlass_store::{Batch, Fleet as _, Store};
 use windlass_types::work::{AttemptKey, Exit, Usage};
 use windlass_types::{
     Attempt, Bytes, Capacity, Clock, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId,
@@ -179,8 +179,8 @@ fn chain(jobs: u32) -> Edges {
 
 fn worker(workflow: WorkflowId) -> NewWorker {
     NewWorker {
-        workflow,
-        run: RUN,
+        workflow: Some(workflow),
+        run: Some(RUN),
         host: "here".into(),
         boot_id: "now".into(),
         pid: std::process::id(),
@@ -188,6 +188,7 @@ fn worker(workflow: WorkflowId) -> NewWorker {
         token: "token".into(),
         ledger_path: "/tmp/ledger".into(),
         capacity: Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None },
+        ..NewWorker::default()
     }
 }
 

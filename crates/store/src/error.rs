@@ -105,6 +105,12 @@ pub enum Error {
     NoSuchEvent(EventId),
     #[error("there is no result {0}")]
     NoSuchResult(ResultId),
+    #[error("there is no {what} {id}")]
+    NoSuch { what: Cow<'static, str>, id: i64 },
+    #[error("`{user}` does not belong to the access group `{group}`")]
+    NoSuchMember { user: String, group: String },
+    #[error("there is already {what} called `{name}`")]
+    NameTaken { what: Cow<'static, str>, name: String },
     #[error("a worker holds job {job} (`{name}`)")]
     JobIsHeld { job: JobId, name: String },
     #[error("{what} cannot be deleted: {by}")]
@@ -262,13 +268,15 @@ impl Error {
                 "end the loop earlier, or raise dynamic_jobs.max_iterations in the spec".into()
             }
             Self::BadExport { .. } => "`windlass export` writes files that can be imported".into(),
-            Self::DuplicateName { .. } => "give each its own name".into(),
+            Self::DuplicateName { .. } | Self::NameTaken { .. } => "give each its own name".into(),
             Self::StillActive { .. } => "wait for them, or cancel the workflow first".into(),
             Self::Conflict { .. } | Self::StaleRun { .. } => {
                 "somebody else changed the workflow meanwhile; nothing was changed by this request".into()
             }
             Self::Elsewhere(elsewhere) => return elsewhere.hint.clone(),
             Self::NoSuchWorker(_)
+            | Self::NoSuch { .. }
+            | Self::NoSuchMember { .. }
             | Self::RunNotBegun { .. }
             | Self::OutOfRange { .. }
             | Self::Refused { .. }

@@ -7,9 +7,12 @@
 //! Who may run what in a database is settled by [`lock`], before anything is written: nothing here stops two engines
 //! from running the same workflow, but a change that does not fit what is on disk is refused ([`Error::Conflict`]).
 
+mod access;
 mod books;
+mod catalog;
 mod db;
 mod error;
+mod fleet;
 mod location;
 pub mod lock;
 mod migration;
@@ -21,14 +24,17 @@ pub mod upkeep;
 pub mod wire;
 mod writer;
 
+pub use access::Access;
+pub use catalog::Catalog;
 pub use error::{Error, JobState, Locked};
+pub use fleet::Fleet;
 pub use location::{Location, open};
 
 use lock::{Holder, Lock, LockGuard};
 use model::{
     ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FieldChange, FileRow,
     FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow,
-    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorker,
+    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
     NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow,
     SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
@@ -36,8 +42,7 @@ use serde_json::Value;
 use windlass_core::change::Change;
 use windlass_types::work::AttemptKey;
 use windlass_types::{
-    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkerId,
-    WorkflowId,
+    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkflowId,
 };
 
 /// Called once the batch is on disk, or could not be put there, on whichever thread committed it (perhaps the caller's):
@@ -52,8 +57,9 @@ pub struct Batch {
     pub changes: std::sync::Arc<[Change]>,
 }
 
-/// The use cases. Reads may be called from any thread and never wait for the writer.
-pub trait Store: Send + Sync {
+/// The use cases; those about workers are in [`Fleet`], about who may do what in [`Access`], about the parts of workflows
+/// one by one in [`Catalog`]. Reads may be called from any thread and never wait for the writer.
+pub trait Store: Fleet + Access + Catalog {
     /// Creates a workflow and all its jobs in one transaction.
     fn create_workflow(
         &self,
@@ -79,10 +85,8 @@ pub trait Store: Send + Sync {
     fn request_cancel(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
     fn cancel_requested(&self, workflow: WorkflowId) -> Result<bool, Error>;
 
-    fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error>;
-    /// Workers that never said goodbye.
-    fn active_workers(&self, workflow: WorkflowId) -> Result<Vec<WorkerRow>, Error>;
-    fn retire_worker(&self, worker: WorkerId, now: Timestamp) -> Result<(), Error>;
+    /// Workers that never said goodbye: of one workflow, or all there are.
+    fn active_workers(&self, workflow: Option<WorkflowId>) -> Result<Vec<WorkerRow>, Error>;
 
     fn workflows(&self) -> Result<Vec<WorkflowRow>, Error>;
     fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, Error>;

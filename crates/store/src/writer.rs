@@ -88,8 +88,8 @@ where
     }
 
     /// Commits changes, alone or together with what others want.
-    pub(crate) fn apply(&self, batch: Batch, done: Done) {
-        self.submit(Box::new(Submission { batch, done }));
+    pub(crate) fn apply(&self, batch: Batch, actor: Arc<str>, done: Done) {
+        self.submit(Box::new(Submission { batch, actor, done }));
     }
 
     /// Commits at once if nobody else is at it; else waits for a free place in the queue, not for the commit.
@@ -258,12 +258,14 @@ impl<D, T: Send, F: FnOnce(&D) -> Result<T, Fault> + Send> Request<D> for Call<T
 /// A batch and the one who waits for it.
 struct Submission {
     batch: Batch,
+    /// Who is noted as the one who did it.
+    actor: Arc<str>,
     done: Done,
 }
 
 impl<D: Db> Request<D> for Submission {
     fn apply(&mut self, db: &D) -> Result<(), Fault> {
-        crate::books::apply::apply(db, &self.batch)
+        crate::books::apply::apply(db, &self.batch, &self.actor)
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {

@@ -64,6 +64,7 @@ pub(crate) fn create(ctx: &Context, args: &CreateJobArgs) -> Result<Exit, CliErr
         waits_for: find_all(&*store, &workflow, &args.blocking_job_ids)?.iter().map(|job| job.id).collect(),
         input_files: files(&args.input_file_ids)?,
         output_files: files(&args.output_file_ids)?,
+        ..AddJob::default()
     };
     let added = store.add_jobs(workflow.id, &[job], ctx.clock.now())?;
     print_one(ctx, &*store, &workflow, added[0])
@@ -169,6 +170,7 @@ fn update_of(store: &dyn Store, workflow: &WorkflowRow, args: &UpdateJobArgs) ->
         runtime: args.runtime,
         priority: args.priority,
         labels: new_labels.then(|| args.label.clone()),
+        ..JobUpdate::default()
     })
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn create_file(ctx: &Context, args: &CreateFileArgs) -> Result<Exit, 
 }
 
 pub(crate) fn update_file(ctx: &Context, args: &UpdateFileArgs) -> Result<Exit, CliError> {
-    let update = FileUpdate { name: args.new_name.clone(), path: args.path.clone() };
+    let update = FileUpdate { name: args.new_name.clone(), path: args.path.clone(), ..FileUpdate::default() };
     if update == FileUpdate::default() {
         return Err(nothing_said("--name or --path"));
     }

@@ -107,6 +107,7 @@ fn create(ctx: &Context, args: &CreateEventArgs) -> Result<Exit, CliError> {
     };
     let event = NewEvent {
         workflow: Some(workflow.id),
+        job: None,
         severity: args.level.into(),
         category: "user".to_owned(),
         message,

@@ -202,7 +202,7 @@ fn lay_hold_of(
         Error::Busy { .. } => busy(),
         other => other.into(),
     })?;
-    let row = if store.active_workers(id)?.is_empty() {
+    let row = if store.active_workers(Some(id))?.is_empty() {
         rerun::row(store, id)?
     } else {
         rerun::clear_up(ctx, store, &lock, id)?

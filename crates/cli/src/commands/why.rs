@@ -49,7 +49,7 @@ fn judge(
     let logs = newest.as_ref().map(|row| read_logs(ctx, workflow, row)).transpose()?.unwrap_or_default();
     let quoted: Vec<Log<'_>> = logs.iter().map(ReadLog::quoted).collect();
     let workers: Vec<Capacity> =
-        store.active_workers(workflow.id)?.into_iter().map(|row| row.worker.capacity).collect();
+        store.active_workers(Some(workflow.id))?.into_iter().map(|row| row.worker.capacity).collect();
     let class = table.class[number];
     let situation = Situation {
         now: ctx.clock.now(),

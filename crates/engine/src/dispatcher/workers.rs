@@ -35,7 +35,8 @@ impl Dispatcher<'_> {
         let reader = started.stream.try_clone().map_err(|e| Error::Start(e.into()))?;
         self.inbox.listen_to(id, reader);
         let sender = Sender::new(started.stream).map_err(|e| Error::Start(e.into()))?;
-        let row = WorkerRow { id, worker: started.worker, started_at: now };
+        let row =
+            WorkerRow { id, worker: started.worker, started_at: now, ended_at: None, is_draining: false };
         self.worker = Some(ActiveWorker { id, row, sender, mirror: None });
         Ok(())
     }

@@ -69,8 +69,8 @@ impl WorkerHost for Host {
             PretendWorker { script, generation, started, holding: Vec::new() }.serve(&theirs);
         });
         let worker = NewWorker {
-            workflow: workflow.id,
-            run: workflow.run_id,
+            workflow: Some(workflow.id),
+            run: Some(workflow.run_id),
             host: "here".into(),
             boot_id: "now".into(),
             pid: generation as u32,
@@ -78,6 +78,7 @@ impl WorkerHost for Host {
             token: format!("worker {generation}"),
             ledger_path: "none".into(),
             capacity: CAPACITY,
+            ..NewWorker::default()
         };
         Ok(Started { worker, stream: ours })
     }

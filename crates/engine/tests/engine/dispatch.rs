@@ -43,7 +43,7 @@ fn a_diamond_runs_in_order_and_its_end_is_on_the_books() {
     let row = store.workflow(workflow.id).unwrap().unwrap();
     assert_eq!(row.counts, summary.counts);
     assert!(row.ended_at.is_some());
-    assert!(store.active_workers(workflow.id).unwrap().is_empty());
+    assert!(store.active_workers(Some(workflow.id)).unwrap().is_empty());
 }
 
 #[test]

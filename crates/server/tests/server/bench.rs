@@ -73,6 +73,7 @@ impl Bench {
 pub(crate) fn event(category: &str, severity: Severity) -> NewEvent {
     NewEvent {
         workflow: None,
+        job: None,
         severity,
         category: category.to_owned(),
         message: format!("about {category}"),

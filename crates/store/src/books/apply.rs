@@ -1,6 +1,7 @@
 //! Puts decided changes on disk. Every change names what it expects to find; what does not fit is refused by name.
 
 use super::column;
+use super::job_events::{self, JobEvent};
 use crate::db::{Db, Pipeline, values};
 use crate::error::{Fault, JobState};
 use crate::sql::common as sql;
@@ -8,10 +9,10 @@ use crate::{Batch, Error};
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, Change};
 use windlass_types::work::{Exit, FilesSeen};
-use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, WorkflowId};
+use windlass_types::{Attempt, Bytes, Clock, JobId, JobStatus, RunId, WorkflowId};
 
 /// All of the batch or, with the savepoint or transaction around it undone, nothing.
-pub(crate) fn apply(db: &impl Db, batch: &Batch) -> Result<(), Fault> {
+pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Fault> {
     check_run(db, batch)?;
     let mut moved = Moved::default();
     let sent = db.pipeline(|pipe| {
@@ -26,6 +27,9 @@ pub(crate) fn apply(db: &impl Db, batch: &Batch) -> Result<(), Fault> {
         other => other?,
     }
     note_files(db, batch)?;
+    let events: Vec<JobEvent> =
+        batch.changes.iter().filter_map(|change| job_events::told(change, batch.run)).collect();
+    job_events::write(db, batch.workflow, actor, Clock.now(), &events)?;
     moved.write(db, batch.workflow)
 }
 
@@ -73,6 +77,17 @@ fn send(
         Change::GiveBack { job, worker } => {
             pipe.send(number, sql::GIVE_BACK, &values![job.0, workflow, worker.0])?;
         }
+        Change::HandOver { job, from, to } => {
+            pipe.send(number, sql::HAND_OVER, &values![to.0, job.0, workflow, from.0])?;
+        }
+        Change::Retry { job, from, .. } if from.is_active() => {
+            let what = format!("another attempt of job {job}, which is `{from}`");
+            return Err(Error::OutOfRange { what }.into());
+        }
+        Change::Retry { job, from, attempt } => {
+            let values = values![attempt.next().0, job.0, workflow, from.code(), attempt.0];
+            pipe.send(number, sql::RETRY, &values)?;
+        }
     }
     Ok((expected(change).1.status, to(change)))
 }
@@ -84,7 +99,8 @@ fn expected(change: &Change) -> (JobId, JobState) {
         Change::Claim { job, attempt, .. } => (job, JobStatus::Ready, Some(attempt)),
         Change::Start { job, attempt, .. } => (job, JobStatus::Pending, Some(attempt)),
         Change::End { from, ref result, .. } => (result.key.job, from, Some(result.key.attempt)),
-        Change::GiveBack { job, .. } => (job, JobStatus::Pending, None),
+        Change::GiveBack { job, .. } | Change::HandOver { job, .. } => (job, JobStatus::Pending, None),
+        Change::Retry { job, from, attempt } => (job, from, Some(attempt)),
     };
     (job, JobState { status, attempt })
 }
@@ -93,9 +109,9 @@ fn expected(change: &Change) -> (JobId, JobState) {
 const fn to(change: &Change) -> JobStatus {
     match *change {
         Change::Status { to, .. } | Change::End { to, .. } => to,
-        Change::Claim { .. } => JobStatus::Pending,
+        Change::Claim { .. } | Change::HandOver { .. } => JobStatus::Pending,
         Change::Start { .. } => JobStatus::Running,
-        Change::GiveBack { .. } => JobStatus::Ready,
+        Change::GiveBack { .. } | Change::Retry { .. } => JobStatus::Ready,
     }
 }
 
@@ -136,6 +152,9 @@ fn send_end(
         result.worker.0
     ];
     pipe.send(number, sql::END, &values)?;
+    if to == JobStatus::Ready && next_attempt > key.attempt && !orphaned {
+        pipe.send(number, sql::MARK_RETRIED, &values![key.job.0])?;
+    }
     send_result(pipe, number, result)
 }
 

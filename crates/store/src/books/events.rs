@@ -1,12 +1,14 @@
 //! What was noted about workflows: who did what, when and why.
 
 use super::column;
+use super::job_events::Numbers;
 use super::query::Query;
 use crate::db::{Db, Row, values};
 use crate::error::Fault;
 use crate::model::{EventFilter, EventRow, NewEvent, Severity};
 use crate::sql::common as sql;
-use windlass_types::{EventId, Timestamp, WorkflowId};
+use crate::sql::server::SELECT_COUNT_OF_EVENTS;
+use windlass_types::{EventId, JobId, Timestamp, WorkflowId};
 
 /// Notes it in the transaction that is open, so that it is on disk if and only if what it tells of is.
 pub(crate) fn note(db: &impl Db, actor: &str, event: &NewEvent, now: Timestamp) -> Result<EventId, Fault> {
@@ -21,6 +23,7 @@ pub(crate) fn note(db: &impl Db, actor: &str, event: &NewEvent, now: Timestamp) 
             actor,
             event.message,
             data,
+            event.job.map(|id| id.0),
         ],
         |row| row.get(0),
     )?;
@@ -42,6 +45,24 @@ pub(crate) fn events(
 
 pub(crate) fn events_query(workflow: Option<WorkflowId>, filter: &EventFilter) -> Query {
     let mut query = Query::new(sql::SELECT_EVENTS, vec![]);
+    push_conditions(&mut query, workflow, filter);
+    let from_the_end = filter.newest.is_some() || filter.descending;
+    query.push(if from_the_end { " ORDER BY e.id DESC" } else { " ORDER BY e.id" }, vec![]);
+    query.push_page(filter.offset, filter.newest.or(filter.limit));
+    query
+}
+
+pub(crate) fn count_events(
+    db: &impl Db,
+    workflow: Option<WorkflowId>,
+    filter: &EventFilter,
+) -> Result<u64, Fault> {
+    let mut query = Query::new(SELECT_COUNT_OF_EVENTS, vec![]);
+    push_conditions(&mut query, workflow, filter);
+    query.count(db)
+}
+
+fn push_conditions(query: &mut Query, workflow: Option<WorkflowId>, filter: &EventFilter) {
     query.push("e.id > ?", vec![Box::new(filter.after.map_or(0, |id| id.0))]);
     if let Some(id) = workflow {
         query.push(" AND e.workflow_id = ?", vec![Box::new(id.0)]);
@@ -52,12 +73,18 @@ pub(crate) fn events_query(workflow: Option<WorkflowId>, filter: &EventFilter) -
     if let Some(category) = &filter.category {
         query.push(" AND e.category = ?", vec![Box::new(category.clone())]);
     }
-    match filter.newest {
-        Some(_) => query.push(" ORDER BY e.id DESC", vec![]),
-        None => query.push(" ORDER BY e.id", vec![]),
+    if let Some(job) = filter.job {
+        query.push(" AND e.job_id = ?", vec![Box::new(job.0)]);
     }
-    query.push_page(0, filter.newest);
-    query
+    if let Some(since) = filter.since {
+        query.push(" AND e.at > ?", vec![Box::new(since.0)]);
+    }
+}
+
+pub(crate) fn event(db: &impl Db, id: EventId) -> Result<Option<EventRow>, Fault> {
+    let mut query = Query::new(sql::SELECT_EVENTS, vec![]);
+    query.push("e.id = ?", vec![Box::new(id.0)]);
+    Ok(query.run(db, event_row)?.pop())
 }
 
 const SEVERITIES: [Severity; 4] = [Severity::Debug, Severity::Info, Severity::Warning, Severity::Error];
@@ -70,14 +97,27 @@ const fn code(severity: Severity) -> u8 {
 fn event_row(row: &Row<'_>) -> Result<EventRow, Fault> {
     let severity: i64 = row.get(3)?;
     let known = usize::try_from(severity).ok().and_then(|code| SEVERITIES.get(code)).copied();
-    Ok(EventRow {
+    let mut event = EventRow {
         id: EventId(row.get(0)?),
         workflow_id: row.get::<Option<i64>>(1)?.map(WorkflowId),
+        job_id: row.get::<Option<i64>>(8)?.map(JobId),
         at: Timestamp(row.get(2)?),
         severity: known.ok_or_else(|| row.wrong(3, severity))?,
         category: row.get(4)?,
         actor: row.get(5)?,
         message: row.get(6)?,
         data: column::json(row, 7)?,
-    })
+    };
+    if let Some(job) = event.job_id.filter(|_| event.message.is_empty()) {
+        let name: Option<String> = row.get(13)?;
+        let numbers = Numbers {
+            run: row.get(9)?,
+            attempt: row.get(10)?,
+            worker: row.get(11)?,
+            return_code: row.get(12)?,
+        };
+        event.message = numbers.message(&event.category, job, name.as_deref());
+        event.data.get_or_insert_with(|| numbers.data(job, name.as_deref()));
+    }
+    Ok(event)
 }

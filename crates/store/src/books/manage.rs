@@ -4,12 +4,12 @@ use super::apply::{bytes, current_run, micros};
 use super::create::{Counter, insert_requirements, next_id, set_next_id, taken};
 use super::edit::refuse_while_held;
 use super::load::Blocks;
-use super::{column, events, parts, read, runs};
+use super::{column, events, fleet, parts, read};
 use crate::Error;
 use crate::db::{Db, values};
 use crate::error::Fault;
 use crate::model::{
-    NewEvent, RequirementsChange, Severity, UsedBy, UserDataRow, WorkflowRow, WorkflowUpdate,
+    NewEvent, RequirementsChange, Severity, UsedBy, UserDataRow, WorkerKind, WorkflowRow, WorkflowUpdate,
 };
 use crate::sql::common as sql;
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ impl By<'_> {
     ) -> Result<(), Fault> {
         let event = NewEvent {
             workflow: Some(workflow),
+            job: None,
             severity: Severity::Info,
             category: category.to_owned(),
             message,
@@ -215,7 +216,9 @@ pub(crate) const JOBS_AT_ONCE: usize = 10_000;
 pub(crate) fn delete_workflow(db: &impl Db, id: WorkflowId, by: By<'_>) -> Result<(), Fault> {
     let row = read::workflow(db, id)?.ok_or(Error::NoSuchWorkflow(id))?;
     refuse_while_held(db, id)?;
-    let workers = runs::active_workers(db, id)?.len();
+    // Only of those that run here is it known whether they are dead; what others hold was looked at above.
+    let workers = fleet::active_workers(db, Some(id))?;
+    let workers = workers.iter().filter(|row| row.worker.kind == WorkerKind::Local).count();
     if workers > 0 {
         return Err(Error::NotBuried { workflow: id, workers }.into());
     }
@@ -233,6 +236,7 @@ pub(crate) fn delete_workflow(db: &impl Db, id: WorkflowId, by: By<'_>) -> Resul
     let jobs = row.counts.total();
     let event = NewEvent {
         workflow: None,
+        job: None,
         severity: Severity::Info,
         category: "workflow".to_owned(),
         message: format!("deleted workflow {id} (`{}`) with {jobs} jobs", row.name),

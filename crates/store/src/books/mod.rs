@@ -1,16 +1,22 @@
 //! The use cases, written once over [`Db`](crate::db::Db): what is read, what is changed, and what has to hold before it
 //! is. Here is the store itself; where its transactions come from is the matter of a [`Backend`].
 
+mod access;
 pub(crate) mod apply;
+mod catalog;
 pub(crate) mod column;
 pub(crate) mod command;
 pub(crate) mod create;
 pub(crate) mod edit;
 pub(crate) mod events;
 pub(crate) mod export;
+pub(crate) mod fleet;
 pub(crate) mod import;
+pub(crate) mod job_events;
+pub(crate) mod lists;
 pub(crate) mod load;
 pub(crate) mod manage;
+pub(crate) mod one_by_one;
 pub(crate) mod parts;
 pub(crate) mod query;
 pub(crate) mod read;

@@ -11,6 +11,7 @@ use crate::model::{
     RequirementsRow, SchedulerRow, UserDataRow,
 };
 use crate::sql::common as sql;
+use crate::sql::server::{SELECT_COUNT_OF_FILES, SELECT_COUNT_OF_USER_DATA};
 use windlass_types::settings::FailureHandler;
 use windlass_types::{FileId, JobId, KindId, RequirementsId, Timestamp, UserDataId, WorkflowId};
 
@@ -77,8 +78,27 @@ pub(crate) fn actions(db: &impl Db, workflow: WorkflowId) -> Result<Vec<ActionRo
 
 pub(crate) fn files(db: &impl Db, workflow: WorkflowId, filter: &DataFilter) -> Result<Vec<FileRow>, Fault> {
     current_run(db, workflow)?;
-    files_query(workflow, filter).run(db, file_row)
+    let mut query = Query::new(sql::SELECT_FILES, vec![]);
+    push_file_conditions(&mut query, workflow, filter);
+    query.push_order(filter.sort.as_ref(), SORTABLE_FILES, "f.id")?;
+    query.push_page(filter.offset, filter.limit);
+    query.run(db, file_row)
 }
+
+pub(crate) fn count_files(db: &impl Db, workflow: WorkflowId, filter: &DataFilter) -> Result<u64, Fault> {
+    current_run(db, workflow)?;
+    let mut query = Query::new(SELECT_COUNT_OF_FILES, vec![]);
+    push_file_conditions(&mut query, workflow, filter);
+    query.count(db)
+}
+
+const SORTABLE_FILES: &[(&str, &str)] = &[
+    ("id", "f.id"),
+    ("workflow_id", "f.workflow_id"),
+    ("name", "f.name"),
+    ("path", "f.path"),
+    ("st_mtime", "f.mtime_ns"),
+];
 
 pub(crate) fn file(db: &impl Db, id: FileId) -> Result<Option<FileRow>, Fault> {
     let mut query = Query::new(sql::SELECT_FILES, vec![]);
@@ -86,18 +106,34 @@ pub(crate) fn file(db: &impl Db, id: FileId) -> Result<Option<FileRow>, Fault> {
     Ok(query.run(db, file_row)?.pop())
 }
 
-fn files_query(workflow: WorkflowId, filter: &DataFilter) -> Query {
-    let mut query = Query::new(sql::SELECT_FILES, vec![]);
+fn push_file_conditions(query: &mut Query, workflow: WorkflowId, filter: &DataFilter) {
     query.push("f.workflow_id = ?", vec![Box::new(workflow.0)]);
     if let Some(name) = &filter.name {
         query.push(" AND f.name = ?", vec![Box::new(name.clone())]);
     }
-    if let Some(job) = filter.job {
-        query.push(" AND f.id IN (SELECT file_id FROM job_file WHERE job_id = ?)", vec![Box::new(job.0)]);
+    if let Some(part) = &filter.name_contains {
+        query.push_contains(" AND ", "f.name", part);
     }
-    query.push(" ORDER BY f.id", vec![]);
-    query.push_page(filter.offset, filter.limit);
-    query
+    if let Some(part) = &filter.path_contains {
+        query.push_contains(" AND ", "f.path", part);
+    }
+    for (job, condition) in [
+        (filter.job, " AND f.id IN (SELECT file_id FROM job_file WHERE job_id = ?)"),
+        (filter.producer, " AND f.id IN (SELECT file_id FROM job_file WHERE job_id = ? AND is_output = 1)"),
+        (filter.consumer, " AND f.id IN (SELECT file_id FROM job_file WHERE job_id = ? AND is_output = 0)"),
+    ] {
+        if let Some(job) = job {
+            query.push(condition, vec![Box::new(job.0)]);
+        }
+    }
+    if let Some(is_output) = filter.is_output {
+        let not = if is_output { "" } else { "NOT " };
+        let written = format!(
+            " AND f.id {not}IN (SELECT r.file_id FROM job_block b CROSS JOIN job_file r WHERE b.workflow_id = ? \
+             AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count AND r.is_output = 1)"
+        );
+        query.push(&written, vec![Box::new(workflow.0)]);
+    }
 }
 
 pub(crate) fn user_data(
@@ -107,17 +143,48 @@ pub(crate) fn user_data(
 ) -> Result<Vec<UserDataRow>, Fault> {
     current_run(db, workflow)?;
     let mut query = Query::new(sql::SELECT_USER_DATA, vec![]);
+    push_user_data_conditions(&mut query, workflow, filter);
+    query.push_order(filter.sort.as_ref(), SORTABLE_USER_DATA, "u.id")?;
+    query.push_page(filter.offset, filter.limit);
+    query.run(db, user_data_row)
+}
+
+pub(crate) fn count_user_data(db: &impl Db, workflow: WorkflowId, filter: &DataFilter) -> Result<u64, Fault> {
+    current_run(db, workflow)?;
+    let mut query = Query::new(SELECT_COUNT_OF_USER_DATA, vec![]);
+    push_user_data_conditions(&mut query, workflow, filter);
+    query.count(db)
+}
+
+const SORTABLE_USER_DATA: &[(&str, &str)] = &[
+    ("id", "u.id"),
+    ("workflow_id", "u.workflow_id"),
+    ("name", "u.name"),
+    ("data", "u.data"),
+    ("is_ephemeral", "u.is_ephemeral"),
+];
+
+fn push_user_data_conditions(query: &mut Query, workflow: WorkflowId, filter: &DataFilter) {
     query.push("u.workflow_id = ?", vec![Box::new(workflow.0)]);
     if let Some(name) = &filter.name {
         query.push(" AND u.name = ?", vec![Box::new(name.clone())]);
     }
-    if let Some(job) = filter.job {
-        let of_job = " AND u.id IN (SELECT user_data_id FROM job_user_data WHERE job_id = ?)";
-        query.push(of_job, vec![Box::new(job.0)]);
+    if let Some(part) = &filter.name_contains {
+        query.push_contains(" AND ", "u.name", part);
     }
-    query.push(" ORDER BY u.id", vec![]);
-    query.push_page(filter.offset, filter.limit);
-    query.run(db, user_data_row)
+    if let Some(is_ephemeral) = filter.is_ephemeral {
+        query.push(" AND u.is_ephemeral = ?", vec![Box::new(i64::from(is_ephemeral))]);
+    }
+    const OF_JOB: &str = " AND u.id IN (SELECT user_data_id FROM job_user_data WHERE job_id = ?";
+    for (job, rest) in [
+        (filter.job, ")"),
+        (filter.producer, " AND is_output = 1)"),
+        (filter.consumer, " AND is_output = 0)"),
+    ] {
+        if let Some(job) = job {
+            query.push(&format!("{OF_JOB}{rest}"), vec![Box::new(job.0)]);
+        }
+    }
 }
 
 pub(crate) fn user_data_piece(db: &impl Db, id: UserDataId) -> Result<Option<UserDataRow>, Fault> {

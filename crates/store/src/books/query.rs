@@ -1,7 +1,9 @@
 //! Statements that are put together from conditions.
 
+use crate::Error;
 use crate::db::{Db, Row, ToValue, Value};
 use crate::error::Fault;
+use crate::model::SortBy;
 use std::fmt::Write as _;
 
 /// A statement that grows condition by condition, with its values in the order of their placeholders.
@@ -32,6 +34,48 @@ impl Query {
         let at_most = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let limit = limit.map_or(i64::MAX, at_most);
         self.push(" LIMIT ? OFFSET ?", vec![Box::new(limit), Box::new(at_most(offset))]);
+    }
+
+    /// Contains `part`, whatever the case of the letters. `and` comes before the condition.
+    pub(crate) fn push_contains(&mut self, and: &str, column: &str, part: &str) {
+        let mut pattern = String::from("%");
+        for c in part.to_lowercase().chars() {
+            if matches!(c, '%' | '_' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        pattern.push('%');
+        self.push(&format!("{and}LOWER({column}) LIKE ? ESCAPE '\\'"), vec![Box::new(pattern)]);
+    }
+
+    /// In the order asked for, which must be one of `known` (name, expression); what equals in it, and without a word, in
+    /// the order of `id`.
+    pub(crate) fn push_order(
+        &mut self,
+        sort: Option<&SortBy>,
+        known: &[(&str, &str)],
+        id: &str,
+    ) -> Result<(), Error> {
+        let Some(SortBy { field, descending }) = sort else {
+            self.push(&format!(" ORDER BY {id}"), vec![]);
+            return Ok(());
+        };
+        let found = known.iter().find(|(name, _)| name == field);
+        let missing = || {
+            let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            Error::OutOfRange { what: format!("the order by `{field}` (known: {})", names.join(", ")) }
+        };
+        let (_, expression) = found.ok_or_else(missing)?;
+        let direction = if *descending { "DESC" } else { "ASC" };
+        self.push(&format!(" ORDER BY {expression} {direction}, {id} {direction}"), vec![]);
+        Ok(())
+    }
+
+    /// The number in the only row.
+    pub(crate) fn count(&self, db: &impl Db) -> Result<u64, Fault> {
+        let counted = self.run(db, |row| row.get::<i64>(0))?;
+        Ok(counted.first().copied().unwrap_or_default().unsigned_abs())
     }
 
     pub(crate) fn run<T>(

@@ -2,11 +2,12 @@
 
 use super::apply::current_run;
 use super::query::{Query, list};
-use super::{column, runs};
+use super::{column, parts, runs};
+use crate::Error;
 use crate::db::{Db, Row, values};
 use crate::error::Fault;
 use crate::model::{AttemptKeyRow, HeldJob, JobFilter, JobRow, Origin, ResultFilter, ResultRow, WorkflowRow};
-use crate::sql::common::{self as sql, From};
+use crate::sql::common::{self as sql, Detail, From};
 use windlass_types::work::Stdio;
 use windlass_types::{Attempt, JobId, JobStatus, ResultId, RunId, Timestamp, WorkerId, WorkflowId};
 
@@ -52,7 +53,24 @@ pub(crate) fn held_jobs(db: &impl Db, workflow: WorkflowId) -> Result<Vec<HeldJo
 
 pub(crate) fn jobs(db: &impl Db, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobRow>, Fault> {
     let run = current_run(db, workflow)?;
-    jobs_query(workflow, run, filter).run(db, job_row)
+    let labels = label_condition(db, workflow, filter)?;
+    jobs_query(workflow, run, filter, Detail::Row, labels.as_deref())?.run(db, job_row)
+}
+
+/// Which kinds of jobs a worker with the labels of the filter takes, as a condition.
+pub(crate) fn label_condition(
+    db: &impl Db,
+    workflow: WorkflowId,
+    filter: &JobFilter,
+) -> Result<Option<String>, Fault> {
+    let Some(of_worker) = &filter.for_labels else { return Ok(None) };
+    let takes = |labels: &[String]| {
+        labels.is_empty() == of_worker.is_empty() && labels.iter().all(|label| of_worker.contains(label))
+    };
+    let kinds = parts::kinds(db, workflow)?;
+    let taken = list(kinds.iter().filter(|kind| takes(&kind.labels)).map(|kind| kind.id.0));
+    let nameless = if takes(&[]) { "j.kind_id IS NULL OR " } else { "" };
+    Ok(Some(format!(" AND ({nameless}j.kind_id IN ({taken}))")))
 }
 
 pub(crate) fn results(
@@ -61,7 +79,13 @@ pub(crate) fn results(
     filter: &ResultFilter,
 ) -> Result<Vec<ResultRow>, Fault> {
     current_run(db, workflow)?;
-    results_query(workflow, filter).run(db, result_row)
+    results_query(workflow, filter)?.run(db, result_row)
+}
+
+pub(crate) fn result(db: &impl Db, id: ResultId) -> Result<Option<ResultRow>, Fault> {
+    let mut query = Query::new(&sql::select_results(From::Anywhere), vec![]);
+    query.push("r.id = ?", vec![Box::new(id.0)]);
+    Ok(query.run(db, result_row)?.pop())
 }
 
 /// States that the partial index `job_watched` holds.
@@ -69,12 +93,79 @@ const fn is_watched(status: JobStatus) -> bool {
     status.is_active() || status.is_unsuccessful() || matches!(status, JobStatus::PendingFailed)
 }
 
-pub(crate) fn jobs_query(workflow: WorkflowId, run: RunId, filter: &JobFilter) -> Query {
-    let watched = !filter.status.is_empty() && filter.status.iter().copied().all(is_watched);
-    let named = filter.name.is_some() || filter.name_prefix.is_some();
-    let by_block = !named && filter.ids.is_empty() && !watched;
-    let from = if by_block { From::Blocks } else { From::Anywhere };
-    let mut query = Query::new(&sql::select_jobs(from), vec![Box::new(run.0)]);
+/// How the jobs of a filter are found.
+struct Way {
+    from: From,
+    /// By the index of the few that are held or in trouble.
+    watched: bool,
+}
+
+impl Way {
+    fn to(filter: &JobFilter) -> Self {
+        let status_is_watched = !filter.status.is_empty() && filter.status.iter().copied().all(is_watched);
+        let watched = status_is_watched || filter.worker.is_some();
+        let named = filter.name.is_some() || filter.name_prefix.is_some();
+        let by_block = !named && filter.ids.is_empty() && !watched;
+        let from = if by_block { From::Blocks } else { From::Anywhere };
+        Self { from, watched: watched && !named && filter.ids.is_empty() }
+    }
+}
+
+/// `labels` is what [`label_condition`] says.
+pub(crate) fn jobs_query(
+    workflow: WorkflowId,
+    run: RunId,
+    filter: &JobFilter,
+    detail: Detail,
+    labels: Option<&str>,
+) -> Result<Query, Error> {
+    let way = Way::to(filter);
+    let mut query = Query::new(&sql::select_jobs(way.from, detail), vec![Box::new(run.0)]);
+    push_job_conditions(&mut query, &way, workflow, filter, labels);
+    match &filter.sort {
+        None if way.from == From::Blocks => query.push(" ORDER BY b.first_job_id, j.id", vec![]),
+        sort => query.push_order(sort.as_ref(), SORTABLE_JOBS, "j.id")?,
+    }
+    query.push_page(filter.offset, filter.limit);
+    Ok(query)
+}
+
+pub(crate) fn count_jobs(db: &impl Db, workflow: WorkflowId, filter: &JobFilter) -> Result<u64, Fault> {
+    current_run(db, workflow)?;
+    let labels = label_condition(db, workflow, filter)?;
+    let way = Way::to(filter);
+    let mut query = Query::new(&sql::count_jobs(way.from), vec![]);
+    push_job_conditions(&mut query, &way, workflow, filter, labels.as_deref());
+    query.count(db)
+}
+
+const SORTABLE_JOBS: &[(&str, &str)] = &[
+    ("id", "j.id"),
+    ("workflow_id", "j.workflow_id"),
+    ("name", "j.name"),
+    ("command", "j.command"),
+    ("status", "j.status"),
+    ("attempt_id", "j.attempt_id"),
+    ("priority", "j.priority"),
+    ("origin", "j.origin"),
+    ("start_time", "j.started_at"),
+    ("compute_node_id", "j.worker_id"),
+    ("invocation_script", "j.invocation_script"),
+    ("cancel_on_blocking_job_failure", "j.cancel_on_blocking_job_failure"),
+    ("supports_termination", "k.supports_termination"),
+    ("resource_requirements_id", "j.requirements_id"),
+    ("scheduler_id", "k.scheduler_id"),
+    ("failure_handler_id", "k.failure_handler_id"),
+];
+
+fn push_job_conditions(
+    query: &mut Query,
+    way: &Way,
+    workflow: WorkflowId,
+    filter: &JobFilter,
+    labels: Option<&str>,
+) {
+    let by_block = way.from == From::Blocks;
     if by_block {
         let least = filter.after.map_or(0, |after| after.0 + 1);
         query.push(sql::JOBS_IN_BLOCKS, vec![Box::new(workflow.0), Box::new(least), Box::new(least)]);
@@ -99,7 +190,7 @@ pub(crate) fn jobs_query(workflow: WorkflowId, run: RunId, filter: &JobFilter) -
         let list = list(filter.ids.iter().map(|id| id.0));
         query.push(&format!(" AND j.id IN ({list})"), vec![]);
     }
-    if watched && filter.ids.is_empty() && !named {
+    if way.watched {
         // Word for word the condition of the index: only then may it be used.
         query.push(" AND j.status >= 3 AND j.status <> 5 AND j.status <> 9", vec![]);
     }
@@ -107,14 +198,88 @@ pub(crate) fn jobs_query(workflow: WorkflowId, run: RunId, filter: &JobFilter) -
         let list = list(filter.status.iter().map(|status| i64::from(status.code())));
         query.push(&format!(" AND j.status IN ({list})"), vec![]);
     }
-    query.push(if by_block { " ORDER BY b.first_job_id, j.id" } else { " ORDER BY j.id" }, vec![]);
-    query.push_page(filter.offset, filter.limit);
-    query
+    if let Some(labels) = labels {
+        query.push(labels, vec![]);
+    }
+    push_more_conditions(query, filter);
 }
 
-pub(crate) fn results_query(workflow: WorkflowId, filter: &ResultFilter) -> Query {
-    let from = if filter.job.is_some() { From::Anywhere } else { From::Blocks };
+/// What no index leads to.
+fn push_more_conditions(query: &mut Query, filter: &JobFilter) {
+    if let Some(worker) = filter.worker {
+        query.push(" AND j.worker_id = ?", vec![Box::new(worker.0)]);
+    }
+    if let Some(part) = &filter.name_contains {
+        query.push_contains(" AND ", "j.name", part);
+    }
+    if let Some(part) = &filter.command_contains {
+        query.push_contains(" AND ", "j.command", part);
+    }
+    match filter.has_origin {
+        Some(true) => query.push(" AND j.origin IS NOT NULL", vec![]),
+        Some(false) => query.push(" AND j.origin IS NULL", vec![]),
+        None => {}
+    }
+    if let Some(file) = filter.needs_file {
+        let reads = " AND EXISTS (SELECT 1 FROM job_file f \
+            WHERE f.job_id = j.id AND f.is_output = 0 AND f.file_id = ?)";
+        query.push(reads, vec![Box::new(file.0)]);
+    }
+    if let Some(upstream) = filter.upstream {
+        let waits = " AND (EXISTS (SELECT 1 FROM job_edge e \
+            WHERE e.workflow_id = j.workflow_id AND e.job_id = j.id AND e.waits_for = ?) \
+            OR EXISTS (SELECT 1 FROM job_gate g \
+                JOIN gate_member m ON m.workflow_id = g.workflow_id AND m.gate = g.gate \
+                WHERE g.workflow_id = j.workflow_id AND g.job_id = j.id AND m.job_id = ?))";
+        query.push(waits, vec![Box::new(upstream.0), Box::new(upstream.0)]);
+    }
+}
+
+pub(crate) fn results_query(workflow: WorkflowId, filter: &ResultFilter) -> Result<Query, Error> {
+    let from = results_from(filter);
     let mut query = Query::new(&sql::select_results(from), vec![]);
+    push_result_conditions(&mut query, workflow, filter);
+    match &filter.sort {
+        Some(sort) => query.push_order(Some(sort), SORTABLE_RESULTS, "r.id")?,
+        None => {
+            let block = if from == From::Blocks { "b.first_job_id, " } else { "" };
+            query.push(&format!(" ORDER BY {block}r.job_id, r.run_id, r.attempt_id"), vec![]);
+        }
+    }
+    query.push_page(filter.offset, filter.limit);
+    Ok(query)
+}
+
+pub(crate) fn count_results(db: &impl Db, workflow: WorkflowId, filter: &ResultFilter) -> Result<u64, Fault> {
+    current_run(db, workflow)?;
+    let mut query = Query::new(&sql::count_results(results_from(filter)), vec![]);
+    push_result_conditions(&mut query, workflow, filter);
+    query.count(db)
+}
+
+const SORTABLE_RESULTS: &[(&str, &str)] = &[
+    ("id", "r.id"),
+    ("job_id", "r.job_id"),
+    ("job_name", "j.name"),
+    ("workflow_id", "j.workflow_id"),
+    ("run_id", "r.run_id"),
+    ("attempt_id", "r.attempt_id"),
+    ("compute_node_id", "r.worker_id"),
+    ("return_code", "r.return_code"),
+    ("exec_time_minutes", "r.wall_us"),
+    ("completion_time", "r.ended_at"),
+    ("status", "r.status"),
+    ("peak_memory_bytes", "r.peak_memory_bytes"),
+    ("avg_memory_bytes", "r.avg_memory_bytes"),
+    ("peak_cpu_percent", "r.peak_cpu_percent"),
+    ("avg_cpu_percent", "r.avg_cpu_percent"),
+];
+
+const fn results_from(filter: &ResultFilter) -> From {
+    if filter.job.is_some() { From::Anywhere } else { From::Blocks }
+}
+
+fn push_result_conditions(query: &mut Query, workflow: WorkflowId, filter: &ResultFilter) {
     if let Some(job) = filter.job {
         query.push("r.job_id = ? AND j.workflow_id = ?", vec![Box::new(job.0), Box::new(workflow.0)]);
     } else {
@@ -138,22 +303,21 @@ pub(crate) fn results_query(workflow: WorkflowId, filter: &ResultFilter) -> Quer
     if let Some(code) = filter.return_code {
         query.push(" AND r.return_code = ?", vec![Box::new(code)]);
     }
+    if let Some(worker) = filter.worker {
+        query.push(" AND r.worker_id = ?", vec![Box::new(worker.0)]);
+    }
     if let Some((job, run, attempt)) = filter.after {
         let condition = " AND (r.job_id, r.run_id, r.attempt_id) > (?, ?, ?)";
         query.push(condition, vec![Box::new(job.0), Box::new(run.0), Box::new(attempt.0)]);
     }
-    let block = if from == From::Blocks { "b.first_job_id, " } else { "" };
-    query.push(&format!(" ORDER BY {block}r.job_id, r.run_id, r.attempt_id"), vec![]);
-    query.push_page(filter.offset, filter.limit);
-    query
 }
 
-fn with_counts(db: &impl Db, mut row: WorkflowRow) -> Result<WorkflowRow, Fault> {
+pub(crate) fn with_counts(db: &impl Db, mut row: WorkflowRow) -> Result<WorkflowRow, Fault> {
     row.counts = runs::counts(db, row.id)?;
     Ok(row)
 }
 
-fn workflow_row(row: &Row<'_>) -> Result<WorkflowRow, Fault> {
+pub(crate) fn workflow_row(row: &Row<'_>) -> Result<WorkflowRow, Fault> {
     Ok(WorkflowRow {
         id: WorkflowId(row.get(0)?),
         uuid: row.get(1)?,
@@ -178,7 +342,7 @@ fn workflow_row(row: &Row<'_>) -> Result<WorkflowRow, Fault> {
     })
 }
 
-fn job_row(row: &Row<'_>) -> Result<JobRow, Fault> {
+pub(crate) fn job_row(row: &Row<'_>) -> Result<JobRow, Fault> {
     Ok(JobRow {
         id: JobId(row.get(0)?),
         workflow_id: WorkflowId(row.get(1)?),

@@ -1,18 +1,15 @@
-//! Runs, cancellation and workers: small writes that go through the writer one by one.
+//! Runs and cancellation: small writes that go through the writer one by one.
 
-use super::apply::{Moved, bytes, current_run, find_job};
+use super::apply::{Moved, current_run, find_job};
 use super::column;
 use super::load::Blocks;
 use super::manage::By;
 use crate::Error;
-use crate::db::{Db, Row, values};
+use crate::db::{Db, values};
 use crate::error::Fault;
-use crate::model::{NewWorker, WorkerRow};
 use crate::sql::common as sql;
 use serde_json::json;
-use windlass_types::{
-    Bytes, Capacity, JobId, JobStatus, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
-};
+use windlass_types::{JobId, JobStatus, RunId, StatusCounts, WorkflowId};
 
 pub(crate) fn begin_run(db: &impl Db, workflow: WorkflowId, by: By<'_>) -> Result<(), Fault> {
     let touched = db.execute(sql::BEGIN_RUN, [by.now.0, workflow.0])?;
@@ -79,43 +76,6 @@ pub(crate) fn cancel_requested(db: &impl Db, workflow: WorkflowId) -> Result<boo
     found.ok_or_else(|| Error::NoSuchWorkflow(workflow).into())
 }
 
-pub(crate) fn add_worker(db: &impl Db, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Fault> {
-    current_run(db, worker.workflow)?;
-    let capacity = &worker.capacity;
-    let id = db.one(
-        sql::INSERT_WORKER,
-        values![
-            worker.workflow.0,
-            worker.run.0,
-            worker.host,
-            worker.boot_id,
-            worker.pid,
-            worker.pid_start_ticks.cast_signed(),
-            worker.token,
-            worker.ledger_path,
-            capacity.cpus,
-            bytes(capacity.memory),
-            capacity.gpus,
-            capacity.nodes,
-            capacity.max_jobs,
-            now.0,
-        ],
-        |row| row.get(0),
-    )?;
-    Ok(WorkerId(id))
-}
-
-pub(crate) fn active_workers(db: &impl Db, workflow: WorkflowId) -> Result<Vec<WorkerRow>, Fault> {
-    db.all(sql::ACTIVE_WORKERS, [workflow.0], worker_row)
-}
-
-pub(crate) fn retire_worker(db: &impl Db, worker: WorkerId, now: Timestamp) -> Result<(), Fault> {
-    match db.execute(sql::RETIRE_WORKER, [now.0, worker.0])? {
-        0 => Err(Error::NoSuchWorker(worker).into()),
-        _ => Ok(()),
-    }
-}
-
 /// From the counts that every transaction keeps, not by counting.
 pub(crate) fn counts(db: &impl Db, workflow: WorkflowId) -> Result<StatusCounts, Fault> {
     let mut counts = StatusCounts::default();
@@ -129,28 +89,4 @@ pub(crate) fn counts(db: &impl Db, workflow: WorkflowId) -> Result<StatusCounts,
 
 fn require(touched: usize, workflow: WorkflowId) -> Result<(), Fault> {
     if touched == 0 { Err(Error::NoSuchWorkflow(workflow).into()) } else { Ok(()) }
-}
-
-fn worker_row(row: &Row<'_>) -> Result<WorkerRow, Fault> {
-    Ok(WorkerRow {
-        id: WorkerId(row.get(0)?),
-        worker: NewWorker {
-            workflow: WorkflowId(row.get(1)?),
-            run: RunId(row.get(2)?),
-            host: row.get(3)?,
-            boot_id: row.get(4)?,
-            pid: row.get(5)?,
-            pid_start_ticks: row.get::<i64>(6)?.cast_unsigned(),
-            token: row.get(7)?,
-            ledger_path: row.get(8)?,
-            capacity: Capacity {
-                cpus: row.get(9)?,
-                memory: Bytes(row.get::<i64>(10)?.unsigned_abs()),
-                gpus: row.get(11)?,
-                nodes: row.get(12)?,
-                max_jobs: row.get(13)?,
-            },
-        },
-        started_at: Timestamp(row.get(14)?),
-    })
 }

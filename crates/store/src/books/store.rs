@@ -1,14 +1,16 @@
 //! The [`Store`] over any [`Backend`]: which use case reads, which writes, which needs the workflow for itself.
 
 use super::manage::By;
-use super::{command, create, edit, events, export, import, load, manage, parts, read, records, runs, spawn};
+use super::{
+    command, create, edit, events, export, fleet, import, load, manage, parts, read, records, runs, spawn,
+};
 use crate::db::Db;
 use crate::error::Fault;
 use crate::lock::{Holder, Lock, LockGuard};
 use crate::model::{
     ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FieldChange, FileRow,
     FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow,
-    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorker,
+    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
     NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow,
     SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
@@ -17,8 +19,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use windlass_types::work::AttemptKey;
 use windlass_types::{
-    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkerId,
-    WorkflowId,
+    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkflowId,
 };
 
 /// Where transactions come from.
@@ -37,8 +38,8 @@ pub(crate) trait Backend: Send + Sync + 'static {
         work: impl FnOnce(&Self::Db) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Error>;
 
-    /// Commits changes, perhaps together with those of others.
-    fn submit(&self, batch: Batch, done: Done);
+    /// Commits changes, perhaps together with those of others, as done by `actor`.
+    fn submit(&self, batch: Batch, actor: Arc<str>, done: Done);
 
     /// Something that takes long, in a transaction of its own.
     fn large<T>(&self, work: impl FnOnce(&Self::Db) -> Result<T, Fault>) -> Result<T, Error>;
@@ -79,7 +80,7 @@ impl<B> Books<B> {
 #[expect(private_bounds, reason = "what a backend is, is our own affair")]
 impl<B: Backend> Books<B> {
     /// As [`Self::act`], while nobody runs the workflow.
-    fn edit<T: Send + 'static>(
+    pub(super) fn edit<T: Send + 'static>(
         &self,
         workflow: WorkflowId,
         now: Timestamp,
@@ -99,12 +100,12 @@ impl<B: Backend> Books<B> {
         self.read(find)?.ok_or(missing)
     }
 
-    fn read<T>(&self, query: impl FnOnce(&B::Db) -> Result<T, Fault>) -> Result<T, Error> {
+    pub(super) fn read<T>(&self, query: impl FnOnce(&B::Db) -> Result<T, Fault>) -> Result<T, Error> {
         self.backend.read(query)
     }
 
     /// Writes something that is noted as done by our actor.
-    fn act<T: Send + 'static>(
+    pub(super) fn act<T: Send + 'static>(
         &self,
         now: Timestamp,
         work: impl FnOnce(&B::Db, By<'_>) -> Result<T, Fault> + Send + 'static,
@@ -125,7 +126,7 @@ impl<B: Backend> Store for Books<B> {
     }
 
     fn submit(&self, batch: Batch, done: Done) {
-        self.backend.submit(batch, done);
+        self.backend.submit(batch, Arc::clone(&self.actor), done);
     }
 
     fn begin_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error> {
@@ -149,17 +150,8 @@ impl<B: Backend> Store for Books<B> {
         self.read(|db| runs::cancel_requested(db, workflow))
     }
 
-    fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error> {
-        let worker = worker.clone();
-        self.backend.write(move |db| runs::add_worker(db, &worker, now))
-    }
-
-    fn active_workers(&self, workflow: WorkflowId) -> Result<Vec<WorkerRow>, Error> {
-        self.read(|db| runs::active_workers(db, workflow))
-    }
-
-    fn retire_worker(&self, worker: WorkerId, now: Timestamp) -> Result<(), Error> {
-        self.backend.write(move |db| runs::retire_worker(db, worker, now))
+    fn active_workers(&self, workflow: Option<WorkflowId>) -> Result<Vec<WorkerRow>, Error> {
+        self.read(|db| fleet::active_workers(db, workflow))
     }
 
     fn workflows(&self) -> Result<Vec<WorkflowRow>, Error> {

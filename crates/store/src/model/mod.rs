@@ -1,13 +1,19 @@
-//! What goes into the store ([`new`]), what comes out of it ([`rows`]), what users change by hand ([`edit`]), and a
-//! workflow as a file ([`export`]).
+//! What goes into the store ([`new`]), what comes out of it ([`rows`]), what users change by hand ([`edit`]), a workflow as
+//! a file ([`export`]), workers ([`fleet`]), who may do what ([`access`]), and what else the contract asks for ([`catalog`]).
 
+pub mod access;
+pub mod catalog;
 pub mod edit;
 pub mod export;
+pub mod fleet;
 pub mod new;
 pub mod rows;
 
+pub use access::*;
+pub use catalog::*;
 pub use edit::*;
 pub use export::{Export, ExportOptions, ImportOptions};
+pub use fleet::*;
 pub use new::*;
 pub use rows::*;
 

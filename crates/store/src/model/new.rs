@@ -1,4 +1,4 @@
-//! What goes into the store: workflows with their jobs, files and data, workers, events, and changes to them.
+//! What goes into the store: workflows with their jobs, files and data, events, and changes to them.
 
 use super::{DoneWork, Severity};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use windlass_core::edges::Edges;
 use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
 use windlass_types::work::{AttemptKey, Stdio};
-use windlass_types::{Capacity, JobId, JobStatus, KindId, Resources, RunId, WorkflowId};
+use windlass_types::{JobId, JobStatus, KindId, Resources, WorkflowId};
 
 /// A workflow to be created, all but what a [`JobSource`] streams.
 #[derive(Clone, Debug)]
@@ -213,28 +213,13 @@ impl Default for NewJob<'_> {
     }
 }
 
-/// A worker process as it is remembered, so that a later process can make sure that it and its jobs are dead.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NewWorker {
-    pub workflow: WorkflowId,
-    pub run: RunId,
-    pub host: String,
-    pub boot_id: String,
-    pub pid: u32,
-    /// Start time of that pid in clock ticks since boot, so that a reused pid is not taken for it.
-    pub pid_start_ticks: u64,
-    /// Stands in the environment of every process it starts (`WINDLASS_WORKER=…`).
-    pub token: String,
-    /// Where it notes what it starts.
-    pub ledger_path: String,
-    pub capacity: Capacity,
-}
-
 /// Something to be noted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewEvent {
     /// `None`: about the whole database.
     pub workflow: Option<WorkflowId>,
+    /// The job that it is about, if it is about one.
+    pub job: Option<JobId>,
     pub severity: Severity,
     /// One word for filtering: `workflow`, `run`, `jobs`, `user` …
     pub category: String,

@@ -1,6 +1,6 @@
 //! What comes out of the store, and the filters that say which of it.
 
-use super::NewWorker;
+use super::SortBy;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use std::fmt;
@@ -153,7 +153,7 @@ pub enum Origin {
 }
 
 /// Which jobs to list. Empty fields match everything.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobFilter {
     pub status: Vec<JobStatus>,
@@ -165,6 +165,21 @@ pub struct JobFilter {
     /// Only what comes after this job: the next page of a long list, found without counting through the earlier ones.
     pub after: Option<JobId>,
     pub kind: Option<KindId>,
+    /// Names and commands that contain this, whatever the case of its letters.
+    pub name_contains: Option<String>,
+    pub command_contains: Option<String>,
+    /// Held by this worker.
+    pub worker: Option<WorkerId>,
+    /// Reads this file.
+    pub needs_file: Option<FileId>,
+    /// Waits for this job, and not only because another one does.
+    pub upstream: Option<JobId>,
+    /// Came into a workflow that was there before it, or did not.
+    pub has_origin: Option<bool>,
+    /// What a worker with these labels would take.
+    pub for_labels: Option<Vec<String>>,
+    /// Without it, in the order of creation.
+    pub sort: Option<SortBy>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
@@ -207,7 +222,8 @@ impl From<AttemptKeyRow> for AttemptKey {
     }
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// Which results to list. Empty fields match everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResultFilter {
     pub job: Option<JobId>,
@@ -220,17 +236,14 @@ pub struct ResultFilter {
     /// Only attempts that ended like this.
     pub status: Vec<JobStatus>,
     pub return_code: Option<i32>,
+    /// Of attempts that this worker had.
+    pub worker: Option<WorkerId>,
     /// Only what comes after this attempt: the next page of a long list.
     pub after: Option<(JobId, RunId, Attempt)>,
+    /// Without it, in the order of the jobs.
+    pub sort: Option<SortBy>,
     pub offset: u64,
     pub limit: Option<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkerRow {
-    pub id: WorkerId,
-    pub worker: NewWorker,
-    pub started_at: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -303,13 +316,25 @@ pub struct UserDataRow {
 }
 
 /// Which files or user data to list. Empty fields match everything.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DataFilter {
     /// Exact name.
     pub name: Option<String>,
     /// Only those that this job reads or writes.
     pub job: Option<JobId>,
+    /// Names and paths that contain this, whatever the case of its letters.
+    pub name_contains: Option<String>,
+    pub path_contains: Option<String>,
+    /// Only those that this job writes, or reads.
+    pub producer: Option<JobId>,
+    pub consumer: Option<JobId>,
+    /// Only those that some job writes, or no job does.
+    pub is_output: Option<bool>,
+    /// Of user data only.
+    pub is_ephemeral: Option<bool>,
+    /// Without it, in the order of creation.
+    pub sort: Option<SortBy>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
@@ -375,6 +400,7 @@ impl fmt::Display for Severity {
 pub struct EventRow {
     pub id: EventId,
     pub workflow_id: Option<WorkflowId>,
+    pub job_id: Option<JobId>,
     pub at: Timestamp,
     pub severity: Severity,
     pub category: String,
@@ -386,7 +412,7 @@ pub struct EventRow {
 }
 
 /// Which events to list, oldest first. Empty fields match everything.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventFilter {
     /// Only what came after this one.
@@ -394,8 +420,16 @@ pub struct EventFilter {
     /// This severe or more.
     pub severity: Option<Severity>,
     pub category: Option<String>,
+    /// About this job.
+    pub job: Option<JobId>,
+    /// Noted later than this.
+    pub since: Option<Timestamp>,
     /// Only so many of the newest that match.
     pub newest: Option<u64>,
+    /// The newest first; of those, offset and limit.
+    pub descending: bool,
+    pub offset: u64,
+    pub limit: Option<u64>,
 }
 
 /// What a spawn did, now or when the same was asked before.

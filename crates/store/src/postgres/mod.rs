@@ -147,9 +147,9 @@ impl Backend for Postgres {
         self.writer()?.call(work)
     }
 
-    fn submit(&self, batch: Batch, done: Done) {
+    fn submit(&self, batch: Batch, actor: Arc<str>, done: Done) {
         match self.writer() {
-            Ok(writer) => writer.apply(batch, done),
+            Ok(writer) => writer.apply(batch, actor, done),
             Err(error) => done(Err(error)),
         }
     }

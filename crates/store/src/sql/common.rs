@@ -35,6 +35,9 @@ super::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
     INSERT_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
     JOB_NAMED = "SELECT id FROM job WHERE workflow_id = $1 AND name = $2";
+    ADD_EDGE = "
+        INSERT INTO job_edge (workflow_id, job_id, waits_for) VALUES ($1, $2, $3)
+        ON CONFLICT (workflow_id, job_id, waits_for) DO NOTHING";
     INSERT_COUNT = "INSERT INTO status_count (workflow_id, status, n) VALUES ($1, $2, $3)";
 
     // ---- changes, one job each; a row that is not as expected is not touched ----
@@ -51,6 +54,12 @@ super::statements! {
         UPDATE job SET status = $1, attempt_id = $2, orphaned_attempts = orphaned_attempts + $3,
             worker_id = NULL, pid = NULL, started_at = NULL
         WHERE id = $4 AND workflow_id = $5 AND status = $6 AND attempt_id = $7 AND worker_id = $8";
+    HAND_OVER = "
+        UPDATE job SET worker_id = $1 WHERE id = $2 AND workflow_id = $3 AND status = 3 AND worker_id = $4";
+    RETRY = "
+        UPDATE job SET status = 2, attempt_id = $1, origin = COALESCE(origin, 'retry')
+        WHERE id = $2 AND workflow_id = $3 AND status = $4 AND attempt_id = $5";
+    MARK_RETRIED = "UPDATE job SET origin = COALESCE(origin, 'retry') WHERE id = $1";
     GIVE_BACK = "
         UPDATE job SET status = 2, worker_id = NULL
         WHERE id = $1 AND workflow_id = $2 AND status = 3 AND worker_id = $3";
@@ -88,19 +97,6 @@ super::statements! {
     REQUEST_CANCEL = "UPDATE workflow SET cancel_requested_at = COALESCE(cancel_requested_at, $1) WHERE id = $2";
     CANCEL_REQUESTED = "SELECT cancel_requested_at IS NOT NULL FROM workflow WHERE id = $1";
     ANSWER_CANCEL = "UPDATE workflow SET is_canceled = $1, cancel_requested_at = NULL WHERE id = $2";
-
-    // ---- workers ----
-
-    INSERT_WORKER = "
-        INSERT INTO worker (workflow_id, run_id, host, boot_id, pid, pid_start_ticks, token, ledger_path,
-            cpus, memory_bytes, gpus, nodes, max_jobs, started_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-        RETURNING id";
-    RETIRE_WORKER = "UPDATE worker SET ended_at = COALESCE(ended_at, $1) WHERE id = $2";
-    ACTIVE_WORKERS = "
-        SELECT id, workflow_id, run_id, host, boot_id, pid, pid_start_ticks, token, ledger_path,
-            cpus, memory_bytes, gpus, nodes, max_jobs, started_at
-        FROM worker WHERE workflow_id = $1 AND ended_at IS NULL ORDER BY id";
 
     // ---- reading workflows ----
 
@@ -277,36 +273,51 @@ super::statements! {
         SELECT id, cpus, memory_bytes, gpus, nodes, runtime_us, name, workflow_id
         FROM resource_requirements WHERE id = $1";
     EDITED_JOB = "
-        SELECT status, name, command, priority, requirements_id, kind_id, done_with
+        SELECT status, name, command, priority, requirements_id, kind_id, done_with, invocation_script,
+            cancel_on_blocking_job_failure
         FROM job WHERE id = $1 AND workflow_id = $2";
     EDIT_JOB = "
         UPDATE job SET name = $1, command = $2, priority = $3, requirements_id = $4, kind_id = $5, done_with = $6
         WHERE id = $7";
-    LABELS = "SELECT labels FROM job_kind WHERE id = $1";
-    KIND_WITH_LABELS = "
+    SHARED_BY_KIND = "
+        SELECT labels, supports_termination, failure_handler_id, scheduler_id FROM job_kind WHERE id = $1";
+    /// A kind that is like another but for what jobs are told one by one.
+    KIND_LIKE = "
         SELECT n.id FROM job_kind o JOIN job_kind n ON n.workflow_id = o.workflow_id
-        WHERE o.id = $1 AND n.labels = $2 AND n.name = o.name AND n.parameters = o.parameters
+        WHERE o.id = $1 AND n.labels = $2
+            AND n.supports_termination IS NOT DISTINCT FROM $3
+            AND n.failure_handler_id IS NOT DISTINCT FROM $4
+            AND n.scheduler_id IS NOT DISTINCT FROM $5
+            AND n.name = o.name AND n.parameters = o.parameters
             AND n.env IS NOT DISTINCT FROM o.env
             AND n.invocation_script IS NOT DISTINCT FROM o.invocation_script
             AND n.stdio_mode IS NOT DISTINCT FROM o.stdio_mode
             AND n.stdio_delete_on_success IS NOT DISTINCT FROM o.stdio_delete_on_success
-            AND n.supports_termination IS NOT DISTINCT FROM o.supports_termination
-            AND n.failure_handler_id IS NOT DISTINCT FROM o.failure_handler_id
-            AND n.scheduler_id IS NOT DISTINCT FROM o.scheduler_id
         ORDER BY n.id LIMIT 1";
     COPY_KIND = "
         INSERT INTO job_kind (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
-            supports_termination, failure_handler_id, scheduler_id, labels, parameters)
-        SELECT workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
-            supports_termination, failure_handler_id, scheduler_id, $1, parameters
-        FROM job_kind WHERE id = $2
+            labels, supports_termination, failure_handler_id, scheduler_id, parameters)
+        SELECT workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success, $1, $2, $3, $4, parameters
+        FROM job_kind WHERE id = $5
         RETURNING id";
+    /// The kind of jobs that were added one by one and share this. It has no name.
+    NAMELESS_KIND = "
+        SELECT id FROM job_kind
+        WHERE workflow_id = $1 AND name = '' AND labels = $2
+            AND supports_termination IS NOT DISTINCT FROM $3
+            AND failure_handler_id IS NOT DISTINCT FROM $4
+            AND scheduler_id IS NOT DISTINCT FROM $5
+            AND stdio_mode IS NOT DISTINCT FROM $6
+            AND stdio_delete_on_success IS NOT DISTINCT FROM $7
+        ORDER BY id LIMIT 1";
     /// One that asks for the same; the block says where to look.
     USER_OF_REQUIREMENTS = "
         SELECT id, name FROM job WHERE id >= $1 AND id < $2 AND requirements_id = $3 AND id <> $4
         ORDER BY id LIMIT 1";
     RENAME_REQUIREMENTS = "UPDATE resource_requirements SET name = $1 WHERE id = $2";
     DELETE_REQUIREMENTS = "DELETE FROM resource_requirements WHERE id = $1";
+    EDIT_JOB_MORE = "
+        UPDATE job SET invocation_script = $1, cancel_on_blocking_job_failure = $2 WHERE id = $3";
     UPDATE_FILE = "UPDATE file SET name = $1, path = $2, mtime_ns = $3, size_bytes = $4 WHERE id = $5";
     USER_OF_FILE = "
         SELECT j.id, j.name FROM job_block b CROSS JOIN job_file r JOIN job j ON j.id = r.job_id
@@ -344,12 +355,14 @@ super::statements! {
     // ---- events ----
 
     INSERT_EVENT = "
-        INSERT INTO event (workflow_id, at, severity, category, actor, message, data)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        INSERT INTO event (workflow_id, at, severity, category, actor, message, data, job_id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
         RETURNING id";
     /// Conditions, order and limit are appended.
     SELECT_EVENTS = "
-        SELECT e.id, e.workflow_id, e.at, e.severity, e.category, e.actor, e.message, e.data FROM event e WHERE ";
+        SELECT e.id, e.workflow_id, e.at, e.severity, e.category, e.actor, e.message, e.data, e.job_id, e.run_id,
+            e.attempt_id, e.worker_id, e.return_code, j.name
+        FROM event e LEFT JOIN job j ON j.id = e.job_id WHERE ";
 }
 
 /// Where the jobs of a workflow are found when no index leads to them: block by block, in the order of
@@ -364,13 +377,21 @@ pub(crate) const RESULTS_IN_BLOCKS: &str = "
     AND r.job_id >= CASE WHEN b.first_job_id > ? THEN b.first_job_id ELSE ? END";
 
 /// Jobs `j`, perhaps of blocks `b`. Conditions, order, limit and offset are appended; `$1` is the current run.
-pub(crate) fn select_jobs(from: From) -> String {
+pub(crate) fn select_jobs(from: From, detail: Detail) -> String {
     let from = from.text("job j");
+    let more = match detail {
+        Detail::Row => "",
+        Detail::All => {
+            ", j.requirements_id, j.worker_id, COALESCE(j.invocation_script, k.invocation_script), k.env, j.env,
+            k.stdio_mode, k.stdio_delete_on_success, k.supports_termination, k.failure_handler_id, k.scheduler_id,
+            k.labels"
+        }
+    };
     format!(
         "
         SELECT j.id, j.workflow_id, j.name, j.command, j.status, j.attempt_id, j.priority,
-            j.cancel_on_blocking_job_failure, q.name, j.pid, j.started_at, r.return_code, r.reason, k.name, j.params,
-            j.origin, j.reused_from
+            j.cancel_on_blocking_job_failure, q.name, j.pid, j.started_at, r.return_code, r.reason, NULLIF(k.name, ''),
+            j.params, j.origin, j.reused_from{more}
         FROM {from}
         LEFT JOIN resource_requirements q ON q.id = j.requirements_id
         LEFT JOIN job_kind k ON k.id = j.kind_id
@@ -391,6 +412,23 @@ pub(crate) fn select_results(from: From) -> String {
         FROM {from} JOIN job j ON j.id = r.job_id
         WHERE "
     )
+}
+
+/// The same jobs, to be counted.
+pub(crate) fn count_jobs(from: From) -> String {
+    format!("SELECT COUNT(*) FROM {} WHERE ", from.text("job j"))
+}
+
+/// The same results, to be counted.
+pub(crate) fn count_results(from: From) -> String {
+    format!("SELECT COUNT(*) FROM {} JOIN job j ON j.id = r.job_id WHERE ", from.text("result r"))
+}
+
+/// How much of a job is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    Row,
+    All,
 }
 
 /// How the rows of a workflow are found.
@@ -425,6 +463,7 @@ pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
     "DELETE FROM gate_member WHERE workflow_id = $1",
     "DELETE FROM job_gate WHERE workflow_id = $1",
     "DELETE FROM action_job WHERE action_id IN (SELECT id FROM action WHERE workflow_id = $1)",
+    "DELETE FROM action_run WHERE action_id IN (SELECT id FROM action WHERE workflow_id = $1)",
     "DELETE FROM action WHERE workflow_id = $1",
     "DELETE FROM file WHERE workflow_id = $1",
     "DELETE FROM user_data WHERE workflow_id = $1",
@@ -434,6 +473,8 @@ pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
     "DELETE FROM slurm_scheduler WHERE workflow_id = $1",
     "DELETE FROM worker WHERE workflow_id = $1",
     "DELETE FROM event WHERE workflow_id = $1",
+    "DELETE FROM workflow_group WHERE workflow_id = $1",
+    "DELETE FROM record WHERE workflow_id = $1",
     "DELETE FROM status_count WHERE workflow_id = $1",
     "DELETE FROM run WHERE workflow_id = $1",
     "DELETE FROM job_block WHERE workflow_id = $1",

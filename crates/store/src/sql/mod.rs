@@ -1,4 +1,5 @@
-//! The SQL of the store, as text. `common` holds what PostgreSQL will run unchanged, `sqlite` what only SQLite says.
+//! The SQL of the store, as text. `common` holds what PostgreSQL will run unchanged
+//! (`server` too: workers, groups, tokens, and parts one by one), `sqlite` what only SQLite says.
 //!
 //! Rules for `common`: times are parameters, never `now()`; `$1..$n` appear for the first time in ascending order,
 //! because SQLite takes `$n` for a name and numbers the names as they come (a test checks every statement).
@@ -6,6 +7,7 @@
 pub(crate) mod checks;
 pub(crate) mod common;
 pub(crate) mod postgres;
+pub(crate) mod server;
 pub(crate) mod sqlite;
 pub(crate) mod tables;
 
@@ -38,7 +40,8 @@ mod tests {
     #[test]
     fn placeholders_first_appear_in_ascending_order() {
         assert_eq!(placeholders("a $2 b $1 c $2"), [2, 1]);
-        for (name, sql) in super::common::ALL.iter().chain(super::sqlite::ALL).chain(super::postgres::ALL) {
+        let all = super::common::ALL.iter().chain(super::server::ALL);
+        for (name, sql) in all.chain(super::sqlite::ALL).chain(super::postgres::ALL) {
             let found = placeholders(sql);
             let ascending: Vec<u32> = (1..=found.len() as u32).collect();
             assert_eq!(found, ascending, "{name}: {sql}");

@@ -7,27 +7,33 @@ use crate::sql::sqlite as sql;
 use rusqlite::{Connection, params};
 use std::path::Path;
 
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "initial",
-    sql: include_str!("../../migrations/sqlite/0001_initial.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
+    Migration { version: 2, name: "server", sql: include_str!("../../migrations/sqlite/0002_server.sql") },
+];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.
 pub(crate) fn migrate(conn: &Connection, db: &Path, migrations: &[Migration]) -> Result<(), Fault> {
     if is_current(conn, db, migrations)? {
         return Ok(());
     }
-    for migration in migrations {
-        conn.execute_batch(sql::BEGIN_WRITE)?;
-        let outcome =
-            step(conn, *migration).and_then(|()| conn.execute_batch(sql::COMMIT).map_err(Fault::from));
-        if outcome.is_err() && !conn.is_autocommit() {
-            conn.execute_batch(sql::ROLLBACK)?;
-        }
-        outcome?;
+    // A step may put a new table in the place of one that others refer to. References are checked at the end of each step
+    // instead; the setting cannot be changed in a transaction.
+    let kept: bool = conn.pragma_query_value(None, "foreign_keys", |row| row.get(0))?;
+    conn.pragma_update(None, "foreign_keys", false)?;
+    let outcome = migrations.iter().try_for_each(|migration| in_transaction(conn, db, *migration));
+    conn.pragma_update(None, "foreign_keys", kept)?;
+    outcome
+}
+
+fn in_transaction(conn: &Connection, db: &Path, migration: Migration) -> Result<(), Fault> {
+    conn.execute_batch(sql::BEGIN_WRITE)?;
+    let outcome =
+        step(conn, db, migration).and_then(|()| conn.execute_batch(sql::COMMIT).map_err(Fault::from));
+    if outcome.is_err() && !conn.is_autocommit() {
+        conn.execute_batch(sql::ROLLBACK)?;
     }
-    Ok(())
+    outcome
 }
 
 /// Whether every step was applied, and those of this windlass. Refuses a database of a newer one.
@@ -47,7 +53,7 @@ pub(crate) fn version(conn: &Connection) -> rusqlite::Result<u32> {
     conn.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-fn step(conn: &Connection, migration: Migration) -> Result<(), Fault> {
+fn step(conn: &Connection, db: &Path, migration: Migration) -> Result<(), Fault> {
     if version(conn)? >= migration.version {
         return Ok(());
     }
@@ -59,12 +65,23 @@ fn step(conn: &Connection, migration: Migration) -> Result<(), Fault> {
          ) STRICT",
     )?;
     conn.execute_batch(migration.sql)?;
+    check_references(conn, db)?;
     conn.execute(
         "INSERT INTO schema_migration (version, name, checksum) VALUES ($1, $2, $3)",
         params![migration.version, migration.name, checksum(migration.sql)],
     )?;
     conn.pragma_update(None, "user_version", migration.version)?;
     Ok(())
+}
+
+/// Nothing may refer to what is not there, once a step is through.
+fn check_references(conn: &Connection, db: &Path) -> Result<(), Fault> {
+    let mut statement = conn.prepare("PRAGMA foreign_key_check")?;
+    let mut rows = statement.query([])?;
+    let Some(row) = rows.next()? else { return Ok(()) };
+    let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
+    let detail = format!("a row of `{table}` refers to a row of `{parent}` that is not there");
+    Err(Error::Damaged { path: db.to_owned(), detail }.into())
 }
 
 fn check_history(conn: &Connection, db: &Path, migrations: &[Migration]) -> Result<(), Fault> {
@@ -125,6 +142,66 @@ mod tests {
                 assert_eq!(version(&by_steps).unwrap(), latest(migrations));
             }
         }
+    }
+
+    /// What a database of the first format holds, in short.
+    const OLD_BOOKS: &str = "
+        INSERT INTO workflow (id, uuid, name, user_name, created_at, submission_dir, output_dir, stdio_mode,
+            stdio_delete_on_success, settings, file_count)
+        VALUES (7, '01234567-89ab-cdef-0123-456789abcdef', 'w', 'ada', 1, '/', '/o', 'none', 0, '{}', 0);
+        INSERT INTO run VALUES (7, 1, 5, NULL);
+        INSERT INTO worker VALUES (3, 7, 1, 'h', 'b', 11, 12, 't', 'l', 1, 2, 0, 1, NULL, 5, 6);
+        INSERT INTO worker VALUES (4, 7, 1, 'h', 'b', 13, 14, 't', 'l', 1, 2, 0, 1, 9, 5, NULL);
+        INSERT INTO worker VALUES (9, 7, 1, 'h', 'b', 13, 14, 't', 'l', 1, 2, 0, 1, 9, 5, 6);
+        DELETE FROM worker WHERE id = 9;
+        INSERT INTO job (id, workflow_id, status, worker_id, priority, cancel_on_blocking_job_failure, name, command)
+        VALUES (1, 7, 3, 4, 0, 1, 'held', 'true'), (2, 7, 5, NULL, 0, 1, 'done', 'true');
+        INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, out_of_memory, ended_at, wall_us,
+            cpu_time_us)
+        VALUES (2, 1, 1, 3, 5, 0, 0, 9, 9, 9);
+        INSERT INTO action (id, workflow_id, settings) VALUES (1, 7, '{}');
+        INSERT INTO event (workflow_id, at, severity, category, actor, message) VALUES (7, 1, 1, 'c', 'ada', 'm');";
+
+    #[test]
+    fn a_database_of_the_first_format_is_carried_over() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.pragma_update(None, "foreign_keys", true).unwrap();
+        migrate(&conn, Path::new("db"), &MIGRATIONS[..1]).unwrap();
+        conn.execute_batch(OLD_BOOKS).unwrap();
+        migrate(&conn, Path::new("db"), MIGRATIONS).unwrap();
+
+        let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        let text = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+        assert_eq!(number("SELECT worker_id FROM job WHERE id = 1"), 4);
+        assert_eq!(number("SELECT COUNT(*) FROM result r JOIN worker w ON w.id = r.worker_id"), 1);
+        assert_eq!(number("SELECT pid_start_ticks FROM worker WHERE ended_at IS NULL"), 14);
+        assert_eq!(
+            text("SELECT kind || ' ' || user_name || ' ' || labels FROM worker WHERE id = 3"),
+            "local ada []"
+        );
+        assert_eq!(number("SELECT trigger_count FROM action"), 0);
+        assert_eq!(number("SELECT COUNT(*) FROM event WHERE job_id IS NULL"), 1);
+        assert_eq!(number("PRAGMA foreign_keys"), 1, "references are watched again");
+        // A number that was given once is not given again, and a reference to nobody is refused.
+        let add = "INSERT INTO worker (kind, user_name, version, labels, host, boot_id, pid, pid_start_ticks, token,
+            ledger_path, cpus, memory_bytes, gpus, nodes, started_at)
+            VALUES ('remote', 'u', '', '[]', 'h', 'b', 1, 1, 't', '', 1, 1, 0, 1, 1)";
+        conn.execute(add, []).unwrap();
+        assert_eq!(conn.last_insert_rowid(), 10);
+        assert!(conn.execute("UPDATE result SET worker_id = 99", []).is_err());
+    }
+
+    #[test]
+    fn a_step_that_leaves_a_reference_to_nothing_is_undone() {
+        let conn = migrated(&[&MIGRATIONS[..1]]);
+        conn.execute_batch(OLD_BOOKS).unwrap();
+        let bad = Migration { version: 2, name: "bad", sql: "DELETE FROM worker" };
+        let error =
+            migrate(&conn, Path::new("db"), &[MIGRATIONS[0], bad]).unwrap_err().explain(Path::new("db"));
+        assert!(matches!(&error, Error::Damaged { detail, .. } if detail.contains("`worker`")), "{error}");
+        assert_eq!(version(&conn).unwrap(), 1);
+        let left = conn.query_row("SELECT COUNT(*) FROM worker", [], |row| row.get::<_, i64>(0));
+        assert_eq!(left.unwrap(), 2);
     }
 
     #[test]

@@ -190,6 +190,9 @@ told! {
     "no_such_file" Missing NoSuchFile(id: FileId);
     "no_such_event" Missing NoSuchEvent(id: EventId);
     "no_such_result" Missing NoSuchResult(id: ResultId);
+    "no_such_thing" Missing NoSuch { what: String, id: i64 };
+    "no_such_member" Missing NoSuchMember { user: String, group: String };
+    "name_taken" Refused NameTaken { what: String, name: String };
     "job_is_held" Refused JobIsHeld { job: JobId, name: String };
     "in_use" Refused InUse { what: String, by: String };
     "circle" Wrong Circle { jobs: Vec<String> };

@@ -9,6 +9,7 @@
 
 mod access;
 pub mod create;
+mod direct;
 pub mod error;
 mod remote;
 mod table;
@@ -18,7 +19,7 @@ pub use remote::{Remote, Transport};
 pub use table::Request;
 
 use crate::Error;
-use crate::model::{EventRow, NewUserData, WorkflowRow};
+use crate::model::{EventRow, NewUserData, WorkerRow, WorkflowRow};
 use error::ErrorOnWire;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -112,6 +113,17 @@ impl Sift for Option<WorkflowRow> {
 impl Sift for Vec<EventRow> {
     fn sift(mut self, may_see: MaySee<'_>) -> Self {
         self.retain(|row| may_see(row.workflow_id));
+        self
+    }
+}
+
+/// The hash of what it quotes to prove who it is is nobody else's business.
+impl Sift for Vec<WorkerRow> {
+    fn sift(mut self, may_see: MaySee<'_>) -> Self {
+        self.retain(|row| may_see(row.worker.workflow));
+        for row in &mut self {
+            row.worker.secret_hash = None;
+        }
         self
     }
 }

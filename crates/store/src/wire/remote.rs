@@ -8,7 +8,7 @@ use crate::lock::{Holder, Lock, LockGuard};
 use crate::model::{
     ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FieldChange, FileRow,
     FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow,
-    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorker,
+    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
     NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow,
     SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
@@ -18,8 +18,7 @@ use std::io::Read;
 use std::sync::Arc;
 use windlass_types::work::AttemptKey;
 use windlass_types::{
-    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkerId,
-    WorkflowId,
+    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkflowId,
 };
 
 /// The way to the books.
@@ -54,7 +53,7 @@ impl<T> Remote<T> {
 }
 
 impl<T: Transport> Remote<T> {
-    fn direct(&self, what: &str) -> Result<&dyn Store, Error> {
+    pub(super) fn direct(&self, what: &str) -> Result<&dyn Store, Error> {
         self.0.direct().ok_or_else(|| ErrorOnWire::not_offered(what).into())
     }
 }
@@ -154,14 +153,6 @@ impl<T: Transport + 'static> Store for Remote<T> {
 
     fn end_run(&self, workflow: WorkflowId, canceled: bool, now: Timestamp) -> Result<(), Error> {
         self.direct("the end of a run")?.end_run(workflow, canceled, now)
-    }
-
-    fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error> {
-        self.direct("a new worker")?.add_worker(worker, now)
-    }
-
-    fn retire_worker(&self, worker: WorkerId, now: Timestamp) -> Result<(), Error> {
-        self.direct("the end of a worker")?.retire_worker(worker, now)
     }
 
     fn jobs_after(&self, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, Error> {

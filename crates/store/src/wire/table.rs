@@ -63,8 +63,8 @@ macro_rules! table {
                 -> Vec<LastRecord>, of Subject::workflow(*workflow);
             read CancelRequested = cancel_requested(workflow: val WorkflowId)
                 -> bool, of Subject::workflow(*workflow);
-            read ActiveWorkers = active_workers(workflow: val WorkflowId)
-                -> Vec<WorkerRow>, of Subject::workflow(*workflow);
+            sifted ActiveWorkers = active_workers(workflow: val Option<WorkflowId>)
+                -> Vec<WorkerRow>, of Subject::workflow_or(*workflow, Subject::All);
             read Export = export(id: val WorkflowId, options: val ExportOptions) at Timestamp
                 -> Export, of Subject::workflow(*id);
 

@@ -55,8 +55,9 @@ pub(crate) fn create_jobs<'j>(
 
 pub(crate) fn new_worker(workflow: WorkflowId) -> NewWorker {
     NewWorker {
-        workflow,
-        run: RUN,
+        workflow: Some(workflow),
+        run: Some(RUN),
+        user: "ada".into(),
         host: "node1".into(),
         boot_id: "b007".into(),
         pid: 4711,
@@ -64,6 +65,7 @@ pub(crate) fn new_worker(workflow: WorkflowId) -> NewWorker {
         token: "t0k3n".into(),
         ledger_path: "/here/ledger".into(),
         capacity: Capacity { cpus: 2, memory: Bytes(4 << 30), gpus: 1, nodes: 1, max_jobs: Some(7) },
+        ..NewWorker::default()
     }
 }
 

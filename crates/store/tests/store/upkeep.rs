@@ -8,7 +8,7 @@ use windlass_store::lock::Lock;
 use windlass_store::model::{EventFilter, ExportOptions, FileUpdate, NewUserData};
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{Error, Store, upkeep};
+use windlass_store::{Error, Fleet as _, Store, upkeep};
 use windlass_types::{JobStatus, WorkflowId};
 
 /// A file with a bit of everything, and what a copy of it must say.
@@ -24,7 +24,9 @@ fn books() -> (tempfile::TempDir, PathBuf, SqliteStore, Vec<WorkflowId>) {
         let done = end(key(workflow, jobs[0], 1), first, JobStatus::Completed);
         commit(&store, workflow, vec![claim(jobs[0], 1, first), done]).unwrap();
         let file = store.add_file(workflow, "odd\tname\\N", "/a\nb", NOW).unwrap();
-        store.update_file(file, &FileUpdate { name: None, path: Some("/a".into()) }, NOW).unwrap();
+        store
+            .update_file(file, &FileUpdate { path: Some("/a".into()), ..FileUpdate::default() }, NOW)
+            .unwrap();
         let data = serde_json::json!({ "text": "tab\t and \\ and ünïcode", "n": [1, 2.5, null] });
         let new = NewUserData { name: "input", data: Some(&data), is_ephemeral: false };
         store.add_user_data(workflow, &new, NOW).unwrap();

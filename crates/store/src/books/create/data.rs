@@ -56,3 +56,12 @@ pub(crate) fn taken(fault: Fault, what: &'static str, name: &str) -> Fault {
     let name = fault.taken_name().unwrap_or_else(|| name.to_owned());
     Error::DuplicateName { what: what.into(), name }.into()
 }
+
+/// The same for what is not of a workflow.
+pub(crate) fn name_taken(fault: Fault, what: &'static str, name: &str) -> Fault {
+    if fault.is_taken() {
+        Error::NameTaken { what: what.into(), name: name.to_owned() }.into()
+    } else {
+        fault
+    }
+}

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use windlass_core::edges::Edges;
 use windlass_types::{JobStatus, StatusCounts, Timestamp, WorkflowId};
 
-pub(crate) use data::taken;
+pub(crate) use data::{name_taken, taken};
 pub(crate) use jobs::JobRows;
 pub(crate) use shared::{insert_kind, insert_requirements};
 
@@ -38,6 +38,7 @@ pub(crate) fn create(
 fn created(id: WorkflowId, workflow: &NewWorkflow<'_>, jobs: u64) -> NewEvent {
     NewEvent {
         workflow: Some(id),
+        job: None,
         severity: Severity::Info,
         category: "workflow".to_owned(),
         message: format!("created `{}` with {jobs} jobs", workflow.name),

@@ -49,11 +49,13 @@ pub(crate) fn update_file(
     let mut changes = Vec::new();
     compare(&mut changes, "name", &old.name, name);
     compare(&mut changes, "path", &old.path, path);
+    compare(&mut changes, "mtime_ns", &old.mtime_ns, &update.mtime_ns.or(old.mtime_ns));
     if changes.is_empty() {
         return Ok(changes);
     }
     let seen = (old.path == *path).then_some((old.mtime_ns, old.size.map(crate::books::apply::bytes)));
     let (mtime, size) = seen.unwrap_or_default();
+    let mtime = update.mtime_ns.or(mtime);
     let written = db.execute(sql::UPDATE_FILE, values![name, path, mtime, size, id.0]);
     written.map_err(|error| taken(error, FILES, name))?;
     let message = format!("changed file `{}`: {}", old.name, in_words(&changes));
@@ -159,6 +161,7 @@ pub(crate) fn delete_event(db: &impl Db, id: EventId, by: By<'_>) -> Result<(), 
     let (workflow, category, at) = found?.ok_or(Error::NoSuchEvent(id))?;
     let event = crate::model::NewEvent {
         workflow: workflow.map(WorkflowId),
+        job: None,
         severity: crate::model::Severity::Info,
         category: "events".to_owned(),
         message: format!("deleted event {id} ({category}, {at})"),

@@ -4,17 +4,19 @@ use super::{compare, in_words};
 use crate::Error;
 use crate::books::apply::{Moved, current_run};
 use crate::books::create::{Counter, JobRows, insert_kind, insert_requirements, next_id, set_next_id, taken};
+use crate::books::lists::workflow_of;
 use crate::books::load::{Blocks, load_jobs};
 use crate::books::manage::{By, write_requirements};
 use crate::books::{column, parts};
 use crate::db::{Db, Loader as _, values};
 use crate::error::Fault;
-use crate::model::{AddJob, FieldChange, JobUpdate, NewJob, NewKind};
+use crate::model::{AddJob, FieldChange, JobUpdate, NewJob, NewKind, Part};
 use crate::sql::{common as sql, tables};
 use serde_json::json;
 use std::collections::{BTreeSet, HashMap};
 use windlass_core::graph::Graph;
-use windlass_types::{Bytes, FileId, JobId, JobStatus, RequirementsId, Resources, WorkflowId};
+use windlass_types::work::Stdio;
+use windlass_types::{Bytes, FileId, JobId, JobStatus, RequirementsId, Resources, UserDataId, WorkflowId};
 
 /// The ids of the new jobs, in the order given.
 pub(crate) fn add_jobs(
@@ -35,7 +37,7 @@ pub(crate) fn add_jobs(
     let edges = find_edges(db, workflow, first, jobs)?;
     let blocked: BTreeSet<i64> = edges.iter().map(|(job, _)| *job).collect();
     insert_rows(db, workflow, first, jobs, &blocked)?;
-    relate_files(db, first, jobs)?;
+    relate(db, first, jobs)?;
     let mut rows = db.load_into(&tables::JOB_EDGE)?;
     for (job, on) in &edges {
         rows.push(&values![workflow.0, job, on])?;
@@ -65,6 +67,31 @@ fn require_what_it_names(db: &impl Db, workflow: WorkflowId, job: &AddJob) -> Re
             return Err(Error::NoSuchFile(FileId(id)).into());
         }
     }
+    let of_workflow = |part| Ok::<_, Fault>(workflow_of(db, part)? == Some(workflow));
+    for &id in job.input_user_data.iter().chain(&job.output_user_data) {
+        if !of_workflow(Part::UserData(id))? {
+            return Err(Error::NoSuchUserData(id).into());
+        }
+    }
+    require_shared(db, workflow, job.failure_handler, job.scheduler)
+}
+
+/// What a job names of what several may share must be its workflow's.
+fn require_shared(
+    db: &impl Db,
+    workflow: WorkflowId,
+    handler: Option<i64>,
+    scheduler: Option<i64>,
+) -> Result<(), Fault> {
+    let named = [
+        handler.map(|id| (Part::Handler(id), "failure handler", id)),
+        scheduler.map(|id| (Part::Scheduler(id), "scheduler", id)),
+    ];
+    for (part, what, id) in named.into_iter().flatten() {
+        if workflow_of(db, part)? != Some(workflow) {
+            return Err(Error::NoSuch { what: what.into(), id }.into());
+        }
+    }
     Ok(())
 }
 
@@ -85,7 +112,7 @@ fn extend_blocks(db: &impl Db, workflow: WorkflowId, first: i64, count: i64) -> 
     Ok(())
 }
 
-/// Who is to wait for whom, as `(job, the one it waits for)`: what was said, and what follows from the files.
+/// Who is to wait for whom, as `(job, the one it waits for)`: what was said, and what follows from files and user data.
 fn find_edges(
     db: &impl Db,
     workflow: WorkflowId,
@@ -93,19 +120,30 @@ fn find_edges(
     jobs: &[AddJob],
 ) -> Result<BTreeSet<(i64, i64)>, Fault> {
     let mut edges = BTreeSet::new();
-    let mut uses: HashMap<FileId, Uses> = HashMap::new();
+    let mut uses: HashMap<Thing, Uses> = HashMap::new();
     for (id, job) in (first..).zip(jobs) {
         edges.extend(job.waits_for.iter().map(|on| (id, on.0)));
-        job.input_files.iter().for_each(|file| uses.entry(*file).or_default().readers.push(id));
-        job.output_files.iter().for_each(|file| uses.entry(*file).or_default().writers.push(id));
+        for thing in things(&job.input_files, &job.input_user_data) {
+            uses.entry(thing).or_default().readers.push(id);
+        }
+        for thing in things(&job.output_files, &job.output_user_data) {
+            uses.entry(thing).or_default().writers.push(id);
+        }
     }
-    if uses.is_empty() {
-        return Ok(edges);
+    let mut note = |thing: Thing, job: JobId, is_output: bool| {
+        if let Some(uses) = uses.get_mut(&thing) {
+            let list = if is_output { &mut uses.writers } else { &mut uses.readers };
+            list.push(job.0);
+        }
+    };
+    if jobs.iter().any(|job| !(job.input_files.is_empty() && job.output_files.is_empty())) {
+        for row in parts::job_files(db, workflow)? {
+            note(Thing::File(row.file_id), row.job_id, row.is_output);
+        }
     }
-    for relation in parts::job_files(db, workflow)? {
-        if let Some(uses) = uses.get_mut(&relation.file_id) {
-            let list = if relation.is_output { &mut uses.writers } else { &mut uses.readers };
-            list.push(relation.job_id.0);
+    if jobs.iter().any(|job| !(job.input_user_data.is_empty() && job.output_user_data.is_empty())) {
+        for row in parts::job_user_data(db, workflow)? {
+            note(Thing::UserData(row.user_data_id), row.job_id, row.is_output);
         }
     }
     for Uses { readers, writers } in uses.values() {
@@ -116,7 +154,19 @@ fn find_edges(
     Ok(edges)
 }
 
-/// Who reads and writes a file.
+/// What one job leaves for another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Thing {
+    File(FileId),
+    UserData(UserDataId),
+}
+
+fn things<'a>(files: &'a [FileId], user_data: &'a [UserDataId]) -> impl Iterator<Item = Thing> + 'a {
+    let files = files.iter().copied().map(Thing::File);
+    files.chain(user_data.iter().copied().map(Thing::UserData))
+}
+
+/// Who reads and writes a thing.
 #[derive(Default)]
 struct Uses {
     readers: Vec<i64>,
@@ -133,16 +183,25 @@ fn insert_rows(
 ) -> Result<(), Fault> {
     let mut rows = JobRows::new(db, workflow, first);
     let mut moved = Moved::default();
+    let mut kinds = HashMap::new();
     for (id, job) in (first..).zip(jobs) {
-        let status = if blocked.contains(&id) { JobStatus::Blocked } else { JobStatus::Ready };
+        let status = match (job.is_uninitialized, blocked.contains(&id)) {
+            (true, _) => JobStatus::Uninitialized,
+            (false, true) => JobStatus::Blocked,
+            (false, false) => JobStatus::Ready,
+        };
         let new = NewJob {
             name: &job.name,
             command: &job.command,
+            env: &job.env,
+            invocation_script: job.invocation_script.as_deref(),
             priority: job.priority,
+            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
             status,
             ..NewJob::default()
         };
-        rows.push(&new, None, job.requirements.map(|id| id.0))?;
+        let kind = Shared::of(job).map(|shared| shared.kind(db, workflow, &mut kinds)).transpose()?;
+        rows.push(&new, kind, job.requirements.map(|id| id.0))?;
         moved.add(status);
     }
     rows.finish()?;
@@ -150,23 +209,95 @@ fn insert_rows(
     set_next_id(db, Counter::Job, first + jobs.len() as i64)
 }
 
-fn relate_files(db: &impl Db, first: i64, jobs: &[AddJob]) -> Result<(), Fault> {
-    let mut relate = db.load_into(&tables::JOB_FILE)?;
+/// What jobs have from a kind. Those that are added one by one and share all of it share a kind, which has no name.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Shared {
+    labels: Vec<String>,
+    supports_termination: Option<bool>,
+    handler: Option<i64>,
+    scheduler: Option<i64>,
+    stdio: Option<Stdio>,
+}
+
+impl Shared {
+    /// `None` where nothing was said that a kind would be needed for.
+    fn of(job: &AddJob) -> Option<Self> {
+        let shared = Self {
+            labels: job.labels.clone(),
+            supports_termination: job.supports_termination,
+            handler: job.failure_handler,
+            scheduler: job.scheduler,
+            stdio: job.stdio,
+        };
+        let Self { labels, supports_termination, handler, scheduler, stdio } = &shared;
+        let says_something = !labels.is_empty()
+            || supports_termination.is_some()
+            || handler.is_some()
+            || scheduler.is_some()
+            || stdio.is_some();
+        says_something.then_some(shared)
+    }
+
+    fn kind(self, db: &impl Db, workflow: WorkflowId, known: &mut HashMap<Self, i64>) -> Result<i64, Fault> {
+        if let Some(&kind) = known.get(&self) {
+            return Ok(kind);
+        }
+        let Self { labels, supports_termination, handler, scheduler, stdio } = &self;
+        let text = column::json_text(labels)?;
+        let same = values![
+            workflow.0,
+            text,
+            supports_termination.map(i64::from),
+            handler,
+            scheduler,
+            stdio.map(|stdio| column::stdio_name(stdio.mode)),
+            stdio.map(|stdio| i64::from(stdio.delete_on_success)),
+        ];
+        let found = db.optional(sql::NAMELESS_KIND, same, |row| row.get(0))?;
+        let new = NewKind {
+            labels,
+            supports_termination: *supports_termination,
+            stdio: *stdio,
+            ..NewKind::default()
+        };
+        let kind = match found {
+            Some(kind) => kind,
+            None => insert_kind(db, workflow, &new, *handler, *scheduler)?,
+        };
+        known.insert(self, kind);
+        Ok(kind)
+    }
+}
+
+fn relate(db: &impl Db, first: i64, jobs: &[AddJob]) -> Result<(), Fault> {
+    let mut files = db.load_into(&tables::JOB_FILE)?;
     for (id, job) in (first..).zip(jobs) {
-        for (list, is_output) in [(&job.input_files, 0), (&job.output_files, 1)] {
+        for (list, is_output) in [(&job.input_files, 0i64), (&job.output_files, 1)] {
             for file in list.iter().collect::<BTreeSet<_>>() {
-                relate.push(&values![id, is_output, file.0])?;
+                files.push(&values![id, is_output, file.0])?;
             }
         }
+    }
+    files.finish()?;
+    let mut user_data = db.load_into(&tables::JOB_USER_DATA)?;
+    for (id, job) in (first..).zip(jobs) {
+        for (list, is_output) in [(&job.input_user_data, 0i64), (&job.output_user_data, 1)] {
+            for piece in list.iter().collect::<BTreeSet<_>>() {
+                user_data.push(&values![id, is_output, piece.0])?;
+            }
+        }
+    }
+    user_data.finish()?;
+    for (id, job) in (first..).zip(jobs) {
         if !job.input_files.is_empty() || !job.output_files.is_empty() {
             db.execute(sql::HAS_FILES, [id])?;
         }
     }
-    relate.finish()
+    Ok(())
 }
 
 /// Only an edge to a new job can close a circle, so this is asked for rarely.
-fn refuse_circles(db: &impl Db, workflow: WorkflowId) -> Result<(), Fault> {
+pub(super) fn refuse_circles(db: &impl Db, workflow: WorkflowId) -> Result<(), Fault> {
     let table = load_jobs(db, workflow)?;
     let Err(cycle) = Graph::new(table.ids.len() as u32, &table.edges) else { return Ok(()) };
     let ids: Vec<JobId> = cycle.0.iter().map(|number| table.ids[*number as usize]).collect();
@@ -182,6 +313,8 @@ struct Edited {
     requirements: Option<i64>,
     kind: Option<i64>,
     done_with: Option<String>,
+    invocation_script: Option<String>,
+    cancel_on_blocking_job_failure: bool,
 }
 
 /// What it changed, and nothing if all of it was so already.
@@ -201,11 +334,22 @@ pub(crate) fn update_job(
         name: update.name.clone().unwrap_or_else(|| old.name.clone()),
         command: update.command.clone().unwrap_or_else(|| old.command.clone()),
         priority: update.priority.unwrap_or(old.priority),
+        invocation_script: update.invocation_script.clone().unwrap_or_else(|| old.invocation_script.clone()),
+        cancel_on_blocking_job_failure: update
+            .cancel_on_blocking_job_failure
+            .unwrap_or(old.cancel_on_blocking_job_failure),
         ..old.clone()
     };
     compare(&mut changes, "name", &old.name, &new.name);
     compare(&mut changes, "command", &old.command, &new.command);
     compare(&mut changes, "priority", &old.priority, &new.priority);
+    compare(&mut changes, "invocation_script", &old.invocation_script, &new.invocation_script);
+    compare(
+        &mut changes,
+        "cancel_on_blocking_job_failure",
+        &old.cancel_on_blocking_job_failure,
+        &new.cancel_on_blocking_job_failure,
+    );
     if status == JobStatus::Completed {
         let done_with = old.done_with.clone().unwrap_or_else(|| old.command.clone());
         new.done_with = Some(done_with).filter(|done| *done != new.command);
@@ -221,19 +365,38 @@ pub(crate) fn update_job(
     if let Some(runtime) = update.runtime {
         new.requirements = set_runtime(db, workflow, id, &new, runtime, &mut changes)?;
     }
-    if let Some(labels) = &update.labels {
-        new.kind = with_labels(db, workflow, &new, labels, &mut changes)?;
+    new.kind = with_shared(db, workflow, &new, update, &mut changes)?;
+    if update.disable && status != JobStatus::Disabled {
+        compare(&mut changes, "status", &status, &JobStatus::Disabled);
+        disable(db, workflow, id, status)?;
     }
     if changes.is_empty() {
         return Ok(changes);
     }
-    let Edited { name, command, priority, requirements, kind, done_with } = &new;
-    let values = values![name, command, priority, requirements, kind, done_with, id.0];
-    let written = db.execute(sql::EDIT_JOB, values);
-    written.map_err(|error| taken(error, "jobs", name))?;
+    write(db, id, &new)?;
+    let name = &new.name;
     let message = format!("changed job `{}`: {}", old.name, in_words(&changes));
     by.note(db, workflow, "jobs", message, json!({ "job_id": id, "name": name, "changes": changes }))?;
     Ok(changes)
+}
+
+fn write(db: &impl Db, id: JobId, job: &Edited) -> Result<(), Fault> {
+    let Edited { name, command, priority, requirements, kind, done_with, .. } = job;
+    let values = values![name, command, priority, requirements, kind, done_with, id.0];
+    let written = db.execute(sql::EDIT_JOB, values);
+    written.map_err(|error| taken(error, "jobs", name))?;
+    let values = values![job.invocation_script, i64::from(job.cancel_on_blocking_job_failure), id.0];
+    db.execute(sql::EDIT_JOB_MORE, values)?;
+    Ok(())
+}
+
+/// Left out: those that wait for it need not.
+fn disable(db: &impl Db, workflow: WorkflowId, id: JobId, from: JobStatus) -> Result<(), Fault> {
+    let values = values![JobStatus::Disabled.code(), id.0, workflow.0, from.code()];
+    db.execute(sql::SET_STATUS, values)?;
+    let mut moved = Moved::default();
+    moved.note(from, JobStatus::Disabled);
+    moved.write(db, workflow)
 }
 
 fn read(db: &impl Db, workflow: WorkflowId, id: JobId) -> Result<(JobStatus, Edited), Fault> {
@@ -245,6 +408,8 @@ fn read(db: &impl Db, workflow: WorkflowId, id: JobId) -> Result<(JobStatus, Edi
             requirements: row.get(4)?,
             kind: row.get(5)?,
             done_with: row.get(6)?,
+            invocation_script: row.get(7)?,
+            cancel_on_blocking_job_failure: column::flag(row, 8)?,
         };
         Ok((column::status(row, 0)?, job))
     })?;
@@ -310,32 +475,60 @@ pub(super) fn user_of_requirements(
     Ok(None)
 }
 
-/// Labels belong to a kind: the job gets one that is like its own but for them.
-fn with_labels(
+/// Labels, handlers and schedulers belong to a kind: the job gets one that is like its own but for them.
+fn with_shared(
     db: &impl Db,
     workflow: WorkflowId,
     job: &Edited,
-    labels: &[String],
+    update: &JobUpdate,
     changes: &mut Vec<FieldChange>,
 ) -> Result<Option<i64>, Fault> {
-    let old: Vec<String> = match job.kind {
-        Some(kind) => db.one(sql::LABELS, [kind], |row| column::required_json(row, 0))?,
-        None => Vec::new(),
+    let old = match job.kind {
+        Some(kind) => db.one(sql::SHARED_BY_KIND, [kind], |row| {
+            Ok(Shared {
+                labels: column::required_json(row, 0)?,
+                supports_termination: row.get::<Option<i64>>(1)?.map(|flag| flag != 0),
+                handler: row.get(2)?,
+                scheduler: row.get(3)?,
+                stdio: None,
+            })
+        })?,
+        None => {
+            Shared { labels: vec![], supports_termination: None, handler: None, scheduler: None, stdio: None }
+        }
     };
-    if old == labels {
+    let new = Shared {
+        labels: update.labels.clone().unwrap_or_else(|| old.labels.clone()),
+        supports_termination: update.supports_termination.unwrap_or(old.supports_termination),
+        handler: update.failure_handler.unwrap_or(old.handler),
+        scheduler: update.scheduler.unwrap_or(old.scheduler),
+        stdio: None,
+    };
+    if new == old {
         return Ok(job.kind);
     }
-    compare(changes, "labels", &old.as_slice(), &labels);
+    require_shared(db, workflow, new.handler, new.scheduler)?;
+    compare(changes, "labels", &old.labels, &new.labels);
+    compare(changes, "supports_termination", &old.supports_termination, &new.supports_termination);
+    compare(changes, "failure_handler_id", &old.handler, &new.handler);
+    compare(changes, "scheduler_id", &old.scheduler, &new.scheduler);
+    let Shared { labels, supports_termination, handler, scheduler, .. } = &new;
     let Some(kind) = job.kind else {
-        let new = NewKind { name: &job.name, labels, ..NewKind::default() };
-        return insert_kind(db, workflow, &new, None, None).map(Some);
+        let named = NewKind {
+            name: &job.name,
+            labels,
+            supports_termination: *supports_termination,
+            ..NewKind::default()
+        };
+        return insert_kind(db, workflow, &named, *handler, *scheduler).map(Some);
     };
     let text = column::json_text(labels)?;
-    let same = values![kind, text];
-    let known = db.optional(sql::KIND_WITH_LABELS, same, |row| row.get(0))?;
+    let terminates = supports_termination.map(i64::from);
+    let like = values![kind, text, terminates, handler, scheduler];
+    let known = db.optional(sql::KIND_LIKE, like, |row| row.get(0))?;
     if known.is_some() {
         return Ok(known);
     }
-    let copy = values![text, kind];
+    let copy = values![text, terminates, handler, scheduler, kind];
     Ok(Some(db.one(sql::COPY_KIND, copy, |row| row.get(0))?))
 }

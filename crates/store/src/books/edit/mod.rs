@@ -13,10 +13,11 @@ use crate::Error;
 use crate::db::Db;
 use crate::error::Fault;
 use crate::model::FieldChange;
+use crate::sql::common as sql;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
-use windlass_types::WorkflowId;
+use windlass_types::{JobId, WorkflowId};
 
 /// What a worker holds was started with what it asked for then.
 pub(crate) fn refuse_while_held(db: &impl Db, workflow: WorkflowId) -> Result<(), Fault> {
@@ -24,6 +25,19 @@ pub(crate) fn refuse_while_held(db: &impl Db, workflow: WorkflowId) -> Result<()
         0 => Ok(()),
         held => Err(Error::StillActive { workflow, held }.into()),
     }
+}
+
+/// Who reads a piece of data waits for who writes it: pairs of those two.
+pub(crate) fn edges_of_data(
+    db: &impl Db,
+    workflow: WorkflowId,
+    pairs: impl Iterator<Item = (JobId, JobId)>,
+) -> Result<(), Fault> {
+    let mut added = 0;
+    for (reader, writer) in pairs.filter(|(reader, writer)| reader != writer) {
+        added += db.execute(sql::ADD_EDGE, [workflow.0, reader.0, writer.0])?;
+    }
+    if added > 0 { jobs::refuse_circles(db, workflow) } else { Ok(()) }
 }
 
 /// Notes that a field changes, if it does.

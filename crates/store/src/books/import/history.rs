@@ -1,14 +1,16 @@
 //! What was done: runs, workers, results; and which jobs were added by which.
 
 use super::source::Numbers;
+use crate::books::fleet;
 use crate::books::{column, events};
 use crate::db::{Db, Loader as _, Value, values};
 use crate::error::Fault;
-use crate::model::NewEvent;
 use crate::model::export::{Export, ExportedResult, ExportedWorker};
+use crate::model::{NewEvent, NewWorker};
+use crate::sql::server::RETIRE_WORKER;
 use crate::sql::{common as sql, tables};
 use std::collections::HashMap;
-use windlass_types::{Timestamp, WorkflowId};
+use windlass_types::{Bytes, Capacity, RunId, Timestamp, WorkerId, WorkflowId};
 
 pub(super) fn insert(
     db: &impl Db,
@@ -47,6 +49,7 @@ pub(super) fn insert_events(db: &impl Db, id: WorkflowId, export: &Export) -> Re
     for row in export.events.iter().flatten() {
         let event = NewEvent {
             workflow: Some(id),
+            job: None,
             severity: row.severity,
             category: row.category.clone(),
             message: row.message.clone(),
@@ -68,27 +71,23 @@ struct Workers<'d, D> {
 
 impl<D: Db> Workers<'_, D> {
     fn insert(&mut self, row: &ExportedWorker) -> Result<i64, Fault> {
-        let memory = (row.memory_gb * f64::from(1 << 30)) as i64;
-        let (no_boot, no_token, no_ledger) = ("", "", "");
-        let values = values![
-            self.id.0,
-            row.run_id,
-            row.hostname,
-            no_boot,
-            row.pid,
-            0i64,
-            no_token,
-            no_ledger,
-            row.num_cpus,
-            memory,
-            row.num_gpus,
-            row.num_nodes,
-            None::<i64>,
-            row.start_time.0
-        ];
-        let id: i64 = self.db.one(sql::INSERT_WORKER, values, |row| row.get(0))?;
+        let worker = NewWorker {
+            workflow: Some(self.id),
+            run: Some(RunId(row.run_id)),
+            host: row.hostname.clone(),
+            pid: row.pid,
+            capacity: Capacity {
+                cpus: row.num_cpus,
+                memory: Bytes((row.memory_gb * f64::from(1 << 30)) as u64),
+                gpus: row.num_gpus,
+                nodes: row.num_nodes,
+                max_jobs: None,
+            },
+            ..NewWorker::default()
+        };
+        let WorkerId(id) = fleet::insert_worker(self.db, &worker, row.start_time)?;
         let ended_at = row.end_time.unwrap_or(self.ended_at);
-        self.db.execute(sql::RETIRE_WORKER, [ended_at.0, id])?;
+        self.db.execute(RETIRE_WORKER, [ended_at.0, id])?;
         self.known.insert(row.id, id);
         Ok(id)
     }

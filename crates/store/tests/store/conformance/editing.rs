@@ -333,7 +333,8 @@ pub(crate) fn files_are_added_changed_and_deleted(store: &dyn Store) {
     let error = store.add_file(id, "in", "x", NOW).unwrap_err();
     assert!(matches!(&error, Error::DuplicateName { what, .. } if what == "files"), "{error}");
 
-    let update = FileUpdate { name: Some("less".into()), path: Some("less.txt".into()) };
+    let update =
+        FileUpdate { name: Some("less".into()), path: Some("less.txt".into()), ..FileUpdate::default() };
     assert_eq!(store.update_file(added, &update, NOW).unwrap().len(), 2);
     assert!(store.update_file(added, &update, NOW).unwrap().is_empty());
     assert_eq!(listed()[2], pair("less", "less.txt"));

@@ -156,7 +156,7 @@ pub(crate) fn without_results_it_starts_from_the_beginning(store: &dyn Store) {
         let row = store.workflow(new).unwrap().unwrap();
         assert_eq!((row.run_id, row.started_at), (RunId(1), None));
         assert!(store.results(new, &ResultFilter::default()).unwrap().is_empty());
-        assert!(store.active_workers(new).unwrap().is_empty());
+        assert!(store.active_workers(Some(new)).unwrap().is_empty());
     }
     let row = store.workflow(anew[1]).unwrap().unwrap();
     assert_eq!((row.name.as_str(), row.user.as_str()), ("copy", "eve"));
@@ -165,7 +165,7 @@ pub(crate) fn without_results_it_starts_from_the_beginning(store: &dyn Store) {
     // With results, what ran there is free to run here.
     let new = copy(store, id, ALL);
     assert_eq!(store.load_jobs(new).unwrap().status[0], JobStatus::Ready);
-    assert!(store.held_jobs(new).unwrap().is_empty() && store.active_workers(new).unwrap().is_empty());
+    assert!(store.held_jobs(new).unwrap().is_empty() && store.active_workers(Some(new)).unwrap().is_empty());
 }
 
 pub(crate) fn added_jobs_stay_added(store: &dyn Store) {

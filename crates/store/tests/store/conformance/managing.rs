@@ -186,6 +186,7 @@ pub(crate) fn what_happens_is_noted(store: &dyn Store) {
     store.begin_next_run(id, &jobs, NOW).unwrap();
     let bad = NewEvent {
         workflow: Some(id),
+        job: None,
         severity: Severity::Error,
         category: "user".into(),
         message: "it's bad".into(),

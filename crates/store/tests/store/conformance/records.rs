@@ -126,7 +126,7 @@ pub(crate) fn reused_work_is_a_copy(store: &dyn Store) {
     assert!(records[2..].iter().all(|record| record.work == work));
     // What runs again has work of its own, and none until then.
     store.begin_next_run(new, &[ids[0]], NOW).unwrap();
-    let worker = store.add_worker(&NewWorker { run: RunId(2), ..new_worker(new) }, NOW).unwrap();
+    let worker = store.add_worker(&NewWorker { run: Some(RunId(2)), ..new_worker(new) }, NOW).unwrap();
     assert_eq!(store.last_records(new).unwrap()[0].job, ids[1]);
     let key = AttemptKey { run: RunId(2), ..key(new, ids[0], 1) };
     let ready = Change::Status { job: ids[0], from: JobStatus::Uninitialized, to: JobStatus::Ready };

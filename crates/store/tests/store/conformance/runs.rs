@@ -119,13 +119,13 @@ pub(crate) fn workers_are_remembered_until_they_retire(store: &dyn Store) {
     unlimited.pid_start_ticks = u64::MAX;
     let second = store.add_worker(&unlimited, LATER).unwrap();
     worker(store, other);
-    let active = store.active_workers(workflow).unwrap();
+    let active = store.active_workers(Some(workflow)).unwrap();
     assert_eq!(active.iter().map(|row| row.id).collect::<Vec<_>>(), [first, second]);
     assert_eq!((&active[0].worker, active[0].started_at), (&new_worker(workflow), NOW));
     assert_eq!((&active[1].worker, active[1].started_at), (&unlimited, LATER));
     store.retire_worker(first, LATER).unwrap();
     store.retire_worker(first, LATEST).unwrap();
-    assert_eq!(store.active_workers(workflow).unwrap().len(), 1);
+    assert_eq!(store.active_workers(Some(workflow)).unwrap().len(), 1);
     let third = worker(store, workflow);
     assert!(third > second, "numbers are not given out again");
 }
@@ -151,7 +151,7 @@ pub(crate) fn what_is_not_there_is_named(store: &dyn Store) {
     }
     assert!(store.workflow(nowhere).unwrap().is_none());
     assert!(store.held_jobs(nowhere).unwrap().is_empty());
-    assert!(store.active_workers(nowhere).unwrap().is_empty());
+    assert!(store.active_workers(Some(nowhere)).unwrap().is_empty());
     let error = store.retire_worker(WorkerId(5), NOW).unwrap_err();
     assert!(matches!(error, Error::NoSuchWorker(WorkerId(5))), "{error}");
 }

@@ -9,7 +9,7 @@ use windlass_store::model::{
     EventFilter, ExportOptions, ImportOptions, NewAction, NewJob, NewKind, NewUserData, NewWorkflow,
 };
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::{Error, Store};
+use windlass_store::{Access as _, Catalog as _, Error, Fleet as _, Store};
 use windlass_types::settings::{Action, FailureHandler, SlurmScheduler};
 
 /// How many rows each table has that belong to workflows.
@@ -18,12 +18,21 @@ fn rows(db: &Path) -> Vec<(String, i64)> {
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
     let mut statement = conn.prepare(tables).unwrap();
     let names: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    let kept = ["counter", "schema_migration", "event"];
+    let kept =
+        ["counter", "schema_migration", "event", "access_group", "group_member", "api_token", "server_epoch"];
     let counted = names.into_iter().filter(|name| !kept.contains(&name.as_str())).map(|name| {
         let n = conn.query_row(&format!("SELECT COUNT(*) FROM {name}"), [], |row| row.get(0)).unwrap();
         (name, n)
     });
     counted.collect()
+}
+
+/// An execution of an action, as a workflow that has run for a while has it.
+fn execute_action(db: &Path, action: i64, worker: i64) {
+    let conn = rusqlite::Connection::open(db).unwrap();
+    let insert = "INSERT INTO action_run (action_id, attempt, run_id, worker_id, cause, started_at)
+        VALUES ($1, 1, 1, $2, 'on_jobs_complete', 0)";
+    conn.execute(insert, [action, worker]).unwrap();
 }
 
 #[test]
@@ -64,6 +73,10 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
     let done = crate::kit::end(crate::kit::key(id, jobs[0], 1), worker, windlass_types::JobStatus::Completed);
     crate::kit::commit(&store, id, vec![crate::kit::claim(jobs[0], 1, worker), done]).unwrap();
     store.retire_worker(worker, NOW).unwrap();
+    let group = store.add_group("physicists", None, NOW).unwrap();
+    store.share(id, group, NOW).unwrap();
+    store.add_record(Some(id), "local_scheduler", None, &json!({ "num_cpus": 2 }), NOW).unwrap();
+    execute_action(&db, store.actions(id).unwrap()[0].id, worker.0);
     let export = store.export(id, ExportOptions { results: true, events: true }, NOW).unwrap();
     for (table, n) in rows(&db) {
         assert!(n > 0, "this test should put something into `{table}`");
@@ -73,7 +86,8 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
         assert_eq!(n, 0, "left in `{table}`");
     }
     let told = store.events(None, &EventFilter::default()).unwrap();
-    assert_eq!(told.iter().map(|event| event.actor.as_str()).collect::<Vec<_>>(), ["ada"]);
+    let told: Vec<_> = told.iter().map(|event| (event.category.as_str(), event.actor.as_str())).collect();
+    assert_eq!(told, [("access", "ada"), ("workflow", "ada")]);
 
     // What was exported before comes back whole.
     let back = store.import(&export, &ImportOptions::default(), NOW).unwrap();

@@ -1,0 +1,311 @@
+//! Workers: who they are, when they came and went.
+
+use super::apply::{bytes, current_run};
+use super::manage::By;
+use super::query::{Query, list};
+use super::{Backend, Books, column, events};
+use crate::db::{Db, Row, values};
+use crate::error::Fault;
+use crate::model::{NewEvent, NewWorker, Severity, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate};
+use crate::sql::server as sql;
+use crate::{Error, Fleet};
+use serde_json::json;
+use windlass_types::{Bytes, Capacity, JobId, RunId, Timestamp, WorkerId, WorkflowId};
+
+impl<B: Backend> Fleet for Books<B> {
+    fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error> {
+        let worker = worker.clone();
+        self.act(now, move |db, by| add_worker(db, &worker, by))
+    }
+
+    fn retire_worker(&self, worker: WorkerId, now: Timestamp) -> Result<(), Error> {
+        self.act(now, move |db, by| retire_worker(db, worker, by))
+    }
+
+    fn update_worker(&self, worker: WorkerId, update: &WorkerUpdate, now: Timestamp) -> Result<(), Error> {
+        let update = update.clone();
+        self.act(now, move |db, by| update_worker(db, worker, &update, by))
+    }
+
+    fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, Error> {
+        self.read(|db| workers(db, filter))
+    }
+
+    fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
+        self.read(|db| worker(db, id))
+    }
+
+    fn delete_workers(&self, workers: &[WorkerId], now: Timestamp) -> Result<(), Error> {
+        let workers = workers.to_vec();
+        self.act(now, move |db, by| delete_workers(db, &workers, by))
+    }
+
+    fn active_workflows(&self) -> Result<Vec<WorkflowId>, Error> {
+        self.read(|db| db.all(sql::OPEN_RUNS, values![], |row| row.get(0).map(WorkflowId)))
+    }
+}
+
+fn add_worker(db: &impl Db, worker: &NewWorker, by: By<'_>) -> Result<WorkerId, Fault> {
+    if let Some(workflow) = worker.workflow {
+        current_run(db, workflow)?;
+    }
+    let id = insert_worker(db, worker, by.now)?;
+    if worker.kind != WorkerKind::Claims {
+        note(db, id, worker, "compute_node_started", "came", by)?;
+    }
+    Ok(id)
+}
+
+/// Only the row: what came from a file happened long ago.
+pub(crate) fn insert_worker(
+    db: &impl Db,
+    worker: &NewWorker,
+    started_at: Timestamp,
+) -> Result<WorkerId, Fault> {
+    let capacity = &worker.capacity;
+    let labels = column::json_text(&worker.labels)?;
+    let extra = worker.extra.as_ref().map(column::json_text).transpose()?;
+    let values = values![
+        worker.kind.name(),
+        worker.workflow.map(|id| id.0),
+        worker.run.map(|id| id.0),
+        worker.user,
+        worker.version,
+        labels,
+        worker.host,
+        worker.boot_id,
+        worker.pid,
+        worker.pid_start_ticks.cast_signed(),
+        worker.token,
+        worker.secret_hash,
+        worker.ledger_path,
+        capacity.cpus,
+        bytes(capacity.memory),
+        capacity.gpus,
+        capacity.nodes,
+        capacity.max_jobs,
+        worker.allocation,
+        extra,
+        started_at.0,
+    ];
+    Ok(WorkerId(db.one(sql::INSERT_WORKER, values, |row| row.get(0))?))
+}
+
+/// Also called within other transactions: a workflow is not deleted while one of its workers may be alive.
+pub(crate) fn active_workers(db: &impl Db, workflow: Option<WorkflowId>) -> Result<Vec<WorkerRow>, Fault> {
+    match workflow {
+        Some(workflow) => db.all(sql::ACTIVE_WORKERS_OF, [workflow.0], worker_row),
+        None => workers(db, &WorkerFilter { is_active: Some(true), ..WorkerFilter::default() }),
+    }
+}
+
+fn retire_worker(db: &impl Db, id: WorkerId, by: By<'_>) -> Result<(), Fault> {
+    let row = require(db, id)?;
+    if db.execute(sql::RETIRE_WORKER, [by.now.0, id.0])? > 0 && row.worker.kind != WorkerKind::Claims {
+        note(db, id, &row.worker, "compute_node_stopped", "is gone", by)?;
+    }
+    Ok(())
+}
+
+fn update_worker(db: &impl Db, id: WorkerId, update: &WorkerUpdate, by: By<'_>) -> Result<(), Fault> {
+    let old = require(db, id)?;
+    let WorkerRow { worker, started_at, ended_at, is_draining, .. } = with(old.clone(), update);
+    let capacity = &worker.capacity;
+    let labels = column::json_text(&worker.labels)?;
+    let extra = worker.extra.as_ref().map(column::json_text).transpose()?;
+    let values = values![
+        worker.host,
+        worker.boot_id,
+        worker.pid,
+        worker.pid_start_ticks.cast_signed(),
+        worker.version,
+        labels,
+        capacity.cpus,
+        bytes(capacity.memory),
+        capacity.gpus,
+        capacity.nodes,
+        capacity.max_jobs,
+        worker.secret_hash,
+        worker.allocation,
+        extra,
+        i64::from(is_draining),
+        started_at.0,
+        ended_at.map(|at| at.0),
+        id.0,
+    ];
+    db.execute(sql::UPDATE_WORKER, values)?;
+    match (old.ended_at, ended_at) {
+        (None, Some(_)) => note(db, id, &worker, "compute_node_stopped", "is gone", by)?,
+        (Some(_), None) => note(db, id, &worker, "compute_node_started", "is there again", by)?,
+        _ => {}
+    }
+    if is_draining && !old.is_draining {
+        note(db, id, &worker, "compute_node_draining", "takes no more jobs", by)?;
+    }
+    Ok(())
+}
+
+/// The row as it is to be.
+fn with(row: WorkerRow, update: &WorkerUpdate) -> WorkerRow {
+    let WorkerRow { id, worker, started_at, ended_at, is_draining } = row;
+    let update = update.clone();
+    let worker = NewWorker {
+        host: update.host.unwrap_or(worker.host),
+        boot_id: update.boot_id.unwrap_or(worker.boot_id),
+        pid: update.pid.unwrap_or(worker.pid),
+        pid_start_ticks: update.pid_start_ticks.unwrap_or(worker.pid_start_ticks),
+        version: update.version.unwrap_or(worker.version),
+        labels: update.labels.unwrap_or(worker.labels),
+        capacity: update.capacity.unwrap_or(worker.capacity),
+        secret_hash: update.secret_hash.or(worker.secret_hash),
+        allocation: update.allocation.or(worker.allocation),
+        extra: update.extra.or(worker.extra),
+        ..worker
+    };
+    WorkerRow {
+        id,
+        worker,
+        started_at: update.started_at.unwrap_or(started_at),
+        ended_at: update.ended_at.unwrap_or(ended_at),
+        is_draining: update.is_draining.unwrap_or(is_draining),
+    }
+}
+
+fn delete_workers(db: &impl Db, ids: &[WorkerId], by: By<'_>) -> Result<(), Fault> {
+    for &id in ids {
+        let row = require(db, id)?;
+        let held = db.optional(sql::HELD_BY, [id.0], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
+        if let Some((job, name)) = held {
+            return Err(Error::JobIsHeld { job, name }.into());
+        }
+        db.execute(sql::DELETE_WORKER, [by.now.0, id.0])?;
+        if row.ended_at.is_none() {
+            note(db, id, &row.worker, "compute_node_stopped", "is gone", by)?;
+        }
+    }
+    Ok(())
+}
+
+fn note(
+    db: &impl Db,
+    id: WorkerId,
+    worker: &NewWorker,
+    category: &str,
+    what: &str,
+    by: By<'_>,
+) -> Result<(), Fault> {
+    let event = NewEvent {
+        workflow: worker.workflow,
+        job: None,
+        severity: Severity::Info,
+        category: category.to_owned(),
+        message: format!("worker {id} on {} {what}", worker.host),
+        data: Some(json!({ "compute_node_id": id, "hostname": worker.host, "kind": worker.kind.name() })),
+    };
+    events::note(db, by.actor, &event, by.now)?;
+    Ok(())
+}
+
+fn workers(db: &impl Db, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, Fault> {
+    let mut query = Query::new(sql::SELECT_WORKERS, vec![]);
+    push_conditions(&mut query, filter);
+    query.push_order(filter.sort.as_ref(), SORTABLE, "w.id")?;
+    query.push_page(filter.offset, filter.limit);
+    query.run(db, worker_row)
+}
+
+pub(crate) fn count_workers(db: &impl Db, filter: &WorkerFilter) -> Result<u64, Fault> {
+    let mut query = Query::new(sql::SELECT_COUNT_OF_WORKERS, vec![]);
+    push_conditions(&mut query, filter);
+    query.count(db)
+}
+
+fn push_conditions(query: &mut Query, filter: &WorkerFilter) {
+    query.push("w.is_deleted = 0", vec![]);
+    match (filter.workflow, filter.also_shared) {
+        (Some(id), true) => {
+            query.push(" AND (w.workflow_id = ? OR w.workflow_id IS NULL)", vec![Box::new(id.0)]);
+        }
+        (Some(id), false) => query.push(" AND w.workflow_id = ?", vec![Box::new(id.0)]),
+        (None, _) => {}
+    }
+    if !filter.ids.is_empty() {
+        query.push(&format!(" AND w.id IN ({})", list(filter.ids.iter().map(|id| id.0))), vec![]);
+    }
+    if !filter.kinds.is_empty() {
+        let kinds: Vec<String> = filter.kinds.iter().map(|kind| format!("'{}'", kind.name())).collect();
+        query.push(&format!(" AND w.kind IN ({})", kinds.join(", ")), vec![]);
+    }
+    if let Some(host) = &filter.host {
+        query.push_contains(" AND ", "w.host", host);
+    }
+    match filter.is_active {
+        Some(true) => query.push(" AND w.ended_at IS NULL", vec![]),
+        Some(false) => query.push(" AND w.ended_at IS NOT NULL", vec![]),
+        None => {}
+    }
+    if let Some(allocation) = filter.allocation {
+        query.push(" AND w.allocation_id = ?", vec![Box::new(allocation)]);
+    }
+}
+
+const SORTABLE: &[(&str, &str)] = &[
+    ("id", "w.id"),
+    ("workflow_id", "w.workflow_id"),
+    ("hostname", "w.host"),
+    ("pid", "w.pid"),
+    ("start_time", "w.started_at"),
+    ("end_time", "w.ended_at"),
+    ("duration_seconds", "w.ended_at - w.started_at"),
+    ("is_active", "w.ended_at IS NULL"),
+    ("num_cpus", "w.cpus"),
+    ("memory_gb", "w.memory_bytes"),
+    ("num_gpus", "w.gpus"),
+    ("num_nodes", "w.nodes"),
+    ("compute_node_type", "w.kind"),
+];
+
+pub(crate) fn worker(db: &impl Db, id: WorkerId) -> Result<Option<WorkerRow>, Fault> {
+    let mut query = Query::new(sql::SELECT_WORKERS, vec![]);
+    query.push("w.id = ?", vec![Box::new(id.0)]);
+    Ok(query.run(db, worker_row)?.pop())
+}
+
+fn require(db: &impl Db, id: WorkerId) -> Result<WorkerRow, Fault> {
+    worker(db, id)?.ok_or_else(|| Error::NoSuchWorker(id).into())
+}
+
+fn worker_row(row: &Row<'_>) -> Result<WorkerRow, Fault> {
+    let kind: String = row.get(1)?;
+    let known = WorkerKind::ALL.into_iter().find(|known| known.name() == kind);
+    Ok(WorkerRow {
+        id: WorkerId(row.get(0)?),
+        worker: NewWorker {
+            kind: known.ok_or_else(|| row.wrong(1, format!("`{kind}`, which is no kind of worker")))?,
+            workflow: row.get::<Option<i64>>(2)?.map(WorkflowId),
+            run: row.get::<Option<i64>>(3)?.map(RunId),
+            user: row.get(4)?,
+            version: row.get(5)?,
+            labels: column::required_json(row, 6)?,
+            host: row.get(7)?,
+            boot_id: row.get(8)?,
+            pid: row.get(9)?,
+            pid_start_ticks: row.get::<i64>(10)?.cast_unsigned(),
+            token: row.get(11)?,
+            secret_hash: row.get(12)?,
+            ledger_path: row.get(13)?,
+            capacity: Capacity {
+                cpus: row.get(14)?,
+                memory: Bytes(row.get::<i64>(15)?.unsigned_abs()),
+                gpus: row.get(16)?,
+                nodes: row.get(17)?,
+                max_jobs: row.get(18)?,
+            },
+            allocation: row.get(19)?,
+            extra: column::json(row, 20)?,
+        },
+        started_at: Timestamp(row.get(21)?),
+        ended_at: column::time(row, 22)?,
+        is_draining: column::flag(row, 23)?,
+    })
+}

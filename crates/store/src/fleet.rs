@@ -1,0 +1,21 @@
+//! The books of workers.
+
+use crate::Error;
+use crate::model::{NewWorker, WorkerFilter, WorkerRow, WorkerUpdate};
+use windlass_types::{Timestamp, WorkerId, WorkflowId};
+
+/// Who executes jobs: processes here, workers elsewhere, runners of Torc.
+pub trait Fleet: Send + Sync {
+    fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error>;
+    /// It is gone, and holds nothing any more. Saying so twice changes nothing.
+    fn retire_worker(&self, worker: WorkerId, now: Timestamp) -> Result<(), Error>;
+    fn update_worker(&self, worker: WorkerId, update: &WorkerUpdate, now: Timestamp) -> Result<(), Error>;
+    /// Not those that somebody deleted.
+    fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, Error>;
+    /// Also if somebody deleted it: results speak of it.
+    fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error>;
+    /// Lists show them no more. All or none; refused for one that holds a job.
+    fn delete_workers(&self, workers: &[WorkerId], now: Timestamp) -> Result<(), Error>;
+    /// Workflows whose current run has begun and is not over, and that are not archived; ascending.
+    fn active_workflows(&self) -> Result<Vec<WorkflowId>, Error>;
+}

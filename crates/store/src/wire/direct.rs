@@ -1,0 +1,322 @@
+//! What nobody asks for over a wire: workers, who may do what, parts one by one. Where the books are in this process they
+//! are asked themselves; else a server offers these things in other ways.
+
+use super::remote::{Remote, Transport};
+use crate::model::{
+    ActionRunRow, AddAction, AddFile, AddUserData, Counted, DependencyRow, EventRow, GroupRow, JobDetails,
+    JobFilter, JobRelations, MemberRow, NewEvent, NewToken, NewWorker, Part, ReadyRow, RecordRow, ResultRow,
+    SettingsUpdate, StatedResult, TokenRow, UserDataUpdate, WorkDone, WorkerFilter, WorkerRow, WorkerUpdate,
+    WorkflowFilter, WorkflowGroupRow, WorkflowRow,
+};
+use crate::{Access, Catalog, Error, Fleet};
+use serde_json::Value;
+use windlass_types::settings::{FailureHandler, SlurmScheduler};
+use windlass_types::{EventId, FileId, JobId, ResultId, Timestamp, UserDataId, WorkerId, WorkflowId};
+
+const FLEET: &str = "the books of workers";
+
+impl<T: Transport + 'static> Fleet for Remote<T> {
+    fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, Error> {
+        self.direct(FLEET)?.add_worker(worker, now)
+    }
+
+    fn retire_worker(&self, worker: WorkerId, now: Timestamp) -> Result<(), Error> {
+        self.direct(FLEET)?.retire_worker(worker, now)
+    }
+
+    fn update_worker(&self, worker: WorkerId, update: &WorkerUpdate, now: Timestamp) -> Result<(), Error> {
+        self.direct(FLEET)?.update_worker(worker, update, now)
+    }
+
+    fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, Error> {
+        self.direct(FLEET)?.workers(filter)
+    }
+
+    fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
+        self.direct(FLEET)?.worker(id)
+    }
+
+    fn delete_workers(&self, workers: &[WorkerId], now: Timestamp) -> Result<(), Error> {
+        self.direct(FLEET)?.delete_workers(workers, now)
+    }
+
+    fn active_workflows(&self) -> Result<Vec<WorkflowId>, Error> {
+        self.direct(FLEET)?.active_workflows()
+    }
+}
+
+const ACCESS: &str = "the books of who may do what";
+
+impl<T: Transport + 'static> Access for Remote<T> {
+    fn add_group(&self, name: &str, description: Option<&str>, now: Timestamp) -> Result<i64, Error> {
+        self.direct(ACCESS)?.add_group(name, description, now)
+    }
+
+    fn groups(&self) -> Result<Vec<GroupRow>, Error> {
+        self.direct(ACCESS)?.groups()
+    }
+
+    fn group(&self, id: i64) -> Result<Option<GroupRow>, Error> {
+        self.direct(ACCESS)?.group(id)
+    }
+
+    fn delete_group(&self, id: i64, now: Timestamp) -> Result<(), Error> {
+        self.direct(ACCESS)?.delete_group(id, now)
+    }
+
+    fn add_member(&self, group: i64, user: &str, role: &str, now: Timestamp) -> Result<MemberRow, Error> {
+        self.direct(ACCESS)?.add_member(group, user, role, now)
+    }
+
+    fn remove_member(&self, group: i64, user: &str, now: Timestamp) -> Result<(), Error> {
+        self.direct(ACCESS)?.remove_member(group, user, now)
+    }
+
+    fn members(&self, group: i64) -> Result<Vec<MemberRow>, Error> {
+        self.direct(ACCESS)?.members(group)
+    }
+
+    fn groups_of(&self, user: &str) -> Result<Vec<(GroupRow, MemberRow)>, Error> {
+        self.direct(ACCESS)?.groups_of(user)
+    }
+
+    fn share(&self, workflow: WorkflowId, group: i64, now: Timestamp) -> Result<WorkflowGroupRow, Error> {
+        self.direct(ACCESS)?.share(workflow, group, now)
+    }
+
+    fn unshare(&self, workflow: WorkflowId, group: i64, now: Timestamp) -> Result<(), Error> {
+        self.direct(ACCESS)?.unshare(workflow, group, now)
+    }
+
+    fn groups_sharing(&self, workflow: WorkflowId) -> Result<Vec<GroupRow>, Error> {
+        self.direct(ACCESS)?.groups_sharing(workflow)
+    }
+
+    fn is_shared_with(&self, workflow: WorkflowId, user: &str) -> Result<bool, Error> {
+        self.direct(ACCESS)?.is_shared_with(workflow, user)
+    }
+
+    fn add_token(&self, token: &NewToken, now: Timestamp) -> Result<i64, Error> {
+        self.direct(ACCESS)?.add_token(token, now)
+    }
+
+    fn tokens(&self, user: Option<&str>) -> Result<Vec<TokenRow>, Error> {
+        self.direct(ACCESS)?.tokens(user)
+    }
+
+    fn token_by_hash(&self, hash: &str) -> Result<Option<TokenRow>, Error> {
+        self.direct(ACCESS)?.token_by_hash(hash)
+    }
+
+    fn revoke_token(&self, id: i64, now: Timestamp) -> Result<(), Error> {
+        self.direct(ACCESS)?.revoke_token(id, now)
+    }
+
+    fn note_token_use(&self, id: i64, now: Timestamp) -> Result<(), Error> {
+        self.direct(ACCESS)?.note_token_use(id, now)
+    }
+}
+
+const CATALOG: &str = "parts of workflows in this way";
+
+impl<T: Transport + 'static> Catalog for Remote<T> {
+    fn count(&self, what: &Counted) -> Result<u64, Error> {
+        self.direct(CATALOG)?.count(what)
+    }
+
+    fn workflow_of(&self, part: Part) -> Result<Option<WorkflowId>, Error> {
+        self.direct(CATALOG)?.workflow_of(part)
+    }
+
+    fn list_workflows(&self, filter: &WorkflowFilter) -> Result<Vec<WorkflowRow>, Error> {
+        self.direct(CATALOG)?.list_workflows(filter)
+    }
+
+    fn update_settings(&self, id: WorkflowId, update: &SettingsUpdate, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.update_settings(id, update, now)
+    }
+
+    fn work_done(&self, workflow: WorkflowId) -> Result<WorkDone, Error> {
+        self.direct(CATALOG)?.work_done(workflow)
+    }
+
+    fn job(&self, id: JobId) -> Result<Option<JobDetails>, Error> {
+        self.direct(CATALOG)?.job(id)
+    }
+
+    fn job_details(&self, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobDetails>, Error> {
+        self.direct(CATALOG)?.job_details(workflow, filter)
+    }
+
+    fn job_ids(&self, workflow: WorkflowId) -> Result<Vec<JobId>, Error> {
+        self.direct(CATALOG)?.job_ids(workflow)
+    }
+
+    fn relations(&self, jobs: &[JobId]) -> Result<Vec<JobRelations>, Error> {
+        self.direct(CATALOG)?.relations(jobs)
+    }
+
+    fn dependencies(
+        &self,
+        workflow: WorkflowId,
+        offset: u64,
+        limit: Option<u64>,
+    ) -> Result<Vec<DependencyRow>, Error> {
+        self.direct(CATALOG)?.dependencies(workflow, offset, limit)
+    }
+
+    fn ready_requirements(
+        &self,
+        workflow: WorkflowId,
+        scheduler: Option<i64>,
+    ) -> Result<Vec<ReadyRow>, Error> {
+        self.direct(CATALOG)?.ready_requirements(workflow, scheduler)
+    }
+
+    fn add_files(
+        &self,
+        workflow: WorkflowId,
+        files: &[AddFile],
+        now: Timestamp,
+    ) -> Result<Vec<FileId>, Error> {
+        self.direct(CATALOG)?.add_files(workflow, files, now)
+    }
+
+    fn required_files(&self, workflow: WorkflowId) -> Result<Vec<FileId>, Error> {
+        self.direct(CATALOG)?.required_files(workflow)
+    }
+
+    fn add_user_data_list(
+        &self,
+        workflow: WorkflowId,
+        list: &[AddUserData],
+        now: Timestamp,
+    ) -> Result<Vec<UserDataId>, Error> {
+        self.direct(CATALOG)?.add_user_data_list(workflow, list, now)
+    }
+
+    fn update_user_data(&self, id: UserDataId, update: &UserDataUpdate, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.update_user_data(id, update, now)
+    }
+
+    fn missing_user_data(&self, workflow: WorkflowId) -> Result<Vec<UserDataId>, Error> {
+        self.direct(CATALOG)?.missing_user_data(workflow)
+    }
+
+    fn clear_ephemeral(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, Error> {
+        self.direct(CATALOG)?.clear_ephemeral(workflow, now)
+    }
+
+    fn add_handler(
+        &self,
+        workflow: WorkflowId,
+        handler: &FailureHandler,
+        now: Timestamp,
+    ) -> Result<i64, Error> {
+        self.direct(CATALOG)?.add_handler(workflow, handler, now)
+    }
+
+    fn update_handler(&self, id: i64, handler: &FailureHandler, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.update_handler(id, handler, now)
+    }
+
+    fn delete_handler(&self, id: i64, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.delete_handler(id, now)
+    }
+
+    fn add_scheduler(
+        &self,
+        workflow: WorkflowId,
+        scheduler: &SlurmScheduler,
+        now: Timestamp,
+    ) -> Result<i64, Error> {
+        self.direct(CATALOG)?.add_scheduler(workflow, scheduler, now)
+    }
+
+    fn update_scheduler(&self, id: i64, scheduler: &SlurmScheduler, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.update_scheduler(id, scheduler, now)
+    }
+
+    fn delete_scheduler(&self, id: i64, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.delete_scheduler(id, now)
+    }
+
+    fn add_action(&self, workflow: WorkflowId, action: &AddAction, now: Timestamp) -> Result<i64, Error> {
+        self.direct(CATALOG)?.add_action(workflow, action, now)
+    }
+
+    fn update_action(&self, id: i64, action: &AddAction, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.update_action(id, action, now)
+    }
+
+    fn delete_action(&self, id: i64, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.delete_action(id, now)
+    }
+
+    fn action_runs(&self, workflow: WorkflowId) -> Result<Vec<ActionRunRow>, Error> {
+        self.direct(CATALOG)?.action_runs(workflow)
+    }
+
+    fn result(&self, id: ResultId) -> Result<Option<ResultRow>, Error> {
+        self.direct(CATALOG)?.result(id)
+    }
+
+    fn add_result(&self, result: &StatedResult, now: Timestamp) -> Result<ResultId, Error> {
+        self.direct(CATALOG)?.add_result(result, now)
+    }
+
+    fn update_result(&self, id: ResultId, result: &StatedResult, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.update_result(id, result, now)
+    }
+
+    fn delete_results(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, Error> {
+        self.direct(CATALOG)?.delete_results(workflow, now)
+    }
+
+    fn add_events(&self, events: &[NewEvent], now: Timestamp) -> Result<Vec<EventId>, Error> {
+        self.direct(CATALOG)?.add_events(events, now)
+    }
+
+    fn event(&self, id: EventId) -> Result<Option<EventRow>, Error> {
+        self.direct(CATALOG)?.event(id)
+    }
+
+    fn update_event(&self, id: EventId, data: &Value, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.update_event(id, data, now)
+    }
+
+    fn delete_events(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, Error> {
+        self.direct(CATALOG)?.delete_events(workflow, now)
+    }
+
+    fn add_record(
+        &self,
+        workflow: Option<WorkflowId>,
+        kind: &str,
+        name: Option<&str>,
+        data: &Value,
+        now: Timestamp,
+    ) -> Result<i64, Error> {
+        self.direct(CATALOG)?.add_record(workflow, kind, name, data, now)
+    }
+
+    fn records(&self, workflow: Option<WorkflowId>, kind: &str) -> Result<Vec<RecordRow>, Error> {
+        self.direct(CATALOG)?.records(workflow, kind)
+    }
+
+    fn record(&self, id: i64) -> Result<Option<RecordRow>, Error> {
+        self.direct(CATALOG)?.record(id)
+    }
+
+    fn update_record(&self, id: i64, data: &Value, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.update_record(id, data, now)
+    }
+
+    fn delete_record(&self, id: i64, now: Timestamp) -> Result<(), Error> {
+        self.direct(CATALOG)?.delete_record(id, now)
+    }
+
+    fn delete_records(&self, workflow: WorkflowId, kind: &str, now: Timestamp) -> Result<u64, Error> {
+        self.direct(CATALOG)?.delete_records(workflow, kind, now)
+    }
+}
