@@ -14,7 +14,7 @@ use std::time::Instant;
 use windlass_auth::{Denied, Operation, PeerCertificate, Principal, Relation, Shown, Verdict, judge};
 use windlass_engine::service::May;
 use windlass_store::Store;
-use windlass_store::model::WorkflowRow;
+use windlass_store::model::{WorkerRow, WorkflowRow};
 use windlass_types::{WorkerId, WorkflowId};
 
 /// The other end of a connection, in the extensions of each of its requests.
@@ -146,9 +146,23 @@ impl Caller {
         Arc::new(move |row| caller.may(Operation::Work, caller.relation(row), "").is_ok())
     }
 
-    /// The same id, if he may drain or retire the worker.
-    pub(crate) fn manages_worker(&self, id: WorkerId) -> Answer<WorkerId> {
-        self.may(Operation::ManageWorker, Relation::Own, format_args!("worker {id}"))?;
-        Ok(id)
+    /// What something of this user is to him.
+    pub(crate) fn relation_to(&self, user: &str) -> Relation {
+        if *user == *self.0.user { Relation::Own } else { Relation::Other }
+    }
+
+    /// The worker, if he may do this to it.
+    pub(crate) async fn worker(
+        &self,
+        state: &AppState,
+        operation: Operation,
+        id: WorkerId,
+    ) -> Answer<WorkerRow> {
+        let what = format!("worker {id}");
+        self.may(operation, Relation::Own, &what)?;
+        let row = state.books(move |store| store.worker(id)).await?;
+        let row = row.ok_or_else(|| ApiError::not_found(&what))?;
+        self.may(operation, self.relation_to(&row.worker.user), &what)?;
+        Ok(row)
     }
 }

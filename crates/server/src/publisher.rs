@@ -18,6 +18,8 @@ use windlass_types::{EventId, WorkflowId};
 
 /// So many batches a reader may be behind.
 const BEHIND: usize = 256;
+/// What is read from the books at a time by one who catches up.
+const CATCH_UP: u64 = 1000;
 /// Should somebody commit and not say so, it is noticed after this.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 /// The books cannot be read: look again after this.
@@ -157,12 +159,12 @@ impl Subscription {
 
     async fn older(&mut self) -> Option<Vec<EventRow>> {
         let store = Arc::clone(&self.publisher.0.store);
-        let filter = EventFilter { after: Some(self.seen), ..EventFilter::default() };
+        let filter = EventFilter { after: Some(self.seen), limit: Some(CATCH_UP), ..EventFilter::default() };
         let workflow = self.workflow;
         let read = blocking(move || store.events(workflow, &filter)).await;
         match read.and_then(|events| events.map_err(ApiError::from)) {
             Ok(events) => {
-                self.catching_up = false;
+                self.catching_up = events.len() as u64 == CATCH_UP;
                 self.seen = events.last().map_or(self.seen, |event| event.id);
                 Some(events)
             }

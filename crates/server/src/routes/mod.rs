@@ -1,6 +1,7 @@
 //! The routes, one file per noun. Each file has a `routes()` that lists its handlers; that list is both the routing and
 //! the OpenAPI.
 
+mod books;
 mod docs;
 pub(crate) mod events;
 pub(crate) mod health;
@@ -24,11 +25,12 @@ pub(crate) fn brief() -> OpenApiRouter<AppState> {
         .merge(tokens::routes())
         .merge(workers::routes())
         .merge(workflows::routes())
+        .merge(books::routes())
 }
 
 /// Our own routes whose requests last as long as they like: waits, streams and uploads.
 pub(crate) fn lasting() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(events::lasting()).merge(workers::lasting())
+    OpenApiRouter::new().merge(events::lasting()).merge(workers::lasting()).merge(books::lasting())
 }
 
 /// The contract of Torc, at both prefixes.

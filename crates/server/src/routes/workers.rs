@@ -2,21 +2,31 @@
 
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
-use crate::extract::{Json, Path};
+use crate::extract::{Json, Path, Query};
 use crate::state::{AppState, ask};
 use axum::extract::State;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_auth::{Operation, Relation};
 use windlass_engine::service::Service;
-use windlass_types::WorkerId;
+use windlass_store::model::{WorkerFilter, WorkerRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::{WorkerId, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(introduce)).routes(routes!(drain)).routes(routes!(retire))
+    OpenApiRouter::new()
+        .routes(routes!(list, introduce))
+        .routes(routes!(show))
+        .routes(routes!(drain))
+        .routes(routes!(retire))
 }
+
+/// More are not listed at once.
+const MOST: u64 = 100_000;
 
 pub(crate) fn lasting() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(exchange))
@@ -86,12 +96,114 @@ impl Drop for Listener {
     }
 }
 
+/// A worker, as people and programs see it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Worker {
+    id: i64,
+    /// `local`, `remote`, `torc`, or `claims` for clients that claim jobs without saying who they are.
+    kind: &'static str,
+    user: String,
+    host: String,
+    pid: u32,
+    /// Works for this workflow only.
+    workflow_id: Option<i64>,
+    labels: Vec<String>,
+    version: String,
+    num_cpus: u32,
+    memory_bytes: u64,
+    num_gpus: u32,
+    max_jobs: Option<u32>,
+    started_at: String,
+    /// When it left, or was given up.
+    ended_at: Option<String>,
+    is_active: bool,
+    /// It takes nothing more, and leaves when what it has is done.
+    is_draining: bool,
+}
+
+impl From<WorkerRow> for Worker {
+    fn from(row: WorkerRow) -> Self {
+        let is_active = row.is_active();
+        let WorkerRow { id, worker, started_at, ended_at, is_draining } = row;
+        Self {
+            id: id.0,
+            kind: worker.kind.name(),
+            user: worker.user,
+            host: worker.host,
+            pid: worker.pid,
+            workflow_id: worker.workflow.map(|id| id.0),
+            labels: worker.labels,
+            version: worker.version,
+            num_cpus: worker.capacity.cpus,
+            memory_bytes: worker.capacity.memory.0,
+            num_gpus: worker.capacity.gpus,
+            max_jobs: worker.capacity.max_jobs,
+            started_at: started_at.to_string(),
+            ended_at: ended_at.map(|at| at.to_string()),
+            is_active,
+            is_draining,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Only those of this workflow, and those that work for all.
+    workflow: Option<i64>,
+    /// Only those that are there, or only those that are gone.
+    is_active: Option<bool>,
+    /// Skip so many.
+    #[param(minimum = 0)]
+    offset: Option<u64>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 100_000)]
+    limit: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Workers {
+    items: Vec<Worker>,
+}
+
+/// Workers
+///
+/// Your own; operators see all of them.
+#[utoipa::path(get, path = "/workers", tag = "workers", params(Which),
+    responses((status = 200, description = "Workers, the oldest first", body = Workers)))]
+async fn list(
+    State(state): State<AppState>,
+    caller: Caller,
+    Query(which): Query<Which>,
+) -> Answer<Json<Workers>> {
+    caller.may(Operation::Look, Relation::Own, "worker")?;
+    let filter = WorkerFilter {
+        workflow: which.workflow.map(WorkflowId),
+        also_shared: true,
+        is_active: which.is_active,
+        offset: which.offset.unwrap_or(0),
+        limit: Some(which.limit.unwrap_or(MOST).clamp(1, MOST)),
+        ..WorkerFilter::default()
+    };
+    let rows = state.books(move |store| store.workers(&filter)).await?;
+    let seen =
+        |row: &WorkerRow| caller.may(Operation::ReadWorker, caller.relation_to(&row.worker.user), "").is_ok();
+    Ok(Json(Workers { items: rows.into_iter().filter(seen).map(Worker::from).collect() }))
+}
+
+/// A worker
+#[utoipa::path(get, path = "/workers/{id}", tag = "workers", params(("id" = i64, Path,)),
+    responses((status = 200, description = "It", body = Worker), (status = 404, description = "There is no such worker")))]
+async fn show(State(state): State<AppState>, caller: Caller, Path(id): Path<i64>) -> Answer<Json<Worker>> {
+    caller.worker(&state, Operation::ReadWorker, WorkerId(id)).await.map(|row| Json(row.into()))
+}
+
 /// Have a worker finish what it has, and leave
 #[utoipa::path(post, path = "/workers/{id}/drain", tag = "workers", params(("id" = i64, Path,)),
     responses((status = 200, description = "It gets nothing more", body = Value),
     (status = 404, description = "There is no such worker")))]
 async fn drain(State(state): State<AppState>, caller: Caller, Path(id): Path<i64>) -> Answer<Json<Value>> {
-    let worker = caller.manages_worker(WorkerId(id))?;
+    let worker = caller.worker(&state, Operation::ManageWorker, WorkerId(id)).await?.id;
     ask(|reply| state.service.drain(worker, reply)).await?;
     Ok(Json(serde_json::json!({"id": id, "draining": true})))
 }
@@ -103,7 +215,7 @@ async fn drain(State(state): State<AppState>, caller: Caller, Path(id): Path<i64
     responses((status = 200, description = "What it held goes to others", body = Value),
     (status = 404, description = "There is no such worker")))]
 async fn retire(State(state): State<AppState>, caller: Caller, Path(id): Path<i64>) -> Answer<Json<Value>> {
-    let worker = caller.manages_worker(WorkerId(id))?;
+    let worker = caller.worker(&state, Operation::ManageWorker, WorkerId(id)).await?.id;
     ask(|reply| state.service.retire(worker, caller.user(), reply)).await?;
     Ok(Json(serde_json::json!({"id": id, "retired": true})))
 }

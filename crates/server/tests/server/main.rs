@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
+mod books;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod endings;

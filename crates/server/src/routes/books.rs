@@ -1,0 +1,264 @@
+//! The books over HTTP, for our own command line: what `windlass_store::wire` lists may be asked for here.
+//!
+//! Reads go to the store. Changes of a workflow go through the service, which keeps its hands off the workflow meanwhile
+//! and reads it anew afterwards, so that memory and books agree.
+
+use crate::caller::Caller;
+use crate::error::{Answer, ApiError};
+use crate::extract::Json;
+use crate::state::{AppState, ask, blocking};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::sync::Arc;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass_auth::{Operation, Relation};
+use windlass_engine::service::Quiet;
+use windlass_store::Store;
+use windlass_store::model::Part;
+use windlass_store::wire::{self, Level, Request, Subject};
+use windlass_types::WorkflowId;
+
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(books))
+}
+
+pub(crate) fn lasting() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(create))
+}
+
+/// So much of an upload is gathered before it is written down.
+const CHUNK: usize = 1 << 20;
+
+/// One use case of the books
+///
+/// For the command line of Windlass; programs should use the other calls. The body names a method and its arguments, the
+/// answer is `{"ok": …}` or `{"error": …}`.
+#[utoipa::path(post, path = "/books", tag = "books", request_body = serde_json::Value, responses(
+    (status = 200, description = "What was asked for", body = serde_json::Value),
+    (status = 404, description = "There is no such thing, or it is not for you"),
+    (status = 409, description = "It cannot be done as things stand", body = serde_json::Value),
+    (status = 422, description = "The request makes no sense")))]
+async fn books(
+    State(state): State<AppState>,
+    caller: Caller,
+    Json(request): Json<Request>,
+) -> Answer<Response> {
+    let answer = match (authorize(&state, &caller, &request).await?, request.access().level) {
+        (Err(hidden), _) => wire::Answer::new::<()>(Err(hidden)),
+        (Ok(_), Level::Read) => read(&state, &caller, request).await?,
+        (Ok(workflows), Level::Change) => change(&state, &caller, request, &workflows).await?,
+    };
+    Ok(respond(answer))
+}
+
+/// Make a workflow from its lines
+///
+/// For the command line of Windlass: one JSON object per line, the workflow first, then files, user data, jobs, and a last
+/// line with their numbers. All of it is made, or nothing. It belongs to whoever sends it.
+#[utoipa::path(post, path = "/books/create", tag = "books",
+    request_body(content = String, content_type = "application/x-ndjson"), responses(
+    (status = 200, description = "The id of the workflow", body = serde_json::Value),
+    (status = 422, description = "The lines make no sense", body = serde_json::Value)))]
+async fn create(State(state): State<AppState>, caller: Caller, body: Body) -> Answer<Response> {
+    caller.may(Operation::CreateWorkflow, Relation::Own, "workflow")?;
+    let lines = arrive(body, state.options.limits.max_upload).await?;
+    let (store, user, now) = (state.store.acting_as(caller.user()), Arc::clone(&caller.0.user), state.now());
+    let made = blocking(move || wire::create::create(&*store, lines, Some(&user), now)).await?;
+    state.events.nudge();
+    Ok(respond(wire::Answer::new(made)))
+}
+
+fn respond(answer: wire::Answer) -> Response {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(CONTENT_TYPE, "application/json")], answer.body).into_response()
+}
+
+/// The workflows that a request is about, or what the books say of one that is not there.
+type Concerned = Result<BTreeSet<WorkflowId>, windlass_store::Error>;
+
+/// The workflows that the request is about, if he may do this to all of them.
+async fn authorize(state: &AppState, caller: &Caller, request: &Request) -> Answer<Concerned> {
+    let access = request.access();
+    let operation = operation(request, access.level);
+    caller.may(operation, Relation::Own, "such thing")?;
+    if let Request::UpdateWorkflow { update, .. } = request
+        && update.user.as_deref().is_some_and(|user| user != caller.user())
+    {
+        // Whose a workflow is decides who may do what.
+        caller.may(Operation::CreateForOthers, Relation::Own, "such thing")?;
+    }
+    let parts: Vec<Part> = match access.subject {
+        Subject::All => {
+            caller.may(Operation::Look, Relation::Own, "such thing")?;
+            return Ok(Ok(BTreeSet::new()));
+        }
+        Subject::Database => {
+            caller.may(Operation::Administer, Relation::Own, "such thing")?;
+            return Ok(Ok(BTreeSet::new()));
+        }
+        Subject::New => {
+            caller.may(Operation::CreateWorkflow, Relation::Own, "workflow")?;
+            return Ok(Ok(BTreeSet::new()));
+        }
+        Subject::Workflows(ids) => return allowed(state, caller, operation, ids.into_iter().collect()).await,
+        Subject::Attempts(keys) => keys.into_iter().map(|key| Part::Job(key.job)).collect(),
+        Subject::Jobs(ids) => ids.into_iter().map(Part::Job).collect(),
+        Subject::File(id) => vec![Part::File(id)],
+        Subject::UserData(id) => vec![Part::UserData(id)],
+        Subject::Requirements(id) => vec![Part::Requirements(id)],
+        Subject::Result(id) => vec![Part::Result(id)],
+        Subject::Event(id) => vec![Part::Event(id)],
+    };
+    let ids = state
+        .books(move |store| {
+            parts.into_iter().map(|part| store.workflow_of(part)).collect::<Result<Vec<_>, _>>()
+        })
+        .await?;
+    // What is not there is told by the store, in its own words.
+    allowed(state, caller, operation, ids.into_iter().flatten().collect()).await
+}
+
+async fn allowed(
+    state: &AppState,
+    caller: &Caller,
+    operation: Operation,
+    ids: BTreeSet<WorkflowId>,
+) -> Answer<Concerned> {
+    for id in &ids {
+        match caller.workflow(state, operation, *id).await {
+            Ok(_) => {}
+            // In the words of the store, so that it looks the same whether there is none or it is not his.
+            Err(error) if error.status == StatusCode::NOT_FOUND => {
+                return Ok(Err(windlass_store::Error::NoSuchWorkflow(*id)));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Ok(ids))
+}
+
+fn operation(request: &Request, level: Level) -> Operation {
+    match (request, level) {
+        (Request::RequestCancel { .. }, _) => Operation::CancelWorkflow,
+        (Request::DeleteWorkflow { .. }, _) => Operation::DeleteWorkflow,
+        (Request::Spawn { .. }, _) => Operation::Work,
+        (Request::Import { .. }, _) => Operation::CreateWorkflow,
+        (_, Level::Read) => Operation::ReadWorkflow,
+        (_, Level::Change) => Operation::ChangeWorkflow,
+    }
+}
+
+async fn read(state: &AppState, caller: &Caller, request: Request) -> Answer<wire::Answer> {
+    let (caller, now) = (caller.clone(), state.now());
+    state
+        .books(move |store| {
+            // Lists that span workflows ask about each row.
+            let known: std::cell::RefCell<HashMap<WorkflowId, bool>> = std::cell::RefCell::default();
+            let may_see = |id: Option<WorkflowId>| match id {
+                None => caller.0.sees_all(),
+                Some(id) => *known.borrow_mut().entry(id).or_insert_with(|| caller.reads(store, id)),
+            };
+            Ok::<_, ApiError>(request.answer(store, now, &may_see))
+        })
+        .await
+}
+
+async fn change(
+    state: &AppState,
+    caller: &Caller,
+    request: Request,
+    workflows: &BTreeSet<WorkflowId>,
+) -> Answer<wire::Answer> {
+    let by = caller.user();
+    let answer = match request {
+        Request::RequestCancel { workflow } => {
+            ask(|reply| state.service.cancel(workflow, by, reply)).await?;
+            wire::Answer::new(Ok(()))
+        }
+        Request::Spawn { request } => {
+            wire::Answer::new(Ok(ask(|reply| state.service.spawn(request, reply)).await?))
+        }
+        Request::Import { export, mut options } => {
+            options.user = Some(by.to_owned());
+            alone(state, by, Request::Import { export, options }).await?
+        }
+        Request::Archive { ids, is_archived } => {
+            let mut answer = wire::Answer::new(Ok(()));
+            for id in ids {
+                answer = exclusive(state, by, id, Request::Archive { ids: vec![id], is_archived }).await?;
+                if answer.status != 200 {
+                    break;
+                }
+            }
+            answer
+        }
+        // Nobody keeps events in memory.
+        request @ (Request::AddEvent { .. } | Request::DeleteEvent { .. }) => {
+            alone(state, by, request).await?
+        }
+        request => match workflows.first() {
+            Some(workflow) => exclusive(state, by, *workflow, request).await?,
+            None => alone(state, by, request).await?,
+        },
+    };
+    state.events.nudge();
+    Ok(answer)
+}
+
+/// While nobody else touches the workflow.
+async fn exclusive(state: &AppState, by: &str, id: WorkflowId, request: Request) -> Answer<wire::Answer> {
+    let (by, now) = (by.to_owned(), state.now());
+    let work = move |store: &dyn Store| Ok(request.answer(&*store.acting_as(&by), now, &|_| true));
+    ask(|reply| state.service.exclusive(id, Quiet::Any, Box::new(work), reply)).await
+}
+
+/// What concerns no workflow that is there.
+async fn alone(state: &AppState, by: &str, request: Request) -> Answer<wire::Answer> {
+    let (store, now) = (state.store.acting_as(by), state.now());
+    blocking(move || request.answer(&*store, now, &|_| true)).await
+}
+
+/// All of an upload, in a file that has no name: it may be larger than memory, and is gone whatever happens.
+async fn arrive(body: Body, limit: usize) -> Answer<File> {
+    let mut file = written(None, Vec::new()).await?;
+    let (mut chunk, mut size) = (Vec::with_capacity(CHUNK), 0);
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| {
+            ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the workflow did not arrive whole")
+        })?;
+        size += piece.len();
+        if size > limit {
+            return Err(ApiError::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too_large",
+                "the workflow is larger than this server takes",
+            ));
+        }
+        chunk.extend_from_slice(&piece);
+        if chunk.len() >= CHUNK {
+            file = written(Some(file), std::mem::take(&mut chunk)).await?;
+        }
+    }
+    written(Some(file), chunk).await
+}
+
+/// The file, a new one if there is none yet, with this at its end, ready to be read from the start.
+async fn written(file: Option<File>, chunk: Vec<u8>) -> Answer<File> {
+    let done = blocking(move || {
+        let mut file = file.map_or_else(tempfile::tempfile, Ok)?;
+        file.seek(std::io::SeekFrom::End(0))?;
+        file.write_all(&chunk)?;
+        file.rewind()?;
+        Ok::<_, std::io::Error>(file)
+    });
+    done.await?.map_err(|error| ApiError::internal(format_args!("cannot keep an upload: {error}")))
+}

@@ -1,0 +1,100 @@
+//! The books over HTTP: the same store, at the other end of a connection.
+
+use crate::bench::Bench;
+use reqwest::blocking::{Body, Client};
+use std::io::Read;
+use windlass_store::model::{JobFilter, Listed, NewEvent, NewJob, NewWorkflow, Severity};
+use windlass_store::wire::{Remote, Request, Transport};
+use windlass_store::{Error, Location, Store};
+use windlass_types::{Clock, Timestamp, WorkflowId};
+
+/// The way to a server, as short as can be.
+struct Http {
+    client: Client,
+    url: String,
+    token: String,
+}
+
+impl Http {
+    fn post(&self, path: &str, kind: &str, body: Body) -> Result<Vec<u8>, Error> {
+        let request = self.client.post(format!("{}/api/v1{path}", self.url)).bearer_auth(&self.token);
+        let answer = request.header("content-type", kind).body(body).send();
+        Ok(answer.and_then(reqwest::blocking::Response::bytes).unwrap().to_vec())
+    }
+}
+
+impl Transport for Http {
+    fn location(&self) -> Location {
+        Location::Server(self.url.clone())
+    }
+
+    fn call(&self, request: &Request, _now: Timestamp) -> Result<Vec<u8>, Error> {
+        self.post("/books", "application/json", serde_json::to_vec(request).unwrap().into())
+    }
+
+    fn create(&self, lines: Box<dyn Read + Send>, _now: Timestamp) -> Result<Vec<u8>, Error> {
+        self.post("/books/create", "application/x-ndjson", Body::new(lines))
+    }
+}
+
+fn remote(bench: &Bench) -> Remote<Http> {
+    let (client, url, token) = (bench.client.clone(), bench.server.url.clone(), bench.server.token.clone());
+    Remote::new(Http { client, url, token })
+}
+
+fn create(store: &dyn Store, jobs: u32) -> WorkflowId {
+    let names: Vec<String> = (0..jobs).map(|index| format!("job_{index}")).collect();
+    let jobs = names.iter().map(|name| NewJob { name, command: "true", ..NewJob::default() });
+    let new = NewWorkflow { name: "sim", user: "somebody else", ..NewWorkflow::default() };
+    store.create_workflow(&new, &mut Listed::new(jobs), Clock.now()).unwrap()
+}
+
+#[test]
+fn a_workflow_is_made_read_and_changed_from_elsewhere() {
+    let bench = Bench::new();
+    let remote = remote(&bench);
+    let id = create(&remote, 3000);
+    let row = remote.workflow(id).unwrap().unwrap();
+    assert_eq!((row.name.as_str(), row.user.as_str()), ("sim", "owner"), "it belongs to whoever made it");
+    assert_eq!(remote.jobs(id, &JobFilter::default()).unwrap().len(), 3000);
+    assert_eq!(bench.store.jobs(id, &JobFilter::default()).unwrap().len(), 3000);
+    assert!(matches!(remote.load_jobs(WorkflowId(77)), Err(Error::NoSuchWorkflow(WorkflowId(77)))));
+}
+
+#[test]
+fn half_a_workflow_is_none() {
+    let bench = Bench::new();
+    let cut = "{\"workflow\": {\"name\": \"half\"}}\n";
+    let answer = bench.post("/api/v1/books/create").header("content-type", "application/x-ndjson").body(cut);
+    let answer = answer.send().unwrap();
+    assert!(answer.status().is_client_error(), "{}", answer.status());
+    assert!(bench.store.workflows().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_not_in_the_table_cannot_be_asked_for() {
+    let bench = Bench::new();
+    for method in ["submit", "add_worker", "begin_run", "drop_everything"] {
+        let body = serde_json::json!({"method": method, "args": {}});
+        let answer = bench.post("/api/v1/books").json(&body).send().unwrap();
+        assert_eq!(answer.status(), 422, "{method}");
+    }
+}
+
+#[test]
+fn changes_say_who_made_them() {
+    let bench = Bench::new();
+    let remote = remote(&bench);
+    let id = create(&remote, 1);
+    let noted = NewEvent {
+        workflow: Some(id),
+        job: None,
+        severity: Severity::Info,
+        category: "note".to_owned(),
+        message: "looked at it".to_owned(),
+        data: None,
+    };
+    remote.add_event(&noted, Clock.now()).unwrap();
+    let events = bench.store.events(Some(id), &windlass_store::model::EventFilter::default()).unwrap();
+    assert!(events.iter().all(|event| event.actor == "owner"), "{events:?}");
+}
