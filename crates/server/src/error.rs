@@ -158,7 +158,7 @@ pub async fn render(request: Request, next: Next) -> Response {
     if !(status.is_client_error() || status.is_server_error()) || is_json(&response) {
         return response;
     }
-    foreign(response).render(&path)
+    foreign(status).render(&path)
 }
 
 fn is_json(response: &Response) -> bool {
@@ -167,8 +167,7 @@ fn is_json(response: &Response) -> bool {
 }
 
 /// An error of a library on the way, in our words.
-fn foreign(response: Response) -> ApiError {
-    let status = response.status();
+fn foreign(status: StatusCode) -> ApiError {
     let (code, detail) = match status {
         StatusCode::PAYLOAD_TOO_LARGE => ("too_large", "the request is larger than this server takes"),
         StatusCode::METHOD_NOT_ALLOWED => {
@@ -201,6 +200,7 @@ impl From<windlass_store::Error> for ApiError {
             | E::DuplicateName { .. }
             | E::BadExport { .. }
             | E::OutOfRange { .. }
+            | E::Refused { .. }
             | E::TooManyIterations { .. } => Self::invalid(detail),
             E::Busy { .. }
             | E::Conflict { .. }
@@ -211,7 +211,6 @@ impl From<windlass_store::Error> for ApiError {
             | E::JobIsHeld { .. }
             | E::InUse { .. }
             | E::RunNotBegun { .. } => Self::conflict("conflict", detail),
-            E::Refused { .. } => Self::invalid(detail),
             _ if error.is_transient() => Self::unavailable(detail, Duration::from_secs(2)),
             _ => Self::internal(&error),
         };

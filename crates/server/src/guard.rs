@@ -200,18 +200,12 @@ pub(crate) async fn brief(State(guard): State<Guard>, request: Request, next: Ne
             .into_response();
     };
     let limit = guard.0.limits.timeout;
-    match tokio::time::timeout(limit, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => {
-            metrics.turned_away(Reason::Timeout);
-            ApiError::new(
-                StatusCode::GATEWAY_TIMEOUT,
-                "timeout",
-                format!("this took longer than {} s; whether it was done is not known", limit.as_secs()),
-            )
-            .into_response()
-        }
+    if let Ok(response) = tokio::time::timeout(limit, next.run(request)).await {
+        return response;
     }
+    metrics.turned_away(Reason::Timeout);
+    let detail = format!("this took longer than {} s; whether it was done is not known", limit.as_secs());
+    ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", detail).into_response()
 }
 
 /// For waits, streams and uploads: as long as they like.

@@ -59,12 +59,12 @@ impl Default for Limits {
         Self {
             max_body: 16 << 20,
             max_upload: 1 << 30,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
             max_in_flight: 256,
             max_connections: 4096,
             rate: 500,
             burst: 2000,
-            max_wait: Duration::from_secs(60),
+            max_wait: Duration::from_mins(1),
         }
     }
 }
@@ -87,7 +87,7 @@ impl Default for ServeOptions {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             any_port: false,
-            lease: Duration::from_secs(60),
+            lease: Duration::from_mins(1),
             grace: Duration::from_secs(10),
             limits: Limits::default(),
             tls: None,

@@ -49,7 +49,7 @@ impl std::fmt::Debug for AppState {
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
     let span = tracing::Span::current();
     let task = tokio::task::spawn_blocking(move || span.in_scope(work));
-    task.await.map_err(|panicked| ApiError::internal(panicked))
+    task.await.map_err(ApiError::internal)
 }
 
 /// Makes one call that answers by a closure, and waits for the answer.

@@ -38,7 +38,9 @@ pub(crate) fn render(document: &Value) -> String {
     put(&mut page, "<main>");
     for (tag, operations) in &groups {
         put(&mut page, &format!("<section><h2 id=\"tag-{0}\">{0}</h2>", escaped(tag)));
-        operations.iter().for_each(|operation| describe(&mut page, operation));
+        for operation in operations {
+            describe(&mut page, operation);
+        }
         put(&mut page, "</section>");
     }
     put(&mut page, "<section><h2 id=\"schemas\">Schemas</h2>");
@@ -80,7 +82,9 @@ fn describe(page: &mut String, operation: &Operation<'_>) {
     put(page, &paragraphs(says["description"].as_str().unwrap_or_default()));
     if let Some(parameters) = says["parameters"].as_array().filter(|list| !list.is_empty()) {
         put(page, "<h4>Parameters</h4><table>");
-        parameters.iter().for_each(|parameter| describe_parameter(page, parameter));
+        for parameter in parameters {
+            describe_parameter(page, parameter);
+        }
         put(page, "</table>");
     }
     if let Some(content) = says["requestBody"]["content"].as_object() {
@@ -135,7 +139,7 @@ fn text(value: &Value) -> String {
 /// Paragraphs and `code`: all the Markdown that our descriptions have.
 fn paragraphs(markdown: &str) -> String {
     let parts = markdown.split("\n\n").map(str::trim).filter(|part| !part.is_empty());
-    parts.map(|part| format!("<p>{}</p>", marked(part))).collect()
+    parts.fold(String::new(), |html, part| html + "<p>" + &marked(part) + "</p>")
 }
 
 fn marked(markdown: &str) -> String {

@@ -28,7 +28,7 @@ impl Bench {
         // A second test in this process finds it installed.
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let dir = tempfile::tempdir().unwrap();
-        let opened = SqliteStore::open_or_create(&dir.path().join("books.db")).unwrap();
+        let opened = SqliteStore::open_or_create(dir.path().join("books.db")).unwrap();
         let store: Arc<dyn Store> = Arc::new(opened.store);
         let mut options = ServeOptions::default();
         options.limits.rate = 0;
