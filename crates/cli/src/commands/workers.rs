@@ -68,7 +68,7 @@ fn active(store: &dyn Store, only: Option<WorkflowId>) -> Result<Vec<Works>, Cli
     let workflows = is_under_way.map(|row| row.id).filter(|id| only.is_none_or(|only| only == *id));
     let mut workers = Vec::new();
     for workflow in workflows {
-        workers.extend(store.active_workers(workflow)?.into_iter().map(|row| Works { workflow, row }));
+        workers.extend(store.active_workers(Some(workflow))?.into_iter().map(|row| Works { workflow, row }));
     }
     workers.sort_by_key(|works| works.row.id);
     Ok(workers)
