@@ -3,12 +3,18 @@
 //! The database is the truth and this is its index: built from the rows at start, changed only together with the
 //! [`Change`]s that the store commits. Every method is a decision: an event goes in, changes come out.
 
+mod claims;
+mod verbs;
+
+pub use verbs::{Again, Stated};
+
 use crate::change::{AttemptResult, Change};
-use crate::dispatch::{Mirror, ReadyQueue};
+use crate::dispatch::{Mirror, Place, ReadyQueue};
 use crate::edges::Edges;
 use crate::graph::{Cycle, Graph};
 use crate::judge::{ReturnCodes, judge};
 use crate::state::{self, JobEvent};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,7 +38,18 @@ pub struct JobTable {
     pub class: Vec<u32>,
     /// What jobs ask for; index 0 is [`Resources::DEFAULT`].
     pub requirements: Vec<Resources>,
+    /// Index into `places`; empty where no job belongs anywhere.
+    pub place: Vec<u32>,
+    /// Index 0 is for jobs that belong nowhere.
+    pub places: Vec<Place>,
     pub edges: Edges,
+}
+
+impl JobTable {
+    fn place_of(&self, index: usize) -> Place {
+        let place = self.place.get(index).and_then(|&place| self.places.get(place as usize));
+        place.cloned().unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -47,11 +64,14 @@ pub struct Board {
     cancel_on_failure: Vec<bool>,
     class: Vec<u32>,
     requirements: Vec<Resources>,
+    /// Class in the ready queue: what a job asks for and where it belongs.
+    lane: Vec<u32>,
+    lanes: FxHashMap<(u32, Place), u32>,
     graph: Graph,
     ready: ReadyQueue,
-    /// Jobs that are tried alone, and the one that is being tried.
+    /// Jobs that are tried alone, and those that are being tried.
     alone: VecDeque<u32>,
-    alone_now: Option<u32>,
+    alone_now: Vec<u32>,
     counts: StatusCounts,
     canceling: bool,
 }
@@ -89,7 +109,7 @@ impl Board {
     /// Call [`Board::on_initialize`] before anything else.
     pub fn new(workflow: WorkflowId, run: RunId, table: JobTable) -> Result<Self, Cycle> {
         let mut graph = Graph::new(table.ids.len() as u32, &table.edges)?;
-        let ready = ReadyQueue::new(&table.requirements);
+        let (ready, lanes, lane) = claims::lanes(&table);
         let mut counts = StatusCounts::default();
         for (job, &status) in (0u32..).zip(&table.status) {
             counts.add(status, 1);
@@ -108,10 +128,12 @@ impl Board {
             cancel_on_failure: table.cancel_on_blocking_job_failure,
             class: table.class,
             requirements: table.requirements,
+            lane,
+            lanes,
             graph,
             ready,
             alone: VecDeque::new(),
-            alone_now: None,
+            alone_now: Vec::new(),
             counts,
             canceling: false,
         })
@@ -182,9 +204,8 @@ impl Board {
         something && !self.canceling
     }
 
-    /// A job is being tried with nothing beside it.
-    pub fn is_trying_alone(&self) -> bool {
-        self.alone_now.is_some()
+    pub fn is_canceling(&self) -> bool {
+        self.canceling
     }
 
     /// Unfinished jobs that ask for more than `mirror`'s worker will ever have.
@@ -224,6 +245,24 @@ impl Board {
     pub fn on_initialize(&mut self, changes: &mut Vec<Change>) {
         for job in 0..self.ids.len() as u32 {
             self.initialize(job, changes);
+        }
+    }
+
+    /// The same, but what nobody has looked at yet stays so until somebody asks for it.
+    pub fn on_resumed(&mut self, changes: &mut Vec<Change>) {
+        for job in 0..self.ids.len() as u32 {
+            if self.status(job) != JobStatus::Uninitialized {
+                self.initialize(job, changes);
+            }
+        }
+    }
+
+    /// Decides about those that [`Board::on_resumed`] left alone.
+    pub fn on_asked_for(&mut self, changes: &mut Vec<Change>) {
+        for job in 0..self.ids.len() as u32 {
+            if self.status(job) == JobStatus::Uninitialized {
+                self.initialize(job, changes);
+            }
         }
     }
 
@@ -271,6 +310,8 @@ impl Board {
             named => self.class_of(added.requirements[named as usize]),
         };
         self.class.push(class);
+        let lane = self.lane_of(class, added.place_of(index));
+        self.lane.push(lane);
     }
 
     /// Class 0 is for those that asked for nothing, whatever that counts as.
@@ -279,7 +320,7 @@ impl Board {
         known.map_or_else(
             || {
                 self.requirements.push(asked);
-                self.ready.add_class(asked)
+                self.requirements.len() as u32 - 1
             },
             |index| index as u32 + 1,
         )
@@ -288,7 +329,7 @@ impl Board {
     /// Gives up a job that was never claimed, and what waits for it.
     pub fn on_hopeless(&mut self, job: u32, changes: &mut Vec<Change>) {
         if !self.status(job).is_settled() && !self.status(job).is_active() {
-            self.ready.remove(job, self.class[job as usize]);
+            self.ready.remove(job, self.lane[job as usize]);
             self.step(job, JobEvent::Cancel, changes);
             self.settle(job, changes);
         }
@@ -301,7 +342,7 @@ impl Board {
         let mut left_out = Vec::new();
         for job in known {
             if self.status(job) == JobStatus::Ready {
-                self.ready.remove(job, self.class[job as usize]);
+                self.ready.remove(job, self.lane[job as usize]);
             }
             let before = changes.len();
             self.step(job, JobEvent::Disable, changes);
@@ -313,38 +354,6 @@ impl Board {
         for job in left_out {
             self.settle(job, changes);
         }
-    }
-
-    /// Takes jobs for a worker, `ahead` of them to wait there.
-    pub fn claim(
-        &mut self,
-        worker: WorkerId,
-        mirror: &mut Mirror,
-        ahead: usize,
-        changes: &mut Vec<Change>,
-    ) -> Vec<u32> {
-        if self.canceling || self.alone_now.is_some() {
-            return Vec::new();
-        }
-        let taken = match self.alone.front() {
-            None => mirror.fill(&mut self.ready, ahead),
-            Some(_) if !mirror.is_idle() => return Vec::new(),
-            Some(&job) if mirror.take_alone(job, self.resources(job)) => {
-                self.alone.pop_front();
-                self.alone_now = Some(job);
-                vec![job]
-            }
-            Some(_) => return Vec::new(),
-        };
-        for &job in &taken {
-            self.transition(job, JobEvent::Claim);
-            changes.push(Change::Claim {
-                job: self.ids[job as usize],
-                attempt: self.attempt[job as usize],
-                worker,
-            });
-        }
-        taken
     }
 
     pub fn on_started(
@@ -467,9 +476,7 @@ impl Board {
         changes: &mut Vec<Change>,
     ) -> JobStatus {
         let Some((from, to)) = self.transition(job, event) else { return self.status(job) };
-        if self.alone_now == Some(job) {
-            self.alone_now = None;
-        }
+        self.alone_now.retain(|tried| *tried != job);
         if to == JobStatus::Ready {
             self.attempt[job as usize] = result.key.attempt.next();
         }
@@ -489,8 +496,8 @@ impl Board {
             return;
         }
         changes.push(Change::GiveBack { job: self.ids[job as usize], worker });
-        if self.alone_now == Some(job) {
-            self.alone_now = None;
+        if let Some(tried) = self.alone_now.iter().position(|tried| *tried == job) {
+            self.alone_now.swap_remove(tried);
             self.alone.push_front(job);
         } else if self.canceling {
             self.step(job, JobEvent::Cancel, changes);
@@ -534,7 +541,7 @@ impl Board {
     }
 
     fn enqueue(&mut self, job: u32) {
-        self.ready.push(job, self.class[job as usize], self.priority[job as usize]);
+        self.ready.push(job, self.lane[job as usize], self.priority[job as usize]);
     }
 
     /// A transition that leaves no other trace than itself.

@@ -23,6 +23,8 @@ pub enum Change {
     HandOver { job: JobId, from: WorkerId, to: WorkerId },
     /// An attempt that had ended is followed by another: `from` → `ready` at `attempt` + 1.
     Retry { job: JobId, from: JobStatus, attempt: Attempt },
+    /// Nobody holds it and it is to begin anew: `from` → `uninitialized`, with this attempt next.
+    Reset { job: JobId, from: JobStatus, attempt: Attempt },
 }
 
 /// The result row of one attempt.

@@ -4,10 +4,12 @@
 //! age. A job that does not fit now is passed over by those that do (backfill), but not for ever: after
 //! [`BYPASS_LIMIT`] starts in front of it nothing is started until it fits.
 
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::hash::Hash;
 use std::time::Duration;
-use windlass_types::{Bytes, Capacity, Resources};
+use windlass_types::{Bytes, Capacity, JobId, Resources};
 
 use rustc_hash::FxHashMap;
 
@@ -27,6 +29,61 @@ pub struct ReadyQueue {
     bypassed: Option<(u32, u32)>,
 }
 
+/// What the jobs of a class have in common, as far as it matters where they may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    pub resources: Resources,
+    /// Somebody asked for them: they are no default.
+    pub is_named: bool,
+    pub place: Place,
+}
+
+/// Where the jobs of a class belong, apart from what they ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// Sorted, each once.
+    pub labels: Vec<String>,
+    /// The scheduler whose nodes they are meant for.
+    pub scheduler: Option<i64>,
+}
+
+/// Which jobs somebody takes, apart from whether they fit. The default takes all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taste {
+    /// Sorted. With `None` labels do not matter.
+    labels: Option<Vec<String>>,
+    /// With `None` schedulers do not matter.
+    scheduler: Option<Option<i64>>,
+}
+
+impl Taste {
+    /// Jobs with labels only if it has all of them, jobs without labels only if it has none.
+    #[must_use]
+    pub fn with_labels(mut self, mut labels: Vec<String>) -> Self {
+        labels.sort_unstable();
+        labels.dedup();
+        self.labels = Some(labels);
+        self
+    }
+
+    /// No jobs that are meant for another scheduler.
+    #[must_use]
+    pub fn of_scheduler(mut self, scheduler: Option<i64>) -> Self {
+        self.scheduler = Some(scheduler);
+        self
+    }
+
+    pub fn suits(&self, place: &Place) -> bool {
+        let labels = self.labels.as_ref().is_none_or(|mine| {
+            place.labels.is_empty() == mine.is_empty()
+                && place.labels.iter().all(|label| mine.binary_search(label).is_ok())
+        });
+        let scheduler =
+            self.scheduler.is_none_or(|mine| place.scheduler.is_none() || place.scheduler == mine);
+        labels && scheduler
+    }
+}
+
 /// Whether a job fits on a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
@@ -39,33 +96,55 @@ pub enum Fit {
 
 #[derive(Clone, Debug)]
 struct Class {
-    resources: Resources,
+    demand: Demand,
     rank: u32,
     heap: BinaryHeap<(i32, Reverse<u32>)>,
 }
 
+impl From<Resources> for Demand {
+    /// Asked for, and at home anywhere.
+    fn from(resources: Resources) -> Self {
+        Self { resources, is_named: true, place: Place::default() }
+    }
+}
+
+impl From<Demand> for Class {
+    fn from(demand: Demand) -> Self {
+        Self { demand, rank: 0, heap: BinaryHeap::new() }
+    }
+}
+
 impl ReadyQueue {
     /// `classes`: what each class of jobs asks for.
-    pub fn new(classes: &[Resources]) -> Self {
-        let classes =
-            classes.iter().map(|&resources| Class { resources, rank: 0, heap: BinaryHeap::new() }).collect();
+    pub fn new<D: Clone + Into<Demand>>(classes: &[D]) -> Self {
+        let classes = classes.iter().map(|class| Class::from(class.clone().into())).collect();
         let mut queue = Self { classes, order: BTreeSet::new(), by_rank: Vec::new(), len: 0, bypassed: None };
         queue.rank_classes();
         queue
     }
 
     /// One more class, for jobs that come later. Returns its number.
-    pub fn add_class(&mut self, resources: Resources) -> u32 {
-        self.classes.push(Class { resources, rank: 0, heap: BinaryHeap::new() });
+    pub fn add_class(&mut self, demand: impl Into<Demand>) -> u32 {
+        self.classes.push(demand.into().into());
         self.rank_classes();
         self.classes.len() as u32 - 1
+    }
+
+    pub fn demand(&self, class: u32) -> &Demand {
+        &self.classes[class as usize].demand
+    }
+
+    /// Of the job that is next for somebody with this taste.
+    pub fn top_priority(&self, taste: &Taste) -> Option<i32> {
+        let suits = |rank: u32| taste.suits(&self.demand(self.by_rank[rank as usize]).place);
+        self.order.iter().find(|(_, rank)| suits(*rank)).map(|(Reverse(priority), _)| *priority)
     }
 
     /// The hardest to place first.
     fn rank_classes(&mut self) {
         self.by_rank = (0..self.classes.len() as u32).collect();
         self.by_rank.sort_by_key(|&class| {
-            let asked = self.classes[class as usize].resources;
+            let asked = self.classes[class as usize].demand.resources;
             (
                 Reverse(asked.gpus),
                 Reverse(asked.runtime.unwrap_or(Resources::UNSAID_RUNTIME)),
@@ -113,12 +192,12 @@ impl ReadyQueue {
     }
 
     /// Takes the next job that `place` accepts, in order. The one at the front is not bypassed for ever.
-    pub fn pop_fitting(&mut self, mut place: impl FnMut(&Resources) -> Fit) -> Option<u32> {
+    pub fn pop_fitting(&mut self, mut place: impl FnMut(&Demand) -> Fit) -> Option<u32> {
         let mut front = None;
         let mut chosen = None;
         for &(Reverse(_), rank) in &self.order {
             let class = self.by_rank[rank as usize];
-            match place(&self.classes[class as usize].resources) {
+            match place(&self.classes[class as usize].demand) {
                 Fit::Now => {
                     chosen = Some(class);
                     break;
@@ -139,6 +218,17 @@ impl ReadyQueue {
             _ => (job, 1),
         });
         Some(self.pop(chosen))
+    }
+
+    /// Takes the oldest of the highest priority among those that suit, whatever it asks for.
+    pub fn pop_oldest(&mut self, taste: &Taste) -> Option<u32> {
+        let suiting =
+            self.order.iter().map(|(Reverse(priority), rank)| (*priority, self.by_rank[*rank as usize]));
+        let mut suiting = suiting.filter(|(_, class)| taste.suits(&self.demand(*class).place));
+        let (highest, first) = suiting.next()?;
+        let rivals = suiting.take_while(|(priority, _)| *priority == highest).map(|(_, class)| class);
+        let oldest = rivals.chain([first]).min_by_key(|class| self.top(*class))?;
+        Some(self.pop(oldest))
     }
 
     fn top(&self, class: u32) -> u32 {
@@ -272,28 +362,71 @@ fn ends_in_time(asked: &Resources, left: Option<Duration>) -> bool {
     left.is_none_or(|left| asked.runtime.is_none_or(|runtime| runtime <= left))
 }
 
+/// How a [`Mirror`] names jobs: by their number on one board, or by their id where there are several boards.
+pub trait Handle: Copy + Eq + Hash {
+    fn of(job: u32, id: JobId) -> Self;
+}
+
+impl Handle for u32 {
+    fn of(job: u32, _: JobId) -> Self {
+        job
+    }
+}
+
+impl Handle for JobId {
+    fn of(_: u32, id: JobId) -> Self {
+        id
+    }
+}
+
+/// How many jobs to take at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Want {
+    /// No more than this, so that others get a share.
+    pub most: usize,
+    /// So many are to wait in the worker's queue so that it need not wait for us.
+    pub ahead: usize,
+}
+
 /// What one worker holds, as the engine sees it: what runs, and what waits in the worker's own queue.
 ///
 /// The worker starts its queue strictly in order, each as soon as it fits; this mirror applies the same rule to the same
 /// sequence of reports.
 #[derive(Clone, Debug)]
-pub struct Mirror {
+pub struct Mirror<K = u32> {
     pool: Pool,
-    placed: FxHashMap<u32, (Placement, Resources)>,
-    queue: VecDeque<(u32, Resources)>,
+    placed: FxHashMap<K, (Placement, Resources)>,
+    queue: VecDeque<(K, Resources)>,
     /// `None`: as long as it takes.
     time_left: Option<Duration>,
+    taste: Taste,
 }
 
 impl Mirror {
     pub fn new(capacity: Capacity) -> Self {
+        Self::with_taste(capacity, Taste::default())
+    }
+
+    /// Takes jobs for this worker: all that fit now, and `ahead` more to wait in its queue.
+    pub fn fill(&mut self, ready: &mut ReadyQueue, ahead: usize) -> Vec<u32> {
+        self.fill_some(ready, Want { most: usize::MAX, ahead }, |job| job)
+    }
+}
+
+impl<K: Handle> Mirror<K> {
+    pub fn with_taste(capacity: Capacity, taste: Taste) -> Self {
         let pool = Pool::new(capacity);
-        Self { pool, placed: FxHashMap::default(), queue: VecDeque::new(), time_left: None }
+        Self { pool, placed: FxHashMap::default(), queue: VecDeque::new(), time_left: None, taste }
     }
 
     /// From now on only jobs are taken that do not ask for more time than this.
-    pub fn limit_time(&mut self, left: Duration) {
-        self.time_left = Some(left);
+    pub fn limit_time(&mut self, left: impl Into<Option<Duration>>) {
+        self.time_left = left.into();
+    }
+
+    /// Jobs that take too long are not for it.
+    pub fn has_limited_time(&self) -> bool {
+        self.time_left.is_some()
     }
 
     pub fn pool(&self) -> &Pool {
@@ -313,62 +446,96 @@ impl Mirror {
         self.placed.is_empty() && self.queue.is_empty()
     }
 
-    pub fn held(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Nothing more can start now, so nobody need look through what is ready.
+    pub fn is_full(&self) -> bool {
+        self.pool.is_exhausted() || !self.queue.is_empty()
+    }
+
+    pub fn held(&self) -> impl Iterator<Item = K> + '_ {
         self.placed.keys().copied().chain(self.queue.iter().map(|(job, _)| *job))
     }
 
+    /// Whether the job has got what it asked for, as far as can be told from here, and does not wait for it.
+    pub fn is_running(&self, job: K) -> bool {
+        self.placed.contains_key(&job)
+    }
+
+    /// What a job counts as here: where a number of jobs at once was given, one that asked for nothing takes only its
+    /// place.
+    fn counts_as(&self, demand: &Demand) -> Resources {
+        let uncounted = !demand.is_named && self.pool.capacity.max_jobs.is_some();
+        if uncounted { Resources::UNCOUNTED } else { demand.resources }
+    }
+
+    /// It may start here at some time, when there is room.
+    pub fn could_take(&self, demand: &Demand) -> bool {
+        self.taste.suits(&demand.place)
+            && ends_in_time(&demand.resources, self.time_left)
+            && self.pool.could_hold(&self.counts_as(demand))
+    }
+
     /// Takes one job that is to run with nothing beside it.
-    pub fn take_alone(&mut self, job: u32, asked: &Resources) -> bool {
-        let may_start = self.is_idle() && ends_in_time(asked, self.time_left);
-        let placement = if may_start { self.pool.place(asked) } else { None };
+    pub fn take_alone(&mut self, job: K, demand: &Demand) -> bool {
+        let asked = self.counts_as(demand);
+        let may_start = self.is_idle() && self.could_take(demand);
+        let placement = if may_start { self.pool.place(&asked) } else { None };
         let Some(placement) = placement else { return false };
-        self.placed.insert(job, (placement, *asked));
+        self.placed.insert(job, (placement, asked));
         true
     }
 
-    /// Takes jobs for this worker: all that fit now, and `ahead` more to wait in its queue so that it need not wait for us.
-    pub fn fill(&mut self, ready: &mut ReadyQueue, ahead: usize) -> Vec<u32> {
+    /// A job that is known to be there, whether there is room for it or not.
+    pub fn take_anyway(&mut self, job: K, demand: &Demand) {
+        let asked = self.counts_as(demand);
+        match self.pool.place(&asked) {
+            Some(placement) => _ = self.placed.insert(job, (placement, asked)),
+            None => self.queue.push_back((job, asked)),
+        }
+    }
+
+    /// The same as [`Mirror::fill`], within limits; `name` says what a job is called here.
+    pub fn fill_some(&mut self, ready: &mut ReadyQueue, want: Want, name: impl Fn(u32) -> K) -> Vec<u32> {
         let mut taken = Vec::new();
-        let time_left = self.time_left;
-        while self.queue.is_empty() && !self.pool.is_exhausted() {
+        while taken.len() < want.most && !self.is_full() {
             let mut placed = None;
-            let job = ready.pop_fitting(|asked| {
-                if !ends_in_time(asked, time_left) {
+            let job = ready.pop_fitting(|demand| {
+                if !self.could_take(demand) {
                     return Fit::Never;
                 }
-                match self.pool.place(asked) {
+                let asked = self.counts_as(demand);
+                match self.pool.place(&asked) {
                     Some(placement) => {
-                        placed = Some((placement, *asked));
+                        placed = Some((placement, asked));
                         Fit::Now
                     }
-                    None if self.pool.could_hold(asked) => Fit::Later,
-                    None => Fit::Never,
+                    None => Fit::Later,
                 }
             });
             let (Some(job), Some(placed)) = (job, placed) else { break };
-            self.placed.insert(job, placed);
+            self.placed.insert(name(job), placed);
             taken.push(job);
         }
-        while self.queue.len() < ahead {
+        while taken.len() < want.most && self.queue.len() < want.ahead {
             let mut asked = None;
-            let job = ready.pop_fitting(|resources| {
-                asked = Some(*resources);
+            let job = ready.pop_fitting(|demand| {
+                let resources = self.counts_as(demand);
+                asked = Some(resources);
                 match () {
+                    () if !self.could_take(demand) => Fit::Never,
                     // What waits in the queue must not wait for more than the next end: it would hold up all behind it.
-                    () if self.placed.values().any(|(_, held)| covers(held, resources)) => Fit::Now,
-                    () if self.pool.could_hold(resources) => Fit::Later,
-                    () => Fit::Never,
+                    () if self.placed.values().any(|(_, held)| covers(held, &resources)) => Fit::Now,
+                    () => Fit::Later,
                 }
             });
             let (Some(job), Some(asked)) = (job, asked) else { break };
-            self.queue.push_back((job, asked));
+            self.queue.push_back((name(job), asked));
             taken.push(job);
         }
         taken
     }
 
     /// The worker is done with `job`, or handed it back.
-    pub fn remove(&mut self, job: u32) {
+    pub fn remove(&mut self, job: K) {
         match self.placed.remove(&job) {
             Some((placement, asked)) => self.pool.release(&placement, &asked),
             None => self.queue.retain(|(queued, _)| *queued != job),
@@ -404,7 +571,7 @@ mod tests {
         assert_eq!(left.len(), 1);
         let mut mirror = Mirror::new(worker(8, 1 << 30, 0));
         mirror.limit_time(Duration::from_mins(10));
-        assert!(!mirror.take_alone(0, &classes[2]) && mirror.take_alone(1, &classes[1]));
+        assert!(!mirror.take_alone(0, &classes[2].into()) && mirror.take_alone(1, &classes[1].into()));
     }
 
     fn asks(cpus: u32, memory: u64, gpus: u32, minutes: u64) -> Resources {
@@ -556,11 +723,68 @@ mod tests {
         let mut mirror = Mirror::new(worker(4, 1000, 0));
         let mut ready = queue(&[(0, 0, 0)], &classes);
         mirror.fill(&mut ready, 0);
-        assert!(!mirror.take_alone(7, &classes[0]));
+        assert!(!mirror.take_alone(7, &classes[0].into()));
         mirror.remove(0);
-        assert!(mirror.take_alone(7, &classes[0]));
+        assert!(mirror.take_alone(7, &classes[0].into()));
         mirror.remove(7);
         assert!(mirror.is_idle());
+    }
+
+    #[test]
+    fn labels_must_match_and_schedulers_may() {
+        let place = |labels: &[&str], scheduler| Place {
+            labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+            scheduler,
+        };
+        let labels = |labels: &[&str]| Taste::default().with_labels(place(labels, None).labels);
+        for (taste, place, suits) in [
+            (Taste::default(), place(&["gpu"], Some(1)), true),
+            (labels(&[]), place(&[], None), true),
+            (labels(&[]), place(&["gpu"], None), false),
+            (labels(&["gpu"]), place(&[], None), false),
+            (labels(&["gpu", "big"]), place(&["gpu"], None), true),
+            (labels(&["gpu"]), place(&["big", "gpu"], None), false),
+            (labels(&[]).of_scheduler(Some(1)), place(&[], None), true),
+            (labels(&[]).of_scheduler(Some(1)), place(&[], Some(1)), true),
+            (labels(&[]).of_scheduler(Some(1)), place(&[], Some(2)), false),
+            (labels(&[]).of_scheduler(None), place(&[], Some(2)), false),
+        ] {
+            assert_eq!(taste.suits(&place), suits, "{taste:?} and {place:?}");
+        }
+    }
+
+    #[test]
+    fn a_worker_takes_what_suits_it_and_no_more_than_its_share() {
+        let gpu = Place { labels: vec!["gpu".into()], scheduler: None };
+        let demand = |place: &Place| Demand { place: place.clone(), ..asks(1, 1, 0, 1).into() };
+        let mut ready = ReadyQueue::new(&[demand(&Place::default()), demand(&gpu)]);
+        for job in 0..6 {
+            ready.push(job, job % 2, 0);
+        }
+        let mut mirror: Mirror =
+            Mirror::with_taste(worker(8, 10, 0), Taste::default().with_labels(gpu.labels));
+        let share = Want { most: 2, ahead: 0 };
+        assert_eq!(mirror.fill_some(&mut ready, share, |job| job), [1, 3]);
+        assert_eq!(mirror.fill_some(&mut ready, share, |job| job), [5], "the others are not for it");
+        assert_eq!(ready.pop_oldest(&Taste::default()), Some(0));
+    }
+
+    #[test]
+    fn the_oldest_of_the_highest_priority_whatever_it_asks_for() {
+        let mut ready =
+            queue(&[(0, 0, 0), (1, 1, 5), (2, 0, 5), (3, 1, 0)], &[asks(1, 1, 0, 1), asks(9, 9, 9, 9)]);
+        let order: Vec<u32> = std::iter::from_fn(|| ready.pop_oldest(&Taste::default())).collect();
+        assert_eq!(order, [1, 2, 0, 3]);
+    }
+
+    #[test]
+    fn what_is_there_anyway_counts_even_without_room() {
+        let mut mirror = Mirror::new(worker(1, 10, 0));
+        mirror.take_anyway(0, &asks(1, 1, 0, 1).into());
+        mirror.take_anyway(1, &asks(1, 1, 0, 1).into());
+        assert!(mirror.is_running(0) && !mirror.is_running(1));
+        mirror.remove(0);
+        assert!(mirror.is_running(1));
     }
 
     #[test]

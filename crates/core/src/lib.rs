@@ -17,5 +17,6 @@ pub mod reuse;
 pub mod sizing;
 pub mod spawn;
 pub mod state;
+pub mod suspects;
 pub mod telltale;
 pub mod why;

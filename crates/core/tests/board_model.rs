@@ -46,7 +46,9 @@ impl Rows {
                     assert_eq!(*worker, WORKER);
                     self.step(index(*job), S::Pending, S::Ready);
                 }
-                Change::HandOver { .. } | Change::Retry { .. } => panic!("nobody asked for {change:?}"),
+                Change::HandOver { .. } | Change::Retry { .. } | Change::Reset { .. } => {
+                    panic!("only people ask for this: {change:?}");
+                }
                 Change::End { from, to, result, next_attempt, .. } => {
                     let job = index(result.key.job);
                     self.step(job, *from, *to);
@@ -77,6 +79,7 @@ fn rebuilt(rows: &Rows, world: &World) -> Board {
         class: vec![0; rows.ids.len()],
         requirements: vec![Resources::DEFAULT],
         edges: edges(&world.depends),
+        ..JobTable::default()
     };
     Board::new(WorkflowId(1), RunId(1), table).expect("no cycle")
 }
@@ -103,7 +106,7 @@ fn add_jobs(board: &mut Board, rows: &mut Rows, world: &mut World, caller: u32, 
         cancel_on_blocking_job_failure: vec![cancel; count as usize],
         class: (0..count).map(|number| number % 2).collect(),
         requirements: vec![Resources::DEFAULT, Resources { cpus: 2, ..Resources::DEFAULT }],
-        edges: Edges::default(),
+        ..JobTable::default()
     };
     for job in old..old + count {
         let mut depends = vec![caller, u32::from(how) % old];
@@ -212,6 +215,7 @@ proptest! {
             class: vec![0; n],
             requirements: vec![Resources::DEFAULT],
             edges: edges(&world.depends),
+            ..JobTable::default()
         };
         let mut rows = Rows {
             ids: table.ids.clone(),
@@ -328,6 +332,7 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
             edges.depend(3, &[0]);
             edges.finish()
         },
+        ..JobTable::default()
     };
     let before = table.status.clone();
     let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
@@ -369,6 +374,7 @@ fn a_new_run_repeats_what_failed_and_what_was_built_on_it() {
         class: vec![0; 5],
         requirements: vec![Resources::DEFAULT],
         edges: edges.finish(),
+        ..JobTable::default()
     };
     let board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
     let again: Vec<i64> = board.to_run_again().into_iter().map(|id| id.0 - FIRST_ID).collect();
@@ -388,6 +394,7 @@ fn a_job_that_was_ready_waits_again_when_what_it_depends_on_was_reset() {
         class: vec![0; 2],
         requirements: vec![Resources::DEFAULT],
         edges: edges.finish(),
+        ..JobTable::default()
     };
     let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
     board.on_initialize(&mut Vec::new());
@@ -405,6 +412,7 @@ fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
         class: vec![0],
         requirements: vec![Resources::DEFAULT],
         edges: Edges::default(),
+        ..JobTable::default()
     };
     let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
     let mut changes = Vec::new();
@@ -418,6 +426,7 @@ fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
         class: vec![1, 2, 2],
         requirements: vec![Resources::DEFAULT, asks(64), asks(1)],
         edges: Edges { direct: vec![(1, 0), (2, 1), (3, 0)], ..Edges::default() },
+        ..JobTable::default()
     };
     assert_eq!(board.on_added(&added, &mut changes), 1..4);
     let capacity = Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };

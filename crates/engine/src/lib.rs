@@ -9,6 +9,7 @@
 //!
 //! The engine knows no processes: a [`host::WorkerHost`] starts workers and makes sure that dead ones are dead.
 
+mod added;
 mod dispatcher;
 pub mod host;
 mod inbox;

@@ -11,8 +11,9 @@ const MOST_AHEAD: usize = 256;
 const WEIGHT: f64 = 0.1;
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pace {
+    reach: Duration,
     mean_wall: Option<f64>,
     /// No more than this, however short the jobs were so far: doubled with each claim, so that one short job at the
     /// start does not claim a hundred long ones.
@@ -21,7 +22,18 @@ pub(crate) struct Pace {
     marks: VecDeque<(Instant, u64)>,
 }
 
+impl Default for Pace {
+    fn default() -> Self {
+        Self::reaching(AHEAD)
+    }
+}
+
 impl Pace {
+    /// For a worker that hears from us only so often.
+    pub(crate) const fn reaching(reach: Duration) -> Self {
+        Self { reach, mean_wall: None, ramp: 0, marks: VecDeque::new() }
+    }
+
     pub(crate) fn on_ended(&mut self, wall: Duration) {
         let wall = wall.as_secs_f64();
         self.mean_wall = Some(self.mean_wall.map_or(wall, |mean| mean + WEIGHT * (wall - mean)));
@@ -30,7 +42,7 @@ impl Pace {
     /// How many jobs should wait at a worker that runs `running` at once.
     pub(crate) fn ahead(&self, running: usize) -> usize {
         let Some(mean) = self.mean_wall else { return 0 };
-        let ends_soon = running as f64 * AHEAD.as_secs_f64() / mean.max(1e-5);
+        let ends_soon = running as f64 * self.reach.as_secs_f64() / mean.max(1e-5);
         (ends_soon as usize).min(self.ramp)
     }
 

@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 use std::time::Duration;
+use windlass_core::board::Board;
 use windlass_core::judge::ReturnCodes;
+use windlass_store::Store;
 use windlass_store::model::{JobCommand, JobFile, WorkflowRow};
 use windlass_types::settings::Settings;
 use windlass_types::work::{Assignment, AttemptKey, Limits, Stdio, Termination, return_code};
-use windlass_types::{Resources, signal_number};
+use windlass_types::{JobId, Resources, signal_number};
 
 /// SIGTERM.
 const USUAL_SIGNAL: i32 = 15;
@@ -60,6 +62,22 @@ impl Terms {
             ..Assignment::plain(key, job.name, invoked(job.command, job.invocation_script), resources)
         }
     }
+}
+
+/// What is to be done for jobs that were just claimed, in their order.
+pub(crate) fn assignments(
+    store: &dyn Store,
+    board: &Board,
+    terms: &Terms,
+    jobs: &[u32],
+) -> Result<Vec<Assignment>, windlass_store::Error> {
+    let keys: Vec<AttemptKey> = jobs.iter().map(|&job| board.key(job)).collect();
+    let ids: Vec<JobId> = keys.iter().map(|key| key.job).collect();
+    let commands = store.commands(&ids)?;
+    let assigned = jobs.iter().zip(keys).zip(commands).map(|((&job, key), command)| {
+        terms.assignment(key, command, *board.resources(job), board.asked_for_resources(job))
+    });
+    Ok(assigned.collect())
 }
 
 /// The return codes of attempts that are ended here.

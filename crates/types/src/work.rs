@@ -216,6 +216,16 @@ pub enum Report {
     },
 }
 
+impl Report {
+    /// The attempt it is about.
+    pub const fn key(&self) -> &AttemptKey {
+        match self {
+            Self::Started { key, .. } | Self::Returned { key, .. } => key,
+            Self::Ended(ended) => &ended.key,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReturnReason {
     /// The engine asked for it.

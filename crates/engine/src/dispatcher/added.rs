@@ -4,7 +4,7 @@
 //! run could be thought to be over. What follows for them is committed together with that end.
 
 use super::Dispatcher;
-use crate::Error;
+use crate::{Error, added};
 use std::mem;
 use std::ops::Range;
 use windlass_core::dispatch::Mirror;
@@ -29,23 +29,18 @@ impl Dispatcher<'_> {
     }
 
     fn take_up(&mut self) -> Result<(), Error> {
-        let Some(last) = self.board.last_id() else { return Ok(()) };
-        let added = self.store.jobs_after(self.workflow.id, last)?;
-        if added.ids.is_empty() {
+        let new = added::take_up(self.store, self.workflow.id, &mut self.board, &mut self.open.changes)?;
+        if new.is_empty() {
             return Ok(());
         }
         self.has_added = true;
-        let new = self.board.on_added(&added, &mut self.open.changes);
         self.give_up_what_never_fits(new)
     }
 
-    /// A job that ran again decides anew what is to follow: what it had added before and did not ask for this time does
-    /// not run.
     fn leave_out_what_nobody_asked_for(&mut self) -> Result<(), Error> {
         let over = mem::take(&mut self.over);
         if self.has_added {
-            let left = self.store.left_behind(&over)?;
-            self.board.on_left_out(&left, &mut self.open.changes);
+            added::leave_out(self.store, &over, &mut self.board, &mut self.open.changes)?;
         }
         Ok(())
     }

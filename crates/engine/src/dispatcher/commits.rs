@@ -3,6 +3,7 @@
 use super::{Dispatcher, Held, TROUBLE_PAUSE};
 use crate::inbox::Event;
 use crate::observe::AttemptEnd;
+use crate::terms::assignments;
 use crate::{Error, takeover};
 use std::mem;
 use std::sync::Arc;
@@ -76,12 +77,9 @@ impl Dispatcher<'_> {
     }
 
     fn assign(&mut self, jobs: &[u32]) -> Result<(), Error> {
-        let keys: Vec<AttemptKey> = jobs.iter().map(|&job| self.board.key(job)).collect();
-        let ids: Vec<_> = keys.iter().map(|key| key.job).collect();
-        for ((&job, key), command) in jobs.iter().zip(keys).zip(self.store.commands(&ids)?) {
-            let (resources, named) = (*self.board.resources(job), self.board.asked_for_resources(job));
-            self.held.insert(job, Held { name: command.name.clone(), started: None });
-            self.open.assignments.push(self.terms.assignment(key, command, resources, named));
+        for (&job, assignment) in jobs.iter().zip(assignments(self.store, &self.board, &self.terms, jobs)?) {
+            self.held.insert(job, Held { name: assignment.name.clone(), started: None });
+            self.open.assignments.push(assignment);
         }
         Ok(())
     }

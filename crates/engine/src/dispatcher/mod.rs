@@ -21,6 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use windlass_core::board::Board;
 use windlass_core::dispatch::Mirror;
+use windlass_core::suspects::Suspects;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::work::{AttemptKey, StopReason};
@@ -102,8 +103,7 @@ pub struct Dispatcher<'a> {
     board: Board,
     worker: Option<ActiveWorker>,
     deaths_in_a_row: u32,
-    /// In how many deaths of a worker each job was involved.
-    deaths_of_job: HashMap<u32, u32>,
+    suspects: Suspects,
     inbox: Inbox,
     /// What came in while the dispatcher could attend to nothing but a full disk.
     postponed: VecDeque<Event>,
@@ -173,7 +173,7 @@ impl<'a> Dispatcher<'a> {
             board,
             worker: None,
             deaths_in_a_row: 0,
-            deaths_of_job: HashMap::new(),
+            suspects: Suspects::default(),
             inbox,
             postponed: VecDeque::new(),
             open: Decided::default(),

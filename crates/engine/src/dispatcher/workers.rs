@@ -8,6 +8,7 @@ use std::mem;
 use std::time::{Duration, Instant};
 use windlass_core::board::Orphan;
 use windlass_core::dispatch::Mirror;
+use windlass_core::suspects::Whereabouts;
 use windlass_store::model::WorkerRow;
 use windlass_types::WorkerId;
 use windlass_types::work::{StopReason, ToWorker};
@@ -16,8 +17,6 @@ use windlass_types::work::{StopReason, ToWorker};
 const FAREWELL: Duration = Duration::from_secs(5);
 /// A worker that dies so often in a row without finishing a job is not replaced again.
 const WORKER_DEATHS: u32 = 5;
-/// Jobs that ran in so many workers that died are tried alone.
-const SUSPICIOUS_DEATHS: u32 = 2;
 
 pub(super) struct ActiveWorker {
     pub(super) id: WorkerId,
@@ -87,20 +86,15 @@ impl Dispatcher<'_> {
         let mut jobs: Vec<u32> = held.keys().copied().collect();
         jobs.sort_unstable();
         for job in jobs {
-            let fate = if buried.may_have_started(&self.board.key(job)) {
-                lost += 1;
-                let deaths = self.deaths_of_job.entry(job).or_default();
-                *deaths += 1;
-                match *deaths {
-                    _ if alone => Orphan::GiveUp,
-                    n if n >= SUSPICIOUS_DEATHS => Orphan::RunAlone,
-                    _ => Orphan::RunAgain,
-                }
-            } else {
-                Orphan::NeverStarted
-            };
-            given_up |= fate == Orphan::GiveUp;
             let key = self.board.key(job);
+            let at = match buried.may_have_started(&key) {
+                false => Whereabouts::NotStarted,
+                true if alone => Whereabouts::Alone,
+                true => Whereabouts::Running,
+            };
+            lost += usize::from(at != Whereabouts::NotStarted);
+            let fate = self.suspects.on_death(key.job, at);
+            given_up |= fate == Orphan::GiveUp;
             let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);
             self.board.on_orphaned(job, worker, fate, started_at, now, &mut self.open.changes);
             if fate == Orphan::GiveUp {

@@ -3,8 +3,22 @@
 //! One thread owns everything. Calls reach it over a channel with a closure for the answer, and an answer is given only
 //! after what it rests on is on disk. The engine knows no network: a server turns HTTP into these calls.
 
+mod call;
+mod claims;
 mod clock;
+mod commits;
+mod crews;
+mod desk;
+mod exchange;
+mod exchanges;
+mod figures;
+mod losses;
+mod mate;
+mod office;
+mod pauses;
 mod talk;
+mod verbs;
+mod workflows;
 
 pub use clock::{Hand, ServiceClock};
 pub use talk::{
@@ -12,7 +26,12 @@ pub use talk::{
 };
 
 use crate::Error;
-use std::sync::Arc;
+use call::{Call, Event};
+use figures::Gauges;
+use office::Office;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::{ActionRow, SpawnRequest, Spawned, WorkflowRow};
@@ -26,128 +45,152 @@ pub type Work<T> = Box<dyn FnOnce(&dyn Store) -> Result<T, windlass_store::Error
 
 /// The handle of the service; cheap to clone. When the last one is dropped the service ends, after everything is
 /// committed.
-#[derive(Clone)]
-pub struct Service {
-    _store: Arc<dyn Store>,
+#[derive(Clone, Debug)]
+pub struct Service(Arc<Handle>);
+
+struct Handle {
+    post: Sender<Event>,
+    gauges: Arc<Gauges>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl std::fmt::Debug for Service {
+impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").finish_non_exhaustive()
+        f.debug_struct("Service").field("figures", &self.gauges.read()).finish_non_exhaustive()
     }
-}
-
-fn not_yet<T>(reply: Reply<T>) {
-    let detail = "the service is being set up".to_owned();
-    reply(Err(Refused::Unavailable { detail, retry_after: Duration::from_secs(1) }));
 }
 
 impl Service {
+    /// Takes up what the books know to be under way. The caller holds the lock of the server.
     pub fn start(store: Arc<dyn Store>, options: ServiceOptions) -> Result<Self, Error> {
-        drop(options);
-        Ok(Self { _store: store })
+        let (post, inbox) = mpsc::channel();
+        let gauges = Arc::new(Gauges::default());
+        let mut office = Office::new(store, options, post.clone(), Arc::clone(&gauges));
+        office.take_up()?;
+        let thread = std::thread::Builder::new()
+            .name("windlass-service".into())
+            .spawn(move || office.run(&inbox))
+            .map_err(Error::Wait)?;
+        Ok(Self(Arc::new(Handle { post, gauges, thread: Mutex::new(Some(thread)) })))
     }
 
     /// Answers all waits, commits everything and refuses new calls. Returns when that is done.
-    pub fn stop(&self) {}
+    pub fn stop(&self) {
+        self.0.stop();
+    }
 
-    /// Has a service with a clock that is moved by hand look what time it is. Returns when it has.
-    pub fn look_around(&self) {}
+    /// Has the service look what time it is, and returns when all that follows is on disk. For a clock that is moved by
+    /// hand.
+    pub fn look_around(&self) {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        if self.0.post.send(Event::LookAround(sender)).is_ok() {
+            // An error means that the service has ended: nothing more follows.
+            receiver.recv().unwrap_or_default();
+        }
+    }
 
+    fn call(&self, call: Call) {
+        if let Err(mpsc::SendError(Event::Call(call))) = self.0.post.send(Event::Call(call)) {
+            call.refuse(office::unavailable("the server is going down"));
+        }
+    }
+
+    /// A worker introduces itself, or comes back. `may`: whose jobs it takes.
     pub fn introduce(&self, who: Introduction, user: Arc<str>, may: May, reply: Reply<Welcome>) {
-        drop((who, user, may));
-        not_yet(reply);
+        self.call(Call::Introduce { who, user, may, reply });
     }
 
     pub fn exchange(&self, exchange: Exchange, reply: Reply<ExchangeAnswer>) {
-        drop(exchange);
-        not_yet(reply);
+        self.call(Call::Exchange { exchange, reply });
     }
 
     /// The caller of this exchange is gone: whatever would be its answer is kept for when it comes again.
-    pub fn hang_up(&self, _worker: WorkerId, _number: u64) {}
+    pub fn hang_up(&self, worker: WorkerId, number: u64) {
+        self.call(Call::HangUp { worker, number });
+    }
 
     /// The worker is to take nothing more, finish what it has, and leave.
-    pub fn drain(&self, _worker: WorkerId, reply: Reply<()>) {
-        not_yet(reply);
+    pub fn drain(&self, worker: WorkerId, reply: Reply<()>) {
+        self.call(Call::Drain { worker, reply });
     }
 
     /// The worker is certainly dead: what it held runs again at once.
-    pub fn retire(&self, _worker: WorkerId, _by: &str, reply: Reply<()>) {
-        not_yet(reply);
+    pub fn retire(&self, worker: WorkerId, by: &str, reply: Reply<()>) {
+        self.call(Call::Retire { worker, by: by.to_owned(), reply });
     }
 
     /// Initialises the workflow and lets workers have it.
-    pub fn start_workflow(&self, _id: WorkflowId, _by: &str, reply: Reply<RunId>) {
-        not_yet(reply);
+    pub fn start_workflow(&self, id: WorkflowId, by: &str, reply: Reply<RunId>) {
+        self.call(Call::Start { workflow: id, by: by.to_owned(), reply });
     }
 
     pub fn initialize(
         &self,
-        _id: WorkflowId,
-        _only_uninitialized: bool,
-        _clear_ephemeral: bool,
-        _by: &str,
+        id: WorkflowId,
+        only_uninitialized: bool,
+        clear_ephemeral: bool,
+        by: &str,
         reply: Reply<()>,
     ) {
-        not_yet(reply);
+        let by = by.to_owned();
+        self.call(Call::Initialize { workflow: id, only_uninitialized, clear_ephemeral, by, reply });
     }
 
-    pub fn cancel(&self, _id: WorkflowId, _by: &str, reply: Reply<()>) {
-        not_yet(reply);
+    pub fn cancel(&self, id: WorkflowId, by: &str, reply: Reply<()>) {
+        self.call(Call::Cancel { workflow: id, by: by.to_owned(), reply });
     }
 
-    pub fn reset_status(&self, _id: WorkflowId, _force: bool, _by: &str, reply: Reply<RunId>) {
-        not_yet(reply);
+    /// Begins the next run. `force` is for what the books of allocations say; jobs that somebody holds are never left
+    /// behind.
+    pub fn reset_status(&self, id: WorkflowId, force: bool, by: &str, reply: Reply<RunId>) {
+        self.call(Call::ResetStatus { workflow: id, force, by: by.to_owned(), reply });
     }
 
-    pub fn reset_jobs(&self, _id: WorkflowId, _which: ResetWhich, _by: &str, reply: Reply<u64>) {
-        not_yet(reply);
+    /// Sends jobs back to the start; answers how many. [`Service::initialize`] then decides what is ready.
+    pub fn reset_jobs(&self, id: WorkflowId, which: ResetWhich, by: &str, reply: Reply<u64>) {
+        self.call(Call::ResetJobs { workflow: id, which, by: by.to_owned(), reply });
     }
 
-    /// Does `work` on a thread of its own while nothing else touches the workflow; afterwards its rows are read anew.
-    pub fn exclusive<T: Send + 'static>(
-        &self,
-        _id: WorkflowId,
-        _needs: Quiet,
-        work: Work<T>,
-        reply: Reply<T>,
-    ) {
-        drop(work);
-        not_yet(reply);
+    /// Does `work` on a thread of its own while nothing else touches the workflow; afterwards its rows are read anew. What
+    /// touches no job needs no such care: call the store.
+    pub fn exclusive<T: Send + 'static>(&self, id: WorkflowId, needs: Quiet, work: Work<T>, reply: Reply<T>) {
+        let work: call::ExclusiveWork = Box::new(move |store| {
+            let outcome = store.and_then(|store| work(store).map_err(|error| office::refused(&error)));
+            Box::new(move || reply(outcome))
+        });
+        self.call(Call::Exclusive { workflow: id, needs, work });
     }
 
     /// Committed as pending when the answer comes.
-    pub fn claim(&self, _id: WorkflowId, request: ClaimRequest, reply: Reply<Vec<JobId>>) {
-        drop(request);
-        not_yet(reply);
+    pub fn claim(&self, id: WorkflowId, request: ClaimRequest, reply: Reply<Vec<JobId>>) {
+        self.call(Call::Claim { workflow: id, request, reply });
     }
 
-    pub fn start_job(&self, _job: JobId, _run: RunId, _node: WorkerId, reply: Reply<()>) {
-        not_yet(reply);
+    /// A claimed job runs on this compute node.
+    pub fn start_job(&self, job: JobId, run: RunId, node: WorkerId, reply: Reply<()>) {
+        self.call(Call::StartJob { job, run, node, reply });
     }
 
     pub fn complete(
         &self,
-        _id: WorkflowId,
+        id: WorkflowId,
         completions: Vec<Completion>,
         reply: Reply<Vec<(JobId, Result<(), Refused>)>>,
     ) {
-        drop(completions);
-        not_yet(reply);
+        self.call(Call::Complete { workflow: id, completions, reply });
     }
 
-    pub fn retry_job(&self, _job: JobId, _run: RunId, _max_retries: u32, _by: &str, reply: Reply<()>) {
-        not_yet(reply);
+    pub fn retry_job(&self, job: JobId, run: RunId, max_retries: u32, by: &str, reply: Reply<()>) {
+        self.call(Call::Retry { job, run, max_retries, by: by.to_owned(), reply });
     }
 
-    pub fn change_status(&self, _job: JobId, _to: JobStatus, _run: RunId, _by: &str, reply: Reply<()>) {
-        not_yet(reply);
+    pub fn change_status(&self, job: JobId, to: JobStatus, run: RunId, by: &str, reply: Reply<()>) {
+        self.call(Call::ChangeStatus { job, to, run, by: by.to_owned(), reply });
     }
 
+    /// Jobs that a running job adds to its workflow.
     pub fn spawn(&self, request: SpawnRequest, reply: Reply<Spawned>) {
-        drop(request);
-        not_yet(reply);
+        self.call(Call::Spawn { request, reply });
     }
 
     pub fn pending_actions(&self, _id: WorkflowId, reply: Reply<Vec<ActionRow>>) {
@@ -164,6 +207,32 @@ impl Service {
 
     /// For monitoring.
     pub fn figures(&self) -> Figures {
-        Figures::default()
+        self.0.gauges.read()
     }
+}
+
+impl Handle {
+    fn stop(&self) {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        if self.post.send(Event::Stop(Some(sender))).is_ok() {
+            // An error means that it has ended already.
+            receiver.recv().unwrap_or_default();
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            // A panic of that thread was told to everybody who waited: their replies were dropped.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn not_yet<T>(reply: Reply<T>) {
+    let detail = "actions are not served yet".to_owned();
+    reply(Err(Refused::Unavailable { detail, retry_after: Duration::from_secs(1) }));
 }

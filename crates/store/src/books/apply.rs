@@ -80,13 +80,16 @@ fn send(
         Change::HandOver { job, from, to } => {
             pipe.send(number, sql::HAND_OVER, &values![to.0, job.0, workflow, from.0])?;
         }
-        Change::Retry { job, from, .. } if from.is_active() => {
+        Change::Retry { job, from, .. } | Change::Reset { job, from, .. } if from.is_active() => {
             let what = format!("another attempt of job {job}, which is `{from}`");
             return Err(Error::OutOfRange { what }.into());
         }
         Change::Retry { job, from, attempt } => {
             let values = values![attempt.next().0, job.0, workflow, from.code(), attempt.0];
             pipe.send(number, sql::RETRY, &values)?;
+        }
+        Change::Reset { job, from, attempt } => {
+            pipe.send(number, sql::RESET, &values![attempt.0, job.0, workflow, from.code()])?;
         }
     }
     Ok((expected(change).1.status, to(change)))
@@ -101,6 +104,7 @@ fn expected(change: &Change) -> (JobId, JobState) {
         Change::End { from, ref result, .. } => (result.key.job, from, Some(result.key.attempt)),
         Change::GiveBack { job, .. } | Change::HandOver { job, .. } => (job, JobStatus::Pending, None),
         Change::Retry { job, from, attempt } => (job, from, Some(attempt)),
+        Change::Reset { job, from, .. } => (job, from, None),
     };
     (job, JobState { status, attempt })
 }
@@ -112,6 +116,7 @@ const fn to(change: &Change) -> JobStatus {
         Change::Claim { .. } | Change::HandOver { .. } => JobStatus::Pending,
         Change::Start { .. } => JobStatus::Running,
         Change::GiveBack { .. } | Change::Retry { .. } => JobStatus::Ready,
+        Change::Reset { .. } => JobStatus::Uninitialized,
     }
 }
 

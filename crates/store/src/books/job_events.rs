@@ -56,6 +56,7 @@ pub(crate) fn told(change: &Change, run: RunId) -> Option<JobEvent> {
         Change::Retry { job, attempt, .. } => {
             Some(JobEvent { attempt: Some(attempt), ..plain(job, ("job_retried", Severity::Warning)) })
         }
+        Change::Reset { job, .. } => Some(plain(job, ("job_reset", Severity::Info))),
         Change::Status { job, from, to } => changed(from, to).map(|what| plain(job, what)),
         Change::Claim { .. } | Change::GiveBack { .. } | Change::HandOver { .. } => None,
     }

@@ -7,6 +7,7 @@ use crate::error::Fault;
 use crate::model::LoadedJobs;
 use crate::sql::common as sql;
 use std::collections::HashMap;
+use windlass_core::dispatch::Place;
 use windlass_core::edges::Edges;
 use windlass_types::{Attempt, Bytes, JobId, Resources, WorkflowId};
 
@@ -72,7 +73,7 @@ pub(crate) fn load_jobs(db: &impl Db, workflow: WorkflowId) -> Result<LoadedJobs
     for block in blocks.iter() {
         load_rows(db, block, &classes, &mut loaded)?;
     }
-    loaded.requirements = classes.requirements;
+    classes.hand_over(&mut loaded);
     loaded.edges = load_edges(db, workflow, &blocks)?;
     Ok(loaded)
 }
@@ -91,7 +92,7 @@ pub(crate) fn jobs_after(db: &impl Db, workflow: WorkflowId, after: JobId) -> Re
         loaded.ids.extend((block.first..block.end()).map(JobId));
         load_rows(db, block, &classes, &mut loaded)?;
     }
-    loaded.requirements = classes.requirements;
+    classes.hand_over(&mut loaded);
     db.for_each(sql::EDGES_AFTER, values, |row| {
         loaded.edges.direct.push((blocks.index(row.get(0)?), blocks.index(row.get(1)?)));
         Ok(())
@@ -104,6 +105,17 @@ struct Classes {
     requirements: Vec<Resources>,
     /// From the row's id to its class.
     class: HashMap<i64, u32>,
+    /// Where jobs belong, and from the kind's id to that. Empty where no kind says so.
+    places: Vec<Place>,
+    place: HashMap<i64, u32>,
+}
+
+impl Classes {
+    /// Jobs that belong nowhere need not say so each.
+    fn hand_over(self, loaded: &mut LoadedJobs) {
+        loaded.requirements = self.requirements;
+        loaded.places = self.places;
+    }
 }
 
 /// Class 0 is for jobs that name no requirement. One that names a requirement with the same values is in another class,
@@ -121,7 +133,27 @@ fn load_classes(db: &impl Db, workflow: WorkflowId) -> Result<Classes, Fault> {
         class.insert(row.get(0)?, index);
         Ok(())
     })?;
-    Ok(Classes { requirements, class })
+    let (places, place) = load_places(db, workflow)?;
+    Ok(Classes { requirements, class, places, place })
+}
+
+/// Labels and schedulers of kinds, each pair once. Nothing at all where no kind has any.
+fn load_places(db: &impl Db, workflow: WorkflowId) -> Result<(Vec<Place>, HashMap<i64, u32>), Fault> {
+    let mut places = vec![Place::default()];
+    let mut place = HashMap::new();
+    db.for_each(sql::LOAD_PLACES, [workflow.0], |row| {
+        let mut labels: Vec<String> = column::required_json(row, 1)?;
+        labels.sort_unstable();
+        labels.dedup();
+        let at = Place { labels, scheduler: row.get(2)? };
+        let index = places.iter().position(|known| *known == at).unwrap_or_else(|| {
+            places.push(at);
+            places.len() - 1
+        });
+        place.insert(row.get(0)?, index as u32);
+        Ok(())
+    })?;
+    if places.len() == 1 { Ok((Vec::new(), HashMap::new())) } else { Ok((places, place)) }
 }
 
 pub(crate) fn resources(row: &Row<'_>) -> Result<Resources, Fault> {
@@ -161,6 +193,10 @@ fn load_rows(db: &impl Db, block: Block, classes: &Classes, loaded: &mut LoadedJ
             last = (requirements, class.unwrap_or(0));
         }
         loaded.class.push(last.1);
+        if !classes.places.is_empty() {
+            let kind: Option<i64> = row.get(5)?;
+            loaded.place.push(kind.and_then(|kind| classes.place.get(&kind)).copied().unwrap_or(0));
+        }
         Ok(())
     })?;
     if loaded.status.len() == expected { Ok(()) } else { Err(Fault::damage("jobs of a block are missing")) }

@@ -63,6 +63,10 @@ super::statements! {
     GIVE_BACK = "
         UPDATE job SET status = 2, worker_id = NULL
         WHERE id = $1 AND workflow_id = $2 AND status = 3 AND worker_id = $3";
+    /// To begin anew in the same run.
+    RESET = "
+        UPDATE job SET status = 0, attempt_id = $1, reused_from = NULL, reused_work = NULL, done_with = NULL
+        WHERE id = $2 AND workflow_id = $3 AND status = $4";
     INSERT_RESULT = "
         INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, exit_code, signal, out_of_memory,
             started_at, ended_at, wall_us, cpu_time_us, peak_memory_bytes, avg_memory_bytes, peak_cpu_percent,
@@ -123,8 +127,9 @@ super::statements! {
         SELECT id, cpus, memory_bytes, gpus, nodes, runtime_us
         FROM resource_requirements WHERE workflow_id = $1 ORDER BY id";
     LOAD_JOBS = "
-        SELECT status, attempt_id, priority, cancel_on_blocking_job_failure, requirements_id
+        SELECT status, attempt_id, priority, cancel_on_blocking_job_failure, requirements_id, kind_id
         FROM job WHERE id >= $1 AND id < $2 ORDER BY id";
+    LOAD_PLACES = "SELECT id, labels, scheduler_id FROM job_kind WHERE workflow_id = $1 ORDER BY id";
     LOAD_EDGES = "SELECT job_id, waits_for FROM job_edge WHERE workflow_id = $1 ORDER BY job_id, waits_for";
     LOAD_GATE_MEMBERS = "SELECT gate, job_id FROM gate_member WHERE workflow_id = $1 ORDER BY gate, job_id";
     LOAD_JOB_GATES = "SELECT job_id, gate FROM job_gate WHERE workflow_id = $1 ORDER BY job_id, gate";

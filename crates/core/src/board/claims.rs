@@ -1,0 +1,166 @@
+//! Who takes what of the ready jobs: in order, or alone with nothing beside it.
+
+use super::{Board, JobTable};
+use crate::change::Change;
+use crate::dispatch::{Demand, Handle, Mirror, Place, ReadyQueue, Taste, Want};
+use crate::state::JobEvent;
+use rustc_hash::FxHashMap;
+use windlass_types::{Resources, WorkerId};
+
+/// Classes of the ready queue by what jobs ask for and where they belong.
+type Lanes = FxHashMap<(u32, Place), u32>;
+
+/// The ready queue of a table, and the lane of each job.
+pub(super) fn lanes(table: &JobTable) -> (ReadyQueue, Lanes, Vec<u32>) {
+    let nowhere = Place::default();
+    let demand = |(class, resources): (u32, &Resources)| demand(class, *resources, nowhere.clone());
+    let demands: Vec<Demand> = (0..).zip(&table.requirements).map(demand).collect();
+    let mut ready = ReadyQueue::new(&demands);
+    let mut lanes: Lanes =
+        (0..demands.len() as u32).map(|class| ((class, Place::default()), class)).collect();
+    if table.place.is_empty() {
+        return (ready, lanes, table.class.clone());
+    }
+    // By numbers first: a million jobs need not compare their labels.
+    let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let lane = table.class.iter().zip(&table.place).enumerate().map(|(index, (&class, &place))| {
+        *known.entry((class, place)).or_insert_with(|| {
+            let resources = table.requirements[class as usize];
+            lane_of(&mut ready, &mut lanes, class, resources, table.place_of(index))
+        })
+    });
+    let lane = lane.collect();
+    (ready, lanes, lane)
+}
+
+fn lane_of(ready: &mut ReadyQueue, lanes: &mut Lanes, class: u32, resources: Resources, place: Place) -> u32 {
+    let new = |(class, place): &(u32, Place)| ready.add_class(demand(*class, resources, place.clone()));
+    *lanes.entry((class, place)).or_insert_with_key(new)
+}
+
+/// Class 0 is for those that asked for nothing.
+fn demand(class: u32, resources: Resources, place: Place) -> Demand {
+    Demand { resources, is_named: class != 0, place }
+}
+
+impl Board {
+    pub(super) fn lane_of(&mut self, class: u32, place: Place) -> u32 {
+        let resources = self.requirements[class as usize];
+        lane_of(&mut self.ready, &mut self.lanes, class, resources, place)
+    }
+
+    /// What a job asks for and where it belongs.
+    pub fn demand(&self, job: u32) -> &Demand {
+        self.ready.demand(self.lane[job as usize])
+    }
+
+    /// How many may be claimed, those that are tried alone included.
+    pub fn ready(&self) -> usize {
+        self.ready.len() + self.alone.len()
+    }
+
+    /// Of the job that is next for somebody with this taste; `None` where he may claim nothing.
+    pub fn top_priority(&self, taste: &Taste) -> Option<i32> {
+        if self.canceling { None } else { self.ready.top_priority(taste) }
+    }
+
+    /// A job is being tried with nothing beside it.
+    pub fn is_trying_alone(&self) -> bool {
+        !self.alone_now.is_empty()
+    }
+
+    /// This job is being tried with nothing beside it.
+    pub fn is_tried_alone(&self, job: u32) -> bool {
+        self.alone_now.contains(&job)
+    }
+
+    /// Jobs wait for a worker of their own.
+    pub fn has_alone(&self) -> bool {
+        !self.alone.is_empty() && !self.canceling
+    }
+
+    /// A job that waits for a worker of its own and could have this one.
+    pub fn could_try_alone<K: Handle>(&self, mirror: &Mirror<K>) -> bool {
+        !self.canceling && self.alone.iter().any(|job| mirror.could_take(self.demand(*job)))
+    }
+
+    /// Takes jobs for the only worker there is, `ahead` of them to wait there. What is to be tried alone goes first.
+    pub fn claim<K: Handle>(
+        &mut self,
+        worker: WorkerId,
+        mirror: &mut Mirror<K>,
+        ahead: usize,
+        changes: &mut Vec<Change>,
+    ) -> Vec<u32> {
+        match () {
+            () if self.is_trying_alone() => Vec::new(),
+            () if self.alone.is_empty() => {
+                self.claim_ready(worker, mirror, Want { most: usize::MAX, ahead }, changes)
+            }
+            () => self.claim_alone(worker, mirror, changes).into_iter().collect(),
+        }
+    }
+
+    /// Takes jobs for one of several workers; those that are tried alone do not concern it.
+    pub fn claim_ready<K: Handle>(
+        &mut self,
+        worker: WorkerId,
+        mirror: &mut Mirror<K>,
+        want: Want,
+        changes: &mut Vec<Change>,
+    ) -> Vec<u32> {
+        if self.canceling {
+            return Vec::new();
+        }
+        let ids = &self.ids;
+        let taken = mirror.fill_some(&mut self.ready, want, |job| K::of(job, ids[job as usize]));
+        self.note_claims(worker, &taken, changes);
+        taken
+    }
+
+    /// Takes a job that is to run with nothing beside it, if there is one and the worker is idle.
+    pub fn claim_alone<K: Handle>(
+        &mut self,
+        worker: WorkerId,
+        mirror: &mut Mirror<K>,
+        changes: &mut Vec<Change>,
+    ) -> Option<u32> {
+        if self.canceling {
+            return None;
+        }
+        let takes = |job: &u32| mirror.take_alone(K::of(*job, self.ids[*job as usize]), self.demand(*job));
+        let position = self.alone.iter().position(takes)?;
+        let job = self.alone.remove(position)?;
+        self.alone_now.push(job);
+        self.note_claims(worker, &[job], changes);
+        Some(job)
+    }
+
+    /// Takes the oldest jobs of the highest priority for somebody who sees for himself where they fit.
+    pub fn claim_oldest(
+        &mut self,
+        worker: WorkerId,
+        taste: &Taste,
+        limit: usize,
+        changes: &mut Vec<Change>,
+    ) -> Vec<u32> {
+        if self.canceling {
+            return Vec::new();
+        }
+        let oldest = std::iter::from_fn(|| self.ready.pop_oldest(taste));
+        let taken: Vec<u32> = oldest.take(limit).collect();
+        self.note_claims(worker, &taken, changes);
+        taken
+    }
+
+    fn note_claims(&mut self, worker: WorkerId, taken: &[u32], changes: &mut Vec<Change>) {
+        for &job in taken {
+            self.transition(job, JobEvent::Claim);
+            changes.push(Change::Claim {
+                job: self.ids[job as usize],
+                attempt: self.attempt[job as usize],
+                worker,
+            });
+        }
+    }
+}

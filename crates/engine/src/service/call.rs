@@ -1,0 +1,188 @@
+//! What reaches the thread of the service.
+
+use super::May;
+use super::talk::{ClaimRequest, Completion, Quiet, Refused, Reply, ResetWhich};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use windlass_store::Store;
+use windlass_store::model::{SpawnRequest, Spawned};
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::{JobId, JobStatus, RunId, WorkerId, WorkflowId};
+
+/// Somebody who waits for a commit.
+pub(super) type Told = Box<dyn FnOnce(Result<(), Refused>) + Send>;
+/// Does something to the books and says how to answer for it.
+pub(super) type ExclusiveWork = Box<dyn FnOnce(Result<&dyn Store, Refused>) -> Answer + Send>;
+pub(super) type Answer = Box<dyn FnOnce() + Send>;
+
+pub(super) enum Event {
+    Call(Call),
+    /// What became of a batch of a desk.
+    Committed {
+        workflow: WorkflowId,
+        birth: u64,
+        result: Result<(), windlass_store::Error>,
+    },
+    /// Somebody who had the workflow to himself is done.
+    Back {
+        workflow: WorkflowId,
+        answer: Answer,
+    },
+    /// Look what time it is.
+    LookAround(SyncSender<()>),
+    /// Answer everybody, commit everything, and end.
+    Stop(Option<SyncSender<()>>),
+}
+
+pub(super) enum Call {
+    Introduce {
+        who: Introduction,
+        user: Arc<str>,
+        may: May,
+        reply: Reply<Welcome>,
+    },
+    Exchange {
+        exchange: Exchange,
+        reply: Reply<ExchangeAnswer>,
+    },
+    HangUp {
+        worker: WorkerId,
+        number: u64,
+    },
+    Drain {
+        worker: WorkerId,
+        reply: Reply<()>,
+    },
+    Retire {
+        worker: WorkerId,
+        by: String,
+        reply: Reply<()>,
+    },
+    Start {
+        workflow: WorkflowId,
+        by: String,
+        reply: Reply<RunId>,
+    },
+    Initialize {
+        workflow: WorkflowId,
+        only_uninitialized: bool,
+        clear_ephemeral: bool,
+        by: String,
+        reply: Reply<()>,
+    },
+    Cancel {
+        workflow: WorkflowId,
+        by: String,
+        reply: Reply<()>,
+    },
+    ResetStatus {
+        workflow: WorkflowId,
+        force: bool,
+        by: String,
+        reply: Reply<RunId>,
+    },
+    ResetJobs {
+        workflow: WorkflowId,
+        which: ResetWhich,
+        by: String,
+        reply: Reply<u64>,
+    },
+    Exclusive {
+        workflow: WorkflowId,
+        needs: Quiet,
+        work: ExclusiveWork,
+    },
+    Claim {
+        workflow: WorkflowId,
+        request: ClaimRequest,
+        reply: Reply<Vec<JobId>>,
+    },
+    StartJob {
+        job: JobId,
+        run: RunId,
+        node: WorkerId,
+        reply: Reply<()>,
+    },
+    Complete {
+        workflow: WorkflowId,
+        completions: Vec<Completion>,
+        reply: Reply<Completed>,
+    },
+    Retry {
+        job: JobId,
+        run: RunId,
+        max_retries: u32,
+        by: String,
+        reply: Reply<()>,
+    },
+    ChangeStatus {
+        job: JobId,
+        to: JobStatus,
+        run: RunId,
+        by: String,
+        reply: Reply<()>,
+    },
+    Spawn {
+        request: SpawnRequest,
+        reply: Reply<Spawned>,
+    },
+}
+
+pub(super) type Completed = Vec<(JobId, Result<(), Refused>)>;
+
+impl Call {
+    /// The workflows that it is about, as far as it says so.
+    pub(super) fn workflows(&self) -> Vec<WorkflowId> {
+        match self {
+            Self::Exchange { exchange, .. } => {
+                let mut workflows: Vec<WorkflowId> =
+                    exchange.reports.iter().map(|report| report.key().workflow).collect();
+                workflows.sort_unstable();
+                workflows.dedup();
+                workflows
+            }
+            Self::Start { workflow, .. }
+            | Self::Initialize { workflow, .. }
+            | Self::Cancel { workflow, .. }
+            | Self::ResetStatus { workflow, .. }
+            | Self::ResetJobs { workflow, .. }
+            | Self::Exclusive { workflow, .. }
+            | Self::Claim { workflow, .. }
+            | Self::Complete { workflow, .. } => vec![*workflow],
+            Self::Spawn { request, .. } => vec![request.caller.workflow],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The job whose workflow it is about.
+    pub(super) fn job(&self) -> Option<JobId> {
+        match self {
+            Self::StartJob { job, .. } | Self::Retry { job, .. } | Self::ChangeStatus { job, .. } => {
+                Some(*job)
+            }
+            _ => None,
+        }
+    }
+
+    /// Nothing is done.
+    pub(super) fn refuse(self, why: Refused) {
+        match self {
+            Self::Introduce { reply, .. } => reply(Err(why)),
+            Self::Exchange { reply, .. } => reply(Err(why)),
+            Self::HangUp { .. } => {}
+            Self::Drain { reply, .. }
+            | Self::Retire { reply, .. }
+            | Self::Initialize { reply, .. }
+            | Self::Cancel { reply, .. }
+            | Self::StartJob { reply, .. }
+            | Self::Retry { reply, .. }
+            | Self::ChangeStatus { reply, .. } => reply(Err(why)),
+            Self::Start { reply, .. } | Self::ResetStatus { reply, .. } => reply(Err(why)),
+            Self::ResetJobs { reply, .. } => reply(Err(why)),
+            Self::Exclusive { work, .. } => work(Err(why))(),
+            Self::Claim { reply, .. } => reply(Err(why)),
+            Self::Complete { reply, .. } => reply(Err(why)),
+            Self::Spawn { reply, .. } => reply(Err(why)),
+        }
+    }
+}

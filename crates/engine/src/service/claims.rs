@@ -1,0 +1,199 @@
+//! Finding jobs for workers that wait: the workflows take turns, and each worker gets what fits it.
+
+use super::desk::Desk;
+use super::figures::count;
+use super::mate::Mate;
+use super::office::{Office, Slot};
+use crate::terms::assignments;
+use std::collections::BTreeSet;
+use windlass_core::dispatch::Want;
+use windlass_types::{WorkerId, WorkflowId};
+
+impl Office {
+    /// Puts the workflow where it belongs in the order of each crew.
+    pub(super) fn place(&mut self, workflow: WorkflowId) {
+        let Self { slots, crews, .. } = self;
+        match slots.get(&workflow) {
+            Some(Slot::Open(desk)) if desk.is_active && !desk.is_canceled => {
+                crews.place(workflow, |taste| desk.board.top_priority(taste));
+            }
+            _ => crews.place(workflow, |_| None),
+        }
+    }
+
+    /// Gives jobs to those who wait: to workers that something happened to, and to any that wait for what has become
+    /// ready.
+    pub(super) fn serve(&mut self, stirred: &BTreeSet<WorkflowId>) {
+        for &workflow in stirred {
+            self.find_room_for_alone(workflow);
+        }
+        let roused: Vec<WorkerId> = self.roused.iter().copied().collect();
+        for worker in roused {
+            self.note_waiting(worker);
+            self.serve_one(worker);
+        }
+        for &workflow in stirred {
+            if !self.desk(workflow).is_some_and(|desk| desk.may_claim()) {
+                continue;
+            }
+            for worker in self.crews.waiting_for(workflow) {
+                if !self.crews.is_listed(workflow) {
+                    break;
+                }
+                self.serve_one(worker);
+            }
+        }
+    }
+
+    fn serve_one(&mut self, worker: WorkerId) {
+        let now = self.now.at;
+        let Some(mate) = self.mates.get(&worker).filter(|mate| mate.may_take(now)) else { return };
+        if let Some(workflow) = mate.reserved {
+            self.try_alone(worker, workflow);
+            return;
+        }
+        let ahead = mate.ahead();
+        if mate.mirror.is_full() && mate.mirror.queued() > ahead / 4 {
+            return;
+        }
+        let before = mate.held.len();
+        self.go_round(worker, 0);
+        if ahead > 0 {
+            self.go_round(worker, ahead);
+        }
+        let Some(mate) = self.mates.get_mut(&worker) else { return };
+        if mate.held.len() > before {
+            mate.pace.on_claimed(mate.mirror.running());
+            let (crew, served) = (mate.crew, mate.served);
+            mate.served = self.crews.turn();
+            if let Some(crew) = crew {
+                self.crews.note_waiting(crew, worker, served, false);
+                self.note_waiting(worker);
+            }
+        }
+    }
+
+    /// Goes round the workflows that have something for the worker until it has enough.
+    fn go_round(&mut self, worker: WorkerId, ahead: usize) {
+        let Some(crew) = self.mates.get(&worker).and_then(|mate| mate.crew) else { return };
+        let mut after = None;
+        while let Some(turn) = self.crews.next(crew, after) {
+            let (_, _, workflow) = turn;
+            after = Some(turn);
+            let rivals = self.crews.rivals(crew).max(1);
+            let Self { slots, mates, .. } = self;
+            let (Some(Slot::Open(desk)), Some(mate)) = (slots.get_mut(&workflow), mates.get_mut(&worker))
+            else {
+                continue;
+            };
+            if !desk.may_claim() {
+                continue;
+            }
+            let share = (mate.slots() + ahead).div_ceil(rivals);
+            if self.claim_some(worker, workflow, share, ahead) {
+                self.crews.served(crew, workflow);
+                self.place(workflow);
+            }
+            let Some(mate) = self.mates.get(&worker) else { return };
+            if mate.mirror.is_full() && mate.mirror.queued() >= ahead {
+                return;
+            }
+        }
+    }
+
+    /// Claims some jobs of one workflow; whether there were any.
+    fn claim_some(&mut self, worker: WorkerId, workflow: WorkflowId, most: usize, ahead: usize) -> bool {
+        let (Some(Slot::Open(desk)), Some(mate)) =
+            (self.slots.get_mut(&workflow), self.mates.get_mut(&worker))
+        else {
+            return false;
+        };
+        // Nobody knows when what waits at the worker would start.
+        let ahead = if mate.mirror.has_limited_time() && desk.board.asks_for_time() { 0 } else { ahead };
+        let want = Want { most, ahead };
+        let taken = desk.board.claim_ready(worker, &mut mate.mirror, want, &mut desk.open.changes);
+        !taken.is_empty() && self.assign(worker, workflow, &taken)
+    }
+
+    /// What was claimed goes to the worker once it is on disk. `false`: the commands could not be read.
+    fn assign(&mut self, worker: WorkerId, workflow: WorkflowId, jobs: &[u32]) -> bool {
+        let Self { slots, mates, store, .. } = self;
+        let (Some(Slot::Open(desk)), Some(mate)) = (slots.get_mut(&workflow), mates.get_mut(&worker)) else {
+            return false;
+        };
+        let assigned = match assignments(&**store, &desk.board, &desk.terms, jobs) {
+            Ok(assigned) => assigned,
+            Err(error) => {
+                // The claims are in memory only: they vanish with the desk.
+                self.remake(workflow, &error);
+                return false;
+            }
+        };
+        for assignment in assigned {
+            desk.hold(worker, &assignment.key, false);
+            mate.held.insert(assignment.key.job, workflow);
+            desk.open.assignments.push((worker, assignment));
+        }
+        // Whoever waits is not sent away while something for him is on its way.
+        let ticket = (worker, mate.exchanges.newest());
+        if !desk.open.tickets.contains(&ticket) {
+            desk.open.tickets.push(ticket);
+            mate.exchanges.owe(ticket.1);
+        }
+        count(&self.gauges.assigned, jobs.len());
+        self.stirred.insert(workflow);
+        true
+    }
+
+    /// A job that may be what kills workers is to have one to itself: one is chosen, and kept free until it is idle.
+    fn find_room_for_alone(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.desk(workflow) else { return };
+        if !desk.board.has_alone() || desk.reserved.is_some() || !desk.may_claim() {
+            return;
+        }
+        let candidates = self.crews.members_for(workflow);
+        let Some(Slot::Open(desk)) = self.slots.get_mut(&workflow) else { return };
+        let suits = |mate: &Mate| {
+            let free = mate.reserved.is_none() && mate.alone.is_none();
+            free && !mate.is_draining && !mate.is_to_drain && desk.board.could_try_alone(&mate.mirror)
+        };
+        let loads = candidates.into_iter().filter_map(|worker| {
+            let mate = self.mates.get(&worker).filter(|mate| suits(mate))?;
+            Some((mate.held.len(), worker))
+        });
+        let Some((_, worker)) = loads.min() else { return };
+        desk.reserved = Some(worker);
+        if let Some(mate) = self.mates.get_mut(&worker) {
+            mate.reserved = Some(workflow);
+        }
+        self.roused.insert(worker);
+    }
+
+    /// The worker is kept free for a job of this workflow; when it is idle it gets it.
+    fn try_alone(&mut self, worker: WorkerId, workflow: WorkflowId) {
+        let Self { slots, mates, .. } = self;
+        let Some(mate) = mates.get_mut(&worker) else { return };
+        let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else {
+            mate.reserved = None;
+            return;
+        };
+        if desk.in_flight.is_some() {
+            return;
+        }
+        if !desk.board.has_alone() || !desk.may_claim() {
+            release(mate, desk);
+            return;
+        }
+        if let Some(job) = desk.board.claim_alone(worker, &mut mate.mirror, &mut desk.open.changes) {
+            mate.alone = Some(desk.board.key(job).job);
+            release(mate, desk);
+            self.assign(worker, workflow, &[job]);
+        }
+    }
+}
+
+/// The worker need not be kept free any longer.
+fn release(mate: &mut Mate, desk: &mut Desk) {
+    mate.reserved = None;
+    desk.reserved = None;
+}

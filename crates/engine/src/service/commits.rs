@@ -1,0 +1,164 @@
+//! When decisions go to disk, and what is done once they are there.
+
+use super::call::Event;
+use super::desk::{Decided, InFlight};
+use super::figures::count;
+use super::office::{Office, Slot, TROUBLE_PAUSE, refused};
+use std::sync::Arc;
+use windlass_store::{Batch, Error};
+use windlass_types::fleet::WorkflowSite;
+use windlass_types::{WorkerId, WorkflowId};
+
+impl Office {
+    /// Hands what was decided at a desk to the store, unless it is at it already: what comes meanwhile gathers.
+    pub(super) fn submit(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.desk(workflow) else { return };
+        if desk.in_flight.is_some() || desk.open.is_empty() {
+            return;
+        }
+        let mut then = std::mem::take(&mut desk.open);
+        let changes = std::mem::take(&mut then.changes).into();
+        desk.in_flight = Some(InFlight { changes, then, retry_at: None });
+        self.submit_in_flight(workflow);
+    }
+
+    pub(super) fn submit_again_if_due(&mut self, workflow: WorkflowId) {
+        let now = self.now.at;
+        let Some(desk) = self.desk(workflow) else {
+            self.troubled.remove(&workflow);
+            return;
+        };
+        let Some(batch) = &mut desk.in_flight else { return };
+        if batch.retry_at.is_some_and(|at| at <= now) {
+            batch.retry_at = None;
+            self.troubled.remove(&workflow);
+            self.submit_in_flight(workflow);
+        }
+    }
+
+    fn submit_in_flight(&mut self, workflow: WorkflowId) {
+        let post = self.post.clone();
+        let Some(desk) = self.desk(workflow) else { return };
+        let Some(batch) = &desk.in_flight else { return };
+        let (birth, run, changes) = (desk.birth, desk.row.run_id, Arc::clone(&batch.changes));
+        let done = move |result| {
+            // Nobody is there any more only after everything was committed.
+            post.send(Event::Committed { workflow, birth, result }).unwrap_or_default();
+        };
+        if changes.is_empty() {
+            // Somebody waits for what is on disk already.
+            done(Ok(()));
+        } else {
+            self.store.submit(Batch { workflow, run, changes }, Box::new(done));
+        }
+    }
+
+    pub(super) fn on_committed(&mut self, workflow: WorkflowId, birth: u64, result: Result<(), Error>) {
+        let retry_at = self.now.at + TROUBLE_PAUSE;
+        let Some(desk) = self.desk(workflow).filter(|desk| desk.birth == birth) else { return };
+        match result {
+            Ok(()) => {
+                let Some(batch) = desk.in_flight.take() else { return };
+                count(&self.gauges.commits, 1);
+                self.stirred.insert(workflow);
+                self.act_on(workflow, batch.then);
+            }
+            Err(error) if error.is_transient() => {
+                if let Some(batch) = &mut desk.in_flight {
+                    batch.retry_at = Some(retry_at);
+                }
+                count(&self.gauges.refused_commits, 1);
+                self.troubled.insert(workflow);
+            }
+            Err(error) => self.remake(workflow, &error),
+        }
+    }
+
+    /// It is on disk: now act on it.
+    fn act_on(&mut self, workflow: WorkflowId, done: Decided) {
+        for (worker, assignment) in done.assignments {
+            self.hand_out(workflow, worker, assignment);
+        }
+        for (worker, number) in done.tickets {
+            if let Some(mate) = self.mates.get_mut(&worker) {
+                mate.exchanges.pay(number);
+                self.roused.insert(worker);
+            }
+        }
+        for worker in done.gone {
+            if let Some(owes) = self.going.get_mut(&worker) {
+                *owes = owes.saturating_sub(1);
+            }
+        }
+        for told in done.told {
+            told(Ok(()));
+        }
+        if done.remake {
+            self.reseat(workflow);
+            self.do_what_was_to_follow(workflow);
+        }
+        self.let_in_whoever_waits(workflow);
+    }
+
+    /// A claim that is on disk goes to its worker, if it still is its worker and the workflow still wants it.
+    fn hand_out(
+        &mut self,
+        workflow: WorkflowId,
+        worker: WorkerId,
+        assignment: windlass_types::work::Assignment,
+    ) {
+        let Self { slots, mates, roused, .. } = self;
+        let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else { return };
+        let Ok(job) = desk.fenced(worker, &assignment.key) else { return };
+        let Some(mate) = mates.get_mut(&worker) else { return };
+        if desk.is_canceled || mate.is_leaving {
+            desk.held.remove(&assignment.key.job);
+            mate.let_go(assignment.key.job);
+            self.orphan(workflow, job, worker, windlass_core::board::Orphan::NeverStarted, None);
+            return;
+        }
+        let row = &desk.row;
+        mate.tell(assignment, || WorkflowSite {
+            workflow,
+            run: row.run_id,
+            name: row.name.clone(),
+            submission_dir: row.submission_dir.clone(),
+            output_dir: row.output_dir.clone(),
+            resource_monitor: row.settings.resource_monitor.clone(),
+        });
+        roused.insert(worker);
+    }
+
+    /// Memory and books do not agree, or the books cannot be read: the desk is thrown away and made anew from the rows.
+    /// Whoever waits for something of it is told to come again.
+    pub(super) fn remake(&mut self, workflow: WorkflowId, error: &Error) {
+        let Some(desk) = self.desk(workflow) else { return };
+        let in_flight = desk.in_flight.take().map(|batch| batch.then);
+        let lost: Vec<Decided> = in_flight.into_iter().chain([std::mem::take(&mut desk.open)]).collect();
+        for lost in lost {
+            for told in lost.told {
+                told(Err(refused(error)));
+            }
+            for (worker, number) in lost.tickets {
+                if let Some(reply) =
+                    self.mates.get_mut(&worker).and_then(|mate| mate.exchanges.forget(number))
+                {
+                    reply(Err(refused(error)));
+                }
+            }
+            // Whatever they held is found when the rows are read.
+            for worker in lost.gone {
+                if let Some(owes) = self.going.get_mut(&worker) {
+                    *owes = owes.saturating_sub(1);
+                }
+            }
+        }
+        let (mine, others) =
+            std::mem::take(&mut self.afterwards).into_iter().partition(|(id, ..)| *id == workflow);
+        self.afterwards = others;
+        for (_, _, reply) in mine {
+            reply(Err(refused(error)));
+        }
+        self.reseat(workflow);
+    }
+}

@@ -1,0 +1,192 @@
+//! One active workflow: its board, who holds what of it, and what was decided and is not on disk yet.
+
+use super::call::{Event, Told};
+use crate::terms::{Terms, return_codes};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+use windlass_core::board::{Board, Stale};
+use windlass_core::change::Change;
+use windlass_core::suspects::Suspects;
+use windlass_store::Store;
+use windlass_store::model::{HeldJob, WorkflowRow};
+use windlass_types::work::{Assignment, AttemptKey};
+use windlass_types::{Attempt, JobId, Timestamp, WorkerId, WorkflowId};
+
+/// What is known of an active workflow. Thrown away and made anew from the rows whenever memory and rows may disagree.
+pub(super) struct Desk {
+    /// Tells this desk from an earlier one of the same workflow.
+    pub(super) birth: u64,
+    pub(super) row: WorkflowRow,
+    pub(super) terms: Terms,
+    pub(super) board: Board,
+    pub(super) held: HashMap<JobId, Hold>,
+    pub(super) suspects: Suspects,
+    /// The run has begun and is not over.
+    pub(super) is_active: bool,
+    /// Somebody asked for it to end.
+    pub(super) is_canceled: bool,
+    pub(super) open: Decided,
+    pub(super) in_flight: Option<InFlight>,
+    /// Jobs have added others.
+    pub(super) has_added: bool,
+    /// Attempts with which their jobs are over, since the last look at what was left behind.
+    pub(super) over: Vec<AttemptKey>,
+    /// Stands for clients that claim without saying who they are.
+    pub(super) claims: Option<WorkerId>,
+    /// Kept free for a job that is tried alone.
+    pub(super) reserved: Option<WorkerId>,
+    /// What waits until nothing of this desk is under way; from then on nobody else is attended to.
+    pub(super) queue: VecDeque<Event>,
+    /// What the figures count of it: ready and held.
+    pub(super) figures: (usize, usize),
+}
+
+/// A job that somebody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hold {
+    pub(super) worker: WorkerId,
+    pub(super) attempt: Attempt,
+    /// The worker has heard of it, so it may have started.
+    pub(super) is_told: bool,
+    pub(super) started_at: Option<Timestamp>,
+}
+
+/// Changes, and what to do once they are on disk.
+#[derive(Default)]
+pub(super) struct Decided {
+    pub(super) changes: Vec<Change>,
+    pub(super) assignments: Vec<(WorkerId, Assignment)>,
+    /// Exchanges whose answers rest on this.
+    pub(super) tickets: Vec<(WorkerId, u64)>,
+    /// Others who wait for it.
+    pub(super) told: Vec<Told>,
+    /// Workers that are gone; what they held is among the changes.
+    pub(super) gone: Vec<WorkerId>,
+    /// The board does not follow these changes: it is made anew.
+    pub(super) remake: bool,
+}
+
+impl Decided {
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.told.is_empty() && self.gone.is_empty() && self.tickets.is_empty()
+    }
+}
+
+/// Handed to the store.
+pub(super) struct InFlight {
+    pub(super) changes: Arc<[Change]>,
+    pub(super) then: Decided,
+    /// The commit failed for want of space or a database, and is tried again then.
+    pub(super) retry_at: Option<Instant>,
+}
+
+/// Why a desk could not be made.
+pub(super) enum NoDesk {
+    NotFound,
+    Broken(String),
+    Store(windlass_store::Error),
+}
+
+impl From<windlass_store::Error> for NoDesk {
+    fn from(error: windlass_store::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Desk {
+    /// Reads all that is known of a workflow. Jobs that nobody has looked at stay so.
+    pub(super) fn read(store: &dyn Store, id: WorkflowId, birth: u64) -> Result<Self, NoDesk> {
+        let row = store.workflow(id)?.ok_or(NoDesk::NotFound)?;
+        let table = store.load_jobs(id)?;
+        let mut board =
+            Board::new(id, row.run_id, table).map_err(|cycle| NoDesk::Broken(cycle.to_string()))?;
+        board.use_return_codes(return_codes(&row.settings));
+        let is_active = is_active(&row);
+        let is_canceled = is_active && store.cancel_requested(id)?;
+        if is_canceled {
+            board.on_cancel();
+        }
+        let mut open = Decided::default();
+        board.on_resumed(&mut open.changes);
+        let hold = |held: HeldJob| {
+            let (worker, attempt, started_at) = (held.worker, held.attempt, held.started_at);
+            // Nobody remembers whether the worker has heard of it.
+            (held.id, Hold { worker, attempt, is_told: true, started_at })
+        };
+        let held = store.held_jobs(id)?.into_iter().map(hold).collect();
+        Ok(Self {
+            birth,
+            terms: Terms::of(&row),
+            board,
+            held,
+            suspects: Suspects::default(),
+            is_active,
+            is_canceled,
+            open,
+            in_flight: None,
+            has_added: !store.spawners(id)?.is_empty(),
+            over: Vec::new(),
+            claims: None,
+            reserved: None,
+            queue: VecDeque::new(),
+            figures: (0, 0),
+            row,
+        })
+    }
+
+    pub(super) fn id(&self) -> WorkflowId {
+        self.row.id
+    }
+
+    /// Nothing is under way and nothing waits to be.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.in_flight.is_none() && self.open.is_empty()
+    }
+
+    /// The database does not take what was decided.
+    pub(super) fn is_in_trouble(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|batch| batch.retry_at.is_some())
+    }
+
+    /// Jobs may be claimed now. Not while a commit is under way: what it frees is claimed with the next one.
+    pub(super) fn may_claim(&self) -> bool {
+        self.is_active && !self.is_canceled && self.in_flight.is_none() && self.queue.is_empty()
+    }
+
+    /// What `worker` holds under this key, and the number of the job; a report of anybody else is stale.
+    pub(super) fn fenced(&self, worker: WorkerId, key: &AttemptKey) -> Result<u32, Stale> {
+        let stale = |found: String| Stale { key: *key, found };
+        if key.run != self.row.run_id {
+            return Err(stale(format!("workflow {} is in run {}", self.id(), self.row.run_id)));
+        }
+        match self.held.get(&key.job) {
+            Some(hold) if hold.worker == worker && hold.attempt == key.attempt => {
+                self.board.index(key.job).ok_or_else(|| stale("there is no such job".to_owned()))
+            }
+            Some(hold) => {
+                let (attempt, holder) = (hold.attempt, hold.worker);
+                Err(stale(format!("worker {holder} has the job in attempt {attempt}")))
+            }
+            None => Err(stale("nobody holds the job".to_owned())),
+        }
+    }
+
+    /// The worker has what was claimed for it, once that is on disk.
+    pub(super) fn hold(&mut self, worker: WorkerId, key: &AttemptKey, is_told: bool) {
+        self.held.insert(key.job, Hold { worker, attempt: key.attempt, is_told, started_at: None });
+    }
+
+    /// The numbers of the jobs that somebody holds, ascending.
+    pub(super) fn held_by(&self, worker: WorkerId) -> Vec<JobId> {
+        let mut jobs: Vec<JobId> =
+            self.held.iter().filter(|(_, hold)| hold.worker == worker).map(|(job, _)| *job).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+}
+
+/// The current run has begun and is not over, and nobody has put the workflow away.
+pub(super) fn is_active(row: &WorkflowRow) -> bool {
+    row.started_at.is_some() && row.ended_at.is_none() && !row.is_archived && !row.is_canceled
+}

@@ -1,0 +1,420 @@
+//! Hearing workers: introductions, exchanges, and what their reports mean.
+
+use super::clock::Moment;
+use super::crews::Identity;
+use super::exchanges::Receipt;
+use super::figures::count;
+use super::mate::{Mate, new_secret, secret_hash};
+use super::office::{Office, refused, unavailable};
+use super::talk::{Refused, Reply};
+use super::{May, desk};
+use std::collections::HashSet;
+use windlass_core::board::{Orphan, Stale};
+use windlass_store::model::{NewEvent, NewWorker, Severity, WorkerKind, WorkerUpdate};
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::work::{AttemptKey, Ended, Report, ReturnReason};
+use windlass_types::{JobStatus, RunId, WorkerId};
+
+impl Office {
+    pub(super) fn on_introduce(&mut self, who: Introduction, user: &str, may: May, reply: Reply<Welcome>) {
+        let welcome = self.introduce(&who, user, may);
+        reply(welcome);
+    }
+
+    fn introduce(&mut self, who: &Introduction, user: &str, may: May) -> Result<Welcome, Refused> {
+        let run = self.bound_run(who, &may)?;
+        let known = who
+            .before
+            .as_ref()
+            .filter(|before| self.mates.get(&before.worker).is_some_and(|mate| mate.quotes(&before.secret)));
+        let (worker, secret, lost) = match known {
+            Some(before) => {
+                self.note_return(before.worker, who)?;
+                let lost = self.take_back(before.worker, who, &before.held);
+                (before.worker, before.secret.clone(), lost)
+            }
+            None => {
+                let (worker, secret) = self.enlist(who, user, run)?;
+                // Whoever it was before is dead by now, and what he held went to others.
+                (worker, secret, who.before.as_ref().map(|before| before.held.clone()).unwrap_or_default())
+            }
+        };
+        self.join_crew(worker, who, user, may);
+        self.roused.insert(worker);
+        Ok(Welcome { worker, secret, lease: self.options.lease, lost })
+    }
+
+    /// The run of the only workflow that it is to work for.
+    fn bound_run(&self, who: &Introduction, may: &May) -> Result<Option<RunId>, Refused> {
+        let Some(id) = who.workflow else { return Ok(None) };
+        let row = self.store.workflow(id).map_err(|error| refused(&error))?;
+        match row.filter(|row| may(row)) {
+            Some(row) => Ok(Some(row.run_id)),
+            None => Err(Refused::NotFound(format!("there is no workflow {id}"))),
+        }
+    }
+
+    /// A worker that was not here before.
+    fn enlist(
+        &mut self,
+        who: &Introduction,
+        user: &str,
+        run: Option<RunId>,
+    ) -> Result<(WorkerId, String), Refused> {
+        let secret = new_secret();
+        let row = NewWorker {
+            kind: WorkerKind::Remote,
+            workflow: who.workflow,
+            run,
+            user: user.to_owned(),
+            version: who.version.clone(),
+            labels: who.labels.clone(),
+            host: who.host.clone(),
+            boot_id: who.boot_id.clone(),
+            pid: who.pid,
+            pid_start_ticks: who.pid_start_ticks,
+            secret_hash: Some(secret_hash(&secret)),
+            capacity: who.capacity,
+            allocation: who.allocation,
+            ..NewWorker::default()
+        };
+        let worker = self.store.add_worker(&row, self.now.wall).map_err(|error| refused(&error))?;
+        let mate = Mate::new(secret_hash(&secret), who.capacity, &who.labels, self.lease_from_now());
+        self.mates.insert(worker, mate);
+        Ok((worker, secret))
+    }
+
+    fn note_return(&self, worker: WorkerId, who: &Introduction) -> Result<(), Refused> {
+        let update = WorkerUpdate {
+            host: Some(who.host.clone()),
+            boot_id: Some(who.boot_id.clone()),
+            pid: Some(who.pid),
+            pid_start_ticks: Some(who.pid_start_ticks),
+            version: Some(who.version.clone()),
+            labels: Some(who.labels.clone()),
+            capacity: Some(who.capacity),
+            ..WorkerUpdate::default()
+        };
+        self.store.update_worker(worker, &update, self.now.wall).map_err(|error| refused(&error))
+    }
+
+    /// A worker comes back. What it still holds and may hold goes on; what the books say it holds and it does not hold was
+    /// never started. Returns what it has lost.
+    fn take_back(&mut self, worker: WorkerId, who: &Introduction, held: &[AttemptKey]) -> Vec<AttemptKey> {
+        let lease_until = self.lease_from_now();
+        let Some(mate) = self.mates.get_mut(&worker) else { return held.to_vec() };
+        mate.lease_until = lease_until;
+        mate.bound = who.workflow;
+        let (had, crew, served) = (std::mem::take(&mut mate.held), mate.crew.take(), mate.served);
+        for reply in mate.begin_anew(who.capacity, &who.labels) {
+            reply(Err(superseded()));
+        }
+        if let Some(crew) = crew {
+            self.crews.leave(crew, worker, served);
+        }
+        let mut lost = Vec::new();
+        let mut kept = HashSet::new();
+        for key in held {
+            match self.own(worker, key) {
+                true => _ = kept.insert(key.job),
+                false => lost.push(*key),
+            }
+        }
+        let mut returned: Vec<_> = had.into_iter().filter(|(job, _)| !kept.contains(job)).collect();
+        returned.sort_unstable();
+        for (job, workflow) in returned {
+            let Some(desk) = self.desk(workflow) else { continue };
+            let Some(number) = desk.board.index(job) else { continue };
+            let started = desk.held.remove(&job).and_then(|hold| hold.started_at);
+            // One that said it had started the job and then knows nothing of it has lost its memory.
+            let fate = if started.is_some() { Orphan::RunAgain } else { Orphan::NeverStarted };
+            self.orphan(workflow, number, worker, fate, started);
+        }
+        lost
+    }
+
+    /// Whether an attempt that a worker says it has is its own; if so it is put in its mirror.
+    fn own(&mut self, worker: WorkerId, key: &AttemptKey) -> bool {
+        let Some(desk) = self.desk(key.workflow) else { return false };
+        let Ok(job) = desk.fenced(worker, key) else { return false };
+        if let Some(hold) = desk.held.get_mut(&key.job) {
+            hold.is_told = true;
+        }
+        let (demand, alone) = (desk.board.demand(job).clone(), desk.board.is_tried_alone(job));
+        if let Some(mate) = self.mates.get_mut(&worker) {
+            mate.mirror.take_anyway(key.job, &demand);
+            mate.held.insert(key.job, key.workflow);
+            mate.alone = alone.then_some(key.job).or(mate.alone);
+        }
+        true
+    }
+
+    fn join_crew(&mut self, worker: WorkerId, who: &Introduction, user: &str, may: May) {
+        let mut labels = who.labels.clone();
+        labels.sort_unstable();
+        labels.dedup();
+        let identity = Identity { user: user.to_owned(), labels, workflow: who.workflow };
+        let mut allowed = HashSet::new();
+        for (id, slot) in &self.slots {
+            if let super::office::Slot::Open(desk) = slot
+                && who.workflow.is_none_or(|bound| bound == *id)
+                && may(&desk.row)
+            {
+                allowed.insert(*id);
+            }
+        }
+        let places = allowed.clone();
+        let (crew, is_new) = self.crews.join(worker, identity, allowed, may);
+        if is_new {
+            self.stirred.extend(places);
+        }
+        if let Some(mate) = self.mates.get_mut(&worker) {
+            mate.crew = Some(crew);
+            mate.bound = who.workflow;
+        }
+        self.note_if_dismissed(worker);
+    }
+
+    /// A worker whose only workflow is over has nothing to stay for.
+    pub(super) fn note_if_dismissed(&mut self, worker: WorkerId) {
+        let Some(bound) = self.mates.get(&worker).and_then(|mate| mate.bound) else { return };
+        let is_over = match self.desk(bound) {
+            Some(desk) => !desk.is_active && desk.row.started_at.is_some(),
+            None => match self.store.workflow(bound) {
+                Ok(Some(row)) => row.started_at.is_some() && !desk::is_active(&row),
+                Ok(None) => true,
+                // It hears of it another time.
+                Err(_) => false,
+            },
+        };
+        if let Some(mate) = self.mates.get_mut(&worker)
+            && mate.is_dismissed != is_over
+        {
+            mate.is_dismissed = is_over;
+            mate.outbox.has_word |= is_over;
+            self.roused.insert(worker);
+        }
+    }
+
+    pub(super) fn on_exchange(&mut self, exchange: Exchange, reply: Reply<ExchangeAnswer>) {
+        let worker = exchange.worker;
+        let (now, lease_until) = (self.now, self.lease_from_now());
+        let Some(mate) = self.mates.get_mut(&worker).filter(|mate| mate.quotes(&exchange.secret)) else {
+            self.refuse_stranger(&exchange);
+            return reply(Err(unknown_worker()));
+        };
+        if mate.crew.is_none() {
+            // It was here before this service was: it is to say what it holds.
+            return reply(Err(unknown_worker()));
+        }
+        mate.lease_until = lease_until;
+        let longest = self.options.lease / 3;
+        let deadline = now.at + exchange.wait.min(longest);
+        let is_report = !exchange.reports.is_empty() || exchange.leaving;
+        self.roused.insert(worker);
+        match mate.exchanges.receive(exchange.number, reply, deadline, is_report) {
+            Receipt::New => self.hear(exchange),
+            Receipt::Again { before } => {
+                if let Some(before) = before {
+                    before(Err(superseded()));
+                }
+            }
+            Receipt::Answered(reply, answer) => reply(Ok(*answer)),
+            Receipt::TooOld(reply) => reply(Err(superseded())),
+        }
+    }
+
+    fn hear(&mut self, exchange: Exchange) {
+        let (worker, number) = (exchange.worker, exchange.number);
+        for report in exchange.reports {
+            let key = *report.key();
+            match self.on_report(worker, report) {
+                Ok(()) => self.owe(worker, number, &key),
+                Err(stale) => self.note_stale(worker, number, &stale),
+            }
+        }
+        let Some(mate) = self.mates.get_mut(&worker) else { return };
+        mate.mirror.limit_time(exchange.time_left);
+        mate.is_draining = exchange.draining;
+        if exchange.leaving {
+            self.on_leaving(worker, number);
+        }
+        self.note_if_dismissed(worker);
+    }
+
+    /// The answer to an exchange rests on the next commit of a desk.
+    fn owe(&mut self, worker: WorkerId, number: u64, key: &AttemptKey) {
+        let ticket = (worker, number);
+        if let Some(desk) = self.desk(key.workflow)
+            && !desk.open.tickets.contains(&ticket)
+        {
+            desk.open.tickets.push(ticket);
+            if let Some(mate) = self.mates.get_mut(&worker) {
+                mate.exchanges.owe(number);
+            }
+        }
+    }
+
+    fn on_report(&mut self, worker: WorkerId, report: Report) -> Result<(), Stale> {
+        let key = *report.key();
+        let over = || Stale { key, found: format!("workflow {} is over", key.workflow) };
+        let now = self.now;
+        let desk = self.desk(key.workflow).ok_or_else(over)?;
+        let job = desk.fenced(worker, &key)?;
+        match report {
+            Report::Started { at, pid, .. } => {
+                if let Some(hold) = desk.held.get_mut(&key.job) {
+                    hold.started_at = Some(at);
+                }
+                desk.board.on_started(worker, &key, at, pid, &mut desk.open.changes)?;
+            }
+            Report::Ended(ended) => self.on_ended(worker, &ended)?,
+            Report::Returned { why: ReturnReason::WorkerDied, .. } => self.on_died_with_it(worker, &key),
+            Report::Returned { why, .. } => {
+                let started = desk.held.remove(&key.job).and_then(|hold| hold.started_at);
+                if started.is_some() {
+                    self.orphan(key.workflow, job, worker, Orphan::RunAgain, started);
+                } else {
+                    desk.board.on_returned(worker, &key, &mut desk.open.changes)?;
+                }
+                self.let_go(worker, &key, now, matches!(why, ReturnReason::WorkerTrouble(_)));
+            }
+        }
+        self.stirred.insert(key.workflow);
+        Ok(())
+    }
+
+    /// The process that ran it is dead, and whoever started that process lives to tell.
+    fn on_died_with_it(&mut self, worker: WorkerId, key: &AttemptKey) {
+        let is_running = self.mates.get(&worker).is_some_and(|mate| mate.mirror.is_running(key.job));
+        self.orphan_of(key.workflow, key.job, worker, is_running);
+        self.let_go(worker, key, self.now, false);
+    }
+
+    fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
+        let (key, now) = (ended.key, self.now);
+        let Some(desk) = self.desk(key.workflow) else { return Ok(()) };
+        let verdict = desk.board.on_ended(worker, ended, &mut desk.open.changes)?;
+        desk.held.remove(&key.job);
+        desk.suspects.on_ended(key.job);
+        if verdict.job_status.is_settled() {
+            desk.over.push(key);
+        }
+        if let Some(mate) = self.mates.get_mut(&worker) {
+            mate.pace.on_ended(ended.wall);
+        }
+        if verdict.job_status != JobStatus::Ready {
+            count(&self.gauges.ended, 1);
+        }
+        self.let_go(worker, &key, now, false);
+        Ok(())
+    }
+
+    fn let_go(&mut self, worker: WorkerId, key: &AttemptKey, now: Moment, is_in_trouble: bool) {
+        if let Some(mate) = self.mates.get_mut(&worker) {
+            mate.let_go(key.job);
+            if is_in_trouble {
+                mate.rest(now.at);
+            }
+        }
+    }
+
+    /// It is refused, and can be seen: in the answer and among the events.
+    fn note_stale(&mut self, worker: WorkerId, number: u64, stale: &Stale) {
+        if let Some(mate) = self.mates.get_mut(&worker) {
+            mate.exchanges.note_stale(number, stale.key);
+        }
+        self.record_stale(worker, stale);
+    }
+
+    /// Somebody who was given up speaks up, or somebody who never was here.
+    fn refuse_stranger(&mut self, exchange: &Exchange) {
+        let known = self.store.worker(exchange.worker).ok().flatten();
+        let quotes = known.is_some_and(|row| row.worker.secret_hash == Some(secret_hash(&exchange.secret)));
+        if quotes {
+            for report in &exchange.reports {
+                let found = "its worker had been given up".to_owned();
+                self.record_stale(exchange.worker, &Stale { key: *report.key(), found });
+            }
+        }
+    }
+
+    fn record_stale(&mut self, worker: WorkerId, stale: &Stale) {
+        count(&self.gauges.stale_reports, 1);
+        let event = NewEvent {
+            workflow: Some(stale.key.workflow),
+            job: Some(stale.key.job),
+            severity: Severity::Warning,
+            category: "stale_report".to_owned(),
+            message: format!("worker {worker}: {stale}"),
+            data: Some(serde_json::json!({ "worker_id": worker, "key": stale.key })),
+        };
+        // A note about what changed nothing: where the workflow is gone, or the disk is full, it is not missed.
+        drop(self.store.add_event(&event, self.now.wall));
+    }
+
+    pub(super) fn on_hang_up(&mut self, worker: WorkerId, number: u64) {
+        if let Some(mate) = self.mates.get_mut(&worker) {
+            drop(mate.exchanges.hang_up(number));
+            self.roused.insert(worker);
+        }
+    }
+
+    /// Answers whoever can be answered, and keeps the answers.
+    pub(super) fn answer_those_roused(&mut self) {
+        for worker in std::mem::take(&mut self.roused) {
+            self.answer(worker);
+        }
+    }
+
+    fn answer(&mut self, worker: WorkerId) {
+        let (now, stopping) = (self.now.at, self.is_stopping());
+        let Some(mate) = self.mates.get_mut(&worker) else { return };
+        let at_once = stopping || !mate.outbox.is_empty();
+        let mut told = Vec::new();
+        for due in mate.exchanges.due(now, at_once) {
+            let mut answer =
+                ExchangeAnswer { number: due.number, stale: due.stale, ..ExchangeAnswer::default() };
+            if !due.is_superseded {
+                answer = mate.news(answer);
+                told.extend(answer.assignments.iter().map(|assignment| assignment.key));
+            }
+            mate.exchanges.answered(answer.clone());
+            if let Some(reply) = due.reply {
+                reply(Ok(answer));
+            }
+        }
+        for reply in mate.exchanges.overdue(now) {
+            reply(Err(unavailable("what you reported is not on disk yet")));
+        }
+        self.note_told(&told);
+        self.note_waiting(worker);
+    }
+
+    /// From here on they may have started.
+    fn note_told(&mut self, keys: &[AttemptKey]) {
+        for key in keys {
+            if let Some(hold) = self.desk(key.workflow).and_then(|desk| desk.held.get_mut(&key.job)) {
+                hold.is_told = true;
+            }
+        }
+    }
+
+    pub(super) fn note_waiting(&mut self, worker: WorkerId) {
+        let now = self.now.at;
+        let Some(mate) = self.mates.get(&worker) else { return };
+        if let Some(crew) = mate.crew {
+            self.crews.note_waiting(crew, worker, mate.served, mate.may_take(now));
+        }
+    }
+}
+
+fn unknown_worker() -> Refused {
+    let detail = "this server does not know the worker, or has given it up: introduce it again".to_owned();
+    Refused::Conflict { code: "unknown_worker", detail }
+}
+
+fn superseded() -> Refused {
+    let detail = "a newer call of the same worker has taken the place of this one".to_owned();
+    Refused::Conflict { code: "superseded", detail }
+}

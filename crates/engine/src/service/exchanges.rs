@@ -1,0 +1,302 @@
+//! The numbered exchanges of one worker: nothing is done twice, and no answer is lost.
+//!
+//! A worker repeats an exchange until it has the answer, and may have two under way: one that waits and one that reports.
+//! So they may come in any order and more than once. What was answered is kept for a while and given again.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use windlass_types::fleet::ExchangeAnswer;
+use windlass_types::work::AttemptKey;
+
+/// How much longer than it wanted an exchange waits for a commit that its answer rests on.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many numbers are remembered. A worker has two exchanges under way at most.
+const KEPT: u64 = 8;
+
+/// The exchanges of a worker that matter still. `R` is who waits for an answer.
+#[derive(Debug)]
+pub(super) struct Exchanges<R> {
+    highest: u64,
+    kept: BTreeMap<u64, Kept<R>>,
+}
+
+#[derive(Debug)]
+enum Kept<R> {
+    Open(Open<R>),
+    Answered(Box<ExchangeAnswer>),
+}
+
+/// One that was not answered yet.
+#[derive(Debug)]
+struct Open<R> {
+    /// `None`: whoever asked has hung up; the answer is kept for when he comes again.
+    reply: Option<R>,
+    /// Commits that the answer rests on and that are not done.
+    owes: u32,
+    deadline: Instant,
+    /// It is answered as soon as its reports are on disk: the worker need not keep them any longer than that.
+    is_report: bool,
+    stale: Vec<AttemptKey>,
+}
+
+impl<R> Open<R> {
+    /// When it is to be answered at the latest, be it only to say that it is to come again.
+    fn patience(&self) -> Instant {
+        if self.owes > 0 { self.deadline + PATIENCE } else { self.deadline }
+    }
+}
+
+/// What a number means.
+#[derive(Debug)]
+pub(super) enum Receipt<R> {
+    /// Never seen: its reports are to be heard.
+    New,
+    /// It is being attended to; whoever asked before is gone or will be told nothing.
+    Again {
+        before: Option<R>,
+    },
+    Answered(R, Box<ExchangeAnswer>),
+    /// Nobody knows any more what became of it.
+    TooOld(R),
+}
+
+/// An exchange that can be answered now.
+#[derive(Debug)]
+pub(super) struct Due<R> {
+    pub(super) number: u64,
+    pub(super) reply: Option<R>,
+    pub(super) stale: Vec<AttemptKey>,
+    /// A newer one is there, which gets all that is new.
+    pub(super) is_superseded: bool,
+}
+
+impl<R> Default for Exchanges<R> {
+    fn default() -> Self {
+        Self { highest: 0, kept: BTreeMap::new() }
+    }
+}
+
+impl<R> Exchanges<R> {
+    pub(super) fn receive(
+        &mut self,
+        number: u64,
+        reply: R,
+        deadline: Instant,
+        is_report: bool,
+    ) -> Receipt<R> {
+        match self.kept.get_mut(&number) {
+            Some(Kept::Answered(answer)) => return Receipt::Answered(reply, answer.clone()),
+            Some(Kept::Open(open)) => {
+                open.deadline = deadline;
+                return Receipt::Again { before: open.reply.replace(reply) };
+            }
+            None if number + KEPT <= self.highest => return Receipt::TooOld(reply),
+            None => {}
+        }
+        self.highest = self.highest.max(number);
+        let open = Open { reply: Some(reply), owes: 0, deadline, is_report, stale: Vec::new() };
+        self.kept.insert(number, Kept::Open(open));
+        let floor = self.highest.saturating_sub(KEPT);
+        self.kept.retain(|&number, kept| number > floor || matches!(kept, Kept::Open(_)));
+        Receipt::New
+    }
+
+    /// Whoever asked is gone.
+    pub(super) fn hang_up(&mut self, number: u64) -> Option<R> {
+        self.open(number)?.reply.take()
+    }
+
+    /// Its answer rests on one more commit.
+    pub(super) fn owe(&mut self, number: u64) {
+        if let Some(open) = self.open(number) {
+            open.owes += 1;
+        }
+    }
+
+    /// A commit is done that its answer rests on.
+    pub(super) fn pay(&mut self, number: u64) {
+        if let Some(open) = self.open(number) {
+            open.owes = open.owes.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn note_stale(&mut self, number: u64, key: AttemptKey) {
+        if let Some(open) = self.open(number) {
+            open.stale.push(key);
+        }
+    }
+
+    /// What it brought could not be kept: it is as if it had never come.
+    pub(super) fn forget(&mut self, number: u64) -> Option<R> {
+        let Some(Kept::Open(_)) = self.kept.get(&number) else { return None };
+        match self.kept.remove(&number) {
+            Some(Kept::Open(open)) => open.reply,
+            _ => None,
+        }
+    }
+
+    pub(super) fn newest(&self) -> u64 {
+        self.highest
+    }
+
+    /// Somebody waits who would hear of a new job at once.
+    pub(super) fn has_wait(&self) -> bool {
+        matches!(self.kept.get(&self.highest), Some(Kept::Open(Open { reply: Some(_), .. })))
+    }
+
+    pub(super) fn waits(&self) -> usize {
+        self.kept.values().filter(|kept| matches!(kept, Kept::Open(Open { reply: Some(_), .. }))).count()
+    }
+
+    /// Those that can be answered, oldest first; only the newest can bring news. `at_once`: whether there are news, or
+    /// nobody is to wait any longer.
+    pub(super) fn due(&mut self, now: Instant, at_once: bool) -> Vec<Due<R>> {
+        let highest = self.highest;
+        let mut due = Vec::new();
+        for (&number, kept) in &mut self.kept {
+            let Kept::Open(open) = kept else { continue };
+            let is_superseded = number < highest;
+            let heard = open.is_report || !open.stale.is_empty() || open.deadline <= now;
+            // What nobody waits for brings no news: those are for whoever comes next.
+            let listens = open.reply.is_some();
+            if open.owes == 0 && (is_superseded || (listens && (at_once || heard))) {
+                let stale = std::mem::take(&mut open.stale);
+                due.push(Due { number, reply: open.reply.take(), stale, is_superseded });
+            }
+        }
+        due
+    }
+
+    /// Keeps the answer of one that was due.
+    pub(super) fn answered(&mut self, answer: ExchangeAnswer) {
+        self.kept.insert(answer.number, Kept::Answered(Box::new(answer)));
+    }
+
+    /// Those whose time is over although the disk has not got what they brought: they are to come again.
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<R> {
+        let open = self.kept.values_mut().filter_map(|kept| match kept {
+            Kept::Open(open) if open.owes > 0 && open.patience() <= now => open.reply.take(),
+            _ => None,
+        });
+        open.collect()
+    }
+
+    /// When the next one has waited long enough.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let open = self.kept.values().filter_map(|kept| match kept {
+            Kept::Open(open) if open.reply.is_some() => Some(open.patience()),
+            _ => None,
+        });
+        open.min()
+    }
+
+    /// Everybody who waits, because the worker is no more.
+    pub(super) fn close(&mut self) -> Vec<R> {
+        let kept = std::mem::take(&mut self.kept).into_values();
+        kept.filter_map(|kept| if let Kept::Open(open) = kept { open.reply } else { None }).collect()
+    }
+
+    fn open(&mut self, number: u64) -> Option<&mut Open<R>> {
+        match self.kept.get_mut(&number) {
+            Some(Kept::Open(open)) => Some(open),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    /// Receives a number and says in a word what it means.
+    fn word(exchanges: &mut Exchanges<u32>, number: u64, reply: u32) -> &'static str {
+        match exchanges.receive(number, reply, soon(), false) {
+            Receipt::New => "new",
+            Receipt::Again { .. } => "again",
+            Receipt::Answered(..) => "answered",
+            Receipt::TooOld(_) => "too old",
+        }
+    }
+
+    fn answer_all(exchanges: &mut Exchanges<u32>, at_once: bool) -> Vec<(u64, Option<u32>)> {
+        let due = exchanges.due(Instant::now(), at_once);
+        let answered = due.iter().map(|due| (due.number, due.reply)).collect();
+        for due in due {
+            exchanges.answered(ExchangeAnswer { number: due.number, ..ExchangeAnswer::default() });
+        }
+        answered
+    }
+
+    #[test]
+    fn the_same_number_is_done_once_and_answered_as_often_as_it_comes() {
+        let mut exchanges = Exchanges::default();
+        assert_eq!(word(&mut exchanges, 1, 10), "new");
+        assert_eq!(word(&mut exchanges, 1, 11), "again");
+        assert_eq!(answer_all(&mut exchanges, true), [(1, Some(11))], "the newest caller hears it");
+        assert_eq!(word(&mut exchanges, 1, 12), "answered");
+        assert_eq!(word(&mut exchanges, 2, 13), "new");
+        assert_eq!(word(&mut exchanges, 1, 14), "answered", "also after the next one came");
+    }
+
+    #[test]
+    fn a_newer_one_ends_the_wait_of_the_older_but_not_before_its_commit() {
+        let mut exchanges = Exchanges::default();
+        word(&mut exchanges, 1, 10);
+        exchanges.owe(1);
+        assert_eq!(word(&mut exchanges, 2, 20), "new");
+        assert!(answer_all(&mut exchanges, false).is_empty(), "the reports of 1 are not on disk");
+        exchanges.pay(1);
+        assert_eq!(answer_all(&mut exchanges, false), [(1, Some(10))]);
+        assert!(exchanges.has_wait(), "2 waits on");
+    }
+
+    #[test]
+    fn they_may_overtake_each_other() {
+        let mut exchanges = Exchanges::default();
+        assert_eq!(word(&mut exchanges, 3, 30), "new");
+        assert_eq!(word(&mut exchanges, 2, 20), "new", "late, but never seen");
+        assert_eq!(answer_all(&mut exchanges, false), [(2, Some(20))]);
+        assert_eq!(word(&mut exchanges, 11, 110), "new");
+        assert_eq!(word(&mut exchanges, 3, 31), "again", "what was never answered is not forgotten");
+        assert_eq!(word(&mut exchanges, 1, 10), "too old");
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_kept_until_somebody_comes() {
+        let mut exchanges = Exchanges::default();
+        word(&mut exchanges, 1, 10);
+        assert_eq!(exchanges.hang_up(1), Some(10));
+        assert!(!exchanges.has_wait());
+        assert!(answer_all(&mut exchanges, true).is_empty());
+        assert_eq!(word(&mut exchanges, 1, 11), "again");
+        assert_eq!(answer_all(&mut exchanges, true), [(1, Some(11))]);
+    }
+
+    #[test]
+    fn reports_are_answered_when_they_are_on_disk_and_waits_when_there_is_news() {
+        let mut exchanges: Exchanges<u32> = Exchanges::default();
+        exchanges.receive(1, 10, soon(), true);
+        assert_eq!(answer_all(&mut exchanges, false), [(1, Some(10))]);
+        exchanges.receive(2, 20, soon(), false);
+        assert!(answer_all(&mut exchanges, false).is_empty());
+        exchanges.receive(3, 30, Instant::now(), false);
+        assert_eq!(answer_all(&mut exchanges, false), [(2, Some(20)), (3, Some(30))], "its time is over");
+    }
+
+    #[test]
+    fn what_could_not_be_kept_may_come_again_as_if_new() {
+        let mut exchanges = Exchanges::default();
+        word(&mut exchanges, 1, 10);
+        exchanges.owe(1);
+        assert_eq!(exchanges.forget(1), Some(10));
+        assert_eq!(word(&mut exchanges, 1, 11), "new");
+        exchanges.owe(1);
+        assert!(exchanges.overdue(soon()).is_empty(), "a commit may take a moment");
+        assert_eq!(exchanges.overdue(soon() + PATIENCE), [11], "told to come again");
+        assert_eq!(word(&mut exchanges, 1, 12), "again", "and what it brought is not forgotten");
+    }
+}

@@ -1,0 +1,217 @@
+//! Workers that leave, are given up, or are said to be dead, and what becomes of the jobs they held.
+
+use super::call::Told;
+use super::figures::count;
+use super::office::{Office, Slot, refused};
+use super::talk::{Refused, Reply};
+use windlass_core::board::Orphan;
+use windlass_core::suspects::Whereabouts;
+use windlass_store::model::{NewEvent, Severity, WorkerUpdate};
+use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
+
+impl Office {
+    /// The worker takes nothing more, finishes what it has, and leaves.
+    pub(super) fn on_drain(&mut self, worker: WorkerId, reply: Reply<()>) {
+        let Some(mate) = self.mates.get_mut(&worker) else {
+            return reply(Err(Refused::NotFound(format!("there is no worker {worker} here"))));
+        };
+        mate.is_to_drain = true;
+        mate.outbox.has_word = true;
+        let reserved = mate.reserved.take();
+        if let Some(desk) = reserved.and_then(|workflow| self.desk(workflow)) {
+            desk.reserved = None;
+            let id = desk.id();
+            self.stirred.insert(id);
+        }
+        self.roused.insert(worker);
+        let update = WorkerUpdate { is_draining: Some(true), ..WorkerUpdate::default() };
+        let noted = self.store.update_worker(worker, &update, self.now.wall);
+        reply(noted.map_err(|error| refused(&error)));
+    }
+
+    /// Last words: it holds nothing and is gone after this.
+    pub(super) fn on_leaving(&mut self, worker: WorkerId, number: u64) {
+        let Some(mate) = self.mates.get_mut(&worker) else { return };
+        mate.is_leaving = true;
+        self.going.entry(worker).or_default();
+        let mut held: Vec<(JobId, WorkflowId)> = mate.held.iter().map(|(job, id)| (*job, *id)).collect();
+        held.sort_unstable();
+        for (job, workflow) in held {
+            if let Some(mate) = self.mates.get_mut(&worker) {
+                mate.let_go(job);
+            }
+            let Some(desk) = self.desk(workflow) else { continue };
+            let Some(index) = desk.board.index(job) else { continue };
+            let started = desk.held.remove(&job).and_then(|hold| hold.started_at);
+            let fate = if started.is_some() { Orphan::RunAgain } else { Orphan::NeverStarted };
+            self.orphan(workflow, index, worker, fate, started);
+            if let Some(desk) = self.desk(workflow)
+                && !desk.open.tickets.contains(&(worker, number))
+            {
+                desk.open.tickets.push((worker, number));
+                if let Some(mate) = self.mates.get_mut(&worker) {
+                    mate.exchanges.owe(number);
+                }
+            }
+        }
+        self.free_what_was_reserved(worker);
+    }
+
+    /// The worker is not heard of any more: whatever it may have started is an orphan.
+    pub(super) fn lose(&mut self, worker: WorkerId, why: &str) {
+        let Some(mut mate) = self.mates.remove(&worker) else { return };
+        self.going.entry(worker).or_default();
+        if let Some(crew) = mate.crew {
+            self.crews.leave(crew, worker, mate.served);
+        }
+        for reply in mate.exchanges.close() {
+            let detail = format!("worker {worker} was given up: {why}");
+            reply(Err(Refused::Conflict { code: "unknown_worker", detail }));
+        }
+        if let Some(desk) = mate.reserved.and_then(|workflow| self.desk(workflow)) {
+            desk.reserved = None;
+        }
+        count(&self.gauges.lost_workers, 1);
+        let mut held: Vec<(WorkflowId, JobId)> = mate.held.iter().map(|(job, id)| (*id, *job)).collect();
+        held.sort_unstable();
+        for (workflow, job) in held {
+            let is_running = mate.mirror.is_running(job);
+            self.orphan_of(workflow, job, worker, is_running);
+        }
+        self.note_loss(worker, why);
+    }
+
+    fn note_loss(&self, worker: WorkerId, why: &str) {
+        let event = NewEvent {
+            workflow: None,
+            job: None,
+            severity: Severity::Warning,
+            category: "worker_lost".to_owned(),
+            message: format!("worker {worker} was given up: {why}"),
+            data: Some(serde_json::json!({ "worker_id": worker })),
+        };
+        // What became of its jobs is noted with them.
+        drop(self.store.add_event(&event, self.now.wall));
+    }
+
+    /// One job that a lost worker held.
+    pub(super) fn orphan_of(&mut self, workflow: WorkflowId, job: JobId, worker: WorkerId, is_running: bool) {
+        let Some(desk) = self.desk(workflow) else { return };
+        let Some(index) = desk.board.index(job) else { return };
+        let Some(hold) = desk.held.get(&job).copied().filter(|hold| hold.worker == worker) else { return };
+        desk.held.remove(&job);
+        let at = match () {
+            () if !hold.is_told => Whereabouts::NotStarted,
+            () if desk.board.is_tried_alone(index) => Whereabouts::Alone,
+            () if is_running || hold.started_at.is_some() => Whereabouts::Running,
+            () => Whereabouts::Waiting,
+        };
+        let fate = desk.suspects.on_death(job, at);
+        self.orphan(workflow, index, worker, fate, hold.started_at);
+    }
+
+    /// What becomes of a job that nobody holds any more goes to disk with the next commit of its desk.
+    pub(super) fn orphan(
+        &mut self,
+        workflow: WorkflowId,
+        job: u32,
+        worker: WorkerId,
+        fate: Orphan,
+        started_at: Option<Timestamp>,
+    ) {
+        let now = self.now.wall;
+        let Some(desk) = self.desk(workflow) else { return };
+        let key = desk.board.key(job);
+        desk.board.on_orphaned(job, worker, fate, started_at, now, &mut desk.open.changes);
+        if desk.board.status(job).is_settled() {
+            desk.over.push(key);
+        }
+        desk.open.assignments.retain(|(_, assignment)| assignment.key.job != key.job);
+        if self.going.contains_key(&worker)
+            && let Some(desk) = self.desk(workflow)
+            && !desk.open.gone.contains(&worker)
+        {
+            desk.open.gone.push(worker);
+            *self.going.entry(worker).or_default() += 1;
+        }
+        if fate != Orphan::NeverStarted {
+            count(&self.gauges.orphaned, 1);
+        }
+        self.stirred.insert(workflow);
+    }
+
+    fn free_what_was_reserved(&mut self, worker: WorkerId) {
+        let reserved = self.mates.get_mut(&worker).and_then(|mate| mate.reserved.take());
+        if let Some(desk) = reserved.and_then(|workflow| self.desk(workflow)) {
+            desk.reserved = None;
+            let id = desk.id();
+            self.stirred.insert(id);
+        }
+    }
+
+    /// Somebody is certain that the worker is dead: one of ours, a runner of Torc, or a local one of an earlier run.
+    pub(super) fn on_retire(&mut self, worker: WorkerId, by: &str, reply: Reply<()>) {
+        if self.mates.contains_key(&worker) {
+            self.lose(worker, &format!("{by} says that it is dead"));
+            return self.when_committed(worker, reply);
+        }
+        match self.store.worker(worker) {
+            Ok(Some(row)) if row.ended_at.is_none() => {
+                self.lose_unleased(worker, row.worker.workflow);
+                self.when_committed(worker, reply);
+            }
+            Ok(Some(_)) => reply(Ok(())),
+            Ok(None) => reply(Err(Refused::NotFound(format!("there is no worker {worker}")))),
+            Err(error) => reply(Err(refused(&error))),
+        }
+    }
+
+    /// A worker without a lease is gone; it held jobs of one workflow at most.
+    pub(super) fn lose_unleased(&mut self, worker: WorkerId, workflow: Option<WorkflowId>) {
+        self.going.entry(worker).or_default();
+        let Some(workflow) = workflow else { return };
+        let Ok(desk) = self.open(workflow) else { return };
+        for job in desk.held_by(worker) {
+            let is_running = self.desk(workflow).and_then(|desk| desk.held.get(&job)?.started_at).is_some();
+            self.orphan_of(workflow, job, worker, is_running);
+        }
+    }
+
+    /// Answers when what the worker held is on disk.
+    fn when_committed(&mut self, worker: WorkerId, reply: Reply<()>) {
+        let rests_on = self.slots.values_mut().find_map(|slot| match slot {
+            Slot::Open(desk) if desk.open.gone.contains(&worker) => Some(desk),
+            _ => None,
+        });
+        match rests_on {
+            Some(desk) => desk.open.told.push(reply as Told),
+            None => reply(Ok(())),
+        }
+    }
+
+    /// The books may say that a worker is gone once they say what became of its jobs.
+    pub(super) fn retire_those_gone(&mut self) {
+        let ready: Vec<WorkerId> =
+            self.going.iter().filter(|(_, owes)| **owes == 0).map(|(worker, _)| *worker).collect();
+        for worker in ready {
+            let waits = self.mates.get(&worker).is_some_and(|mate| mate.exchanges.waits() > 0);
+            if waits {
+                // Its last words are answered first.
+                self.roused.insert(worker);
+                continue;
+            }
+            match self.store.retire_worker(worker, self.now.wall) {
+                Err(error) if error.is_transient() => {}
+                // Gone already, or deleted: it is all the same.
+                Ok(()) | Err(_) => {
+                    self.going.remove(&worker);
+                    if let Some(mate) = self.mates.remove(&worker)
+                        && let Some(crew) = mate.crew
+                    {
+                        self.crews.leave(crew, worker, mate.served);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A worker elsewhere, as the service sees it.
+
+use super::crews::CrewId;
+use super::exchanges::Exchanges;
+use super::talk::Reply;
+use crate::pace::Pace;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+use windlass_core::dispatch::{Mirror, Taste};
+use windlass_types::fleet::{ExchangeAnswer, StopOrder, WorkflowSite};
+use windlass_types::work::Assignment;
+use windlass_types::{Capacity, JobId, RunId, WorkflowId};
+
+/// Claim as many jobs ahead as end within this time: a few exchanges' worth.
+const REACH: Duration = Duration::from_millis(150);
+/// How long a worker that could not start something is left alone.
+const REST: Duration = Duration::from_secs(1);
+
+pub(super) struct Mate {
+    pub(super) secret_hash: String,
+    pub(super) capacity: Capacity,
+    /// `None` until it has introduced itself to this service; until then it only has its lease.
+    pub(super) crew: Option<CrewId>,
+    /// It works for this one only.
+    pub(super) bound: Option<WorkflowId>,
+    pub(super) mirror: Mirror<JobId>,
+    pub(super) held: HashMap<JobId, WorkflowId>,
+    /// The job that it has with nothing beside it.
+    pub(super) alone: Option<JobId>,
+    /// It is kept free for a job of this workflow that is to be tried alone.
+    pub(super) reserved: Option<WorkflowId>,
+    pub(super) pace: Pace,
+    pub(super) lease_until: Instant,
+    pub(super) rests_until: Option<Instant>,
+    /// It wants nothing more, or is to want nothing more.
+    pub(super) is_draining: bool,
+    pub(super) is_to_drain: bool,
+    pub(super) is_dismissed: bool,
+    pub(super) is_leaving: bool,
+    pub(super) exchanges: Exchanges<Reply<ExchangeAnswer>>,
+    pub(super) outbox: Outbox,
+    /// Workflows that it has heard of.
+    knows: HashSet<(WorkflowId, RunId)>,
+    /// When it last got something, in turns.
+    pub(super) served: u64,
+}
+
+/// What it is to be told.
+#[derive(Default)]
+pub(super) struct Outbox {
+    pub(super) workflows: Vec<WorkflowSite>,
+    pub(super) assignments: Vec<Assignment>,
+    pub(super) stops: Vec<StopOrder>,
+    /// Something about itself: that it is to drain, or is dismissed.
+    pub(super) has_word: bool,
+}
+
+impl Outbox {
+    pub(super) fn is_empty(&self) -> bool {
+        self.assignments.is_empty() && self.stops.is_empty() && !self.has_word
+    }
+}
+
+impl Mate {
+    pub(super) fn new(
+        secret_hash: String,
+        capacity: Capacity,
+        labels: &[String],
+        lease_until: Instant,
+    ) -> Self {
+        Self {
+            secret_hash,
+            capacity,
+            crew: None,
+            bound: None,
+            mirror: mirror(capacity, labels),
+            held: HashMap::new(),
+            alone: None,
+            reserved: None,
+            pace: Pace::reaching(REACH),
+            lease_until,
+            rests_until: None,
+            is_draining: false,
+            is_to_drain: false,
+            is_dismissed: false,
+            is_leaving: false,
+            exchanges: Exchanges::default(),
+            outbox: Outbox::default(),
+            knows: HashSet::new(),
+            served: 0,
+        }
+    }
+
+    /// It was introduced anew: what it knew of us it knows no more.
+    pub(super) fn begin_anew(&mut self, capacity: Capacity, labels: &[String]) -> Vec<Reply<ExchangeAnswer>> {
+        self.capacity = capacity;
+        self.mirror = mirror(capacity, labels);
+        self.outbox = Outbox::default();
+        self.knows.clear();
+        self.alone = None;
+        self.is_draining = false;
+        let waiting = self.exchanges.close();
+        self.exchanges = Exchanges::default();
+        waiting
+    }
+
+    pub(super) fn quotes(&self, secret: &str) -> bool {
+        self.secret_hash == secret_hash(secret)
+    }
+
+    /// It may be given something now, if something fits.
+    pub(super) fn may_take(&self, now: Instant) -> bool {
+        let willing = !(self.is_draining || self.is_to_drain || self.is_leaving || self.is_dismissed);
+        willing
+            && self.crew.is_some()
+            && self.alone.is_none()
+            && self.rests_until.is_none_or(|until| until <= now)
+            && self.exchanges.has_wait()
+    }
+
+    /// How many jobs should wait there, beside those that run.
+    pub(super) fn ahead(&self) -> usize {
+        self.pace.ahead(self.mirror.running())
+    }
+
+    /// Roughly how many jobs it runs at once.
+    pub(super) fn slots(&self) -> usize {
+        let slots =
+            self.capacity.max_jobs.unwrap_or(self.capacity.cpus.saturating_mul(self.capacity.nodes.max(1)));
+        slots.max(1) as usize
+    }
+
+    /// It no longer has the job.
+    pub(super) fn let_go(&mut self, job: JobId) {
+        self.mirror.remove(job);
+        self.held.remove(&job);
+        if self.alone == Some(job) {
+            self.alone = None;
+        }
+        self.outbox.assignments.retain(|assignment| assignment.key.job != job);
+    }
+
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.rests_until = Some(now + REST);
+    }
+
+    /// It is to be told of these, and before that of the workflow if it has not heard of it.
+    pub(super) fn tell(&mut self, assignment: Assignment, site: impl FnOnce() -> WorkflowSite) {
+        if self.knows.insert((assignment.key.workflow, assignment.key.run)) {
+            self.outbox.workflows.push(site());
+        }
+        self.outbox.assignments.push(assignment);
+    }
+
+    /// All that there is to be told, as the answer to an exchange.
+    pub(super) fn news(&mut self, answer: ExchangeAnswer) -> ExchangeAnswer {
+        let news = std::mem::take(&mut self.outbox);
+        ExchangeAnswer {
+            workflows: news.workflows,
+            assignments: news.assignments,
+            stops: news.stops,
+            drain: self.is_to_drain,
+            dismissed: self.is_dismissed,
+            ..answer
+        }
+    }
+}
+
+fn mirror(capacity: Capacity, labels: &[String]) -> Mirror<JobId> {
+    Mirror::with_taste(capacity, Taste::default().with_labels(labels.to_vec()))
+}
+
+/// Secrets are long and random, so nothing slower is needed to keep them from being guessed.
+pub(super) fn secret_hash(secret: &str) -> String {
+    use sha2::{Digest as _, Sha256};
+    let hash = Sha256::digest(secret.as_bytes());
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Handed to a worker when it is introduced: what it has to quote ever after.
+pub(super) fn new_secret() -> String {
+    format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_kept_as_hashes() {
+        let secret = new_secret();
+        assert_ne!(secret, new_secret());
+        assert_eq!(secret_hash("abc").len(), 64);
+        assert!(secret_hash("abc").starts_with("ba7816bf"), "as SHA-256 has it");
+    }
+}

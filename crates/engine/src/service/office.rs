@@ -1,0 +1,358 @@
+//! The thread that owns all desks and workers: calls come in, decisions are committed, answers go out.
+//!
+//! [`super::exchange`] hears workers, [`super::claims`] finds jobs for them, [`super::losses`] sees to what they leave behind,
+//! [`super::commits`] to what goes to disk and what is done afterwards, [`super::workflows`] to workflows as a whole, and
+//! [`super::verbs`] to clients that claim and complete jobs themselves.
+
+use super::call::{Call, Event};
+use super::clock::Moment;
+use super::crews::Crews;
+use super::desk::{Desk, NoDesk};
+use super::figures::Gauges;
+use super::mate::Mate;
+use super::pauses::{late_by, tick};
+use super::talk::{Refused, Reply, ServiceOptions};
+use super::workflows::Then;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::time::{Duration, Instant};
+use windlass_store::Store;
+use windlass_store::model::Part;
+use windlass_types::{WorkerId, WorkflowId};
+
+/// How long to wait before trying again when the database does not take anything.
+pub(super) const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
+/// After its lease a worker is given so much longer: the answer was on its way, and clocks are not the same.
+const MARGIN: Duration = Duration::from_secs(1);
+/// Calls that are attended to before anything is committed or answered.
+const GATHER: usize = 512;
+
+pub(super) struct Office {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) options: ServiceOptions,
+    pub(super) post: Sender<Event>,
+    pub(super) slots: HashMap<WorkflowId, Slot>,
+    pub(super) mates: HashMap<WorkerId, Mate>,
+    pub(super) crews: Crews,
+    pub(super) gauges: Arc<Gauges>,
+    pub(super) now: Moment,
+    pub(super) next_birth: u64,
+    /// Desks and workers that something happened to since the last round.
+    pub(super) stirred: BTreeSet<WorkflowId>,
+    pub(super) roused: BTreeSet<WorkerId>,
+    /// Workers that are gone, and how many commits there are still to be until the books may say so.
+    pub(super) going: HashMap<WorkerId, usize>,
+    /// What is done once a desk is made anew.
+    pub(super) afterwards: Vec<(WorkflowId, Then, Reply<()>)>,
+    /// Desks whose batch the database did not take.
+    pub(super) troubled: BTreeSet<WorkflowId>,
+    is_stopping: bool,
+    /// Who waits for everything to be at rest, and who for the end.
+    lookers: Vec<SyncSender<()>>,
+    farewells: Vec<SyncSender<()>>,
+}
+
+pub(super) enum Slot {
+    Open(Box<Desk>),
+    /// Somebody has the workflow to himself; what came for it meanwhile.
+    Away(Vec<Event>),
+}
+
+impl Office {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        options: ServiceOptions,
+        post: Sender<Event>,
+        gauges: Arc<Gauges>,
+    ) -> Self {
+        let now = options.clock.now();
+        Self {
+            store,
+            options,
+            post,
+            slots: HashMap::new(),
+            mates: HashMap::new(),
+            crews: Crews::default(),
+            gauges,
+            now,
+            next_birth: 0,
+            stirred: BTreeSet::new(),
+            roused: BTreeSet::new(),
+            going: HashMap::new(),
+            afterwards: Vec::new(),
+            troubled: BTreeSet::new(),
+            is_stopping: false,
+            lookers: Vec::new(),
+            farewells: Vec::new(),
+        }
+    }
+
+    /// Runs until it is told to stop and everything is on disk.
+    pub(super) fn run(mut self, inbox: &Receiver<Event>) {
+        let mut expected = self.now.at;
+        loop {
+            self.note_pause(expected);
+            self.attend_to_time();
+            self.settle();
+            if !self.lookers.is_empty() && self.is_at_rest() {
+                self.lookers.drain(..).for_each(told);
+            }
+            if self.is_stopping && self.is_at_rest() {
+                break;
+            }
+            expected = self.next_deadline();
+            if let Some(event) = self.next(inbox, expected) {
+                self.on_event(event);
+                for event in inbox.try_iter().take(GATHER) {
+                    self.on_event(event);
+                }
+            }
+        }
+        self.farewells.drain(..).for_each(told);
+    }
+
+    fn next(&self, inbox: &Receiver<Event>, until: Instant) -> Option<Event> {
+        if !self.options.clock.runs_by_itself() {
+            return inbox.recv().ok();
+        }
+        match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// If this thread was not there for a while (the process was stopped, the database hung), nobody could renew anything:
+    /// that is nobody's fault.
+    fn note_pause(&mut self, expected: Instant) {
+        self.now = self.options.clock.now();
+        if let Some(late) = late_by(expected, self.now.at, self.options.lease) {
+            for mate in self.mates.values_mut() {
+                mate.lease_until += late;
+            }
+        }
+        self.gauges.note_loop(self.now.wall);
+    }
+
+    /// When something happens by itself. At least a look at the time now and then, so that a pause is noticed for what
+    /// it is.
+    fn next_deadline(&self) -> Instant {
+        // Counted from when this round began: a round that takes long is a pause as well.
+        let now = self.now.at;
+        let waits = self.mates.values().filter_map(|mate| mate.exchanges.deadline()).min();
+        let retries = self.troubled.iter().filter_map(|workflow| match self.slots.get(workflow) {
+            Some(Slot::Open(desk)) => desk.in_flight.as_ref()?.retry_at,
+            _ => None,
+        });
+        let latest = now + tick(self.options.lease);
+        retries.chain(waits).min().unwrap_or(latest).clamp(now, latest)
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Call(call) => self.on_call(call),
+            Event::Committed { workflow, birth, result } => self.on_committed(workflow, birth, result),
+            Event::Back { workflow, answer } => self.on_back(workflow, answer),
+            Event::LookAround(sender) => self.lookers.push(sender),
+            Event::Stop(sender) => {
+                self.is_stopping = true;
+                self.farewells.extend(sender);
+                self.roused.extend(self.mates.keys());
+            }
+        }
+    }
+
+    pub(super) fn on_call(&mut self, call: Call) {
+        if self.is_stopping {
+            call.refuse(unavailable("the server is going down"));
+            return;
+        }
+        let mut workflows = call.workflows();
+        if let Some(job) = call.job() {
+            match self.store.workflow_of(Part::Job(job)) {
+                Ok(Some(workflow)) => workflows.push(workflow),
+                Ok(None) => return call.refuse(Refused::NotFound(format!("there is no job {job}"))),
+                Err(error) => return call.refuse(refused(&error)),
+            }
+        }
+        // Somebody has one of them to himself, or waits for that: this comes afterwards.
+        for workflow in &workflows {
+            match self.slots.get_mut(workflow) {
+                Some(Slot::Away(queue)) => return queue.push(Event::Call(call)),
+                Some(Slot::Open(desk)) if !desk.queue.is_empty() => {
+                    return desk.queue.push_back(Event::Call(call));
+                }
+                _ => {}
+            }
+        }
+        self.perform(call, workflows.first().copied());
+    }
+
+    fn perform(&mut self, call: Call, workflow: Option<WorkflowId>) {
+        match (call, workflow) {
+            (Call::Introduce { who, user, may, reply }, _) => self.on_introduce(who, &user, may, reply),
+            (Call::Exchange { exchange, reply }, _) => self.on_exchange(exchange, reply),
+            (Call::HangUp { worker, number }, _) => self.on_hang_up(worker, number),
+            (Call::Drain { worker, reply }, _) => self.on_drain(worker, reply),
+            (Call::Retire { worker, by, reply }, _) => self.on_retire(worker, &by, reply),
+            (Call::Start { workflow, by, reply }, _) => self.on_start(workflow, &by, reply),
+            (Call::Initialize { workflow, only_uninitialized, clear_ephemeral, by, reply }, _) => {
+                self.on_initialize(workflow, only_uninitialized, clear_ephemeral, &by, reply);
+            }
+            (Call::Cancel { workflow, by, reply }, _) => self.on_cancel(workflow, &by, reply),
+            (Call::ResetStatus { workflow, force, by, reply }, _) => {
+                self.on_reset_status(workflow, force, &by, reply);
+            }
+            (Call::ResetJobs { workflow, which, by, reply }, _) => {
+                self.on_reset_jobs(workflow, &which, &by, reply);
+            }
+            (call @ Call::Exclusive { .. }, Some(workflow)) => self.on_exclusive(workflow, call),
+            (Call::Claim { workflow, request, reply }, _) => self.on_claim(workflow, &request, reply),
+            (Call::StartJob { job, run, node, reply }, Some(workflow)) => {
+                self.on_start_job(workflow, job, run, node, reply);
+            }
+            (Call::Complete { workflow, completions, reply }, _) => {
+                self.on_complete(workflow, completions, reply);
+            }
+            (Call::Retry { job, run, max_retries, by, reply }, Some(workflow)) => {
+                self.on_retry(workflow, job, run, max_retries, &by, reply);
+            }
+            (Call::ChangeStatus { job, to, run, by, reply }, Some(workflow)) => {
+                self.on_change_status(workflow, job, to, run, &by, reply);
+            }
+            (Call::Spawn { request, reply }, _) => self.on_spawn(&request, reply),
+            (call, None) => call.refuse(Refused::Internal("nobody knows which workflow is meant".into())),
+        }
+    }
+
+    /// What follows from the time alone.
+    fn attend_to_time(&mut self) {
+        let now = self.now.at;
+        let dead = |(id, mate): (&WorkerId, &Mate)| (mate.lease_until < now).then_some(*id);
+        let mut dead: Vec<WorkerId> = self.mates.iter().filter_map(dead).collect();
+        dead.sort_unstable();
+        for worker in dead {
+            self.lose(worker, "its lease is over");
+        }
+        let overdue = |(id, mate): (&WorkerId, &Mate)| {
+            mate.exchanges.deadline().is_some_and(|deadline| deadline <= now).then_some(*id)
+        };
+        self.roused.extend(self.mates.iter().filter_map(overdue));
+        let rested = |mate: &&mut Mate| mate.rests_until.is_some_and(|until| until <= now);
+        for mate in self.mates.values_mut().filter(rested) {
+            mate.rests_until = None;
+        }
+        self.retire_those_gone();
+    }
+
+    /// Brings everything that was stirred to rest: jobs are claimed, decisions handed to the store, answers given.
+    fn settle(&mut self) {
+        for workflow in self.troubled.iter().copied().collect::<Vec<_>>() {
+            self.submit_again_if_due(workflow);
+        }
+        while !self.stirred.is_empty() || !self.roused.is_empty() {
+            let stirred = std::mem::take(&mut self.stirred);
+            for &workflow in &stirred {
+                self.look_at_added(workflow);
+                self.place(workflow);
+            }
+            self.serve(&stirred);
+            // What was claimed goes to disk together with what made room for it.
+            let claimed = std::mem::take(&mut self.stirred);
+            for &workflow in stirred.union(&claimed) {
+                self.submit(workflow);
+                self.conclude_if_over(workflow);
+                self.note_figures(workflow);
+            }
+            self.answer_those_roused();
+        }
+        let waits = self.mates.values().map(|mate| mate.exchanges.waits()).sum();
+        self.gauges.note_state(self.slots.len(), self.mates.len(), waits);
+    }
+
+    fn note_figures(&mut self, workflow: WorkflowId) {
+        let gauges = Arc::clone(&self.gauges);
+        if let Some(desk) = self.desk(workflow) {
+            let figures = (desk.board.ready(), desk.held.len());
+            gauges.note_desk(std::mem::replace(&mut desk.figures, figures), figures);
+        }
+    }
+
+    /// Nothing is under way, or nothing will come of it soon.
+    fn is_at_rest(&self) -> bool {
+        self.stirred.is_empty()
+            && self.slots.values().all(|slot| match slot {
+                Slot::Open(desk) => desk.is_quiet() || desk.is_in_trouble(),
+                Slot::Away(_) => false,
+            })
+    }
+
+    pub(super) const fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
+    /// How long a worker that was heard of now is thought to be alive.
+    pub(super) fn lease_from_now(&self) -> Instant {
+        self.now.at + self.options.lease + MARGIN
+    }
+
+    /// The desk of a workflow that is in memory.
+    pub(super) fn desk(&mut self, workflow: WorkflowId) -> Option<&mut Desk> {
+        match self.slots.get_mut(&workflow) {
+            Some(Slot::Open(desk)) => Some(desk),
+            _ => None,
+        }
+    }
+
+    /// The desk of a workflow, made from its rows if it is not there.
+    pub(super) fn open(&mut self, workflow: WorkflowId) -> Result<&mut Desk, Refused> {
+        if self.desk(workflow).is_none() {
+            self.next_birth += 1;
+            let desk = Desk::read(&*self.store, workflow, self.next_birth).map_err(|no| match no {
+                NoDesk::NotFound => Refused::NotFound(format!("there is no workflow {workflow}")),
+                NoDesk::Broken(why) => Refused::Conflict { code: "cycle", detail: why },
+                NoDesk::Store(error) => refused(&error),
+            })?;
+            self.seat(desk);
+        }
+        self.stirred.insert(workflow);
+        self.desk(workflow).ok_or_else(|| Refused::Internal(format!("workflow {workflow} is not here")))
+    }
+}
+
+/// Whoever waited for it may be gone.
+#[expect(clippy::needless_pass_by_value, reason = "it is over with it")]
+fn told(sender: SyncSender<()>) {
+    sender.send(()).unwrap_or_default();
+}
+
+pub(super) fn unavailable(detail: &str) -> Refused {
+    Refused::Unavailable { detail: detail.to_owned(), retry_after: TROUBLE_PAUSE }
+}
+
+/// What a failure of the store means to somebody who asked.
+pub(super) fn refused(error: &windlass_store::Error) -> Refused {
+    use windlass_store::Error as E;
+    let detail = error.to_string();
+    match error {
+        error if error.is_transient() => Refused::Unavailable { detail, retry_after: TROUBLE_PAUSE },
+        E::Closed => Refused::Unavailable { detail, retry_after: TROUBLE_PAUSE },
+        E::NoSuchWorkflow(_) | E::NoSuchJob(_) | E::NoSuchWorker(_) => Refused::NotFound(detail),
+        E::Conflict { .. } | E::StaleRun { .. } => {
+            Refused::Unavailable { detail, retry_after: Duration::ZERO }
+        }
+        E::StillActive { .. } | E::JobIsHeld { .. } | E::NotRunning { .. } => {
+            Refused::Conflict { code: "workflow_active", detail }
+        }
+        E::Busy { .. } | E::InUse { .. } | E::RunNotBegun { .. } | E::NotBuried { .. } => {
+            Refused::Conflict { code: "in_use", detail }
+        }
+        E::Circle { .. }
+        | E::DuplicateJobName { .. }
+        | E::DuplicateName { .. }
+        | E::OutOfRange { .. }
+        | E::TooManyIterations { .. }
+        | E::NoSuchRequirements { .. } => Refused::Invalid { code: "invalid", detail },
+        _ => Refused::Internal(detail),
+    }
+}

@@ -1,0 +1,549 @@
+//! Workflows as a whole: how they come to a desk, begin, are canceled, go back, and end.
+
+use super::call::{Answer, Call, Event, Told};
+use super::desk::{Desk, is_active};
+use super::office::{Office, Slot, refused, unavailable};
+use super::talk::{Quiet, Refused, Reply, ResetWhich};
+use crate::{Error, added};
+use std::sync::Arc;
+use windlass_core::board::Orphan;
+use windlass_store::model::{SpawnRequest, Spawned, WorkerKind};
+use windlass_types::fleet::StopOrder;
+use windlass_types::work::StopReason;
+use windlass_types::{JobId, JobStatus, RunId, WorkerId, WorkflowId};
+
+impl Office {
+    /// Takes up what the books know to be under way: workers that may come back, and workflows that are not over.
+    pub(super) fn take_up(&mut self) -> Result<(), Error> {
+        let mut unleased = Vec::new();
+        for row in self.store.active_workers(None)? {
+            match (row.worker.kind, &row.worker.secret_hash) {
+                (WorkerKind::Remote, Some(hash)) => {
+                    let lease = self.lease_from_now();
+                    let worker = &row.worker;
+                    let mut mate =
+                        super::mate::Mate::new(hash.clone(), worker.capacity, &worker.labels, lease);
+                    mate.bound = worker.workflow;
+                    mate.is_to_drain = row.is_draining;
+                    self.mates.insert(row.id, mate);
+                }
+                (WorkerKind::Local, _) => unleased.push(row),
+                _ => {}
+            }
+        }
+        for workflow in self.store.active_workflows()? {
+            // One that cannot be read is no reason not to serve the others; whoever asks for it is told.
+            drop(self.open(workflow));
+        }
+        for row in unleased {
+            let is_dead = self.options.bury.as_ref().is_some_and(|bury| bury(&row.worker));
+            if is_dead {
+                self.lose_unleased(row.id, row.worker.workflow);
+            }
+        }
+        Ok(())
+    }
+
+    /// A desk that was just made takes its place: workers learn of it, and those that hold jobs of it are known.
+    pub(super) fn seat(&mut self, mut desk: Desk) {
+        let workflow = desk.id();
+        let row = desk.row.clone();
+        self.crews.admit(workflow, |crew| !crew.is_bound_elsewhere(workflow) && (crew.may)(&row));
+        let mut orphans = Vec::new();
+        let mut held: Vec<_> = desk.held.iter().map(|(job, hold)| (*job, hold.worker)).collect();
+        held.sort_unstable();
+        for (job, worker) in held {
+            let Some(number) = desk.board.index(job) else { continue };
+            if let Some(mate) = self.mates.get_mut(&worker) {
+                if mate.held.insert(job, workflow).is_none() {
+                    mate.mirror.take_anyway(job, desk.board.demand(number));
+                }
+            } else if self.is_gone(worker) {
+                orphans.push((job, number, worker));
+            }
+        }
+        let orphans: Vec<_> = orphans
+            .into_iter()
+            .map(|(job, number, worker)| {
+                let hold = desk.held.remove(&job);
+                (number, worker, hold.and_then(|hold| hold.started_at))
+            })
+            .collect();
+        self.slots.insert(workflow, Slot::Open(Box::new(desk)));
+        self.stirred.insert(workflow);
+        for (number, worker, started) in orphans {
+            self.orphan(workflow, number, worker, Orphan::RunAgain, started);
+        }
+    }
+
+    /// Nobody can come back for what this worker holds.
+    fn is_gone(&self, worker: WorkerId) -> bool {
+        match self.store.worker(worker) {
+            Ok(Some(row)) => {
+                !row.is_active() || row.worker.kind == WorkerKind::Remote || self.going.contains_key(&worker)
+            }
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Makes a desk anew from its rows.
+    pub(super) fn reseat(&mut self, workflow: WorkflowId) {
+        let queue = match self.slots.remove(&workflow) {
+            Some(Slot::Open(desk)) => {
+                self.gauges.note_desk(desk.figures, (0, 0));
+                if let Some(mate) = desk.reserved.and_then(|worker| self.mates.get_mut(&worker)) {
+                    mate.reserved = None;
+                }
+                desk.queue
+            }
+            Some(Slot::Away(queue)) => queue.into(),
+            None => return,
+        };
+        self.forget_holds_of(workflow);
+        self.crews.dismiss(workflow);
+        let is_there = self.open(workflow).is_ok();
+        if is_there && let Some(desk) = self.desk(workflow) {
+            desk.queue = queue;
+        } else {
+            for event in queue {
+                if let Event::Call(call) = event {
+                    call.refuse(unavailable("the workflow could not be read"));
+                }
+            }
+        }
+    }
+
+    /// Who holds what of it is told by its rows.
+    fn forget_holds_of(&mut self, workflow: WorkflowId) {
+        for mate in self.mates.values_mut() {
+            let held = mate.held.iter().filter(|(_, id)| **id == workflow).map(|(job, _)| *job);
+            for job in held.collect::<Vec<_>>() {
+                mate.let_go(job);
+            }
+        }
+    }
+
+    /// Begins (or goes on with) the current run, and lets workers have it.
+    pub(super) fn on_start(&mut self, workflow: WorkflowId, by: &str, reply: Reply<RunId>) {
+        match self.start(workflow, by) {
+            Ok(run) => self.when_on_disk(workflow, reply, run),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn start(&mut self, workflow: WorkflowId, by: &str) -> Result<RunId, Refused> {
+        let desk = self.open(workflow)?;
+        if desk.row.is_archived {
+            let detail = format!("workflow {workflow} is archived; take it out of the archive first");
+            return Err(Refused::Conflict { code: "workflow_archived", detail });
+        }
+        let is_over = desk.row.ended_at.is_some() || desk.row.is_canceled;
+        if is_over && !desk.is_active {
+            let detail =
+                format!("run {} of workflow {workflow} is over; reset it to run again", desk.row.run_id);
+            return Err(Refused::Conflict { code: "workflow_over", detail });
+        }
+        desk.board.on_asked_for(&mut desk.open.changes);
+        self.begin(workflow, by)
+    }
+
+    /// Notes that the run is under way, if it is not.
+    pub(super) fn begin(&mut self, workflow: WorkflowId, by: &str) -> Result<RunId, Refused> {
+        let (store, now) = (self.store.acting_as(by), self.now.wall);
+        let desk = self.open(workflow)?;
+        let run = desk.row.run_id;
+        if !desk.is_active {
+            store.begin_run(workflow, now).map_err(|error| refused(&error))?;
+            desk.is_active = true;
+            desk.row.started_at = desk.row.started_at.or(Some(now));
+            desk.row.ended_at = None;
+            desk.row.is_canceled = false;
+            self.tell_bound(workflow);
+        }
+        Ok(run)
+    }
+
+    /// As the contract says: with `only_uninitialized` what was built on anything that goes back goes back as well, and
+    /// then all that nobody has looked at is ready or blocked. Without, every job that is not over begins anew.
+    pub(super) fn on_initialize(
+        &mut self,
+        workflow: WorkflowId,
+        only_uninitialized: bool,
+        clear_ephemeral: bool,
+        by: &str,
+        reply: Reply<()>,
+    ) {
+        if clear_ephemeral
+            && let Err(error) = self.store.acting_as(by).clear_ephemeral(workflow, self.now.wall)
+        {
+            return reply(Err(refused(&error)));
+        }
+        let by_name = by.to_owned();
+        let chosen = move |status: JobStatus| match status {
+            JobStatus::Uninitialized => true,
+            JobStatus::Terminated | JobStatus::PendingFailed => !only_uninitialized,
+            _ => false,
+        };
+        let then = move |office: &mut Self| {
+            let desk = office.open(workflow)?;
+            desk.board.on_asked_for(&mut desk.open.changes);
+            office.begin(workflow, &by_name).map(|_| ())
+        };
+        match self.go_back(workflow, &chosen, true) {
+            Ok(_) => self.after_remake(workflow, Box::new(then), reply),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    /// Has jobs go back to the start, and (`with_dependents`) what was built on them. How many they are.
+    fn go_back(
+        &mut self,
+        workflow: WorkflowId,
+        is_chosen: &dyn Fn(JobStatus) -> bool,
+        with_dependents: bool,
+    ) -> Result<u64, Refused> {
+        let desk = self.open(workflow)?;
+        if !desk.held.is_empty() {
+            let detail = format!("{} jobs of workflow {workflow} are held by workers", desk.held.len());
+            return Err(Refused::Conflict { code: "workflow_active", detail });
+        }
+        let chosen = desk.board.jobs_that(is_chosen);
+        self.send_back(workflow, &chosen, false, with_dependents)
+    }
+
+    /// Decides that jobs run again; the board is made anew when that is on disk.
+    pub(super) fn send_back(
+        &mut self,
+        workflow: WorkflowId,
+        chosen: &[u32],
+        to_ready: bool,
+        with_dependents: bool,
+    ) -> Result<u64, Refused> {
+        let store = Arc::clone(&self.store);
+        let desk = self.open(workflow)?;
+        if !desk.is_quiet() {
+            return Err(unavailable("something of this workflow is just being written"));
+        }
+        let done = super::verbs::attempts_done(&*store, &desk.row)?;
+        let again = desk.board.plan_again(chosen, to_ready, with_dependents, &done).map_err(|job| {
+            let detail = format!("job {} is being worked on", desk.board.key(job).job);
+            Refused::Conflict { code: "job_active", detail }
+        })?;
+        if !again.changes.is_empty() {
+            desk.open.changes = again.changes;
+            desk.open.remake = true;
+        }
+        Ok(again.count)
+    }
+
+    /// Does `then` once what was decided at the desk is on disk and the desk is made anew, and answers when that is.
+    pub(super) fn after_remake(&mut self, workflow: WorkflowId, then: Then, reply: Reply<()>) {
+        let needs_commit = self.desk(workflow).is_some_and(|desk| !desk.open.is_empty());
+        if !needs_commit {
+            match then(self) {
+                Ok(()) => self.when_on_disk(workflow, reply, ()),
+                Err(why) => reply(Err(why)),
+            }
+            return;
+        }
+        self.afterwards.push((workflow, then, reply));
+    }
+
+    /// What was to be done once a desk is made anew.
+    pub(super) fn do_what_was_to_follow(&mut self, workflow: WorkflowId) {
+        let (mine, others) =
+            std::mem::take(&mut self.afterwards).into_iter().partition(|(id, ..)| *id == workflow);
+        self.afterwards = others;
+        for (_, then, reply) in mine {
+            match then(self) {
+                Ok(()) => self.when_on_disk(workflow, reply, ()),
+                Err(why) => reply(Err(why)),
+            }
+        }
+    }
+
+    /// Gives `value` as the answer once all that was decided until now is on disk.
+    pub(super) fn when_on_disk<T: Send + 'static>(
+        &mut self,
+        workflow: WorkflowId,
+        reply: Reply<T>,
+        value: T,
+    ) {
+        self.stirred.insert(workflow);
+        match self.desk(workflow) {
+            Some(desk) => {
+                let told: Told = Box::new(move |result| reply(result.map(|()| value)));
+                desk.open.told.push(told);
+            }
+            None => reply(Ok(value)),
+        }
+    }
+
+    /// No more claims, and whoever holds something is told at once.
+    pub(super) fn on_cancel(&mut self, workflow: WorkflowId, by: &str, reply: Reply<()>) {
+        match self.cancel(workflow, by) {
+            Ok(()) => self.when_on_disk(workflow, reply, ()),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn cancel(&mut self, workflow: WorkflowId, by: &str) -> Result<(), Refused> {
+        let (store, now) = (self.store.acting_as(by), self.now.wall);
+        let desk = self.open(workflow)?;
+        if desk.is_canceled || desk.row.is_canceled {
+            return Ok(());
+        }
+        if !desk.is_active && desk.row.ended_at.is_some() {
+            let detail = format!("run {} of workflow {workflow} is over", desk.row.run_id);
+            return Err(Refused::Conflict { code: "workflow_over", detail });
+        }
+        store.request_cancel(workflow, now).map_err(|error| refused(&error))?;
+        self.begin(workflow, by)?;
+        let desk = self.open(workflow)?;
+        desk.is_canceled = true;
+        desk.board.on_cancel();
+        let mut held: Vec<_> = desk.held.iter().map(|(job, hold)| (*job, *hold)).collect();
+        held.sort_unstable_by_key(|(job, _)| *job);
+        for (job, hold) in held {
+            if self.mates.contains_key(&hold.worker) {
+                self.stop_at(hold.worker, workflow, StopReason::Canceled);
+            } else {
+                self.cancel_held_elsewhere(workflow, job, hold.worker);
+            }
+        }
+        Ok(())
+    }
+
+    /// The worker is to end what it has of a workflow.
+    fn stop_at(&mut self, worker: WorkerId, workflow: WorkflowId, why: StopReason) {
+        let grace = self.options.grace;
+        let Some(mate) = self.mates.get_mut(&worker) else { return };
+        if mate.outbox.stops.iter().all(|stop| stop.workflow != workflow) {
+            mate.outbox.stops.push(StopOrder { workflow, attempts: Vec::new(), why, grace });
+        }
+        self.roused.insert(worker);
+        // What it has not heard of never starts.
+        let mate_held: Vec<_> =
+            self.mates.get(&worker).map(|mate| mate.held.clone()).into_iter().flatten().collect();
+        for (job, _) in mate_held.into_iter().filter(|(_, id)| *id == workflow) {
+            let Some(desk) = self.desk(workflow) else { return };
+            let untold = desk.held.get(&job).is_some_and(|hold| !hold.is_told && hold.worker == worker);
+            // One whose claim is on its way to the disk is given back when it is there.
+            let claimed = desk.in_flight.as_ref().is_some_and(|batch| {
+                batch.then.assignments.iter().any(|(_, assignment)| assignment.key.job == job)
+            });
+            let Some(number) = desk.board.index(job).filter(|_| untold && !claimed) else { continue };
+            desk.held.remove(&job);
+            if let Some(mate) = self.mates.get_mut(&worker) {
+                mate.let_go(job);
+            }
+            self.orphan(workflow, number, worker, Orphan::NeverStarted, None);
+        }
+    }
+
+    /// The next run begins; what has still to run starts at attempt 1. Nothing goes back by this alone.
+    pub(super) fn on_reset_status(
+        &mut self,
+        workflow: WorkflowId,
+        force: bool,
+        by: &str,
+        reply: Reply<RunId>,
+    ) {
+        reply(self.reset_status(workflow, force, by));
+    }
+
+    fn reset_status(&mut self, workflow: WorkflowId, force: bool, by: &str) -> Result<RunId, Refused> {
+        let desk = self.open(workflow)?;
+        if !desk.held.is_empty() {
+            let detail = format!("{} jobs of workflow {workflow} are held by workers", desk.held.len());
+            let hint = if force { "; cancel it first" } else { "" };
+            return Err(Refused::Conflict { code: "workflow_active", detail: format!("{detail}{hint}") });
+        }
+        if !desk.is_quiet() {
+            return Err(unavailable("something of this workflow is just being written"));
+        }
+        let (store, now) = (self.store.acting_as(by), self.now.wall);
+        let run = store.begin_next_run(workflow, &[], now).map_err(|error| refused(&error))?;
+        self.reseat(workflow);
+        self.tell_bound(workflow);
+        Ok(run)
+    }
+
+    /// Jobs go to the start; what was built on them follows when the workflow is initialised.
+    pub(super) fn on_reset_jobs(
+        &mut self,
+        workflow: WorkflowId,
+        which: &ResetWhich,
+        _by: &str,
+        reply: Reply<u64>,
+    ) {
+        let outcome = match which {
+            ResetWhich::All => self.go_back(workflow, &|status| status != JobStatus::Disabled, false),
+            ResetWhich::Failed => self.go_back(
+                workflow,
+                &|status| status.is_unsuccessful() || status == JobStatus::PendingFailed,
+                false,
+            ),
+            ResetWhich::Jobs(jobs) => self
+                .numbers_of(workflow, jobs)
+                .and_then(|chosen| self.send_back(workflow, &chosen, false, false)),
+        };
+        match outcome {
+            Ok(count) => self.when_on_disk(workflow, reply, count),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn numbers_of(&mut self, workflow: WorkflowId, jobs: &[JobId]) -> Result<Vec<u32>, Refused> {
+        let desk = self.open(workflow)?;
+        let number = |job: &JobId| {
+            desk.board.index(*job).ok_or_else(|| Refused::NotFound(format!("there is no job {job}")))
+        };
+        jobs.iter().map(number).collect()
+    }
+
+    /// Something is done to the books of a workflow while nobody else touches it.
+    pub(super) fn on_exclusive(&mut self, workflow: WorkflowId, call: Call) {
+        if let Some(desk) = self.desk(workflow)
+            && !desk.is_quiet()
+        {
+            // From here on everybody else waits for it.
+            desk.queue.push_back(Event::Call(call));
+            return;
+        }
+        let Call::Exclusive { needs, work, .. } = call else { return };
+        if let Some(desk) = self.desk(workflow)
+            && needs == Quiet::Free
+            && !desk.held.is_empty()
+        {
+            let detail = format!("{} jobs of workflow {workflow} are held by workers", desk.held.len());
+            return work(Err(Refused::Conflict { code: "workflow_active", detail }))();
+        }
+        let queue = match self.slots.insert(workflow, Slot::Away(Vec::new())) {
+            Some(Slot::Open(desk)) => {
+                self.gauges.note_desk(desk.figures, (0, 0));
+                if let Some(mate) = desk.reserved.and_then(|worker| self.mates.get_mut(&worker)) {
+                    mate.reserved = None;
+                }
+                desk.queue
+            }
+            _ => std::collections::VecDeque::new(),
+        };
+        self.crews.place(workflow, |_| None);
+        self.slots.insert(workflow, Slot::Away(queue.into()));
+        let (store, post) = (Arc::clone(&self.store), self.post.clone());
+        let done = std::thread::Builder::new().name("windlass-exclusive".into()).spawn(move || {
+            let answer = work(Ok(&*store));
+            post.send(Event::Back { workflow, answer }).unwrap_or_default();
+        });
+        if done.is_err() {
+            self.reseat(workflow);
+        }
+    }
+
+    /// Whoever had the workflow to himself is done: its rows are read anew where somebody needs them.
+    pub(super) fn on_back(&mut self, workflow: WorkflowId, answer: Answer) {
+        let Some(Slot::Away(queue)) = self.slots.remove(&workflow) else { return answer() };
+        self.forget_holds_of(workflow);
+        self.crews.dismiss(workflow);
+        let needed = self.store.workflow(workflow).ok().flatten().is_some_and(|row| is_active(&row));
+        if needed {
+            // If it cannot be read now, it is when somebody asks for it.
+            drop(self.open(workflow));
+        }
+        self.tell_bound(workflow);
+        answer();
+        self.replay(queue);
+    }
+
+    /// Whoever waited for the desk to be quiet, or to be there again, is attended to.
+    pub(super) fn let_in_whoever_waits(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.desk(workflow) else { return };
+        if desk.is_quiet() && !desk.queue.is_empty() {
+            let queue = std::mem::take(&mut desk.queue);
+            self.replay(queue);
+        }
+    }
+
+    fn replay(&mut self, queue: impl IntoIterator<Item = Event>) {
+        for event in queue {
+            if let Event::Call(call) = event {
+                self.on_call(call);
+            }
+        }
+    }
+
+    /// Workers that work for this one only hear whether there is something to stay for.
+    pub(super) fn tell_bound(&mut self, workflow: WorkflowId) {
+        let bound =
+            |(id, mate): (&WorkerId, &super::mate::Mate)| (mate.bound == Some(workflow)).then_some(*id);
+        for worker in self.mates.iter().filter_map(bound).collect::<Vec<_>>() {
+            self.note_if_dismissed(worker);
+        }
+    }
+
+    /// A workflow whose jobs are all settled, or that was canceled and of which nobody holds anything, is over.
+    pub(super) fn conclude_if_over(&mut self, workflow: WorkflowId) {
+        let (store, now) = (Arc::clone(&self.store), self.now.wall);
+        let Some(desk) = self.desk(workflow) else { return };
+        if !desk.is_quiet() || !desk.held.is_empty() || !desk.queue.is_empty() {
+            return;
+        }
+        if desk.is_active && (desk.is_canceled || desk.board.is_finished()) {
+            let canceled = desk.is_canceled;
+            if let Err(error) = store.end_run(workflow, canceled, now) {
+                // Tried again at the next look; what else could be wrong shows when the rows are read.
+                if !error.is_transient() {
+                    self.reseat(workflow);
+                }
+                return;
+            }
+            desk.is_active = false;
+        }
+        if !desk.is_active {
+            let figures = desk.figures;
+            self.gauges.note_desk(figures, (0, 0));
+            self.slots.remove(&workflow);
+            self.crews.dismiss(workflow);
+            self.tell_bound(workflow);
+        }
+    }
+
+    /// Jobs that ended may have left jobs behind that they had added before and did not ask for again.
+    pub(super) fn look_at_added(&mut self, workflow: WorkflowId) {
+        let store = Arc::clone(&self.store);
+        let Some(desk) = self.desk(workflow) else { return };
+        let over = std::mem::take(&mut desk.over);
+        if desk.has_added
+            && let Err(error) = added::leave_out(&*store, &over, &mut desk.board, &mut desk.open.changes)
+        {
+            self.remake(workflow, &error);
+        }
+    }
+
+    /// A running job adds others to its workflow.
+    pub(super) fn on_spawn(&mut self, request: &SpawnRequest, reply: Reply<Spawned>) {
+        let workflow = request.caller.workflow;
+        match self.spawn(workflow, request) {
+            Ok(spawned) => self.when_on_disk(workflow, reply, spawned),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn spawn(&mut self, workflow: WorkflowId, request: &SpawnRequest) -> Result<Spawned, Refused> {
+        let (store, now) = (Arc::clone(&self.store), self.now.wall);
+        self.open(workflow)?;
+        let spawned = store.spawn(request, now).map_err(|error| refused(&error))?;
+        let desk = self.open(workflow)?;
+        match added::take_up(&*store, workflow, &mut desk.board, &mut desk.open.changes) {
+            Ok(_) => desk.has_added = true,
+            // They are in the books; the board finds them there.
+            Err(error) => self.remake(workflow, &error),
+        }
+        Ok(spawned)
+    }
+}
+
+/// Something that is done once a desk is made anew.
+pub(super) type Then = Box<dyn FnOnce(&mut Office) -> Result<(), Refused> + Send>;

@@ -1,0 +1,265 @@
+//! From an introduction to the end of a run.
+
+use crate::world::{Planned, Worker, World, after, ask, code, ended, introduce, later, plain, someone};
+use std::time::Duration;
+use windlass_store::model::EventFilter;
+use windlass_types::JobStatus as S;
+use windlass_types::fleet::Introduction;
+use windlass_types::work::{Report, ReturnReason, StopReason};
+
+#[test]
+fn jobs_run_in_order_and_the_run_ends() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), after(&[0]), after(&[1])]);
+    let mut worker = Worker::new(&world, 4);
+    let first = worker.say(&world, vec![]).unwrap();
+    assert_eq!(first.workflows.len(), 1, "it hears where the workflow lives before its first job");
+    assert_eq!(worker.held.len(), 1);
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed; 3]);
+    assert!(world.row(workflow).ended_at.is_some());
+    assert_eq!(world.service.figures().workflows, 0, "nothing of it stays in memory");
+    assert_eq!(world.service.figures().ended, 3);
+}
+
+#[test]
+fn a_wait_ends_the_moment_there_is_something_to_do() {
+    let world = World::new();
+    let mut worker = Worker::new(&world, 1);
+    let exchange = worker.next(vec![], Duration::from_secs(15));
+    let waiting = later(|reply| world.service.exchange(exchange, reply));
+    world.service.look_around();
+    assert!(waiting.try_recv().is_err(), "there is nothing to do");
+    world.begin(&[plain()]);
+    assert_eq!(waiting.recv().unwrap().unwrap().assignments.len(), 1);
+}
+
+#[test]
+fn a_wait_is_over_when_its_time_is_up_or_a_newer_one_comes() {
+    let world = World::new();
+    let mut worker = Worker::new(&world, 1);
+    let wait = |worker: &mut Worker| {
+        let exchange = worker.next(vec![], Duration::from_secs(15));
+        later(|reply| world.service.exchange(exchange, reply))
+    };
+    let first = wait(&mut worker);
+    let second = wait(&mut worker);
+    assert_eq!(first.recv().unwrap().unwrap().number, 1);
+    world.pass(Duration::from_secs(14));
+    assert!(second.try_recv().is_err());
+    world.pass(Duration::from_secs(1));
+    assert_eq!(second.recv().unwrap().unwrap().number, 2);
+}
+
+#[test]
+fn an_answer_that_did_not_arrive_comes_again() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    let exchange = worker.next(vec![], Duration::ZERO);
+    let lost = ask(|reply| world.service.exchange(exchange.clone(), reply)).unwrap();
+    let again = worker.send(&world, exchange).unwrap();
+    assert_eq!(again, lost);
+    let key = worker.held[0].key;
+    let report = worker.next(vec![ended(key, 0)], Duration::ZERO);
+    ask(|reply| world.service.exchange(report.clone(), reply)).unwrap();
+    let answer = worker.send(&world, report).unwrap();
+    assert!(answer.stale.is_empty(), "a repeated report is not a late one");
+    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, 0)]);
+    assert_eq!(worker.keys().len(), 1, "and the next job is given once");
+}
+
+#[test]
+fn who_hangs_up_loses_nothing() {
+    let world = World::new();
+    let mut worker = Worker::new(&world, 1);
+    let exchange = worker.next(vec![], Duration::from_secs(15));
+    drop(later(|reply| world.service.exchange(exchange.clone(), reply)));
+    world.service.hang_up(worker.id, 1);
+    let workflow = world.begin(&[plain()]);
+    assert_eq!(world.statuses(workflow), [S::Ready], "nobody listens, so nothing is claimed");
+    assert_eq!(worker.send(&world, exchange).unwrap().assignments.len(), 1);
+}
+
+#[test]
+fn nobody_speaks_for_another() {
+    let world = World::new();
+    world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    let mut forged = worker.next(vec![], Duration::ZERO);
+    forged.secret = "guess".into();
+    let refused = ask(|reply| world.service.exchange(forged, reply)).unwrap_err();
+    assert_eq!(code(&refused), "unknown_worker");
+}
+
+#[test]
+fn a_worker_takes_only_what_its_user_may_run() {
+    let world = World::new();
+    let (mine, other) = (world.begin(&[plain()]), world.begin(&[plain()]));
+    let who = someone(4);
+    let may: windlass_engine::service::May = std::sync::Arc::new(move |row| row.id == mine);
+    let welcome = ask(|reply| world.service.introduce(who, "me".into(), may, reply)).unwrap();
+    let exchange = windlass_types::fleet::Exchange {
+        worker: welcome.worker,
+        secret: welcome.secret,
+        number: 1,
+        reports: vec![],
+        actions: vec![],
+        wait: Duration::ZERO,
+        time_left: None,
+        draining: false,
+        leaving: false,
+    };
+    let answer = ask(|reply| world.service.exchange(exchange, reply)).unwrap();
+    assert_eq!(answer.assignments.iter().map(|a| a.key.workflow).collect::<Vec<_>>(), [mine]);
+    assert_eq!(world.statuses(other), [S::Ready]);
+}
+
+#[test]
+fn labels_say_who_takes_what() {
+    let world = World::new();
+    let labelled = Planned { labels: vec!["gpu".into()], ..plain() };
+    world.begin(&[labelled, plain()]);
+    let mut with = Worker::join(&world, Introduction { labels: vec!["gpu".into()], ..someone(4) });
+    let mut without = Worker::new(&world, 4);
+    with.say(&world, vec![]).unwrap();
+    without.say(&world, vec![]).unwrap();
+    let names = |worker: &Worker| worker.held.iter().map(|a| a.name.clone()).collect::<Vec<_>>();
+    assert_eq!((names(&with), names(&without)), (vec!["j0".to_owned()], vec!["j1".to_owned()]));
+}
+
+#[test]
+fn nothing_is_started_that_cannot_end_in_time() {
+    let world = World::new();
+    let timed = |minutes: u64| Planned { runtime: Some(Duration::from_secs(60 * minutes)), ..plain() };
+    world.begin(&[timed(90), timed(10)]);
+    let mut worker = Worker::new(&world, 4);
+    let mut exchange = worker.next(vec![], Duration::ZERO);
+    exchange.time_left = Some(Duration::from_secs(3600));
+    worker.send(&world, exchange).unwrap();
+    // The limit is known from the first exchange on, and the claim is made with it.
+    assert_eq!(worker.held.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["j1"]);
+}
+
+#[test]
+fn canceling_reaches_workers_through_their_waits() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain(), after(&[0])]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let exchange = worker.next(vec![], Duration::from_secs(15));
+    let waiting = later(|reply| world.service.exchange(exchange, reply));
+    ask(|reply| world.service.cancel(workflow, "me", reply)).unwrap();
+    let answer = waiting.recv().unwrap().unwrap();
+    assert_eq!(answer.stops.len(), 1);
+    assert_eq!(answer.stops[0].why, StopReason::Canceled);
+    assert!(!world.row(workflow).is_canceled, "something of it still runs");
+    let Report::Ended(mut end) = ended(worker.held[0].key, 143) else { unreachable!() };
+    end.cause = windlass_types::work::EndCause::Stopped(StopReason::Canceled);
+    worker.say(&world, vec![Report::Ended(end)]).unwrap();
+    world.service.look_around();
+    assert_eq!(world.statuses(workflow), [S::Canceled, S::Ready, S::Canceled]);
+    assert!(world.row(workflow).is_canceled);
+}
+
+#[test]
+fn what_a_worker_hands_back_goes_to_another() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut first = Worker::new(&world, 1);
+    first.say(&world, vec![]).unwrap();
+    let key = first.held[0].key;
+    let why = ReturnReason::WorkerTrouble("no space for logs".into());
+    first.say(&world, vec![Report::Returned { key, why }]).unwrap();
+    assert!(first.held.is_empty(), "it is left alone for a moment");
+    let mut second = Worker::new(&world, 1);
+    second.say(&world, vec![]).unwrap();
+    assert_eq!(second.keys(), [key], "the same attempt: it never started");
+    second.work_off(&world);
+    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, 0)]);
+}
+
+#[test]
+fn draining_finishes_and_takes_nothing_more() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    ask(|reply| world.service.drain(worker.id, reply)).unwrap();
+    let key = worker.held[0].key;
+    let answer = worker.say(&world, vec![ended(key, 0)]).unwrap();
+    assert!(answer.drain && answer.assignments.is_empty());
+    let mut last = worker.next(vec![], Duration::ZERO);
+    last.leaving = true;
+    worker.send(&world, last).unwrap();
+    world.service.look_around();
+    assert_eq!(world.service.figures().workers, 0);
+    assert!(world.store.active_workers(None).unwrap().is_empty());
+    assert_eq!(world.statuses(workflow), [S::Completed, S::Ready]);
+}
+
+#[test]
+fn a_worker_of_one_workflow_is_dismissed_when_it_is_over() {
+    let world = World::new();
+    let (workflow, other) = (world.begin(&[plain()]), world.begin(&[plain()]));
+    let mut worker = Worker::join(&world, Introduction { workflow: Some(workflow), ..someone(4) });
+    let answer = worker.say(&world, vec![]).unwrap();
+    assert!(!answer.dismissed);
+    let key = worker.held[0].key;
+    worker.say(&world, vec![ended(key, 0)]).unwrap();
+    let answer = worker.say(&world, vec![]).unwrap();
+    assert!(answer.dismissed && answer.assignments.is_empty());
+    assert_eq!(world.statuses(other), [S::Ready]);
+    let late = Introduction { workflow: Some(workflow), ..someone(4) };
+    let mut late = Worker::join(&world, late);
+    assert!(late.say(&world, vec![]).unwrap().dismissed);
+    let nowhere = Introduction { workflow: Some(windlass_types::WorkflowId(99)), ..someone(1) };
+    assert_eq!(code(&introduce(&world, &nowhere).unwrap_err()), "not_found");
+}
+
+#[test]
+fn a_failure_cancels_what_waits_for_it_and_the_run_ends() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), after(&[0])]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let key = worker.held[0].key;
+    worker.say(&world, vec![ended(key, 3)]).unwrap();
+    world.service.look_around();
+    assert_eq!(world.statuses(workflow), [S::Failed, S::Canceled]);
+    assert!(world.row(workflow).ended_at.is_some());
+    let refused = ask(|reply| world.service.start_workflow(workflow, "me", reply)).unwrap_err();
+    assert_eq!(code(&refused), "workflow_over");
+}
+
+#[test]
+fn stopping_answers_everybody_and_keeps_everything() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let key = worker.held[0].key;
+    worker.say(&world, vec![ended(key, 0)]).unwrap();
+    let exchange = worker.next(vec![], Duration::from_secs(15));
+    let waiting = later(|reply| world.service.exchange(exchange, reply));
+    world.service.stop();
+    assert!(waiting.recv().unwrap().is_ok(), "an empty answer");
+    assert_eq!(code(&worker.say(&world, vec![]).unwrap_err()), "unavailable");
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}
+
+#[test]
+fn stale_reports_change_nothing_and_can_be_seen() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let (mut one, mut two) = (Worker::new(&world, 1), Worker::new(&world, 1));
+    one.say(&world, vec![]).unwrap();
+    two.say(&world, vec![]).unwrap();
+    let of_another = two.held[0].key;
+    let answer = one.say(&world, vec![ended(of_another, 0)]).unwrap();
+    assert_eq!(answer.stale, [of_another]);
+    assert_eq!(world.statuses(workflow), [S::Pending, S::Pending]);
+    let filter = EventFilter { category: Some("stale_report".into()), ..EventFilter::default() };
+    assert_eq!(world.store.events(Some(workflow), &filter).unwrap().len(), 1);
+    assert_eq!(world.service.figures().stale_reports, 1);
+}

@@ -1,0 +1,10 @@
+//! The service with a real database, workers that are plain calls, and a clock that is moved by hand.
+
+mod basics;
+mod clients;
+mod fairness;
+mod leases;
+mod model;
+mod poison;
+mod scale;
+mod world;

@@ -1,0 +1,295 @@
+//! A world for the service: a real database, and workers that are plain calls.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use windlass_core::edges::EdgesBuilder;
+use windlass_engine::service::{Hand, May, Refused, Reply, Service, ServiceClock, ServiceOptions};
+use windlass_store::Store;
+use windlass_store::model::{
+    JobFilter, Listed, NewJob, NewKind, NewRequirements, NewWorkflow, ResultFilter, WorkflowRow,
+};
+use windlass_store::sqlite::SqliteStore;
+use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::work::{Assignment, AttemptKey, EndCause, Ended, Exit, Report, Usage};
+use windlass_types::{Bytes, Capacity, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
+/// An answer comes at once or, the clock being moved by hand, never.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) service: Service,
+    pub(crate) hand: Hand,
+    _dir: tempfile::TempDir,
+}
+
+/// A job to be created.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Planned {
+    pub(crate) waits_for: Vec<u32>,
+    pub(crate) priority: i32,
+    /// 0: nothing is asked for.
+    pub(crate) cpus: u32,
+    pub(crate) runtime: Option<Duration>,
+    pub(crate) labels: Vec<String>,
+}
+
+pub(crate) fn plain() -> Planned {
+    Planned::default()
+}
+
+pub(crate) fn after(waits_for: &[u32]) -> Planned {
+    Planned { waits_for: waits_for.to_vec(), ..Planned::default() }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> =
+            Arc::new(SqliteStore::create(dir.path().join("windlass.db")).unwrap().store);
+        let (service, hand) = start(&store);
+        Self { store, service, hand, _dir: dir }
+    }
+
+    /// The server is killed and started again on the same books: nothing of its memory is left.
+    pub(crate) fn restart(&mut self) {
+        let (service, hand) = start(&self.store);
+        (self.service, self.hand) = (service, hand);
+    }
+
+    /// Time passes while the service looks at the clock as it always does.
+    pub(crate) fn pass(&self, time: Duration) {
+        let step = Duration::from_secs(1);
+        for _ in 0..time.as_secs() {
+            self.hand.advance(step);
+            self.service.look_around();
+        }
+    }
+
+    /// Creates a workflow; every job is called `j` and its number.
+    pub(crate) fn create(&self, jobs: &[Planned]) -> WorkflowRow {
+        let mut edges = EdgesBuilder::default();
+        let names: Vec<String> = (0..jobs.len()).map(|number| format!("j{number}")).collect();
+        let requirements: Vec<NewRequirements<'_>> = jobs
+            .iter()
+            .zip(&names)
+            .map(|(job, name)| {
+                let resources =
+                    Resources { cpus: job.cpus.max(1), runtime: job.runtime, ..Resources::DEFAULT };
+                NewRequirements { name, resources }
+            })
+            .collect();
+        let kinds: Vec<NewKind<'_>> = jobs
+            .iter()
+            .zip(&names)
+            .map(|(job, name)| NewKind { name, labels: &job.labels, ..NewKind::default() })
+            .collect();
+        for (job, planned) in (0..).zip(jobs) {
+            edges.depend(job, &planned.waits_for);
+        }
+        let workflow = NewWorkflow {
+            name: "test",
+            user: "me",
+            submission_dir: "/",
+            output_dir: "/tmp",
+            requirements: &requirements,
+            kinds: &kinds,
+            edges: &edges.finish(),
+            ..NewWorkflow::default()
+        };
+        let mut rows = Listed::new((0..).zip(jobs).zip(&names).map(|((number, job), name)| NewJob {
+            name,
+            command: "true",
+            requirements: (job.cpus > 0 || job.runtime.is_some()).then_some(number),
+            kind: (!job.labels.is_empty()).then_some(number),
+            priority: job.priority,
+            status: JobStatus::Uninitialized,
+            ..NewJob::default()
+        }));
+        let id = self.store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap();
+        self.store.workflow(id).unwrap().unwrap()
+    }
+
+    /// Creates a workflow and lets workers have it.
+    pub(crate) fn begin(&self, jobs: &[Planned]) -> WorkflowId {
+        let row = self.create(jobs);
+        ask(|reply| self.service.start_workflow(row.id, "me", reply)).unwrap();
+        row.id
+    }
+
+    pub(crate) fn statuses(&self, workflow: WorkflowId) -> Vec<JobStatus> {
+        self.service.look_around();
+        self.store.jobs(workflow, &JobFilter::default()).unwrap().iter().map(|job| job.status).collect()
+    }
+
+    /// (job name, attempt, return code), oldest job first.
+    pub(crate) fn results(&self, workflow: WorkflowId) -> Vec<(String, u32, i32)> {
+        let filter = ResultFilter { all_runs: true, ..ResultFilter::default() };
+        let rows = self.store.results(workflow, &filter).unwrap();
+        rows.into_iter().map(|row| (row.job_name, row.key.attempt_id.0, row.return_code)).collect()
+    }
+
+    /// As it stands when everything that is under way is done.
+    pub(crate) fn row(&self, workflow: WorkflowId) -> WorkflowRow {
+        self.service.look_around();
+        self.store.workflow(workflow).unwrap().unwrap()
+    }
+}
+
+fn start(store: &Arc<dyn Store>) -> (Service, Hand) {
+    let (clock, hand) = ServiceClock::manual();
+    let options = ServiceOptions { lease: LEASE, clock, ..ServiceOptions::default() };
+    (Service::start(Arc::clone(store), options).unwrap(), hand)
+}
+
+/// Calls the service and waits for the answer.
+pub(crate) fn ask<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> Result<T, Refused> {
+    later(call).recv_timeout(PATIENCE).expect("an answer")
+}
+
+/// Calls the service; the answer comes when it comes.
+pub(crate) fn later<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> mpsc::Receiver<Result<T, Refused>> {
+    let (sender, receiver) = mpsc::channel();
+    call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));
+    receiver
+}
+
+pub(crate) const fn capacity(cpus: u32) -> Capacity {
+    Capacity { cpus, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None }
+}
+
+/// A worker that does nothing by itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    pub(crate) id: WorkerId,
+    pub(crate) secret: String,
+    pub(crate) number: u64,
+    pub(crate) held: Vec<Assignment>,
+    who: Introduction,
+}
+
+/// How a worker is introduced.
+pub(crate) fn someone(cpus: u32) -> Introduction {
+    Introduction {
+        host: "elsewhere".into(),
+        boot_id: "b".into(),
+        pid: 1,
+        pid_start_ticks: 1,
+        capacity: capacity(cpus),
+        version: "test".into(),
+        labels: Vec::new(),
+        workflow: None,
+        before: None,
+        allocation: None,
+    }
+}
+
+pub(crate) fn introduce(world: &World, who: &Introduction) -> Result<Welcome, Refused> {
+    let may: May = Arc::new(|_| true);
+    ask(|reply| world.service.introduce(who.clone(), "me".into(), may, reply))
+}
+
+impl Worker {
+    pub(crate) fn join(world: &World, who: Introduction) -> Self {
+        let Welcome { worker, secret, .. } = introduce(world, &who).unwrap();
+        Self { id: worker, secret, number: 0, held: Vec::new(), who }
+    }
+
+    pub(crate) fn new(world: &World, cpus: u32) -> Self {
+        Self::join(world, someone(cpus))
+    }
+
+    /// What it would say next.
+    pub(crate) fn next(&mut self, reports: Vec<Report>, wait: Duration) -> Exchange {
+        self.number += 1;
+        self.same(reports, wait)
+    }
+
+    pub(crate) fn same(&self, reports: Vec<Report>, wait: Duration) -> Exchange {
+        Exchange {
+            worker: self.id,
+            secret: self.secret.clone(),
+            number: self.number,
+            reports,
+            actions: Vec::new(),
+            wait,
+            time_left: None,
+            draining: false,
+            leaving: false,
+        }
+    }
+
+    /// Says something and takes what it is given.
+    pub(crate) fn say(&mut self, world: &World, reports: Vec<Report>) -> Result<ExchangeAnswer, Refused> {
+        let exchange = self.next(reports, Duration::ZERO);
+        self.send(world, exchange)
+    }
+
+    pub(crate) fn send(&mut self, world: &World, exchange: Exchange) -> Result<ExchangeAnswer, Refused> {
+        let gone: Vec<AttemptKey> = exchange
+            .reports
+            .iter()
+            .filter(|report| !matches!(report, Report::Started { .. }))
+            .map(|report| *report.key())
+            .collect();
+        let answer = ask(|reply| world.service.exchange(exchange, reply))?;
+        self.held.retain(|assignment| !gone.contains(&assignment.key));
+        self.held.extend(answer.assignments.iter().cloned());
+        Ok(answer)
+    }
+
+    /// Ends all it has, well, until there is nothing more.
+    pub(crate) fn work_off(&mut self, world: &World) {
+        loop {
+            let ends = self.held.iter().map(|assignment| ended(assignment.key, 0)).collect::<Vec<_>>();
+            let nothing = ends.is_empty();
+            self.say(world, ends).unwrap();
+            if nothing && self.held.is_empty() {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<AttemptKey> {
+        self.held.iter().map(|assignment| assignment.key).collect()
+    }
+
+    /// Comes back with what it says it holds. Returns what it has lost.
+    pub(crate) fn come_back(&mut self, world: &World, held: &[AttemptKey]) -> Vec<AttemptKey> {
+        let before = Comeback { worker: self.id, secret: self.secret.clone(), held: held.to_vec() };
+        let welcome = introduce(world, &Introduction { before: Some(before), ..self.who.clone() }).unwrap();
+        (self.id, self.secret, self.number) = (welcome.worker, welcome.secret, 0);
+        self.held
+            .retain(|assignment| held.contains(&assignment.key) && !welcome.lost.contains(&assignment.key));
+        welcome.lost
+    }
+}
+
+/// A report that an attempt ended with this code.
+pub(crate) fn ended(key: AttemptKey, code: i32) -> Report {
+    let at = Timestamp(1_000_000);
+    Report::Ended(Ended {
+        key,
+        started_at: at,
+        ended_at: at,
+        wall: Duration::from_secs(10),
+        exit: Exit::Code(code),
+        cause: EndCause::Itself,
+        usage: Usage::default(),
+        files: None,
+    })
+}
+
+pub(crate) fn started(key: AttemptKey) -> Report {
+    Report::Started { key, at: Timestamp(1_000_000), pid: 7 }
+}
+
+pub(crate) fn code(refused: &Refused) -> &'static str {
+    match refused {
+        Refused::Conflict { code, .. } | Refused::Invalid { code, .. } => code,
+        Refused::NotFound(_) => "not_found",
+        Refused::Unavailable { .. } => "unavailable",
+        Refused::Internal(_) => "internal",
+    }
+}
