@@ -99,8 +99,12 @@ impl Caller {
     }
 
     /// What a workflow is to him.
-    fn relation(&self, workflow: &WorkflowRow) -> Relation {
-        if workflow.user == *self.0.user { Relation::Own } else { Relation::Other }
+    fn relation(&self, store: &dyn Store, workflow: &WorkflowRow) -> Result<Relation, windlass_store::Error> {
+        if workflow.user == *self.0.user {
+            return Ok(Relation::Own);
+        }
+        let is_shared = store.is_shared_with(workflow.id, &self.0.user)?;
+        Ok(if is_shared { Relation::Shared } else { Relation::Other })
     }
 
     /// The workflow, if he may do this to it.
@@ -113,16 +117,27 @@ impl Caller {
         let what = format!("workflow {id}");
         // Want of a scope or role is told before anything is looked at.
         self.may(operation, Relation::Own, &what)?;
-        let row = state.books(move |store| store.workflow(id)).await?;
-        let row = row.ok_or_else(|| ApiError::not_found(&what))?;
-        self.may(operation, self.relation(&row), &what)?;
+        let caller = self.clone();
+        let found = state.books(move |store| caller.find(store, id)).await?;
+        let (row, relation) = found.ok_or_else(|| ApiError::not_found(&what))?;
+        self.may(operation, relation, &what)?;
         Ok(row)
+    }
+
+    fn find(
+        &self,
+        store: &dyn Store,
+        id: WorkflowId,
+    ) -> Result<Option<(WorkflowRow, Relation)>, windlass_store::Error> {
+        let Some(row) = store.workflow(id)? else { return Ok(None) };
+        let relation = self.relation(store, &row)?;
+        Ok(Some((row, relation)))
     }
 
     /// Whether he may know of a workflow.
     pub(crate) fn reads(&self, store: &dyn Store, id: WorkflowId) -> bool {
-        let row = store.workflow(id).ok().flatten();
-        row.is_some_and(|row| self.may(Operation::ReadWorkflow, self.relation(&row), "").is_ok())
+        let found = self.find(store, id).ok().flatten();
+        found.is_some_and(|(_, relation)| self.may(Operation::ReadWorkflow, relation, "").is_ok())
     }
 
     /// Which events he may know of.
@@ -140,10 +155,14 @@ impl Caller {
         Ok(Sees::asking(move |id| caller.reads(&*store, id)))
     }
 
-    /// Whose jobs a worker of his may take.
-    pub(crate) fn works_for(&self) -> May {
-        let caller = self.clone();
-        Arc::new(move |row| caller.may(Operation::Work, caller.relation(row), "").is_ok())
+    /// Whose jobs a worker of his may take: his own, an operator's everybody's, and those of the one workflow that it is
+    /// for if he may work on that. What others share with him he runs only when he says so: it runs under his name.
+    pub(crate) async fn works_for(&self, state: &AppState, only: Option<WorkflowId>) -> Answer<May> {
+        if let Some(id) = only {
+            self.workflow(state, Operation::Work, id).await?;
+        }
+        let who = self.0.clone();
+        Ok(Arc::new(move |row| row.user == *who.user || who.sees_all() || Some(row.id) == only))
     }
 
     /// What something of this user is to him.

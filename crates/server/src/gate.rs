@@ -1,12 +1,42 @@
-//! Where the gate ([`windlass_auth::Gate`]) gets keys of issuers from.
+//! Where the gate ([`windlass_auth::Gate`]) gets its tokens and keys from, and where it notes that they were used.
 
+use crate::state::AppState;
 use std::io::Read as _;
+use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
-use windlass_auth::{Fetch, FetchError};
+use tokio_util::sync::CancellationToken;
+use windlass_auth::{BookError, Fetch, FetchError, Role, Scopes, SecretHash, TokenBook, TokenRecord};
+use windlass_store::Store;
+use windlass_store::model::TokenRow;
 
 /// A key set is small; whoever sends more is not an issuer.
 const LARGEST_DOCUMENT: u64 = 1 << 20;
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// When tokens were last used need not be known to the second.
+const NOTE_USE_EVERY: Duration = Duration::from_mins(1);
+
+/// Tokens, from the books.
+pub(crate) struct Books(pub(crate) Arc<dyn Store>);
+
+impl TokenBook for Books {
+    fn find(&self, hash: SecretHash) -> Result<Option<TokenRecord>, BookError> {
+        let row = self.0.token_by_hash(&hash.to_string()).map_err(|error| BookError(error.to_string()))?;
+        Ok(row.filter(|row| row.revoked_at.is_none()).and_then(record))
+    }
+}
+
+/// A row that makes no sense, of a newer version perhaps, lets nobody in.
+fn record(row: TokenRow) -> Option<TokenRecord> {
+    Some(TokenRecord {
+        id: row.id,
+        role: Role::from_str(&row.role).ok()?,
+        scopes: Scopes::words(row.scopes.iter().map(String::as_str)).ok()?,
+        name: row.name.into(),
+        user: row.user.into(),
+        expires: row.expires_at,
+    })
+}
 
 /// Documents of issuers, over the network. Used where it may block.
 pub(crate) struct Network;
@@ -33,5 +63,21 @@ fn get(url: &str) -> Result<String, FetchError> {
         Ok(length) if length as u64 <= LARGEST_DOCUMENT => Ok(text),
         Ok(_) => Err(FetchError("it is too large".to_owned())),
         Err(error) => Err(FetchError(error.to_string())),
+    }
+}
+
+/// Notes now and then which tokens were used, and once more when the server stops.
+pub(crate) async fn note_token_use(state: AppState, stop: CancellationToken) {
+    loop {
+        let is_over = tokio::time::timeout(NOTE_USE_EVERY, stop.cancelled()).await.is_ok();
+        let used = state.auth.take_used_tokens();
+        let note =
+            move |store: &dyn Store| used.iter().try_for_each(|(id, when)| store.note_token_use(*id, *when));
+        if let Err(error) = state.books(note).await {
+            tracing::warn!(%error, "when tokens were used could not be noted");
+        }
+        if is_over {
+            return;
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::discovery::{self, Announced, Discovery, DiscoveryError};
 use crate::front::{Front, standby};
-use crate::gate::Network;
+use crate::gate::{self, Books, Network};
 use crate::listen::Listening;
 use crate::metrics::Metrics;
 use crate::notify;
@@ -250,7 +250,7 @@ impl Site {
             config: options.auth_config.clone(),
             password_file: options.password_file.clone(),
             fetch: Some(Arc::new(Network)),
-            ..GateOptions::default()
+            tokens: Some(Arc::new(Books(Arc::clone(&store)))),
         };
         let auth = Arc::new(Gate::open(gate)?);
         let service = Service::start(
@@ -271,6 +271,7 @@ impl Site {
             metrics: Arc::clone(&self.metrics),
             options: Arc::clone(options),
         };
+        self.runtime.spawn(gate::note_token_use(state.clone(), self.stop.clone()));
         self.front.replace(router(state.clone()));
         // Whoever reads it must be let in.
         let announced = options.run_dir.as_deref().map(|dir| {

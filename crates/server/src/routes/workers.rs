@@ -46,7 +46,7 @@ async fn introduce(
 ) -> Answer<Json<Welcome>> {
     caller.may(Operation::IntroduceWorker, Relation::Own, "worker")?;
     let user = Arc::clone(&caller.0.user);
-    let may = caller.works_for();
+    let may = caller.works_for(&state, who.workflow).await?;
     ask(|reply| state.service.introduce(who, user, may, reply)).await.map(Json)
 }
 

@@ -1,6 +1,8 @@
 //! A real server, spoken to over real connections. One program for all tests, so that it is linked once.
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod bench;
 #[cfg(test)]
 mod books;

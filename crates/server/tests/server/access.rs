@@ -1,0 +1,322 @@
+//! Who gets in, and what he may do: every route, with every role, with one's own objects, shared ones and those of others.
+//!
+//! The routes are taken from the OpenAPI document, so that a new one is covered by itself. What is expected is read from
+//! the policy; the truths at the end are written by hand and come from nowhere else.
+
+use crate::bench::Bench;
+use reqwest::Method;
+use serde_json::{Value, json};
+use windlass_auth::{Operation, Relation, Role, Scopes, Verdict, judge};
+use windlass_server::policy::{Declared, declared};
+use windlass_store::model::{Listed, NewWorkflow};
+use windlass_types::{Clock, WorkflowId};
+
+const API: &str = "/api/v1";
+
+/// A token for somebody, made by the owner.
+fn token(bench: &Bench, user: &str, role: Role, scope: &str) -> String {
+    let asked = json!({"name": "test", "user": user, "role": role.name(), "scopes": [scope]});
+    let made = bench.post("/api/v1/tokens").json(&asked).send().unwrap();
+    assert_eq!(made.status(), 200, "{:?}", made.text());
+    made.json::<Value>().unwrap()["token"].as_str().unwrap().to_owned()
+}
+
+fn workflow_of(bench: &Bench, user: &str) -> WorkflowId {
+    let new =
+        NewWorkflow { name: "w", user, submission_dir: "/", output_dir: "/out", ..NewWorkflow::default() };
+    bench.store.create_workflow(&new, &mut Listed::new([]), Clock.now()).unwrap()
+}
+
+/// Another workflow of the same person, shared with the same group if this one is.
+fn like(bench: &Bench, workflow: WorkflowId, group: i64, relation: Relation) -> WorkflowId {
+    let user = bench.store.workflow(workflow).unwrap().unwrap().user;
+    let new = workflow_of(bench, &user);
+    if relation == Relation::Shared {
+        bench.store.share(new, group, Clock.now()).unwrap();
+    }
+    new
+}
+
+fn status(bench: &Bench, token: &str, method: &str, path: &str, body: Option<&Value>) -> u16 {
+    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    let mut request = bench.client.request(method, format!("{}{path}", bench.server.url)).bearer_auth(token);
+    if let Some(body) = body {
+        request = request.json(body);
+    }
+    request.send().unwrap().status().as_u16()
+}
+
+/// What one operation of the document needs to be called: its path filled in for a workflow, and a body.
+struct Route {
+    method: String,
+    template: String,
+    item: Value,
+}
+
+fn routes(document: &Value) -> Vec<Route> {
+    let mut all = Vec::new();
+    for (template, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            if ["get", "put", "post", "delete"].contains(&method.as_str()) {
+                let (method, template) = (method.to_uppercase(), template.clone());
+                all.push(Route { method, template, item: operation.clone() });
+            }
+        }
+    }
+    all
+}
+
+impl Route {
+    fn declared(&self) -> Declared {
+        declared(&self.method, &self.template).unwrap_or_else(|| panic!("{} {}", self.method, self.template))
+    }
+
+    /// Whether it is about one workflow that its path or query names, so that whose it is decides.
+    fn is_about_a_workflow(&self) -> bool {
+        self.template.contains("/workflows/{id}")
+            || self.template.contains("{workflow_id}")
+            || self.query().any(|name| name == "workflow_id")
+    }
+
+    fn query(&self) -> impl Iterator<Item = &str> {
+        let parameters = self.item["parameters"].as_array().into_iter().flatten();
+        parameters
+            .filter(|parameter| parameter["in"] == "query")
+            .filter_map(|parameter| parameter["name"].as_str())
+    }
+
+    fn path(&self, workflow: WorkflowId) -> String {
+        let mut path = self.template.replace("/workflows/{id}", &format!("/workflows/{workflow}"));
+        path = path.replace("{workflow_id}", &workflow.to_string());
+        for (name, value) in [("{status}", "completed"), ("{user_name}", "nobody"), ("{worker}", "host")] {
+            path = path.replace(name, value);
+        }
+        // Whatever else is a number: of things that are not there.
+        while let (Some(start), Some(end)) = (path.find('{'), path.find('}')) {
+            path.replace_range(start..=end, "999999");
+        }
+        if self.query().any(|name| name == "workflow_id") {
+            path = format!("{path}?workflow_id={workflow}");
+        }
+        path
+    }
+
+    fn body(&self, document: &Value, workflow: WorkflowId) -> Option<Value> {
+        let schema = &self.item["requestBody"]["content"]["application/json"]["schema"];
+        (!schema.is_null()).then(|| sample(document, schema, workflow))
+    }
+}
+
+/// The least that fits a schema.
+fn sample(document: &Value, schema: &Value, workflow: WorkflowId) -> Value {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.trim_start_matches("#/components/schemas/");
+        return sample(document, &document["components"]["schemas"][name], workflow);
+    }
+    if let Some(first) = schema["enum"].as_array().and_then(|all| all.first()) {
+        return first.clone();
+    }
+    let kind = schema["type"].as_str().or_else(|| schema["type"].as_array()?.first()?.as_str());
+    match kind {
+        Some("object") => {
+            let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let field = |name: &str| match name {
+                "workflow_id" => json!(workflow.0),
+                _ => sample(document, &schema["properties"][name], workflow),
+            };
+            required.map(|name| (name.to_owned(), field(name))).collect::<serde_json::Map<_, _>>().into()
+        }
+        Some("array") => json!([]),
+        Some("integer" | "number") => json!(1),
+        Some("boolean") => json!(false),
+        Some("string") => json!("x"),
+        _ => json!({}),
+    }
+}
+
+#[test]
+fn nobody_gets_in_without_a_credential_or_with_a_wrong_one() {
+    let bench = Bench::new();
+    let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+    let workflow = workflow_of(&bench, "ana");
+    for route in routes(&document) {
+        let path = route.path(workflow);
+        let method = Method::from_bytes(route.method.as_bytes()).unwrap();
+        let request = || bench.client.request(method.clone(), format!("{}{path}", bench.server.url));
+        let expected = if route.declared() == Declared::Public { 200 } else { 401 };
+        assert_eq!(request().send().unwrap().status(), expected, "{} {path}", route.method);
+        if expected == 401 {
+            for header in ["Bearer wl_wrong", "Bearer a.b.c", "Basic !", "Negotiate x", "wl"] {
+                let answer = request().header("authorization", header).send().unwrap();
+                assert_eq!(answer.status(), 401, "{} {path} {header}", route.method);
+                assert!(answer.headers().contains_key("www-authenticate"));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_route_with_every_role_and_everybodys_workflows() {
+    let bench = Bench::new();
+    let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+    let group = bench.store.add_group("team", None, Clock.now()).unwrap();
+    let (other, shared) = (workflow_of(&bench, "zoe"), workflow_of(&bench, "zoe"));
+    bench.store.share(shared, group, Clock.now()).unwrap();
+    let mut checked = 0;
+    for role in Role::ALL {
+        let user = format!("{role}-person");
+        bench.store.add_member(group, &user, "member", Clock.now()).unwrap();
+        let token = token(&bench, &user, role, "admin");
+        let own = workflow_of(&bench, &user);
+        for (workflow, relation) in
+            [(other, Relation::Other), (shared, Relation::Shared), (own, Relation::Own)]
+        {
+            for route in routes(&document) {
+                let Declared::Needs(operation) = route.declared() else { continue };
+                let seen = if route.is_about_a_workflow() { relation } else { Relation::Own };
+                let verdict = judge(operation, role, Scopes::ALL, seen);
+                if route.template.ends_with("/stream") {
+                    continue;
+                }
+                // What is allowed is done, so it is done to a workflow that nothing else is asked about.
+                let changes = verdict == Verdict::Allow && route.method != "GET";
+                if changes && !route.is_about_a_workflow() {
+                    continue;
+                }
+                let workflow = if changes { like(&bench, workflow, group, relation) } else { workflow };
+                let path = route.path(workflow);
+                let got =
+                    status(&bench, &token, &route.method, &path, route.body(&document, workflow).as_ref());
+                let what =
+                    format!("{role}, {relation:?}: {} {path} ({operation:?}) gave {got}", route.method);
+                match verdict {
+                    Verdict::Allow if route.is_about_a_workflow() && !path.contains("999999") => {
+                        assert!(![401, 403, 404, 500].contains(&got), "{what}");
+                    }
+                    Verdict::Allow => assert!(![401, 403, 500].contains(&got), "{what}"),
+                    Verdict::Hide => assert_eq!(got, 404, "{what}"),
+                    Verdict::ForbidRole | Verdict::ForbidScope => assert_eq!(got, 403, "{what}"),
+                }
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 4 * routes(&document).len(), "only {checked} were checked");
+    for workflow in [other, shared] {
+        let row = bench.store.workflow(workflow).unwrap().unwrap();
+        assert_eq!(
+            (row.name.as_str(), row.user.as_str()),
+            ("w", "zoe"),
+            "nothing was changed by those who may not"
+        );
+    }
+}
+
+/// Written by hand: not read from any table.
+#[test]
+fn truths_about_roles() {
+    let bench = Bench::new();
+    let anas = workflow_of(&bench, "ana");
+    let start = format!("{API}/workflows/{anas}/start");
+    let call = |user: &str, role, scope: &str, method: &str, path: &str| {
+        status(&bench, &token(&bench, user, role, scope), method, path, None)
+    };
+    assert_eq!(call("bob", Role::User, "admin", "POST", &start), 404, "others' workflows are not there");
+    assert_eq!(call("bob", Role::Viewer, "admin", "POST", &start), 403, "a viewer starts nothing");
+    assert_eq!(call("ana", Role::Viewer, "admin", "POST", &start), 403, "not even his own");
+    assert_eq!(call("ana", Role::User, "read", "POST", &start), 403, "a token to read with starts nothing");
+    assert_eq!(call("ana", Role::User, "worker", "POST", &start), 403);
+    assert_eq!(call("ana", Role::Admin, "write", "POST", &format!("{API}/admin/reload-auth")), 403);
+    assert_eq!(call("otto", Role::Operator, "admin", "POST", &format!("{API}/admin/reload-auth")), 403);
+    assert_eq!(call("adam", Role::Admin, "admin", "POST", &format!("{API}/admin/reload-auth")), 200);
+    assert_eq!(call("adam", Role::Admin, "admin", "GET", &format!("{API}/tokens?all=true")), 200);
+    assert_eq!(call("otto", Role::Operator, "admin", "GET", &format!("{API}/tokens?all=true")), 403);
+    assert_eq!(call("bob", Role::User, "admin", "GET", &format!("{API}/tokens?user=ana")), 404);
+    assert_eq!(call("bob", Role::User, "read", "GET", "/metrics"), 200);
+    assert_eq!(
+        call("bob", Role::User, "write", "POST", &format!("{API}/workers")),
+        403,
+        "that takes the scope worker"
+    );
+}
+
+#[test]
+fn a_token_makes_no_more_of_itself() {
+    let bench = Bench::new();
+    let make = |by: &str, asked: Value| status(&bench, by, "POST", "/api/v1/tokens", Some(&asked));
+    let ana = token(&bench, "ana", Role::User, "write");
+    assert_eq!(make(&ana, json!({"name": "t", "scopes": ["read"]})), 200);
+    assert_eq!(make(&ana, json!({"name": "t", "scopes": ["admin"]})), 403);
+    assert_eq!(make(&ana, json!({"name": "t", "scopes": ["read"], "role": "admin"})), 403);
+    assert_eq!(make(&ana, json!({"name": "t", "scopes": ["read"], "user": "bob"})), 403);
+    assert_eq!(make(&ana, json!({"name": "t", "scopes": []})), 403);
+    assert_eq!(make(&ana, json!({"name": "t", "scopes": ["everything"]})), 422);
+    assert_eq!(make(&ana, json!({"name": "", "scopes": ["read"]})), 422);
+    let reader = token(&bench, "ana", Role::User, "read");
+    assert_eq!(make(&reader, json!({"name": "t", "scopes": ["read"]})), 403);
+}
+
+#[test]
+fn a_revoked_token_is_nobody_at_once() {
+    let bench = Bench::new();
+    let ana = token(&bench, "ana", Role::User, "write");
+    let me: Value = bench
+        .client
+        .get(format!("{}/api/v1/me", bench.server.url))
+        .bearer_auth(&ana)
+        .send()
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!((&me["user"], &me["role"], &me["how"]), (&json!("ana"), &json!("user"), &json!("token")));
+    let list: Value = bench.get("/api/v1/tokens?user=ana").send().unwrap().json().unwrap();
+    let id = &list["items"][0]["id"];
+    assert!(!list.to_string().contains(&ana), "the secret is not kept");
+    let bob = token(&bench, "bob", Role::User, "write");
+    let path = format!("/api/v1/tokens/{id}");
+    assert_eq!(status(&bench, &bob, "DELETE", &path, None), 404, "not one's own is not there");
+    assert_eq!(status(&bench, &ana, "DELETE", &path, None), 200);
+    assert_eq!(status(&bench, &ana, "GET", "/api/v1/me", None), 401);
+}
+
+#[test]
+fn guessing_at_passwords_is_slowed_down() {
+    let bench = Bench::new();
+    let guess = || {
+        let request =
+            bench.client.get(format!("{}/api/v1/me", bench.server.url)).basic_auth("ana", Some("x"));
+        request.send().unwrap()
+    };
+    for _ in 0..5 {
+        assert_eq!(guess().status(), 401);
+    }
+    let slowed = guess();
+    assert_eq!(slowed.status(), 429);
+    assert!(slowed.headers().contains_key("retry-after"));
+}
+
+#[test]
+fn paths_are_not_tricked() {
+    let bench = Bench::new();
+    let workflow = workflow_of(&bench, "zoe");
+    let ana = token(&bench, "ana", Role::User, "admin");
+    for path in [
+        format!("/api/v1//workflows/{workflow}/start"),
+        format!("/api/v1/workflows/{workflow}/start/"),
+        format!("/api/v1/workflows/{workflow}%2Fstart"),
+        format!("/api/v1/%77orkflows/{workflow}/start"),
+        format!("/API/V1/workflows/{workflow}/start"),
+        format!("/health/../api/v1/workflows/{workflow}/start"),
+        format!("/api/v1/docs/..%2fworkflows/{workflow}/start"),
+    ] {
+        let got = status(&bench, &ana, "POST", &path, None);
+        assert!([404, 405].contains(&got), "{path} gave {got}");
+    }
+    let twice = bench.get("/api/v1/me").header("authorization", "Bearer wl_other").send().unwrap();
+    assert_eq!(twice.status(), 401, "two credentials are none");
+    let long =
+        bench.client.get(format!("{}/api/v1/me", bench.server.url)).bearer_auth("x".repeat(1 << 20)).send();
+    assert!(long.is_err() || long.unwrap().status().is_client_error(), "a header without measure");
+    assert_eq!(bench.get("/health").send().unwrap().status(), 200, "and it still answers");
+    assert_eq!(judge(Operation::Sql, Role::Admin, Scopes::ALL, Relation::Own), Verdict::ForbidRole);
+}
