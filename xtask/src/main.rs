@@ -6,8 +6,10 @@
 
 mod bench;
 mod ci;
+mod compat;
 mod docs;
 mod layers;
+mod python;
 mod shell;
 mod test;
 
@@ -21,6 +23,7 @@ cargo xtask: the chores of this repository
                                 `cargo nextest run --workspace` and the doc tests
   cargo xtask ci [STEP...]      what CI runs: fmt, clippy, layers, test; or only the steps named
   cargo xtask docs              writes the man pages and the references that are made from the code
+  cargo xtask compat            Torc's own command line against `windlass serve`
   cargo xtask layers            checks that dependencies between the crates point downwards
   cargo xtask bench [A B C D]   windlass against fork+exec, xargs and its peers, interleaved
 
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Some("test") => test::main(&rest),
         Some("ci") => ci::main(&rest),
         Some("docs") => docs::main(&rest),
+        Some("compat") => compat::main(&rest),
         Some("layers") => layers::main(&rest),
         Some("bench") => bench::main(&rest),
         None | Some("help" | "--help" | "-h") => {

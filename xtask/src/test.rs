@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::python;
 use crate::shell::{self, cargo, run, succeeds};
 
 const HELP: &str = "\
@@ -12,9 +13,10 @@ cargo xtask test [ARGS...]: runs every test of the workspace
   1. looks for the programs that the tests start; installs the missing ones as root on Debian,
      otherwise prints the command that does
   2. installs cargo-nextest if it is missing (`cargo install cargo-nextest --locked`)
-  3. builds the workspace, so that tests may start the `windlass` binary
-  4. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
-  5. cargo nextest run --workspace ARGS...; where not even root may mount a disk or make a namespace (some containers),
+  3. installs Torc's Python client and schemathesis below the target directory (pinned versions)
+  4. builds the workspace, so that tests may start the `windlass` binary
+  5. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
+  6. cargo nextest run --workspace ARGS...; where not even root may mount a disk or make a namespace (some containers),
      the tests that need it are left out, counted as skipped, and named
 
 ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
@@ -55,6 +57,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     }
     provide_tools()?;
     provide_nextest()?;
+    python::provide()?;
     run(&mut cargo(["build", "--workspace"]))?;
     if arguments.is_empty() {
         run(&mut cargo(["test", "--doc", "--workspace"]))?;

@@ -193,7 +193,9 @@ impl From<windlass_store::Error> for ApiError {
             | E::NoSuchRequirementsId(_)
             | E::NoSuchFile(_)
             | E::NoSuchEvent(_)
-            | E::NoSuchResult(_) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
+            | E::NoSuchResult(_)
+            | E::NoSuch { .. }
+            | E::NoSuchMember { .. } => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
             E::NoSuchRequirements { .. }
             | E::Circle { .. }
             | E::DuplicateJobName { .. }
@@ -202,6 +204,7 @@ impl From<windlass_store::Error> for ApiError {
             | E::OutOfRange { .. }
             | E::Refused { .. }
             | E::TooManyIterations { .. } => Self::invalid(detail),
+            E::NameTaken { .. } => Self::conflict("name_taken", detail),
             E::Busy { .. }
             | E::Conflict { .. }
             | E::StaleRun { .. }

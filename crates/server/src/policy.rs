@@ -45,6 +45,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("DELETE", "/tokens/{id}", Needs(ChangeTokens)),
     ("POST", "/admin/reload-auth", Needs(Administer)),
     ("GET", "/admin/audit-log", Needs(Administer)),
+    ("GET", "/admin/api-stats", Needs(Administer)),
     ("POST", "/admin/sql", Needs(Administer)),
 
     ("POST", "/workers", Needs(IntroduceWorker)),

@@ -15,7 +15,10 @@ use std::any::Any;
 use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
-use utoipa::openapi::{Info, OpenApi, OpenApiBuilder};
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::{
+    ContentBuilder, Info, ObjectBuilder, OpenApi, OpenApiBuilder, ResponseBuilder, Schema, Type,
+};
 use utoipa_axum::router::OpenApiRouter;
 
 /// Whoever sends nothing for so long in the middle of a request is gone.
@@ -52,7 +55,50 @@ pub(crate) fn router(state: AppState) -> Router {
 /// What the server offers, as OpenAPI 3.1.
 pub fn openapi() -> OpenApi {
     let brief = documented(routes::plain(), routes::brief(), routes::torc());
-    brief.merge(at_both(routes::lasting(), routes::torc_lasting())).into_openapi()
+    let mut document = brief.merge(at_both(routes::lasting(), routes::torc_lasting())).into_openapi();
+    for (path, item) in &mut document.paths.paths {
+        let is_torc = path.starts_with(TORC_PREFIX);
+        for operation in operations(item) {
+            complete(operation, is_torc);
+        }
+    }
+    document
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().filter_map(Option::as_mut)
+}
+
+/// What holds for every operation: its id is its own though it stands at two prefixes, and errors have one shape.
+fn complete(operation: &mut Operation, is_torc: bool) {
+    if is_torc && let Some(id) = &mut operation.operation_id {
+        id.insert_str(0, "torc_");
+    }
+    let kind = if is_torc { "application/json" } else { "application/problem+json" };
+    let content = ContentBuilder::new().schema(Some(error_schema(is_torc))).build();
+    let response = ResponseBuilder::new().description("It was not done, and why").content(kind, content);
+    operation.responses.responses.entry("default".to_owned()).or_insert_with(|| response.build().into());
+}
+
+/// See [`ApiError`] for what is in them.
+fn error_schema(is_torc: bool) -> Schema {
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let number = || ObjectBuilder::new().schema_type(Type::Integer);
+    if is_torc {
+        let error = ObjectBuilder::new()
+            .property("error", text())
+            .required("error")
+            .property("message", text())
+            .required("message");
+        return ObjectBuilder::new().property("error", error).required("error").into();
+    }
+    ["type", "title", "detail", "code", "instance"]
+        .into_iter()
+        .fold(ObjectBuilder::new(), |problem, field| problem.property(field, text()).required(field))
+        .property("status", number())
+        .required("status")
+        .property("hint", text())
+        .into()
 }
 
 fn documented(

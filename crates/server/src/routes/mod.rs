@@ -7,6 +7,7 @@ pub(crate) mod events;
 pub(crate) mod health;
 mod metrics;
 mod tokens;
+mod torc;
 mod workers;
 mod workflows;
 
@@ -35,7 +36,7 @@ pub(crate) fn lasting() -> OpenApiRouter<AppState> {
 
 /// The contract of Torc, at both prefixes.
 pub(crate) fn torc() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(tokens::torc())
+    torc::routes().merge(tokens::torc())
 }
 
 /// What of it lasts.

@@ -20,3 +20,5 @@ mod limits;
 mod manners;
 #[cfg(test)]
 mod secured;
+#[cfg(test)]
+mod torc_client;

@@ -1,0 +1,234 @@
+//! Actions: what is done when something happened.
+
+use super::call::Call;
+use super::input;
+use super::table::{Description, Given, Part as Taken, Table};
+use crate::error::{Answer, ApiError};
+use crate::extract::{Json, Path};
+use serde_json::{Map, Value, json};
+use utoipa::IntoParams;
+use utoipa::openapi::path::ParameterIn;
+use windlass_api::torc::query::PendingActions;
+use windlass_api::torc::{ClaimActionRequest, ClaimActionResponse, MessageResponse, WorkflowActionModel};
+use windlass_auth::Operation;
+use windlass_engine::service::Quiet;
+use windlass_store::model::{ActionRow, ActionRunRow, AddAction, Part, SchedulerRow, WorkflowRow};
+use windlass_types::settings::{Action, ActionType};
+use windlass_types::{JobId, WorkerId};
+
+pub(super) fn table() -> Table {
+    Table::new("actions")
+        .get("/workflows/{id}/actions", "get_workflow_actions", "Actions of a workflow", list)
+        .post("/workflows/{id}/actions", "create_workflow_action", "Adds an action", create)
+        .get(
+            "/workflows/{id}/actions/pending",
+            "get_pending_actions",
+            "Actions that wait to be carried out",
+            pending,
+        )
+        .put(
+            "/workflows/{id}/actions/{action_id}",
+            "update_workflow_action",
+            "Changes what an action does",
+            update,
+        )
+        .delete("/workflows/{id}/actions/{action_id}", "delete_workflow_action", "Deletes an action", delete)
+        .post(
+            "/workflows/{id}/actions/{action_id}/claim",
+            "claim_action",
+            "A runner carries out an action",
+            claim,
+        )
+}
+
+fn list(call: &Call, Path(id): Path<i64>) -> Answer<Vec<WorkflowActionModel>> {
+    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    models(call, &row, call.store().actions(row.id)?)
+}
+
+/// The triggers that are asked for; the parameter may stand more than once.
+pub(super) struct Triggers(Vec<String>);
+
+impl Taken for Triggers {
+    fn describe(description: Description<'_>) -> Description<'_> {
+        description.takes(PendingActions::into_params(|| Some(ParameterIn::Query)))
+    }
+
+    async fn take(given: &mut Given, call: &Call) -> Answer<Self> {
+        let pairs: Vec<(String, String)> = given.query(call).await?;
+        let triggers = pairs.into_iter().filter(|(name, _)| name == "trigger_type").map(|(_, value)| value);
+        Ok(Self(triggers.collect()))
+    }
+}
+
+fn pending(
+    call: &Call,
+    Path(id): Path<i64>,
+    Triggers(triggers): Triggers,
+) -> Answer<Vec<WorkflowActionModel>> {
+    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    let actions = call.ask(|service, reply| service.pending_actions(row.id, reply))?;
+    let mut models = models(call, &row, actions)?;
+    models.retain(|action| triggers.is_empty() || triggers.contains(&action.trigger_type));
+    for action in &mut models {
+        action.trigger_count = action.trigger_count.max(action.required_triggers);
+    }
+    Ok(models)
+}
+
+fn create(
+    call: &Call,
+    Path(id): Path<i64>,
+    Json(body): Json<WorkflowActionModel>,
+) -> Answer<WorkflowActionModel> {
+    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+    if body.workflow_id != id {
+        return Err(ApiError::invalid("the action names another workflow than the path"));
+    }
+    let action = read(call, &row, &body)?;
+    let id = call.change(row.id, Quiet::Any, move |store, now| store.add_action(row.id, &action, now))?;
+    shown(call, &row, id)
+}
+
+fn shown(call: &Call, row: &WorkflowRow, id: i64) -> Answer<WorkflowActionModel> {
+    let found = call.store().actions(row.id)?.into_iter().find(|action| action.id == id);
+    let found = found.ok_or_else(|| ApiError::not_found(format_args!("action {id}")))?;
+    models(call, row, vec![found])?.pop().ok_or_else(|| ApiError::internal("an action without a model"))
+}
+
+/// An action as it is to be, checked.
+fn read(call: &Call, row: &WorkflowRow, body: &WorkflowActionModel) -> Answer<AddAction> {
+    let Value::Object(config) = &body.action_config else {
+        return Err(ApiError::invalid("action_config must be an object"));
+    };
+    let mut action: Map<String, Value> = config.clone();
+    action.insert("trigger_type".to_owned(), json!(body.trigger_type));
+    action.insert("action_type".to_owned(), json!(body.action_type));
+    action.insert("persistent".to_owned(), json!(body.persistent));
+    if let Some(id) = config.get("scheduler_id").and_then(Value::as_i64) {
+        action.insert("scheduler".to_owned(), json!(scheduler_name(call, row, id)?));
+    }
+    action.retain(|_, value| !value.is_null());
+    let action: Action = serde_json::from_value(Value::Object(action))
+        .map_err(|error| ApiError::invalid(format!("the action makes no sense: {error}")))?;
+    if action.action_type == ActionType::RunCommands && action.commands.is_empty() {
+        return Err(ApiError::invalid("action_config: run_commands needs commands"));
+    }
+    action.commands.iter().try_for_each(|command| input::text("commands", command).map(drop))?;
+    let jobs: Vec<JobId> = body.job_ids.iter().flatten().copied().map(JobId).collect();
+    if action.trigger_type.is_about_jobs() && jobs.is_empty() {
+        return Err(ApiError::invalid(format!("{} needs job_ids", body.trigger_type)));
+    }
+    call.are_of(row.id, jobs.iter().copied().map(Part::Job))?;
+    Ok(AddAction { action, jobs, is_recovery: body.is_recovery })
+}
+
+fn scheduler_name(call: &Call, row: &WorkflowRow, id: i64) -> Answer<String> {
+    let found = call.store().schedulers(row.id)?.into_iter().find(|scheduler| scheduler.id == id);
+    let missing = || ApiError::invalid(format!("workflow {} has no scheduler {id}", row.id));
+    found.map(|found| found.scheduler.name).ok_or_else(missing)
+}
+
+/// Changes fields of what the action does.
+fn update(
+    call: &Call,
+    Path((id, action)): Path<(i64, i64)>,
+    Json(body): Json<Value>,
+) -> Answer<WorkflowActionModel> {
+    let row = found(call, Operation::ChangeWorkflow, id, action)?;
+    let mut model = shown(call, &row, action)?;
+    let Value::Object(changes) = body else {
+        return Err(ApiError::invalid("the body must be an object of the fields to change"));
+    };
+    // A whole action, what it does, or fields of what it does.
+    let changes = match changes.get("action_config") {
+        Some(Value::Object(config)) => config.clone(),
+        Some(_) => return Err(ApiError::invalid("action_config must be an object")),
+        None => changes,
+    };
+    if let Value::Object(config) = &mut model.action_config {
+        config.extend(changes);
+    }
+    let changed = read(call, &row, &model)?;
+    call.change(row.id, Quiet::Any, move |store, now| store.update_action(action, &changed, now))?;
+    shown(call, &row, action)
+}
+
+/// The workflow of the path, if the action is one of its.
+fn found(call: &Call, operation: Operation, id: i64, action: i64) -> Answer<WorkflowRow> {
+    let row = call.workflow(operation, id)?;
+    match call.store().workflow_of(Part::Action(action))? {
+        Some(workflow) if workflow == row.id => Ok(row),
+        _ => Err(ApiError::not_found(format_args!("action {action}"))),
+    }
+}
+
+fn delete(call: &Call, Path((id, action)): Path<(i64, i64)>) -> Answer<MessageResponse> {
+    let row = found(call, Operation::ChangeWorkflow, id, action)?;
+    call.change(row.id, Quiet::Any, move |store, now| store.delete_action(action, now))?;
+    Ok(MessageResponse { message: format!("action {action} was deleted") })
+}
+
+fn claim(
+    call: &Call,
+    Path((id, action)): Path<(i64, i64)>,
+    Json(body): Json<ClaimActionRequest>,
+) -> Answer<ClaimActionResponse> {
+    let row = found(call, Operation::Work, id, action)?;
+    let node = body.compute_node_id.map(WorkerId);
+    call.are_of(row.id, node.map(Part::Worker))?;
+    let success = call.ask(|service, reply| service.claim_action(row.id, action, node, reply))?;
+    if !success {
+        return Err(ApiError::conflict(
+            "claimed",
+            format!("action {action} is not to be had: another runner has it, or its time has not come"),
+        ));
+    }
+    Ok(ClaimActionResponse { action_id: action, success })
+}
+
+fn models(call: &Call, row: &WorkflowRow, actions: Vec<ActionRow>) -> Answer<Vec<WorkflowActionModel>> {
+    if actions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let runs = call.store().action_runs(row.id)?;
+    let schedulers = call.store().schedulers(row.id)?;
+    actions.into_iter().map(|action| model(row, action, &runs, &schedulers)).collect()
+}
+
+fn model(
+    row: &WorkflowRow,
+    action: ActionRow,
+    runs: &[ActionRunRow],
+    schedulers: &[SchedulerRow],
+) -> Answer<WorkflowActionModel> {
+    let last = runs.iter().rev().find(|run| run.action_id == action.id && run.run_id == row.run_id);
+    let Value::Object(mut config) = serde_json::to_value(&action.action).map_err(ApiError::internal)? else {
+        return Err(ApiError::internal("an action is no object"));
+    };
+    let mut word = |field: &str| {
+        config.remove(field).and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+    };
+    let (trigger_type, action_type) = (word("trigger_type"), word("action_type"));
+    config.remove("persistent");
+    let scheduler = action.action.scheduler.as_ref();
+    if let Some(known) = schedulers.iter().find(|known| Some(&known.scheduler.name) == scheduler) {
+        config.insert("scheduler_id".to_owned(), json!(known.id));
+    }
+    let required_triggers = (action.jobs.len() as i64).max(1);
+    Ok(WorkflowActionModel {
+        id: Some(action.id),
+        workflow_id: row.id.0,
+        action_config: Value::Object(config),
+        action_type,
+        trigger_type,
+        executed: last.is_some(),
+        executed_at: last.map(|run| run.started_at.to_string()),
+        executed_by: last.and_then(|run| run.worker_id).map(|id| id.0),
+        is_recovery: false,
+        job_ids: (!action.jobs.is_empty()).then(|| action.jobs.iter().map(|id| id.0).collect()),
+        persistent: action.action.persistent,
+        required_triggers,
+        trigger_count: if last.is_some() { required_triggers } else { 0 },
+    })
+}

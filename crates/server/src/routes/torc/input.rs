@@ -1,0 +1,147 @@
+//! What clients send, checked and turned into our types; and amounts in the words of the contract.
+
+use crate::error::{Answer, ApiError};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass_types::{Bytes, Resources, Timestamp, parse_duration};
+
+/// Names of things: something, and not a novel.
+pub(super) fn name(what: &str, name: &str) -> Answer<String> {
+    const LONGEST: usize = 1024;
+    match name {
+        _ if name.trim().is_empty() => Err(ApiError::invalid(format!("{what} needs a name"))),
+        _ if name.len() > LONGEST => {
+            Err(ApiError::invalid(format!("the name of {what} has more than {LONGEST} bytes")))
+        }
+        _ if name.contains('\0') => Err(ApiError::invalid(format!("the name of {what} contains a NUL"))),
+        _ => Ok(name.to_owned()),
+    }
+}
+
+/// Texts that reach a shell or a file system, which know no NUL.
+pub(super) fn text(what: &str, text: &str) -> Answer<String> {
+    if text.contains('\0') {
+        return Err(ApiError::invalid(format!("{what} contains a NUL")));
+    }
+    Ok(text.to_owned())
+}
+
+/// Numbers that must fit into a smaller type.
+pub(super) fn number<T: TryFrom<i64>>(field: &str, value: i64) -> Answer<T> {
+    T::try_from(value).map_err(|_| ApiError::invalid(format!("{field}: {value} is out of range")))
+}
+
+pub(super) fn memory(text: &str) -> Answer<Bytes> {
+    text.parse().map_err(|error| ApiError::invalid(format!("memory: {error}")))
+}
+
+pub(super) fn duration(field: &str, text: &str) -> Answer<Duration> {
+    parse_duration(text).map_err(|error| ApiError::invalid(format!("{field}: {error}")))
+}
+
+pub(super) fn time(field: &str, text: &str) -> Answer<Timestamp> {
+    text.parse().map_err(|_| {
+        ApiError::invalid(format!("{field}: `{text}` is not a time; write for example 2026-01-31T12:00:00Z"))
+    })
+}
+
+pub(super) fn environment(env: Option<&BTreeMap<String, String>>) -> Answer<Vec<(String, String)>> {
+    let mut checked = Vec::new();
+    for (name, value) in env.into_iter().flatten() {
+        if !is_variable(name) {
+            return Err(ApiError::invalid(format!("env: `{name}` is no name of a variable"))
+                .with_hint("letters, digits and underscores, and no digit in front"));
+        }
+        checked.push((name.clone(), text("env", value)?));
+    }
+    Ok(checked)
+}
+
+fn is_variable(name: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Labels are words without commas, because lists of them are written with commas.
+pub(super) fn labels(labels: Option<&[String]>) -> Answer<Vec<String>> {
+    let mut checked = Vec::new();
+    for label in labels.into_iter().flatten() {
+        let label = label.trim();
+        if label.is_empty() || label.contains(|c: char| c == ',' || c.is_control()) {
+            return Err(ApiError::invalid(format!("labels: `{}` is no label", label.escape_debug())));
+        }
+        checked.push(label.to_owned());
+    }
+    checked.sort_unstable();
+    checked.dedup();
+    Ok(checked)
+}
+
+/// Words between commas.
+pub(super) fn label_list(text: Option<&str>) -> Answer<Vec<String>> {
+    let words: Vec<String> = text
+        .unwrap_or("")
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect();
+    labels(Some(&words))
+}
+
+/// `1m`, `4g`: the largest unit that needs no fraction.
+pub(super) fn show_memory(bytes: Bytes) -> String {
+    const UNITS: [(u32, &str); 4] = [(40, "t"), (30, "g"), (20, "m"), (10, "k")];
+    let unit = UNITS.into_iter().find(|(shift, _)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift);
+    unit.map_or_else(|| bytes.0.to_string(), |(shift, unit)| format!("{}{unit}", bytes.0 >> shift))
+}
+
+/// `PT1H30M`.
+pub(super) fn show_duration(duration: Duration) -> String {
+    let total = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    let (days, hours, minutes, seconds) = (total / 86_400, total / 3600 % 24, total / 60 % 60, total % 60);
+    let part = |n: u64, unit: &str| if n == 0 { String::new() } else { format!("{n}{unit}") };
+    let time = [part(hours, "H"), part(minutes, "M"), part(seconds, "S")].concat();
+    match (days, time.as_str()) {
+        (0, "") => "PT0S".to_owned(),
+        (days, "") => format!("P{days}D"),
+        (days, time) => format!("P{}T{time}", part(days, "D")),
+    }
+}
+
+/// What every workflow of the contract has for jobs that ask for nothing.
+pub(super) const DEFAULT: &str = "default";
+
+pub(super) const DEFAULT_RESOURCES: Resources =
+    Resources { cpus: 1, memory: Bytes(1 << 20), gpus: 0, nodes: 1, runtime: Some(Duration::from_mins(1)) };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_back() {
+        for text in ["0", "1", "1023", "1k", "1m", "3m", "4g", "2t", "1025"] {
+            assert_eq!(show_memory(memory(text).unwrap()), text);
+        }
+        for text in ["PT0S", "PT1M", "PT1H30M", "P1D", "P1DT2H", "PT59S"] {
+            assert_eq!(show_duration(duration("runtime", text).unwrap()), text);
+        }
+        assert_eq!(show_duration(duration("runtime", "P0DT1M").unwrap()), "PT1M");
+    }
+
+    #[test]
+    fn labels_are_a_set_of_words() {
+        assert_eq!(label_list(Some(" b, a,b,, ")).unwrap(), ["a", "b"]);
+        assert_eq!(label_list(None).unwrap(), [""; 0]);
+        assert!(labels(Some(&["a,b".to_owned()])).is_err());
+        assert!(labels(Some(&[" ".to_owned()])).is_err());
+    }
+
+    #[test]
+    fn variables_have_the_names_that_shells_take() {
+        for (name, is_good) in [("A", true), ("_a1", true), ("1A", false), ("A-B", false), ("", false)] {
+            assert_eq!(is_variable(name), is_good, "{name}");
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Jobs as objects: made, listed, changed, deleted.
+
+use super::call::{Call, limit, offset, sorting};
+use super::input::{self, DEFAULT, DEFAULT_RESOURCES};
+use super::table::Table;
+use super::workflows::shown_environment;
+use crate::error::{Answer, ApiError};
+use crate::extract::{Json, Path, Query};
+use std::collections::HashMap;
+use windlass_api::torc::query::{ListJobs, OfWorkflow};
+use windlass_api::torc::{
+    CreateJobsResponse, DeleteCountResponse, JobModel, JobsModel, ListJobIdsResponse, MAX_PAGE, Page,
+};
+use windlass_auth::Operation;
+use windlass_engine::service::Quiet;
+use windlass_store::model::{
+    AddJob, Counted, JobDetails, JobFilter, JobRelations, JobUpdate, Origin, Part, WorkflowRow,
+};
+use windlass_types::{FileId, JobId, JobStatus, RequirementsId, UserDataId, WorkerId, WorkflowId};
+
+pub(super) fn table() -> Table {
+    Table::new("jobs")
+        .get("/jobs", "list_jobs", "Jobs of a workflow", list)
+        .post("/jobs", "create_job", "Adds a job", create)
+        .delete("/jobs", "delete_jobs", "Deletes all jobs of a workflow, with their results", delete_all)
+        .post("/bulk_jobs", "create_jobs", "Adds jobs of one workflow: all of them or none", create_many)
+        .get("/jobs/{id}", "get_job", "One job", get)
+        .put("/jobs/{id}", "update_job", "Changes what is said; leaves the rest", update)
+        .delete("/jobs/{id}", "delete_job", "Deletes a job and its results", delete)
+        .get("/workflows/{id}/job_ids", "list_job_ids", "The ids of all jobs of a workflow", ids)
+}
+
+fn list(call: &Call, Query(query): Query<ListJobs>) -> Answer<Page<JobModel>> {
+    let row = call.workflow(Operation::ReadWorkflow, query.workflow_id)?;
+    let view = query.view();
+    let mut filter = JobFilter {
+        status: query.status.into_iter().collect(),
+        name_contains: query.name.clone(),
+        command_contains: query.command.clone(),
+        worker: query.active_compute_node_id.map(WorkerId),
+        needs_file: query.needs_file_id.map(FileId),
+        upstream: query.upstream_job_id.map(JobId),
+        has_origin: query.origin_is_set,
+        for_labels: query.labels.as_deref().map(|text| input::label_list(Some(text))).transpose()?,
+        sort: sorting(view),
+        ..JobFilter::default()
+    };
+    let total = call.store().count(&Counted::Jobs(row.id, filter.clone()))?;
+    filter.offset = offset(view);
+    filter.limit = limit(view);
+    let jobs = call.store().job_details(row.id, &filter)?;
+    let with_relations = query.include_relationships.unwrap_or(false);
+    Ok(Page::new(models(call, &row, jobs, with_relations)?, view.offset, total as i64))
+}
+
+fn get(call: &Call, Path(id): Path<i64>) -> Answer<JobModel> {
+    let row = call.part(Operation::ReadWorkflow, Part::Job(JobId(id)))?;
+    shown(call, &row, JobId(id))
+}
+
+/// A job with all that hangs on it.
+pub(super) fn shown(call: &Call, row: &WorkflowRow, id: JobId) -> Answer<JobModel> {
+    let job = call.store().job(id)?.ok_or_else(|| ApiError::not_found(format_args!("job {id}")))?;
+    let mut models = models(call, row, vec![job], true)?;
+    models.pop().ok_or_else(|| ApiError::internal("a job without a model"))
+}
+
+/// Jobs for whoever is about to run them: their secrets are not masked. In the order of the ids.
+pub(super) fn to_run(call: &Call, row: &WorkflowRow, ids: &[JobId]) -> Answer<Vec<JobModel>> {
+    let jobs = details(call, row, ids)?;
+    let envs: Vec<_> = jobs.iter().map(|job| job.env.clone()).collect();
+    let mut models = models(call, row, jobs, true)?;
+    for (model, env) in models.iter_mut().zip(envs) {
+        model.env = (!env.is_empty()).then(|| env.into_iter().collect());
+    }
+    Ok(models)
+}
+
+/// The jobs with these ids, in this order.
+fn details(call: &Call, row: &WorkflowRow, ids: &[JobId]) -> Answer<Vec<JobDetails>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let filter = JobFilter { ids: ids.to_vec(), ..JobFilter::default() };
+    let mut jobs = call.store().job_details(row.id, &filter)?;
+    let places: HashMap<JobId, usize> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+    jobs.sort_by_key(|job| places.get(&job.row.id).copied());
+    Ok(jobs)
+}
+
+fn create(call: &Call, Json(body): Json<JobModel>) -> Answer<JobModel> {
+    let row = call.workflow(Operation::ChangeWorkflow, body.workflow_id)?;
+    let ids = add(call, &row, std::slice::from_ref(&body))?;
+    shown(call, &row, ids[0])
+}
+
+fn create_many(call: &Call, Json(body): Json<JobsModel>) -> Answer<CreateJobsResponse> {
+    let Some(first) = body.jobs.first() else { return Ok(CreateJobsResponse { jobs: Some(Vec::new()) }) };
+    if body.jobs.len() as i64 > MAX_PAGE {
+        return Err(ApiError::invalid(format!("at most {MAX_PAGE} jobs at once")));
+    }
+    if body.jobs.iter().any(|job| job.workflow_id != first.workflow_id) {
+        return Err(ApiError::invalid("the jobs of one request must belong to one workflow"));
+    }
+    let row = call.workflow(Operation::ChangeWorkflow, first.workflow_id)?;
+    let ids = add(call, &row, &body.jobs)?;
+    Ok(CreateJobsResponse { jobs: Some(models(call, &row, details(call, &row, &ids)?, true)?) })
+}
+
+fn add(call: &Call, row: &WorkflowRow, bodies: &[JobModel]) -> Answer<Vec<JobId>> {
+    let default = default_requirements(call, row.id)?;
+    let jobs = bodies.iter().map(|body| new_job(body, default)).collect::<Answer<Vec<AddJob>>>()?;
+    check_references(call, row.id, &jobs)?;
+    let id = row.id;
+    call.change(id, Quiet::Any, move |store, now| store.add_jobs(id, &jobs, now))
+}
+
+fn new_job(body: &JobModel, default: RequirementsId) -> Answer<AddJob> {
+    let ids = |ids: &Option<Vec<i64>>| ids.iter().flatten().copied().collect::<Vec<i64>>();
+    let scheduler = body.scheduler_id;
+    let labels = input::labels(body.labels.as_deref())?;
+    if scheduler.is_some() && !labels.is_empty() {
+        return Err(ApiError::invalid("a job has labels or a scheduler, not both"));
+    }
+    Ok(AddJob {
+        name: input::name("a job", &body.name)?,
+        command: command(&body.command)?,
+        invocation_script: script(body)?,
+        env: input::environment(body.env.as_ref())?,
+        // The default limits nothing, and so it is none.
+        requirements: body.resource_requirements_id.map(RequirementsId).filter(|id| *id != default),
+        priority: priority(body.priority)?.unwrap_or(0),
+        cancel_on_blocking_job_failure: body.cancel_on_blocking_job_failure.unwrap_or(true),
+        supports_termination: body.supports_termination,
+        labels,
+        failure_handler: body.failure_handler_id,
+        scheduler,
+        waits_for: ids(&body.depends_on_job_ids).into_iter().map(JobId).collect(),
+        input_files: ids(&body.input_file_ids).into_iter().map(FileId).collect(),
+        output_files: ids(&body.output_file_ids).into_iter().map(FileId).collect(),
+        input_user_data: ids(&body.input_user_data_ids).into_iter().map(UserDataId).collect(),
+        output_user_data: ids(&body.output_user_data_ids).into_iter().map(UserDataId).collect(),
+        is_uninitialized: true,
+        ..AddJob::default()
+    })
+}
+
+fn command(text: &str) -> Answer<String> {
+    if text.trim().is_empty() {
+        return Err(ApiError::invalid("a job needs a command"));
+    }
+    input::text("command", text)
+}
+
+fn script(body: &JobModel) -> Answer<Option<String>> {
+    body.invocation_script.as_deref().map(|text| input::text("invocation_script", text)).transpose()
+}
+
+fn priority(said: Option<i64>) -> Answer<Option<i32>> {
+    match said {
+        Some(..0) => Err(ApiError::invalid("priority: it must not be negative")),
+        Some(priority) => input::number("priority", priority).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// That what jobs name belongs to their workflow. Each thing is looked up once.
+fn check_references(call: &Call, workflow: WorkflowId, jobs: &[AddJob]) -> Answer<()> {
+    let mut named: Vec<(u8, i64)> = Vec::new();
+    for job in jobs {
+        named.extend(job.waits_for.iter().map(|id| (0, id.0)));
+        named.extend(job.input_files.iter().chain(&job.output_files).map(|id| (1, id.0)));
+        named.extend(job.input_user_data.iter().chain(&job.output_user_data).map(|id| (2, id.0)));
+        named.extend(job.requirements.iter().map(|id| (3, id.0)));
+        named.extend(job.failure_handler.iter().map(|id| (4, *id)));
+        named.extend(job.scheduler.iter().map(|id| (5, *id)));
+    }
+    named.sort_unstable();
+    named.dedup();
+    let part = |(kind, id): (u8, i64)| match kind {
+        0 => Part::Job(JobId(id)),
+        1 => Part::File(FileId(id)),
+        2 => Part::UserData(UserDataId(id)),
+        3 => Part::Requirements(RequirementsId(id)),
+        4 => Part::Handler(id),
+        _ => Part::Scheduler(id),
+    };
+    call.are_of(workflow, named.into_iter().map(part))
+}
+
+/// Changes what is said and differs. How a job stands is no such thing: there are verbs for that.
+fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<JobModel>) -> Answer<JobModel> {
+    let row = call.part(Operation::ChangeWorkflow, Part::Job(JobId(id)))?;
+    let old = shown(call, &row, JobId(id))?;
+    if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
+        return Err(ApiError::invalid("a job keeps its id and its workflow"));
+    }
+    if body.status.is_some() && body.status != old.status {
+        return Err(ApiError::invalid("the status of a job is not changed like this")
+            .with_hint("start_job, complete_job, retry, manage_status_change and reset_job_status do it"));
+    }
+    refuse_fixed(&body, &old)?;
+    let default = default_requirements(call, row.id)?;
+    let changed = |said: &Option<i64>, was: &Option<i64>| said.filter(|_| said != was);
+    let update = JobUpdate {
+        name: Some(input::name("a job", &body.name)?).filter(|name| *name != old.name),
+        command: Some(command(&body.command)?).filter(|command| *command != old.command),
+        invocation_script: script(&body)?
+            .filter(|text| Some(text) != old.invocation_script.as_ref())
+            .map(Some),
+        requirements: changed(&body.resource_requirements_id, &old.resource_requirements_id)
+            .map(RequirementsId),
+        priority: priority(body.priority)?.filter(|_| body.priority != old.priority),
+        cancel_on_blocking_job_failure: body
+            .cancel_on_blocking_job_failure
+            .filter(|said| Some(*said) != old.cancel_on_blocking_job_failure),
+        supports_termination: body
+            .supports_termination
+            .filter(|said| Some(*said) != old.supports_termination)
+            .map(Some),
+        failure_handler: changed(&body.failure_handler_id, &old.failure_handler_id).map(Some),
+        scheduler: changed(&body.scheduler_id, &old.scheduler_id).map(Some),
+        labels: body.labels.as_deref().map(|labels| input::labels(Some(labels))).transpose()?,
+        ..JobUpdate::default()
+    };
+    let update = JobUpdate { requirements: update.requirements.filter(|id| *id != default), ..update };
+    call.are_of(row.id, update.requirements.map(Part::Requirements))?;
+    call.are_of(row.id, update.failure_handler.flatten().map(Part::Handler))?;
+    call.are_of(row.id, update.scheduler.flatten().map(Part::Scheduler))?;
+    let workflow = row.id;
+    call.change(workflow, Quiet::Any, move |store, now| store.update_job(workflow, JobId(id), &update, now))?;
+    shown(call, &row, JobId(id))
+}
+
+/// What a job waits for, reads and writes stays as it was made.
+fn refuse_fixed(body: &JobModel, old: &JobModel) -> Answer<()> {
+    let sorted = |ids: &Option<Vec<i64>>| {
+        let mut ids = ids.clone().unwrap_or_default();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    };
+    let lists = [
+        ("depends_on_job_ids", &body.depends_on_job_ids, &old.depends_on_job_ids),
+        ("input_file_ids", &body.input_file_ids, &old.input_file_ids),
+        ("output_file_ids", &body.output_file_ids, &old.output_file_ids),
+        ("input_user_data_ids", &body.input_user_data_ids, &old.input_user_data_ids),
+        ("output_user_data_ids", &body.output_user_data_ids, &old.output_user_data_ids),
+    ];
+    for (field, said, was) in lists {
+        if said.is_some() && sorted(said) != sorted(was) {
+            return Err(ApiError::invalid(format!(
+                "{field}: what a job hangs on does not change afterwards"
+            ))
+            .with_hint("delete the job and make another one"));
+        }
+    }
+    if body.env.is_some() && body.env != old.env {
+        return Err(ApiError::invalid("env: the environment of a job does not change afterwards"));
+    }
+    Ok(())
+}
+
+fn delete(call: &Call, Path(id): Path<i64>) -> Answer<JobModel> {
+    let row = call.part(Operation::ChangeWorkflow, Part::Job(JobId(id)))?;
+    let job = shown(call, &row, JobId(id))?;
+    let workflow = row.id;
+    call.change(workflow, Quiet::Any, move |store, now| store.delete_jobs(workflow, &[JobId(id)], now))?;
+    Ok(job)
+}
+
+fn delete_all(call: &Call, Query(query): Query<OfWorkflow>) -> Answer<DeleteCountResponse> {
+    let id = call.workflow(Operation::ChangeWorkflow, query.workflow_id)?.id;
+    let count = call.change(id, Quiet::Free, move |store, now| {
+        let jobs = store.job_ids(id)?;
+        store.delete_jobs(id, &jobs, now)?;
+        Ok(jobs.len() as i64)
+    })?;
+    Ok(DeleteCountResponse { count })
+}
+
+fn ids(call: &Call, Path(id): Path<i64>) -> Answer<ListJobIdsResponse> {
+    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    let job_ids: Vec<i64> = call.store().job_ids(row.id)?.into_iter().map(|id| id.0).collect();
+    Ok(ListJobIdsResponse { count: job_ids.len() as i64, job_ids })
+}
+
+/// The requirements that stand for none. Clients want every job to have some, so workflows that were made elsewhere get
+/// them when somebody first asks.
+pub(super) fn default_requirements(call: &Call, workflow: WorkflowId) -> Answer<RequirementsId> {
+    let known = call.store().requirements(workflow)?;
+    if let Some(row) = known.into_iter().find(|row| row.name == DEFAULT) {
+        return Ok(row.id);
+    }
+    call.change(workflow, Quiet::Any, move |store, now| {
+        store.add_requirements(workflow, DEFAULT, &DEFAULT_RESOURCES, now)
+    })
+}
+
+fn models(
+    call: &Call,
+    row: &WorkflowRow,
+    jobs: Vec<JobDetails>,
+    with_relations: bool,
+) -> Answer<Vec<JobModel>> {
+    let default = default_requirements(call, row.id)?;
+    let relations = if with_relations {
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.row.id).collect();
+        call.store().relations(&ids)?.into_iter().map(Some).collect()
+    } else {
+        vec![None; jobs.len()]
+    };
+    jobs.into_iter()
+        .zip(relations)
+        .map(|(job, relations)| model(call, row, job, relations, default))
+        .collect()
+}
+
+fn model(
+    call: &Call,
+    row: &WorkflowRow,
+    job: JobDetails,
+    relations: Option<JobRelations>,
+    default: RequirementsId,
+) -> Answer<JobModel> {
+    let is_running = matches!(job.row.status, JobStatus::Pending | JobStatus::Running);
+    let relations = relations.map(|all| {
+        [
+            all.waits_for.into_iter().map(|id| id.0).collect(),
+            all.input_files.into_iter().map(|id| id.0).collect(),
+            all.output_files.into_iter().map(|id| id.0).collect(),
+            all.input_user_data.into_iter().map(|id| id.0).collect(),
+            all.output_user_data.into_iter().map(|id| id.0).collect(),
+        ]
+    });
+    let [waits, reads, writes, takes, gives] =
+        relations.map_or([const { None::<Vec<i64>> }; 5], |lists| lists.map(Some));
+    Ok(JobModel {
+        id: Some(job.row.id.0),
+        workflow_id: job.row.workflow_id.0,
+        env: shown_environment(call, row, &job.env)?,
+        name: job.row.name,
+        attempt_id: Some(i64::from(job.row.attempt_id.0)),
+        command: job.row.command,
+        cancel_on_blocking_job_failure: Some(job.row.cancel_on_blocking_job_failure),
+        compute_node_id: job.worker_id.filter(|_| is_running).map(|id| id.0),
+        depends_on_job_ids: waits,
+        failure_handler_id: job.failure_handler_id,
+        input_file_ids: reads,
+        input_user_data_ids: takes,
+        invocation_script: job.invocation_script,
+        labels: (!job.labels.is_empty()).then_some(job.labels),
+        origin: job.row.origin.map(|origin| match origin {
+            Origin::Retry => "retry".to_owned(),
+            Origin::Spawn => "spawn".to_owned(),
+        }),
+        output_file_ids: writes,
+        output_user_data_ids: gives,
+        priority: Some(i64::from(job.row.priority)),
+        resource_requirements_id: Some(job.requirements_id.unwrap_or(default).0),
+        schedule_compute_nodes: None,
+        scheduler_id: job.scheduler_id,
+        start_time: job.row.started_at.filter(|_| is_running).map(|at| at.to_string()),
+        status: Some(job.row.status),
+        supports_termination: Some(job.supports_termination.unwrap_or(false)),
+    })
+}

@@ -1,0 +1,344 @@
+//! What is done with a whole workflow, and how it stands.
+
+use super::call::Call;
+use super::table::{Description, Reply, Table};
+use crate::error::{Answer, ApiError};
+use crate::extract::{Json, Path, Query};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass_api::torc::query::{DryRun, Initialize, ResetJobs, ResetStatus};
+use windlass_api::torc::{
+    ActiveTaskResponse, IsCompleteResponse, IsUninitializedResponse, JobStatusCounts,
+    ProcessChangedJobInputsResponse, ResetJobStatusResponse, TaskModel, TaskStatus, WorkflowStatusResponse,
+};
+use windlass_auth::Operation;
+use windlass_engine::service::ResetWhich;
+use windlass_store::model::{JobDetails, JobFilter, Part, WorkerFilter, WorkerRow, WorkflowRow};
+use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId, digest};
+
+pub(super) fn table() -> Table {
+    Table::new("workflows")
+        .get("/workflows/{id}/status", "get_workflow_status", "How a workflow stands", status)
+        .get("/workflows/{id}/is_complete", "is_workflow_complete", "Whether it is over", is_complete)
+        .get(
+            "/workflows/{id}/is_uninitialized",
+            "is_workflow_uninitialized",
+            "Whether no job was looked at yet",
+            is_uninitialized,
+        )
+        .post("/workflows/{id}/initialize_jobs", "initialize_jobs", "Makes jobs ready or blocked", initialize)
+        .put("/workflows/{id}/cancel", "cancel_workflow", "Cancels it, and the jobs that run", cancel)
+        .post("/workflows/{id}/reset_status", "reset_workflow_status", "Begins the next run", reset_status)
+        .post(
+            "/workflows/{id}/reset_job_status",
+            "reset_job_status",
+            "Puts jobs back to the start",
+            reset_jobs,
+        )
+        .post(
+            "/workflows/{id}/process_changed_job_inputs",
+            "process_changed_job_inputs",
+            "Puts jobs back to the start whose inputs changed since they were initialized",
+            process_changed,
+        )
+        .get("/tasks/{id}", "get_task", "Something that was done in the background", task)
+        .get(
+            "/workflows/{id}/active_task",
+            "get_active_task_for_workflow",
+            "What is being done in the background",
+            active_task,
+        )
+}
+
+fn status(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowStatusResponse> {
+    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    let filter = WorkerFilter {
+        workflow: Some(row.id),
+        also_shared: true,
+        is_active: Some(true),
+        ..WorkerFilter::default()
+    };
+    let workers = call.store().workers(&filter)?;
+    let allocations = call.store().records(Some(row.id), super::records::SCHEDULED)?;
+    let in_state =
+        |state: &str| allocations.iter().filter(|record| record.data["status"] == state).count() as i64;
+    let work = call.store().work_done(row.id)?;
+    let ready = call.store().ready_requirements(row.id, None)?;
+    let longest = ready.iter().filter_map(|row| row.resources.runtime).max();
+    let left = workers.iter().filter_map(|worker| time_left(worker, call.now())).max();
+    let blocked = |limit: Duration| {
+        ready
+            .iter()
+            .filter(|row| row.resources.runtime.is_some_and(|time| time > limit))
+            .map(|row| row.jobs)
+            .sum()
+    };
+    Ok(WorkflowStatusResponse {
+        workflow_id: id,
+        workflow_name: row.name.clone(),
+        workflow_user: row.user.clone(),
+        active_compute_nodes: workers.iter().filter(|worker| worker.worker.workflow == Some(row.id)).count()
+            as i64,
+        active_scheduled_nodes: in_state("active"),
+        is_canceled: row.is_canceled,
+        is_complete: is_over(&row),
+        jobs_by_status: counts(&row),
+        pending_scheduled_nodes: in_state("pending"),
+        runtime_blocked_ready_jobs: left.map_or(0, blocked) as i64,
+        total_exec_time_minutes: work.wall.as_secs_f64() / 60.0,
+        total_jobs: row.counts.total() as i64,
+        longest_ready_runtime_seconds: longest.map(|time| time.as_secs() as i64),
+        max_allocation_remaining_seconds: left.map(|time| time.as_secs() as i64),
+        unserved_ready_labels: unserved_labels(call, row.id, &workers)?,
+        walltime_seconds: walltime(&row, call.now()),
+    })
+}
+
+/// From the start of the current run to its end, or to now.
+fn walltime(row: &WorkflowRow, now: Timestamp) -> Option<f64> {
+    row.started_at.map(|start| row.ended_at.unwrap_or(now).since(start).as_secs_f64())
+}
+
+/// How much of its allocation a worker has left, if it said.
+fn time_left(worker: &WorkerRow, now: Timestamp) -> Option<Duration> {
+    let end = worker.worker.extra.as_ref()?.get("end_time")?.as_str()?.parse::<Timestamp>().ok()?;
+    Some(end.since(now))
+}
+
+/// Labels of ready jobs that no active worker has, with the number of those jobs.
+fn unserved_labels(call: &Call, id: WorkflowId, workers: &[WorkerRow]) -> Answer<BTreeMap<String, i64>> {
+    let has_labels = call.store().kinds(id)?.iter().any(|kind| !kind.labels.is_empty());
+    if !has_labels {
+        return Ok(BTreeMap::new());
+    }
+    let filter = JobFilter { status: vec![JobStatus::Ready], ..JobFilter::default() };
+    let mut unserved = BTreeMap::new();
+    for job in call.store().job_details(id, &filter)? {
+        let is_served = |label: &String| workers.iter().any(|worker| worker.worker.labels.contains(label));
+        for label in job.labels.into_iter().filter(|label| !is_served(label)) {
+            *unserved.entry(label).or_default() += 1;
+        }
+    }
+    Ok(unserved)
+}
+
+fn counts(row: &WorkflowRow) -> JobStatusCounts {
+    let count = |status| row.counts.get(status) as i64;
+    JobStatusCounts {
+        blocked: count(JobStatus::Blocked),
+        canceled: count(JobStatus::Canceled),
+        completed: count(JobStatus::Completed),
+        disabled: count(JobStatus::Disabled),
+        failed: count(JobStatus::Failed),
+        pending: count(JobStatus::Pending),
+        pending_failed: count(JobStatus::PendingFailed),
+        ready: count(JobStatus::Ready),
+        running: count(JobStatus::Running),
+        terminated: count(JobStatus::Terminated),
+        uninitialized: count(JobStatus::Uninitialized),
+    }
+}
+
+fn is_over(row: &WorkflowRow) -> bool {
+    row.is_canceled || row.counts.settled() == row.counts.total()
+}
+
+fn is_complete(call: &Call, Path(id): Path<i64>) -> Answer<IsCompleteResponse> {
+    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    Ok(IsCompleteResponse { is_canceled: row.is_canceled, is_complete: is_over(&row) })
+}
+
+fn is_uninitialized(call: &Call, Path(id): Path<i64>) -> Answer<IsUninitializedResponse> {
+    let counts = call.workflow(Operation::ReadWorkflow, id)?.counts;
+    let untouched = counts.get(JobStatus::Uninitialized) + counts.get(JobStatus::Disabled);
+    Ok(IsUninitializedResponse { is_uninitialized: untouched == counts.total() })
+}
+
+/// Done, and either nothing more to say or a task that says it.
+pub(super) enum Initialized {
+    Done,
+    Task(TaskModel),
+}
+
+impl Reply for Initialized {
+    fn describe(mut description: Description<'_>) -> Description<'_> {
+        let task = description.name::<TaskModel>();
+        description.answers("200", "Done", Some(utoipa::openapi::schema::empty().into())).answers(
+            "202",
+            "A task that does it, or has",
+            Some(task.into()),
+        )
+    }
+
+    fn render(self) -> Response {
+        match self {
+            Self::Done => Json(Value::Null).into_response(),
+            Self::Task(task) => (StatusCode::ACCEPTED, Json(task)).into_response(),
+        }
+    }
+}
+
+fn initialize(call: &Call, Path(id): Path<i64>, Query(query): Query<Initialize>) -> Answer<Initialized> {
+    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+    let started = call.now();
+    let only_uninitialized = query.only_uninitialized.unwrap_or(false);
+    let clear_ephemeral = query.clear_ephemeral_user_data.unwrap_or(true);
+    let done = call
+        .ask(|service, reply| {
+            service.initialize(row.id, only_uninitialized, clear_ephemeral, call.by(), reply)
+        })
+        .and_then(|()| remember_inputs(call, row.id));
+    if !query.r#async.unwrap_or(false) {
+        return done.map(|()| Initialized::Done);
+    }
+    note_task(call, row.id, started, done.err()).map(Initialized::Task)
+}
+
+/// Initializing takes no longer than an answer may, so a task is over when it is first told of.
+fn note_task(
+    call: &Call,
+    workflow: WorkflowId,
+    started: Timestamp,
+    error: Option<ApiError>,
+) -> Answer<TaskModel> {
+    let finished = call.now();
+    let mut task = TaskModel {
+        id: 0,
+        workflow_id: workflow.0,
+        created_at_ms: started.micros() / 1000,
+        operation: "initialize_jobs".to_owned(),
+        status: if error.is_none() { TaskStatus::Succeeded } else { TaskStatus::Failed },
+        error: error.map(|error| error.detail),
+        finished_at_ms: Some(finished.micros() / 1000),
+        started_at_ms: Some(started.micros() / 1000),
+    };
+    task.id = call.store().add_record(Some(workflow), TASK, None, &json!(task), finished)?;
+    Ok(task)
+}
+
+const TASK: &str = "task";
+
+fn task(call: &Call, Path(id): Path<i64>) -> Answer<TaskModel> {
+    call.part(Operation::ReadWorkflow, Part::Record(id))?;
+    let record = call.store().record(id)?.filter(|record| record.kind == TASK);
+    let record = record.ok_or_else(|| ApiError::not_found(format_args!("task {id}")))?;
+    let mut task: TaskModel = serde_json::from_value(record.data).map_err(ApiError::internal)?;
+    task.id = id;
+    Ok(task)
+}
+
+fn active_task(call: &Call, Path(id): Path<i64>) -> Answer<ActiveTaskResponse> {
+    call.workflow(Operation::ReadWorkflow, id)?;
+    Ok(ActiveTaskResponse { task: None })
+}
+
+fn cancel(call: &Call, Path(id): Path<i64>) -> Answer<Value> {
+    let row = call.workflow(Operation::CancelWorkflow, id)?;
+    call.ask(|service, reply| service.cancel(row.id, call.by(), reply))?;
+    Ok(Value::Null)
+}
+
+fn reset_status(call: &Call, Path(id): Path<i64>, Query(query): Query<ResetStatus>) -> Answer<Value> {
+    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+    let force = query.force.unwrap_or(false);
+    if !force {
+        refuse_open_allocations(call, row.id)?;
+    }
+    call.ask(|service, reply| service.reset_status(row.id, force, call.by(), reply))?;
+    Ok(Value::Null)
+}
+
+fn refuse_open_allocations(call: &Call, id: WorkflowId) -> Answer<()> {
+    let allocations = call.store().records(Some(id), super::records::SCHEDULED)?;
+    let is_open = |record: &&windlass_store::model::RecordRow| {
+        matches!(record.data["status"].as_str(), Some("pending" | "active"))
+    };
+    match allocations.iter().filter(is_open).count() {
+        0 => Ok(()),
+        n => Err(ApiError::invalid(format!("{n} scheduled compute nodes are pending or active"))
+            .with_hint("wait for them, cancel them, or say force=true")),
+    }
+}
+
+fn reset_jobs(
+    call: &Call,
+    Path(id): Path<i64>,
+    Query(query): Query<ResetJobs>,
+) -> Answer<ResetJobStatusResponse> {
+    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+    let failed_only = query.failed_only.unwrap_or(false);
+    let which = if failed_only { ResetWhich::Failed } else { ResetWhich::All };
+    let count = call.ask(|service, reply| service.reset_jobs(row.id, which, call.by(), reply))?;
+    Ok(ResetJobStatusResponse {
+        workflow_id: id,
+        status: "uninitialized".to_owned(),
+        updated_count: count as i64,
+        reset_type: Some(if failed_only { "failed_only" } else { "all" }.to_owned()),
+    })
+}
+
+/// What the inputs of jobs were when they were initialized: one entry for the workflow.
+const INPUTS: &str = "job_inputs";
+
+fn remember_inputs(call: &Call, workflow: WorkflowId) -> Answer<()> {
+    let inputs = json!(inputs(call, workflow)?);
+    let store = call.store();
+    match store.records(Some(workflow), INPUTS)?.into_iter().next() {
+        Some(record) => store.update_record(record.id, &inputs, call.now())?,
+        None => drop(store.add_record(Some(workflow), INPUTS, Some(INPUTS), &inputs, call.now())?),
+    }
+    Ok(())
+}
+
+fn process_changed(
+    call: &Call,
+    Path(id): Path<i64>,
+    Query(query): Query<DryRun>,
+) -> Answer<ProcessChangedJobInputsResponse> {
+    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+    let known = call.store().records(Some(row.id), INPUTS)?.into_iter().next();
+    let known: BTreeMap<i64, String> =
+        known.and_then(|record| serde_json::from_value(record.data).ok()).unwrap_or_default();
+    let changed: Vec<JobId> = inputs(call, row.id)?
+        .into_iter()
+        .filter(|(id, digest)| known.get(id).is_some_and(|before| before != digest))
+        .map(|(id, _)| JobId(id))
+        .collect();
+    let reinitialized_jobs = call.store().job_names(&changed)?;
+    if !query.dry_run.unwrap_or(false) && !changed.is_empty() {
+        call.ask(|service, reply| service.reset_jobs(row.id, ResetWhich::Jobs(changed), call.by(), reply))?;
+    }
+    Ok(ProcessChangedJobInputsResponse { reinitialized_jobs })
+}
+
+/// A digest of what each job is and reads, by id.
+fn inputs(call: &Call, workflow: WorkflowId) -> Answer<BTreeMap<i64, String>> {
+    let store = call.store();
+    let jobs = store.job_details(workflow, &JobFilter::default())?;
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.row.id).collect();
+    let relations = store.relations(&ids)?;
+    let data: BTreeMap<_, _> = store
+        .user_data(workflow, &Default::default())?
+        .into_iter()
+        .map(|piece| (piece.id, piece.data))
+        .collect();
+    let one = |(job, all): (JobDetails, windlass_store::model::JobRelations)| {
+        let contents: Vec<_> = all.input_user_data.iter().map(|id| data.get(id)).collect();
+        let text = json!([
+            job.row.command,
+            job.invocation_script,
+            job.env,
+            all.waits_for,
+            all.input_files,
+            all.output_files,
+            all.input_user_data,
+            all.output_user_data,
+            contents,
+        ]);
+        (job.row.id.0, digest(text.to_string().as_bytes()))
+    };
+    Ok(jobs.into_iter().zip(relations).map(one).collect())
+}

@@ -1,0 +1,242 @@
+//! Compute nodes: what the contract calls workers. Runners of Torc make theirs here; ours appear by themselves.
+
+use super::call::{Call, limit, offset, sorting};
+use super::input;
+use super::table::Table;
+use crate::error::{Answer, ApiError};
+use crate::extract::{Json, Path, Query};
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+use windlass_api::torc::query::{ListComputeNodes, OfWorkflow};
+use windlass_api::torc::{ComputeNodeModel, DeleteCountResponse, Page};
+use windlass_auth::Operation;
+use windlass_store::model::{
+    Counted, NewWorker, Part, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate, WorkflowRow,
+};
+use windlass_types::{Bytes, Capacity, WorkerId};
+
+pub(super) fn table() -> Table {
+    Table::new("compute nodes")
+        .get("/compute_nodes", "list_compute_nodes", "Workers of a workflow", list)
+        .post("/compute_nodes", "create_compute_node", "A runner introduces itself", create)
+        .delete("/compute_nodes", "delete_compute_nodes", "Forgets all workers of a workflow", delete_all)
+        .get("/compute_nodes/{id}", "get_compute_node", "One worker", get)
+        .put("/compute_nodes/{id}", "update_compute_node", "A runner has news of itself, or leaves", update)
+        .delete("/compute_nodes/{id}", "delete_compute_node", "Forgets a worker", delete)
+}
+
+/// Those that stand for nobody are not shown.
+const SHOWN: [WorkerKind; 3] = [WorkerKind::Local, WorkerKind::Remote, WorkerKind::Torc];
+
+fn list(call: &Call, Query(query): Query<ListComputeNodes>) -> Answer<Page<ComputeNodeModel>> {
+    let row = call.workflow(Operation::ReadWorkflow, query.workflow_id)?;
+    let view = query.view();
+    let mut filter = WorkerFilter {
+        workflow: Some(row.id),
+        kinds: SHOWN.to_vec(),
+        host: query.hostname.clone(),
+        is_active: query.is_active,
+        allocation: query.scheduled_compute_node_id,
+        sort: sorting(view),
+        ..WorkerFilter::default()
+    };
+    let total = call.store().count(&Counted::Workers(filter.clone()))?;
+    filter.offset = offset(view);
+    filter.limit = limit(view);
+    let workers = call.store().workers(&filter)?;
+    let items = workers.into_iter().map(|worker| model(&row, worker)).collect();
+    Ok(Page::new(items, view.offset, total as i64))
+}
+
+fn get(call: &Call, Path(id): Path<i64>) -> Answer<ComputeNodeModel> {
+    let row = call.part(Operation::ReadWorkflow, Part::Worker(WorkerId(id)))?;
+    Ok(model(&row, worker(call, id)?))
+}
+
+fn worker(call: &Call, id: i64) -> Answer<WorkerRow> {
+    let missing = || ApiError::not_found(format_args!("compute node {id}"));
+    call.store().worker(WorkerId(id))?.filter(|row| SHOWN.contains(&row.worker.kind)).ok_or_else(missing)
+}
+
+fn create(call: &Call, Json(body): Json<ComputeNodeModel>) -> Answer<ComputeNodeModel> {
+    let row = call.workflow(Operation::Work, body.workflow_id)?;
+    let worker = NewWorker {
+        kind: WorkerKind::Torc,
+        workflow: Some(row.id),
+        run: Some(row.run_id),
+        user: call.by().to_owned(),
+        version: "torc".to_owned(),
+        labels: input::labels(body.labels.as_deref())?,
+        host: input::name("a compute node", &body.hostname)?,
+        pid: input::number("pid", body.pid)?,
+        capacity: capacity(&body)?,
+        allocation: allocation(&body),
+        extra: Some(extra(&body)?),
+        ..NewWorker::default()
+    };
+    let started = input::time("start_time", &body.start_time)?;
+    let store = call.store().acting_as(call.by());
+    let id = store.add_worker(&worker, call.now())?;
+    let update = WorkerUpdate { started_at: Some(started), ..WorkerUpdate::default() };
+    store.update_worker(id, &update, call.now())?;
+    if body.is_active == Some(false) {
+        store.retire_worker(id, call.now())?;
+    }
+    get(call, Path(id.0))
+}
+
+fn capacity(body: &ComputeNodeModel) -> Answer<Capacity> {
+    if !(0.0..1e9).contains(&body.memory_gb) {
+        return Err(ApiError::invalid("memory_gb is out of range"));
+    }
+    Ok(Capacity {
+        cpus: input::number("num_cpus", body.num_cpus)?,
+        memory: Bytes((body.memory_gb * f64::from(1 << 30)) as u64),
+        gpus: input::number("num_gpus", body.num_gpus)?,
+        nodes: input::number("num_nodes", body.num_nodes)?,
+        max_jobs: None,
+    })
+}
+
+/// The scheduled compute node that started it.
+fn allocation(body: &ComputeNodeModel) -> Option<i64> {
+    body.scheduler.as_ref()?.get("scheduler_id")?.as_i64()
+}
+
+/// Fields that no column holds.
+const EXTRA: [&str; 11] = [
+    "avg_cpu_percent",
+    "avg_memory_bytes",
+    "compute_node_type",
+    "duration_seconds",
+    "end_time",
+    "memory_gb",
+    "peak_cpu_percent",
+    "peak_memory_bytes",
+    "sample_count",
+    "scheduler",
+    "time_limit",
+];
+
+fn extra(body: &ComputeNodeModel) -> Answer<Value> {
+    input::name("a type of compute nodes", &body.compute_node_type)?;
+    let Value::Object(mut all) = json!(body) else {
+        return Err(ApiError::internal("a compute node is no object"));
+    };
+    all.retain(|field, value| {
+        (EXTRA.contains(&field.as_str()) || field == "scheduler_config_id") && !value.is_null()
+    });
+    Ok(Value::Object(all))
+}
+
+/// A runner that says it is not active any more has left: what it still held runs again.
+fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<ComputeNodeModel>) -> Answer<ComputeNodeModel> {
+    let row = call.part(Operation::Work, Part::Worker(WorkerId(id)))?;
+    let old = worker(call, id)?;
+    if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
+        return Err(ApiError::invalid("a compute node keeps its id and its workflow"));
+    }
+    if old.worker.kind != WorkerKind::Torc {
+        return Err(ApiError::invalid("this worker speaks for itself"));
+    }
+    let Value::Object(news) = extra(&body)? else { return Err(ApiError::internal("no object")) };
+    let mut all = match old.worker.extra.clone() {
+        Some(Value::Object(known)) => known,
+        _ => Map::new(),
+    };
+    all.extend(news);
+    let store = call.store().acting_as(call.by());
+    let update = WorkerUpdate {
+        host: Some(input::name("a compute node", &body.hostname)?),
+        pid: Some(input::number("pid", body.pid)?),
+        labels: body.labels.as_deref().map(|labels| input::labels(Some(labels))).transpose()?,
+        capacity: Some(capacity(&body)?),
+        allocation: allocation(&body),
+        extra: Some(Value::Object(all)),
+        ended_at: (body.is_active == Some(true) && !old.is_active()).then_some(None),
+        ..WorkerUpdate::default()
+    };
+    store.update_worker(WorkerId(id), &update, call.now())?;
+    if body.is_active == Some(false) && old.is_active() {
+        dismiss(call, WorkerId(id))?;
+    }
+    get(call, Path(id))
+}
+
+fn delete(call: &Call, Path(id): Path<i64>) -> Answer<ComputeNodeModel> {
+    let row = call.part(Operation::Work, Part::Worker(WorkerId(id)))?;
+    let shown = model(&row, worker(call, id)?);
+    forget(call, &[worker(call, id)?])?;
+    Ok(shown)
+}
+
+fn delete_all(call: &Call, Query(query): Query<OfWorkflow>) -> Answer<DeleteCountResponse> {
+    let row = call.workflow(Operation::Work, query.workflow_id)?;
+    let filter = WorkerFilter { workflow: Some(row.id), kinds: SHOWN.to_vec(), ..WorkerFilter::default() };
+    let workers = call.store().workers(&filter)?;
+    forget(call, &workers)?;
+    Ok(DeleteCountResponse { count: workers.len() as i64 })
+}
+
+/// What it holds runs again, and it is gone. The service knows only those that have held something.
+fn dismiss(call: &Call, id: WorkerId) -> Answer<()> {
+    match call.ask(|service, reply| service.retire(id, call.by(), reply)) {
+        Err(error) if error.status != StatusCode::NOT_FOUND => return Err(error),
+        _ => {}
+    }
+    Ok(call.store().acting_as(call.by()).retire_worker(id, call.now())?)
+}
+
+/// Those that are still there leave first. Only runners of Torc can be sent away like this.
+fn forget(call: &Call, workers: &[WorkerRow]) -> Answer<()> {
+    if let Some(own) = workers.iter().find(|row| row.is_active() && row.worker.kind != WorkerKind::Torc) {
+        return Err(ApiError::invalid(format!("worker {} is there and speaks for itself", own.id))
+            .with_hint("`windlass workers drain` sends it away"));
+    }
+    for row in workers.iter().filter(|row| row.is_active()) {
+        dismiss(call, row.id)?;
+    }
+    let ids: Vec<WorkerId> = workers.iter().map(|row| row.id).collect();
+    Ok(call.store().acting_as(call.by()).delete_workers(&ids, call.now())?)
+}
+
+/// What started a worker, in the words of the contract.
+pub(super) fn node_type(row: &WorkerRow) -> String {
+    let said =
+        row.worker.extra.as_ref().and_then(|extra| extra.get("compute_node_type")).and_then(Value::as_str);
+    said.unwrap_or("local").to_owned()
+}
+
+fn model(workflow: &WorkflowRow, row: WorkerRow) -> ComputeNodeModel {
+    let node_type = node_type(&row);
+    let is_active = row.is_active();
+    let known = row.worker.extra.unwrap_or(Value::Null);
+    let number = |field: &str| known.get(field).and_then(Value::as_f64);
+    let whole = |field: &str| known.get(field).and_then(Value::as_i64);
+    let words = |field: &str| known.get(field).and_then(Value::as_str).map(str::to_owned);
+    let lived = row.ended_at.map(|end| end.since(row.started_at).as_secs_f64());
+    ComputeNodeModel {
+        id: Some(row.id.0),
+        workflow_id: workflow.id.0,
+        compute_node_type: node_type,
+        hostname: row.worker.host,
+        memory_gb: number("memory_gb").unwrap_or(row.worker.capacity.memory.0 as f64 / f64::from(1 << 30)),
+        num_cpus: i64::from(row.worker.capacity.cpus),
+        num_gpus: i64::from(row.worker.capacity.gpus),
+        num_nodes: i64::from(row.worker.capacity.nodes),
+        pid: i64::from(row.worker.pid),
+        start_time: row.started_at.to_string(),
+        avg_cpu_percent: number("avg_cpu_percent"),
+        avg_memory_bytes: whole("avg_memory_bytes"),
+        duration_seconds: number("duration_seconds").or(lived),
+        end_time: words("end_time"),
+        is_active: Some(is_active),
+        labels: (!row.worker.labels.is_empty()).then_some(row.worker.labels),
+        peak_cpu_percent: number("peak_cpu_percent"),
+        peak_memory_bytes: whole("peak_memory_bytes"),
+        sample_count: whole("sample_count"),
+        scheduler: known.get("scheduler").cloned(),
+        scheduler_config_id: whole("scheduler_config_id"),
+        time_limit: words("time_limit"),
+    }
+}

@@ -1,0 +1,431 @@
+//! The verbs of runners: claim, start, complete, retry, and jobs that jobs add.
+
+use super::call::Call;
+use super::input;
+use super::jobs;
+use super::table::{Described, Description, Reply, Table};
+use crate::error::{Answer, ApiError};
+use crate::extract::{Json, Path, Query};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use std::time::Duration;
+use windlass_api::torc::query::{ClaimFitting, ClaimNext, Paging, Retry};
+use windlass_api::torc::{
+    BatchCompleteJobsRequest, BatchCompleteJobsResponse, ClaimJobsBasedOnResources, ClaimNextJobsResponse,
+    ComputeNodesResources, JobCompletionError, JobModel, MAX_PAGE, Page, ResultModel, RunningJobModel,
+    SlurmJobCorrelationModel, SpawnJobModel, SpawnJobsRequest, SpawnJobsResponse,
+};
+use windlass_auth::Operation;
+use windlass_engine::service::{ClaimRequest, Completion, NodeOffer, Service};
+use windlass_store::model::{JobFilter, Part, SpawnJob, SpawnRequest, WorkerFilter, WorkerRow, WorkflowRow};
+use windlass_types::work::{AttemptKey, Usage};
+use windlass_types::{Attempt, Bytes, Capacity, JobId, JobStatus, RunId, WorkerId};
+
+pub(super) fn table() -> Table {
+    Table::new("running")
+        .post(
+            "/workflows/{id}/claim_next_jobs",
+            "claim_next_jobs",
+            "Claims ready jobs, whatever they ask for",
+            claim_next,
+        )
+        .post(
+            "/workflows/{id}/claim_jobs_based_on_resources/{limit}",
+            "claim_jobs_based_on_resources",
+            "Claims ready jobs that fit a runner together",
+            claim_fitting,
+        )
+        .put("/jobs/{id}/start_job/{run_id}/{compute_node_id}", "start_job", "A claimed job starts", start)
+        .post("/jobs/{id}/complete_job/{status}/{run_id}", "complete_job", "A job has ended", complete)
+        .post("/workflows/{id}/batch_complete_jobs", "batch_complete_jobs", "Jobs have ended", complete_many)
+        .post("/jobs/{id}/retry/{run_id}", "retry_job", "A job that failed is to run again", retry)
+        .put(
+            "/jobs/{id}/manage_status_change/{status}/{run_id}",
+            "manage_status_change",
+            "Puts a job into another state",
+            change_status,
+        )
+        .post("/jobs/{id}/spawn_jobs", "spawn_jobs", "A running job adds jobs", spawn)
+        .get("/workflows/{id}/running_jobs", "get_running_jobs", "Jobs that run, and where", running)
+        .get(
+            "/workflows/{id}/slurm_job_correlations",
+            "get_slurm_job_correlations",
+            "Jobs and the Slurm jobs that hosted their workers",
+            correlations,
+        )
+}
+
+/// An answer with claimed jobs. If nobody is there to hear it, the jobs go back.
+pub(super) struct Claimed<T> {
+    answer: T,
+    held: Held,
+}
+
+struct Held {
+    service: Service,
+    jobs: Vec<JobId>,
+    run: RunId,
+    by: String,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for job in self.jobs.drain(..) {
+            // If the service is gone, its successor gives them back.
+            self.service.change_status(job, JobStatus::Ready, self.run, &self.by, Box::new(drop));
+        }
+    }
+}
+
+impl<T: Serialize + Described + Send + 'static> Reply for Claimed<T> {
+    fn describe(description: Description<'_>) -> Description<'_> {
+        <T as Reply>::describe(description)
+    }
+
+    fn render(mut self) -> Response {
+        self.held.jobs.clear();
+        Json(self.answer).into_response()
+    }
+}
+
+fn claim(call: &Call, row: &WorkflowRow, request: ClaimRequest) -> Answer<Claimed<Vec<JobModel>>> {
+    let jobs = call.ask(|service, reply| service.claim(row.id, request, reply))?;
+    let held = Held {
+        service: call.state.service.clone(),
+        jobs: jobs.clone(),
+        run: row.run_id,
+        by: call.by().to_owned(),
+    };
+    let answer = jobs::to_run(call, row, &jobs)?;
+    Ok(Claimed { answer, held })
+}
+
+fn claim_next(
+    call: &Call,
+    Path(id): Path<i64>,
+    Query(query): Query<ClaimNext>,
+) -> Answer<Claimed<ClaimNextJobsResponse>> {
+    let row = call.workflow(Operation::Work, id)?;
+    let limit = claim_limit(query.limit.unwrap_or(1))?;
+    let labels = input::label_list(query.labels.as_deref())?;
+    if row.is_canceled || limit == 0 {
+        return claim_nothing(call, &row, ClaimNextJobsResponse { jobs: Some(Vec::new()) });
+    }
+    let Claimed { answer, held } = claim(call, &row, ClaimRequest { limit, labels, node: None })?;
+    Ok(Claimed { answer: ClaimNextJobsResponse { jobs: Some(answer) }, held })
+}
+
+fn claim_fitting(
+    call: &Call,
+    Path((id, limit)): Path<(i64, i64)>,
+    Query(query): Query<ClaimFitting>,
+    Json(body): Json<ComputeNodesResources>,
+) -> Answer<Claimed<ClaimJobsBasedOnResources>> {
+    let row = call.workflow(Operation::Work, id)?;
+    let limit = claim_limit(limit)?;
+    let labels = input::labels(body.labels.as_deref())?;
+    let node = offer(&body, query.strict_scheduler_match.unwrap_or(false))?;
+    let none =
+        |reason: &str| ClaimJobsBasedOnResources { jobs: Some(Vec::new()), reason: Some(reason.to_owned()) };
+    if row.is_canceled || limit == 0 {
+        let reason = if row.is_canceled { "the workflow was canceled" } else { "no jobs were asked for" };
+        return claim_nothing(call, &row, none(reason));
+    }
+    let Claimed { answer, held } = claim(call, &row, ClaimRequest { limit, labels, node: Some(node) })?;
+    let answer = match answer.is_empty() {
+        true => none("no ready job fits"),
+        false => ClaimJobsBasedOnResources { jobs: Some(answer), reason: None },
+    };
+    Ok(Claimed { answer, held })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as a claim that gets something")]
+fn claim_nothing<T>(call: &Call, row: &WorkflowRow, answer: T) -> Answer<Claimed<T>> {
+    let service = call.state.service.clone();
+    Ok(Claimed { answer, held: Held { service, jobs: Vec::new(), run: row.run_id, by: String::new() } })
+}
+
+fn claim_limit(limit: i64) -> Answer<usize> {
+    if limit > MAX_PAGE {
+        return Err(ApiError::invalid(format!("at most {MAX_PAGE} jobs at once")));
+    }
+    input::number("limit", limit)
+}
+
+fn offer(body: &ComputeNodesResources, strict: bool) -> Answer<NodeOffer> {
+    if !(0.0..1e9).contains(&body.memory_gb) {
+        return Err(ApiError::invalid("memory_gb is out of range"));
+    }
+    let capacity = Capacity {
+        cpus: input::number("num_cpus", body.num_cpus)?,
+        memory: Bytes((body.memory_gb * f64::from(1 << 30)) as u64),
+        gpus: input::number("num_gpus", body.num_gpus)?,
+        nodes: input::number("num_nodes", body.num_nodes)?,
+        max_jobs: None,
+    };
+    let time_left = body.time_limit.as_deref().map(|text| input::duration("time_limit", text)).transpose()?;
+    Ok(NodeOffer { capacity, time_left, scheduler: body.scheduler_config_id, strict })
+}
+
+fn start(call: &Call, Path((id, run, node)): Path<(i64, i64, i64)>) -> Answer<JobModel> {
+    let row = call.part(Operation::Work, Part::Job(JobId(id)))?;
+    call.is_of(row.id, Part::Worker(WorkerId(node)))?;
+    call.ask(|service, reply| service.start_job(JobId(id), RunId(run), WorkerId(node), reply))?;
+    jobs::shown(call, &row, JobId(id))
+}
+
+fn complete(
+    call: &Call,
+    Path((id, status, run)): Path<(i64, JobStatus, i64)>,
+    Json(result): Json<ResultModel>,
+) -> Answer<JobModel> {
+    let row = call.part(Operation::Work, Part::Job(JobId(id)))?;
+    let completion = completion(call, &row, id, status, run, &result)?;
+    let answers = call.ask(|service, reply| service.complete(row.id, vec![completion], reply))?;
+    match answers.into_iter().next() {
+        Some((_, Err(refused))) => Err(unprocessable(ApiError::from(refused))),
+        _ => jobs::shown(call, &row, JobId(id)),
+    }
+}
+
+/// The contract has no conflicts here: what does not fit is wrong.
+fn unprocessable(mut error: ApiError) -> ApiError {
+    if error.status == axum::http::StatusCode::CONFLICT {
+        error.status = axum::http::StatusCode::UNPROCESSABLE_ENTITY;
+    }
+    error
+}
+
+fn complete_many(
+    call: &Call,
+    Path(id): Path<i64>,
+    Json(body): Json<BatchCompleteJobsRequest>,
+) -> Answer<BatchCompleteJobsResponse> {
+    let row = call.workflow(Operation::Work, id)?;
+    let mut answer = BatchCompleteJobsResponse::default();
+    let mut good = Vec::new();
+    for entry in &body.completions {
+        match completion(call, &row, entry.job_id, entry.status, entry.run_id, &entry.result) {
+            Ok(completion) => good.push(completion),
+            Err(error) if error.status.is_client_error() => {
+                answer.errors.push(refusal(entry.job_id, &error.detail))
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if good.is_empty() {
+        return Ok(answer);
+    }
+    for (job, outcome) in call.ask(|service, reply| service.complete(row.id, good, reply))? {
+        match outcome {
+            Ok(()) => answer.completed.push(job.0),
+            Err(refused) => answer.errors.push(refusal(job.0, &refused.to_string())),
+        }
+    }
+    Ok(answer)
+}
+
+fn refusal(job_id: i64, message: &str) -> JobCompletionError {
+    JobCompletionError { job_id, message: message.to_owned() }
+}
+
+/// What a runner states, if it agrees with itself.
+fn completion(
+    call: &Call,
+    row: &WorkflowRow,
+    job: i64,
+    status: JobStatus,
+    run: i64,
+    result: &ResultModel,
+) -> Answer<Completion> {
+    let ends = [
+        JobStatus::Completed,
+        JobStatus::Failed,
+        JobStatus::Canceled,
+        JobStatus::Terminated,
+        JobStatus::PendingFailed,
+    ];
+    if !ends.contains(&status) {
+        return Err(ApiError::invalid(format!("{status} is not how a job ends")));
+    }
+    let agrees = [
+        ("job_id", result.job_id == job),
+        ("workflow_id", result.workflow_id == row.id.0),
+        ("run_id", result.run_id == run),
+        ("status", result.status == status),
+    ];
+    if let Some((field, _)) = agrees.iter().find(|(_, is_same)| !is_same) {
+        return Err(ApiError::invalid(format!("the {field} of the result is not the one that is completed")));
+    }
+    call.is_of(row.id, Part::Job(JobId(job)))?;
+    if run != row.run_id.0 {
+        return Err(ApiError::invalid(format!(
+            "run {run} is not under way: the workflow is at run {}",
+            row.run_id
+        )));
+    }
+    let node = Some(result.compute_node_id).filter(|id| *id > 0).map(WorkerId);
+    call.are_of(row.id, node.map(Part::Worker))?;
+    Ok(Completion {
+        job: JobId(job),
+        run: RunId(run),
+        attempt: result.attempt_id.map(|id| input::number("attempt_id", id).map(Attempt)).transpose()?,
+        status,
+        return_code: input::number("return_code", result.return_code)?,
+        exec_time: minutes(result.exec_time_minutes)?,
+        completion_time: input::time("completion_time", &result.completion_time)?,
+        usage: usage(result)?,
+        node,
+    })
+}
+
+pub(super) fn minutes(minutes: f64) -> Answer<Duration> {
+    match minutes {
+        0.0..1e9 => Ok(Duration::from_secs_f64(minutes * 60.0)),
+        _ => Err(ApiError::invalid("exec_time_minutes is out of range")),
+    }
+}
+
+fn usage(result: &ResultModel) -> Answer<Usage> {
+    let bytes = |field: &str, value: Option<i64>| {
+        value.map(|value| input::number(field, value).map(Bytes)).transpose()
+    };
+    Ok(Usage {
+        peak_memory: bytes("peak_memory_bytes", result.peak_memory_bytes)?,
+        avg_memory: bytes("avg_memory_bytes", result.avg_memory_bytes)?,
+        peak_cpu_percent: result.peak_cpu_percent,
+        avg_cpu_percent: result.avg_cpu_percent,
+        ..Usage::default()
+    })
+}
+
+fn retry(call: &Call, Path((id, run)): Path<(i64, i64)>, Query(query): Query<Retry>) -> Answer<JobModel> {
+    let row = call.part(Operation::Work, Part::Job(JobId(id)))?;
+    let most = u32::try_from(query.max_retries)
+        .map_err(|_| ApiError::invalid("max_retries: it must not be negative"))?;
+    call.ask(|service, reply| service.retry_job(JobId(id), RunId(run), most, call.by(), reply))
+        .map_err(unprocessable)?;
+    jobs::shown(call, &row, JobId(id))
+}
+
+fn change_status(call: &Call, Path((id, status, run)): Path<(i64, JobStatus, i64)>) -> Answer<JobModel> {
+    let row = call.part(Operation::ChangeWorkflow, Part::Job(JobId(id)))?;
+    call.ask(|service, reply| service.change_status(JobId(id), status, RunId(run), call.by(), reply))
+        .map_err(unprocessable)?;
+    jobs::shown(call, &row, JobId(id))
+}
+
+fn spawn(call: &Call, Path(id): Path<i64>, Json(body): Json<SpawnJobsRequest>) -> Answer<SpawnJobsResponse> {
+    let row = call.part(Operation::Work, Part::Job(JobId(id)))?;
+    let job = call.store().job(JobId(id))?.ok_or_else(|| ApiError::not_found(format_args!("job {id}")))?;
+    let names: Vec<&str> = body.jobs.iter().map(|job| job.name.as_str()).collect();
+    let jobs = body.jobs.iter().map(|job| spawn_job(job, &names)).collect::<Answer<Vec<SpawnJob>>>()?;
+    refuse_circles(&jobs)?;
+    let request = SpawnRequest {
+        caller: AttemptKey { workflow: row.id, job: JobId(id), run: row.run_id, attempt: job.row.attempt_id },
+        lineage: body.lineage.clone(),
+        state: body.state.clone(),
+        jobs,
+    };
+    let spawned = call.ask(|service, reply| service.spawn(request, reply)).map_err(unprocessable)?;
+    Ok(SpawnJobsResponse {
+        iteration: i64::from(spawned.iteration),
+        spawned_job_ids: spawned.spawned_job_ids.into_iter().map(|id| id.0).collect(),
+    })
+}
+
+fn spawn_job(job: &SpawnJobModel, names: &[&str]) -> Answer<SpawnJob> {
+    if names.iter().filter(|name| **name == job.name).count() > 1 {
+        return Err(ApiError::invalid(format!("two of the jobs are called `{}`", job.name)));
+    }
+    let number = |name: &String| {
+        let place = names.iter().position(|known| known == name);
+        place.map(|place| place as u32).ok_or_else(|| {
+            ApiError::invalid(format!("`{}` waits for `{name}`, which is not in the request", job.name))
+        })
+    };
+    Ok(SpawnJob {
+        name: input::name("a job", &job.name)?,
+        command: input::text("command", &job.command)?,
+        depends_on: job.depends_on.iter().flatten().map(number).collect::<Answer<_>>()?,
+        resource_requirements: job.resource_requirements.clone(),
+        priority: input::number("priority", job.priority.unwrap_or(0))?,
+        labels: input::labels(job.labels.as_deref())?,
+        cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure.unwrap_or(true),
+        env: Vec::new(),
+        invocation_script: None,
+    })
+}
+
+/// Takes away what waits for nothing that is left, until nothing is, or nothing can be taken.
+fn refuse_circles(jobs: &[SpawnJob]) -> Answer<()> {
+    let mut done = vec![false; jobs.len()];
+    let is_free = |job: &SpawnJob, done: &[bool]| job.depends_on.iter().all(|other| done[*other as usize]);
+    loop {
+        let next = (0..jobs.len()).find(|n| !done[*n] && is_free(&jobs[*n], &done));
+        match next {
+            Some(n) => done[n] = true,
+            None if done.iter().all(|done| *done) => return Ok(()),
+            None => return Err(ApiError::invalid("the jobs wait for each other in a circle")),
+        }
+    }
+}
+
+fn running(call: &Call, Path(id): Path<i64>, Query(page): Query<Paging>) -> Answer<Page<RunningJobModel>> {
+    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    let filter = JobFilter { status: vec![JobStatus::Running], ..JobFilter::default() };
+    let jobs = call.store().job_details(row.id, &filter)?;
+    let workers = workers(call, jobs.iter().filter_map(|job| job.worker_id))?;
+    let items = jobs.into_iter().map(|job| {
+        let worker = workers.iter().find(|worker| Some(worker.id) == job.worker_id);
+        RunningJobModel {
+            job_id: job.row.id.0,
+            job_name: job.row.name,
+            compute_node_name: worker.map(|worker| worker.worker.host.clone()).unwrap_or_default(),
+            scheduler_job_id: worker.and_then(slurm_job),
+            scheduler_type: worker.map_or_else(|| "local".to_owned(), super::nodes::node_type),
+            start_time: job.row.started_at.map(|at| at.to_string()),
+        }
+    });
+    let view = page.view();
+    Ok(Page::of(items.collect(), view.offset, view.limit))
+}
+
+fn correlations(
+    call: &Call,
+    Path(id): Path<i64>,
+    Query(page): Query<Paging>,
+) -> Answer<Page<SlurmJobCorrelationModel>> {
+    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    let filter = windlass_store::model::ResultFilter { all_runs: true, ..Default::default() };
+    let results = call.store().results(row.id, &filter)?;
+    let workers = workers(call, results.iter().map(|result| result.worker_id))?;
+    let hosted = results.into_iter().filter_map(|result| {
+        let worker = workers.iter().find(|worker| worker.id == result.worker_id)?;
+        let slurm_job_id = slurm_job(worker)?;
+        Some(SlurmJobCorrelationModel {
+            job_id: result.key.job_id.0,
+            job_name: result.job_name,
+            slurm_job_id,
+        })
+    });
+    let view = page.view();
+    Ok(Page::of(hosted.collect(), view.offset, view.limit))
+}
+
+fn workers(call: &Call, ids: impl Iterator<Item = WorkerId>) -> Answer<Vec<WorkerRow>> {
+    let mut ids: Vec<WorkerId> = ids.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(call.store().workers(&WorkerFilter { ids, ..WorkerFilter::default() })?)
+}
+
+/// The Slurm job that hosts a worker, if it said so.
+fn slurm_job(worker: &WorkerRow) -> Option<String> {
+    let scheduler = worker.worker.extra.as_ref()?.get("scheduler")?;
+    let id = ["slurm_job_id", "scheduler_id", "job_id"].iter().find_map(|key| scheduler.get(*key))?;
+    Some(id.as_str().map_or_else(|| id.to_string(), str::to_owned))
+}

@@ -1,0 +1,311 @@
+//! Workflows as objects: made, listed, changed, deleted.
+
+use super::call::{Call, limit, offset, sorting};
+use super::input::{self, DEFAULT, DEFAULT_RESOURCES};
+use super::table::Table;
+use crate::error::{Answer, ApiError};
+use crate::extract::{Json, Path, Query};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use windlass_api::torc::query::ListWorkflows;
+use windlass_api::torc::{ArchiveWorkflowRequest, DynamicJobsConfig, Page, WorkflowModel};
+use windlass_auth::{MASK, Operation};
+use windlass_engine::service::Quiet;
+use windlass_store::model::{
+    Counted, Listed, NewRequirements, NewWorkflow, SettingsUpdate, WorkflowFilter, WorkflowRow,
+    WorkflowUpdate,
+};
+use windlass_types::settings::{DynamicJobs, Settings};
+
+pub(super) fn table() -> Table {
+    Table::new("workflows")
+        .get("/workflows", "list_workflows", "The workflows that one may see", list)
+        .post("/workflows", "create_workflow", "Makes a workflow without jobs", create)
+        .get("/workflows/{id}", "get_workflow", "One workflow", get)
+        .put("/workflows/{id}", "update_workflow", "Changes what is said; leaves the rest", update)
+        .delete(
+            "/workflows/{id}",
+            "delete_workflow",
+            "Deletes a workflow and all that is known of it",
+            delete,
+        )
+        .post("/workflows/{id}/archive", "archive_workflow", "Puts a workflow out of sight, or back", archive)
+}
+
+fn list(call: &Call, Query(query): Query<ListWorkflows>) -> Answer<Page<WorkflowModel>> {
+    call.may(Operation::Look)?;
+    let view = query.view();
+    let mut filter = WorkflowFilter {
+        name: query.name.clone(),
+        user: query.user.clone(),
+        description: query.description.clone(),
+        is_archived: Some(query.is_archived.unwrap_or(false)),
+        visible_to: (!call.who.sees_all()).then(|| call.by().to_owned()),
+        sort: sorting(view),
+        ..WorkflowFilter::default()
+    };
+    if let Some(name) = &query.access_group {
+        match call.store().groups()?.into_iter().find(|group| group.name == *name) {
+            Some(group) => filter.group = Some(group.id),
+            None => return Ok(Page::new(Vec::new(), view.offset, 0)),
+        }
+    }
+    let total = call.store().count(&Counted::Workflows(filter.clone()))?;
+    filter.offset = offset(view);
+    filter.limit = limit(view);
+    let rows = call.store().list_workflows(&filter)?;
+    let items = rows.iter().map(|row| model(call, row)).collect::<Answer<_>>()?;
+    Ok(Page::new(items, view.offset, total as i64))
+}
+
+fn get(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowModel> {
+    model(call, &call.workflow(Operation::ReadWorkflow, id)?)
+}
+
+fn create(call: &Call, Json(body): Json<WorkflowModel>) -> Answer<WorkflowModel> {
+    call.may(Operation::CreateWorkflow)?;
+    let settings = settings(&body, Settings::default())?;
+    let groups = groups(call, &settings.access_groups)?;
+    let directory = directory(body.submission_directory.as_deref())?;
+    let name = input::name("a workflow", &body.name)?;
+    let description = body.description.as_deref().map(|text| input::text("description", text)).transpose()?;
+    let new = NewWorkflow {
+        name: &name,
+        user: call.by(),
+        description: description.as_deref(),
+        submission_dir: &directory,
+        output_dir: &format!("{}/torc_output", directory.trim_end_matches('/')),
+        env: &input::environment(body.env.as_ref())?,
+        settings: Some(&settings),
+        requirements: &[NewRequirements { name: DEFAULT, resources: DEFAULT_RESOURCES }],
+        ..NewWorkflow::default()
+    };
+    let store = call.store().acting_as(call.by());
+    let id = store.create_workflow(&new, &mut Listed::new([]), call.now())?;
+    for group in groups {
+        store.share(id, group, call.now())?;
+    }
+    get(call, Path(id.0))
+}
+
+/// The ids of groups by name. One that is not there makes the whole request wrong.
+fn groups(call: &Call, names: &[String]) -> Answer<Vec<i64>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = call.store().groups()?;
+    let find = |name: &String| {
+        let group = known.iter().find(|group| group.name == *name);
+        group
+            .map(|group| group.id)
+            .ok_or_else(|| ApiError::invalid(format!("there is no access group `{name}`")))
+    };
+    names.iter().map(find).collect()
+}
+
+/// Where the server itself runs.
+fn here() -> Option<String> {
+    std::env::current_dir().ok()?.into_os_string().into_string().ok()
+}
+
+/// Where the jobs of a workflow run. If nobody says so, where the server does.
+fn directory(said: Option<&str>) -> Answer<String> {
+    match said {
+        Some(path) if path.starts_with('/') => input::text("submission_directory", path),
+        Some(path) => {
+            Err(ApiError::invalid(format!("submission_directory: `{}` is not absolute", path.escape_debug())))
+        }
+        None => here()
+            .ok_or_else(|| ApiError::invalid("submission_directory: nothing is said, and nothing is known")),
+    }
+}
+
+/// Changes what is said. What nobody says stays as it is; so does the owner, which is not the caller's to give away.
+fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<WorkflowModel>) -> Answer<WorkflowModel> {
+    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+    if body.id.is_some_and(|said| said != id) {
+        return Err(ApiError::invalid("the id of a workflow does not change"));
+    }
+    let update = WorkflowUpdate {
+        name: Some(input::name("a workflow", &body.name)?),
+        description: body
+            .description
+            .as_deref()
+            .map(|text| input::text("description", text).map(Some))
+            .transpose()?,
+        ..WorkflowUpdate::default()
+    };
+    let settings = SettingsUpdate {
+        settings: Some(settings(&body, row.settings.clone())?),
+        env: body.env.as_ref().map(|env| environment(env, &row)).transpose()?,
+        submission_dir: body.submission_directory.as_deref().map(|path| directory(Some(path))).transpose()?,
+    };
+    call.change(row.id, Quiet::Any, move |store, now| {
+        store.update_workflow(row.id, &update, now)?;
+        store.update_settings(row.id, &settings, now)
+    })?;
+    if let Some(is_archived) = body.is_archived {
+        set_archived(call, id, is_archived)?;
+    }
+    get(call, Path(id))
+}
+
+/// A client that gives back what it was shown does not mean the masks.
+fn environment(said: &BTreeMap<String, String>, row: &WorkflowRow) -> Answer<Vec<(String, String)>> {
+    let mut env = input::environment(Some(said))?;
+    for (name, value) in &mut env {
+        if value == MASK
+            && let Some((_, kept)) = row.env.iter().find(|(known, _)| known == name)
+        {
+            value.clone_from(kept);
+        }
+    }
+    Ok(env)
+}
+
+fn delete(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowModel> {
+    let row = call.workflow(Operation::DeleteWorkflow, id)?;
+    let shown = model(call, &row)?;
+    call.change(row.id, Quiet::Free, move |store, now| store.delete_workflow(row.id, now))?;
+    Ok(shown)
+}
+
+fn archive(
+    call: &Call,
+    Path(id): Path<i64>,
+    Json(body): Json<ArchiveWorkflowRequest>,
+) -> Answer<WorkflowModel> {
+    call.workflow(Operation::ChangeWorkflow, id)?;
+    set_archived(call, id, body.is_archived)?;
+    get(call, Path(id))
+}
+
+fn set_archived(call: &Call, id: i64, is_archived: bool) -> Answer<()> {
+    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+    if row.is_archived == is_archived {
+        return Ok(());
+    }
+    call.change(row.id, Quiet::Free, move |store, now| store.archive(&[row.id], is_archived, now))
+}
+
+/// What a body says, on top of what holds.
+fn settings(body: &WorkflowModel, mut settings: Settings) -> Answer<Settings> {
+    let seconds = |field: &str, value: Option<i64>, kept: Option<u64>| match value {
+        Some(value) => input::number(field, value).map(Some),
+        None => Ok(kept),
+    };
+    settings.compute_node_expiration_buffer_seconds = seconds(
+        "compute_node_expiration_buffer_seconds",
+        body.compute_node_expiration_buffer_seconds,
+        settings.compute_node_expiration_buffer_seconds,
+    )?;
+    settings.compute_node_wait_for_new_jobs_seconds = seconds(
+        "compute_node_wait_for_new_jobs_seconds",
+        body.compute_node_wait_for_new_jobs_seconds,
+        settings.compute_node_wait_for_new_jobs_seconds,
+    )?;
+    settings.compute_node_wait_for_healthy_database_minutes = seconds(
+        "compute_node_wait_for_healthy_database_minutes",
+        body.compute_node_wait_for_healthy_database_minutes,
+        settings.compute_node_wait_for_healthy_database_minutes,
+    )?;
+    if body.compute_node_ignore_workflow_completion.is_some() {
+        settings.compute_node_ignore_workflow_completion = body.compute_node_ignore_workflow_completion;
+    }
+    if let Some(project) = &body.project {
+        settings.project = Some(input::text("project", project)?);
+    }
+    if let Some(metadata) = &body.metadata {
+        settings.metadata.clone_from(metadata);
+    }
+    if let Some(defaults) = &body.slurm_defaults {
+        settings.slurm_defaults.clone_from(defaults);
+    }
+    if let Some(groups) = &body.access_groups {
+        settings.access_groups.clone_from(groups);
+    }
+    if let Some(config) = &body.execution_config {
+        settings.execution_config = Some(reshape("execution_config", config)?);
+    }
+    if let Some(config) = &body.resource_monitor_config {
+        settings.resource_monitor = Some(reshape("resource_monitor_config", config)?);
+    }
+    if let Some(config) = body.dynamic_jobs {
+        settings.dynamic_jobs = Some(dynamic_jobs(config)?);
+    }
+    settings.use_pending_failed = body.use_pending_failed.unwrap_or(settings.use_pending_failed);
+    settings.enable_ro_crate = body.enable_ro_crate.unwrap_or(settings.enable_ro_crate);
+    Ok(settings)
+}
+
+fn dynamic_jobs(config: DynamicJobsConfig) -> Answer<DynamicJobs> {
+    let Some(max_iterations) = config.max_iterations else { return Ok(DynamicJobs::default()) };
+    match u32::try_from(max_iterations) {
+        Ok(max_iterations @ 1..) => Ok(DynamicJobs { max_iterations }),
+        _ => Err(ApiError::invalid("dynamic_jobs.max_iterations: it must be at least 1")),
+    }
+}
+
+/// The same settings in another type with the same names.
+fn reshape<T: DeserializeOwned>(field: &str, value: &impl Serialize) -> Answer<T> {
+    let json = serde_json::to_value(value).map_err(ApiError::internal)?;
+    serde_json::from_value(json).map_err(|error| ApiError::invalid(format!("{field}: {error}")))
+}
+
+pub(super) fn model(call: &Call, row: &WorkflowRow) -> Answer<WorkflowModel> {
+    let settings = &row.settings;
+    let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
+    let groups = call.store().groups_sharing(row.id)?;
+    Ok(WorkflowModel {
+        id: Some(row.id.0),
+        name: row.name.clone(),
+        user: row.user.clone(),
+        run_id: Some(row.run_id.0),
+        description: row.description.clone(),
+        access_groups: (!groups.is_empty()).then(|| groups.into_iter().map(|group| group.name).collect()),
+        compute_node_expiration_buffer_seconds: number(settings.compute_node_expiration_buffer_seconds),
+        compute_node_ignore_workflow_completion: settings.compute_node_ignore_workflow_completion,
+        compute_node_min_time_for_new_jobs_seconds: None,
+        compute_node_wait_for_healthy_database_minutes: number(
+            settings.compute_node_wait_for_healthy_database_minutes,
+        ),
+        compute_node_wait_for_new_jobs_seconds: number(settings.compute_node_wait_for_new_jobs_seconds),
+        dynamic_jobs: settings
+            .dynamic_jobs
+            .map(|config| DynamicJobsConfig { max_iterations: Some(i64::from(config.max_iterations)) }),
+        enable_ro_crate: Some(settings.enable_ro_crate),
+        env: shown_environment(call, row, &row.env)?,
+        execution_config: settings.execution_config.as_ref().and_then(|config| reshape("", config).ok()),
+        is_archived: Some(row.is_archived),
+        is_canceled: Some(row.is_canceled),
+        metadata: (!settings.metadata.is_empty()).then(|| settings.metadata.clone()),
+        project: settings.project.clone(),
+        resource_monitor_config: settings
+            .resource_monitor
+            .as_ref()
+            .and_then(|config| reshape("", config).ok()),
+        slurm_defaults: (!settings.slurm_defaults.is_empty()).then(|| settings.slurm_defaults.clone()),
+        submission_directory: Some(row.submission_dir.clone()),
+        timestamp: Some(row.created_at.to_string()),
+        use_pending_failed: Some(settings.use_pending_failed),
+    })
+}
+
+/// Variables, with the values of secrets masked for those who may not see them.
+pub(super) fn shown_environment(
+    call: &Call,
+    row: &WorkflowRow,
+    env: &[(String, String)],
+) -> Answer<Option<BTreeMap<String, String>>> {
+    if env.is_empty() {
+        return Ok(None);
+    }
+    let all = call.sees_secrets(row)?;
+    let masking = call.state.auth.masking();
+    let shown = |(name, value): &(String, String)| {
+        let value = if !all && masking.is_secret(name) { MASK.to_owned() } else { value.clone() };
+        (name.clone(), value)
+    };
+    Ok(Some(env.iter().map(shown).collect()))
+}

@@ -1,0 +1,61 @@
+//! The contract of Torc, as programs written for it see it: Torc's own Python client, and schemathesis, which tries what
+//! the description of the interface allows.
+
+use crate::bench::Bench;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A program of the environment that `cargo xtask test` makes.
+fn program(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let file = target.join("torc-client/bin").join(name);
+    assert!(file.exists(), "{} is missing: `cargo xtask test` installs it", file.display());
+    file
+}
+
+#[track_caller]
+fn must_succeed(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
+}
+
+#[test]
+fn torcs_python_client_finds_what_it_expects() {
+    let bench = Bench::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torc_client/session.py");
+    must_succeed(Command::new(program("python")).arg(script).arg(&bench.server.url).arg(&bench.server.token));
+}
+
+/// Whatever the description allows, the answer is one that it names, in the shape that it names, and never a fault of ours.
+#[test]
+fn what_the_description_allows_is_answered_as_it_says() {
+    let bench = Bench::new();
+    let mut command = Command::new(program("schemathesis"));
+    command
+        .args(["run", &format!("{}/api/v1/openapi.json", bench.server.url)])
+        .args(["--header", &format!("Authorization: Bearer {}", bench.server.token)])
+        .args(["--include-path-regex", "^/torc-service/v1/"])
+        .args(["--exclude-path-regex", "/stream$"])
+        .args([
+            "--phases",
+            "coverage,fuzzing",
+            "--max-examples",
+            "3",
+            "--max-time",
+            "60",
+            "--seed",
+            "1",
+            "--workers",
+            "2",
+        ])
+        .args([
+            "--checks",
+            "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
+        ])
+        .args(["--no-color", "--suppress-health-check", "all"])
+        .current_dir(bench.dir.path());
+    must_succeed(&mut command);
+}

@@ -1,0 +1,190 @@
+//! `cargo xtask compat`: Torc's own command line against `windlass serve`, and what it printed as a page.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{cargo, root, run};
+
+const HELP: &str = "\
+cargo xtask compat [--torc-bin FILE]: the real `torc` 1.0.0 against `windlass serve`
+
+Without --torc-bin it is built from the crate registry (once; a quarter of an hour) below the target directory.
+A session creates, initializes, runs, lists, cancels, resets and deletes workflows; what it prints is written into
+docs/torc-compat.md. A command that does not end as expected fails the chore.
+";
+
+const VERSION: &str = "1.0.0";
+const BEGIN: &str = "<!-- session: written by `cargo xtask compat` -->";
+const END: &str = "<!-- end of session -->";
+
+/// One command of the session. `{id}` is the workflow that was created last.
+struct Step {
+    words: &'static str,
+    succeeds: bool,
+}
+
+const fn step(words: &'static str) -> Step {
+    Step { words, succeeds: true }
+}
+
+const SESSION: &[Step] = &[
+    step("ping"),
+    step("create diamond.yaml"),
+    step("workflows list"),
+    step("jobs list {id}"),
+    step("job-dependencies job-job {id}"),
+    step("workflows init {id} --no-prompts"),
+    step("status {id}"),
+    step("run {id} --poll-interval 0.1 --num-cpus 2 --memory-gb 2"),
+    step("status {id}"),
+    step("results list {id}"),
+    step("events list {id}"),
+    step("compute-nodes list {id}"),
+    step("workflows reset-status {id} --no-prompts"),
+    step("workflows init {id} --no-prompts --force"),
+    step("cancel {id} --no-prompts"),
+    step("workflows is-complete {id}"),
+    step("delete {id} --no-prompts"),
+    Step { words: "workflows get {id}", succeeds: false },
+];
+
+const SPEC: &str = "\
+name: diamond
+description: two halves of one thing
+jobs:
+  - {name: split, command: echo split}
+  - {name: left, command: echo left, depends_on: [split]}
+  - {name: right, command: echo right, depends_on: [split]}
+  - {name: join, command: echo join, depends_on: [left, right]}
+";
+
+pub(crate) fn main(arguments: &[String]) -> Result<()> {
+    let torc = match arguments {
+        [] => build_torc()?,
+        [word] if word == "--help" || word == "-h" => {
+            print!("{HELP}");
+            return Ok(());
+        }
+        [flag, file] if flag == "--torc-bin" => PathBuf::from(file),
+        _ => bail!("unknown arguments\n\n{HELP}"),
+    };
+    run(&mut cargo(["build", "--package", "windlass"]))?;
+    let place = env::temp_dir().join(format!("windlass-compat-{}", std::process::id()));
+    fs::create_dir_all(&place)?;
+    let outcome = serve_and_record(&torc, &place);
+    fs::remove_dir_all(&place)?;
+    write_page(&outcome?)
+}
+
+fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+fn build_torc() -> Result<PathBuf> {
+    let place = target().join("torc");
+    let file = place.join("bin/torc");
+    if !file.exists() {
+        let mut install = cargo(["install", "torc", "--version", VERSION, "--features", "client", "--root"]);
+        // Without the variable it does not compile as it was published.
+        install.arg(&place).env("SQLX_OFFLINE", "true").env_remove("CARGO_TARGET_DIR");
+        run(&mut install)?;
+    }
+    Ok(file)
+}
+
+/// Ends the server whatever happens.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn serve_and_record(torc: &Path, place: &Path) -> Result<String> {
+    fs::write(place.join("diamond.yaml"), SPEC)?;
+    let database = place.join("books.db");
+    let mut serve = Command::new(target().join("debug/windlass"));
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--no-auth", "--db"]).arg(&database);
+    let server =
+        Server(serve.current_dir(place).stdin(Stdio::null()).spawn().context("cannot start windlass serve")?);
+    let url = wait_for_url(&database)?;
+    let transcript = record(torc, place, &format!("{url}/torc-service/v1"));
+    drop(server);
+    transcript
+}
+
+/// The server says where it is in a file beside the database.
+fn wait_for_url(database: &Path) -> Result<String> {
+    let file = PathBuf::from(format!("{}.run/server.json", database.display()));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Ok(text) = fs::read_to_string(&file) {
+            let told: serde_json::Value = serde_json::from_str(&text)?;
+            return told["url"].as_str().map(str::to_owned).context("server.json names no url");
+        }
+        if Instant::now() > deadline {
+            bail!("windlass serve did not come up");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn record(torc: &Path, place: &Path, url: &str) -> Result<String> {
+    let mut transcript = String::new();
+    let mut id = String::new();
+    for step in SESSION {
+        let words: Vec<String> = step.words.split(' ').map(|word| word.replace("{id}", &id)).collect();
+        eprintln!("$ torc {}", words.join(" "));
+        let mut command = Command::new(torc);
+        command.args(&words).current_dir(place).env("TORC_API_URL", url).env("RUST_LOG", "error");
+        let output = command.stdin(Stdio::null()).output().context("cannot start torc")?;
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        if output.status.success() != step.succeeds {
+            bail!("`torc {}` ended with {}:\n{text}", words.join(" "), output.status);
+        }
+        if step.words.starts_with("create") {
+            id = last_number(&text).context("`torc create` named no workflow")?;
+        }
+        let shown = text
+            .trim_end()
+            .replace(&place.display().to_string(), "~/work")
+            .replace(url, "http://localhost:8080/torc-service/v1");
+        transcript.push_str(&format!("$ torc {}\n{shown}\n\n", words.join(" ")));
+    }
+    Ok(transcript)
+}
+
+fn last_number(text: &str) -> Option<String> {
+    let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+    numbers.last().map(str::to_owned)
+}
+
+fn write_page(transcript: &str) -> Result<()> {
+    let path = root().join("docs/torc-compat.md");
+    let page = fs::read_to_string(&path).context("docs/torc-compat.md")?;
+    let (before, rest) =
+        page.split_once(BEGIN).context("docs/torc-compat.md has no place for the session")?;
+    let (_, after) = rest.split_once(END).context("docs/torc-compat.md has no end of the session")?;
+    fs::write(&path, format!("{before}{BEGIN}\n\n```text\n{}\n```\n\n{END}{after}", transcript.trim_end()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workflow_is_the_last_number_that_was_told() {
+        assert_eq!(last_number("Created workflow 12\nID: 34\n").as_deref(), Some("34"));
+        assert_eq!(last_number("nothing"), None);
+    }
+}
