@@ -1,0 +1,286 @@
+//! A server and workers that are killed, frozen and cut off at random moments. In the end every job is completed exactly
+//! once in the books, and no two attempts of a job have run at the same time.
+//!
+//! Workers reach the server through a proxy of the test's own, so that each can be cut off alone. Every attempt leaves a
+//! line ("beat") twenty times a second; beats of two attempts of one job must not interleave. An attempt that is
+//! frozen because its worker lost its lease leaves no beats, and that is the point of freezing it.
+
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "this test needs only some of what the commands' tests need")]
+mod common;
+mod proxy;
+
+use common::{Sandbox, children_of, eventually, is_alive, kill};
+use proxy::Proxy;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const JOBS: usize = 240;
+const WORKERS: usize = 3;
+const BLOWS: usize = 14;
+/// Short, so that the test sees many of them end.
+const LEASE: Duration = Duration::from_secs(3);
+/// Longer than the lease, and than any rounding of it.
+const LONGER_THAN_LEASE: Duration = Duration::from_secs(5);
+
+/// One beat at once, then as many more as the job is long. The clock is one that nobody sets.
+const JOB: &str = r#"beat() { read -r up _ < /proc/uptime; echo "$WINDLASS_ATTEMPT $$ $up" >> "beats/$1"; }
+beat "$1"
+n=0
+while [ "$n" -lt "$2" ]; do sleep 0.05; beat "$1"; n=$((n + 1)); done
+"#;
+
+#[test]
+fn every_job_is_done_once_whatever_is_killed_frozen_or_cut_off() {
+    let mut random = Random(std::process::id().into());
+    println!("seed {}", random.0);
+    let scene = Scene::set(&mut random);
+    let mut server = scene.serve();
+    scene.create();
+    let mut workers: Vec<Worker> = (0..WORKERS).map(|_| scene.worker()).collect();
+
+    for blow in 0..BLOWS {
+        scene.some_progress(blow);
+        let victim = random.below(WORKERS);
+        let what = random.below(7);
+        println!("blow {blow}: {what} at worker {victim}");
+        match what {
+            0 => server = scene.replace_server(server),
+            1 => workers[victim] = scene.replace(&mut workers[victim]),
+            2 => workers[victim].kill_executor(),
+            3 => workers[victim].proxy.cut_for(LONGER_THAN_LEASE),
+            4 => freeze(workers[victim].agent.id(), LONGER_THAN_LEASE),
+            5 => freeze(server.id(), LONGER_THAN_LEASE),
+            _ => workers[victim].proxy.cut_for(Duration::from_millis(300)),
+        }
+        for worker in &mut workers {
+            // One that was given up by its own watch, or could not go on, is replaced as a batch system would.
+            if worker.agent.try_wait().unwrap().is_some() {
+                *worker = scene.worker();
+            }
+        }
+    }
+    scene.wait_until_done();
+    scene.check_books();
+    scene.check_beats();
+
+    for worker in &mut workers {
+        end(&mut worker.agent);
+    }
+    end(&mut server);
+}
+
+struct Scene {
+    sandbox: Sandbox,
+    port: u16,
+}
+
+/// A worker and its own way to the server.
+struct Worker {
+    agent: Child,
+    proxy: Proxy,
+}
+
+impl Scene {
+    fn set(random: &mut Random) -> Self {
+        let sandbox = Sandbox::new();
+        fs::create_dir(sandbox.path("beats")).unwrap();
+        sandbox.write("job.sh", JOB);
+        let mut spec = String::from("name: chaos\njobs:\n");
+        for job in 0..JOBS {
+            // Most are over at once, some outlive a lease.
+            let beats = if job % 12 == 5 { 40 + random.below(60) } else { random.below(12) };
+            let after = if job % 3 == 2 { format!(", depends_on: [j{}]", job - 2) } else { String::new() };
+            writeln!(spec, "  - {{name: j{job}, command: sh job.sh {job} {beats}{after}}}").unwrap();
+        }
+        sandbox.write("spec.yaml", &spec);
+        // Free now, and asked for again by every server that follows.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self { sandbox, port }
+    }
+
+    fn serve(&self) -> Child {
+        let listen = format!("127.0.0.1:{}", self.port);
+        let lease = format!("{}s", LEASE.as_secs());
+        let log = fs::File::options().create(true).append(true).open(self.sandbox.path("server.log")).unwrap();
+        self.sandbox
+            .command(&["serve", "--db", "w.db", "--listen", &listen, "--lease", &lease])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+
+    /// Whatever the server is doing at the moment, in the end it has the workflow.
+    fn create(&self) {
+        eventually("the server takes the workflow", || {
+            self.sandbox.windlass(&["submit", "spec.yaml", "--db", "w.db"]).code == 0
+        });
+    }
+
+    fn worker(&self) -> Worker {
+        let proxy = Proxy::to(self.port);
+        let log = fs::File::options().create(true).append(true).open(self.sandbox.path("workers.log")).unwrap();
+        let agent = self
+            .sandbox
+            .command(&["worker", "--url", &proxy.url(), "--num-cpus", "6", "--persistent"])
+            .env("WINDLASS_TOKEN", self.token())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Worker { agent, proxy }
+    }
+
+    fn token(&self) -> String {
+        let text = fs::read_to_string(self.sandbox.path("w.db.run/server.json")).unwrap();
+        let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+        found["token"].as_str().unwrap().to_owned()
+    }
+
+    fn replace_server(&self, mut old: Child) -> Child {
+        kill(old.id(), "KILL");
+        old.wait().unwrap();
+        self.serve()
+    }
+
+    /// Kills the agent alone; what it started has to notice by itself.
+    fn replace(&self, worker: &mut Worker) -> Worker {
+        kill(worker.agent.id(), "KILL");
+        worker.agent.wait().unwrap();
+        self.worker()
+    }
+
+    /// So that blows fall on something that works, if it works at all.
+    fn some_progress(&self, blow: usize) {
+        let goal = JOBS * (blow + 1) / (BLOWS + 3);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while fs::read_dir(self.sandbox.path("beats")).unwrap().count() < goal && Instant::now() < deadline {
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn wait_until_done(&self) {
+        let deadline = Instant::now() + Duration::from_mins(3);
+        while self.statuses().get("completed") != Some(&JOBS) {
+            assert!(Instant::now() < deadline, "never done: {:?}\n{}", self.statuses(), self.logs());
+            sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn statuses(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        let output = self.sandbox.windlass(&["jobs", "list", "1", "--db", "w.db", "--format", "json"]);
+        let list: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_default();
+        for job in items(&list) {
+            *counts.entry(job["status"].as_str().unwrap_or("?").to_owned()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Exactly one attempt of each job completed it, and every attempt that was given up is known.
+    fn check_books(&self) {
+        let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", "w.db"]);
+        let mut completed: HashMap<i64, usize> = HashMap::new();
+        for result in items(&list) {
+            if result["status"] == "completed" {
+                *completed.entry(result["job_id"].as_i64().unwrap()).or_default() += 1;
+            }
+        }
+        assert_eq!(completed.len(), JOBS);
+        assert!(completed.values().all(|n| *n == 1), "{completed:?}");
+    }
+
+    fn check_beats(&self) {
+        let mut again = 0;
+        for job in 0..JOBS {
+            let text = self.sandbox.read(&format!("beats/{job}"));
+            let executions = executions(&text);
+            again += executions.len() - 1;
+            for pair in executions.windows(2) {
+                assert!(
+                    pair[0].last <= pair[1].first,
+                    "job {job}: {:?} and {:?} ran at the same time\n{text}\n{}",
+                    pair[0],
+                    pair[1],
+                    self.logs()
+                );
+            }
+        }
+        println!("{again} executions were repeated");
+    }
+
+    fn logs(&self) -> String {
+        let tail = |name: &str| {
+            let text = fs::read_to_string(self.sandbox.path(name)).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(80)..].join("\n")
+        };
+        format!("--- server\n{}\n--- workers\n{}", tail("server.log"), tail("workers.log"))
+    }
+}
+
+impl Worker {
+    /// The process that starts the jobs, without the one that talks to the server.
+    fn kill_executor(&self) {
+        for pid in children_of(self.agent.id()) {
+            kill(pid, "KILL");
+        }
+    }
+}
+
+/// From the first beat of an execution to its last, in hundredths of a second.
+#[derive(Debug)]
+struct Execution {
+    first: u64,
+    last: u64,
+}
+
+/// In the order in which they began. An execution is told by its attempt and its process.
+fn executions(text: &str) -> Vec<Execution> {
+    let mut found: HashMap<(&str, &str), Execution> = HashMap::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [attempt, pid, up] = fields[..] else { panic!("a beat was torn: `{line}`") };
+        let at: u64 = up.replace('.', "").parse().unwrap();
+        let execution = found.entry((attempt, pid)).or_insert(Execution { first: at, last: at });
+        execution.last = at;
+    }
+    let mut found: Vec<Execution> = found.into_values().collect();
+    found.sort_by_key(|execution| (execution.first, execution.last));
+    found
+}
+
+fn items(list: &serde_json::Value) -> &[serde_json::Value] {
+    list.as_array().or_else(|| list["items"].as_array()).map_or(&[], Vec::as_slice)
+}
+
+fn freeze(pid: u32, time: Duration) {
+    kill(pid, "STOP");
+    sleep(time);
+    kill(pid, "CONT");
+}
+
+/// Asks twice, and waits.
+fn end(child: &mut Child) {
+    kill(child.id(), "TERM");
+    kill(child.id(), "TERM");
+    let pid = child.id();
+    eventually("it ends when asked to", || !is_alive(pid));
+    child.wait().unwrap();
+}
+
+/// A small generator: the seed is printed, so that a bad day can be had again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % n as u64) as usize
+    }
+}
