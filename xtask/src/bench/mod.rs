@@ -13,6 +13,7 @@ mod rounds;
 mod statistics;
 mod table;
 mod targets;
+mod workers;
 mod workloads;
 
 use std::fs;
@@ -36,6 +37,11 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         print!("{}", options::HELP);
         return Ok(());
     }
+    if let Some((first, rest)) = words.split_first()
+        && first == "workers"
+    {
+        return bench_workers(rest);
+    }
     let known: Vec<&str> = LIST.iter().map(|(name, _)| *name).collect();
     let options = Options::parse(words, &known)?;
     let target = target_directory()?;
@@ -53,6 +59,15 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         fs::remove_dir_all(&ground).with_context(|| format!("cannot remove {}", ground.display()))?;
     }
     publish(&outcome?, options.json.as_deref())
+}
+
+/// Something else altogether: it has its own words.
+fn bench_workers(words: &[String]) -> Result<()> {
+    let target = target_directory()?;
+    let windlass = build_windlass(&target).map_err(anyhow::Error::msg)?;
+    // Not in the checkout: a socket's path must be short.
+    let ground = std::env::temp_dir().join(format!("windlass-bench-{}", std::process::id()));
+    workers::main(words, &windlass, &ground)
 }
 
 fn perform(options: &Options, surroundings: &Surroundings<'_>, ground: &Path) -> Result<Report> {

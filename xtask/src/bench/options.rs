@@ -8,6 +8,7 @@ use super::workloads::{CREATION, RUNS};
 
 pub(super) const HELP: &str = "\
 cargo xtask bench [A] [B] [C] [D] [OPTIONS]: windlass against the floor and its peers
+cargo xtask bench workers [OPTIONS]: one server, many workers (see its own --help)
 
   A  10,000 independent jobs, 2 at once           C  a chain of 500 jobs
   B  1 job, then 10,000, then 1                   D  create 10,000, 100,000 and 1,000,000 jobs from a
@@ -113,14 +114,14 @@ fn quick() -> Options {
 }
 
 /// `--runs=3` is `--runs 3`. The value of `--install-peers` is optional and stays where it is.
-fn split_value(word: &str) -> Vec<&str> {
+pub(super) fn split_value(word: &str) -> Vec<&str> {
     match word.split_once('=') {
         Some((name, value)) if name.starts_with("--") && name != "--install-peers" => vec![name, value],
         _ => vec![word],
     }
 }
 
-fn number(text: &str) -> Result<usize> {
+pub(super) fn number(text: &str) -> Result<usize> {
     let digits = text.replace('_', "");
     match digits.parse() {
         Ok(number) if number > 0 => Ok(number),

@@ -107,7 +107,8 @@ impl Scene {
     fn serve(&self) -> Child {
         let listen = format!("127.0.0.1:{}", self.port);
         let lease = format!("{}s", LEASE.as_secs());
-        let log = fs::File::options().create(true).append(true).open(self.sandbox.path("server.log")).unwrap();
+        let log =
+            fs::File::options().create(true).append(true).open(self.sandbox.path("server.log")).unwrap();
         self.sandbox
             .command(&["serve", "--db", "w.db", "--listen", &listen, "--lease", &lease])
             .stdout(Stdio::null())
@@ -125,7 +126,8 @@ impl Scene {
 
     fn worker(&self) -> Worker {
         let proxy = Proxy::to(self.port);
-        let log = fs::File::options().create(true).append(true).open(self.sandbox.path("workers.log")).unwrap();
+        let log =
+            fs::File::options().create(true).append(true).open(self.sandbox.path("workers.log")).unwrap();
         let agent = self
             .sandbox
             .command(&["worker", "--url", &proxy.url(), "--num-cpus", "6", "--persistent"])

@@ -1,0 +1,114 @@
+//! Questions while others work, and how long the answers took.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use serde_json::Value;
+
+use super::http::Http;
+
+/// Not more often than this, so that asking is not what the server spends its time on.
+const PAUSE: Duration = Duration::from_millis(20);
+
+type Ask = fn(&Http, &str) -> Result<Value>;
+
+/// Ascending.
+pub(super) struct Latencies(Vec<Duration>);
+
+pub(super) struct Probe {
+    over: Arc<AtomicBool>,
+    threads: Vec<(&'static str, JoinHandle<Result<Vec<Duration>>>)>,
+}
+
+impl Probe {
+    /// Claims come from `decoy`, whose jobs no worker takes.
+    pub(super) fn start(http: &Http, workflow: i64, decoy: i64) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let list = format!("/api/v1/jobs?workflow_id={workflow}&limit=100");
+        let status = format!("/api/v1/workflows/{workflow}/status");
+        let claim = format!("/api/v1/workflows/{decoy}/claim_next_jobs?limit=1&labels=nobody");
+        let questions: [(&'static str, String, Ask); 3] = [
+            ("list of 100 jobs, under load", list, Http::get),
+            ("status, under load", status, Http::get),
+            ("claim, under load", claim, Http::post),
+        ];
+        let threads = questions.into_iter().map(|(name, path, ask)| {
+            let (http, over) = (http.clone(), Arc::clone(&over));
+            let ask_on = move || {
+                let mut times = Vec::new();
+                while !over.load(Ordering::Relaxed) {
+                    let begun = Instant::now();
+                    ask(&http, &path)?;
+                    times.push(begun.elapsed());
+                    thread::sleep(PAUSE);
+                }
+                Ok(times)
+            };
+            (name, thread::spawn(ask_on))
+        });
+        Self { threads: threads.collect(), over }
+    }
+
+    pub(super) fn stop(self) -> Result<Vec<(&'static str, Latencies)>> {
+        self.over.store(true, Ordering::Relaxed);
+        let joined = self.threads.into_iter().map(|(name, thread)| {
+            let times = thread.join().map_err(|_| anyhow!("the thread that asks for {name} panicked"))??;
+            Ok((name, Latencies::of(times)))
+        });
+        joined.collect()
+    }
+}
+
+/// One after the other, with nothing else going on.
+pub(super) fn claims(http: &Http, workflow: i64, count: usize) -> Result<Latencies> {
+    let path = format!("/api/v1/workflows/{workflow}/claim_next_jobs?limit=1&labels=nobody");
+    let times = (0..count).map(|_| {
+        let begun = Instant::now();
+        http.post(&path)?;
+        Ok(begun.elapsed())
+    });
+    Ok(Latencies::of(times.collect::<Result<_>>()?))
+}
+
+impl Latencies {
+    fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        Self(times)
+    }
+
+    /// In milliseconds.
+    fn quantile(&self, part: f64) -> f64 {
+        let index = ((self.0.len() as f64 * part) as usize).min(self.0.len().saturating_sub(1));
+        self.0.get(index).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+    }
+}
+
+impl fmt::Display for Latencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "p50 {:>6.2} ms   p99 {:>6.2} ms   most {:>6.2} ms   ({} calls)",
+            self.quantile(0.5),
+            self.quantile(0.99),
+            self.quantile(1.0),
+            self.0.len()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_come_from_the_sorted_times() {
+        let latencies = Latencies::of((1..=100).rev().map(Duration::from_millis).collect());
+        assert!((latencies.quantile(0.5) - 51.0).abs() < 1e-9);
+        assert!((latencies.quantile(0.99) - 100.0).abs() < 1e-9);
+        assert!(Latencies::of(Vec::new()).quantile(0.5).is_nan());
+    }
+}
