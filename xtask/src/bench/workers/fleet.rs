@@ -56,7 +56,8 @@ fn with_url<'c>(command: &'c mut Command, place: &Path) -> Result<&'c mut Comman
 }
 
 fn server_file(place: &Path) -> Result<(String, String)> {
-    let text = fs::read_to_string(place.join("server.json")).context("the server left no address")?;
+    let text =
+        fs::read_to_string(place.join("w.db.run/server.json")).context("the server left no address")?;
     let found: Value = serde_json::from_str(&text)?;
     let part = |name: &str| found[name].as_str().map(str::to_owned).with_context(|| format!("no {name}"));
     Ok((part("url")?, part("token")?))
@@ -67,8 +68,7 @@ impl<'a> Fleet<'a> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
         let log = File::create(stage.place.join("server.log"))?;
-        let arguments =
-            ["serve", "--db", stage.location, "--listen", &address, "--server-file", "server.json"];
+        let arguments = ["serve", "--db", stage.location, "--listen", &address];
         let mut server = stage
             .command(&arguments)
             .stdout(Stdio::null())
