@@ -124,7 +124,7 @@ fn serve_and_record(torc: &Path, place: &Path) -> Result<String> {
 /// The server says where it is in a file beside the database.
 fn wait_for_url(database: &Path) -> Result<String> {
     let file = PathBuf::from(format!("{}.run/server.json", database.display()));
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         if let Ok(text) = fs::read_to_string(&file) {
             let told: serde_json::Value = serde_json::from_str(&text)?;
@@ -158,14 +158,14 @@ fn record(torc: &Path, place: &Path, url: &str) -> Result<String> {
             .trim_end()
             .replace(&place.display().to_string(), "~/work")
             .replace(url, "http://localhost:8080/torc-service/v1");
-        transcript.push_str(&format!("$ torc {}\n{shown}\n\n", words.join(" ")));
+        transcript.extend(["$ torc ", &words.join(" "), "\n", &shown, "\n\n"]);
     }
     Ok(transcript)
 }
 
 fn last_number(text: &str) -> Option<String> {
-    let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
-    numbers.last().map(str::to_owned)
+    let mut numbers = text.rsplit(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+    numbers.next().map(str::to_owned)
 }
 
 fn write_page(transcript: &str) -> Result<()> {

@@ -35,7 +35,7 @@ const CALM: Duration = Duration::from_secs(5);
 /// Longest pause between two tries to reach the server.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Nothing is due: look around all the same.
-const AT_LEAST: Duration = Duration::from_secs(60);
+const AT_LEAST: Duration = Duration::from_mins(1);
 /// Who wakes up so much later than it wanted was stopped, or the machine slept.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -215,7 +215,7 @@ impl Agent {
             leaving.ready_since.map(|since| since + leaving.patience(self.options.give_up_after))
         });
         let until = self.options.until.filter(|_| self.leaving.is_none_or(|l| l.hurry == Hurry::None));
-        let stop = until.map(|until| until.end - until.lead);
+        let stop = until.map(|until| until.stop());
         let all = [self.talk.retry_at(), self.calm_until, lease_over, give_up, hang, idle, goodbye, stop];
         all.into_iter().flatten().chain([now + AT_LEAST]).min().unwrap_or(now)
     }
@@ -234,8 +234,6 @@ impl Agent {
         match event {
             Event::Worker(number, message) if self.is_current(number) => self.on_worker(message, observer),
             Event::WorkerGone(number) if self.is_current(number) => self.replace_crew("died", observer)?,
-            // Of a process that is buried.
-            Event::Worker(..) | Event::WorkerGone(_) => {}
             Event::Introduced { epoch, sent, result } if epoch == self.talk.epoch => match result {
                 Ok(welcome) => self.on_welcome(&welcome, sent, observer)?,
                 Err(error) => self.on_no_welcome(error, observer)?,
@@ -244,8 +242,8 @@ impl Agent {
                 Ok(answer) => self.on_answer(ExchangeAnswer { number, ..answer }, sent, observer),
                 Err(error) => self.on_no_answer(number, &error, observer),
             },
-            // Of an earlier life at the server.
-            Event::Introduced { .. } | Event::Answered { .. } => {}
+            // Of a process that is buried, or of an earlier life at the server.
+            Event::Worker(..) | Event::WorkerGone(_) | Event::Introduced { .. } | Event::Answered { .. } => {}
             Event::ActionDone(report) => {
                 self.actions.done(&report);
                 self.talk.report_action(report);
@@ -371,7 +369,7 @@ impl Agent {
     }
 
     fn wish(&self, now: Instant) -> Wish {
-        let until = self.options.until.map(|until| until.end - until.lead);
+        let until = self.options.until.map(|until| until.stop());
         Wish {
             wait: self.lease.wait(),
             time_left: until.map(|end| end.saturating_duration_since(now)),

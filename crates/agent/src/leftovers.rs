@@ -47,10 +47,9 @@ pub(crate) fn bury_all(state_dir: &Path) -> Result<Vec<Legacy>, Error> {
             }
         }
         let entries = Journal::read(&home.journal());
-        match (is_elsewhere, entries) {
-            (false, Ok(entries)) => found.push(Legacy { home, notes, entries, started }),
-            // Left alone: it may be read another time.
-            (true, _) | (false, Err(_)) => {}
+        // What cannot be read is left alone: it may be read another time.
+        if let (false, Ok(entries)) = (is_elsewhere, entries) {
+            found.push(Legacy { home, notes, entries, started });
         }
     }
     Ok(found)

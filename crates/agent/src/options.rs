@@ -49,6 +49,13 @@ pub struct Until {
     pub lead: Duration,
 }
 
+impl Until {
+    /// When jobs that still run are asked to stop.
+    pub(crate) fn stop(&self) -> Instant {
+        self.end.checked_sub(self.lead).unwrap_or_else(Instant::now)
+    }
+}
+
 impl AgentOptions {
     /// For a machine that gives `capacity`; all else as it usually is.
     pub fn new(client: Client, capacity: Capacity, state_dir: PathBuf) -> Self {

@@ -78,7 +78,7 @@ impl Agent {
         let Some(until) = self.options.until else { return };
         let now = Instant::now();
         let in_a_hurry = self.leaving.is_some_and(|leaving| leaving.hurry > Hurry::None);
-        if now >= until.end - until.lead && !in_a_hurry {
+        if now >= until.stop() && !in_a_hurry {
             if !self.busy.is_empty() {
                 observer.notice(
                     "the time of this worker is over; what runs is stopped and goes back to be run again",

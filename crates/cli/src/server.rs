@@ -72,8 +72,8 @@ fn announcement(database: &Path) -> Option<Announcement> {
     let mut path = database.canonicalize().ok()?.into_os_string();
     path.push(".run/server.json");
     let meta = std::fs::symlink_metadata(&path).ok()?;
-    let private =
-        meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0;
+    let for_others = meta.mode() & 0o077;
+    let private = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw() && for_others == 0;
     let text = private.then(|| std::fs::read_to_string(&path).ok()).flatten()?;
     let server: Announcement = serde_json::from_str(&text).ok()?;
     let options =

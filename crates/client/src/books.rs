@@ -46,7 +46,7 @@ impl Transport for ServerBooks {
             for pause in PAUSES {
                 match &answer {
                     Err(error) if error.may_pass_soon() => {
-                        std::thread::sleep(error.retry_after().unwrap_or(pause))
+                        std::thread::sleep(error.retry_after().unwrap_or(pause));
                     }
                     _ => break,
                 }

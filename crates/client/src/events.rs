@@ -49,7 +49,7 @@ impl EventStream {
     }
 
     /// Waits for the next event.
-    pub fn next(&mut self) -> Result<EventRow, Error> {
+    pub fn next_event(&mut self) -> Result<EventRow, Error> {
         let mut away_since = None;
         loop {
             if let Err(error) = self.connect() {

@@ -29,7 +29,7 @@ use std::time::Duration;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long an ordinary call may take.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Where the server is and who calls.
 #[derive(Clone, Default)]

@@ -52,8 +52,24 @@ pub struct Place {
 pub struct Taste {
     /// Sorted. With `None` labels do not matter.
     labels: Option<Vec<String>>,
-    /// With `None` schedulers do not matter.
-    scheduler: Option<Option<i64>>,
+    schedulers: Schedulers,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Schedulers {
+    #[default]
+    Any,
+    /// Jobs that are meant for no scheduler, or for this one.
+    Mine(Option<i64>),
+}
+
+impl Schedulers {
+    fn take(self, meant_for: Option<i64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Mine(mine) => meant_for.is_none() || meant_for == mine,
+        }
+    }
 }
 
 impl Taste {
@@ -69,7 +85,7 @@ impl Taste {
     /// No jobs that are meant for another scheduler.
     #[must_use]
     pub fn of_scheduler(mut self, scheduler: Option<i64>) -> Self {
-        self.scheduler = Some(scheduler);
+        self.schedulers = Schedulers::Mine(scheduler);
         self
     }
 
@@ -78,9 +94,7 @@ impl Taste {
             place.labels.is_empty() == mine.is_empty()
                 && place.labels.iter().all(|label| mine.binary_search(label).is_ok())
         });
-        let scheduler =
-            self.scheduler.is_none_or(|mine| place.scheduler.is_none() || place.scheduler == mine);
-        labels && scheduler
+        labels && self.schedulers.take(place.scheduler)
     }
 }
 

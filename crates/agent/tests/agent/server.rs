@@ -159,15 +159,12 @@ impl Server {
             state.workers.get(&before.worker).is_some_and(|worker| worker.secret == before.secret)
         });
         let held = who.before.as_ref().map(|before| before.held.clone()).unwrap_or_default();
-        let (worker, lost) = match known {
-            Some(before) => {
-                let lost = held.into_iter().filter(|key| !state.keeps.contains(key)).collect();
-                (before.worker, lost)
-            }
-            None => {
-                state.next_worker += 1;
-                (WorkerId(state.next_worker), held)
-            }
+        let (worker, lost) = if let Some(before) = known {
+            let lost = held.into_iter().filter(|key| !state.keeps.contains(key)).collect();
+            (before.worker, lost)
+        } else {
+            state.next_worker += 1;
+            (WorkerId(state.next_worker), held)
         };
         let secret = format!("secret-{worker}");
         state.workers.insert(worker, Worker { secret: secret.clone(), ..Worker::default() });

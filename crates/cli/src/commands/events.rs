@@ -175,7 +175,7 @@ fn follow_stream(
     let (sender, events) = mpsc::channel();
     std::thread::spawn(move || {
         loop {
-            let event = stream.next();
+            let event = stream.next_event();
             let is_last = event.is_err();
             // Nobody listens any more: the command is about to end.
             if sender.send(event).is_err() || is_last {

@@ -100,7 +100,7 @@ fn parse(words: &[String]) -> Result<BTreeSet<Remote>, CliError> {
 
 /// A script that runs in the worker's directory.
 fn script(workflow: &WorkflowRow, body: &str) -> String {
-    format!("dir=\"$HOME\"/.windlass-remote/{}\n{PROLOGUE}{body}\n", shell_quote(&workflow.uuid.to_string()))
+    format!("dir=\"$HOME\"/.windlass-remote/{}\n{PROLOGUE}{body}\n", shell_quote(&workflow.uuid))
 }
 
 const STATUS: &str = r#"if alive; then echo "running	process $pid: $(tail -n 1 worker.log)"
@@ -263,7 +263,7 @@ impl HostList {
         let state =
             windlass_agent::default_state_dir().and_then(|dir| Some(dir.parent()?.parent()?.to_owned()));
         let state = state.ok_or_else(|| CliError::user("there is no home directory to keep the list in"))?;
-        Ok(Self { path: state.join("remotes").join(workflow.uuid.to_string()) })
+        Ok(Self { path: state.join("remotes").join(&workflow.uuid) })
     }
 
     fn read(&self) -> Result<BTreeSet<Remote>, CliError> {
@@ -284,7 +284,7 @@ impl HostList {
     }
 
     fn write(&self, hosts: &BTreeSet<Remote>) -> Result<(), CliError> {
-        let text: String = hosts.iter().map(|host| format!("{host}\n")).collect();
+        let text: String = hosts.iter().flat_map(|host| [host.to_string(), "\n".to_owned()]).collect();
         let draft = self.path.with_extension(format!("new-{}", std::process::id()));
         let written = self
             .path

@@ -139,7 +139,7 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
     for (flag, given) in [("--require-client-cert", args.require_client_cert), ("--no-auth", args.no_auth)] {
         words.extend(given.then(|| flag.to_owned()));
     }
-    let lease = Duration::from_secs(60);
+    let lease = Duration::from_mins(1);
     if args.lease != lease {
         words.push(format!("--lease={}s", args.lease.as_secs()));
     }

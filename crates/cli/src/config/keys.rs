@@ -238,7 +238,7 @@ impl Key {
     pub(crate) fn check(&self, value: &str) -> Result<(), String> {
         match self.kind {
             Kind::Path if value.is_empty() => Err("must not be empty".to_owned()),
-            Kind::Path => Ok(()),
+            Kind::Path | Kind::Text => Ok(()),
             Kind::Url if value.starts_with("http://") || value.starts_with("https://") => Ok(()),
             Kind::Url => Err("must begin with http:// or https://".to_owned()),
             Kind::Count => match value.parse::<u32>() {
@@ -249,7 +249,6 @@ impl Key {
             Kind::Memory => parse_memory(value).map(|_| ()),
             Kind::Address => parse_listen(value).map(|_| ()),
             Kind::Lease => parse_lease(value).map(|_| ()),
-            Kind::Text => Ok(()),
             Kind::Duration => parse_duration(value).map(|_| ()).map_err(|e| e.to_string()),
             Kind::Choice(choices) if choices.contains(&value) => Ok(()),
             Kind::Choice(choices) => Err(match windlass_spec::nearest(value, choices.iter().copied()) {

@@ -99,7 +99,9 @@ impl Board {
     ) -> Result<Again, u32> {
         let mut again = Again::default();
         let mut goes_back = vec![false; self.ids.len()];
-        chosen.iter().for_each(|&job| goes_back[job as usize] = true);
+        for &job in chosen {
+            goes_back[job as usize] = true;
+        }
         let mut stack: Vec<(u32, bool)> = chosen.iter().map(|&job| (job, to_ready)).collect();
         while let Some((job, to_ready)) = stack.pop() {
             let from = self.status(job);

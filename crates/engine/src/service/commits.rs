@@ -124,7 +124,7 @@ impl Office {
             name: row.name.clone(),
             submission_dir: row.submission_dir.clone(),
             output_dir: row.output_dir.clone(),
-            resource_monitor: row.settings.resource_monitor.clone(),
+            resource_monitor: row.settings.resource_monitor,
         });
         roused.insert(worker);
     }

@@ -40,7 +40,7 @@ pub(super) struct Identity {
 
 #[derive(Default)]
 pub(super) struct Crews {
-    crews: HashMap<CrewId, Crew>,
+    all: HashMap<CrewId, Crew>,
     next_crew: u32,
     next_turn: u64,
 }
@@ -55,7 +55,7 @@ impl Crews {
         may: May,
     ) -> (CrewId, bool) {
         let same = |crew: &Crew| crew.identity == identity && crew.allowed == allowed;
-        if let Some((id, crew)) = self.crews.iter_mut().find(|(_, crew)| same(crew)) {
+        if let Some((id, crew)) = self.all.iter_mut().find(|(_, crew)| same(crew)) {
             crew.members.insert(worker);
             return (*id, false);
         }
@@ -71,22 +71,22 @@ impl Crews {
             waiting: BTreeSet::new(),
             members: HashSet::from([worker]),
         };
-        self.crews.insert(id, crew);
+        self.all.insert(id, crew);
         (id, true)
     }
 
     pub(super) fn leave(&mut self, id: CrewId, worker: WorkerId, served: u64) {
-        let Some(crew) = self.crews.get_mut(&id) else { return };
+        let Some(crew) = self.all.get_mut(&id) else { return };
         crew.waiting.remove(&(served, worker));
         crew.members.remove(&worker);
         if crew.members.is_empty() {
-            self.crews.remove(&id);
+            self.all.remove(&id);
         }
     }
 
     /// A workflow is there that was not: who may work for it?
     pub(super) fn admit(&mut self, workflow: WorkflowId, is_meant: impl Fn(&Crew) -> bool) {
-        for crew in self.crews.values_mut() {
+        for crew in self.all.values_mut() {
             if is_meant(crew) {
                 crew.allowed.insert(workflow);
             }
@@ -94,7 +94,7 @@ impl Crews {
     }
 
     pub(super) fn dismiss(&mut self, workflow: WorkflowId) {
-        for crew in self.crews.values_mut() {
+        for crew in self.all.values_mut() {
             crew.allowed.remove(&workflow);
             crew.unlist(workflow);
         }
@@ -103,7 +103,7 @@ impl Crews {
     /// Puts a workflow where it belongs in the order of each crew, now that what is ready has changed. `priority`: of what
     /// is next for those who take what suits this taste.
     pub(super) fn place(&mut self, workflow: WorkflowId, priority: impl Fn(&Taste) -> Option<i32>) {
-        for crew in self.crews.values_mut().filter(|crew| crew.allowed.contains(&workflow)) {
+        for crew in self.all.values_mut().filter(|crew| crew.allowed.contains(&workflow)) {
             match (priority(&crew.taste), crew.listed.get(&workflow)) {
                 (None, _) => _ = crew.unlist(workflow),
                 (Some(priority), Some((Reverse(before), ..))) if *before == priority => {}
@@ -121,7 +121,7 @@ impl Crews {
     pub(super) fn served(&mut self, id: CrewId, workflow: WorkflowId) {
         let turn = self.next_turn;
         self.next_turn += 1;
-        let Some(crew) = self.crews.get_mut(&id) else { return };
+        let Some(crew) = self.all.get_mut(&id) else { return };
         if let Some((Reverse(priority), ..)) = crew.unlist(workflow) {
             crew.list(workflow, priority, turn);
         }
@@ -131,17 +131,17 @@ impl Crews {
     pub(super) fn next(&self, id: CrewId, after: Option<Turn>) -> Option<Turn> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
-        self.crews.get(&id)?.order.range((from, Unbounded)).next().copied()
+        self.all.get(&id)?.order.range((from, Unbounded)).next().copied()
     }
 
     /// How many workflows have something for the crew.
     pub(super) fn rivals(&self, id: CrewId) -> usize {
-        self.crews.get(&id).map_or(0, |crew| crew.order.len())
+        self.all.get(&id).map_or(0, |crew| crew.order.len())
     }
 
     /// Notes that a worker waits, or does not. `served`: when it last got something.
     pub(super) fn note_waiting(&mut self, id: CrewId, worker: WorkerId, served: u64, waits: bool) {
-        let Some(crew) = self.crews.get_mut(&id) else { return };
+        let Some(crew) = self.all.get_mut(&id) else { return };
         if waits {
             crew.waiting.insert((served, worker));
         } else {
@@ -151,12 +151,12 @@ impl Crews {
 
     /// Somebody could still be given something of it.
     pub(super) fn is_listed(&self, workflow: WorkflowId) -> bool {
-        self.crews.values().any(|crew| crew.listed.contains_key(&workflow))
+        self.all.values().any(|crew| crew.listed.contains_key(&workflow))
     }
 
     /// Workers that wait and may work for the workflow, those first that waited longest.
     pub(super) fn waiting_for(&self, workflow: WorkflowId) -> Vec<WorkerId> {
-        let crews = self.crews.values().filter(|crew| crew.listed.contains_key(&workflow));
+        let crews = self.all.values().filter(|crew| crew.listed.contains_key(&workflow));
         let mut waiting: Vec<(u64, WorkerId)> = crews.flat_map(|crew| crew.waiting.iter().copied()).collect();
         waiting.sort_unstable();
         waiting.into_iter().map(|(_, worker)| worker).collect()
@@ -164,7 +164,7 @@ impl Crews {
 
     /// All workers that may work for the workflow.
     pub(super) fn members_for(&self, workflow: WorkflowId) -> Vec<WorkerId> {
-        let crews = self.crews.values().filter(|crew| crew.allowed.contains(&workflow));
+        let crews = self.all.values().filter(|crew| crew.allowed.contains(&workflow));
         let mut members: Vec<WorkerId> = crews.flat_map(|crew| crew.members.iter().copied()).collect();
         members.sort_unstable();
         members

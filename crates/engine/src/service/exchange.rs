@@ -16,8 +16,8 @@ use windlass_types::work::{AttemptKey, Ended, Report, ReturnReason};
 use windlass_types::{JobStatus, RunId, WorkerId};
 
 impl Office {
-    pub(super) fn on_introduce(&mut self, who: Introduction, user: &str, may: May, reply: Reply<Welcome>) {
-        let welcome = self.introduce(&who, user, may);
+    pub(super) fn on_introduce(&mut self, who: &Introduction, user: &str, may: May, reply: Reply<Welcome>) {
+        let welcome = self.introduce(who, user, may);
         reply(welcome);
     }
 
@@ -27,17 +27,14 @@ impl Office {
             .before
             .as_ref()
             .filter(|before| self.mates.get(&before.worker).is_some_and(|mate| mate.quotes(&before.secret)));
-        let (worker, secret, lost) = match known {
-            Some(before) => {
-                self.note_return(before.worker, who)?;
-                let lost = self.take_back(before.worker, who, &before.held);
-                (before.worker, before.secret.clone(), lost)
-            }
-            None => {
-                let (worker, secret) = self.enlist(who, user, run)?;
-                // Whoever it was before is dead by now, and what he held went to others.
-                (worker, secret, who.before.as_ref().map(|before| before.held.clone()).unwrap_or_default())
-            }
+        let (worker, secret, lost) = if let Some(before) = known {
+            self.note_return(before.worker, who)?;
+            let lost = self.take_back(before.worker, who, &before.held);
+            (before.worker, before.secret.clone(), lost)
+        } else {
+            let (worker, secret) = self.enlist(who, user, run)?;
+            // Whoever it was before is dead by now, and what he held went to others.
+            (worker, secret, who.before.as_ref().map(|before| before.held.clone()).unwrap_or_default())
         };
         self.join_crew(worker, who, user, may);
         self.roused.insert(worker);
@@ -115,9 +112,10 @@ impl Office {
         let mut lost = Vec::new();
         let mut kept = HashSet::new();
         for key in held {
-            match self.own(worker, key) {
-                true => _ = kept.insert(key.job),
-                false => lost.push(*key),
+            if self.own(worker, key) {
+                kept.insert(key.job);
+            } else {
+                lost.push(*key);
             }
         }
         let mut returned: Vec<_> = had.into_iter().filter(|(job, _)| !kept.contains(job)).collect();

@@ -174,7 +174,7 @@ fn mirror(capacity: Capacity, labels: &[String]) -> Mirror<JobId> {
 pub(super) fn secret_hash(secret: &str) -> String {
     use sha2::{Digest as _, Sha256};
     let hash = Sha256::digest(secret.as_bytes());
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Handed to a worker when it is introduced: what it has to quote ever after.

@@ -15,7 +15,7 @@ use super::talk::{Refused, Reply, ServiceOptions};
 use super::workflows::Then;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::{Duration, Instant};
 use windlass_store::Store;
 use windlass_store::model::Part;
@@ -116,10 +116,7 @@ impl Office {
         if !self.options.clock.runs_by_itself() {
             return inbox.recv().ok();
         }
-        match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        inbox.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 
     /// If this thread was not there for a while (the process was stopped, the database hung), nobody could renew anything:
@@ -190,7 +187,7 @@ impl Office {
 
     fn perform(&mut self, call: Call, workflow: Option<WorkflowId>) {
         match (call, workflow) {
-            (Call::Introduce { who, user, may, reply }, _) => self.on_introduce(who, &user, may, reply),
+            (Call::Introduce { who, user, may, reply }, _) => self.on_introduce(&who, &user, may, reply),
             (Call::Exchange { exchange, reply }, _) => self.on_exchange(exchange, reply),
             (Call::HangUp { worker, number }, _) => self.on_hang_up(worker, number),
             (Call::Drain { worker, reply }, _) => self.on_drain(worker, reply),

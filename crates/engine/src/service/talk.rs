@@ -51,7 +51,7 @@ pub struct ServiceOptions {
 impl Default for ServiceOptions {
     fn default() -> Self {
         Self {
-            lease: Duration::from_secs(60),
+            lease: Duration::from_mins(1),
             grace: Duration::from_secs(10),
             api_url: None,
             bury: None,

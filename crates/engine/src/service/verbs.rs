@@ -151,13 +151,13 @@ impl Office {
         }
         let outcomes = completions.into_iter().map(|completion| {
             let job = completion.job;
-            (job, self.complete(workflow, completion))
+            (job, self.complete(workflow, &completion))
         });
         let outcomes: Completed = outcomes.collect();
         self.when_on_disk(workflow, reply, outcomes);
     }
 
-    fn complete(&mut self, workflow: WorkflowId, done: Completion) -> Result<(), Refused> {
+    fn complete(&mut self, workflow: WorkflowId, done: &Completion) -> Result<(), Refused> {
         let claims = {
             let desk = self.open(workflow)?;
             check_run(desk, done.run)?;

@@ -135,7 +135,7 @@ fn nothing_is_started_that_cannot_end_in_time() {
     world.begin(&[timed(90), timed(10)]);
     let mut worker = Worker::new(&world, 4);
     let mut exchange = worker.next(vec![], Duration::ZERO);
-    exchange.time_left = Some(Duration::from_secs(3600));
+    exchange.time_left = Some(Duration::from_hours(1));
     worker.send(&world, exchange).unwrap();
     // The limit is known from the first exchange on, and the claim is made with it.
     assert_eq!(worker.held.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["j1"]);

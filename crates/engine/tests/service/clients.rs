@@ -28,7 +28,7 @@ fn completion(job: JobId, status: S) -> Completion {
         attempt: None,
         status,
         return_code: i32::from(status != S::Completed),
-        exec_time: Duration::from_secs(60),
+        exec_time: Duration::from_mins(1),
         completion_time: Timestamp(2_000_000),
         usage: Usage::default(),
         node: None,

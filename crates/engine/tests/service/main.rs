@@ -1,4 +1,5 @@
 //! The service with a real database, workers that are plain calls, and a clock that is moved by hand.
+#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
 mod basics;
 mod clients;

@@ -82,7 +82,7 @@ impl Model {
         if answer_is_lost {
             // It reached the server, perhaps; the worker does not know, and asks again.
             drop(crate::world::later(|reply| self.world.service.exchange(exchange.clone(), reply)));
-            if how % 2 == 0 {
+            if how.is_multiple_of(2) {
                 self.world.service.hang_up(worker.id, worker.number);
             }
         }

@@ -13,7 +13,7 @@ use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, We
 use windlass_types::work::{Assignment, AttemptKey, EndCause, Ended, Exit, Report, Usage};
 use windlass_types::{Bytes, Capacity, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
 
-pub(crate) const LEASE: Duration = Duration::from_secs(60);
+pub(crate) const LEASE: Duration = Duration::from_mins(1);
 /// An answer comes at once or, the clock being moved by hand, never.
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -98,13 +98,12 @@ fn send(
 /// The job of a change and how it must be for the change to be made.
 fn expected(change: &Change) -> (JobId, JobState) {
     let (job, status, attempt) = match *change {
-        Change::Status { job, from, .. } => (job, from, None),
+        Change::Status { job, from, .. } | Change::Reset { job, from, .. } => (job, from, None),
         Change::Claim { job, attempt, .. } => (job, JobStatus::Ready, Some(attempt)),
         Change::Start { job, attempt, .. } => (job, JobStatus::Pending, Some(attempt)),
         Change::End { from, ref result, .. } => (result.key.job, from, Some(result.key.attempt)),
         Change::GiveBack { job, .. } | Change::HandOver { job, .. } => (job, JobStatus::Pending, None),
         Change::Retry { job, from, attempt } => (job, from, Some(attempt)),
-        Change::Reset { job, from, .. } => (job, from, None),
     };
     (job, JobState { status, attempt })
 }
@@ -225,10 +224,9 @@ fn files_seen(change: &Change) -> Option<(JobId, &FilesSeen)> {
 
 /// How a job stands, if there is one of that number in the workflow.
 pub(crate) fn find_job(db: &impl Db, workflow: WorkflowId, job: JobId) -> Result<Option<JobState>, Fault> {
-    let found = db.optional(sql::FOUND_JOB, [job.0, workflow.0], |row| {
+    db.optional(sql::FOUND_JOB, [job.0, workflow.0], |row| {
         Ok(JobState { status: column::status(row, 0)?, attempt: Some(Attempt(row.get(1)?)) })
-    });
-    found
+    })
 }
 
 pub(crate) fn micros(duration: Duration) -> i64 {

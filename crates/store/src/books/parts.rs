@@ -175,14 +175,16 @@ fn push_user_data_conditions(query: &mut Query, workflow: WorkflowId, filter: &D
     if let Some(is_ephemeral) = filter.is_ephemeral {
         query.push(" AND u.is_ephemeral = ?", vec![Box::new(i64::from(is_ephemeral))]);
     }
-    const OF_JOB: &str = " AND u.id IN (SELECT user_data_id FROM job_user_data WHERE job_id = ?";
     for (job, rest) in [
         (filter.job, ")"),
         (filter.producer, " AND is_output = 1)"),
         (filter.consumer, " AND is_output = 0)"),
     ] {
         if let Some(job) = job {
-            query.push(&format!("{OF_JOB}{rest}"), vec![Box::new(job.0)]);
+            query.push(
+                &format!(" AND u.id IN (SELECT user_data_id FROM job_user_data WHERE job_id = ?{rest}"),
+                vec![Box::new(job.0)],
+            );
         }
     }
 }

@@ -239,12 +239,11 @@ pub(crate) fn results_query(workflow: WorkflowId, filter: &ResultFilter) -> Resu
     let from = results_from(filter);
     let mut query = Query::new(&sql::select_results(from), vec![]);
     push_result_conditions(&mut query, workflow, filter);
-    match &filter.sort {
-        Some(sort) => query.push_order(Some(sort), SORTABLE_RESULTS, "r.id")?,
-        None => {
-            let block = if from == From::Blocks { "b.first_job_id, " } else { "" };
-            query.push(&format!(" ORDER BY {block}r.job_id, r.run_id, r.attempt_id"), vec![]);
-        }
+    if let Some(sort) = &filter.sort {
+        query.push_order(Some(sort), SORTABLE_RESULTS, "r.id")?;
+    } else {
+        let block = if from == From::Blocks { "b.first_job_id, " } else { "" };
+        query.push(&format!(" ORDER BY {block}r.job_id, r.run_id, r.attempt_id"), vec![]);
     }
     query.push_page(filter.offset, filter.limit);
     Ok(query)

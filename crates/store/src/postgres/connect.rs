@@ -107,8 +107,10 @@ impl Place {
         let connected = wait(async {
             let attempt = async {
                 match self.tls()? {
-                    None => Ok(drive(self.config.connect(NoTls).await.map_err(|e| self.fault(e))?)),
-                    Some(tls) => Ok(drive(self.config.connect(tls).await.map_err(|e| self.fault(e))?)),
+                    None => Ok(drive(self.config.connect(NoTls).await.map_err(|e| fault_in_connecting(&e))?)),
+                    Some(tls) => {
+                        Ok(drive(self.config.connect(tls).await.map_err(|e| fault_in_connecting(&e))?))
+                    }
                 }
             };
             tokio::time::timeout(PATIENCE, attempt).await
@@ -117,14 +119,6 @@ impl Place {
             let what = format!("no answer within {} seconds", PATIENCE.as_secs());
             Err(Fault::Postgres(Failure::unreachable(what)))
         })
-    }
-
-    fn fault(&self, error: tokio_postgres::Error) -> Fault {
-        let fault = fault_of(error);
-        match fault {
-            Fault::Postgres(failure) => Fault::Postgres(failure.while_connecting()),
-            other => other,
-        }
     }
 
     fn tls(&self) -> Result<Option<MakeRustlsConnect>, Fault> {
@@ -147,6 +141,13 @@ impl Place {
             }
         };
         Ok(Some(MakeRustlsConnect::new(config)))
+    }
+}
+
+fn fault_in_connecting(error: &tokio_postgres::Error) -> Fault {
+    match fault_of(error) {
+        Fault::Postgres(failure) => Fault::Postgres(failure.while_connecting()),
+        other => other,
     }
 }
 

@@ -84,11 +84,11 @@ impl Failure {
 
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
-        fault_of(error)
+        fault_of(&error)
     }
 }
 
-pub(super) fn fault_of(error: tokio_postgres::Error) -> Fault {
+pub(super) fn fault_of(error: &tokio_postgres::Error) -> Fault {
     let failure = match error.as_db_error() {
         Some(said) => {
             let kind = kind_of(said.code());
@@ -96,10 +96,10 @@ pub(super) fn fault_of(error: tokio_postgres::Error) -> Fault {
             let text = format!("{} ({})", said.message(), said.code().code());
             Failure { kind, text, taken }
         }
-        None if error.source().is_some_and(|source| source.is::<WrongType>()) => {
-            Failure { kind: Kind::Internal, text: whole(&error), taken: None }
+        None if error.source().is_some_and(<dyn std::error::Error>::is::<WrongType>) => {
+            Failure { kind: Kind::Internal, text: whole(error), taken: None }
         }
-        None => Failure::unreachable(whole(&error)),
+        None => Failure::unreachable(whole(error)),
     };
     Fault::Postgres(failure)
 }

@@ -380,8 +380,14 @@ pub fn create(
     if let Some(user) = user {
         user.clone_into(&mut header.user);
     }
-    let mut source =
-        Lines { lines, text: String::new(), line: None, is_lent: true, first: None, command: String::new() };
+    let mut source = Lines {
+        from: lines,
+        text: String::new(),
+        line: None,
+        is_lent: true,
+        first: None,
+        command: String::new(),
+    };
     let requirements: Vec<_> = header.requirements.iter().map(new_requirements).collect();
     let kinds: Vec<_> = header.kinds.iter().map(KindLine::lend).collect();
     let actions: Vec<_> = header.actions.iter().map(|(action, jobs)| NewAction { action, jobs }).collect();
@@ -455,7 +461,7 @@ fn broken(what: &str) -> Error {
 
 /// The lines after the first one. That they can be read was seen before.
 struct Lines<R> {
-    lines: R,
+    from: R,
     text: String,
     /// The one read last; perhaps of a later sort than was asked for.
     line: Option<Line>,
@@ -468,7 +474,7 @@ impl<R: BufRead> Lines<R> {
     fn take(&mut self, wanted: impl Fn(&Line) -> bool) -> Option<&Line> {
         // What was only looked at is still wanted.
         if self.is_lent {
-            self.line = next_line(&mut self.lines, &mut self.text).ok().flatten();
+            self.line = next_line(&mut self.from, &mut self.text).ok().flatten();
         }
         let line = self.line.as_ref().filter(|line| wanted(line));
         self.is_lent = line.is_some();

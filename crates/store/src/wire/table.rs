@@ -176,6 +176,7 @@ macro_rules! requests {
         /// A method of [`Store`] and what it is called with.
         #[derive(Clone, Debug, Serialize, Deserialize)]
         #[serde(tag = "method", content = "args", rename_all = "snake_case", deny_unknown_fields)]
+        #[expect(clippy::large_enum_variant, reason = "one at a time, and gone when it is answered")]
         pub enum Request {
             $($variant { $($arg: kept!($how $type)),* },)*
         }

@@ -103,6 +103,7 @@ impl Server {
     }
 
     /// Ends the server when nobody has used it for some rounds, and not while somebody starts it.
+    #[expect(clippy::zombie_processes, reason = "it is there for the tests that come later")]
     fn watch(&self, data: &Path) {
         let script = "
             idle=0

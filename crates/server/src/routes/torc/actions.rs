@@ -193,12 +193,12 @@ fn models(call: &Call, row: &WorkflowRow, actions: Vec<ActionRow>) -> Answer<Vec
     }
     let runs = call.store().action_runs(row.id)?;
     let schedulers = call.store().schedulers(row.id)?;
-    actions.into_iter().map(|action| model(row, action, &runs, &schedulers)).collect()
+    actions.into_iter().map(|action| model(row, &action, &runs, &schedulers)).collect()
 }
 
 fn model(
     row: &WorkflowRow,
-    action: ActionRow,
+    action: &ActionRow,
     runs: &[ActionRunRow],
     schedulers: &[SchedulerRow],
 ) -> Answer<WorkflowActionModel> {

@@ -16,7 +16,7 @@ use windlass_api::torc::{
 };
 use windlass_auth::Operation;
 use windlass_engine::service::ResetWhich;
-use windlass_store::model::{JobDetails, JobFilter, Part, WorkerFilter, WorkerRow, WorkflowRow};
+use windlass_store::model::{DataFilter, JobDetails, JobFilter, Part, WorkerFilter, WorkerRow, WorkflowRow};
 use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId, digest};
 
 pub(super) fn table() -> Table {
@@ -188,7 +188,7 @@ fn initialize(call: &Call, Path(id): Path<i64>, Query(query): Query<Initialize>)
     let clear_ephemeral = query.clear_ephemeral_user_data.unwrap_or(true);
     let done = call
         .ask(|service, reply| {
-            service.initialize(row.id, only_uninitialized, clear_ephemeral, call.by(), reply)
+            service.initialize(row.id, only_uninitialized, clear_ephemeral, call.by(), reply);
         })
         .and_then(|()| remember_inputs(call, row.id));
     if !query.r#async.unwrap_or(false) {
@@ -321,7 +321,7 @@ fn inputs(call: &Call, workflow: WorkflowId) -> Answer<BTreeMap<i64, String>> {
     let ids: Vec<JobId> = jobs.iter().map(|job| job.row.id).collect();
     let relations = store.relations(&ids)?;
     let data: BTreeMap<_, _> = store
-        .user_data(workflow, &Default::default())?
+        .user_data(workflow, &DataFilter::default())?
         .into_iter()
         .map(|piece| (piece.id, piece.data))
         .collect();

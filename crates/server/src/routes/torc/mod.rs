@@ -26,7 +26,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 /// All operations, with paths relative to a prefix.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    let tables = [
+    let tables = vec![
         workflows::table(),
         lifecycle::table(),
         jobs::table(),

@@ -132,9 +132,10 @@ fn claim_fitting(
         return claim_nothing(call, &row, none(reason));
     }
     let Claimed { answer, held } = claim(call, &row, ClaimRequest { limit, labels, node: Some(node) })?;
-    let answer = match answer.is_empty() {
-        true => none("no ready job fits"),
-        false => ClaimJobsBasedOnResources { jobs: Some(answer), reason: None },
+    let answer = if answer.is_empty() {
+        none("no ready job fits")
+    } else {
+        ClaimJobsBasedOnResources { jobs: Some(answer), reason: None }
     };
     Ok(Claimed { answer, held })
 }
@@ -208,7 +209,7 @@ fn complete_many(
         match completion(call, &row, entry.job_id, entry.status, entry.run_id, &entry.result) {
             Ok(completion) => good.push(completion),
             Err(error) if error.status.is_client_error() => {
-                answer.errors.push(refusal(entry.job_id, &error.detail))
+                answer.errors.push(refusal(entry.job_id, &error.detail));
             }
             Err(error) => return Err(error),
         }

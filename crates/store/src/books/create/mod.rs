@@ -98,7 +98,7 @@ impl Counter {
 }
 
 pub(crate) fn next_id(db: &impl Db, counter: Counter) -> Result<i64, Fault> {
-    Ok(db.one(sql::NEXT_ID, [counter.name()], |row| row.get(0))?)
+    db.one(sql::NEXT_ID, [counter.name()], |row| row.get(0))
 }
 
 pub(crate) fn set_next_id(db: &impl Db, counter: Counter, next: i64) -> Result<(), Fault> {

@@ -54,7 +54,7 @@ pub(crate) fn insert_requirements(
         resources.nodes,
         resources.runtime.map(micros),
     ];
-    Ok(db.one(sql::INSERT_REQUIREMENTS, values, |row| row.get(0))?)
+    db.one(sql::INSERT_REQUIREMENTS, values, |row| row.get(0))
 }
 
 pub(crate) fn insert_kind(
@@ -79,7 +79,7 @@ pub(crate) fn insert_kind(
         labels,
         parameters,
     ];
-    Ok(db.one(sql::INSERT_KIND, values, |row| row.get(0))?)
+    db.one(sql::INSERT_KIND, values, |row| row.get(0))
 }
 
 pub(crate) fn insert_actions(

@@ -86,7 +86,7 @@ impl SpawnedBlock {
     /// How many of its jobs are left out.
     fn left_out(&self, db: &impl Db) -> Result<i64, Fault> {
         let ids = self.ids();
-        Ok(db.one(sql::LEFT_OUT, [ids.start, ids.end], |row| row.get(0))?)
+        db.one(sql::LEFT_OUT, [ids.start, ids.end], |row| row.get(0))
     }
 
     /// From now on it is what this attempt asked for.

@@ -254,7 +254,7 @@ fn state_name(lineage: &str, iteration: u32) -> String {
 
 fn state_id(db: &impl Db, workflow: WorkflowId, name: &str) -> Result<Option<i64>, Fault> {
     let values = values![workflow.0, name];
-    Ok(db.optional(sql::USER_DATA_NAMED, values, |row| row.get(0))?)
+    db.optional(sql::USER_DATA_NAMED, values, |row| row.get(0))
 }
 
 /// If that iteration was counted before, and does not count any more, its state keeps what it says under another name.
