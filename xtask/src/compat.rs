@@ -38,13 +38,18 @@ const SESSION: &[Step] = &[
     step("workflows list"),
     step("jobs list {id}"),
     step("job-dependencies job-job {id}"),
+    step("workflows execution-plan {id}"),
     step("workflows init {id} --no-prompts"),
     step("status {id}"),
     step("run {id} --poll-interval 0.1 --num-cpus 2 --memory-gb 2"),
     step("status {id}"),
+    step("jobs list {id}"),
     step("results list {id}"),
-    step("events list {id}"),
     step("compute-nodes list {id}"),
+    step("events list {id}"),
+    step("files list {id}"),
+    step("user-data list {id}"),
+    step("resource-requirements list {id}"),
     step("workflows reset-status {id} --no-prompts"),
     step("workflows init {id} --no-prompts --force"),
     step("cancel {id} --no-prompts"),
@@ -52,6 +57,12 @@ const SESSION: &[Step] = &[
     step("delete {id} --no-prompts"),
     Step { words: "workflows get {id}", succeeds: false },
 ];
+
+/// Whose session it is: Torc's command line asks for the workflows of `$USER`.
+const USER: &str = "ada";
+
+/// Tables of events are wider than any page.
+const WIDTH: usize = 118;
 
 const SPEC: &str = "\
 name: diamond
@@ -113,8 +124,14 @@ fn serve_and_record(torc: &Path, place: &Path) -> Result<String> {
     let database = place.join("books.db");
     let mut serve = Command::new(target().join("debug/windlass"));
     serve.args(["serve", "--listen", "127.0.0.1:0", "--no-auth", "--db"]).arg(&database);
-    let server =
-        Server(serve.current_dir(place).stdin(Stdio::null()).spawn().context("cannot start windlass serve")?);
+    let server = Server(
+        serve
+            .current_dir(place)
+            .env("USER", USER)
+            .stdin(Stdio::null())
+            .spawn()
+            .context("cannot start windlass serve")?,
+    );
     let url = wait_for_url(&database)?;
     let transcript = record(torc, place, &format!("{url}/torc-service/v1"));
     drop(server);
@@ -144,7 +161,8 @@ fn record(torc: &Path, place: &Path, url: &str) -> Result<String> {
         let words: Vec<String> = step.words.split(' ').map(|word| word.replace("{id}", &id)).collect();
         eprintln!("$ torc {}", words.join(" "));
         let mut command = Command::new(torc);
-        command.args(&words).current_dir(place).env("TORC_API_URL", url).env("RUST_LOG", "error");
+        command.args(&words).current_dir(place).env("TORC_API_URL", url).env("USER", USER);
+        command.env("RUST_LOG", "error");
         let output = command.stdin(Stdio::null()).output().context("cannot start torc")?;
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.push_str(&String::from_utf8_lossy(&output.stderr));
@@ -158,9 +176,17 @@ fn record(torc: &Path, place: &Path, url: &str) -> Result<String> {
             .trim_end()
             .replace(&place.display().to_string(), "~/work")
             .replace(url, "http://localhost:8080/torc-service/v1");
-        transcript.extend(["$ torc ", &words.join(" "), "\n", &shown, "\n\n"]);
+        let lines: Vec<String> = shown.lines().map(cut).collect();
+        transcript.extend(["$ torc ", &words.join(" "), "\n", &lines.join("\n"), "\n\n"]);
     }
     Ok(transcript)
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{} …", &line[..end]),
+        None => line.to_owned(),
+    }
 }
 
 fn last_number(text: &str) -> Option<String> {
@@ -181,6 +207,12 @@ fn write_page(transcript: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_lines_that_are_too_wide_are_cut() {
+        assert_eq!(cut("│ short │"), "│ short │");
+        assert_eq!(cut(&"─".repeat(WIDTH + 1)), format!("{} …", "─".repeat(WIDTH)));
+    }
 
     #[test]
     fn the_workflow_is_the_last_number_that_was_told() {

@@ -66,7 +66,8 @@ impl<'a> View<'a> {
         Self {
             offset: offset.unwrap_or(0).max(0),
             limit: limit.unwrap_or(MAX_PAGE).clamp(0, MAX_PAGE),
-            sort_by,
+            // Torc's command line sends an empty one where none is asked for.
+            sort_by: sort_by.filter(|field| !field.is_empty()),
             reverse: reverse.unwrap_or(false),
         }
     }

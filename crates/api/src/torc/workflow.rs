@@ -116,24 +116,26 @@ pub struct StdioConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ResourceMonitorConfig {
-    pub compute_node: ComputeNodeMonitorConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_node: Option<ComputeNodeMonitorConfig>,
     pub enabled: bool,
     pub flush_interval_seconds: i32,
     pub generate_plots: bool,
     pub granularity: MonitorGranularity,
-    pub jobs: JobMonitorConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<JobMonitorConfig>,
     pub sample_interval_seconds: i32,
 }
 
 impl Default for ResourceMonitorConfig {
     fn default() -> Self {
         Self {
-            compute_node: ComputeNodeMonitorConfig::default(),
+            compute_node: None,
             enabled: false,
             flush_interval_seconds: 300,
             generate_plots: false,
             granularity: MonitorGranularity::default(),
-            jobs: JobMonitorConfig::default(),
+            jobs: None,
             sample_interval_seconds: 10,
         }
     }

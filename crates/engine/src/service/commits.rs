@@ -90,6 +90,10 @@ impl Office {
                 *owes = owes.saturating_sub(1);
             }
         }
+        if !done.remake {
+            // Who waits for the end of it reads the books next: it has to stand there.
+            self.conclude_if_over(workflow);
+        }
         for told in done.told {
             told(Ok(()));
         }

@@ -1,6 +1,6 @@
 """A session of Torc's own Python client against a server: every answer is checked.
 
-Usage: session.py URL TOKEN
+Usage: session.py URL TOKEN PREFIX
 """
 
 import sys
@@ -27,19 +27,20 @@ from torc.openapi_client import models as m
 from torc.openapi_client.exceptions import ApiException
 
 
-def connect(url, token):
-    client = ApiClient(Configuration(host=f"{url}/torc-service/v1"))
+def connect(url, token, prefix):
+    client = ApiClient(Configuration(host=f"{url}/{prefix}"))
     client.set_default_header("Authorization", f"Bearer {token}")
     return client
 
 
 def refused(status, call, *args, **kwargs):
-    """The call must fail with this status, and say why in Torc's manner."""
+    """The call must fail with this status, and say why in the manner of the prefix."""
     try:
         call(*args, **kwargs)
     except ApiException as error:
         assert error.status == status, f"expected {status}, got {error.status}: {error.body}"
-        assert '"message"' in error.body, error.body
+        why = '"detail"' if "/api/v1/" in error.body else '"message"'
+        assert why in error.body, error.body
     else:
         raise AssertionError(f"{call.__name__} should have been refused with {status}")
 
@@ -126,6 +127,7 @@ class Session:
         assert [file.name for file in many.files] == ["f0", "f1", "f2"]
         page = self.files.list_files(workflow.id, limit=2, offset=1)
         assert (page.total_count, page.count, page.offset, page.has_more) == (4, 2, 1, True)
+        assert self.files.list_files(workflow.id, sort_by="").total_count == 4
         assert page.max_limit == 100_000
         file.path = "other.txt"
         assert self.files.update_file(file.id, file).path == "other.txt"
@@ -226,6 +228,9 @@ class Session:
         self.make_job(workflow, "bottom", depends_on_job_ids=[left.id, right.id])
         assert self.workflows.list_job_dependencies(workflow.id).total_count == 4
 
+        # As Torc's command line does before it initializes; the first run is still to come.
+        self.workflows.reset_workflow_status(workflow.id)
+        assert self.workflows.get_workflow(workflow.id).run_id == 1
         self.workflows.initialize_jobs(workflow.id)
         status = self.workflows.get_workflow_status(workflow.id)
         assert (status.total_jobs, status.jobs_by_status.ready, status.jobs_by_status.blocked) == (4, 1, 3)
@@ -268,8 +273,10 @@ class Session:
         batch = self.workflows.batch_complete_jobs(workflow.id, m.BatchCompleteJobsRequest(completions=entries))
         assert sorted(batch.completed) == sorted(job.id for job in claimed) and batch.errors == []
 
-        counts = self.workflows.get_workflow_status(workflow.id).jobs_by_status
+        status = self.workflows.get_workflow_status(workflow.id)
+        counts = status.jobs_by_status
         assert (counts.completed, counts.failed, counts.canceled) == (2, 1, 1), counts
+        assert status.active_compute_nodes == 1, "only the runner is a compute node"
         assert self.workflows.is_workflow_complete(workflow.id).is_complete
         results = self.results.list_results(workflow.id)
         assert results.total_count == 3
@@ -335,8 +342,7 @@ class Session:
 
 
 def main():
-    url, token = sys.argv[1:]
-    session = Session(connect(url, token))
+    session = Session(connect(*sys.argv[1:]))
     for scene in (
         session.says_what_it_is,
         session.objects_come_and_go,

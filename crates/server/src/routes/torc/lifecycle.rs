@@ -16,7 +16,9 @@ use windlass_api::torc::{
 };
 use windlass_auth::Operation;
 use windlass_engine::service::ResetWhich;
-use windlass_store::model::{DataFilter, JobDetails, JobFilter, Part, WorkerFilter, WorkerRow, WorkflowRow};
+use windlass_store::model::{
+    DataFilter, JobDetails, JobFilter, Part, WorkerFilter, WorkerKind, WorkerRow, WorkflowRow,
+};
 use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId, digest};
 
 pub(super) fn table() -> Table {
@@ -80,8 +82,7 @@ fn status(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowStatusResponse> {
         workflow_id: id,
         workflow_name: row.name.clone(),
         workflow_user: row.user.clone(),
-        active_compute_nodes: workers.iter().filter(|worker| worker.worker.workflow == Some(row.id)).count()
-            as i64,
+        active_compute_nodes: workers.iter().filter(|worker| is_node_of(worker, row.id)).count() as i64,
         active_scheduled_nodes: in_state("active"),
         is_canceled: row.is_canceled,
         is_complete: is_over(&row),
@@ -95,6 +96,11 @@ fn status(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowStatusResponse> {
         unserved_ready_labels: unserved_labels(call, row.id, &workers)?,
         walltime_seconds: walltime(&row, call.now()),
     })
+}
+
+/// Whether this is somebody who works for this workflow, not the row that stands for claims of clients.
+fn is_node_of(worker: &WorkerRow, workflow: WorkflowId) -> bool {
+    worker.worker.workflow == Some(workflow) && worker.worker.kind != WorkerKind::Claims
 }
 
 /// From the start of the current run to its end, or to now.
@@ -243,6 +249,10 @@ fn cancel(call: &Call, Path(id): Path<i64>) -> Answer<Value> {
 
 fn reset_status(call: &Call, Path(id): Path<i64>, Query(query): Query<ResetStatus>) -> Answer<Value> {
     let row = call.workflow(Operation::ChangeWorkflow, id)?;
+    // Torc's clients ask for this before the first run as well, which is then still to come.
+    if row.started_at.is_none() && !row.is_archived {
+        return Ok(Value::Null);
+    }
     let force = query.force.unwrap_or(false);
     if !force {
         refuse_open_allocations(call, row.id)?;

@@ -8,15 +8,18 @@ use crate::extract::{Json, Path, Query};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use windlass_api::torc::query::ListWorkflows;
-use windlass_api::torc::{ArchiveWorkflowRequest, DynamicJobsConfig, Page, WorkflowModel};
+use windlass_api::torc::{
+    ArchiveWorkflowRequest, DynamicJobsConfig, Page, ResourceMonitorConfig, WorkflowModel,
+};
 use windlass_auth::{MASK, Operation};
 use windlass_engine::service::Quiet;
 use windlass_store::model::{
     Counted, Listed, NewRequirements, NewWorkflow, SettingsUpdate, WorkflowFilter, WorkflowRow,
     WorkflowUpdate,
 };
-use windlass_types::settings::{DynamicJobs, Settings};
+use windlass_types::settings::{DynamicJobs, ResourceMonitor, Settings};
 
 pub(super) fn table() -> Table {
     Table::new("workflows")
@@ -253,6 +256,15 @@ fn reshape<T: DeserializeOwned>(field: &str, value: &impl Serialize) -> Answer<T
     serde_json::from_value(json).map_err(|error| ApiError::invalid(format!("{field}: {error}")))
 }
 
+/// What is measured, in the whole seconds of the contract; ours may be fractions.
+fn monitor_model(config: &ResourceMonitor) -> Answer<ResourceMonitorConfig> {
+    let seconds = |time: Duration| i32::try_from(time.as_secs().max(1)).unwrap_or(i32::MAX);
+    let mut json = serde_json::to_value(config).map_err(ApiError::internal)?;
+    json["sample_interval_seconds"] = seconds(config.sample_interval()).into();
+    json["flush_interval_seconds"] = seconds(config.flush_interval()).into();
+    serde_json::from_value(json).map_err(ApiError::internal)
+}
+
 pub(super) fn model(call: &Call, row: &WorkflowRow) -> Answer<WorkflowModel> {
     let settings = &row.settings;
     let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
@@ -281,10 +293,7 @@ pub(super) fn model(call: &Call, row: &WorkflowRow) -> Answer<WorkflowModel> {
         is_canceled: Some(row.is_canceled),
         metadata: (!settings.metadata.is_empty()).then(|| settings.metadata.clone()),
         project: settings.project.clone(),
-        resource_monitor_config: settings
-            .resource_monitor
-            .as_ref()
-            .and_then(|config| reshape("", config).ok()),
+        resource_monitor_config: settings.resource_monitor.as_ref().map(monitor_model).transpose()?,
         slurm_defaults: (!settings.slurm_defaults.is_empty()).then(|| settings.slurm_defaults.clone()),
         submission_directory: Some(row.submission_dir.clone()),
         timestamp: Some(row.created_at.to_string()),
