@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use windlass_client::Keyring;
 use windlass_proc::identity::{Identity, boot_id, boot_time};
 use windlass_proc::{Signal, machine};
 use windlass_types::fleet::{
@@ -173,6 +174,8 @@ impl Agent {
         let undelivered = results + self.talk.undelivered_actions().count();
         let kept = (undelivered > 0).then(|| self.home.directory().to_owned());
         if kept.is_some() {
+            // No job is left that needs it.
+            Keyring::open(self.home.directory())?.remove(self.options.client.url())?;
             // Whoever delivers it has nobody to bury.
             self.home.note(&Notes { agent: None, crew: None, ..self.notes })?;
         } else {

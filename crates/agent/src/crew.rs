@@ -6,10 +6,11 @@ use crate::home::{Home, Process, unique};
 use crate::options::AgentOptions;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
+use windlass_client::{Client, Keyring};
 use windlass_proc::bury::{self, Deceased, make_sure_dead};
 use windlass_proc::identity::{Identity, boot_id, to_pid};
 use windlass_proc::{machine, tree};
@@ -54,8 +55,9 @@ impl Crew {
         worker.timeout_grace = options.grace;
         worker.api_url = Some(options.client.url().to_owned());
         worker.program.clone_from(&options.program);
-        let Launched { child, link } =
-            windlass_worker::launch((options.worker_command)(), &worker).map_err(Error::Start)?;
+        let mut command = (options.worker_command)();
+        equip(&mut command, &options.client, home)?;
+        let Launched { child, link } = windlass_worker::launch(command, &worker).map_err(Error::Start)?;
         let died = || Error::Start(io::Error::other("it died at once"));
         let identity = Identity::of(child.id()).ok_or_else(died)?;
         link.set_write_timeout(Some(WRITE_PATIENCE)).map_err(Error::Start)?;
@@ -95,6 +97,17 @@ impl Crew {
         std::fs::remove_file(&self.process.ledger).ok();
         Ok(report.started)
     }
+}
+
+/// Lets jobs act at the server as whoever the agent works for. The token lies in a file that only its user can read: what
+/// stands in the environment is sooner or later printed by some job into its log.
+fn equip(command: &mut Command, client: &Client, home: &Home) -> Result<(), Error> {
+    command.env_remove("WINDLASS_TOKEN").env_remove(crate::KEYRING);
+    if let Some(kept) = client.to_keep() {
+        Keyring::open(home.directory())?.keep(kept)?;
+        command.env(crate::KEYRING, home.directory());
+    }
+    Ok(())
 }
 
 /// A process of this boot of this machine.

@@ -33,6 +33,9 @@ pub use options::{AgentOptions, Until};
 use std::io;
 use std::path::PathBuf;
 
+/// Names, in the environment of jobs, the directory whose [`windlass_client::Keyring`] has the token for their server.
+pub const KEYRING: &str = "WINDLASS_KEYRING";
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// At the start, where a wrong address or token is more likely than a server that will be back.

@@ -86,13 +86,6 @@ impl Context {
         Ok(self.server()?.map(|client| Arc::new(client.books()) as Arc<dyn Store>))
     }
 
-    /// The directory beside the database where a server that serves it says so.
-    pub(crate) fn served_at(&self) -> Option<PathBuf> {
-        let mut dir = self.find()?.into_os_string();
-        dir.push(".run");
-        Some(dir.into())
-    }
-
     /// The database, for reading only. It must exist.
     pub(crate) fn open_read(&self) -> Result<Arc<dyn Store>, CliError> {
         if let Some(books) = self.remote()? {

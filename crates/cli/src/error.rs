@@ -44,10 +44,10 @@ impl Exit {
             Self::Usage => "wrong usage, or an error in the spec file",
             Self::Interrupted => "interrupted before the end; `windlass resume` goes on",
             Self::Refused => {
-                "refused: in use by another process, canceled, over, somebody else's, not allowed, or from a newer version"
+                "refused: in use, canceled, over, somebody else's, not allowed, of a newer version"
             }
             Self::Environment => {
-                "trouble with the surroundings: damaged database, full disk, permissions, a server that cannot be reached"
+                "trouble around: damaged database, full disk, permissions, server out of reach"
             }
             Self::Internal => "a bug in windlass",
         }

@@ -6,7 +6,6 @@ mod changes;
 mod classes;
 mod commands;
 mod config;
-mod connect;
 mod context;
 mod deliver;
 mod drive;

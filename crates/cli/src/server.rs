@@ -1,13 +1,13 @@
-//! Which server a command talks to, if any: one that was named, or the one that serves the database here.
+//! The way to a server: which one is meant, if any, and the token that is for it. It is one that was named, or the one
+//! that serves the database here.
 
 use crate::args::Globals;
-use crate::config::{Config, Origin};
-use crate::connect;
+use crate::config::{Config, Origin, Paths};
 use crate::error::CliError;
 use serde::Deserialize;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use windlass_client::{Client, ClientOptions};
+use windlass_client::{Client, ClientOptions, Kept, Keyring, origin};
 
 /// What was said about where the books are: a database, a server, or nothing. What was typed wins over what was set, the
 /// environment over files, and where both are said in the same place, the server.
@@ -58,13 +58,40 @@ pub(crate) fn find(
         return Ok(None);
     };
     // A token goes to the server that it is of, and to no other.
-    let of_owner = announced.filter(|server| connect::same(&server.url, &url));
-    let (owner_token, owner_ca) = of_owner.map_or((None, None), |server| (server.token, server.ca));
-    let keyring = connect::keyring_if_any()?;
-    let kept = keyring.as_ref().and_then(|keyring| keyring.find(&url));
-    let token = variable("WINDLASS_TOKEN").or(owner_token).or_else(|| kept.map(|kept| kept.token.clone()));
-    let ca_file = ca_file.or(owner_ca).or_else(|| kept.and_then(|kept| kept.ca_file.clone()));
+    let of_owner = announced.filter(|server| same(&server.url, &url));
+    let of_owner =
+        of_owner.and_then(|server| Some(Kept { url: server.url, token: server.token?, ca_file: server.ca }));
+    let kept = match kept_for_job(&url)?.or(of_owner) {
+        Some(kept) => Some(kept),
+        None => keyring_if_any()?.and_then(|keyring| keyring.find(&url).cloned()),
+    };
+    let (kept_token, kept_ca) = kept.map_or((None, None), |kept| (Some(kept.token), kept.ca_file));
+    let (token, ca_file) = (variable("WINDLASS_TOKEN").or(kept_token), ca_file.or(kept_ca));
     Ok(Some(Client::new(ClientOptions { url, token, ca_file, insecure_http, ..ClientOptions::default() })?))
+}
+
+/// What the worker of a server leaves for its jobs, so that they act as whoever it works for.
+fn kept_for_job(url: &str) -> Result<Option<Kept>, CliError> {
+    let Some(directory) = variable(windlass_agent::KEYRING) else { return Ok(None) };
+    Ok(Keyring::open(Path::new(&directory))?.find(url).cloned())
+}
+
+/// Tokens that were kept by `windlass login`.
+pub(crate) fn keyring() -> Result<Keyring, CliError> {
+    let paths = Paths::new(Path::new("/"), |name| std::env::var(name).ok());
+    let dir = paths.user.as_deref().and_then(Path::parent);
+    let dir = dir.ok_or_else(|| CliError::io("nobody's home is known").with_hint("set HOME"))?;
+    Ok(Keyring::open(dir)?)
+}
+
+/// The same, where somebody has a home to keep them in.
+fn keyring_if_any() -> Result<Option<Keyring>, CliError> {
+    let has_home = ["HOME", "XDG_CONFIG_HOME"].into_iter().any(|name| variable(name).is_some());
+    has_home.then(keyring).transpose()
+}
+
+fn same(one: &str, other: &str) -> bool {
+    matches!((origin(one), origin(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Only if a server is there: what one that was killed left behind is not believed.

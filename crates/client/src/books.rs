@@ -115,7 +115,7 @@ fn refusal(problem: &crate::Problem) -> Elsewhere {
         401 => (
             format!("the server does not know you: {}", problem.detail),
             Some(
-                "--token-file or WINDLASS_TOKEN gives a token; whoever runs the server makes one with `windlass token create`",
+                "`windlass login` keeps a token, and WINDLASS_TOKEN gives one; whoever runs the server makes them: `windlass token create`",
             ),
         ),
         404 if problem.code.is_empty() => (

@@ -9,6 +9,7 @@ mod books;
 mod error;
 mod events;
 pub mod fleet;
+mod groups;
 mod keyring;
 mod tokens;
 mod verbs;
@@ -60,6 +61,7 @@ pub struct Client {
     url: String,
     token: Option<String>,
     password: Option<(String, String)>,
+    ca_file: Option<PathBuf>,
     http: reqwest::blocking::Client,
 }
 
@@ -94,7 +96,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .tcp_keepalive(Duration::from_secs(30))
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = options.ca_file {
+        if let Some(path) = options.ca_file.clone() {
             let read = |bytes: Vec<u8>| reqwest::Certificate::from_pem_bundle(&bytes);
             builder = builder.tls_certs_merge(from_file(path, read)?);
         }
@@ -102,7 +104,8 @@ impl Client {
             builder = builder.identity(from_file(path, |bytes| reqwest::Identity::from_pem(&bytes))?);
         }
         let http = builder.build().map_err(|source| Error::Setup { source })?;
-        Ok(Self { url, token: options.token, password: options.password, http })
+        let ClientOptions { token, password, ca_file, .. } = options;
+        Ok(Self { url, token, password, ca_file, http })
     }
 
     pub fn url(&self) -> &str {
@@ -112,6 +115,12 @@ impl Client {
     /// To be handed on to nobody but this user's own processes.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
+    }
+
+    /// What one of this user's own processes needs to be known to the server; `None` where no token is asked for.
+    pub fn to_keep(&self) -> Option<Kept> {
+        let token = self.token.clone()?;
+        Some(Kept { url: self.url.clone(), token, ca_file: self.ca_file.clone() })
     }
 
     /// `path` begins with a slash.
@@ -139,6 +148,16 @@ impl Client {
 
     fn address(&self, path: &str) -> String {
         format!("{}{path}", self.url)
+    }
+
+    /// For names that may hold any character; `path` begins with a slash.
+    fn address_of(&self, path: &str, name: &str) -> Result<reqwest::Url, Error> {
+        let mut url = self.address_with(path, std::iter::empty())?;
+        url.set_query(None);
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.push(name);
+        }
+        Ok(url)
     }
 
     fn address_with<'a>(

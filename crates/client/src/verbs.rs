@@ -27,6 +27,16 @@ impl Client {
         Ok(started.run_id)
     }
 
+    /// The machine on which a worker runs or ran.
+    pub fn worker_host(&self, worker: WorkerId) -> Result<String, Error> {
+        #[derive(Deserialize)]
+        struct Worker {
+            host: String,
+        }
+        let worker: Worker = self.get(&format!("/api/v1/workers/{worker}"))?;
+        Ok(worker.host)
+    }
+
     /// Has a worker finish what it has, and leave.
     pub fn drain_worker(&self, worker: WorkerId) -> Result<(), Error> {
         self.post::<serde::de::IgnoredAny>(&format!("/api/v1/workers/{worker}/drain"), &Nothing {})

@@ -3,20 +3,6 @@
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Which server, and how it is reached.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct ServerArgs {
-    /// The server to talk to; without it the one of WINDLASS_URL, or the one that serves this database.
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Option<String>,
-    /// Trust the certificates in this file beside those of the system.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) ca_file: Option<PathBuf>,
-    /// Send the token also where others can read it: over http:// to another machine.
-    #[arg(long)]
-    pub(crate) insecure_http: bool,
-}
-
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -56,8 +42,6 @@ pub(crate) struct TokenCreateArgs {
     /// With this role at most: viewer, user, operator, admin; without it, your own.
     #[arg(long, value_name = "ROLE")]
     pub(crate) role: Option<String>,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -65,8 +49,6 @@ pub(crate) struct TokenListArgs {
     /// Everybody's; admins only.
     #[arg(short, long)]
     pub(crate) all: bool,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -74,8 +56,6 @@ pub(crate) struct TokenRevokeArgs {
     /// The number that `windlass token list` shows.
     #[arg(value_name = "ID")]
     pub(crate) id: i64,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -158,10 +138,4 @@ pub(crate) struct LogoutArgs {
     /// The server.
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WhoamiArgs {
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }

@@ -41,7 +41,7 @@ pub(crate) struct DbBackupArgs {
 Refused while anything runs in the file, and where the target holds anything. It is all or nothing; what has arrived is
 counted. A password is better left out of the URL: PGPASSWORD is used.")]
 pub(crate) struct DbCopyArgs {
-    /// postgres://USER@HOST:PORT/DATABASE
+    /// The database to fill: `postgres://USER@HOST:PORT/DATABASE`.
     #[arg(value_name = "URL")]
     pub(crate) to: String,
 }

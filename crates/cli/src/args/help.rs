@@ -26,7 +26,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
     ("Share", &["serve", "worker", "workers", "remote", "ping"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers"]),
-    ("Who you are", &["login", "logout", "whoami", "token", "password"]),
+    ("Who you are", &["login", "logout", "whoami", "token", "password", "access-groups"]),
     ("Windlass itself", &["config", "completions", "help"]),
 ];
 

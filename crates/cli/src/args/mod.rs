@@ -3,6 +3,7 @@
 //! Nouns have verbs, and a noun alone lists. What Torc calls by a name is found here by the same name.
 
 pub(crate) mod access;
+pub(crate) mod access_groups;
 pub(crate) mod data;
 pub(crate) mod db;
 pub(crate) mod edit;
@@ -224,7 +225,9 @@ pub(crate) enum Command {
     /// Forget the token for a server.
     Logout(access::LogoutArgs),
     /// Show who you are to a server, and what you may do there.
-    Whoami(access::WhoamiArgs),
+    Whoami,
+    /// People who share workflows of a server: list, create, delete, add-user, share …
+    AccessGroups(access_groups::AccessGroupsArgs),
     /// Have this machine work for a server.
     Worker(worker::WorkerArgs),
     /// Workers on machines that ssh reaches: add, run, status, stop, collect-logs.
@@ -276,6 +279,7 @@ impl Command {
             | Self::ResourceRequirements(_)
             | Self::FailureHandlers(_)
             | Self::Token(_)
+            | Self::AccessGroups(_)
             | Self::Remote(_)
             | Self::Workers(_) => true,
             Self::Workflows(args) => {

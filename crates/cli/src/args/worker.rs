@@ -1,6 +1,5 @@
 //! Workers of a server: the one on this machine, and those on machines that ssh reaches.
 
-use super::access::ServerArgs;
 use super::refs::WorkflowRef;
 use super::run::{parse_memory, parse_time};
 use clap::{Args, Subcommand};
@@ -52,8 +51,6 @@ pub(crate) struct WorkerArgs {
     /// Keep what has to outlive this process in this directory, on a disk of this machine.
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 /// What a machine may give to the jobs.
@@ -154,8 +151,6 @@ pub(crate) struct RemoteRunArgs {
     pub(crate) label: Vec<String>,
     #[command(flatten)]
     pub(crate) offer: OfferArgs,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
     /// How windlass is called on the machines.
     #[arg(long, value_name = "PATH", default_value = "windlass")]
     pub(crate) program: String,

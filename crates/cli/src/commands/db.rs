@@ -11,6 +11,7 @@ use windlass_store::{Location, upkeep};
 use windlass_types::Bytes;
 
 pub(crate) fn run(ctx: &Context, args: &DbArgs) -> Result<Exit, CliError> {
+    ctx.refuse_server("the care of a database is for whoever has it")?;
     match &args.verb {
         DbVerb::Migrate => migrate(ctx),
         DbVerb::Backup(args) => backup(ctx, args),

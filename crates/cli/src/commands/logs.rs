@@ -30,7 +30,8 @@ pub(crate) fn show(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError>
     let stdio = job_logs::stdio(&*store, &workflow, job.id)?;
     let streams = wanted_streams(args, &job, stdio)?;
     let key = wanted_attempt(args, &*store, &workflow, &job)?;
-    print(ctx, &Shown { workflow: &workflow, job: &job, key, stdio, streams }, args.tail)?;
+    let host = host(ctx, &*store, key)?;
+    print(ctx, &Shown { workflow: &workflow, job: &job, key, stdio, streams, host }, args.tail)?;
     Ok(Exit::Success)
 }
 
@@ -128,6 +129,18 @@ struct Shown<'a> {
     key: AttemptKey,
     stdio: Stdio,
     streams: Vec<Stream>,
+    /// The machine where it ran, if that is another one.
+    host: Option<String>,
+}
+
+/// Where a worker of a server ran this attempt, if that was not here and one may know.
+fn host(ctx: &Context, store: &dyn Store, key: AttemptKey) -> Result<Option<String>, CliError> {
+    let Some(client) = ctx.server()? else { return Ok(None) };
+    let filter = ResultFilter { job: Some(key.job), all_runs: true, ..ResultFilter::default() };
+    let results = store.results(key.workflow, &filter)?;
+    let ended = results.iter().find(|row| (row.key.run_id, row.key.attempt_id) == (key.run, key.attempt));
+    let host = ended.and_then(|row| client.worker_host(row.worker_id).ok());
+    Ok(host.filter(|host| *host != windlass_proc::machine::hostname()))
 }
 
 fn print(ctx: &Context, shown: &Shown<'_>, tail: Option<usize>) -> Result<(), CliError> {
@@ -178,7 +191,12 @@ fn show_text(
             _ => String::new(),
         };
         let (name, attempt) = (&shown.job.name, shown.key.attempt);
-        ctx.ui.note(&format!("job `{name}`, attempt {attempt}, printed nothing{place}{so_far}"));
+        let unless = shown
+            .host
+            .as_ref()
+            .map(|host| format!(", unless {host}, where it ran, has its own {}", shown.workflow.output_dir));
+        let unless = unless.unwrap_or_default();
+        ctx.ui.note(&format!("job `{name}`, attempt {attempt}, printed nothing{place}{so_far}{unless}"));
     }
     Ok(())
 }
@@ -256,8 +274,17 @@ fn gone(shown: &Shown<'_>) -> Option<CliError> {
         return Some(CliError::user(said).with_hint("the spec says `delete_on_success` under `stdio`"));
     }
     let directory = Path::new(&workflow.output_dir).join(job_logs::FOLDER);
-    let missing = format!("the directory of the logs, {}, is not there", directory.display());
-    (!directory.is_dir()).then(|| CliError::user(missing).with_hint("it may have been moved or deleted"))
+    (!directory.is_dir()).then(|| missing(&job.name, &directory, shown.host.as_deref()))
+}
+
+fn missing(job: &str, directory: &Path, host: Option<&str>) -> CliError {
+    let directory = directory.display();
+    match host {
+        Some(host) => CliError::io(format!("job `{job}` ran on {host}; what it printed is there, in {directory}, and not on this machine"))
+            .with_hint("look there; `windlass remote collect-logs` fetches logs over ssh; a directory that all machines share spares both"),
+        None => CliError::user(format!("the directory of the logs, {directory}, is not there"))
+            .with_hint("it may have been moved or deleted"),
+    }
 }
 
 fn read_error(path: &Path, error: &io::Error) -> CliError {
@@ -385,5 +412,18 @@ impl Follow<'_> {
             self.ctx.ui.warn(&format!("{stands} and nobody runs its workflow; `windlass resume {id}` does"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_on_another_machine_are_said_to_be_there() {
+        let there = missing("a", Path::new("/out/job_stdio"), Some("node7")).to_string();
+        assert!(there.contains("ran on node7") && there.contains("/out/job_stdio"), "{there}");
+        let gone = missing("a", Path::new("/out/job_stdio"), None).to_string();
+        assert!(gone.contains("is not there"), "{gone}");
     }
 }

@@ -1,5 +1,6 @@
 //! One file per noun or verb. Each has functions that take the context and the arguments, and say how the program exits.
 
+mod access_groups;
 mod analyze;
 mod bundle;
 mod cancel;
@@ -140,7 +141,8 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Password(args) => password::run(ctx, &args.verb),
         Command::Login(args) => token::login(ctx, args),
         Command::Logout(args) => token::logout(ctx, args),
-        Command::Whoami(args) => token::whoami(ctx, args),
+        Command::Whoami => token::whoami(ctx),
+        Command::AccessGroups(args) => access_groups::run(ctx, &args.verb),
         Command::Workers(args) => workers::run(ctx, args),
         Command::Ping => ping::run(ctx),
         Command::Config(args) => config::run(ctx, args),

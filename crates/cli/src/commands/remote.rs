@@ -4,7 +4,6 @@
 //! its process: pid and start time, so that a pid that was given to somebody else is never taken for it.
 
 use crate::args::worker::{OfferArgs, RemoteLogsArgs, RemoteRunArgs, RemoteStopArgs, RemoteVerb, SshArgs};
-use crate::connect;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::select;
@@ -108,7 +107,7 @@ elif [ -f worker.log ]; then echo "ended	$(tail -n 1 worker.log)"
 else echo "never started"; fi"#;
 
 fn start_script(ctx: &Context, workflow: &WorkflowRow, args: &RemoteRunArgs) -> Result<String, CliError> {
-    let client = connect::client(ctx, &args.server)?;
+    let client = ctx.require_server()?;
     let mut words = vec![args.program.clone(), "worker".to_owned()];
     words.extend(["--workflow".to_owned(), workflow.id.to_string()]);
     words.extend(args.label.iter().flat_map(|label| ["--label".to_owned(), label.clone()]));

@@ -1,11 +1,11 @@
 //! `windlass token`, `login`, `logout`, `whoami`: who one is to a server.
 
 use crate::args::access::{
-    LoginArgs, LogoutArgs, TokenCreateArgs, TokenListArgs, TokenRevokeArgs, TokenVerb, WhoamiArgs,
+    LoginArgs, LogoutArgs, TokenCreateArgs, TokenListArgs, TokenRevokeArgs, TokenVerb,
 };
-use crate::connect;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::server;
 use crate::ui::listing::{Field, Listing};
 use crate::ui::table::Column;
 use windlass_api::tokens::{NewToken, Token};
@@ -43,7 +43,7 @@ fn create(ctx: &Context, args: &TokenCreateArgs) -> Result<Exit, CliError> {
         scopes: args.scopes.clone(),
         expires_in: args.expires_in.as_deref().map(seconds).transpose()?,
     };
-    let made = connect::client(ctx, &args.server)?.create_token(&new)?;
+    let made = ctx.require_server()?.create_token(&new)?;
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&made)?;
         return Ok(Exit::Success);
@@ -64,7 +64,7 @@ fn seconds(text: &str) -> Result<u32, CliError> {
 }
 
 fn list(ctx: &Context, args: &TokenListArgs) -> Result<Exit, CliError> {
-    let tokens = connect::client(ctx, &args.server)?.tokens(args.all)?;
+    let tokens = ctx.require_server()?.tokens(args.all)?;
     if ctx.ui.print_list(&Listing::new(TOKENS), tokens)? == 0 {
         ctx.ui.note("there are none");
     }
@@ -72,7 +72,7 @@ fn list(ctx: &Context, args: &TokenListArgs) -> Result<Exit, CliError> {
 }
 
 fn revoke(ctx: &Context, args: &TokenRevokeArgs) -> Result<Exit, CliError> {
-    let token = connect::client(ctx, &args.server)?.revoke_token(args.id)?;
+    let token = ctx.require_server()?.revoke_token(args.id)?;
     ctx.ui.note(&format!("token {} ({}) of {} lets nobody in any more", token.id, token.name, token.user));
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&token)?;
@@ -80,8 +80,8 @@ fn revoke(ctx: &Context, args: &TokenRevokeArgs) -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
-pub(crate) fn whoami(ctx: &Context, args: &WhoamiArgs) -> Result<Exit, CliError> {
-    let client = connect::client(ctx, &args.server)?;
+pub(crate) fn whoami(ctx: &Context) -> Result<Exit, CliError> {
+    let client = ctx.require_server()?;
     let me = client.me()?;
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&me)?;
@@ -100,7 +100,7 @@ pub(crate) fn whoami(ctx: &Context, args: &WhoamiArgs) -> Result<Exit, CliError>
 
 /// Nothing is kept before the server has said that it knows the token.
 pub(crate) fn login(ctx: &Context, args: &LoginArgs) -> Result<Exit, CliError> {
-    let mut keyring = connect::keyring()?;
+    let mut keyring = server::keyring()?;
     let token = match &args.user {
         None => ctx.ui.ask_secret(&format!("Token for {}: ", args.url))?,
         Some(user) => token_for_password(ctx, args, user)?,
@@ -140,7 +140,7 @@ fn called_with(
 
 /// Forgets the token. Whether it is also to be revoked is not for this machine to decide: it may be used elsewhere.
 pub(crate) fn logout(ctx: &Context, args: &LogoutArgs) -> Result<Exit, CliError> {
-    if connect::keyring()?.remove(&args.url)? {
+    if server::keyring()?.remove(&args.url)? {
         ctx.ui
             .note(&format!("the token for {} is forgotten; it is still good until it is revoked", args.url));
         return Ok(Exit::Success);

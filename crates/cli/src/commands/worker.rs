@@ -1,7 +1,6 @@
 //! `windlass worker`: this machine works for a server.
 
 use crate::args::worker::{OfferArgs, WorkerArgs};
-use crate::connect;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::ui::{Ui, text};
@@ -15,7 +14,7 @@ use windlass_proc::machine::Machine;
 use windlass_types::Capacity;
 
 pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
-    let client = connect::client(ctx, &args.server)?;
+    let client = ctx.require_server()?.clone();
     let machine = Machine::detect();
     let capacity = capacity(&machine, &args.offer);
     let state_dir = args.state_dir.clone().or_else(default_state_dir).ok_or_else(|| {

@@ -64,6 +64,13 @@ fn what_needs_no_server_or_cannot_use_one_says_so() {
     for line in ["demo", "serve"] {
         sandbox.windlass(&["--url", &url, line]).exits(2).says(&url).says("leave out --url");
     }
+    for verb in [&["migrate"][..], &["backup", "b.db"], &["check"], &["copy", "postgres://x@127.0.0.1/x"]] {
+        sandbox
+            .windlass(&[&["--url", &url, "db"], verb].concat())
+            .exits(2)
+            .says(&url)
+            .says("leave out --url");
+    }
     sandbox.windlass(&["--url", &url, "spec", "schema"]).exits(0);
     sandbox.windlass(&["--url", &url, "create", "--dry-run", "w.yaml"]).exits(0);
     sandbox.windlass(&["submit", "w.yaml"]).exits(2).says("needs a server");

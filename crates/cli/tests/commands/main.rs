@@ -46,6 +46,8 @@ mod reuse;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]
+mod served;
+#[cfg(test)]
 mod serving;
 #[cfg(test)]
 mod settings;

@@ -2,6 +2,7 @@
 //! that are made for it.
 
 use crate::common::{Output, Sandbox, eventually, is_alive};
+use crate::serving::Served;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -82,8 +83,6 @@ impl Sshd {
         }
         let mut command = sandbox.command(&line);
         command.env("XDG_STATE_HOME", sandbox.path("state"));
-        // Nobody is there, so a worker only tries.
-        command.env("WINDLASS_URL", "http://127.0.0.1:9");
         Output::of(&mut command)
     }
 }
@@ -91,9 +90,10 @@ impl Sshd {
 #[test]
 fn workers_are_started_looked_after_and_stopped_over_ssh() {
     let sandbox = Sandbox::new();
-    sandbox.write("a.yaml", "name: far\njobs:\n  - {name: a, command: echo hello}\n");
-    sandbox.windlass(&["run", "a.yaml"]).exits(0);
     let Some(sshd) = Sshd::start(&sandbox) else { return };
+    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    sandbox.write("a.yaml", "name: far\njobs:\n  - {name: a, command: echo hello; exec sleep 600}\n");
+    sandbox.windlass(&["submit", "a.yaml"]).exits(0);
     let host = sshd.host();
     sshd.remote(&sandbox, &["add", "far", "-oProxyCommand=touch x"]).exits(2);
     // One that ssh does not know is not trusted just because it answers.
@@ -110,6 +110,7 @@ fn workers_are_started_looked_after_and_stopped_over_ssh() {
     let note = fs::read_to_string(home.join("worker.pid")).unwrap();
     let pid: u32 = note.split(' ').next().unwrap().parse().unwrap();
     assert!(is_alive(pid));
+    eventually("it runs the job", || sandbox.json(&["jobs", "running"]).as_array().unwrap().len() == 1);
     sshd.remote(&sandbox, &["run", "far", "--program", program]).exits(0).prints("as before");
     sshd.remote(&sandbox, &["status", "far"]).exits(0).prints("running");
     sshd.remote(&sandbox, &["stop", "far", "--force"]).exits(0).prints("killed");
@@ -127,4 +128,5 @@ fn workers_are_started_looked_after_and_stopped_over_ssh() {
     assert_eq!(job_logs.count(), 1);
     sshd.remote(&sandbox, &["remove", "far", &host]).exits(0);
     sshd.remote(&sandbox, &["status", "far"]).exits(2).says("no machines yet");
+    served.stop();
 }

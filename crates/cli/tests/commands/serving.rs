@@ -11,7 +11,7 @@ use std::time::Duration;
 const SERVER_FILE: &str = ".windlass/windlass.db.run/server.json";
 
 /// A server that is stopped when the test is over, whatever the way.
-struct Served(Child);
+pub(crate) struct Served(Child);
 
 impl Drop for Served {
     fn drop(&mut self) {
@@ -22,7 +22,7 @@ impl Drop for Served {
 }
 
 impl Served {
-    fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
         let mut command = sandbox.command(&[&["serve"], args].concat());
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut this = Self(child);
@@ -39,14 +39,15 @@ impl Served {
         text
     }
 
-    fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         kill(self.0.id(), "TERM");
         assert_eq!(self.0.wait().unwrap().code(), Some(0));
         self.said()
     }
 }
 
-fn found(sandbox: &Sandbox) -> Value {
+/// What it says of itself beside its database.
+pub(crate) fn found(sandbox: &Sandbox) -> Value {
     serde_json::from_str(&sandbox.read(SERVER_FILE)).unwrap()
 }
 

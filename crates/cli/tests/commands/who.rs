@@ -94,7 +94,7 @@ fn a_file_of_tokens_that_others_can_read_is_not_used() {
 #[test]
 fn which_server_is_asked_for() {
     let sandbox = Sandbox::new();
-    sandbox.windlass(&["token", "list"]).exits(2).says("which server?").says("WINDLASS_URL");
+    sandbox.windlass(&["token", "list"]).exits(2).says("needs a server").says("WINDLASS_URL");
     sandbox
         .windlass(&[
             "token",

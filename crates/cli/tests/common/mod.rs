@@ -46,8 +46,11 @@ impl Sandbox {
             .args(args)
             .current_dir(self.dir.path())
             .env_remove("WINDLASS_DB")
+            .env_remove("WINDLASS_URL")
+            .env_remove("WINDLASS_TOKEN")
             .env_remove("NO_COLOR")
             .env("XDG_CONFIG_HOME", self.path("home/.config"))
+            .env("XDG_STATE_HOME", self.path("home/.local/state"))
             .env("USER", "tester")
             .stdin(Stdio::null());
         command
