@@ -12,11 +12,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use windlass_agent::default_state_dir;
 use windlass_engine::observe::Observer;
 use windlass_engine::{Dispatcher, Options, RunEnd, Summary, Until, begin_next_run, take_over};
-use windlass_store::Store;
 use windlass_store::lock::Lock;
 use windlass_store::model::WorkflowRow;
+use windlass_store::{Location, Store};
 use windlass_types::WorkflowId;
 
 /// What to do with jobs that ended badly in an earlier run.
@@ -105,13 +106,20 @@ pub(crate) fn until(
     Ok(Instant::now().checked_add(time).map(|end| Until { end, lead }))
 }
 
-/// The file that jobs run here are noted in: ledgers lie beside it, and jobs are told of it.
+/// The file or PostgreSQL database that jobs run here are noted in, and told of.
 pub(crate) fn database(store: &dyn Store) -> Result<PathBuf, CliError> {
-    let location = store.location();
-    location.path().map(Path::to_owned).ok_or_else(|| {
-        CliError::refused(format!("jobs cannot be run from here into {location}"))
-            .with_hint("a server gives them to its workers: `windlass worker --url URL`")
-    })
+    match store.location() {
+        Location::Sqlite(path) => Ok(path),
+        Location::Postgres { url } if default_state_dir().is_some() => Ok(url.into()),
+        Location::Postgres { .. } => {
+            Err(CliError::io("nobody's home is known, and notes on what runs are kept there")
+                .with_hint("set HOME"))
+        }
+        location @ Location::Server(_) => {
+            Err(CliError::refused(format!("jobs cannot be run from here into {location}"))
+                .with_hint("a server gives them to its workers: `windlass worker --url URL`"))
+        }
+    }
 }
 
 fn row(store: &dyn Store, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {

@@ -2,14 +2,18 @@
 
 use crate::args::MachineArgs;
 use crate::error::{CliError, Exit};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
+use windlass_agent::default_state_dir;
 use windlass_engine::host::{Buried, HostError, Started, WorkerHost};
 use windlass_proc::bury::{self, Deceased, make_sure_dead};
 use windlass_proc::identity::{Identity, boot_id};
 use windlass_proc::machine::Machine;
+use windlass_store::Location;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
 use windlass_worker::{Launched, WorkerOptions};
@@ -41,27 +45,36 @@ pub(crate) struct LocalHost {
     grace: Duration,
     /// Somebody has made sure that workers on other machines are dead.
     assume_dead: bool,
-    /// Absolute.
+    /// Absolute, or the URL of a PostgreSQL database.
     database: PathBuf,
-    /// `<database>.run/`, where the ledgers go.
+    /// Where the ledgers go.
     run_directory: PathBuf,
     /// To be reaped; a worker that is a zombie is as dead as one that is gone.
     children: Vec<Child>,
+}
+
+/// `<database>.run/` beside a file; for PostgreSQL, where this user keeps such things on this machine.
+fn run_directory(database: &Path) -> PathBuf {
+    let is_postgres = database.to_str().is_some_and(Location::is_postgres);
+    let beside = || {
+        let mut beside = database.as_os_str().to_owned();
+        beside.push(".run");
+        beside.into()
+    };
+    default_state_dir().filter(|_| is_postgres).unwrap_or_else(beside)
 }
 
 impl LocalHost {
     pub(crate) fn new(args: &MachineArgs, database: &Path) -> Self {
         let machine = Machine::detect();
         let capacity = capacity(args, &machine);
-        let mut run_directory = database.as_os_str().to_owned();
-        run_directory.push(".run");
         Self {
             machine,
             capacity,
             grace: args.grace,
             assume_dead: args.assume_dead,
             database: database.to_owned(),
-            run_directory: run_directory.into(),
+            run_directory: run_directory(database),
             children: Vec::new(),
         }
     }
@@ -79,6 +92,7 @@ impl WorkerHost for LocalHost {
     fn start(&mut self, workflow: &WorkflowRow) -> Result<Started, HostError> {
         self.reap();
         let token = unique_token()?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.run_directory)?;
         let ledger = self.run_directory.join(format!("worker-{token}.ledger"));
         let mut options = WorkerOptions::new(
             self.capacity,

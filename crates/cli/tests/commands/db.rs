@@ -42,4 +42,5 @@ fn a_database_moves_to_postgres_and_is_used_there() {
     sandbox.write("more.yaml", "name: more\njobs:\n  - {name: c, command: echo c}\n");
     sandbox.windlass(&["--db", &url, "run", "more.yaml"]).exits(0);
     sandbox.windlass(&["--db", &url, "jobs", "2"]).exits(0).prints("completed");
+    assert!(target.sql("SELECT name FROM workflow ORDER BY id").contains("more"));
 }
