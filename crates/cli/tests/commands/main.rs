@@ -37,7 +37,6 @@ mod lists;
 mod plans;
 #[cfg(test)]
 #[path = "../../../store/tests/postgres_server/mod.rs"]
-#[expect(dead_code, reason = "what only the tests of the store ask it")]
 mod postgres_server;
 #[cfg(test)]
 mod remote;
