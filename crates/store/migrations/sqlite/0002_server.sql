@@ -138,6 +138,11 @@ CREATE TABLE api_token (
 
 CREATE INDEX api_token_by_user ON api_token (user_name);
 
+-- ---- who uses a file or a piece of user data: asked for every job that a client adds ----
+
+CREATE INDEX job_file_by_file ON job_file (file_id);
+CREATE INDEX job_user_data_by_piece ON job_user_data (user_data_id);
+
 -- ---- what only clients look at: local schedulers, scheduled compute nodes, statistics of Slurm … ----
 
 CREATE TABLE record (

@@ -68,7 +68,9 @@ pub(crate) fn label_condition(
         labels.is_empty() == of_worker.is_empty() && labels.iter().all(|label| of_worker.contains(label))
     };
     let kinds = parts::kinds(db, workflow)?;
-    let taken = list(kinds.iter().filter(|kind| takes(&kind.labels)).map(|kind| kind.id.0));
+    let taken = kinds.iter().filter(|kind| takes(&kind.labels)).map(|kind| kind.id.0);
+    // No kind has the number 0, but PostgreSQL takes no empty list.
+    let taken = list(std::iter::once(0).chain(taken));
     let nameless = if takes(&[]) { "j.kind_id IS NULL OR " } else { "" };
     Ok(Some(format!(" AND ({nameless}j.kind_id IN ({taken}))")))
 }

@@ -174,6 +174,9 @@ super::statements! {
         FROM job_block b CROSS JOIN job_user_data r
         WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count
         ORDER BY b.first_job_id, r.job_id, r.is_output, r.user_data_id";
+    /// Who reads and writes one file: a job that is added needs to know that much, however many jobs there are.
+    JOBS_OF_FILE = "SELECT job_id, is_output FROM job_file WHERE file_id = $1";
+    JOBS_OF_USER_DATA = "SELECT job_id, is_output FROM job_user_data WHERE user_data_id = $1";
     /// Conditions, order, limit and offset are appended.
     SELECT_FILES = "
         SELECT f.id, f.workflow_id, f.name, f.path, f.identifier, f.mtime_ns, f.size_bytes FROM file f WHERE ";

@@ -108,6 +108,13 @@ fn the_few_that_somebody_looks_for_are_found_by_their_index() {
         vec![JobStatus::Failed, JobStatus::Canceled, JobStatus::Terminated, JobStatus::PendingFailed];
     let unhappy = jobs_plan(&conn, &JobFilter { status: unhappy, ..JobFilter::default() });
     assert!(unhappy.starts_with("SEARCH j USING INDEX job_watched (workflow_id=? AND status"), "{unhappy}");
+    for (sql, index) in [
+        (common::JOBS_OF_FILE, "job_file_by_file (file_id=?)"),
+        (common::JOBS_OF_USER_DATA, "job_user_data_by_piece (user_data_id=?)"),
+    ] {
+        let plan = plan(&conn, sql);
+        assert!(plan.contains(index) && plan.contains("COVERING"), "{plan}");
+    }
     let worker = plan(&conn, server::ACTIVE_WORKERS_OF);
     assert!(worker.contains("INDEX worker_of (workflow_id=? AND ended_at=?)"), "{worker}");
     let digest = plan(&conn, common::NEWEST_BY_DIGEST);

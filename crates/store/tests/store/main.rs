@@ -9,6 +9,7 @@ mod kit;
 mod postgres;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
+mod schema;
 mod sqlite;
 mod upkeep;
 mod wire;
@@ -91,6 +92,8 @@ macro_rules! conformance {
                 a_failing_batch_takes_nobody_along,
                 a_batch_of_another_run_is_stale,
                 one_result_per_attempt,
+                a_claim_is_handed_over,
+                a_job_is_tried_again_or_begun_anew,
                 states_that_contradict_each_other_are_refused,
                 answers_come_in_order_and_after_the_commit;
             runs:
@@ -105,6 +108,23 @@ macro_rules! conformance {
                 results_are_filtered_and_paged,
                 commands_and_names_come_in_the_order_asked_for,
                 workflows_do_not_see_each_other;
+            fleet:
+                a_worker_comes_back_as_it_was_written,
+                a_worker_is_changed_where_it_is_said,
+                workers_are_filtered_sorted_and_counted,
+                a_deleted_worker_is_only_unlisted,
+                a_workflow_is_active_from_the_beginning_of_a_run_to_its_end;
+            access:
+                groups_have_members_with_roles,
+                a_shared_workflow_is_seen_by_the_members,
+                a_token_counts_until_it_is_revoked;
+            catalog:
+                an_added_job_is_all_that_was_said,
+                a_job_is_changed_in_all_its_fields,
+                jobs_are_found_by_what_they_have_to_do_with,
+                lists_are_sorted_and_counted,
+                jobs_added_one_by_one_depend_as_if_added_at_once,
+                records_are_kept_unread;
             model:
                 random_batches_do_what_a_small_model_does;
         }

@@ -34,7 +34,7 @@ pub(crate) fn add_jobs(
     }
     let first = next_id(db, Counter::Job)?;
     extend_blocks(db, workflow, first, jobs.len() as i64)?;
-    let edges = find_edges(db, workflow, first, jobs)?;
+    let edges = find_edges(db, first, jobs)?;
     let blocked: BTreeSet<i64> = edges.iter().map(|(job, _)| *job).collect();
     insert_rows(db, workflow, first, jobs, &blocked)?;
     relate(db, first, jobs)?;
@@ -113,12 +113,7 @@ fn extend_blocks(db: &impl Db, workflow: WorkflowId, first: i64, count: i64) -> 
 }
 
 /// Who is to wait for whom, as `(job, the one it waits for)`: what was said, and what follows from files and user data.
-fn find_edges(
-    db: &impl Db,
-    workflow: WorkflowId,
-    first: i64,
-    jobs: &[AddJob],
-) -> Result<BTreeSet<(i64, i64)>, Fault> {
+fn find_edges(db: &impl Db, first: i64, jobs: &[AddJob]) -> Result<BTreeSet<(i64, i64)>, Fault> {
     let mut edges = BTreeSet::new();
     let mut uses: HashMap<Thing, Uses> = HashMap::new();
     for (id, job) in (first..).zip(jobs) {
@@ -130,21 +125,8 @@ fn find_edges(
             uses.entry(thing).or_default().writers.push(id);
         }
     }
-    let mut note = |thing: Thing, job: JobId, is_output: bool| {
-        if let Some(uses) = uses.get_mut(&thing) {
-            let list = if is_output { &mut uses.writers } else { &mut uses.readers };
-            list.push(job.0);
-        }
-    };
-    if jobs.iter().any(|job| !(job.input_files.is_empty() && job.output_files.is_empty())) {
-        for row in parts::job_files(db, workflow)? {
-            note(Thing::File(row.file_id), row.job_id, row.is_output);
-        }
-    }
-    if jobs.iter().any(|job| !(job.input_user_data.is_empty() && job.output_user_data.is_empty())) {
-        for row in parts::job_user_data(db, workflow)? {
-            note(Thing::UserData(row.user_data_id), row.job_id, row.is_output);
-        }
+    for (thing, uses) in &mut uses {
+        note_earlier(db, *thing, uses)?;
     }
     for Uses { readers, writers } in uses.values() {
         let pairs = readers.iter().flat_map(|reader| writers.iter().map(move |writer| (*reader, *writer)));
@@ -171,6 +153,20 @@ fn things<'a>(files: &'a [FileId], user_data: &'a [UserDataId]) -> impl Iterator
 struct Uses {
     readers: Vec<i64>,
     writers: Vec<i64>,
+}
+
+/// Only what the new jobs touch is looked up: clients add jobs one by one, and all of them together must not take the
+/// square of the time.
+fn note_earlier(db: &impl Db, thing: Thing, uses: &mut Uses) -> Result<(), Fault> {
+    let (sql, id) = match thing {
+        Thing::File(FileId(id)) => (sql::JOBS_OF_FILE, id),
+        Thing::UserData(UserDataId(id)) => (sql::JOBS_OF_USER_DATA, id),
+    };
+    db.for_each(sql, [id], |row| {
+        let list = if column::flag(row, 1)? { &mut uses.writers } else { &mut uses.readers };
+        list.push(row.get(0)?);
+        Ok(())
+    })
 }
 
 /// Whether those that wait are really blocked is decided when the workflow runs.

@@ -250,3 +250,49 @@ pub(crate) fn answers_come_in_order_and_after_the_commit(store: &dyn Store) {
         }
     }
 }
+
+pub(crate) fn a_claim_is_handed_over(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 1);
+    let (job, from, to) = (jobs[0], worker(store, workflow), worker(store, workflow));
+    commit(store, workflow, vec![claim(job, 1, from)]).unwrap();
+    commit(store, workflow, vec![Change::HandOver { job, from, to }]).unwrap();
+    let held = store.held_jobs(workflow).unwrap();
+    assert_eq!((held[0].worker, held[0].status), (to, JobStatus::Pending));
+    // It is no longer the first one's to give, to start or to give back.
+    for change in
+        [Change::HandOver { job, from, to }, start(job, 1, from), Change::GiveBack { job, worker: from }]
+    {
+        let error = commit(store, workflow, vec![change]).unwrap_err();
+        assert!(matches!(error, Error::Conflict { .. }), "{error}");
+    }
+    commit(store, workflow, vec![start(job, 1, to)]).unwrap();
+    let error = commit(store, workflow, vec![Change::HandOver { job, from: to, to: from }]).unwrap_err();
+    assert!(matches!(error, Error::Conflict { .. }), "what runs stays where it runs: {error}");
+}
+
+pub(crate) fn a_job_is_tried_again_or_begun_anew(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 1);
+    let (job, first) = (jobs[0], worker(store, workflow));
+    let failed = end(key(workflow, job, 1), first, JobStatus::Failed);
+    commit(store, workflow, vec![claim(job, 1, first), failed]).unwrap();
+    let attempt = || store.load_jobs(workflow).unwrap().attempt[0];
+
+    let retry = |attempt| Change::Retry { job, from: JobStatus::Failed, attempt: Attempt(attempt) };
+    let error = commit(store, workflow, vec![retry(2)]).unwrap_err();
+    assert!(matches!(error, Error::Conflict { .. }), "another attempt than the last one: {error}");
+    commit(store, workflow, vec![retry(1)]).unwrap();
+    assert_eq!((status_of(store, workflow, job), attempt()), (JobStatus::Ready, Attempt(2)));
+    assert_eq!(counts(store, workflow).get(JobStatus::Ready), 1);
+
+    commit(store, workflow, vec![claim(job, 2, first)]).unwrap();
+    for from in [JobStatus::Pending, JobStatus::Running] {
+        let reset = Change::Reset { job, from, attempt: Attempt(3) };
+        assert!(commit(store, workflow, vec![reset]).is_err(), "somebody has it");
+    }
+    commit(store, workflow, vec![end(key(workflow, job, 2), first, JobStatus::Completed)]).unwrap();
+    let reset = Change::Reset { job, from: JobStatus::Completed, attempt: Attempt(3) };
+    commit(store, workflow, vec![reset]).unwrap();
+    assert_eq!((status_of(store, workflow, job), attempt()), (JobStatus::Uninitialized, Attempt(3)));
+    assert_eq!(counts(store, workflow).get(JobStatus::Uninitialized), 1);
+    assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap().len(), 2, "history stays");
+}

@@ -1,10 +1,13 @@
 //! What every store must do. Each case is given an empty store and knows nothing of what is behind it.
 
+pub(crate) mod access;
+pub(crate) mod catalog;
 pub(crate) mod changes;
 pub(crate) mod contents;
 pub(crate) mod creating;
 pub(crate) mod editing;
 pub(crate) mod exporting;
+pub(crate) mod fleet;
 pub(crate) mod managing;
 pub(crate) mod model;
 pub(crate) mod reading;
