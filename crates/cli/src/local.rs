@@ -132,11 +132,7 @@ impl WorkerHost for LocalHost {
 
     fn bury(&mut self, worker: &NewWorker) -> Result<Buried, HostError> {
         self.reap();
-        let ledger = Path::new(&worker.ledger_path);
-        let process = Identity { pid: worker.pid, start_ticks: worker.pid_start_ticks };
-        let deceased =
-            Deceased { host: &worker.host, boot_id: &worker.boot_id, process, token: &worker.token, ledger };
-        let outcome = make_sure_dead(&deceased, PATIENCE);
+        let outcome = bury(worker);
         self.reap();
         match outcome {
             Ok(report) => Ok(Buried { started: report.started, ended_processes: report.ended.len() }),
@@ -149,6 +145,15 @@ impl WorkerHost for LocalHost {
         // Best effort: a ledger that stays behind is a file of a few hundred kilobytes and no harm.
         std::fs::remove_file(&worker.ledger_path).unwrap_or_default();
     }
+}
+
+/// Makes sure that a worker is dead with all that it started.
+pub(crate) fn bury(worker: &NewWorker) -> Result<bury::Report, bury::Error> {
+    let ledger = Path::new(&worker.ledger_path);
+    let process = Identity { pid: worker.pid, start_ticks: worker.pid_start_ticks };
+    let deceased =
+        Deceased { host: &worker.host, boot_id: &worker.boot_id, process, token: &worker.token, ledger };
+    make_sure_dead(&deceased, PATIENCE)
 }
 
 fn watch(options: &mut WorkerOptions, workflow: &WorkflowRow) {

@@ -1,13 +1,15 @@
 //! How a server is to run, as plain values. The command line and the settings make them; tests make their own.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass_engine::service::Bury;
 
 /// Where Torc's clients look when nobody tells them where.
 pub const DEFAULT_PORT: u16 = 8080;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServeOptions {
     /// Port 0: any that is free.
     pub listen: SocketAddr,
@@ -31,6 +33,21 @@ pub struct ServeOptions {
     pub run_dir: Option<PathBuf>,
     /// So long a shutdown waits for requests that are under way.
     pub shutdown_grace: Duration,
+    /// Makes sure that workers of an earlier `windlass run` on this machine are dead. Without it their jobs stay theirs
+    /// until somebody retires them.
+    pub bury: Option<Bury>,
+    /// Events that this server writes are told at once; how often to look for those that somebody else wrote.
+    pub look_for_events: Duration,
+}
+
+impl fmt::Debug for ServeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeOptions")
+            .field("listen", &self.listen)
+            .field("no_auth", &self.no_auth)
+            .field("run_dir", &self.run_dir)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What one caller, or all of them, may ask of the server at a time.
@@ -97,6 +114,8 @@ impl Default for ServeOptions {
             owner: "owner".to_owned(),
             run_dir: None,
             shutdown_grace: Duration::from_secs(10),
+            bury: None,
+            look_for_events: Duration::from_secs(1),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{API_PREFIX, ApiError, TORC_PREFIX};
 use crate::state::AppState;
 use axum::extract::{FromRequestParts as _, MatchedPath, Request, State};
 use axum::http::header::ALLOW;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use windlass_auth::Operation::{
@@ -232,7 +232,13 @@ pub(crate) async fn enforce(State(state): State<AppState>, request: Request, nex
         return error.into_response();
     }
     parts.extensions.insert(caller);
-    next.run(Request::from_parts(parts, body)).await
+    let may_change = parts.method != Method::GET && operation != SpeakAsWorker;
+    let response = next.run(Request::from_parts(parts, body)).await;
+    if may_change {
+        // What the service writes it tells of itself; this is for what handlers write.
+        state.events.nudge();
+    }
+    response
 }
 
 /// A method that the path does not have; or, if it has it, a route that does not say what it does.

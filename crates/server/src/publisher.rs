@@ -20,8 +20,6 @@ use windlass_types::{EventId, WorkflowId};
 const BEHIND: usize = 256;
 /// What is read from the books at a time by one who catches up.
 const CATCH_UP: u64 = 1000;
-/// Should somebody commit and not say so, it is noticed after this.
-const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 /// The books cannot be read: look again after this.
 const TROUBLE: Duration = Duration::from_millis(500);
 
@@ -35,16 +33,22 @@ struct Inner {
     batches: broadcast::Sender<Arc<[EventRow]>>,
     /// All up to this one was handed out; `None`: nobody listens.
     position: Mutex<Option<EventId>>,
+    /// Should somebody commit and not say so, it is noticed after this.
+    look_anyway: Duration,
     stop: CancellationToken,
 }
 
 impl Publisher {
     /// Its task runs until `stop`, and so do its readers.
-    pub(crate) fn start(store: Arc<dyn Store>, metrics: Arc<Metrics>, stop: CancellationToken) -> Self {
+    pub(crate) fn start(
+        store: Arc<dyn Store>,
+        metrics: Arc<Metrics>,
+        look_anyway: Duration,
+        stop: CancellationToken,
+    ) -> Self {
         let (batches, _) = broadcast::channel(BEHIND);
-        let position = Mutex::new(None);
-        let publisher =
-            Self(Arc::new(Inner { store, metrics, news: Notify::new(), batches, position, stop }));
+        let (news, position) = (Notify::new(), Mutex::new(None));
+        let publisher = Self(Arc::new(Inner { store, metrics, news, batches, position, look_anyway, stop }));
         tokio::spawn(publisher.clone().run());
         publisher
     }
@@ -57,7 +61,7 @@ impl Publisher {
     async fn run(self) {
         while !self.0.stop.is_cancelled() {
             let pause = match self.hand_out().await {
-                Ok(()) => LOOK_ANYWAY,
+                Ok(()) => self.0.look_anyway,
                 Err(error) => {
                     tracing::warn!(%error, "cannot read events");
                     TROUBLE

@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Gate, GateOptions, Secret};
-use windlass_engine::service::{Service, ServiceOptions};
+use windlass_engine::service::{Bury, Service, ServiceOptions};
 use windlass_store::lock::{self, Lock, LockGuard};
 use windlass_store::{Location, Store};
 use windlass_types::Clock;
@@ -236,7 +236,12 @@ impl Site {
         lock: LockGuard,
     ) -> Result<Active, ServeError> {
         let inside = self.runtime.enter();
-        let events = Publisher::start(Arc::clone(&store), Arc::clone(&self.metrics), self.stop.clone());
+        let events = Publisher::start(
+            Arc::clone(&store),
+            Arc::clone(&self.metrics),
+            options.look_for_events,
+            self.stop.clone(),
+        );
         drop(inside);
         let fresh = Secret::random().map_err(|e| ServeError::Random(e.to_string()))?;
         let token = match &options.run_dir {
@@ -253,15 +258,7 @@ impl Site {
             tokens: Some(Arc::new(Books(Arc::clone(&store)))),
         };
         let auth = Arc::new(Gate::open(gate)?);
-        let service = Service::start(
-            Arc::clone(&store),
-            ServiceOptions {
-                lease: options.lease,
-                grace: options.grace,
-                api_url: Some(self.url.clone()),
-                ..ServiceOptions::default()
-            },
-        )?;
+        let service = Service::start(Arc::clone(&store), self.service_options(options, &events))?;
         self.metrics.include(service.clone());
         let state = AppState {
             store,
@@ -286,6 +283,18 @@ impl Site {
         });
         let announced = announced.transpose()?;
         Ok(Active { state, token, _announced: announced, lock })
+    }
+
+    fn service_options(&self, options: &ServeOptions, events: &Publisher) -> ServiceOptions {
+        let events = events.clone();
+        ServiceOptions {
+            lease: options.lease,
+            grace: options.grace,
+            api_url: Some(self.url.clone()),
+            bury: options.bury.clone().map(telling),
+            on_commit: Some(Arc::new(move || events.nudge())),
+            ..ServiceOptions::default()
+        }
     }
 
     /// All is on disk when it returns.
@@ -329,6 +338,18 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Says so where a worker of an earlier run may still be at it.
+fn telling(bury: Bury) -> Bury {
+    Arc::new(move |worker| {
+        let is_dead = bury(worker);
+        if !is_dead {
+            let (host, pid) = (&worker.host, worker.pid);
+            tracing::warn!(%host, pid, "a worker of an earlier run may live: what it had stays its own until it is retired");
+        }
+        is_dead
+    })
 }
 
 async fn bind(options: &ServeOptions) -> Result<(TcpListener, SocketAddr), ServeError> {

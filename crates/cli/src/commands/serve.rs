@@ -3,9 +3,11 @@
 use crate::args::serve::{DEFAULT_LISTEN, LogFormat, ServeArgs};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::local;
 use crate::plan::current_user;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use windlass_server::options::{Limits, TlsOptions};
 use windlass_server::{ServeError, ServeOptions, logging, tls};
@@ -76,6 +78,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         password_file: args.password_file.as_ref().map(absolute),
         owner: current_user(),
         run_dir: Some(run_dir(&ctx.database())),
+        bury: Some(Arc::new(|worker| local::bury(worker).is_ok())),
         ..ServeOptions::default()
     };
     options.check()?;

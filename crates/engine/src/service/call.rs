@@ -1,7 +1,7 @@
 //! What reaches the thread of the service.
 
 use super::May;
-use super::talk::{ClaimRequest, Completion, Quiet, Refused, Reply, ResetWhich};
+use super::talk::{ClaimRequest, Completion, Quiet, Refused, Reply, ResetWhich, Speaker};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use windlass_store::Store;
@@ -43,6 +43,7 @@ pub(super) enum Call {
     },
     Exchange {
         exchange: Exchange,
+        speaker: Speaker,
         reply: Reply<ExchangeAnswer>,
     },
     HangUp {

@@ -61,6 +61,7 @@ impl Office {
                 let Some(batch) = desk.in_flight.take() else { return };
                 count(&self.gauges.commits, 1);
                 self.stirred.insert(workflow);
+                self.tell_of_commit();
                 self.act_on(workflow, batch.then);
             }
             Err(error) if error.is_transient() => {

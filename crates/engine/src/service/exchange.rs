@@ -6,7 +6,7 @@ use super::exchanges::Receipt;
 use super::figures::count;
 use super::mate::{Mate, new_secret, secret_hash};
 use super::office::{Office, refused, unavailable};
-use super::talk::{Refused, Reply};
+use super::talk::{Refused, Reply, Speaker};
 use super::{May, desk};
 use std::collections::HashSet;
 use windlass_core::board::{Orphan, Stale};
@@ -23,10 +23,10 @@ impl Office {
 
     fn introduce(&mut self, who: &Introduction, user: &str, may: May) -> Result<Welcome, Refused> {
         let run = self.bound_run(who, &may)?;
-        let known = who
-            .before
-            .as_ref()
-            .filter(|before| self.mates.get(&before.worker).is_some_and(|mate| mate.quotes(&before.secret)));
+        let known = who.before.as_ref().filter(|before| {
+            let mate = self.mates.get(&before.worker);
+            mate.is_some_and(|mate| mate.user == user && mate.quotes(&before.secret))
+        });
         let (worker, secret, lost) = if let Some(before) = known {
             self.note_return(before.worker, who)?;
             let lost = self.take_back(before.worker, who, &before.held);
@@ -76,7 +76,8 @@ impl Office {
             ..NewWorker::default()
         };
         let worker = self.store.add_worker(&row, self.now.wall).map_err(|error| refused(&error))?;
-        let mate = Mate::new(secret_hash(&secret), who.capacity, &who.labels, self.lease_from_now());
+        self.tell_of_commit();
+        let mate = Mate::new(user, secret_hash(&secret), who.capacity, &who.labels, self.lease_from_now());
         self.mates.insert(worker, mate);
         Ok((worker, secret))
     }
@@ -194,8 +195,16 @@ impl Office {
         }
     }
 
-    pub(super) fn on_exchange(&mut self, exchange: Exchange, reply: Reply<ExchangeAnswer>) {
+    pub(super) fn on_exchange(
+        &mut self,
+        exchange: Exchange,
+        speaker: &Speaker,
+        reply: Reply<ExchangeAnswer>,
+    ) {
         let worker = exchange.worker;
+        if self.mates.get(&worker).is_some_and(|mate| !speaker.may_speak_for(&mate.user)) {
+            return reply(Err(Refused::NotFound(format!("there is no worker {worker}"))));
+        }
         let (now, lease_until) = (self.now, self.lease_from_now());
         let Some(mate) = self.mates.get_mut(&worker).filter(|mate| mate.quotes(&exchange.secret)) else {
             self.refuse_stranger(&exchange);
@@ -349,6 +358,7 @@ impl Office {
         };
         // A note about what changed nothing: where the workflow is gone, or the disk is full, it is not missed.
         drop(self.store.add_event(&event, self.now.wall));
+        self.tell_of_commit();
     }
 
     pub(super) fn on_hang_up(&mut self, worker: WorkerId, number: u64) {

@@ -92,6 +92,7 @@ impl Office {
         };
         // What became of its jobs is noted with them.
         drop(self.store.add_event(&event, self.now.wall));
+        self.tell_of_commit();
     }
 
     /// One job that a lost worker held.
@@ -205,6 +206,7 @@ impl Office {
                 // Gone already, or deleted: it is all the same.
                 Ok(()) | Err(_) => {
                     self.going.remove(&worker);
+                    self.tell_of_commit();
                     if let Some(mate) = self.mates.remove(&worker)
                         && let Some(crew) = mate.crew
                     {

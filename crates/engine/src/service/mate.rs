@@ -17,6 +17,8 @@ const REACH: Duration = Duration::from_millis(150);
 const REST: Duration = Duration::from_secs(1);
 
 pub(super) struct Mate {
+    /// Who introduced it.
+    pub(super) user: String,
     pub(super) secret_hash: String,
     pub(super) capacity: Capacity,
     /// `None` until it has introduced itself to this service; until then it only has its lease.
@@ -63,12 +65,14 @@ impl Outbox {
 
 impl Mate {
     pub(super) fn new(
+        user: &str,
         secret_hash: String,
         capacity: Capacity,
         labels: &[String],
         lease_until: Instant,
     ) -> Self {
         Self {
+            user: user.to_owned(),
             secret_hash,
             capacity,
             crew: None,

@@ -22,7 +22,8 @@ mod workflows;
 
 pub use clock::{Hand, ServiceClock};
 pub use talk::{
-    Bury, ClaimRequest, Completion, Figures, NodeOffer, Quiet, Refused, Reply, ResetWhich, ServiceOptions,
+    Bury, ClaimRequest, Completion, Figures, NodeOffer, OnCommit, Quiet, Refused, Reply, ResetWhich,
+    ServiceOptions, Speaker,
 };
 
 use crate::Error;
@@ -100,8 +101,9 @@ impl Service {
         self.call(Call::Introduce { who, user, may, reply });
     }
 
-    pub fn exchange(&self, exchange: Exchange, reply: Reply<ExchangeAnswer>) {
-        self.call(Call::Exchange { exchange, reply });
+    /// Whoever speaks for a worker of somebody else is told that there is none.
+    pub fn exchange(&self, exchange: Exchange, speaker: Speaker, reply: Reply<ExchangeAnswer>) {
+        self.call(Call::Exchange { exchange, speaker, reply });
     }
 
     /// The caller of this exchange is gone: whatever would be its answer is kept for when it comes again.

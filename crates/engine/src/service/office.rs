@@ -149,13 +149,23 @@ impl Office {
         match event {
             Event::Call(call) => self.on_call(call),
             Event::Committed { workflow, birth, result } => self.on_committed(workflow, birth, result),
-            Event::Back { workflow, answer } => self.on_back(workflow, answer),
+            Event::Back { workflow, answer } => {
+                self.tell_of_commit();
+                self.on_back(workflow, answer);
+            }
             Event::LookAround(sender) => self.lookers.push(sender),
             Event::Stop(sender) => {
                 self.is_stopping = true;
                 self.farewells.extend(sender);
                 self.roused.extend(self.mates.keys());
             }
+        }
+    }
+
+    /// Something went to disk.
+    pub(super) fn tell_of_commit(&self) {
+        if let Some(told) = &self.options.on_commit {
+            told();
         }
     }
 
@@ -188,7 +198,7 @@ impl Office {
     fn perform(&mut self, call: Call, workflow: Option<WorkflowId>) {
         match (call, workflow) {
             (Call::Introduce { who, user, may, reply }, _) => self.on_introduce(&who, &user, may, reply),
-            (Call::Exchange { exchange, reply }, _) => self.on_exchange(exchange, reply),
+            (Call::Exchange { exchange, speaker, reply }, _) => self.on_exchange(exchange, &speaker, reply),
             (Call::HangUp { worker, number }, _) => self.on_hang_up(worker, number),
             (Call::Drain { worker, reply }, _) => self.on_drain(worker, reply),
             (Call::Retire { worker, by, reply }, _) => self.on_retire(worker, &by, reply),

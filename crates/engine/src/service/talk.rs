@@ -33,6 +33,27 @@ pub enum Refused {
 /// certain.
 pub type Bury = Arc<dyn Fn(&NewWorker) -> bool + Send + Sync>;
 
+/// Told after everything that went to disk, on the thread of the service: hand the news on, do no work.
+pub type OnCommit = Arc<dyn Fn() + Send + Sync>;
+
+/// Who speaks for a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// For the workers that he introduced, and for no others.
+    User(Arc<str>),
+    /// For all of them.
+    Operator,
+}
+
+impl Speaker {
+    pub(super) fn may_speak_for(&self, user: &str) -> bool {
+        match self {
+            Self::User(name) => **name == *user,
+            Self::Operator => true,
+        }
+    }
+}
+
 /// How the service is to behave.
 #[derive(Clone)]
 pub struct ServiceOptions {
@@ -45,6 +66,7 @@ pub struct ServiceOptions {
     /// Called at the start for local workers that never said goodbye. Without it their jobs stay theirs until somebody
     /// retires them.
     pub bury: Option<Bury>,
+    pub on_commit: Option<OnCommit>,
     pub clock: ServiceClock,
 }
 
@@ -55,6 +77,7 @@ impl Default for ServiceOptions {
             grace: Duration::from_secs(10),
             api_url: None,
             bury: None,
+            on_commit: None,
             clock: ServiceClock::default(),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::call::{Answer, Call, Event, Told};
 use super::desk::{Desk, is_active};
+use super::mate::Mate;
 use super::office::{Office, Slot, refused, unavailable};
 use super::talk::{Quiet, Refused, Reply, ResetWhich};
 use crate::{Error, added};
@@ -22,7 +23,7 @@ impl Office {
                     let lease = self.lease_from_now();
                     let worker = &row.worker;
                     let mut mate =
-                        super::mate::Mate::new(hash.clone(), worker.capacity, &worker.labels, lease);
+                        Mate::new(&worker.user, hash.clone(), worker.capacity, &worker.labels, lease);
                     mate.bound = worker.workflow;
                     mate.is_to_drain = row.is_draining;
                     self.mates.insert(row.id, mate);
@@ -160,6 +161,7 @@ impl Office {
             desk.row.ended_at = None;
             desk.row.is_canceled = false;
             self.tell_bound(workflow);
+            self.tell_of_commit();
         }
         Ok(run)
     }
@@ -476,8 +478,7 @@ impl Office {
 
     /// Workers that work for this one only hear whether there is something to stay for.
     pub(super) fn tell_bound(&mut self, workflow: WorkflowId) {
-        let bound =
-            |(id, mate): (&WorkerId, &super::mate::Mate)| (mate.bound == Some(workflow)).then_some(*id);
+        let bound = |(id, mate): (&WorkerId, &Mate)| (mate.bound == Some(workflow)).then_some(*id);
         for worker in self.mates.iter().filter_map(bound).collect::<Vec<_>>() {
             self.note_if_dismissed(worker);
         }
@@ -507,6 +508,7 @@ impl Office {
             self.slots.remove(&workflow);
             self.crews.dismiss(workflow);
             self.tell_bound(workflow);
+            self.tell_of_commit();
         }
     }
 

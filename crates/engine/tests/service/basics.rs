@@ -1,10 +1,11 @@
 //! From an introduction to the end of a run.
 
-use crate::world::{Planned, Worker, World, after, ask, code, ended, introduce, later, plain, someone};
+use crate::world::{Planned, Worker, World, after, ask, code, ended, introduce, later, me, plain, someone};
 use std::time::Duration;
+use windlass_engine::service::Speaker;
 use windlass_store::model::EventFilter;
 use windlass_types::JobStatus as S;
-use windlass_types::fleet::Introduction;
+use windlass_types::fleet::{Comeback, Introduction};
 use windlass_types::work::{Report, ReturnReason, StopReason};
 
 #[test]
@@ -27,7 +28,7 @@ fn a_wait_ends_the_moment_there_is_something_to_do() {
     let world = World::new();
     let mut worker = Worker::new(&world, 1);
     let exchange = worker.next(vec![], Duration::from_secs(15));
-    let waiting = later(|reply| world.service.exchange(exchange, reply));
+    let waiting = later(|reply| world.service.exchange(exchange, me(), reply));
     world.service.look_around();
     assert!(waiting.try_recv().is_err(), "there is nothing to do");
     world.begin(&[plain()]);
@@ -40,7 +41,7 @@ fn a_wait_is_over_when_its_time_is_up_or_a_newer_one_comes() {
     let mut worker = Worker::new(&world, 1);
     let wait = |worker: &mut Worker| {
         let exchange = worker.next(vec![], Duration::from_secs(15));
-        later(|reply| world.service.exchange(exchange, reply))
+        later(|reply| world.service.exchange(exchange, me(), reply))
     };
     let first = wait(&mut worker);
     let second = wait(&mut worker);
@@ -57,12 +58,12 @@ fn an_answer_that_did_not_arrive_comes_again() {
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
     let exchange = worker.next(vec![], Duration::ZERO);
-    let lost = ask(|reply| world.service.exchange(exchange.clone(), reply)).unwrap();
+    let lost = ask(|reply| world.service.exchange(exchange.clone(), me(), reply)).unwrap();
     let again = worker.send(&world, exchange).unwrap();
     assert_eq!(again, lost);
     let key = worker.held[0].key;
     let report = worker.next(vec![ended(key, 0)], Duration::ZERO);
-    ask(|reply| world.service.exchange(report.clone(), reply)).unwrap();
+    ask(|reply| world.service.exchange(report.clone(), me(), reply)).unwrap();
     let answer = worker.send(&world, report).unwrap();
     assert!(answer.stale.is_empty(), "a repeated report is not a late one");
     assert_eq!(world.results(workflow), [("j0".to_owned(), 1, 0)]);
@@ -74,7 +75,7 @@ fn who_hangs_up_loses_nothing() {
     let world = World::new();
     let mut worker = Worker::new(&world, 1);
     let exchange = worker.next(vec![], Duration::from_secs(15));
-    drop(later(|reply| world.service.exchange(exchange.clone(), reply)));
+    drop(later(|reply| world.service.exchange(exchange.clone(), me(), reply)));
     world.service.hang_up(worker.id, 1);
     let workflow = world.begin(&[plain()]);
     assert_eq!(world.statuses(workflow), [S::Ready], "nobody listens, so nothing is claimed");
@@ -88,8 +89,21 @@ fn nobody_speaks_for_another() {
     let mut worker = Worker::new(&world, 1);
     let mut forged = worker.next(vec![], Duration::ZERO);
     forged.secret = "guess".into();
-    let refused = ask(|reply| world.service.exchange(forged, reply)).unwrap_err();
+    let refused = ask(|reply| world.service.exchange(forged, me(), reply)).unwrap_err();
     assert_eq!(code(&refused), "unknown_worker");
+    // Not even with the secret, unless he sees to all workers.
+    let stolen = worker.next(vec![], Duration::ZERO);
+    let other = Speaker::User("other".into());
+    let refused = ask(|reply| world.service.exchange(stolen.clone(), other, reply)).unwrap_err();
+    assert_eq!(code(&refused), "not_found");
+    let answer = ask(|reply| world.service.exchange(stolen, Speaker::Operator, reply)).unwrap();
+    assert_eq!(answer.assignments.len(), 1);
+    // Nor does he come back as it.
+    let before = Comeback { worker: worker.id, secret: worker.secret.clone(), held: worker.keys() };
+    let who = Introduction { before: Some(before), ..someone(1) };
+    let may: windlass_engine::service::May = std::sync::Arc::new(|_| true);
+    let welcome = ask(|reply| world.service.introduce(who, "other".into(), may, reply)).unwrap();
+    assert_ne!(welcome.worker, worker.id);
 }
 
 #[test]
@@ -110,7 +124,7 @@ fn a_worker_takes_only_what_its_user_may_run() {
         draining: false,
         leaving: false,
     };
-    let answer = ask(|reply| world.service.exchange(exchange, reply)).unwrap();
+    let answer = ask(|reply| world.service.exchange(exchange, me(), reply)).unwrap();
     assert_eq!(answer.assignments.iter().map(|a| a.key.workflow).collect::<Vec<_>>(), [mine]);
     assert_eq!(world.statuses(other), [S::Ready]);
 }
@@ -148,7 +162,7 @@ fn canceling_reaches_workers_through_their_waits() {
     let mut worker = Worker::new(&world, 1);
     worker.say(&world, vec![]).unwrap();
     let exchange = worker.next(vec![], Duration::from_secs(15));
-    let waiting = later(|reply| world.service.exchange(exchange, reply));
+    let waiting = later(|reply| world.service.exchange(exchange, me(), reply));
     ask(|reply| world.service.cancel(workflow, "me", reply)).unwrap();
     let answer = waiting.recv().unwrap().unwrap();
     assert_eq!(answer.stops.len(), 1);
@@ -241,7 +255,7 @@ fn stopping_answers_everybody_and_keeps_everything() {
     let key = worker.held[0].key;
     worker.say(&world, vec![ended(key, 0)]).unwrap();
     let exchange = worker.next(vec![], Duration::from_secs(15));
-    let waiting = later(|reply| world.service.exchange(exchange, reply));
+    let waiting = later(|reply| world.service.exchange(exchange, me(), reply));
     world.service.stop();
     assert!(waiting.recv().unwrap().is_ok(), "an empty answer");
     assert_eq!(code(&worker.say(&world, vec![]).unwrap_err()), "unavailable");

@@ -1,6 +1,6 @@
 //! Clients that claim, start and complete jobs themselves, and people who decide.
 
-use crate::world::{Planned, Worker, World, after, ask, capacity, code, ended, plain};
+use crate::world::{Planned, Worker, World, after, ask, capacity, code, ended, me, plain};
 use std::time::Duration;
 use windlass_engine::service::{ClaimRequest, Completion, NodeOffer, Quiet, Refused, ResetWhich};
 use windlass_store::model::{NewWorker, SpawnJob, SpawnRequest, WorkerKind};
@@ -235,7 +235,7 @@ fn somebody_may_have_a_workflow_to_himself() {
     at_work.recv().unwrap();
     let key = worker.held[0].key;
     let report = worker.next(vec![ended(key, 0)], Duration::ZERO);
-    let reported = crate::world::later(|reply| world.service.exchange(report, reply));
+    let reported = crate::world::later(|reply| world.service.exchange(report, me(), reply));
     let other = world.begin(&[plain()]);
     assert!(world.store.workflow(other).unwrap().unwrap().started_at.is_some(), "others are not held up");
     assert!(reported.try_recv().is_err(), "what concerns it waits");

@@ -1,6 +1,6 @@
 //! Random introductions, exchanges, lost answers, repeats, deaths and restarts; and what holds whatever happens.
 
-use crate::world::{LEASE, Worker, World, after, code, ended, plain, started};
+use crate::world::{LEASE, Worker, World, after, code, ended, me, plain, started};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Model {
         let exchange = worker.next(reports.clone(), Duration::ZERO);
         if answer_is_lost {
             // It reached the server, perhaps; the worker does not know, and asks again.
-            drop(crate::world::later(|reply| self.world.service.exchange(exchange.clone(), reply)));
+            drop(crate::world::later(|reply| self.world.service.exchange(exchange.clone(), me(), reply)));
             if how.is_multiple_of(2) {
                 self.world.service.hang_up(worker.id, worker.number);
             }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
-use windlass_engine::service::{Hand, May, Refused, Reply, Service, ServiceClock, ServiceOptions};
+use windlass_engine::service::{Hand, May, Refused, Reply, Service, ServiceClock, ServiceOptions, Speaker};
 use windlass_store::Store;
 use windlass_store::model::{
     JobFilter, Listed, NewJob, NewKind, NewRequirements, NewWorkflow, ResultFilter, WorkflowRow,
@@ -185,6 +185,11 @@ pub(crate) fn someone(cpus: u32) -> Introduction {
     }
 }
 
+/// Who introduces all workers here, and speaks for them.
+pub(crate) fn me() -> Speaker {
+    Speaker::User("me".into())
+}
+
 pub(crate) fn introduce(world: &World, who: &Introduction) -> Result<Welcome, Refused> {
     let may: May = Arc::new(|_| true);
     ask(|reply| world.service.introduce(who.clone(), "me".into(), may, reply))
@@ -233,7 +238,7 @@ impl Worker {
             .filter(|report| !matches!(report, Report::Started { .. }))
             .map(|report| *report.key())
             .collect();
-        let answer = ask(|reply| world.service.exchange(exchange, reply))?;
+        let answer = ask(|reply| world.service.exchange(exchange, me(), reply))?;
         self.held.retain(|assignment| !gone.contains(&assignment.key));
         self.held.extend(answer.assignments.iter().cloned());
         Ok(answer)

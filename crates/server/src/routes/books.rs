@@ -72,7 +72,6 @@ async fn create(State(state): State<AppState>, caller: Caller, body: Body) -> An
     let lines = arrive(body, state.options.limits.max_upload).await?;
     let (store, user, now) = (state.store.acting_as(caller.user()), Arc::clone(&caller.0.user), state.now());
     let made = blocking(move || wire::create::create(&*store, lines, Some(&user), now)).await?;
-    state.events.nudge();
     Ok(respond(wire::Answer::new(made)))
 }
 
@@ -90,10 +89,10 @@ async fn authorize(state: &AppState, caller: &Caller, request: &Request) -> Answ
     let operation = operation(request, access.level);
     caller.may(operation, Relation::Own, "such thing")?;
     if let Request::UpdateWorkflow { update, .. } = request
-        && update.user.as_deref().is_some_and(|user| user != caller.user())
+        && update.user.is_some()
     {
-        // Whose a workflow is decides who may do what.
-        caller.may(Operation::CreateForOthers, Relation::Own, "such thing")?;
+        // Whose a workflow is decides who may do what. Not even to take one: it may only be shared with him.
+        caller.may(Operation::Administer, Relation::Own, "such thing")?;
     }
     let parts: Vec<Part> = match access.subject {
         Subject::All => {
@@ -209,7 +208,6 @@ async fn change(
             None => alone(state, by, request).await?,
         },
     };
-    state.events.nudge();
     Ok(answer)
 }
 

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_auth::{Operation, Relation};
-use windlass_engine::service::Service;
+use windlass_engine::service::{Service, Speaker};
 use windlass_store::model::{WorkerFilter, WorkerRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::{WorkerId, WorkflowId};
@@ -74,7 +74,11 @@ async fn exchange(
         number: exchange.number,
         gone: true,
     };
-    let answer = ask(|reply| state.service.exchange(exchange, reply)).await;
+    let speaker = match caller.0.sees_all() {
+        true => Speaker::Operator,
+        false => Speaker::User(Arc::clone(&caller.0.user)),
+    };
+    let answer = ask(|reply| state.service.exchange(exchange, speaker, reply)).await;
     listener.gone = false;
     answer.map(Json)
 }
