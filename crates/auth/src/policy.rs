@@ -125,7 +125,7 @@ pub const fn rule(operation: Operation) -> Rule {
         O::ReadSecrets                          => (MODIFY,             USER,     NOBODY,   NOBODY),
         O::Work                                 => (WORK.and(MODIFY),   USER,     USER,     OPERATOR),
         O::IntroduceWorker                      => (WORK,               USER,     USER,     USER),
-        O::SpeakAsWorker                        => (WORK,               USER,     NOBODY,   NOBODY),
+        O::SpeakAsWorker                        => (WORK,               USER,     OPERATOR, OPERATOR),
         O::CreateGroup | O::DeleteGroup | O::Administer
                                                 => (ADMINISTER,         ADMIN,    ADMIN,    ADMIN),
         O::ChangeGroup                          => (MODIFY,             USER,     ADMIN,    ADMIN),
@@ -186,7 +186,7 @@ mod tests {
             (O::ReadSecrets, Relation::Own, [F, A, A, A]),
             (O::ReadSecrets, Relation::Shared, [F, F, F, F]),
             (O::ReadSecrets, Relation::Other, [F, H, F, F]),
-            (O::SpeakAsWorker, Relation::Other, [F, H, F, F]),
+            (O::SpeakAsWorker, Relation::Other, [F, H, A, A]),
             (O::Administer, Relation::Own, [F, F, F, A]),
             (O::ReadTokens, Relation::Other, [H, H, F, A]),
             (O::Sql, Relation::Own, [F, F, F, F]),

@@ -119,8 +119,14 @@ impl Context {
 
     /// The database itself, whoever serves it, for reading only, if there is one.
     pub(crate) fn open_here_if_there(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
-        let path = self.find().filter(|_| self.is_there());
-        path.map(|path| self.open_at(&path, OpenMode::ReadOnly)).transpose()
+        let Some(path) = self.find().filter(|_| self.is_there()) else { return Ok(None) };
+        if let Some(url) = postgres(&path)
+            && let Err(windlass_store::Error::Older { found: 0, .. }) = PgStore::open(url, OpenMode::ReadOnly)
+        {
+            // It has no tables: the database is there, and yet to be made.
+            return Ok(None);
+        }
+        self.open_at(&path, OpenMode::ReadOnly).map(Some)
     }
 
     /// The database, for writing; made here if there is none here or above.
@@ -150,6 +156,17 @@ impl Context {
     pub(crate) fn database(&self) -> PathBuf {
         let served = self.url.as_ref().map(PathBuf::from);
         served.or_else(|| self.find()).unwrap_or_else(|| self.cwd.join(FOLDER).join(DATABASE))
+    }
+
+    /// The same, to be shown: without what is secret about it.
+    pub(crate) fn database_name(&self) -> String {
+        let database = self.database();
+        postgres(&database).map_or_else(|| database.display().to_string(), server::without_password)
+    }
+
+    /// Whether the database is one of PostgreSQL.
+    pub(crate) fn is_postgres(&self) -> bool {
+        postgres(&self.database()).is_some()
     }
 
     fn find(&self) -> Option<PathBuf> {

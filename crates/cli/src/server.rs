@@ -8,6 +8,7 @@ use serde::Deserialize;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use windlass_client::{Client, ClientOptions, Kept, Keyring, origin};
+use windlass_store::Location;
 
 /// What was said about where the books are: a database, a server, or nothing. What was typed wins over what was set, the
 /// environment over files, and where both are said in the same place, the server.
@@ -94,10 +95,49 @@ fn same(one: &str, other: &str) -> bool {
     matches!((origin(one), origin(other)), (Ok(one), Ok(other)) if one == other)
 }
 
+/// The directory, its owner's alone, where a server of this database says where it is. Beside the file, where the locks
+/// are too; a PostgreSQL database has no place here, so its servers on this machine share one in the home of their owner.
+pub(crate) fn run_dir(database: &Path) -> Option<PathBuf> {
+    if let Some(url) = database.to_str().filter(|text| Location::is_postgres(text)) {
+        return Some(state_dir()?.join("servers").join(file_name_of(&without_password(url))));
+    }
+    let mut dir = database.canonicalize().unwrap_or_else(|_| database.to_owned()).into_os_string();
+    dir.push(".run");
+    Some(dir.into())
+}
+
+fn state_dir() -> Option<PathBuf> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(base.join("windlass"))
+}
+
+/// The URL of a database, good to be shown and kept.
+pub(crate) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    // A password may hold an `@`, though it should not.
+    let place = match place.rsplit_once('@') {
+        Some((who, place)) => format!("{}@{place}", who.split(':').next().unwrap_or_default()),
+        None => place.to_owned(),
+    };
+    let kept: Vec<&str> = query.split('&').filter(|word| !word.starts_with("password=")).collect();
+    let query = kept.join("&");
+    format!("{scheme}://{place}{}{query}", if query.is_empty() { "" } else { "?" })
+}
+
+/// Two texts never give the same name.
+fn file_name_of(text: &str) -> String {
+    let name = text.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => char::from(byte).to_string(),
+        other => format!("%{other:02x}"),
+    });
+    name.collect()
+}
+
 /// Only if a server is there: what one that was killed left behind is not believed.
 fn announcement(database: &Path) -> Option<Announcement> {
-    let mut path = database.canonicalize().ok()?.into_os_string();
-    path.push(".run/server.json");
+    let path = run_dir(database)?.join("server.json");
     let meta = std::fs::symlink_metadata(&path).ok()?;
     let for_others = meta.mode() & 0o077;
     let private = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw() && for_others == 0;
@@ -111,4 +151,27 @@ fn announcement(database: &Path) -> Option<Announcement> {
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_neither_shown_nor_part_of_a_name() {
+        for (url, shown) in [
+            ("postgres://me:secret@db/w", "postgres://me@db/w"),
+            ("postgres://me:se@cret@db:5432/w?sslmode=require", "postgres://me@db:5432/w?sslmode=require"),
+            ("postgres://db/w?password=secret&host=/run", "postgres://db/w?host=/run"),
+            ("postgres:///w", "postgres:///w"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+        assert_eq!(file_name_of("postgres://me@db/w"), "postgres%3a%2f%2fme%40db%2fw");
+    }
+
+    #[test]
+    fn a_file_has_its_directory_beside_it() {
+        assert_eq!(run_dir(Path::new("/none/w.db")), Some("/none/w.db.run".into()));
+    }
 }

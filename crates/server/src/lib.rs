@@ -20,6 +20,7 @@ mod front;
 mod gate;
 mod guard;
 mod listen;
+pub mod listeners;
 pub mod logging;
 pub mod metrics;
 mod notify;

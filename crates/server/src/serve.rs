@@ -8,6 +8,7 @@ use crate::discovery::{self, Announced, Discovery, DiscoveryError};
 use crate::front::{Front, standby};
 use crate::gate::{self, Books, Network};
 use crate::listen::Listening;
+use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::notify;
 use crate::options::ServeOptions;
@@ -266,6 +267,7 @@ impl Site {
             auth,
             events,
             metrics: Arc::clone(&self.metrics),
+            listeners: Listeners::default(),
             options: Arc::clone(options),
         };
         self.runtime.spawn(gate::note_token_use(state.clone(), self.stop.clone()));

@@ -1,6 +1,7 @@
 //! What every handler has at hand, and how it asks those who block or answer later.
 
 use crate::error::{Answer, ApiError};
+use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::options::ServeOptions;
 use crate::publisher::Publisher;
@@ -19,6 +20,7 @@ pub struct AppState {
     pub auth: Arc<Gate>,
     pub events: Publisher,
     pub metrics: Arc<Metrics>,
+    pub listeners: Listeners,
     pub options: Arc<ServeOptions>,
 }
 

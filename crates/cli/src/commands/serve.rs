@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::local;
 use crate::plan::current_user;
+use crate::server;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
             // Whoever started it and reads nothing is served all the same.
             drop(ctx.ui.print_json_line(&serde_json::json!({"url": url})));
         } else {
-            ctx.ui.note(&format!("serving {} at {url}", ctx.database().display()));
+            ctx.ui.note(&format!("serving {} at {url}", ctx.database_name()));
         }
     };
     windlass_server::serve(options, store, ready)?;
@@ -77,7 +78,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         auth_config: args.auth_config.as_ref().map(absolute),
         password_file: args.password_file.as_ref().map(absolute),
         owner: current_user(),
-        run_dir: Some(run_dir(&ctx.database())),
+        run_dir: Some(run_dir(ctx)?),
         bury: Some(Arc::new(|worker| local::bury(worker).is_ok())),
         ..ServeOptions::default()
     };
@@ -85,11 +86,10 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
     Ok(options)
 }
 
-/// Where the locks are too: beside the real file.
-fn run_dir(db: &Path) -> PathBuf {
-    let mut name = db.canonicalize().unwrap_or_else(|_| db.to_owned()).into_os_string();
-    name.push(".run");
-    name.into()
+fn run_dir(ctx: &Context) -> Result<PathBuf, CliError> {
+    server::run_dir(&ctx.database()).ok_or_else(|| {
+        CliError::io("nobody's home is known, and the server keeps its token there").with_hint("set HOME")
+    })
 }
 
 fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
@@ -97,8 +97,8 @@ fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
         tls::check(options).map_err(ServeError::from)?;
     }
     let database = match ctx.open_here_if_there()? {
-        Some(_) => ctx.database().display().to_string(),
-        None => format!("a new {}", ctx.database().display()),
+        Some(_) => ctx.database_name(),
+        None => format!("a new {}", ctx.database_name()),
     };
     let found = CheckView {
         listen: options.listen.to_string(),
@@ -124,7 +124,6 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
     let program =
         std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
     let database = ctx.database();
-    let folder = database.parent().unwrap_or(Path::new("/"));
     let mut words = vec![quoted(&program), "serve".to_owned(), "--db".to_owned(), quoted(&database)];
     words.push(format!("--listen={}", args.listen.unwrap_or(DEFAULT_LISTEN)));
     let files = [
@@ -149,7 +148,16 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
     Ok(UNIT
         .replace("@USER@", &current_user())
         .replace("@COMMAND@", &words.join(" "))
-        .replace("@FOLDER@", &quoted(folder)))
+        .replace("@PLACE@", &place(ctx)))
+}
+
+/// What of the disk it needs: the folder of its database, or one for where it says that it is there.
+fn place(ctx: &Context) -> String {
+    if ctx.is_postgres() {
+        return "StateDirectory=windlass\nStateDirectoryMode=0700\nEnvironment=XDG_STATE_HOME=%S".to_owned();
+    }
+    let database = ctx.database();
+    format!("ReadWritePaths={}", quoted(database.parent().unwrap_or(Path::new("/"))))
 }
 
 /// As systemd reads words.

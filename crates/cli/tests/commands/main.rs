@@ -55,6 +55,8 @@ mod sizes;
 #[cfg(test)]
 mod spawn;
 #[cfg(test)]
+mod standby;
+#[cfg(test)]
 mod starts;
 #[cfg(test)]
 mod transcript;

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_auth::{Operation, Relation};
-use windlass_engine::service::{Service, Speaker};
+use windlass_engine::service::Speaker;
 use windlass_store::model::{WorkerFilter, WorkerRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::{WorkerId, WorkflowId};
@@ -68,36 +68,14 @@ async fn exchange(
         return Err(ApiError::invalid("the exchange is of another worker than the path"));
     }
     exchange.wait = exchange.wait.min(state.options.limits.max_wait);
-    let mut listener = Listener {
-        service: state.service.clone(),
-        worker: exchange.worker,
-        number: exchange.number,
-        gone: true,
-    };
+    let listener = state.listeners.listen(&state.service, exchange.worker, exchange.number);
     let speaker = match caller.0.sees_all() {
         true => Speaker::Operator,
         false => Speaker::User(Arc::clone(&caller.0.user)),
     };
     let answer = ask(|reply| state.service.exchange(exchange, speaker, reply)).await;
-    listener.gone = false;
+    listener.was_answered();
     answer.map(Json)
-}
-
-/// Somebody who waits for the answer to an exchange. Dropped before it is there, he has hung up, and the service is told:
-/// nothing more is assigned to an exchange that nobody listens to.
-struct Listener {
-    service: Service,
-    worker: WorkerId,
-    number: u64,
-    gone: bool,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if self.gone {
-            self.service.hang_up(self.worker, self.number);
-        }
-    }
 }
 
 /// A worker, as people and programs see it.

@@ -4,27 +4,21 @@
 //! the policy; the truths at the end are written by hand and come from nowhere else.
 
 use crate::bench::Bench;
+use crate::work::workflow_of;
 use reqwest::Method;
 use serde_json::{Value, json};
 use windlass_auth::{Operation, Relation, Role, Scopes, Verdict, judge};
 use windlass_server::policy::{Declared, declared};
-use windlass_store::model::{Listed, NewWorkflow};
 use windlass_types::{Clock, WorkflowId};
 
 const API: &str = "/api/v1";
 
 /// A token for somebody, made by the owner.
-fn token(bench: &Bench, user: &str, role: Role, scope: &str) -> String {
+pub(crate) fn token(bench: &Bench, user: &str, role: Role, scope: &str) -> String {
     let asked = json!({"name": "test", "user": user, "role": role.name(), "scopes": [scope]});
     let made = bench.post("/api/v1/tokens").json(&asked).send().unwrap();
     assert_eq!(made.status(), 200, "{:?}", made.text());
     made.json::<Value>().unwrap()["token"].as_str().unwrap().to_owned()
-}
-
-fn workflow_of(bench: &Bench, user: &str) -> WorkflowId {
-    let new =
-        NewWorkflow { name: "w", user, submission_dir: "/", output_dir: "/out", ..NewWorkflow::default() };
-    bench.store.create_workflow(&new, &mut Listed::new([]), Clock.now()).unwrap()
 }
 
 /// Another workflow of the same person, shared with the same group if this one is.
@@ -37,7 +31,7 @@ fn like(bench: &Bench, workflow: WorkflowId, group: i64, relation: Relation) -> 
     new
 }
 
-fn status(bench: &Bench, token: &str, method: &str, path: &str, body: Option<&Value>) -> u16 {
+pub(crate) fn status(bench: &Bench, token: &str, method: &str, path: &str, body: Option<&Value>) -> u16 {
     let method = Method::from_bytes(method.as_bytes()).unwrap();
     let mut request = bench.client.request(method, format!("{}{path}", bench.server.url)).bearer_auth(token);
     if let Some(body) = body {
@@ -47,13 +41,13 @@ fn status(bench: &Bench, token: &str, method: &str, path: &str, body: Option<&Va
 }
 
 /// What one operation of the document needs to be called: its path filled in for a workflow, and a body.
-struct Route {
-    method: String,
-    template: String,
+pub(crate) struct Route {
+    pub(crate) method: String,
+    pub(crate) template: String,
     item: Value,
 }
 
-fn routes(document: &Value) -> Vec<Route> {
+pub(crate) fn routes(document: &Value) -> Vec<Route> {
     let mut all = Vec::new();
     for (template, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
@@ -67,7 +61,7 @@ fn routes(document: &Value) -> Vec<Route> {
 }
 
 impl Route {
-    fn declared(&self) -> Declared {
+    pub(crate) fn declared(&self) -> Declared {
         declared(&self.method, &self.template).unwrap_or_else(|| panic!("{} {}", self.method, self.template))
     }
 
@@ -76,6 +70,14 @@ impl Route {
         self.template.contains("/workflows/{id}")
             || self.template.contains("{workflow_id}")
             || self.query().any(|name| name == "workflow_id")
+    }
+
+    /// What must stand in the query.
+    pub(crate) fn required(&self) -> impl Iterator<Item = &str> {
+        let parameters = self.item["parameters"].as_array().into_iter().flatten();
+        parameters
+            .filter(|parameter| parameter["in"] == "query" && parameter["required"] == true)
+            .filter_map(|parameter| parameter["name"].as_str())
     }
 
     fn query(&self) -> impl Iterator<Item = &str> {
@@ -88,10 +90,10 @@ impl Route {
     fn path(&self, workflow: WorkflowId) -> String {
         let mut path = self.template.replace("/workflows/{id}", &format!("/workflows/{workflow}"));
         path = path.replace("{workflow_id}", &workflow.to_string());
-        for (name, value) in [("{status}", "completed"), ("{user_name}", "nobody"), ("{worker}", "host")] {
+        for (name, value) in [("{status}", "completed"), ("{user_name}", "nobody")] {
             path = path.replace(name, value);
         }
-        // Whatever else is a number: of things that are not there.
+        // Whatever else is a number, or a name: of things that are not there. Those that are: see `parts.rs`.
         while let (Some(start), Some(end)) = (path.find('{'), path.find('}')) {
             path.replace_range(start..=end, "999999");
         }
@@ -101,7 +103,7 @@ impl Route {
         path
     }
 
-    fn body(&self, document: &Value, workflow: WorkflowId) -> Option<Value> {
+    pub(crate) fn body(&self, document: &Value, workflow: WorkflowId) -> Option<Value> {
         let schema = &self.item["requestBody"]["content"]["application/json"]["schema"];
         (!schema.is_null()).then(|| sample(document, schema, workflow))
     }

@@ -1,7 +1,9 @@
 //! Events as they happen: nothing is missed, nothing comes twice, and nobody waits for a slow reader.
 
 use crate::bench::{Bench, event, eventually};
+use crate::work::{Worker, begun};
 use std::io::{BufRead as _, BufReader, Lines};
+use std::time::Duration;
 use windlass_store::model::Severity;
 use windlass_types::Clock;
 
@@ -93,4 +95,22 @@ fn readers_hear_the_end_of_the_server() {
     server.stop();
     assert_eq!(reader.next(), None);
     drop(dir);
+}
+
+#[test]
+fn what_is_committed_is_told_at_once_and_not_when_somebody_looks() {
+    let bench = Bench::with(|options| options.look_for_events = Duration::from_hours(1));
+    let workflow = begun(&bench, 1);
+    let mut reader = Reader::open(&bench, "?category=job_completed", None);
+    let mut worker = Worker::join(&bench);
+    while worker.holds() == 0 {
+        worker.work(&bench);
+    }
+    worker.work(&bench);
+    assert_eq!(reader.next().unwrap().1, "job_completed");
+    // What a handler writes is told as well.
+    let mut notes = Reader::open(&bench, "?category=note", None);
+    let note = serde_json::json!({"workflow_id": workflow.0, "timestamp": 0, "data": {"category": "note"}});
+    assert_eq!(bench.post("/api/v1/events").json(&note).send().unwrap().status(), 200);
+    assert_eq!(notes.next().unwrap().1, "note");
 }

@@ -1,7 +1,14 @@
 //! Callers that hang up in the middle of any call: nothing is left behind.
 
-use crate::bench::{Bench, eventually, say_and_hang_up, wire};
+use crate::bench::{Bench, eventually, read_all, say_and_hang_up, wire};
+use crate::work::{Worker, begun};
+use reqwest::Method;
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::net::Shutdown;
+use std::time::Duration;
+use windlass_store::model::{Counted, JobFilter};
+use windlass_types::{JobStatus, WorkflowId};
 
 /// Every route there is, from the list that also makes the routing: a new one is covered by itself.
 fn routes() -> BTreeSet<(String, String)> {
@@ -46,4 +53,51 @@ fn on_every_route_and_everything_works_afterwards() {
     assert_eq!(bench.get("/health").send().unwrap().status(), 200);
     let Bench { server, .. } = bench;
     server.stop();
+}
+
+/// Asks for jobs and hangs up at once. The jobs, if the answer was quicker than that.
+fn claim_and_hang_up(bench: &Bench, workflow: WorkflowId) -> Vec<i64> {
+    let path = format!("/api/v1/workflows/{workflow}/claim_next_jobs?limit=3");
+    let mut stream = bench.connect();
+    stream.write_all(wire(bench, "POST", &path, "{}").as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let answer = read_all(&mut stream);
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else { return Vec::new() };
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    body["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_i64().unwrap()).collect()
+}
+
+#[test]
+fn with_jobs_in_the_answer_and_none_is_held_by_nobody() {
+    let bench = Bench::new();
+    let workflow = begun(&bench, 60);
+    let mut unheard = 0;
+    for _ in 0..30 {
+        let claimed = claim_and_hang_up(&bench, workflow);
+        unheard += usize::from(claimed.is_empty());
+        for job in claimed {
+            let back = format!("/api/v1/jobs/{job}/manage_status_change/ready/1");
+            assert_eq!(bench.request(Method::PUT, &back).send().unwrap().status(), 200, "{back}");
+        }
+    }
+    assert!(unheard > 0, "nobody hung up before he was answered");
+    let (mut hasty, mut patient) = (Worker::join(&bench), Worker::join(&bench));
+    // It gets no answer, so it says the same again.
+    let exchange = hasty.next(Duration::from_secs(10));
+    let said = wire(&bench, "POST", &hasty.path(), &serde_json::to_string(&exchange).unwrap());
+    for _ in 0..30 {
+        say_and_hang_up(&bench, said.as_bytes());
+    }
+    hasty.send(&bench, &exchange);
+    let done = || {
+        let counted =
+            Counted::Jobs(workflow, JobFilter { status: vec![JobStatus::Completed], ..JobFilter::default() });
+        bench.store.count(&counted).unwrap()
+    };
+    eventually("all jobs are done", || {
+        hasty.work(&bench);
+        patient.work(&bench);
+        done() == 60
+    });
 }

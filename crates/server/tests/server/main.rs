@@ -19,6 +19,10 @@ mod limits;
 #[cfg(test)]
 mod manners;
 #[cfg(test)]
+mod parts;
+#[cfg(test)]
 mod secured;
 #[cfg(test)]
 mod torc_client;
+#[cfg(test)]
+mod work;

@@ -1,0 +1,124 @@
+//! Servers that take over: of a PostgreSQL database from one that was killed, and of a file from a run that was.
+
+use crate::common::{Output, Sandbox, eventually, is_alive, kill};
+use crate::postgres_server::database;
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// A process that is ended when the test is over, whatever the way.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Where everybody here keeps his state.
+fn at_home(sandbox: &Sandbox, mut command: Command) -> Command {
+    command.env("XDG_STATE_HOME", sandbox.path("state"));
+    command
+}
+
+/// A server on any port, and where it listens. It may stand by.
+fn serve(sandbox: &Sandbox, args: &[&str]) -> (Process, String) {
+    let args = [&["serve", "--format", "json", "--listen", "127.0.0.1:0", "--lease", "2s"], args].concat();
+    let mut command = at_home(sandbox, sandbox.command(&args));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut process = Process(child);
+    let mut line = String::new();
+    BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let told: Value = serde_json::from_str(&line).unwrap();
+    (process, told["url"].as_str().unwrap().to_owned())
+}
+
+/// The only directory where servers of a PostgreSQL database say where they are.
+fn run_dir(sandbox: &Sandbox) -> PathBuf {
+    let mut found = std::fs::read_dir(sandbox.path("state/windlass/servers")).unwrap();
+    let dir = found.next().unwrap().unwrap().path();
+    assert!(found.next().is_none());
+    dir
+}
+
+fn announced(sandbox: &Sandbox) -> Value {
+    serde_json::from_slice(&std::fs::read(run_dir(sandbox).join("server.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn one_that_stands_by_goes_on_where_the_killed_one_was() {
+    let sandbox = Sandbox::new();
+    let database = database();
+    let db = database.url();
+    sandbox.write(
+        "w.yaml",
+        "name: w\njobs:\n  - {name: a, command: echo a}\n  - {name: b, command: 'touch b-runs; while [ ! -e go ]; do sleep 0.05; done', depends_on: [a]}\n  - {name: c, command: echo c, depends_on: [b]}\n",
+    );
+    let here = |args: &[&str]| Output::of(&mut at_home(&sandbox, sandbox.command(args)));
+    here(&["serve", "--check", "--db", &db]).exits(0).prints("would serve a new postgres://");
+    here(&["serve", "--print-systemd-unit", "--db", &db])
+        .exits(0)
+        .prints("StateDirectory=windlass")
+        .prints("postgres://");
+
+    let (first, first_url) = serve(&sandbox, &["--db", &db]);
+    eventually("the first serves", || here(&["--db", &db, "ping"]).code == 0);
+    assert_eq!(announced(&sandbox)["url"], first_url.as_str());
+    let (second, second_url) = serve(&sandbox, &["--db", &db]);
+    // Commands find the one that serves by the database.
+    here(&["--db", &db, "submit", "w.yaml"]).exits(0);
+    let token = std::fs::read_to_string(run_dir(&sandbox).join("owner.token")).unwrap();
+    let worker = |url: &str, state: &str| {
+        let args = ["worker", "--url", url, "--state-dir", state, "-j", "2"];
+        let mut command = at_home(&sandbox, sandbox.command(&args));
+        command.env("WINDLASS_TOKEN", token.trim()).stdout(Stdio::null()).stderr(Stdio::null());
+        Process(command.spawn().unwrap())
+    };
+    let _worker = worker(&first_url, "one");
+    eventually("b runs", || sandbox.path("b-runs").exists());
+    let epoch = || database.sql("SELECT epoch FROM server_epoch").parse::<u64>().unwrap();
+    let before = epoch();
+    kill(first.0.id(), "KILL");
+    eventually("the second serves", || {
+        std::fs::exists(run_dir(&sandbox).join("server.json")).unwrap()
+            && announced(&sandbox)["url"] == second_url.as_str()
+    });
+    assert_eq!(epoch(), before + 1, "what the first still wants to write is refused");
+    sandbox.write("go", "");
+    let _other = worker(&second_url, "two");
+    eventually("all is done", || here(&["--db", &db, "status"]).stdout.contains("3 of 3 jobs done"));
+    kill(second.0.id(), "TERM");
+    eventually("it says goodbye", || !run_dir(&sandbox).join("server.json").exists());
+}
+
+#[test]
+fn a_server_buries_the_worker_of_a_run_that_was_killed() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "w.yaml",
+        "name: w\njobs:\n  - {name: a, command: 'echo $$ >> pids; [ -e go ] || sleep 1000'}\n",
+    );
+    let run = Process(sandbox.start(&["run", "w.yaml"]));
+    let pids = || -> Vec<u32> {
+        let text = std::fs::read_to_string(sandbox.path("pids")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    };
+    eventually("the job runs", || pids().len() == 1);
+    kill(run.0.id(), "KILL");
+    drop(run);
+    sandbox.write("go", "");
+    let (server, url) = serve(&sandbox, &[]);
+    let token = || std::fs::read_to_string(sandbox.path(".windlass/windlass.db.run/owner.token"));
+    eventually("it serves", || sandbox.windlass(&["ping"]).code == 0);
+    assert!(!is_alive(pids()[0]), "what the dead worker had started is dead");
+    let args = ["worker", "--url", &url, "--state-dir", "state"];
+    let mut command = sandbox.command(&args);
+    command.env("WINDLASS_TOKEN", token().unwrap().trim()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _worker = Process(command.spawn().unwrap());
+    eventually("the job ran again", || sandbox.windlass(&["status"]).stdout.contains("1 of 1 job"));
+    assert_eq!(pids().len(), 2);
+    drop(server);
+}

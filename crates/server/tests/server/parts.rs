@@ -1,0 +1,155 @@
+//! Parts of other people's workflows, workers and groups by their real ids: what is hidden looks as if it were not there,
+//! and is there for those whose business it is.
+
+use crate::access::{Route, routes, status, token};
+use crate::bench::Bench;
+use crate::work::{exchange, introduction, workflow_of};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass_auth::{Relation, Role, Scopes, Verdict, judge};
+use windlass_server::policy::Declared;
+use windlass_types::fleet::Welcome;
+use windlass_types::{Clock, WorkflowId};
+
+/// By the noun of its path, the id of one of each that is there.
+type Parts = BTreeMap<&'static str, i64>;
+
+/// One of everything that a workflow can have.
+fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
+    let mut parts = Parts::new();
+    let mut make = |noun: &'static str, body: Value| {
+        let answer = bench.post(&format!("/api/v1/{noun}")).json(&body).send().unwrap();
+        let (status, text) = (answer.status(), answer.text().unwrap());
+        assert_eq!(status, 200, "{noun}: {text}");
+        let id = serde_json::from_str::<Value>(&text).unwrap()["id"].as_i64().unwrap();
+        parts.insert(noun, id);
+        id
+    };
+    let id = workflow.0;
+    let at = "2026-01-01T00:00:00Z";
+    make("files", json!({"workflow_id": id, "name": "f", "path": "f"}));
+    make("user_data", json!({"workflow_id": id, "name": "u"}));
+    make("resource_requirements", json!({"workflow_id": id, "name": "r"}));
+    make("slurm_schedulers", json!({"workflow_id": id, "account": "a", "nodes": 1, "walltime": "01:00:00"}));
+    make("events", json!({"workflow_id": id, "timestamp": 0, "data": {"category": "c"}}));
+    make("local_schedulers", json!({"workflow_id": id}));
+    make(
+        "ro_crate_entities",
+        json!({"workflow_id": id, "entity_id": "e", "entity_type": "File", "metadata": {}}),
+    );
+    let job = make("jobs", json!({"workflow_id": id, "name": "j", "command": "true"}));
+    let node = make(
+        "compute_nodes",
+        json!({"workflow_id": id, "compute_node_type": "local", "hostname": "h", "memory_gb": 1.0, "num_cpus": 1,
+            "num_gpus": 0, "num_nodes": 1, "pid": 1, "start_time": at}),
+    );
+    make(
+        "results",
+        json!({"workflow_id": id, "job_id": job, "run_id": bench.store.workflow(workflow).unwrap().unwrap().run_id.0,
+            "completion_time": at, "compute_node_id": node, "exec_time_minutes": 1.0, "return_code": 0,
+            "status": "completed"}),
+    );
+    parts
+}
+
+/// The part that a route is about, by the noun that its path begins with, and the path.
+fn aimed(route: &Route, parts: &Parts) -> Option<(String, String)> {
+    let bare = route.template.strip_prefix("/api/v1/")?;
+    let (noun, rest) = bare.split_once('/')?;
+    let rest = rest.strip_prefix("{id}")?;
+    let id = parts.get(noun)?;
+    let mut path = format!("/api/v1/{noun}/{id}{rest}");
+    let node = parts.get("compute_nodes").map(i64::to_string).unwrap_or_default();
+    for (name, value) in
+        [("{run_id}", "1"), ("{compute_node_id}", &*node), ("{status}", "completed"), ("{user_name}", "zoe")]
+    {
+        path = path.replace(name, value);
+    }
+    assert!(!path.contains('{'), "{path}");
+    let needed: Vec<String> = route.required().map(|name| format!("{name}=1")).collect();
+    if !needed.is_empty() {
+        path = format!("{path}?{}", needed.join("&"));
+    }
+    Some((noun.to_owned(), path))
+}
+
+#[test]
+fn parts_workers_and_groups_of_others_are_not_there() {
+    let bench = Bench::new();
+    let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+    let now = Clock.now();
+    let (team, strangers) =
+        (bench.store.add_group("team", None, now).unwrap(), bench.store.add_group("x", None, now).unwrap());
+    let (other, shared) = (workflow_of(&bench, "zoe"), workflow_of(&bench, "zoe"));
+    bench.store.share(shared, team, now).unwrap();
+    let zoe = token(&bench, "zoe", Role::User, "admin");
+    let url = |path: &str| format!("{}{path}", bench.server.url);
+    let request = bench.client.post(url("/api/v1/workers")).bearer_auth(&zoe).json(&introduction());
+    let welcome: Welcome = request.send().unwrap().error_for_status().unwrap().json().unwrap();
+    let (mut of_other, mut of_shared) = (parts_of(&bench, other), parts_of(&bench, shared));
+    of_other.insert("workers", welcome.worker.0);
+    of_other.insert("access_groups", strangers);
+    of_shared.insert("access_groups", team);
+    let mut checked = 0;
+    for role in Role::ALL {
+        let user = format!("{role}-person");
+        bench.store.add_member(team, &user, "member", now).unwrap();
+        let token = token(&bench, &user, role, "admin");
+        for (workflow, relation, parts) in
+            [(other, Relation::Other, &of_other), (shared, Relation::Shared, &of_shared)]
+        {
+            for route in routes(&document) {
+                let Declared::Needs(operation) = route.declared() else { continue };
+                let Some((noun, path)) = aimed(&route, parts) else { continue };
+                let verdict = judge(operation, role, Scopes::ALL, relation);
+                let expected = match verdict {
+                    // What is allowed would be done.
+                    Verdict::Allow if route.method != "GET" => continue,
+                    Verdict::Allow => 200,
+                    Verdict::Hide => 404,
+                    Verdict::ForbidRole | Verdict::ForbidScope => 403,
+                };
+                let body = match path.ends_with("/exchange") {
+                    true => Some(json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO))),
+                    false => route.body(&document, workflow),
+                };
+                let got = status(&bench, &token, &route.method, &path, body.as_ref());
+                assert_eq!(got, expected, "{role}, {relation:?} {noun}: {} {path}", route.method);
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 100, "only {checked} were checked");
+    for (noun, id) in of_other.iter().chain(&of_shared) {
+        let there = bench.get(&format!("/api/v1/{noun}/{id}")).send().unwrap().status();
+        assert_eq!(there, 200, "{noun} {id} was not touched by those who may not");
+    }
+    // The worker is spoken for by its own user, and by whoever sees to all workers.
+    let said = json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO));
+    let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
+    assert_eq!(status(&bench, &zoe, "POST", &path, Some(&said)), 200);
+    assert_eq!(status(&bench, &bench.server.token, "POST", &path, Some(&said)), 200);
+}
+
+#[test]
+fn whose_a_workflow_is_is_for_admins_to_say() {
+    let bench = Bench::new();
+    let group = bench.store.add_group("team", None, Clock.now()).unwrap();
+    bench.store.add_member(group, "bob", "member", Clock.now()).unwrap();
+    let workflow = workflow_of(&bench, "zoe");
+    bench.store.share(workflow, group, Clock.now()).unwrap();
+    let user = |name: &str| {
+        let update = windlass_store::model::WorkflowUpdate { user: Some(name.into()), ..Default::default() };
+        json!(windlass_store::wire::Request::UpdateWorkflow { id: workflow, update })
+    };
+    let ask = |by: &str, role, to: &str| {
+        status(&bench, &token(&bench, by, role, "admin"), "POST", "/api/v1/books", Some(&user(to)))
+    };
+    assert_eq!(ask("bob", Role::User, "bob"), 403, "shared is not given");
+    assert_eq!(ask("zoe", Role::User, "bob"), 403);
+    assert_eq!(ask("otto", Role::Operator, "bob"), 403);
+    assert_eq!(bench.store.workflow(workflow).unwrap().unwrap().user, "zoe");
+    assert_eq!(ask("adam", Role::Admin, "bob"), 200);
+    assert_eq!(bench.store.workflow(workflow).unwrap().unwrap().user, "bob");
+}
