@@ -1,7 +1,7 @@
 //! Workflows that run, and a worker that speaks over HTTP and executes nothing.
 
 use crate::bench::Bench;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use windlass_store::model::{Listed, NewWorkflow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
@@ -72,7 +72,14 @@ impl Worker {
 
     /// Says this, again if need be, and takes what it is given.
     pub(crate) fn send(&mut self, bench: &Bench, exchange: &Exchange) {
-        let answer = bench.post(&self.path()).json(exchange).send().unwrap();
+        let answer = loop {
+            let answer = bench.post(&self.path()).json(exchange).send().unwrap();
+            if answer.status() != 409 {
+                break answer;
+            }
+            // A call of its own that it has hung up on came in later than this one.
+            assert_eq!(answer.json::<Value>().unwrap()["code"], "superseded");
+        };
         let answer: ExchangeAnswer = answer.error_for_status().unwrap().json().unwrap();
         assert!(answer.stale.is_empty(), "{answer:?}");
         self.held.extend(answer.assignments.iter().map(|assignment| assignment.key));
