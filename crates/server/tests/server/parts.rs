@@ -110,9 +110,10 @@ fn parts_workers_and_groups_of_others_are_not_there() {
                     Verdict::Hide => 404,
                     Verdict::ForbidRole | Verdict::ForbidScope => 403,
                 };
-                let body = match path.ends_with("/exchange") {
-                    true => Some(json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO))),
-                    false => route.body(&document, workflow),
+                let body = if path.ends_with("/exchange") {
+                    Some(json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO)))
+                } else {
+                    route.body(&document, workflow)
                 };
                 let got = status(&bench, &token, &route.method, &path, body.as_ref());
                 assert_eq!(got, expected, "{role}, {relation:?} {noun}: {} {path}", route.method);
