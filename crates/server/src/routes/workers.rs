@@ -69,11 +69,8 @@ async fn exchange(
     }
     exchange.wait = exchange.wait.min(state.options.limits.max_wait);
     let listener = state.listeners.listen(&state.service, exchange.worker, exchange.number);
-    let speaker = if caller.0.sees_all() {
-        Speaker::Operator
-    } else {
-        Speaker::User(Arc::clone(&caller.0.user))
-    };
+    let speaker =
+        if caller.0.sees_all() { Speaker::Operator } else { Speaker::User(Arc::clone(&caller.0.user)) };
     let answer = ask(|reply| state.service.exchange(exchange, speaker, reply)).await;
     listener.was_answered();
     answer.map(Json)
