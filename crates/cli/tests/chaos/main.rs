@@ -5,6 +5,12 @@
 //! line ("beat") twenty times a second; beats of two attempts of one job must not interleave. An attempt that is
 //! frozen because its worker lost its lease leaves no beats, and that is the point of freezing it.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot be set up should panic; the seed is printed so that a bad day can be had again"
+)]
+
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "this test needs only some of what the commands' tests need")]
 mod common;
