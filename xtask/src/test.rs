@@ -64,15 +64,52 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     }
     let mut nextest = cargo(["nextest", "run"]);
     nextest.args(selection(arguments)).args(arguments);
-    if !may_mount() {
-        eprintln!("note: nothing may be mounted here, so these tests are left out: {PRIVILEGED}");
-        nextest.args(["-E", &format!("not ({PRIVILEGED})")]);
+    let left_out: Vec<&str> =
+        STAGES.iter().filter(|stage| !(stage.can_be_set)()).map(Stage::announce).collect();
+    if !left_out.is_empty() {
+        nextest.args(["-E", &format!("not ({})", left_out.join(" or "))]);
     }
     run(&mut nextest)
 }
 
-/// The tests that only a privileged user can set the stage for.
-const PRIVILEGED: &str = "test(full_disk) or test(pid_namespace) or test(may_not_be_written)";
+/// Tests for which not everybody can set the stage: not even root, in some containers.
+struct Stage {
+    trouble: &'static str,
+    tests: &'static str,
+    can_be_set: fn() -> bool,
+}
+
+const STAGES: &[Stage] = &[
+    Stage {
+        trouble: "nothing may be mounted here",
+        tests: "test(full_disk) or test(pid_namespace) or test(may_not_be_written)",
+        can_be_set: may_mount,
+    },
+    Stage {
+        trouble: "root may not become another user here, as PostgreSQL and sshd have to",
+        tests: "test(postgres) or test(standby) or test(upkeep) or test(schema::) or test(over_ssh)",
+        can_be_set: may_become_another,
+    },
+];
+
+impl Stage {
+    fn announce(&self) -> &'static str {
+        eprintln!("note: {}, so these tests are left out: {}", self.trouble, self.tests);
+        self.tests
+    }
+}
+
+/// Whoever is not root starts PostgreSQL as he is.
+fn may_become_another() -> bool {
+    let is_root = shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    !is_root
+        || succeeds(Command::new("setpriv").args([
+            "--reuid=postgres",
+            "--regid=postgres",
+            "--clear-groups",
+            "true",
+        ]))
+}
 
 /// Whether the stage can be set: a disk and a process table of one's own, seen by nobody else.
 fn may_mount() -> bool {
