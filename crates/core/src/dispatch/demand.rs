@@ -1,0 +1,80 @@
+//! What the jobs of a class ask for, where they belong, and who takes them.
+
+use serde::{Deserialize, Serialize};
+use windlass_types::Resources;
+
+/// What the jobs of a class have in common, as far as it matters where they may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    pub resources: Resources,
+    /// Somebody asked for them: they are no default.
+    pub is_named: bool,
+    pub place: Place,
+}
+
+/// Where the jobs of a class belong, apart from what they ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// Sorted, each once.
+    pub labels: Vec<String>,
+    /// The scheduler whose nodes they are meant for.
+    pub scheduler: Option<i64>,
+}
+
+/// Which jobs somebody takes, apart from whether they fit. The default takes all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taste {
+    /// Sorted. With `None` labels do not matter.
+    labels: Option<Vec<String>>,
+    schedulers: Schedulers,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Schedulers {
+    #[default]
+    Any,
+    /// Jobs that are meant for no scheduler, or for this one.
+    Mine(Option<i64>),
+}
+
+impl Schedulers {
+    fn take(self, meant_for: Option<i64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Mine(mine) => meant_for.is_none() || meant_for == mine,
+        }
+    }
+}
+
+impl Taste {
+    /// Jobs with labels only if it has all of them, jobs without labels only if it has none.
+    #[must_use]
+    pub fn with_labels(mut self, mut labels: Vec<String>) -> Self {
+        labels.sort_unstable();
+        labels.dedup();
+        self.labels = Some(labels);
+        self
+    }
+
+    /// No jobs that are meant for another scheduler.
+    #[must_use]
+    pub fn of_scheduler(mut self, scheduler: Option<i64>) -> Self {
+        self.schedulers = Schedulers::Mine(scheduler);
+        self
+    }
+
+    pub fn suits(&self, place: &Place) -> bool {
+        let labels = self.labels.as_ref().is_none_or(|mine| {
+            place.labels.is_empty() == mine.is_empty()
+                && place.labels.iter().all(|label| mine.binary_search(label).is_ok())
+        });
+        labels && self.schedulers.take(place.scheduler)
+    }
+}
+
+impl From<Resources> for Demand {
+    /// Asked for, and at home anywhere.
+    fn from(resources: Resources) -> Self {
+        Self { resources, is_named: true, place: Place::default() }
+    }
+}

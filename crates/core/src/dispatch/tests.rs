@@ -1,0 +1,235 @@
+//! Examples; properties are in `tests/`.
+
+use super::*;
+use std::time::Duration;
+use windlass_types::{Bytes, Capacity, Resources};
+
+fn asks(cpus: u32, memory: u64, gpus: u32, minutes: u64) -> Resources {
+    Resources {
+        cpus,
+        memory: Bytes(memory),
+        gpus,
+        nodes: 1,
+        runtime: Some(Duration::from_secs(60 * minutes)),
+    }
+}
+
+fn worker(cpus: u32, memory: u64, gpus: u32) -> Capacity {
+    Capacity { cpus, memory: Bytes(memory), gpus, nodes: 1, max_jobs: None }
+}
+
+fn queue(jobs: &[(u32, u32, i32)], classes: &[Resources]) -> ReadyQueue {
+    let mut ready = ReadyQueue::new(classes);
+    for &(job, class, priority) in jobs {
+        ready.push(job, class, priority);
+    }
+    ready
+}
+
+fn drain(mut ready: ReadyQueue) -> Vec<u32> {
+    std::iter::from_fn(|| ready.pop_fitting(|_| Fit::Now)).collect()
+}
+
+#[test]
+fn what_would_not_end_in_time_is_not_taken() {
+    let classes = [Resources::DEFAULT, asks(1, 1, 0, 5), asks(1, 1, 0, 60)];
+    let ready = queue(&[(0, 2, 9), (1, 1, 0), (2, 0, 0)], &classes);
+    let mut mirror = Mirror::new(worker(8, 1 << 30, 0));
+    mirror.limit_time(Duration::from_mins(10));
+    let mut left = ready.clone();
+    assert_eq!(mirror.fill(&mut left, 0), [2, 1], "what says nothing may take as long as it takes");
+    assert_eq!(left.len(), 1);
+    let mut mirror = Mirror::new(worker(8, 1 << 30, 0));
+    mirror.limit_time(Duration::from_mins(10));
+    assert!(!mirror.take_alone(0, &classes[2].into()) && mirror.take_alone(1, &classes[1].into()));
+}
+
+#[test]
+fn priority_then_hardest_to_place_then_age() {
+    let classes =
+        [asks(1, 10, 0, 1), asks(1, 10, 1, 1), asks(1, 10, 0, 9), asks(1, 99, 0, 1), asks(8, 10, 0, 1)];
+    let jobs =
+        [(0, 0, 0), (1, 4, 0), (2, 3, 0), (3, 2, 0), (4, 1, 0), (5, 0, 7), (6, 1, 0), (7, 0, 0), (8, 0, 9)];
+    assert_eq!(drain(queue(&jobs, &classes)), [8, 5, 4, 6, 3, 2, 1, 0, 7]);
+}
+
+#[test]
+fn a_class_that_comes_later_takes_its_place_among_the_others() {
+    let mut ready = queue(&[(0, 0, 0), (1, 1, 0)], &[asks(1, 10, 0, 1), asks(1, 10, 0, 9)]);
+    let between = ready.add_class(asks(1, 10, 0, 5));
+    ready.push(2, between, 0);
+    let first = ready.add_class(asks(1, 10, 1, 1));
+    ready.push(3, first, 0);
+    ready.push(4, between, 7);
+    assert_eq!(drain(ready), [4, 3, 1, 2, 0]);
+}
+
+#[test]
+fn what_fits_goes_in_and_smaller_ones_fill_the_gaps() {
+    let classes = [asks(3, 10, 0, 9), asks(1, 10, 0, 1)];
+    let mut ready = queue(&[(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 1, 0)], &classes);
+    let mut mirror = Mirror::new(worker(4, 100, 0));
+    assert_eq!(mirror.fill(&mut ready, 0), [0, 2], "3 + 1 of 4 CPUs; the second large one waits");
+    mirror.remove(0);
+    assert_eq!(mirror.fill(&mut ready, 0), [1]);
+    assert_eq!(ready.len(), 1);
+}
+
+#[test]
+fn memory_gpus_and_the_number_of_jobs_bind_too() {
+    let classes = [asks(1, 60, 0, 1), asks(1, 1, 1, 1)];
+    let ready = queue(&[(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 1, 0)], &classes);
+    assert_eq!(Mirror::new(worker(8, 100, 1)).fill(&mut ready.clone(), 0), [2, 0]);
+    let one_at_a_time = Capacity { max_jobs: Some(1), ..worker(8, 100, 1) };
+    assert_eq!(Mirror::new(one_at_a_time).fill(&mut ready.clone(), 0), [2]);
+    let mut uncounted = queue(&[(0, 0, 0), (1, 0, 0), (2, 0, 0), (3, 0, 0)], &[Resources::UNCOUNTED]);
+    let many = Capacity { max_jobs: Some(3), ..worker(1, 1, 0) };
+    assert_eq!(Mirror::new(many).fill(&mut uncounted, 0), [0, 1, 2]);
+}
+
+#[test]
+fn a_job_of_several_nodes_has_them_to_itself() {
+    let two_nodes = Resources { nodes: 2, ..asks(1, 1, 0, 9) };
+    let classes = [two_nodes, asks(1, 1, 0, 1)];
+    let mut mirror = Mirror::new(Capacity { nodes: 3, ..worker(2, 10, 0) });
+    let mut ready = queue(&[(0, 0, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)], &classes);
+    assert_eq!(mirror.fill(&mut ready, 0), [0, 1, 2], "two nodes whole, two small jobs on the third");
+    mirror.remove(0);
+    assert_eq!(mirror.fill(&mut ready, 0), [3]);
+    assert!(!mirror.pool().could_hold(&Resources { nodes: 4, ..two_nodes }));
+}
+
+#[test]
+fn a_large_job_is_not_bypassed_for_ever() {
+    let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1)];
+    let mut mirror = Mirror::new(worker(2, 1000, 0));
+    let mut ready = queue(&[(9999, 1, 0)], &classes);
+    assert_eq!(mirror.fill(&mut ready, 0), [9999]);
+    ready.push(10_000, 0, 5);
+    for small in 0..500 {
+        ready.push(small, 1, 0);
+    }
+    let mut started_before = 0;
+    loop {
+        let started = mirror.fill(&mut ready, 0);
+        if started.contains(&10_000) {
+            break;
+        }
+        started_before += started.len();
+        // One small job always overlaps the next, so that the two CPUs are never free together by themselves.
+        let running: Vec<u32> = mirror.held().collect();
+        mirror.remove(*running.iter().max().unwrap());
+    }
+    assert_eq!(started_before, BYPASS_LIMIT as usize);
+}
+
+#[test]
+fn jobs_taken_ahead_wait_in_order() {
+    let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1), asks(16, 1, 0, 1)];
+    let mut mirror = Mirror::new(worker(2, 1000, 0));
+    let mut ready = queue(&[(0, 1, 9), (1, 1, 8), (2, 1, 7), (3, 1, 6), (4, 2, 99)], &classes);
+    assert_eq!(mirror.fill(&mut ready, 1), [0, 1, 2], "0 and 1 start, 2 waits; 4 can never run here");
+    assert_eq!((mirror.running(), mirror.queued()), (2, 1));
+    mirror.remove(0);
+    assert_eq!((mirror.running(), mirror.queued()), (2, 0));
+    mirror.remove(2);
+    mirror.remove(1);
+    assert!(mirror.is_idle());
+}
+
+#[test]
+fn a_large_job_is_not_taken_ahead_where_it_would_hold_up_the_small_ones() {
+    let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1)];
+    let mut mirror = Mirror::new(worker(2, 1000, 0));
+    let mut ready = queue(&[(0, 1, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)], &classes);
+    assert_eq!(mirror.fill(&mut ready, 1), [0, 1, 2]);
+    ready.push(9, 0, 99);
+    mirror.remove(0);
+    assert_eq!(mirror.fill(&mut ready, 1), [3], "9 waits until both CPUs are free, and in no queue");
+    mirror.remove(1);
+    mirror.remove(2);
+    mirror.remove(3);
+    assert_eq!(mirror.fill(&mut ready, 1), [9]);
+}
+
+#[test]
+fn a_job_that_is_tried_alone_has_the_worker_to_itself() {
+    let classes = [asks(1, 1, 0, 1)];
+    let mut mirror = Mirror::new(worker(4, 1000, 0));
+    let mut ready = queue(&[(0, 0, 0)], &classes);
+    mirror.fill(&mut ready, 0);
+    assert!(!mirror.take_alone(7, &classes[0].into()));
+    mirror.remove(0);
+    assert!(mirror.take_alone(7, &classes[0].into()));
+    mirror.remove(7);
+    assert!(mirror.is_idle());
+}
+
+#[test]
+fn labels_must_match_and_schedulers_may() {
+    let place = |labels: &[&str], scheduler| Place {
+        labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+        scheduler,
+    };
+    let labels = |labels: &[&str]| Taste::default().with_labels(place(labels, None).labels);
+    for (taste, place, suits) in [
+        (Taste::default(), place(&["gpu"], Some(1)), true),
+        (labels(&[]), place(&[], None), true),
+        (labels(&[]), place(&["gpu"], None), false),
+        (labels(&["gpu"]), place(&[], None), false),
+        (labels(&["gpu", "big"]), place(&["gpu"], None), true),
+        (labels(&["gpu"]), place(&["big", "gpu"], None), false),
+        (labels(&[]).of_scheduler(Some(1)), place(&[], None), true),
+        (labels(&[]).of_scheduler(Some(1)), place(&[], Some(1)), true),
+        (labels(&[]).of_scheduler(Some(1)), place(&[], Some(2)), false),
+        (labels(&[]).of_scheduler(None), place(&[], Some(2)), false),
+    ] {
+        assert_eq!(taste.suits(&place), suits, "{taste:?} and {place:?}");
+    }
+}
+
+#[test]
+fn a_worker_takes_what_suits_it_and_no_more_than_its_share() {
+    let gpu = Place { labels: vec!["gpu".into()], scheduler: None };
+    let demand = |place: &Place| Demand { place: place.clone(), ..asks(1, 1, 0, 1).into() };
+    let mut ready = ReadyQueue::new(&[demand(&Place::default()), demand(&gpu)]);
+    for job in 0..6 {
+        ready.push(job, job % 2, 0);
+    }
+    let mut mirror: Mirror = Mirror::with_taste(worker(8, 10, 0), Taste::default().with_labels(gpu.labels));
+    let share = Want { most: 2, ahead: 0 };
+    assert_eq!(mirror.fill_some(&mut ready, share, |job| job), [1, 3]);
+    assert_eq!(mirror.fill_some(&mut ready, share, |job| job), [5], "the others are not for it");
+    assert_eq!(ready.pop_oldest(&Taste::default()), Some(0));
+}
+
+#[test]
+fn the_oldest_of_the_highest_priority_whatever_it_asks_for() {
+    let mut ready =
+        queue(&[(0, 0, 0), (1, 1, 5), (2, 0, 5), (3, 1, 0)], &[asks(1, 1, 0, 1), asks(9, 9, 9, 9)]);
+    let order: Vec<u32> = std::iter::from_fn(|| ready.pop_oldest(&Taste::default())).collect();
+    assert_eq!(order, [1, 2, 0, 3]);
+}
+
+#[test]
+fn what_is_there_anyway_counts_even_without_room() {
+    let mut mirror = Mirror::new(worker(1, 10, 0));
+    mirror.take_anyway(0, &asks(1, 1, 0, 1).into());
+    mirror.take_anyway(1, &asks(1, 1, 0, 1).into());
+    assert!(mirror.is_running(0) && !mirror.is_running(1));
+    mirror.remove(0);
+    assert!(mirror.is_running(1));
+}
+
+#[test]
+fn a_job_that_can_never_run_here_does_not_stop_the_others() {
+    let classes = [asks(16, 1, 0, 9), asks(1, 1, 0, 1)];
+    let mut mirror = Mirror::new(worker(1, 1000, 0));
+    let mut ready = queue(&[(0, 0, 9)], &classes);
+    for small in 1..300 {
+        ready.push(small, 1, 0);
+        assert_eq!(mirror.fill(&mut ready, 0), [small]);
+        mirror.remove(small);
+    }
+    assert_eq!(ready.len(), 1);
+}
