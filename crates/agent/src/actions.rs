@@ -152,6 +152,8 @@ fn run_one(
     let mut child = Command::new("/bin/sh")
         .args(["-c", command])
         .current_dir(directory)
+        // As with jobs: what stands in the environment is sooner or later printed into some log.
+        .env_remove("WINDLASS_TOKEN")
         .envs(order.env.iter().map(|(name, value)| (name, value)))
         .env(tag::WORKER, token)
         .process_group(0)
@@ -225,10 +227,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
         let mut actions = Actions::new("token".into(), events);
-        actions.start(order(&["touch here; sleep 1000", "touch never"]), Some(directory.path().to_owned()));
-        while !directory.path().join("here").exists() {
-            thread::sleep(Duration::from_millis(5));
-        }
+        let here = directory.path().join("here");
+        assert!(Command::new("mkfifo").arg(&here).status().unwrap().success());
+        actions.start(order(&["echo > here; sleep 1000", "touch never"]), Some(directory.path().to_owned()));
+        // Comes back when the command has written there.
+        fs::read(&here).unwrap();
         actions.stop(Signal::TERM);
         let report = report(&inbox);
         assert_eq!((report.return_code, directory.path().join("never").exists()), (128 + 15, false));

@@ -536,7 +536,8 @@ impl Agent {
         for order in answer.stops {
             self.tell_crew(&ToWorker::StopSome(order));
         }
-        for order in answer.actions {
+        for mut order in answer.actions {
+            order.env.extend(self.way_to_server());
             let directory = self.sites.get(&order.workflow).map(|site| PathBuf::from(&site.output_dir));
             self.actions.start(order, directory);
         }
@@ -546,6 +547,15 @@ impl Agent {
         if answer.dismissed {
             self.on_dismissed();
         }
+    }
+
+    /// What jobs find in their environment to act at the server, for the commands of actions.
+    fn way_to_server(&self) -> Vec<(String, String)> {
+        let url = self.options.client.url();
+        let names = ["WINDLASS_URL", "WINDLASS_API_URL", "TORC_API_URL"];
+        let keyring = self.options.client.to_keep().and_then(|_| self.home.directory().to_str());
+        let keyring = keyring.map(|directory| (crate::KEYRING.to_owned(), directory.to_owned()));
+        names.into_iter().map(|name| (name.to_owned(), url.to_owned())).chain(keyring).collect()
     }
 
     /// One that is to stay, or to stay for a while, asks again later.

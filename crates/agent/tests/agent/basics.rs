@@ -140,23 +140,24 @@ fn it_leaves_when_it_had_nothing_to_do_for_long_enough() {
 #[test]
 fn actions_are_carried_out_and_reported() {
     let bench = Bench::new(LONG);
-    let agent = bench.hire();
+    let mut agent = bench.start_process();
     let order = ActionOrder {
         workflow: key(1).workflow,
         run: RunId(1),
         action: 5,
         attempt: Attempt(2),
         trigger: "on_workflow_start".into(),
-        commands: vec!["echo $A > made".into()],
+        commands: vec!["echo $A $WINDLASS_URL ${WINDLASS_TOKEN-none} > made".into()],
         env: vec![("A".into(), "b".into())],
     };
     fs::create_dir(bench.path("out")).unwrap();
     bench.server.change(|state| state.actions.push(order));
     let report = bench.server.until("the report", |state| state.action_reports.first().cloned());
     assert_eq!((report.action, report.attempt, report.return_code), (5, Attempt(2), 0));
-    assert_eq!(fs::read_to_string(bench.path("out/made")).unwrap(), "b\n");
-    agent.control.interrupt();
-    agent.end().unwrap();
+    let made = fs::read_to_string(bench.path("out/made")).unwrap();
+    assert_eq!(made, format!("b {} none\n", bench.server.url), "the token is not handed on");
+    bench.server.change(|state| state.dismissed = true);
+    assert!(agent.wait().unwrap().success());
 }
 
 #[test]

@@ -98,7 +98,13 @@ impl Bench {
 
     /// An agent that is a process.
     pub(crate) fn start_process(&self) -> Child {
-        Command::new(HOST).arg(&self.server.url).arg(self.state_dir()).stdin(Stdio::null()).spawn().unwrap()
+        Command::new(HOST)
+            .arg(&self.server.url)
+            .arg(self.state_dir())
+            .env("WINDLASS_TOKEN", "its own alone")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap()
     }
 
     /// The end of this job, once it was reported.
