@@ -170,6 +170,8 @@ fn ended(key: AttemptKey, how: u8) -> Ended {
         cause,
         usage: Usage::default(),
         files: None,
+        last_words: None,
+        recovered: None,
     }
 }
 

@@ -101,6 +101,9 @@ pub struct Assignment {
     /// Files are told apart by what is in them, not only by size and time.
     #[serde(default, skip_serializing_if = "is_false")]
     pub hash_files: bool,
+    /// Comes before the job, because an earlier attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Box<Recovery>>,
 }
 
 impl Assignment {
@@ -120,7 +123,47 @@ impl Assignment {
             input_files: Vec::new(),
             output_files: Vec::new(),
             hash_files: false,
+            recovery: None,
         }
+    }
+}
+
+/// What puts a failure right before the job is tried again. It belongs to the claim of the coming attempt, so it runs
+/// where that attempt does, and again if that attempt is lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// For `bash -c`, or `sh -c` where there is no bash.
+    pub script: String,
+    /// The attempt that failed, and what it returned.
+    pub failed: Attempt,
+    pub return_code: i32,
+    /// It is ended when it takes longer.
+    pub limit: Duration,
+}
+
+impl Recovery {
+    /// The end of the name of its log, after the stem of the attempt that failed.
+    pub const LOG_EXTENSION: &str = "recovery.log";
+}
+
+/// How a [`Recovery`] went. Whatever it did, the job was tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recovered {
+    /// It ended by itself, with this.
+    Ended {
+        exit: Exit,
+        wall: Duration,
+    },
+    /// It took too long and was ended.
+    TimedOut {
+        limit: Duration,
+    },
+    CannotStart(String),
+}
+
+impl Recovered {
+    pub const fn succeeded(&self) -> bool {
+        matches!(self, Self::Ended { exit: Exit::Code(0), .. })
     }
 }
 
@@ -250,6 +293,12 @@ pub struct Ended {
     /// `None` where the assignment named no files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Box<FilesSeen>>,
+    /// The end of what it wrote to standard error, if it ended badly and that is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_words: Option<String>,
+    /// What came before it, where something did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered: Option<Box<Recovered>>,
 }
 
 /// How the first process of the job ended.

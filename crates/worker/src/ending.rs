@@ -61,7 +61,10 @@ impl Worker {
                 *stop = Some(Stop { cause, kill_at });
             }
             State::Running(running) => self.stop_running(slot, running, cause, grace),
-            State::Leaving { kill_at, .. } => *kill_at = by.min(*kill_at),
+            State::Leaving { kill_at, stop, .. } => {
+                *kill_at = by.min(*kill_at);
+                *stop = Some(Stop { cause, kill_at: *kill_at });
+            }
         }
     }
 

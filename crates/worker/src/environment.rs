@@ -7,7 +7,7 @@ use std::path::Path;
 use windlass_proc::spawn::{Additions, Environment};
 use windlass_proc::tree::tag;
 use windlass_types::Timestamp;
-use windlass_types::work::{Assignment, is_reserved_name};
+use windlass_types::work::{Assignment, Recovery, is_reserved_name};
 
 /// What all jobs share.
 pub(crate) fn shared(
@@ -58,6 +58,8 @@ pub(crate) struct Given<'a> {
     pub(crate) deadline: Option<Timestamp>,
     /// Nobody has said how many [`THREADS`] all jobs may start.
     pub(crate) threads_unsaid: bool,
+    /// It is not the job, but what puts that failure of it right.
+    pub(crate) recovery: Option<&'a Recovery>,
 }
 
 /// What one job adds. Of one name the last value counts.
@@ -72,8 +74,9 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>
     to.set("TORC_JOB_ID", key.job);
     to.set("WINDLASS_JOB_NAME", &assignment.name);
     to.set("TORC_JOB_NAME", &assignment.name);
+    // Names the claim, also for a recovery: by it the processes of an attempt are found.
     to.set(tag::ATTEMPT, key.attempt);
-    to.set("TORC_ATTEMPT_ID", key.attempt);
+    to.set("TORC_ATTEMPT_ID", given.recovery.map_or(key.attempt, |recovery| recovery.failed));
     to.set("WINDLASS_ATTEMPT", key.attempt);
     let cpus = assignment.resources.cpus.max(1);
     to.set("WINDLASS_CPUS", cpus);
@@ -100,6 +103,12 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>
         ] {
             to.set(name, &devices);
         }
+    }
+    if let Some(recovery) = given.recovery {
+        to.set("WINDLASS_FAILED_ATTEMPT_ID", recovery.failed);
+        to.set("WINDLASS_RETURN_CODE", recovery.return_code);
+        to.set("TORC_RETURN_CODE", recovery.return_code);
+        to.set("WINDLASS_RECOVERY_SCRIPT", &recovery.script);
     }
     for (name, value) in assignment.env.iter().filter(|(name, _)| !is_reserved_name(name)) {
         to.set(name, value);

@@ -6,10 +6,14 @@
 //! removed).
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use windlass_proc::spawn;
-use windlass_types::work::{AttemptKey, StdioMode};
+use windlass_types::work::{AttemptKey, Recovery, StdioMode};
+
+/// So much of its standard error goes with the report of an attempt that failed.
+const MOST_LAST_WORDS: u64 = 8 * 1024;
+const MOST_LAST_LINES: usize = 40;
 
 /// The directory that all logs of a worker go to.
 #[derive(Debug)]
@@ -66,6 +70,31 @@ impl JobLogs {
         log.as_ref().map(|log| &log.file)
     }
 
+    /// The end of what was written to standard error, from the start of a line, if anything was.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        let log = if self.combined { &self.stdout } else { &self.stderr };
+        let mut file = File::open(&log.as_ref()?.path).ok()?;
+        let length = file.metadata().ok()?.len();
+        let skipped = length.saturating_sub(MOST_LAST_WORDS);
+        file.seek(SeekFrom::Start(skipped)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(MOST_LAST_WORDS).read_to_end(&mut bytes).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let whole = match text.split_once('\n') {
+            Some((_torn, rest)) if skipped > 0 => rest,
+            _ => &text,
+        };
+        let whole = whole.trim_end();
+        let lines =
+            whole.rmatch_indices('\n').nth(MOST_LAST_LINES - 1).map_or(whole, |(at, _)| &whole[at + 1..]);
+        (!lines.is_empty()).then(|| lines.to_owned())
+    }
+
+    /// Nothing was written, to none of them.
+    pub(crate) fn are_empty(&self) -> bool {
+        self.stdout.iter().chain(&self.stderr).all(Log::is_empty)
+    }
+
     /// The attempt is over. Empty logs are spare, if nobody is left who could still write to them.
     pub(crate) fn finish(self, spares: Option<&mut Spares>, delete: bool) {
         let mut nowhere = Spares::default();
@@ -97,6 +126,13 @@ impl Logs {
         let (stdout, stderr) = extensions(mode);
         let (stdout, stderr) = (open(stdout, &mut spares.stdout)?, open(stderr, &mut spares.stderr)?);
         Ok(JobLogs { stdout, stderr, combined: mode == StdioMode::Combined })
+    }
+
+    /// What the recovery of a failure prints is kept beside the logs of the attempt that failed.
+    pub(crate) fn open_recovery(&self, key: &AttemptKey, recovery: &Recovery) -> io::Result<JobLogs> {
+        let failed = AttemptKey { attempt: recovery.failed, ..*key };
+        let log = self.open_file(self.path(&failed, Recovery::LOG_EXTENSION), None)?;
+        Ok(JobLogs { stdout: Some(log), stderr: None, combined: true })
     }
 
     fn open_file(&self, path: PathBuf, spare: Option<Log>) -> io::Result<Log> {

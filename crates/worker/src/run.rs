@@ -4,6 +4,7 @@ use crate::environment::Given;
 use crate::lease::unfreeze_group;
 use crate::logs::{JobLogs, Spares};
 use crate::service::Worker;
+use crate::site::Site;
 use crate::slot::{CLOSE_WATCH, FIRST_LOOK, Running, Slot, State, Stop, StopCause, TENDING};
 use crate::yard::Work;
 use crate::{environment, lock};
@@ -19,9 +20,13 @@ use windlass_proc::spawn::{self, Additions, Launch};
 use windlass_proc::wait::{self, Reaped};
 use windlass_proc::{Pid, cgroup, identity};
 use windlass_types::work::{
-    Assignment, EndCause, Ended, Exit, FileState, FilesSeen, Report, ReturnReason, Usage, return_code,
+    Assignment, EndCause, Ended, Exit, FileState, FilesSeen, Limits, Recovered, Recovery, Report,
+    ReturnReason, Usage, return_code,
 };
 use windlass_types::{Bytes, Timestamp};
+
+/// The script is in the environment: there it needs no quotes.
+const RUN_RECOVERY: &str = r#"exec "$(command -v bash || command -v sh)" -c "$WINDLASS_RECOVERY_SCRIPT""#;
 
 /// What a slot's thread keeps from job to job.
 #[derive(Debug)]
@@ -73,6 +78,16 @@ struct Started {
     bound: bool,
 }
 
+/// What runs in a slot: a job, or what comes before it.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    assignment: &'a Assignment,
+    site: &'a Site,
+    devices: &'a [u32],
+    /// It is the recovery of that failure, and not the job.
+    recovery: Option<&'a Recovery>,
+}
+
 /// What is known of a job before it has a process.
 struct Birth {
     started: Instant,
@@ -84,33 +99,80 @@ struct Birth {
 }
 
 impl Worker {
-    /// Runs one job to its end.
+    /// Runs one job to its end, and before it what an earlier failure calls for.
     pub(crate) fn run(self: &Arc<Self>, slot: &Slot, hand: &mut Hand, work: &Work) -> Report {
-        let assignment = &work.assignment;
+        let Work { assignment, site, grant } = work;
         let key = assignment.key;
-        match self.start(slot, hand, work) {
-            Ok(started) => Report::Ended(self.see_through(slot, hand, work, started)),
+        let job = Task { assignment, site, devices: &grant.devices, recovery: None };
+        let outcome = self.recover(slot, hand, job).and_then(|recovered| {
+            let ended = match self.start(slot, hand, job) {
+                Ok(started) => self.see_through(slot, hand, job, started),
+                Err(NotStarted::Never(text)) => never_started(assignment, self.clock.now(), text),
+                Err(other) => return Err(other),
+            };
+            Ok(Ended { recovered, ..ended })
+        });
+        match outcome {
+            Ok(ended) => Report::Ended(ended),
             Err(NotStarted::Recalled) => Report::Returned { key, why: ReturnReason::Recalled },
-            Err(NotStarted::Trouble(text)) => {
+            Err(NotStarted::Trouble(text) | NotStarted::Never(text)) => {
                 Report::Returned { key, why: ReturnReason::WorkerTrouble(text) }
             }
-            Err(NotStarted::Never(text)) => Report::Ended(never_started(assignment, self.clock.now(), text)),
         }
     }
 
-    fn start(&self, slot: &Slot, hand: &mut Hand, work: &Work) -> Result<Started, NotStarted> {
-        let assignment = &work.assignment;
+    /// Runs the recovery that a job brings along, if it does. Whatever becomes of it, the job follows, unless somebody
+    /// wants it to stop or the machine is in trouble.
+    fn recover(
+        &self,
+        slot: &Slot,
+        hand: &mut Hand,
+        job: Task<'_>,
+    ) -> Result<Option<Box<Recovered>>, NotStarted> {
+        let Some(recovery) = job.assignment.recovery.as_deref() else { return Ok(None) };
+        let assignment = Assignment {
+            limits: Limits { runtime: Some(recovery.limit), ..job.assignment.limits },
+            env: job.assignment.env.clone(),
+            params: job.assignment.params.clone(),
+            asked_for_resources: job.assignment.asked_for_resources,
+            ..Assignment::plain(
+                job.assignment.key,
+                job.assignment.name.clone(),
+                RUN_RECOVERY.to_owned(),
+                job.assignment.resources,
+            )
+        };
+        let task = Task { assignment: &assignment, recovery: Some(recovery), ..job };
+        let recovered = match self.start(slot, hand, task) {
+            Ok(started) => {
+                let ended = self.see_through(slot, hand, task, started);
+                match ended.cause {
+                    EndCause::Stopped(_) => return Err(NotStarted::Recalled),
+                    EndCause::Timeout => Recovered::TimedOut { limit: recovery.limit },
+                    _ => Recovered::Ended { exit: ended.exit, wall: ended.wall },
+                }
+            }
+            Err(NotStarted::Never(text)) => Recovered::CannotStart(text),
+            Err(other) => return Err(other),
+        };
+        start_over(slot, job.assignment);
+        Ok(Some(Box::new(recovered)))
+    }
+
+    fn start(&self, slot: &Slot, hand: &mut Hand, task: Task<'_>) -> Result<Started, NotStarted> {
+        let Task { assignment, site, .. } = task;
         if matches!(&*lock(&slot.state), State::Starting { stop: Some(_), .. }) {
             return Err(NotStarted::Recalled);
         }
         let trouble = |error: &dyn std::error::Error| NotStarted::Trouble(error.to_string());
-        let site = &work.site;
-        let logs = site
-            .logs
-            .open(&assignment.key, assignment.stdio.mode, &mut hand.spares)
-            .map_err(|error| trouble(&error))?;
+        let logs = match task.recovery {
+            None => site.logs.open(&assignment.key, assignment.stdio.mode, &mut hand.spares),
+            Some(recovery) => site.logs.open_recovery(&assignment.key, recovery),
+        };
+        let logs = logs.map_err(|error| trouble(&error))?;
         let given = Given {
-            devices: &self.devices(&work.grant.devices),
+            devices: &self.devices(task.devices),
+            recovery: task.recovery,
             deadline: assignment.limits.runtime.map(|runtime| self.clock.now().after(runtime)),
             threads_unsaid: self.threads_unsaid,
         };
@@ -128,11 +190,11 @@ impl Worker {
             in_cgroup: bound || hand.in_cgroup,
             oom_kills: hand.oom_kills,
         };
-        match spawn(work, hand, &logs, if bound { group } else { None }) {
+        match spawn(task, hand, &logs, if bound { group } else { None }) {
             Ok(pid) => {
                 // Without the pid in the ledger the job is still found by its name in the environment.
                 self.ledger.started(&record, pid).ok();
-                self.register(slot, work, pid, &birth);
+                self.register(slot, task, pid, &birth);
                 Ok(Started { pid, record, logs, inputs, bound })
             }
             Err(error) => {
@@ -144,8 +206,8 @@ impl Worker {
     }
 
     /// Makes the job known to the supervisor, and ends or freezes it if that was asked for while it started.
-    fn register(&self, slot: &Slot, work: &Work, pid: Pid, birth: &Birth) {
-        let Work { assignment, site, .. } = work;
+    fn register(&self, slot: &Slot, task: Task<'_>, pid: Pid, birth: &Birth) {
+        let Task { assignment, site, .. } = task;
         let Birth { started, started_at, born_after, bound, in_cgroup, oom_kills } = *birth;
         let watched = assignment.limits.memory.is_some() && !bound;
         let (sample_every, first) = match (watched, site.measure_jobs) {
@@ -188,8 +250,8 @@ impl Worker {
     }
 
     /// Waits for the end of a job, clears up after it, and says how it went.
-    fn see_through(&self, slot: &Slot, hand: &mut Hand, work: &Work, started: Started) -> Ended {
-        let assignment = &work.assignment;
+    fn see_through(&self, slot: &Slot, hand: &mut Hand, task: Task<'_>, started: Started) -> Ended {
+        let assignment = task.assignment;
         // Only fails if somebody else took our child, of which there is nobody.
         wait::until_over(started.pid).ok();
         let (over, ended_at) = (Instant::now(), self.clock.now());
@@ -210,10 +272,19 @@ impl Worker {
         let wall = running.ran_until(over);
         let end = EndUsage { wall, cpu_time: reaped.cpu_time, peak_rss: self.trusted_peak(reaped.max_rss) };
         let cause = end_cause(&running, ran_out, reaped.exit);
-        let (cause, files) = look_at_files(work, cause, reaped.exit, started.inputs);
+        let (cause, files) = look_at_files(task, cause, reaped.exit, started.inputs);
         let succeeded = cause == EndCause::Itself && reaped.exit == Exit::Code(0);
-        let delete = succeeded && assignment.stdio.delete_on_success;
-        started.logs.finish(left_nothing.then_some(&mut hand.spares), delete);
+        let failed = !succeeded && !matches!(cause, EndCause::Stopped(_));
+        let mut last_words = None;
+        if task.recovery.is_some() {
+            // One log more, of a slot that has no use for it when it is empty.
+            let delete = left_nothing && started.logs.are_empty();
+            started.logs.finish(None, delete);
+        } else {
+            last_words = failed.then(|| started.logs.last_words()).flatten();
+            let delete = succeeded && assignment.stdio.delete_on_success;
+            started.logs.finish(left_nothing.then_some(&mut hand.spares), delete);
+        }
         Ended {
             key: assignment.key,
             started_at: running.started_at,
@@ -223,6 +294,8 @@ impl Worker {
             cause,
             usage: running.series.usage(&end),
             files,
+            last_words,
+            recovered: None,
         }
     }
 
@@ -234,7 +307,7 @@ impl Worker {
                 let frozen = running.frozen_since.is_some();
                 let grace = if frozen { Duration::ZERO } else { self.options.leftover_grace };
                 let kill_at = running.stop.map_or(now + grace, |stop| stop.kill_at);
-                *state = State::Leaving { key: running.key, kill_at };
+                *state = State::Leaving { key: running.key, kill_at, stop: None };
                 if frozen {
                     unfreeze_group(slot);
                 }
@@ -258,17 +331,27 @@ impl Worker {
     }
 }
 
+/// The job follows its recovery in the same slot; a stop that came in between is still to be obeyed.
+fn start_over(slot: &Slot, assignment: &Assignment) {
+    let mut state = lock(&slot.state);
+    let stop = match &*state {
+        State::Leaving { stop, .. } | State::Starting { stop, .. } => *stop,
+        State::Idle | State::Running(_) => None,
+    };
+    *state = State::Starting { key: assignment.key, stop };
+}
+
 fn spawn(
-    work: &Work,
+    task: Task<'_>,
     hand: &Hand,
     logs: &JobLogs,
     group: Option<&cgroup::Slot>,
 ) -> Result<Pid, spawn::Error> {
     let enter = group.and_then(cgroup::Slot::entry);
-    let spawner = &work.site.spawner;
+    let spawner = &task.site.spawner;
     spawner.spawn(&Launch {
-        command: &work.assignment.command,
-        environment: &work.site.environment,
+        command: &task.assignment.command,
+        environment: &task.site.environment,
         additions: &hand.additions,
         stdout: logs.output_log().map_or(spawner.null(), |file| file.as_fd()),
         stderr: logs.error_log().map_or(spawner.null(), |file| file.as_fd()),
@@ -278,12 +361,12 @@ fn spawn(
 
 /// The outputs of an attempt that ended well are looked at once, for what is missing and for what they are.
 fn look_at_files(
-    work: &Work,
+    task: Task<'_>,
     cause: EndCause,
     exit: Exit,
     inputs: Vec<Option<FileState>>,
 ) -> (EndCause, Option<Box<FilesSeen>>) {
-    let Work { assignment, site, .. } = work;
+    let Task { assignment, site, .. } = task;
     let outputs = &assignment.output_files;
     if inputs.is_empty() && outputs.is_empty() {
         return (cause, None);
@@ -322,6 +405,8 @@ fn never_started(assignment: &Assignment, now: Timestamp, why: String) -> Ended 
         cause: EndCause::CannotStart(why),
         usage: Usage::default(),
         files: None,
+        last_words: None,
+        recovered: None,
     }
 }
 

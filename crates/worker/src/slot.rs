@@ -37,6 +37,8 @@ pub(crate) enum State {
     Leaving {
         key: AttemptKey,
         kill_at: Instant,
+        /// Asked for meanwhile: whatever would follow in this slot for the same attempt does not.
+        stop: Option<Stop>,
     },
 }
 

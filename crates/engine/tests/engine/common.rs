@@ -179,6 +179,8 @@ fn ended(key: AttemptKey, exit: Exit, cause: EndCause) -> Ended {
         cause,
         usage: Usage::default(),
         files: None,
+        last_words: None,
+        recovered: None,
     }
 }
 

@@ -283,6 +283,8 @@ pub(crate) fn ended(key: AttemptKey, code: i32) -> Report {
         cause: EndCause::Itself,
         usage: Usage::default(),
         files: None,
+        last_words: None,
+        recovered: None,
     })
 }
 

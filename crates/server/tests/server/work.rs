@@ -121,5 +121,7 @@ fn ended(key: AttemptKey) -> Report {
         cause: EndCause::Itself,
         usage: Usage::default(),
         files: None,
+        last_words: None,
+        recovered: None,
     })
 }

@@ -13,6 +13,8 @@ mod limits;
 #[cfg(test)]
 mod order;
 #[cfg(test)]
+mod recovery;
+#[cfg(test)]
 mod session;
 #[cfg(test)]
 mod settings;

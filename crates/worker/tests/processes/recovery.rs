@@ -1,0 +1,111 @@
+//! What comes before a job because an earlier attempt failed, and the last words of one that fails.
+
+use crate::support::{Bench, job, key};
+use std::fmt::Write as _;
+use std::fs;
+use std::time::Duration;
+use windlass_types::Attempt;
+use windlass_types::work::{
+    Assignment, AttemptKey, EndCause, Exit, Recovered, Recovery, Report, ReturnReason, StdioMode,
+};
+
+const LONG: Duration = Duration::from_secs(1000);
+
+/// The third attempt had failed with 10; the bench's jobs are in their fourth.
+fn after(script: &str, limit: Duration, command: &str) -> Assignment {
+    let recovery = Recovery { script: script.into(), failed: Attempt(3), return_code: 10, limit };
+    Assignment { recovery: Some(Box::new(recovery)), ..job(1, command) }
+}
+
+fn recovery_log(bench: &Bench) -> Option<String> {
+    let stem = AttemptKey { attempt: Attempt(3), ..key(1) }.stem();
+    fs::read_to_string(bench.options.output_dir.join(format!("job_stdio/{stem}.recovery.log"))).ok()
+}
+
+#[test]
+fn a_script_puts_things_right_before_the_job() {
+    let mut bench = Bench::new();
+    let script = r#"set -u
+echo "$TORC_JOB_NAME failed with $TORC_RETURN_CODE in attempt $TORC_ATTEMPT_ID"
+echo "$WINDLASS_JOB_NAME $WINDLASS_RETURN_CODE $WINDLASS_FAILED_ATTEMPT_ID" >&2
+echo "it's mended" > input"#;
+    let command =
+        r#"cat input; echo "${TORC_RETURN_CODE-unset} $TORC_ATTEMPT_ID ${WINDLASS_RECOVERY_SCRIPT-unset}""#;
+    let ended = bench.run(after(script, LONG, command));
+    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+    let recovered = ended.recovered.unwrap();
+    assert!(recovered.succeeded() && matches!(*recovered, Recovered::Ended { exit: Exit::Code(0), .. }));
+    assert_eq!(recovery_log(&bench).unwrap(), "job 1 failed with 10 in attempt 3\njob 1 10 3\n");
+    assert_eq!(bench.log(1, "o").unwrap(), "it's mended\nunset 4 unset\n");
+    bench.quit();
+}
+
+#[test]
+fn a_script_that_fails_does_not_stop_the_retry() {
+    let mut bench = Bench::new();
+    let ended = bench.run(after("exit 3", LONG, "echo tried"));
+    assert_eq!(ended.exit, Exit::Code(0));
+    assert!(matches!(*ended.recovered.unwrap(), Recovered::Ended { exit: Exit::Code(3), .. }));
+    assert_eq!(bench.log(1, "o").unwrap(), "tried\n");
+    assert_eq!(recovery_log(&bench), None, "it printed nothing");
+
+    let unreadable = after("echo \0", LONG, "echo tried");
+    let ended = bench.run(unreadable);
+    assert_eq!(ended.exit, Exit::Code(0));
+    assert!(matches!(*ended.recovered.unwrap(), Recovered::CannotStart(_)));
+    bench.quit();
+}
+
+#[test]
+fn a_script_that_hangs_is_ended_with_all_that_it_started() {
+    let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_millis(200));
+    let script = "(setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 0.02; done' &); \
+                  trap '' TERM; while :; do sleep 0.02; done";
+    let limit = Duration::from_secs(1);
+    bench.assign([after(script, limit, "echo tried")]);
+    let daemon = bench.noted("daemon");
+    let ended = bench.ended();
+    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+    assert_eq!(*ended.recovered.unwrap(), Recovered::TimedOut { limit });
+    assert!(!daemon.is_alive());
+    bench.quit();
+}
+
+#[test]
+fn a_stop_while_the_script_runs_hands_the_job_back() {
+    let mut bench = Bench::new();
+    bench.assign([after("echo $$ > script; exec sleep 1000", LONG, "echo ran > ran")]);
+    let script = bench.noted("script");
+    bench.stop(LONG);
+    let report = std::iter::from_fn(|| Some(bench.report())).find(|r| !matches!(r, Report::Started { .. }));
+    assert_eq!(report, Some(Report::Returned { key: key(1), why: ReturnReason::Recalled }));
+    assert!(!script.is_alive() && !bench.path("ran").exists());
+    assert_eq!(bench.run(job(2, "true")).exit, Exit::Code(0), "it is ready for more");
+    bench.quit();
+}
+
+#[test]
+fn an_attempt_that_fails_leaves_its_last_words() {
+    let mut bench = Bench::new();
+    let said = |ended: windlass_types::work::Ended| ended.last_words;
+    assert_eq!(said(bench.run(job(1, "echo fine >&2"))), None, "it did not fail");
+    assert_eq!(said(bench.run(job(2, "exit 1"))), None, "it said nothing");
+    assert_eq!(said(bench.run(job(3, "echo out; echo oh no >&2; exit 1"))).as_deref(), Some("oh no"));
+
+    let long = bench.run(job(4, "seq 100000 >&2; exit 1"));
+    let mut last_forty = String::new();
+    (99_961..=100_000).for_each(|n| writeln!(last_forty, "{n}").unwrap());
+    assert_eq!(said(long).as_deref(), Some(last_forty.trim_end()));
+
+    let mut combined = job(5, "echo out; echo oh no >&2; exit 1");
+    combined.stdio.mode = StdioMode::Combined;
+    assert_eq!(said(bench.run(combined)).as_deref(), Some("out\noh no"));
+    let mut unheard = job(6, "echo oh no >&2; exit 1");
+    unheard.stdio.mode = StdioMode::NoStderr;
+    assert_eq!(said(bench.run(unheard)), None);
+
+    // One line without end, not even in a known encoding.
+    let endless = bench.run(job(7, "head -c 100000 /dev/zero | tr '\\0' '\\377' >&2; exit 1"));
+    assert!(said(endless).is_some_and(|words| words.len() <= 3 * 8 * 1024));
+    bench.quit();
+}
