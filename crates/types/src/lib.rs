@@ -5,6 +5,7 @@
 
 mod amount;
 mod digest;
+mod failure;
 pub mod fleet;
 mod id;
 mod resources;
@@ -17,6 +18,7 @@ pub mod work;
 
 pub use amount::{Bytes, ParseAmountError, format_duration, parse_duration};
 pub use digest::{Digest, digest};
+pub use failure::{FailureClass, ParseClassError};
 pub use id::{
     Attempt, EventId, FileId, JobId, KindId, RequirementsId, ResultId, RunId, UserDataId, WorkerId,
     WorkflowId,
