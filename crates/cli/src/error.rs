@@ -190,6 +190,7 @@ impl From<windlass_store::Error> for CliError {
             | E::Disk { .. }
             | E::Unreachable { .. }
             | E::Unwelcome { .. }
+            | E::Untrusted { .. }
             | E::Strained { .. }
             | E::InDoubt { .. } => Kind::Io,
             E::Elsewhere(elsewhere) => match elsewhere.sort {

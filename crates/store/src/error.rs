@@ -72,6 +72,8 @@ pub enum Error {
     Unreachable { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the database {url} does not let us in: {source}")]
     Unwelcome { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
+    #[error("the database {url} cannot be believed to be the one that is meant: {source}")]
+    Untrusted { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the database {url} cannot do it now: {source}")]
     Strained { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the database {url} was lost while it was writing: nobody knows whether this was done")]
@@ -239,6 +241,9 @@ impl Error {
             }
             Self::Unwelcome { .. } => {
                 "check user, password (PGPASSWORD) and database name, and that the user may create tables in it".into()
+            }
+            Self::Untrusted { .. } => {
+                "sslrootcert=FILE names the authority that signed its certificate, which must be for the host in the URL".into()
             }
             Self::Strained { .. } => "its log says more; nothing that was acknowledged is lost".into(),
             Self::InDoubt { .. } => "look whether it was done before doing it again".into(),

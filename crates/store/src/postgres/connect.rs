@@ -3,6 +3,7 @@
 use super::fault::{Failure, fault_of};
 use crate::Error;
 use crate::error::Fault;
+use crate::sql::postgres as sql;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
@@ -102,7 +103,6 @@ impl Place {
         Ok(Self { config, tls, url, tag })
     }
 
-    /// The same place for somebody else: its connections have a name of their own.
     pub(crate) fn connect(&self) -> Result<Client, Fault> {
         let connected = wait(async {
             let attempt = async {
@@ -115,14 +115,22 @@ impl Place {
             };
             tokio::time::timeout(PATIENCE, attempt).await
         })?;
-        connected.unwrap_or_else(|_| {
+        let client = connected.unwrap_or_else(|_| {
             let what = format!("no answer within {} seconds", PATIENCE.as_secs());
             Err(Fault::Postgres(Failure::unreachable(what)))
-        })
+        })?;
+        if !self.is_local() {
+            wait(client.batch_execute(sql::NOTICE_SILENCE))??;
+        }
+        Ok(client)
+    }
+
+    /// Sockets of this machine need no secrecy, and their ends are always noticed.
+    fn is_local(&self) -> bool {
+        self.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)))
     }
 
     fn tls(&self) -> Result<Option<MakeRustlsConnect>, Fault> {
-        let sockets_only = self.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
         let provider = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = || {
             ClientConfig::builder_with_provider(provider())
@@ -131,7 +139,7 @@ impl Place {
         };
         let config = match &self.tls {
             Tls::Never => return Ok(None),
-            _ if sockets_only => return Ok(None),
+            _ if self.is_local() => return Ok(None),
             Tls::Unchecked => builder()?
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Anybody(provider())))

@@ -22,6 +22,8 @@ enum Kind {
     Unreachable,
     /// Somebody is there and does not let us in.
     Unwelcome,
+    /// Somebody is there and does not prove who it is.
+    Untrusted,
     /// It will pass: no space, no memory, too slow, in each other's way.
     Passing,
     Taken,
@@ -75,6 +77,7 @@ impl Failure {
         match self.kind {
             Kind::Unreachable => Error::Unreachable { url, source: Arc::new(self) },
             Kind::Unwelcome => Error::Unwelcome { url, source: Arc::new(self) },
+            Kind::Untrusted => Error::Untrusted { url, source: Arc::new(self) },
             Kind::Passing => Error::Strained { url, source: Arc::new(self) },
             Kind::Taken | Kind::Refused => Error::Refused { source: Arc::new(self) },
             Kind::Internal => Error::Internal { source: Arc::new(self) },
@@ -99,9 +102,19 @@ pub(super) fn fault_of(error: &tokio_postgres::Error) -> Fault {
         None if error.source().is_some_and(<dyn std::error::Error>::is::<WrongType>) => {
             Failure { kind: Kind::Internal, text: whole(error), taken: None }
         }
+        None if is_bad_certificate(error) => {
+            Failure { kind: Kind::Untrusted, text: whole(error), taken: None }
+        }
         None => Failure::unreachable(whole(error)),
     };
     Fault::Postgres(failure)
+}
+
+/// The handshake failed because of what the other side shows, and will fail again.
+fn is_bad_certificate(error: &tokio_postgres::Error) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    let tls = source.and_then(std::io::Error::get_ref).and_then(|inner| inner.downcast_ref());
+    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// The error and what lies behind it.

@@ -29,6 +29,8 @@ const ROWS_AT_ONCE: usize = 1000;
 /// How long a doubt may last before it is told.
 const DOUBT: Duration = Duration::from_secs(20);
 const DOUBT_PAUSE: Duration = Duration::from_millis(100);
+/// A transaction that is under way for so long after its connection was lost waits for words that went nowhere.
+const UNDER_WAY: Duration = Duration::from_secs(3);
 
 /// What the connections of one store have in common.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub(crate) struct Link {
     in_transaction: Cell<bool>,
     /// The number of the transaction that writes.
     number: RefCell<String>,
+    /// Who works on it, in PostgreSQL.
+    backend: Cell<i64>,
 }
 
 impl fmt::Debug for Link {
@@ -65,6 +69,7 @@ impl Link {
             prepared: RefCell::default(),
             in_transaction: Cell::new(false),
             number: RefCell::default(),
+            backend: Cell::new(0),
         }
     }
 
@@ -163,6 +168,7 @@ impl Link {
         let row = Row::Postgres(&row);
         *self.number.borrow_mut() = row.get(0)?;
         let epoch: i64 = row.get(1)?;
+        self.backend.set(row.get(2)?);
         match self.common.epoch.load(Ordering::Acquire) {
             0 => Ok(()),
             own if own == epoch => Ok(()),
@@ -179,12 +185,24 @@ impl Link {
             match self.ask_what_became(&number) {
                 Ok(Some(became)) if became == "committed" => return Ok(()),
                 Ok(Some(became)) if became == "aborted" => return Err(fault),
+                Ok(Some(_)) if since.elapsed() > UNDER_WAY => self.end_abandoned()?,
                 // Still being committed, or nobody answers yet.
                 Ok(_) | Err(Fault::Postgres(_)) => std::thread::sleep(DOUBT_PAUSE),
                 Err(other) => return Err(other),
             }
         }
         Err(Error::InDoubt { url: self.common.place.url.clone() }.into())
+    }
+
+    /// Ends what is left of the connection on the other side, and with it what it has not committed.
+    fn end_abandoned(&self) -> Result<(), Fault> {
+        let (tag, backend) = (Value::Text(&self.common.place.tag), Value::Int(self.backend.get()));
+        match self.execute_values(sql::END_SESSION, &[tag, backend]) {
+            // Whether it is so is asked anyway.
+            Ok(_) | Err(Fault::Postgres(_)) => std::thread::sleep(DOUBT_PAUSE),
+            Err(other) => return Err(other),
+        }
+        Ok(())
     }
 
     fn ask_what_became(&self, number: &str) -> Result<Option<String>, Fault> {

@@ -5,8 +5,8 @@ super::statements! {
     /// what another one is about to change. Its number is the one of [`crate::postgres`]'s lock for writing.
     WAIT_TO_WRITE = "SELECT pg_advisory_xact_lock($1)";
     COUNT_COMMIT = "UPDATE counter SET next_value = next_value + 1 WHERE name = 'commits'";
-    /// The transaction's number, by which it can be asked for later; and which server may write.
-    WRITING = "SELECT pg_current_xact_id()::text, (SELECT epoch FROM server_epoch)";
+    /// The transaction's number, by which it can be asked for later; which server may write; and who is at work on it.
+    WRITING = "SELECT pg_current_xact_id()::text, (SELECT epoch FROM server_epoch), pg_backend_pid()::bigint";
     COMMITS = "SELECT next_value FROM counter WHERE name = 'commits'";
     WHAT_BECAME_OF = "SELECT pg_xact_status($1::text::xid8)";
 
@@ -42,6 +42,11 @@ super::statements! {
         SELECT pg_terminate_backend(pid)::int FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid()";
 
+    /// One of them.
+    END_SESSION = "
+        SELECT pg_terminate_backend(pid)::int FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = $1 AND pid = $2::bigint";
+
     TABLES = "
         SELECT table_name::text FROM information_schema.tables
         WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY 1";
@@ -51,6 +56,11 @@ pub(crate) const LET_GO: &str = "SELECT pg_advisory_unlock_all()";
 
 pub(crate) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// Whoever is cut off without a farewell is noticed, and holds up nobody for hours: in seconds and milliseconds.
+pub(crate) const NOTICE_SILENCE: &str = "
+    SET tcp_keepalives_idle = 20; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
+    SET tcp_user_timeout = 20000";
+
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 

@@ -44,9 +44,9 @@ pub(crate) fn database() -> Database {
     Database { server, name }
 }
 
-struct Server {
-    directory: PathBuf,
-    user: String,
+pub(crate) struct Server {
+    pub(crate) directory: PathBuf,
+    pub(crate) user: String,
     programs: PathBuf,
     /// Locked for as long as somebody uses the server; the watcher looks at it.
     _used: File,
@@ -54,20 +54,22 @@ struct Server {
 
 impl Server {
     fn shared() -> Self {
-        let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-        let user =
-            if is_root { "postgres".to_owned() } else { std::env::var("USER").unwrap_or("nobody".into()) };
-        let directory = std::env::temp_dir().join(format!("windlass-test-postgres-{user}"));
+        let directory = std::env::temp_dir().join(format!("windlass-test-postgres-{}", user()));
         std::fs::create_dir_all(&directory).unwrap();
         let lock = open(&directory.join("start.lock"));
         lock.lock().unwrap();
-        let used = open(&directory.join("used.lock"));
-        used.lock_shared().unwrap();
-        let server = Self { directory, user, programs: programs(), _used: used };
+        let server = Self::at(&directory);
         if !server.answers() {
-            server.start(is_root);
+            server.start("listen_addresses = ''\n");
         }
         server
+    }
+
+    /// One that is to be there, or is already.
+    pub(crate) fn at(directory: &Path) -> Self {
+        let used = open(&directory.join("used.lock"));
+        used.lock_shared().unwrap();
+        Self { directory: directory.to_owned(), user: user(), programs: programs(), _used: used }
     }
 
     fn answers(&self) -> bool {
@@ -75,28 +77,27 @@ impl Server {
         ready.is_ok_and(|status| status.success())
     }
 
-    fn start(&self, is_root: bool) {
+    /// With these settings beside those that all have.
+    pub(crate) fn start(&self, settings: &str) {
         let data = self.directory.join("data");
         if data.exists() {
             std::fs::remove_dir_all(&data).unwrap();
         }
         std::fs::create_dir(&data).unwrap();
-        if is_root {
+        if is_root() {
             let owner = format!("{0}:{0}", self.user);
-            done(Command::new("chown").arg(&owner).arg(&self.directory).arg(&data));
+            done(Command::new("chown").arg("-R").arg(&owner).arg(&self.directory));
         }
         std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
         done(
             self.as_owner("initdb").args(["-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D"]).arg(&data),
         );
-        let mut settings = OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
+        let mut file = OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
         // Nothing here outlives the machine.
         let quick = "fsync = off\nfull_page_writes = off\nsynchronous_commit = off\nautovacuum = off\n";
-        let place = format!(
-            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 300\n",
-            self.directory.display()
-        );
-        settings.write_all(format!("{quick}{place}").as_bytes()).unwrap();
+        let place =
+            format!("unix_socket_directories = '{}'\nmax_connections = 300\n", self.directory.display());
+        file.write_all(format!("{quick}{place}{settings}").as_bytes()).unwrap();
         let log = self.directory.join("log");
         done(self.as_owner("pg_ctl").args(["-w", "-D"]).arg(&data).arg("-l").arg(&log).arg("start"));
         self.watch(&data);
@@ -146,7 +147,7 @@ impl Server {
     /// PostgreSQL does not run as root.
     fn as_owner(&self, name: &str) -> Command {
         let path = if name == "sh" { PathBuf::from("sh") } else { self.programs.join(name) };
-        if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        if !is_root() {
             return Command::new(path);
         }
         let mut command = Command::new("setpriv");
@@ -154,6 +155,14 @@ impl Server {
         command.args([user, group]).args(["--clear-groups", "--"]).arg(path).current_dir("/");
         command
     }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+fn user() -> String {
+    if is_root() { "postgres".to_owned() } else { std::env::var("USER").unwrap_or("nobody".into()) }
 }
 
 /// The newest of what Debian installs, or what is in the path.

@@ -1,6 +1,8 @@
 //! What only a PostgreSQL database can do or suffer.
 
+mod doubt;
 mod server;
+mod tls;
 
 use crate::kit::Fixture;
 use crate::postgres_server::{Database, database};
