@@ -4,6 +4,7 @@
 //! unquoted scalars only where one is wanted. A bad value is reported and skipped, so that one reading finds all mistakes.
 
 mod braces;
+mod failure;
 mod fields;
 mod jobs;
 mod json;

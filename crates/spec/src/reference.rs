@@ -32,6 +32,9 @@ has it.
 
 **regular expression**: found anywhere in the name, unless `^` and `$` tie it to the ends.
 
+**growth**: a factor above 1 (`x1.5`), a share on top (`+30%`), or an amount on top (`+2g`, `+PT10M`, `+1`). The result
+is rounded up.
+
 **parameters**: a map of names and values. A value is a range with both ends (`1:10`, `0:1:0.25`, the step last), a list
 (`[a, b]`), the lines of a file (`\"@seeds.txt\"`), or one value. With several parameters each value of the first is
 combined with each value of the second and so on, the last one changing fastest; with `parameter_mode: zip` the first
@@ -133,6 +136,9 @@ fn type_of(is: &Type) -> String {
         Type::Walltime => "walltime".to_owned(),
         Type::Signal => "signal".to_owned(),
         Type::SrunSignal => "signal for srun".to_owned(),
+        Type::Growth(grows) => format!("growth, for example `{}`", grows.example()),
+        Type::StderrPattern => "text or `re:` regular expression".to_owned(),
+        Type::RetryBudget => "integer or share, for example `20%`".to_owned(),
         Type::List(item) => format!("list of {}", plural(item)),
         Type::Map(map) => link(map, map.what),
         Type::Env | Type::Constants => "map of text".to_owned(),
@@ -147,6 +153,8 @@ fn plural(item: &Type) -> String {
     match item {
         Type::Map(map) => link(map, &several(map.what)),
         Type::Integer(least, most) => format!("integers, {least} to {most}"),
+        Type::StderrPattern => "texts or `re:` regular expressions".to_owned(),
+        Type::Choice(_) => type_of(item),
         other => several(&type_of(other)),
     }
 }

@@ -1,5 +1,6 @@
 //! Names become numbers: what each job waits for, reads, writes and asks for, checked as a whole.
 
+mod caps;
 mod circles;
 mod detail;
 mod fit;
@@ -13,6 +14,7 @@ mod unread;
 mod written;
 
 pub(crate) use detail::{Detail, PerJob, Target};
+pub(crate) use regexes::check_regex;
 pub(crate) use relations::ListRef;
 pub use settings::ResolvedAction;
 pub(crate) use settings::WorkflowTexts;
@@ -212,6 +214,7 @@ pub(crate) fn resolve(spec: &Spec<'_>, expanded: &Expanded, names: NamesRead, si
     resolver.user_data();
     resolver.actions();
     resolver.fit();
+    resolver.caps();
     resolver.done
 }
 

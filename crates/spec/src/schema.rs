@@ -5,7 +5,7 @@
 //! in upper case), and for a value behind every key.
 
 use crate::decode::MANAGED_OPTIONS;
-use crate::decode::shape::{Field, Map, Type};
+use crate::decode::shape::{Field, Grows, Map, Type};
 use crate::decode::tables::WORKFLOW;
 use serde_json::{Value, json};
 use windlass_types::SIGNAL_NAMES;
@@ -88,6 +88,15 @@ fn rules(map: &Map) -> Vec<Value> {
                 "then": {"required": ["commands"]},
             }));
         }
+        "rule" => {
+            let conditions = ["exit_codes", "match_all_exit_codes", "signals", "on", "classes", "stderr"];
+            let named: Vec<_> = conditions.iter().map(|field| json!({"required": [field]})).collect();
+            rules.push(json!({"anyOf": named}));
+            let shapes = ["backoff", "max_delay", "jitter"].iter();
+            rules.extend(
+                shapes.map(|field| json!({"if": {"required": [field]}, "then": {"required": ["delay"]}})),
+            );
+        }
         _ => {}
     }
     rules
@@ -107,7 +116,7 @@ fn of_field(field: &Field) -> Value {
 fn of_type(is: &Type) -> Value {
     match is {
         Type::Text => text(),
-        Type::Filled | Type::Name => filled(),
+        Type::Filled | Type::Name | Type::StderrPattern => filled(),
         Type::Regex => json!({"type": "string", "format": "regex", "minLength": 1}),
         Type::Integer(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
         Type::Number(least, most) => json!({"type": "number", "minimum": least, "maximum": most}),
@@ -123,6 +132,11 @@ fn of_type(is: &Type) -> Value {
         }
         Type::Signal => signal("", ""),
         Type::SrunSignal => signal("([RB]:)?", "(@[0-9]{1,5})?"),
+        Type::Growth(grows) => growth(*grows),
+        Type::RetryBudget => {
+            let pattern = format!("^ *[0-9]+([.][0-9]+)? *% *$|^ *[0-9]+ *$|{CONSTANT}");
+            json!({"type": ["string", "integer"], "pattern": pattern, "minimum": 0, "examples": [100, "20%"]})
+        }
         Type::List(item) => json!({"type": "array", "items": of_type(item)}),
         Type::Map(map) => json!({"$ref": format!("#/$defs/{}", definition_name(map))}),
         Type::Env => {
@@ -164,6 +178,17 @@ fn amount(pattern: &str, more: &Value) -> Value {
         schema[keyword] = value.clone();
     }
     schema
+}
+
+/// The decoder also says that a factor is above 1.
+fn growth(grows: Grows) -> Value {
+    let amount = match grows {
+        Grows::Size => r"[0-9]*\.?[0-9]+ *([kKmMgGtT]([iI]?[bB])?|[bB])?",
+        Grows::Duration => r"([Pp][0-9TtWwDdHhMmSs.]+|[0-9][0-9A-Za-z.: -]*)",
+        Grows::Count => r"[0-9]+",
+    };
+    let pattern = format!(r"^ *([xX×] *[0-9]+(\.[0-9]+)?|\+ *([0-9]+(\.[0-9]+)? *%|{amount})) *$|{CONSTANT}");
+    json!({"type": "string", "pattern": pattern, "examples": ["x1.5", "+30%", grows.example()]})
 }
 
 fn signal(before: &str, after: &str) -> Value {
@@ -208,6 +233,13 @@ mod tests {
             "slurm_defaults: {qos: high, exclusive: ~, mail-type: END}",
             "execution_config: {mode: auto, termination_signal: SIGUSR1, srun_termination_signal: 'B:TERM@60'}",
             "failure_handlers: [{name: h, rules: [{exit_codes: [-128, 255], max_retries: 0}]}]",
+            "failure_handlers: [{name: h, rules: [{signals: [SIGKILL, 11, HUP], on: [timeout], classes: [data], stderr: ['re:^a']}]}]",
+            "failure_handlers: [{name: h, rules: [{on: [timeout], delay: 10, backoff: 1.5, max_delay: 1m, jitter: 0.5}]}]",
+            "failure_handlers: [{name: h, rules: [{on: [timeout], memory: x1.5, runtime: '+PT10M', cpus: '+1', max_cpus: 4}]}]",
+            "failure_handlers: [{name: h, rules: [{on: [timeout], memory: '+2.5 GiB', runtime: +30%, cpus: +12.5%, max_memory: 4g}]}]",
+            "retry_budget: 100",
+            "retry_budget: 12.5%",
+            "variables: {n: 3}\nretry_budget: '{n}%'",
             "slurm_schedulers: [{name: s, account: a, mem: 0, walltime: 90, tmp: 10G}]",
             "resource_monitor: {sample_interval_seconds: 0.5, jobs: {enabled: true, granularity: time_series}}",
             "actions: [{trigger_type: on_jobs_ready, action_type: run_commands, jobs: [a], commands: [x]}]",
@@ -235,6 +267,14 @@ mod tests {
             "execution_config: {mode: slurm, srun_termination_signal: TERM@soon}",
             "failure_handlers: [{name: h, rules: [{exit_codes: [256]}]}]",
             "failure_handlers: [{name: h}]",
+            "failure_handlers: [{name: h, rules: [{max_retries: 3}]}]",
+            "failure_handlers: [{name: h, rules: [{on: [oom]}]}]",
+            "failure_handlers: [{name: h, rules: [{signals: [SIGTRM]}]}]",
+            "failure_handlers: [{name: h, rules: [{on: [timeout], memory: 2g}]}]",
+            "failure_handlers: [{name: h, rules: [{on: [timeout], cpus: '+1g'}]}]",
+            "failure_handlers: [{name: h, rules: [{on: [timeout], backoff: 2}]}]",
+            "retry_budget: lots",
+            "retry_budget: -1",
             "slurm_schedulers: [{name: s}]",
             "resource_monitor: {granularity: fine}",
             "actions: [{trigger_type: on_jobs_ready, action_type: run_commands, commands: [x]}]",

@@ -491,6 +491,38 @@ error[cycle]: jobs wait for each other in a circle: a -> b -> a (through file `x
 }
 
 #[test]
+fn rules_that_leave_no_room_to_grow() {
+    let text = |rule: &str| {
+        format!(
+            "name: w\nresource_requirements: [{{name: r, num_cpus: 4, memory: 4g, runtime: PT1H}}]\n\
+             failure_handlers: [{{name: h, rules: [{{exit_codes: [1]}}, {{on: [out_of_memory], {rule}}}]}}]\n\
+             jobs: [{{name: 'a{{i}}', command: x, resource_requirements: r, failure_handler: h, parameters: {{i: '1:9'}}}},\n\
+                    {{name: b, command: x, failure_handler: h}}]\n"
+        )
+    };
+    for fine in
+        ["memory: x2, max_memory: 4097m", "max_runtime: 61m, runtime: +10%", "cpus: '+1', max_cpus: 5"]
+    {
+        let text = text(fine);
+        assert!(!warnings(&good(&text)).iter().any(|warning| warning.starts_with("no-room")), "{fine}");
+    }
+    for (rule, said) in [
+        ("memory: x2, max_memory: 4g", "its `max_memory` is 4 GiB, and `r` asks for 4 GiB already"),
+        ("runtime: x2, max_runtime: 30m", "its `max_runtime` is 30m, and `r` asks for 1h already"),
+        ("cpus: x2, max_cpus: 2", "its `max_cpus` is 2, and `r` asks for 4 already"),
+    ] {
+        let text = text(rule);
+        let told: Vec<_> =
+            warnings(&good(&text)).into_iter().filter(|warning| warning.starts_with("no-room")).collect();
+        assert_eq!(
+            told,
+            [format!("no-room rule 2 of `h` cannot give more: {said}")],
+            "once, for all jobs alike"
+        );
+    }
+}
+
+#[test]
 fn requirements_and_schedulers_that_do_not_go_together() {
     let text = |requirements: &str, job: &str| {
         format!(

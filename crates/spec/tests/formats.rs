@@ -15,7 +15,7 @@ fn in_every_format(text: &str) -> Vec<(Format, String)> {
     Format::ALL.map(written).into()
 }
 
-const SPECS: [&str; 4] = [
+const SPECS: [&str; 5] = [
     "\
 name: tile_mosaic
 description: split a scene, filter both halves, stitch
@@ -84,6 +84,36 @@ actions:
   - {trigger_type: on_jobs_ready, action_type: schedule_nodes, job_name_regexes: ['sim_\\d+'], scheduler: prep_alloc}
   - {trigger_type: on_worker_start, action_type: run_commands, persistent: true, commands: [\"mkdir -p scratch\", date]}
 ",
+    "\
+name: patient
+retry_budget: 20%
+resource_requirements:
+  - {name: small, num_cpus: 1, memory: 2g, runtime: PT10M}
+failure_handlers:
+  - name: patient_rules
+    rules:
+      - exit_codes: [75]
+        signals: [SIGKILL, 11]
+        on: [out_of_memory, timeout]
+        classes: [transient]
+        stderr: [\"Connection refused: {\", 're:^NCCL .{2,} timeout$', '1e3', 'true']
+        recovery_script: rm -f lock
+        recovery_timeout: PT1M
+        max_retries: 5
+        delay: 10
+        backoff: 2
+        max_delay: 10m
+        jitter: .2
+        memory: x1.5
+        max_memory: 8g
+        runtime: +30%
+        max_runtime: 2h
+        cpus: '+1'
+        max_cpus: 8
+      - {on: [missing_output], memory: +2g, runtime: +PT10M}
+jobs:
+  - {name: fetch, command: ./fetch, resource_requirements: small, failure_handler: patient_rules}
+",
 ];
 
 #[test]
@@ -135,7 +165,18 @@ user_data "u" {
 }
 failure_handler "h" {
     rule { exit_codes 1 2; match_all_exit_codes false; max_retries 0x2 }
+    rule {
+        signal "SIGKILL"
+        signal 11
+        class "transient" "infrastructure"
+        on "timeout"
+        stderr "Connection refused"
+        delay "10s"
+        backoff 1.5
+        memory "x2"
+    }
 }
+retry_budget 100
 job "a" {
     command r"echo \a"
     output_file "f"
@@ -174,6 +215,14 @@ failure_handlers:
       - exit_codes: [1, 2]
         match_all_exit_codes: false
         max_retries: 2
+      - signals: [SIGKILL, 11]
+        classes: [transient, infrastructure]
+        \"on\": [timeout]
+        stderr: [Connection refused]
+        delay: 10s
+        backoff: 1.5
+        memory: x2
+retry_budget: 100
 jobs:
   - name: a
     command: echo \\a

@@ -98,6 +98,86 @@ pub fn format_duration(duration: Duration) -> String {
     }
 }
 
+/// `3g`, `1152m`, `512k`, `77`: the shortest text that [`Bytes`] reads back as just this size.
+pub fn write_size(bytes: Bytes) -> String {
+    let units = [("t", 40), ("g", 30), ("m", 20), ("k", 10)];
+    match units.into_iter().find(|(_, shift)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift) {
+        Some((unit, shift)) => format!("{}{unit}", bytes.0 >> shift),
+        None => bytes.0.to_string(),
+    }
+}
+
+/// `PT1H30M`, `PT0.5S`: the form that Torc reads too, to the microsecond.
+pub fn write_duration(duration: Duration) -> String {
+    let (total, micros) = (duration.as_secs(), duration.subsec_micros());
+    let mut written = String::from("PT");
+    for (count, unit) in [(total / 3600, "H"), (total / 60 % 60, "M")] {
+        if count > 0 {
+            written = written + &count.to_string() + unit;
+        }
+    }
+    let seconds = total % 60;
+    if micros > 0 {
+        let fraction = format!("{micros:06}");
+        return format!("{written}{seconds}.{}S", fraction.trim_end_matches('0'));
+    }
+    if seconds > 0 || total == 0 { format!("{written}{seconds}S") } else { written }
+}
+
+/// Amounts in JSON as people write them: `"8g"`, `"PT10M"`. Plain numbers (bytes, seconds) are read as well.
+pub(crate) mod written {
+    use serde::{Deserialize, Deserializer, de::Error};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(f64),
+        Text(String),
+    }
+
+    fn read<'de, T, E, D>(
+        deserializer: D,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, D::Error>
+    where
+        E: std::fmt::Display,
+        D: Deserializer<'de>,
+    {
+        let text = match Option::<Written>::deserialize(deserializer)? {
+            None => return Ok(None),
+            Some(Written::Number(number)) => number.to_string(),
+            Some(Written::Text(text)) => text,
+        };
+        parse(&text).map(Some).map_err(D::Error::custom)
+    }
+
+    /// For fields with `#[serde(with = …)]`.
+    macro_rules! written {
+        ($name:ident: $is:ty, $parse:expr, $write:expr) => {
+            pub(crate) mod $name {
+                use serde::{Deserializer, Serialize, Serializer};
+
+                #[expect(clippy::ref_option, reason = "serde passes a reference")]
+                pub(crate) fn serialize<S: Serializer>(
+                    amount: &Option<$is>,
+                    serializer: S,
+                ) -> Result<S::Ok, S::Error> {
+                    amount.map($write).serialize(serializer)
+                }
+
+                pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+                    deserializer: D,
+                ) -> Result<Option<$is>, D::Error> {
+                    super::read(deserializer, $parse)
+                }
+            }
+        };
+    }
+
+    written!(size: crate::Bytes, str::parse::<crate::Bytes>, crate::write_size);
+    written!(duration: std::time::Duration, crate::parse_duration, crate::write_duration);
+}
+
 fn iso_seconds(after_p: &str) -> Option<f64> {
     let (date, time) = match after_p.split_once(['T', 't']) {
         Some((_, "")) => return None,
@@ -217,6 +297,26 @@ mod tests {
         }
         for text in ["", "P", "PT", "1x", "h", "-5m", "1-", "1:2:3:4", "inf", "1e300"] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for (bytes, text) in [(3 << 30, "3g"), (1152 << 20, "1152m"), (1 << 9, "512"), (77, "77"), (0, "0")] {
+            assert_eq!(write_size(Bytes(bytes)), text);
+            assert_eq!(text.parse(), Ok(Bytes(bytes)));
+        }
+        for (micros, text) in [
+            (5_400_000_000, "PT1H30M"),
+            (10_000_000, "PT10S"),
+            (93_600_000_000, "PT26H"),
+            (60_500_000, "PT1M0.5S"),
+            (1, "PT0.000001S"),
+            (0, "PT0S"),
+        ] {
+            let duration = Duration::from_micros(micros);
+            assert_eq!(write_duration(duration), text);
+            assert_eq!(parse_duration(text), Ok(duration));
         }
     }
 

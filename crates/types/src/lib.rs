@@ -7,6 +7,7 @@ mod amount;
 mod digest;
 mod failure;
 pub mod fleet;
+mod growth;
 mod id;
 mod resources;
 pub mod series;
@@ -16,14 +17,15 @@ mod status;
 mod time;
 pub mod work;
 
-pub use amount::{Bytes, ParseAmountError, format_duration, parse_duration};
+pub use amount::{Bytes, ParseAmountError, format_duration, parse_duration, write_duration, write_size};
 pub use digest::{Digest, digest};
 pub use failure::{FailureClass, ParseClassError};
+pub use growth::{Growth, ParseGrowthError, ParseRatioError, Quantity, Ratio};
 pub use id::{
     Attempt, EventId, FileId, JobId, KindId, RequirementsId, ResultId, RunId, UserDataId, WorkerId,
     WorkflowId,
 };
 pub use resources::{Capacity, Resources};
-pub use signal::{SIGNAL_NAMES, signal_name, signal_number};
+pub use signal::{ParseSignalError, SIGNAL_NAMES, Signal, signal_name, signal_number};
 pub use status::{JobStatus, ParseStatusError, StatusCounts};
 pub use time::{Clock, Timestamp};

@@ -3,6 +3,10 @@
 //!
 //! A field that nobody wrote stays `None`, so that it can be shown as it was written; the methods give the default.
 
+mod handlers;
+
+pub use handlers::{FailureCause, FailureHandler, FailureRule, RetryBudget, StderrPattern};
+
 use crate::work::Stdio;
 use crate::{Bytes, ParseAmountError, parse_duration};
 use serde::{Deserialize, Serialize};
@@ -20,6 +24,9 @@ pub struct Settings {
     pub metadata: BTreeMap<String, Value>,
     #[serde(skip_serializing_if = "is_false")]
     pub use_pending_failed: bool,
+    /// How many retries failure handlers may grant in a run, all jobs together (ours).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_budget: Option<RetryBudget>,
     #[serde(skip_serializing_if = "is_false")]
     pub enable_ro_crate: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -197,30 +204,6 @@ impl ResourceMonitor {
         self.sample_interval_seconds
             .map_or(Self::SAMPLE_INTERVAL, |seconds| Duration::from_secs_f64(seconds.max(0.01)))
     }
-}
-
-/// What to do when jobs that name it fail. Obeyed from the recovery part on; kept and shown before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailureHandler {
-    pub name: String,
-    pub rules: Vec<FailureRule>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailureRule {
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub exit_codes: Vec<i32>,
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub match_all_exit_codes: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recovery_script: Option<String>,
-    /// A cap on attempts: 3 means at most three executions.
-    #[serde(default = "three")]
-    pub max_retries: i32,
-}
-
-const fn three() -> i32 {
-    3
 }
 
 /// Where Slurm allocations of a workflow come from.

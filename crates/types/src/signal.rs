@@ -1,5 +1,9 @@
 //! Signals by name, as people write them in specs: `SIGTERM`, `term`, `15`.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
 /// The signals of Linux by number, from 1, without their `SIG`.
 pub const SIGNAL_NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
@@ -23,6 +27,60 @@ pub fn signal_name(number: i32) -> Option<String> {
     SIGNAL_NAMES.get(index).map(|name| format!("SIG{name}"))
 }
 
+/// One of the signals that have a name. In JSON `"SIGKILL"`; read also without its `SIG`, and as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Signal(i32);
+
+impl Signal {
+    pub fn new(number: i32) -> Option<Self> {
+        signal_name(number).map(|_| Self(number))
+    }
+
+    pub const fn number(self) -> i32 {
+        self.0
+    }
+}
+
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("`{0}` is no signal; write for example SIGKILL, SEGV or 11")]
+pub struct ParseSignalError(pub String);
+
+impl FromStr for Signal {
+    type Err = ParseSignalError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        signal_number(text).map(Self).ok_or_else(|| ParseSignalError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&signal_name(self.0).unwrap_or_default())
+    }
+}
+
+impl Serialize for Signal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Signal {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(i64),
+            Text(String),
+        }
+        let text = match Written::deserialize(deserializer)? {
+            Written::Number(number) => number.to_string(),
+            Written::Text(text) => text,
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +101,12 @@ mod tests {
         for number in 1..=31 {
             assert_eq!(signal_number(&signal_name(number).unwrap()), Some(number));
         }
+        assert_eq!(
+            serde_json::from_str::<Vec<Signal>>(r#"[9, "KILL", "SIGKILL", "9"]"#).unwrap(),
+            [Signal(9); 4]
+        );
+        assert_eq!(serde_json::to_string(&Signal::new(11)).unwrap(), r#""SIGSEGV""#);
+        assert!(serde_json::from_str::<Signal>("64").is_err());
         assert_eq!((signal_name(0), signal_name(32), signal_name(-1)), (None, None, None));
     }
 }

@@ -51,27 +51,11 @@ pub(super) fn round_runtime(seconds: f64) -> Duration {
     Duration::from_secs(whole(seconds / step as f64) * step)
 }
 
-/// `3g`, `1152m`, `512k`.
-pub(super) fn write_memory(bytes: Bytes) -> String {
-    match bytes.0 {
-        n if n.is_multiple_of(1 << 30) => format!("{}g", n >> 30),
-        n if n.is_multiple_of(1 << 20) => format!("{}m", n >> 20),
-        n => format!("{}k", n.div_ceil(1 << 10)),
-    }
-}
-
-/// `PT1H30M`: the form that Torc reads too.
-pub(super) fn write_runtime(runtime: Duration) -> String {
-    let total = runtime.as_secs().max(1);
-    let parts = [(total / 3600, 'H'), (total / 60 % 60, 'M'), (total % 60, 'S')];
-    let written = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}"));
-    format!("PT{}", written.collect::<String>())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use windlass_types::{write_duration, write_size};
 
     #[test]
     fn percentiles_are_values_that_occurred() {
@@ -92,10 +76,10 @@ mod tests {
             (2.5 * 1.2 * gib, "3g"),
             (10.2 * gib, "11g"),
         ] {
-            assert_eq!(write_memory(round_memory(bytes)), text);
+            assert_eq!(write_size(round_memory(bytes)), text);
         }
         for (seconds, text) in [(10.0, "PT1M"), (61.0, "PT2M"), (3601.0, "PT1H5M"), (7200.0, "PT2H")] {
-            assert_eq!(write_runtime(round_runtime(seconds)), text);
+            assert_eq!(write_duration(round_runtime(seconds)), text);
         }
     }
 
@@ -104,10 +88,10 @@ mod tests {
         fn rounding_never_gives_less_and_reads_back(bytes in 1u64..1 << 44, seconds in 1u64..10_000_000) {
             let memory = round_memory(bytes as f64);
             prop_assert!(memory.0 >= bytes);
-            prop_assert_eq!(write_memory(memory).parse::<Bytes>().unwrap(), memory);
+            prop_assert_eq!(write_size(memory).parse::<Bytes>().unwrap(), memory);
             let runtime = round_runtime(seconds as f64);
             prop_assert!(runtime.as_secs() >= seconds);
-            prop_assert_eq!(windlass_types::parse_duration(&write_runtime(runtime)).unwrap(), runtime);
+            prop_assert_eq!(windlass_types::parse_duration(&write_duration(runtime)).unwrap(), runtime);
         }
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 use windlass_types::work::return_code;
-use windlass_types::{Bytes, JobStatus, Resources, format_duration};
+use windlass_types::{Bytes, JobStatus, Resources, format_duration, write_duration, write_size};
 
 /// One attempt, as the books have it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -153,9 +153,9 @@ impl Amount {
     /// As it is written in a spec: `3g`, `4`, `PT1H30M`.
     pub fn as_written(self) -> String {
         match self {
-            Self::Memory(bytes) => measure::write_memory(bytes),
+            Self::Memory(bytes) => write_size(bytes),
             Self::Cpus(cpus) => cpus.to_string(),
-            Self::Runtime(runtime) => measure::write_runtime(runtime),
+            Self::Runtime(runtime) => write_duration(runtime),
         }
     }
 }

@@ -2,13 +2,15 @@
 //! whole becomes the type that has the same fields.
 
 use super::fields::OpenMap;
-use super::shape::{Map, Type};
+use super::shape::{Grows, Map, Type};
 use super::{Decoder, Subject};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Stop};
 use crate::source::Span;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::time::Duration;
+use windlass_types::{Bytes, write_duration, write_size};
 
 /// A map that was read.
 pub(super) struct Object {
@@ -34,6 +36,17 @@ impl Object {
 
     pub(super) fn text(&self, field: &str) -> Option<&str> {
         self.values.get(field).and_then(Value::as_str)
+    }
+
+    /// It is decoded by this table.
+    pub(super) fn is(&self, table: &'static Map) -> bool {
+        std::ptr::eq(self.table, table)
+    }
+
+    /// What it says, as the type that it stands for; `None` if something about it was reported.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        let values = self.is_whole.then(|| self.values.clone())?;
+        serde_json::from_value(Value::Object(values)).ok()
     }
 }
 
@@ -92,14 +105,22 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
             Type::Number(least, most) => self.number(event, subject, (*least, *most))?.map(Value::from),
             Type::Boolean => self.boolean(event, subject)?.map(Value::from),
             Type::Choice(words) => self.word(event, subject, words)?.map(Value::from),
-            Type::Size => self.size(event, subject)?.map(|bytes| bytes.0.into()),
-            Type::Duration => self.duration(event, subject)?.map(|duration| duration.as_secs_f64().into()),
+            Type::Size => self.size(event, subject)?.map(|bytes| write_size(bytes).into()),
+            Type::Duration => self.duration(event, subject)?.map(|duration| write_duration(duration).into()),
             Type::Walltime => self.walltime(event, subject)?.map(Value::from),
             Type::SlurmSize => self.slurm_size(event, subject)?.map(Value::from),
             Type::Signal => self.signal(event, subject, false)?.map(Value::from),
             Type::SrunSignal => self.signal(event, subject, true)?.map(Value::from),
+            Type::Growth(Grows::Size) => self.growth::<Bytes>(event, subject)?.map(Value::from),
+            Type::Growth(Grows::Duration) => self.growth::<Duration>(event, subject)?.map(Value::from),
+            Type::Growth(Grows::Count) => self.growth::<u32>(event, subject)?.map(Value::from),
+            Type::StderrPattern => self.stderr_pattern(event, subject)?.map(Value::from),
+            Type::RetryBudget => self.retry_budget(event, subject)?.map(|budget| budget.to_string().into()),
             Type::List(item) => self.values(&event, subject, item)?,
-            Type::Map(map) => self.object(&event, subject, map)?.map(|object| Value::Object(object.values)),
+            Type::Map(map) => self.object(&event, subject, map)?.map(|object| {
+                self.check_object(&object);
+                Value::Object(object.values)
+            }),
             Type::SlurmOptions => Some(Value::Object(self.slurm_options(&event, subject)?)),
             Type::Json => self.json(event)?,
             Type::JsonMap => self.json_map(event, subject)?.map(Value::Object),

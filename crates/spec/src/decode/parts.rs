@@ -26,6 +26,10 @@ impl<'s> Building<'s, Recording<'s>> {
             match part {
                 Part::Requirements => self.all_requirements(&event)?,
                 Part::FailureHandlers => self.failure_handlers(&event)?,
+                Part::RetryBudget => {
+                    let subject = Subject::Field("retry_budget");
+                    self.spec.settings.retry_budget = self.decoder.retry_budget(event, subject)?;
+                }
                 Part::SlurmSchedulers => self.schedulers(&event)?,
                 Part::Actions => self.actions(&event)?,
                 Part::ExecutionConfig => srun_mpi = self.execution_config(&event)?,

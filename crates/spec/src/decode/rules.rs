@@ -2,13 +2,13 @@
 
 use super::fields::OpenMap;
 use super::object::Object;
-use super::tables::ACTION;
+use super::tables::{ACTION, FAILURE_RULE};
 use super::{Decoder, Subject, not};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Stop};
 use crate::model::ActionSpec;
 use crate::source::Span;
-use windlass_types::settings::{ActionType, FailureHandler, FailureRule};
+use windlass_types::settings::ActionType;
 
 /// Fields of `execution_config` that are for one mode.
 const DIRECT_ONLY: [&str; 4] =
@@ -128,22 +128,12 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         }
     }
 
-    /// Rules that can never be used.
-    pub(super) fn look_over_handlers(&mut self, handlers: &[(FailureHandler, Span)]) {
-        for (handler, span) in handlers {
-            let is_for_nothing =
-                |rule: &FailureRule| rule.exit_codes.is_empty() && !rule.match_all_exit_codes;
-            let useless = handler.rules.iter().position(is_for_nothing);
-            let message = match useless {
-                Some(rule) => format!("rule {} of `{}` is for no return code", rule + 1, handler.name),
-                None if handler.rules.is_empty() => format!("`{}` has no rules", handler.name),
-                None => continue,
-            };
-            self.warnings.push(
-                Diagnostic::new("useless-rule", message)
-                    .at(*span)
-                    .help("give a rule `exit_codes`, or `match_all_exit_codes: true`"),
-            );
+    /// What stands within another map, and is decoded by its table.
+    pub(super) fn check_object(&mut self, object: &Object) {
+        if object.is(&FAILURE_RULE)
+            && let Some(rule) = object.read()
+        {
+            self.check_failure_rule(&rule, object);
         }
     }
 

@@ -1,6 +1,9 @@
 //! What a table of fields is made of. The tables themselves are in [`super::tables`]; decoding, the JSON schema, the
 //! reference and the spellings of KDL all read them, so that none can say something else than the others.
 
+use std::time::Duration;
+use windlass_types::{Bytes, Quantity};
+
 /// A kind of map: which fields it may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Map {
@@ -120,6 +123,12 @@ pub(crate) enum Type {
     Signal,
     /// As `Signal`, with what `srun --signal` puts around it.
     SrunSignal,
+    /// How much more is asked for.
+    Growth(Grows),
+    /// Words, or `re:` and a regular expression.
+    StderrPattern,
+    /// A number, or a share of the jobs.
+    RetryBudget,
     List(&'static Type),
     Map(&'static Map),
     /// Environment variables.
@@ -134,6 +143,25 @@ pub(crate) enum Type {
     Json,
     /// A map of anything.
     JsonMap,
+}
+
+/// What can grow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Grows {
+    Size,
+    Duration,
+    Count,
+}
+
+impl Grows {
+    /// An amount on top.
+    pub(crate) const fn example(self) -> &'static str {
+        match self {
+            Self::Size => Bytes::EXAMPLE,
+            Self::Duration => Duration::EXAMPLE,
+            Self::Count => u32::EXAMPLE,
+        }
+    }
 }
 
 impl Type {

@@ -1,12 +1,13 @@
 //! The fields of a workflow spec, one table per kind of map. Whoever adds a field adds it here, and the compiler asks
 //! for the rest.
 
+mod handlers;
 mod settings;
 
+pub(super) use handlers::{FAILURE_HANDLER, FAILURE_RULE};
 pub(crate) use settings::{ACTION, STDIO};
 pub(super) use settings::{
-    ActionField, DYNAMIC_JOBS, EXECUTION_CONFIG, FAILURE_HANDLER, RESOURCE_MONITOR, SLURM_SCHEDULER,
-    StdioField,
+    ActionField, DYNAMIC_JOBS, EXECUTION_CONFIG, RESOURCE_MONITOR, SLURM_SCHEDULER, StdioField,
 };
 
 use super::shape::{Field, FieldId, Map, Type, fields};
@@ -54,6 +55,7 @@ pub(super) enum WorkflowField {
 pub(super) enum Part {
     Requirements,
     FailureHandlers,
+    RetryBudget,
     SlurmSchedulers,
     Actions,
     ExecutionConfig,
@@ -105,6 +107,9 @@ fields! {
     WorkflowField::Part(Part::FailureHandlers) => Field::optional("failure_handlers",
         Type::List(&Type::Map(&FAILURE_HANDLER)),
         "What to do when jobs fail, by name.").node("failure_handler"),
+    WorkflowField::Part(Part::RetryBudget) => Field::optional("retry_budget", Type::RetryBudget,
+        "So many retries by failure handlers in a run, all jobs together; when they are used up, no more jobs are started.")
+        .default("two for each job, at least 1000").elsewhere(&["max_retries", "retries"]),
     WorkflowField::Part(Part::SlurmSchedulers) => Field::optional("slurm_schedulers",
         Type::List(&Type::Map(&SLURM_SCHEDULER)),
         "What is asked of Slurm, by name.").node("slurm_scheduler"),

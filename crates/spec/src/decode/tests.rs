@@ -4,12 +4,15 @@ mod hostile;
 mod rules;
 
 use crate::decode::shape::{Map, Type};
-use crate::decode::tables::{EXECUTION_CONFIG, FAILURE_HANDLER, RESOURCE_MONITOR, SLURM_SCHEDULER, WORKFLOW};
+use crate::decode::tables::{
+    EXECUTION_CONFIG, FAILURE_HANDLER, FAILURE_RULE, RESOURCE_MONITOR, SLURM_SCHEDULER, WORKFLOW,
+};
 use crate::model::{JobMore, List, Named, Parameter, ParameterMode, ParameterValues, Spec};
 use serde_json::{Value, json};
+use windlass_types::FailureClass;
 use windlass_types::settings::{
-    ActionType, ChangeDetection, ExecutionConfig, FailureHandler, ResourceMonitor, Settings, SlurmScheduler,
-    Trigger,
+    ActionType, ChangeDetection, ExecutionConfig, FailureCause, FailureHandler, ResourceMonitor, Settings,
+    SlurmScheduler, Trigger,
 };
 use windlass_types::work::{Stdio, StdioMode};
 
@@ -55,6 +58,7 @@ stdio: {mode: combined}
 change_detection: content
 slurm_defaults: {qos: high, exclusive: true, mail-type: }
 use_pending_failed: true
+retry_budget: 20%
 enable_ro_crate: true
 access_groups: [one, two]
 compute_node_expiration_buffer_seconds: 60
@@ -75,6 +79,7 @@ dynamic_jobs: {max_iterations: 7}",
         "change_detection": "content",
         "slurm_defaults": {"qos": "high", "exclusive": true, "mail-type": null},
         "use_pending_failed": true,
+        "retry_budget": "20%",
         "enable_ro_crate": true,
         "compute_node_expiration_buffer_seconds": 60,
         "compute_node_wait_for_new_jobs_seconds": 0,
@@ -248,18 +253,34 @@ fn sample(map: &Map) -> Value {
     let value = |is: &Type, default: &str| match is {
         Type::Boolean => json!(default != "true"),
         Type::Integer(_, most) => json!((*most).min(200)),
-        Type::Number(..) => json!(2.5),
+        Type::Number(_, most) => json!(most.min(2.5)),
         Type::Choice(words) => json!(words[words.len() - 1]),
         Type::Walltime => json!("2-00:00:00"),
         Type::SlurmSize => json!("7G"),
         Type::Signal => json!("SIGUSR2"),
         Type::SrunSignal => json!("B:USR1@60"),
+        Type::Size => json!("7g"),
+        Type::Duration => json!("PT2H"),
+        Type::Growth(_) => json!("x1.5"),
+        Type::List(Type::Signal) => json!(["SIGUSR2", "SIGKILL"]),
+        Type::List(Type::Choice(words)) => json!(words),
+        Type::List(Type::StderrPattern) => json!(["No such file: {", "re:^a{2}"]),
         Type::List(Type::Integer(..)) => json!([1, 2]),
         Type::List(Type::Map(map)) => json!([sample(map)]),
         Type::Map(map) => sample(map),
         _ => json!("some text"),
     };
     map.fields.iter().map(|field| (field.name.to_owned(), value(&field.is, field.default))).collect()
+}
+
+#[test]
+fn tables_and_types_know_the_same_words() {
+    let words = |field: &str| {
+        let (index, _) = FAILURE_RULE.find(field).unwrap();
+        FAILURE_RULE.fields[index].is.item().unwrap().choices()
+    };
+    assert_eq!(words("classes"), FailureClass::ALL.map(FailureClass::as_str));
+    assert_eq!(words("on"), FailureCause::ALL.map(FailureCause::as_str));
 }
 
 /// Tables that fill a type by themselves have the fields of the type, no more and no fewer.
@@ -315,6 +336,8 @@ fn constants_in_amounts_wherever_they_are_defined() {
     let source = with(
         "\
 resource_requirements: [{name: r, num_cpus: 1, memory: '{size}', runtime: '{hours:02d}:{minutes}:00'}]
+failure_handlers: [{name: h, rules: [{on: [timeout], runtime: '+{hours}h', max_runtime: '{hours}0h'}]}]
+retry_budget: '{minutes}%'
 slurm_schedulers: [{name: s, account: '{who}', walltime: '0{hours}:00:00'}]
 variables: {size: '{gb}g', gb: 3, hours: 2, minutes: 30, who: me}",
     );
@@ -322,6 +345,10 @@ variables: {size: '{gb}g', gb: 3, hours: 2, minutes: 30, who: me}",
     let resources = spec.requirements[0].resources;
     assert_eq!(resources.memory.0, 3 << 30);
     assert_eq!(resources.runtime, Some(std::time::Duration::from_mins(150)));
+    let rule = &spec.failure_handlers[0].0.rules[0];
+    assert_eq!(rule.runtime.map(|growth| growth.to_string()).as_deref(), Some("+PT2H"));
+    assert_eq!(rule.max_runtime, Some(std::time::Duration::from_hours(20)));
+    assert_eq!(spec.settings.retry_budget.map(|budget| budget.to_string()).as_deref(), Some("30%"));
     // Texts stay templates; an amount was understood here, and stays so.
     assert_eq!(spec.schedulers[0].0.account, "{who}");
     assert_eq!(spec.schedulers[0].0.walltime, "02:00:00");

@@ -5,15 +5,17 @@ use super::{Decoder, Spanned, Subject, found_scalar, not, out_of_range, shown};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Stop};
 use crate::params::ParameterValue;
+use crate::resolve::check_regex;
 use crate::source::Span;
 use crate::template::{self, Format};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as WordError, StrDeserializer};
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
-use windlass_types::settings::{parse_slurm_size, parse_walltime};
-use windlass_types::{Bytes, ParseAmountError, SIGNAL_NAMES, parse_duration, signal_number};
+use windlass_types::settings::{RetryBudget, StderrPattern, parse_slurm_size, parse_walltime};
+use windlass_types::{Bytes, Growth, Quantity, SIGNAL_NAMES, parse_duration, signal_number};
 
 impl<'s, E: Events<'s>> Decoder<'s, E> {
     pub(super) fn size(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Bytes>, Stop> {
@@ -82,6 +84,47 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         };
         let message = format!("{subject}: {} is no signal", shown(&text));
         self.sink.push(Diagnostic::new("bad-signal", message).at(span).help(help));
+        Ok(None)
+    }
+
+    /// `x1.5`, `+30%` or `+2g`, as it is understood.
+    pub(super) fn growth<Q: Quantity>(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+    ) -> Result<Option<String>, Stop> {
+        let growth = self.amount(event, subject, str::parse::<Growth<Q>>)?;
+        Ok(growth.map(|(growth, _, _)| growth.to_string()))
+    }
+
+    pub(super) fn retry_budget(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+    ) -> Result<Option<RetryBudget>, Stop> {
+        let budget = self.amount(event, subject, str::parse::<RetryBudget>)?;
+        Ok(budget.map(|(budget, _, _)| budget))
+    }
+
+    /// Words or a regular expression, as written. Braces are braces here: what programs print is full of them.
+    pub(super) fn stderr_pattern(
+        &mut self,
+        event: Event<'s>,
+        subject: Subject<'_>,
+    ) -> Result<Option<String>, Stop> {
+        let Some((text, span)) = self.non_empty(event, subject)? else { return Ok(None) };
+        let (why, help) = match StderrPattern::of(&text) {
+            StderrPattern::Words(_) => return Ok(Some(text.into_owned())),
+            StderrPattern::Regex(regex) if regex.trim().is_empty() => {
+                ("it is empty".to_owned(), "write the expression behind `re:`")
+            }
+            StderrPattern::Regex(regex) => match check_regex(regex) {
+                Ok(()) => return Ok(Some(text.into_owned())),
+                Err(why) => (why, "leave out the `re:` if these are words to look for"),
+            },
+        };
+        let message = format!("{subject}: {} is not a regular expression: {why}", shown(&text));
+        self.sink.push(Diagnostic::new("bad-regex", message).at(span).help(help));
         Ok(None)
     }
 
@@ -164,11 +207,11 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         }))
     }
 
-    fn amount<T>(
+    fn amount<T, P: fmt::Display>(
         &mut self,
         event: Event<'s>,
         subject: Subject<'_>,
-        parse: impl Fn(&str) -> Result<T, ParseAmountError>,
+        parse: impl Fn(&str) -> Result<T, P>,
     ) -> Result<Option<(T, String, Span)>, Stop> {
         let Some((text, span)) = self.filled_in(event, subject)? else { return Ok(None) };
         match parse(&text) {

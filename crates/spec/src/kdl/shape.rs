@@ -51,7 +51,10 @@ impl Form {
             | Type::Walltime
             | Type::SlurmSize
             | Type::Signal
-            | Type::SrunSignal => Self::Text,
+            | Type::SrunSignal
+            | Type::Growth(_)
+            | Type::StderrPattern
+            | Type::RetryBudget => Self::Text,
         }
     }
 

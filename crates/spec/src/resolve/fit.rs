@@ -4,6 +4,7 @@ use super::{PerJob, Resolver};
 use crate::diagnostic::Diagnostic;
 use crate::model::JobSpec;
 use crate::source::Span;
+use crate::workflow::JobKind;
 use rustc_hash::FxHashSet;
 use windlass_types::settings::SlurmScheduler;
 use windlass_types::{Bytes, Resources, format_duration, parse_duration};
@@ -25,7 +26,8 @@ impl Resolver<'_, '_> {
         let mut looked_at = FxHashSet::default();
         for (entry, job) in (0..).zip(&self.spec.jobs) {
             for index in 0..self.distinct(entry) {
-                let (requirements, scheduler) = self.asked(entry, job, index);
+                let (requirements, kind) = self.asked(entry, job, index);
+                let scheduler = kind.and_then(|kind| kind.scheduler);
                 let Some(requirements) = requirements.filter(|number| looked_at.insert((*number, scheduler)))
                 else {
                     continue;
@@ -36,7 +38,7 @@ impl Resolver<'_, '_> {
     }
 
     /// So many jobs of the entry have to be looked at: one, unless they ask for different things.
-    fn distinct(&self, entry: u32) -> u32 {
+    pub(super) fn distinct(&self, entry: u32) -> u32 {
         let differs = self.done.details[entry as usize].as_ref().is_some_and(|detail| {
             [detail.requirements, detail.kind].iter().any(|value| matches!(value, PerJob::Each(_)))
         });
@@ -44,14 +46,13 @@ impl Resolver<'_, '_> {
         if differs { count } else { count.min(1) }
     }
 
-    /// The numbers of the requirements and of the scheduler of a job.
-    fn asked(&self, entry: u32, job: &JobSpec, index: u32) -> (Option<u32>, Option<u32>) {
+    /// The number of the requirements of a job, and its kind, if it is not a plain one.
+    pub(super) fn asked(&self, entry: u32, job: &JobSpec, index: u32) -> (Option<u32>, Option<&JobKind>) {
         let Some(detail) = &self.done.details[entry as usize] else {
             return (job.requirements.map(|used| self.done.requirements[used.name as usize]), None);
         };
         let kind = self.done.per_job(detail.kind, index);
-        let scheduler = kind.and_then(|kind| self.done.kinds[kind as usize].scheduler);
-        (self.done.per_job(detail.requirements, index), scheduler)
+        (self.done.per_job(detail.requirements, index), kind.map(|kind| &self.done.kinds[kind as usize]))
     }
 
     fn fit_one(&mut self, requirements: u32, scheduler: Option<u32>, job: Span) {

@@ -73,6 +73,14 @@ impl Patterns {
     }
 }
 
+/// What is wrong with a pattern, if anything.
+pub(crate) fn check_regex(pattern: &str) -> Result<(), String> {
+    match compile(pattern) {
+        Err(NoMatch::Invalid(why)) => Err(why),
+        _ => Ok(()),
+    }
+}
+
 fn compile(pattern: &str) -> Result<Regex, NoMatch> {
     let built = RegexBuilder::new(pattern).size_limit(MOST_BYTES).dfa_size_limit(MOST_BYTES).build();
     built.map_err(|error| {

@@ -4,8 +4,6 @@
 use super::{MANY, MOST, MOST_SECONDS, NAMES, REGEXES};
 use crate::decode::shape::{Field, FieldId, Map, Type, fields};
 
-/// What a process may leave behind, and what is noted for one that was lost.
-const ANY_EXIT_CODE: Type = Type::Integer(-128, 255);
 /// An exit code for something that went wrong.
 const BAD_EXIT_CODE: Type = Type::Integer(1, 255);
 const SECONDS: Type = Type::Integer(0, MOST_SECONDS);
@@ -31,39 +29,6 @@ pub(in crate::decode) static DYNAMIC_JOBS: Map = Map::new(
     "Limits for jobs that add jobs to their own workflow.",
     &[Field::optional("max_iterations", Type::Integer(1, MOST), "How often one line of jobs may add more.")
         .default("1000")],
-);
-
-pub(in crate::decode) static FAILURE_HANDLER: Map = Map::new(
-    "failure handler",
-    "What to do when a job that names it fails.",
-    &[
-        Field::required("name", Type::Name, "Unique among the handlers."),
-        Field::required(
-            "rules",
-            Type::List(&Type::Map(&FAILURE_RULE)),
-            "The first one that lists the exit code is used, else the first one that matches all.",
-        )
-        .node("rule"),
-    ],
-)
-.named();
-
-static FAILURE_RULE: Map = Map::new(
-    "rule",
-    "One rule of a failure handler.",
-    &[
-        Field::optional("exit_codes", Type::List(&ANY_EXIT_CODE), "Return codes that it is for.")
-            .node("exit_code"),
-        Field::optional("match_all_exit_codes", Type::Boolean, "It is for every return code.")
-            .default("false"),
-        Field::optional("recovery_script", Type::Filled, "Run by a shell before the job is tried again."),
-        Field::optional(
-            "max_retries",
-            Type::Integer(0, MOST),
-            "So many attempts at most, the first one included.",
-        )
-        .default("3"),
-    ],
 );
 
 pub(in crate::decode) static SLURM_SCHEDULER: Map = Map::new(

@@ -218,6 +218,157 @@ fn actions_that_cannot_act() {
     ));
 }
 
+/// A spec with a handler that has this one rule.
+fn with_rule(rule: &str) -> String {
+    with(&format!("failure_handlers: [{{name: h, rules: [{{{rule}}}]}}]"))
+}
+
+#[test]
+fn rules_that_say_nothing_or_two_things() {
+    for (rule, wanted, wanted_help) in [
+        (
+            "max_retries: 2",
+            "empty-rule this rule is for no failure, because it names none",
+            "give it `exit_codes`",
+        ),
+        (
+            "on: [], match_all_exit_codes: false",
+            "empty-rule this rule is for no failure, because it names none",
+            "",
+        ),
+        (
+            "on: [oom]",
+            "unknown-value an item of `on` cannot be `oom`",
+            "it is one of `out_of_memory`, `timeout`",
+        ),
+        ("on: [time_out]", "unknown-value an item of `on` cannot be `time_out`", "did you mean `timeout`?"),
+        ("on: timeout", "wrong-type `on` must be a list, not `timeout`", ""),
+        (
+            "classes: [transcient]",
+            "unknown-value an item of `classes` cannot be `transcient`",
+            "did you mean `transient`?",
+        ),
+        (
+            "signals: [SIGKIL]",
+            "bad-signal an item of `signals`: `SIGKIL` is no signal",
+            "did you mean `SIGKILL`?",
+        ),
+        ("signals: [64]", "bad-signal an item of `signals`: `64` is no signal", ""),
+        (
+            "stderr: ['re:(']",
+            "bad-regex an item of `stderr`: `re:(` is not a regular expression: unclosed group",
+            "leave out the `re:`",
+        ),
+        (
+            "stderr: ['re:']",
+            "bad-regex an item of `stderr`: `re:` is not a regular expression: it is empty",
+            "behind `re:`",
+        ),
+        ("stderr: ['']", "empty an item of `stderr` is empty", ""),
+        ("on: [timeout], backoff: 2", "incomplete-rule `backoff` needs a `delay`", "`delay: 10s`"),
+        ("on: [timeout], jitter: 0.5", "incomplete-rule `jitter` needs a `delay`", ""),
+        ("on: [timeout], max_delay: 1m", "incomplete-rule `max_delay` needs a `delay`", ""),
+        (
+            "on: [timeout], delay: 10s, backoff: 0.5",
+            "out-of-range `backoff` is `0.5`",
+            "it must be from 1 to 1000",
+        ),
+        ("on: [timeout], delay: 10s, jitter: 2", "out-of-range `jitter` is `2`", "it must be from 0 to 1"),
+        (
+            "on: [timeout], delay: 10m, max_delay: 1m",
+            "contradiction `max_delay` is PT1M, and the first delay is PT10M already",
+            "raise `max_delay`",
+        ),
+        ("on: [timeout], delay: 0", "bad-amount `delay` must be more than nothing", ""),
+        (
+            "on: [out_of_memory], memory: x0.5",
+            "bad-amount `memory`: `x0.5` does not make it more; a factor is more than 1, as in x1.5",
+            "",
+        ),
+        (
+            "on: [out_of_memory], memory: 8g",
+            "bad-amount `memory`: `8g` is no way to grow; write for example x1.5, +30% or +2g",
+            "",
+        ),
+        (
+            "on: [timeout], runtime: '+2x'",
+            "bad-amount `runtime`: `+2x` is no way to grow; write for example x1.5, +30% or +PT10M",
+            "",
+        ),
+        ("on: [timeout], cpus: '+0'", "bad-amount `cpus`: `+0` adds nothing", ""),
+        ("on: [timeout], max_retries: -1", "out-of-range `max_retries` is `-1`", ""),
+        ("on: [timeout], retries: 3", "unknown-field unknown field `retries`", "did you mean `max_retries`?"),
+    ] {
+        let text = with_rule(rule);
+        check(&text, &[wanted]);
+        assert!(help(&text).contains(wanted_help), "{rule}: {}", help(&text));
+    }
+    check(
+        &with("retry_budget: lots"),
+        &[
+            "bad-amount `retry_budget`: `lots` is no retry budget; write a number of retries, for example 100, or a share \
+           of the jobs: \"20%\"",
+        ],
+    );
+}
+
+/// What is said points at the field, not at the handler as a whole.
+#[test]
+fn a_rule_is_pointed_at_where_it_is_wrong() {
+    let text = "\
+name: w
+jobs: [{name: a, command: b}]
+failure_handlers:
+  - name: h
+    rules:
+      - exit_codes: [1]
+      - max_retries: 2
+      - stderr:
+          - fine
+          - \"re:[\"
+";
+    let diagnostics = crate::parse("sim.yaml", text.as_bytes()).expect_err("has mistakes");
+    let places: Vec<_> =
+        diagnostics.reports().into_iter().map(|report| (report.code, report.line, report.column)).collect();
+    assert_eq!(places, [("empty-rule", Some(7), Some(9)), ("bad-regex", Some(10), Some(13))]);
+}
+
+#[test]
+fn rules_that_are_hardly_meant() {
+    for (rule, wanted) in [
+        (
+            "on: [timeout], max_retries: 0",
+            "no-retry `max_retries` counts attempts, and the first one is always made",
+        ),
+        (
+            "on: [timeout], max_retries: 1, delay: 10s",
+            "useless-field `delay` has no effect: `max_retries: 1` allows no second attempt",
+        ),
+        (
+            "on: [timeout], max_memory: 4g",
+            "useless-field `max_memory` has no effect: this rule has no `memory`",
+        ),
+        (
+            "on: [timeout], recovery_timeout: 1m",
+            "useless-field `recovery_timeout` has no effect: this rule has no `recovery_script`",
+        ),
+        (
+            "match_all_exit_codes: true}, {on: [timeout]}, {match_all_exit_codes: true",
+            "useless-rule rule 3 of `h` is never used: rule 1 is for every failure, too",
+        ),
+    ] {
+        assert_eq!(warnings(&with_rule(rule)), [wanted], "{rule}");
+    }
+    for fine in [
+        "exit_codes: [2], max_retries: 1",
+        "on: [out_of_memory], memory: x1.5, max_memory: 64g",
+        "match_all_exit_codes: true}, {match_all_exit_codes: true, exit_codes: [1]",
+        "classes: [transient], delay: 10s, backoff: 2, max_delay: 10m, jitter: 0.2, max_retries: 10",
+    ] {
+        assert!(warnings(&with_rule(fine)).is_empty(), "{fine}");
+    }
+}
+
 #[test]
 fn mpi_without_a_worker_on_each_node() {
     let config = "execution_config: {mode: slurm, srun_mpi: none}";
@@ -282,10 +433,6 @@ fn warnings(text: &str) -> Vec<String> {
 fn what_is_no_mistake_but_hardly_meant() {
     for (text, wanted) in [
         ("failure_handlers: [{name: h, rules: []}]", "useless-rule `h` has no rules"),
-        (
-            "failure_handlers: [{name: h, rules: [{exit_codes: [1]}, {max_retries: 2}]}]",
-            "useless-rule rule 2 of `h` is for no return code",
-        ),
         (
             "actions: [{trigger_type: on_worker_start, action_type: run_commands, commands: [x], jobs: [a]}]",
             "useless-field `jobs` has no effect: it belongs to another trigger of action",

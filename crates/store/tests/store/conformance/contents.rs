@@ -2,6 +2,7 @@
 
 use crate::kit::{IDS, NOW, Source, create, create_jobs, file, job, workflow};
 use serde_json::json;
+use std::time::Duration;
 use windlass_core::edges::Edges;
 use windlass_store::model::{
     DataFilter, JobFile, JobFilter, Listed, NewAction, NewFile, NewJob, NewKind, NewUserData, NewWorkflow,
@@ -12,7 +13,7 @@ use windlass_types::settings::{
     Action, ActionType, ChangeDetection, FailureHandler, FailureRule, Settings, SlurmScheduler, Trigger,
 };
 use windlass_types::work::{Stdio, StdioMode};
-use windlass_types::{FileId, JobStatus, WorkflowId};
+use windlass_types::{Bytes, FileId, JobStatus, WorkflowId};
 
 fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -92,9 +93,13 @@ fn names() -> [String; 3] {
 fn handler() -> FailureHandler {
     let rule = FailureRule {
         exit_codes: vec![1, 137],
-        match_all_exit_codes: false,
+        stderr: vec!["re:^lost".into()],
         recovery_script: Some("fix.sh".into()),
         max_retries: 2,
+        delay: Some(Duration::from_secs(10)),
+        memory: "x1.5".parse().ok(),
+        max_memory: Some(Bytes(8 << 30)),
+        ..FailureRule::default()
     };
     FailureHandler { name: "retry".into(), rules: vec![rule] }
 }
