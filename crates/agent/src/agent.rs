@@ -29,8 +29,9 @@ use windlass_types::work::{
 };
 use windlass_types::{Attempt, WorkflowId};
 
-/// A worker process that dies so often in a row without finishing a job is not replaced again.
-const WORKER_DEATHS: u32 = 5;
+/// A worker process that dies so often in a row without finishing a job is not replaced again. More often than it takes
+/// until the server gives up jobs that kill it.
+const WORKER_DEATHS: u32 = 12;
 /// How often one that stays although there is nothing to do asks again, if the server would rather see it go.
 const CALM: Duration = Duration::from_secs(5);
 /// Longest pause between two tries to reach the server.
@@ -236,7 +237,9 @@ impl Agent {
     fn hear(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), Error> {
         match event {
             Event::Worker(number, message) if self.is_current(number) => self.on_worker(message, observer),
-            Event::WorkerGone(number) if self.is_current(number) => self.replace_crew("died", observer)?,
+            Event::WorkerGone(number) if self.is_current(number) => {
+                self.replace_crew(&ReturnReason::WorkerDied, observer)?;
+            }
             Event::Introduced { epoch, sent, result } if epoch == self.talk.epoch => match result {
                 Ok(welcome) => self.on_welcome(&welcome, sent, observer)?,
                 Err(error) => self.on_no_welcome(error, observer)?,
@@ -297,17 +300,22 @@ impl Agent {
     }
 
     /// It died or hangs: what it had is lost, or was never started.
-    pub(crate) fn replace_crew(&mut self, what: &str, observer: &mut dyn Observer) -> Result<(), Error> {
+    pub(crate) fn replace_crew(
+        &mut self,
+        why: &ReturnReason,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
         let Some(crew) = self.crew.take() else { return Ok(()) };
         let started = crew.bury()?;
         let lost = std::mem::take(&mut self.busy);
         let may_have_started = |key: &AttemptKey| started.as_ref().is_none_or(|keys| keys.contains(key));
         let count = lost.iter().filter(|key| may_have_started(key)).count();
+        let what = if *why == ReturnReason::WorkerHung { "does not answer, and was ended" } else { "died" };
         observer.notice(&format!(
             "the process that runs jobs {what} ({count} of them had started); a new one takes over"
         ));
         let reports = lost.into_iter().filter(|key| self.held.contains(key)).map(|key| {
-            let why = if may_have_started(&key) { ReturnReason::WorkerDied } else { ReturnReason::Recalled };
+            let why = if may_have_started(&key) { why.clone() } else { ReturnReason::Recalled };
             Report::Returned { key, why }
         });
         self.talk.report(reports.collect::<Vec<_>>());

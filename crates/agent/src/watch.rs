@@ -7,7 +7,7 @@ use crate::leaving::{End, Hurry};
 use crate::observe::Observer;
 use std::time::{Duration, Instant};
 use windlass_proc::identity::boot_time;
-use windlass_types::work::ToWorker;
+use windlass_types::work::{ReturnReason, ToWorker};
 
 impl Agent {
     pub(crate) fn look_around(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
@@ -55,7 +55,7 @@ impl Agent {
     fn watch_crew(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let asked = self.crew.as_ref().and_then(|crew| crew.asked);
         if asked.is_some_and(|asked| asked.elapsed() >= self.lease.worker_patience()) {
-            self.replace_crew("does not answer, and was ended", observer)?;
+            self.replace_crew(&ReturnReason::WorkerHung, observer)?;
         }
         Ok(())
     }

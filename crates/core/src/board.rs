@@ -14,6 +14,7 @@ use crate::edges::Edges;
 use crate::graph::{Cycle, Graph};
 use crate::judge::{ReturnCodes, judge};
 use crate::state::{self, JobEvent};
+use crate::suspects::{self, Evidence};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -81,9 +82,10 @@ pub struct Board {
 pub enum Orphan {
     /// It certainly had not started: nothing happened.
     NeverStarted,
-    RunAgain,
+    /// With what that says against it, if anything.
+    RunAgain(Option<Evidence>),
     /// It may be what killed the worker: it runs again, with nothing beside it.
-    RunAlone,
+    RunAlone(Evidence),
     /// It was what killed the worker.
     GiveUp,
 }
@@ -429,13 +431,11 @@ impl Board {
         if !self.status(job).is_active() {
             return;
         }
-        if fate == Orphan::NeverStarted {
-            self.give_back(job, worker, changes);
-            return;
-        }
         let reason = match fate {
             Orphan::GiveUp => format!("given up: whenever it runs, its worker dies (the last was {worker})"),
-            _ => format!("orphaned: worker {worker} died while it ran"),
+            Orphan::RunAlone(evidence) => suspects::reason(worker, Some(evidence)),
+            Orphan::RunAgain(evidence) => suspects::reason(worker, evidence),
+            Orphan::NeverStarted => return self.give_back(job, worker, changes),
         };
         let result = AttemptResult {
             key: self.key(job),
@@ -457,7 +457,7 @@ impl Board {
             Orphan::GiveUp => JobEvent::Fail,
             _ => JobEvent::Requeue,
         };
-        self.end(job, event, result, fate == Orphan::RunAlone, changes);
+        self.end(job, event, result, matches!(fate, Orphan::RunAlone(_)), changes);
     }
 
     /// No more claims; what workers hold becomes canceled as they let go of it, and with it what waits for it. Other jobs
@@ -476,13 +476,15 @@ impl Board {
         changes: &mut Vec<Change>,
     ) -> JobStatus {
         let Some((from, to)) = self.transition(job, event) else { return self.status(job) };
-        self.alone_now.retain(|tried| *tried != job);
+        let was_alone = self.ends_trial(job);
         if to == JobStatus::Ready {
             self.attempt[job as usize] = result.key.attempt.next();
         }
         let orphaned = result.return_code == return_code::ORPHANED;
         changes.push(Change::End { from, to, result, next_attempt: self.attempt[job as usize], orphaned });
         match to {
+            // One after the other: a worker that dies again and again dies of one job at a time.
+            JobStatus::Ready if alone && was_alone => self.alone.push_front(job),
             JobStatus::Ready if alone => self.alone.push_back(job),
             JobStatus::Ready => self.enqueue(job),
             _ if to.is_settled() => self.settle(job, changes),
@@ -496,8 +498,7 @@ impl Board {
             return;
         }
         changes.push(Change::GiveBack { job: self.ids[job as usize], worker });
-        if let Some(tried) = self.alone_now.iter().position(|tried| *tried == job) {
-            self.alone_now.swap_remove(tried);
+        if self.ends_trial(job) {
             self.alone.push_front(job);
         } else if self.canceling {
             self.step(job, JobEvent::Cancel, changes);

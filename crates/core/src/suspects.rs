@@ -1,15 +1,63 @@
 //! Jobs that were there when workers died: which of them run again, which alone, and which is given up.
+//!
+//! To have been there is little evidence. The process that runs jobs may have died of one of them, and the agent that
+//! started it lives to tell; then each job that ran counts as a *witnessed* death. A worker that is not heard of any more
+//! may as well have lost its network or its node: that is *silence*, counts less, and is taken back if it speaks again.
+//! A job with enough against it is tried alone, so that others suffer no longer and the next death says something;
+//! several such deaths, and it is given up.
 
 use crate::board::Orphan;
 use rustc_hash::FxHashMap;
-use windlass_types::JobId;
+use windlass_types::{JobId, WorkerId};
 
-/// Jobs that ran in so many workers that died are tried alone.
-const SUSPICIOUS_DEATHS: u32 = 2;
+/// How much a death says against a job that ran there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// The worker was not heard of any more, or somebody else says that it is dead.
+    Silence,
+    /// The process that ran the job died, and whoever started that process saw it.
+    Witnessed,
+}
 
-/// In how many deaths of a worker each job was involved.
+/// Tried alone from here on: after two deaths that were witnessed, or six silences.
+const SUSPICIOUS: u32 = 6;
+/// Given up if also tried alone: after five deaths that were witnessed, or fifteen silences.
+const GUILTY: u32 = 15;
+
+impl Evidence {
+    const fn weight(self) -> u32 {
+        match self {
+            Self::Silence => 1,
+            Self::Witnessed => 3,
+        }
+    }
+
+    /// Ends the reason in the result of an attempt; by these words it is known again when the books are read.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Silence => "was not heard of any more while it ran",
+            Self::Witnessed => "died while it ran, perhaps of it",
+        }
+    }
+
+    /// What the reason in a result says against its job.
+    #[must_use]
+    pub fn of_reason(reason: &str) -> Option<Self> {
+        let all = [Self::Silence, Self::Witnessed];
+        all.into_iter()
+            .find(|evidence| reason.starts_with("orphaned: ") && reason.ends_with(evidence.words()))
+    }
+}
+
+/// Why an attempt is an orphan. `None`: its worker ended, and the job has nothing to do with it.
+pub(crate) fn reason(worker: WorkerId, evidence: Option<Evidence>) -> String {
+    let what = evidence.map_or("ended while it ran", Evidence::words);
+    format!("orphaned: worker {worker} {what}")
+}
+
+/// What speaks against each job: the deaths that it was involved in since it last ended by itself.
 #[derive(Clone, Debug, Default)]
-pub struct Suspects(FxHashMap<JobId, u32>);
+pub struct Suspects(FxHashMap<JobId, Vec<(WorkerId, Evidence)>>);
 
 /// Where a job was when its worker died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,46 +73,167 @@ pub enum Whereabouts {
 
 impl Suspects {
     /// What becomes of a job whose worker died.
-    pub fn on_death(&mut self, job: JobId, at: Whereabouts) -> Orphan {
+    pub fn on_death(&mut self, job: JobId, worker: WorkerId, at: Whereabouts, evidence: Evidence) -> Orphan {
         match at {
-            Whereabouts::NotStarted => Orphan::NeverStarted,
-            Whereabouts::Waiting => Orphan::RunAgain,
-            Whereabouts::Alone => Orphan::GiveUp,
-            Whereabouts::Running => {
-                let deaths = self.0.entry(job).or_default();
-                *deaths += 1;
-                if *deaths >= SUSPICIOUS_DEATHS { Orphan::RunAlone } else { Orphan::RunAgain }
-            }
+            Whereabouts::NotStarted => return Orphan::NeverStarted,
+            Whereabouts::Waiting => return Orphan::RunAgain(None),
+            Whereabouts::Running | Whereabouts::Alone => self.charge(job, worker, evidence),
         }
+        match self.weight(job) {
+            GUILTY.. if at == Whereabouts::Alone => Orphan::GiveUp,
+            SUSPICIOUS.. => Orphan::RunAlone(evidence),
+            _ => Orphan::RunAgain(Some(evidence)),
+        }
+    }
+
+    /// Holds a death against a job, now or when the books are read.
+    pub fn charge(&mut self, job: JobId, worker: WorkerId, evidence: Evidence) {
+        self.0.entry(job).or_default().push((worker, evidence));
     }
 
     /// It ended by itself, so it kills nobody.
     pub fn on_ended(&mut self, job: JobId) {
         self.0.remove(&job);
     }
+
+    /// The worker speaks again, so nothing has killed it. Returns the jobs that this concerns.
+    pub fn withdraw(&mut self, worker: WorkerId) -> Vec<JobId> {
+        let mut concerned = Vec::new();
+        self.0.retain(|job, charges| {
+            let before = charges.len();
+            charges.retain(|charge| *charge != (worker, Evidence::Silence));
+            if charges.len() < before {
+                concerned.push(*job);
+            }
+            !charges.is_empty()
+        });
+        concerned.sort_unstable();
+        concerned
+    }
+
+    /// Enough speaks against it to try it alone.
+    pub fn is_suspicious(&self, job: JobId) -> bool {
+        self.weight(job) >= SUSPICIOUS
+    }
+
+    /// All jobs that are to be tried alone, ascending.
+    pub fn suspicious(&self) -> Vec<JobId> {
+        let mut jobs: Vec<JobId> = self.0.keys().copied().filter(|job| self.is_suspicious(*job)).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
+    fn weight(&self, job: JobId) -> u32 {
+        self.0.get(&job).map_or(0, |charges| charges.iter().map(|(_, evidence)| evidence.weight()).sum())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Evidence::{Silence, Witnessed};
+    use Whereabouts::{Alone, NotStarted, Running, Waiting};
+
+    const JOB: JobId = JobId(1);
+
+    type Deaths = &'static [(Whereabouts, Evidence)];
+    type Kind = fn(u32) -> Evidence;
+
+    /// Lets a job go through deaths, each of another worker, and says what becomes of it each time.
+    fn fates(deaths: &[(Whereabouts, Evidence)]) -> Vec<Orphan> {
+        let mut suspects = Suspects::default();
+        let fate = |(worker, (at, evidence))| suspects.on_death(JOB, WorkerId(worker), at, evidence);
+        (1..).zip(deaths.iter().copied()).map(fate).collect()
+    }
+
+    /// As an engine does it: beside others, until it is to be tried alone.
+    fn deaths_until_given_up(mut evidence: impl FnMut(u32) -> Evidence) -> (u32, u32) {
+        let (mut suspects, mut at, mut beside) = (Suspects::default(), Running, 0);
+        for death in 1..100 {
+            beside += u32::from(at == Running);
+            match suspects.on_death(JOB, WorkerId(death.into()), at, evidence(death)) {
+                Orphan::GiveUp => return (beside, death - beside),
+                Orphan::RunAlone(_) => at = Alone,
+                _ => {}
+            }
+        }
+        panic!("it is never given up");
+    }
 
     #[test]
-    fn twice_beside_others_then_alone_then_never_again() {
-        let mut suspects = Suspects::default();
-        let mut fate = |at| suspects.on_death(JobId(1), at);
-        assert_eq!(fate(Whereabouts::NotStarted), Orphan::NeverStarted);
-        assert_eq!(fate(Whereabouts::Waiting), Orphan::RunAgain);
-        assert_eq!(fate(Whereabouts::Running), Orphan::RunAgain);
-        assert_eq!(fate(Whereabouts::Waiting), Orphan::RunAgain, "others were before it");
-        assert_eq!(fate(Whereabouts::Running), Orphan::RunAlone);
-        assert_eq!(fate(Whereabouts::Alone), Orphan::GiveUp);
+    fn what_a_death_says_depends_on_where_the_job_was() {
+        let again = Orphan::RunAgain;
+        let table: [(Deaths, &[Orphan]); 4] = [
+            (&[(NotStarted, Witnessed), (Waiting, Witnessed)], &[Orphan::NeverStarted, again(None)]),
+            (
+                &[(Running, Witnessed), (Waiting, Witnessed), (Running, Witnessed)],
+                &[again(Some(Witnessed)), again(None), Orphan::RunAlone(Witnessed)],
+            ),
+            (&[(Running, Silence), (Running, Witnessed)], &[again(Some(Silence)), again(Some(Witnessed))]),
+            (
+                &[(Running, Witnessed); 6],
+                &[
+                    again(Some(Witnessed)),
+                    Orphan::RunAlone(Witnessed),
+                    Orphan::RunAlone(Witnessed),
+                    Orphan::RunAlone(Witnessed),
+                    // Others were there too: whatever speaks against it, it may have been one of them.
+                    Orphan::RunAlone(Witnessed),
+                    Orphan::RunAlone(Witnessed),
+                ],
+            ),
+        ];
+        for (deaths, expected) in table {
+            assert_eq!(fates(deaths), expected, "{deaths:?}");
+        }
+    }
+
+    #[test]
+    fn five_witnessed_deaths_or_many_silences_are_enough() {
+        let table: [(Kind, (u32, u32)); 3] = [
+            (|_| Witnessed, (2, 3)),
+            (|_| Silence, (6, 9)),
+            (|death| if death % 2 == 0 { Witnessed } else { Silence }, (4, 4)),
+        ];
+        for (evidence, expected) in table {
+            assert_eq!(deaths_until_given_up(evidence), expected);
+        }
     }
 
     #[test]
     fn who_ended_by_itself_is_no_suspect() {
         let mut suspects = Suspects::default();
-        suspects.on_death(JobId(1), Whereabouts::Running);
-        suspects.on_ended(JobId(1));
-        assert_eq!(suspects.on_death(JobId(1), Whereabouts::Running), Orphan::RunAgain);
+        for worker in 1..=4 {
+            suspects.on_death(JOB, WorkerId(worker), Running, Witnessed);
+        }
+        suspects.on_ended(JOB);
+        assert_eq!(
+            suspects.on_death(JOB, WorkerId(5), Running, Witnessed),
+            Orphan::RunAgain(Some(Witnessed))
+        );
+    }
+
+    #[test]
+    fn what_was_only_silence_is_taken_back_when_the_worker_speaks() {
+        let mut suspects = Suspects::default();
+        suspects.charge(JOB, WorkerId(1), Witnessed);
+        for worker in [1, 2, 3] {
+            suspects.charge(JOB, WorkerId(worker), Silence);
+        }
+        suspects.charge(JobId(2), WorkerId(3), Silence);
+        assert_eq!(suspects.suspicious(), [JOB]);
+        assert_eq!(suspects.withdraw(WorkerId(3)), [JOB, JobId(2)]);
+        assert!(!suspects.is_suspicious(JOB));
+        assert_eq!(suspects.withdraw(WorkerId(1)), [JOB], "its silence, not the death that it saw");
+        assert_eq!(suspects.weight(JOB), 3 + 1);
+        assert!(suspects.withdraw(WorkerId(3)).is_empty(), "once");
+    }
+
+    #[test]
+    fn the_reason_in_a_result_says_what_it_proves() {
+        for evidence in [None, Some(Silence), Some(Witnessed)] {
+            assert_eq!(Evidence::of_reason(&reason(WorkerId(7), evidence)), evidence);
+        }
+        assert_eq!(Evidence::of_reason("worker 7 died while it ran, perhaps of it"), None, "not our words");
     }
 }

@@ -6,6 +6,7 @@ use windlass_core::board::{Board, JobTable, Orphan};
 use windlass_core::change::Change;
 use windlass_core::dispatch::Mirror;
 use windlass_core::edges::{Edges, EdgesBuilder};
+use windlass_core::suspects::Evidence;
 use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, StopReason, Usage};
 use windlass_types::{
     Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp, WorkerId,
@@ -278,9 +279,9 @@ proptest! {
                     if active {
                         let fate = match (board.status(job), how % 4) {
                             (S::Pending, 0) => Orphan::NeverStarted,
-                            (_, 1) => Orphan::RunAlone,
+                            (_, 1) => Orphan::RunAlone(Evidence::Witnessed),
                             (_, 2) => Orphan::GiveUp,
-                            _ => Orphan::RunAgain,
+                            _ => Orphan::RunAgain(None),
                         };
                         board.on_orphaned(job, WORKER, fate, None, Timestamp(2), &mut changes);
                         mirror.remove(job);

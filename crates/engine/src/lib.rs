@@ -16,6 +16,7 @@ mod inbox;
 pub mod observe;
 mod pace;
 pub mod service;
+mod suspicion;
 mod takeover;
 mod terms;
 

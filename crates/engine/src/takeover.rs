@@ -37,7 +37,7 @@ pub fn take_over(
             .find(|(row, _)| row.id == held.worker)
             .is_none_or(|(_, buried)| may_have_started(buried, &key, held.pid));
         orphans += usize::from(may_have_started);
-        let fate = if may_have_started { Orphan::RunAgain } else { Orphan::NeverStarted };
+        let fate = if may_have_started { Orphan::RunAgain(None) } else { Orphan::NeverStarted };
         board.on_orphaned(job, held.worker, fate, held.started_at, now, &mut changes);
     }
     commit(store, workflow.id, workflow.run_id, changes)?;

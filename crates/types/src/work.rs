@@ -277,6 +277,8 @@ pub enum ReturnReason {
     WorkerTrouble(String),
     /// It had started, or may have, and died with the process that ran it: an orphan, told by whoever buried that process.
     WorkerDied,
+    /// The same, but that process was ended because it did not answer.
+    WorkerHung,
 }
 
 /// The end of an attempt, with what was measured.

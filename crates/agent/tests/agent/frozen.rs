@@ -67,8 +67,8 @@ fn a_worker_process_that_is_stopped_is_ended_with_its_jobs_and_replaced() {
     bench.server.give([gated(1)]);
     let leader = bench.noted("leader1");
     send(worker_of(agent.id()), Signal::STOP);
-    let died = Report::Returned { key: key(1), why: ReturnReason::WorkerDied };
-    bench.server.until("the report", |server| server.reports.contains(&died).then_some(()));
+    let hung = Report::Returned { key: key(1), why: ReturnReason::WorkerHung };
+    bench.server.until("the report", |server| server.reports.contains(&hung).then_some(()));
     assert!(!leader.is_alive(), "dead before it is told of");
     bench.server.give([job(2, "true")]);
     assert_eq!(bench.ended(2).exit, Exit::Code(0));

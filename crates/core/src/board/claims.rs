@@ -5,7 +5,7 @@ use crate::change::Change;
 use crate::dispatch::{Demand, Handle, Mirror, Place, ReadyQueue, Taste, Want};
 use crate::state::JobEvent;
 use rustc_hash::FxHashMap;
-use windlass_types::{Resources, WorkerId};
+use windlass_types::{JobStatus, Resources, WorkerId};
 
 /// Classes of the ready queue by what jobs ask for and where they belong.
 type Lanes = FxHashMap<(u32, Place), u32>;
@@ -82,6 +82,31 @@ impl Board {
     /// A job that waits for a worker of its own and could have this one.
     pub fn could_try_alone<K: Handle>(&self, mirror: &Mirror<K>) -> bool {
         !self.canceling && self.alone.iter().any(|job| mirror.could_take(self.demand(*job)))
+    }
+
+    /// A job that is ready, or held already, is suspected of killing workers: it has one to itself.
+    pub fn try_alone(&mut self, job: u32) {
+        if self.status(job) == JobStatus::Ready {
+            self.ready.remove(job, self.lane[job as usize]);
+            self.alone.retain(|waiting| *waiting != job);
+            self.alone.push_back(job);
+        } else if self.status(job).is_active() && !self.is_tried_alone(job) {
+            self.alone_now.push(job);
+        }
+    }
+
+    /// It is suspected no longer. One that is being tried goes on as it is.
+    pub fn try_beside_others(&mut self, job: u32) {
+        if let Some(place) = self.alone.iter().position(|waiting| *waiting == job) {
+            self.alone.remove(place);
+            self.enqueue(job);
+        }
+    }
+
+    /// Its trial is over, if there was one.
+    pub(super) fn ends_trial(&mut self, job: u32) -> bool {
+        let tried = self.alone_now.iter().position(|tried| *tried == job);
+        tried.map(|tried| self.alone_now.swap_remove(tried)).is_some()
     }
 
     /// Takes jobs for the only worker there is, `ahead` of them to wait there. What is to be tried alone goes first.

@@ -14,6 +14,7 @@ use crate::host::WorkerHost;
 use crate::inbox::{Event, Inbox, Post};
 use crate::observe::Observer;
 use crate::pace::Pace;
+use crate::suspicion;
 use crate::terms::Terms;
 use crate::{Error, takeover};
 use commits::{Decided, InFlight};
@@ -159,7 +160,8 @@ impl<'a> Dispatcher<'a> {
         let clock = Clock;
         // Before the jobs are read: whatever is added from here on is found later.
         let foreign_commits = store.foreign_commits(true)?;
-        let board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
+        let mut board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
+        let suspects = suspicion::recall(store, &workflow, &mut board)?;
         let has_added = !store.spawners(workflow.id)?.is_empty();
         let inbox = Inbox::new().map_err(Error::Wait)?;
         let now = Instant::now();
@@ -173,7 +175,7 @@ impl<'a> Dispatcher<'a> {
             board,
             worker: None,
             deaths_in_a_row: 0,
-            suspects: Suspects::default(),
+            suspects,
             inbox,
             postponed: VecDeque::new(),
             open: Decided::default(),

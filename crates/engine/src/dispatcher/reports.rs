@@ -54,6 +54,7 @@ impl Dispatcher<'_> {
     fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
         let verdict = self.board.on_ended(worker, ended, &mut self.open.changes)?;
         self.deaths_in_a_row = 0;
+        self.suspects.on_ended(ended.key.job);
         self.something_ended = true;
         if verdict.job_status.is_settled() {
             self.over.push(ended.key);

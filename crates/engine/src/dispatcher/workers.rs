@@ -8,7 +8,7 @@ use std::mem;
 use std::time::{Duration, Instant};
 use windlass_core::board::Orphan;
 use windlass_core::dispatch::Mirror;
-use windlass_core::suspects::Whereabouts;
+use windlass_core::suspects::{Evidence, Whereabouts};
 use windlass_store::model::WorkerRow;
 use windlass_types::WorkerId;
 use windlass_types::work::{StopReason, ToWorker};
@@ -93,7 +93,7 @@ impl Dispatcher<'_> {
                 true => Whereabouts::Running,
             };
             lost += usize::from(at != Whereabouts::NotStarted);
-            let fate = self.suspects.on_death(key.job, at);
+            let fate = self.suspects.on_death(key.job, worker, at, Evidence::Witnessed);
             given_up |= fate == Orphan::GiveUp;
             let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);
             self.board.on_orphaned(job, worker, fate, started_at, now, &mut self.open.changes);

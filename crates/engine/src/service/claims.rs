@@ -24,7 +24,8 @@ impl Office {
     /// Gives jobs to those who wait: to workers that something happened to, and to any that wait for what has become
     /// ready.
     pub(super) fn serve(&mut self, stirred: &BTreeSet<WorkflowId>) {
-        for &workflow in stirred {
+        let lonely = if self.roused.is_empty() { BTreeSet::new() } else { std::mem::take(&mut self.lonely) };
+        for &workflow in stirred.union(&lonely) {
             self.find_room_for_alone(workflow);
         }
         let roused: Vec<WorkerId> = self.roused.iter().copied().collect();
@@ -161,7 +162,10 @@ impl Office {
             let mate = self.mates.get(&worker).filter(|mate| suits(mate))?;
             Some((mate.held.len(), worker))
         });
-        let Some((_, worker)) = loads.min() else { return };
+        let Some((_, worker)) = loads.min() else {
+            self.lonely.insert(workflow);
+            return;
+        };
         desk.reserved = Some(worker);
         if let Some(mate) = self.mates.get_mut(&worker) {
             mate.reserved = Some(workflow);

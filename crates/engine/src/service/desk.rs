@@ -1,6 +1,7 @@
 //! One active workflow: its board, who holds what of it, and what was decided and is not on disk yet.
 
 use super::call::{Event, Told};
+use crate::suspicion;
 use crate::terms::{Terms, return_codes};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -109,6 +110,7 @@ impl Desk {
         }
         let mut open = Decided::default();
         board.on_resumed(&mut open.changes);
+        let suspects = suspicion::recall(store, &row, &mut board)?;
         let hold = |held: HeldJob| {
             let (worker, attempt, started_at) = (held.worker, held.attempt, held.started_at);
             // Nobody remembers whether the worker has heard of it.
@@ -120,7 +122,7 @@ impl Desk {
             terms: Terms::of(&row),
             board,
             held,
-            suspects: Suspects::default(),
+            suspects,
             is_active,
             is_canceled,
             open,

@@ -10,8 +10,9 @@ use super::talk::{Refused, Reply, Speaker};
 use super::{May, desk};
 use std::collections::HashSet;
 use windlass_core::board::{Orphan, Stale};
+use windlass_core::suspects::Evidence;
 use windlass_store::model::{NewEvent, NewWorker, Severity, WorkerKind, WorkerUpdate};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::work::{AttemptKey, Ended, Report, ReturnReason};
 use windlass_types::{JobStatus, RunId, WorkerId};
 
@@ -27,12 +28,19 @@ impl Office {
             let mate = self.mates.get(&before.worker);
             mate.is_some_and(|mate| mate.user == user && mate.quotes(&before.secret))
         });
+        let is_heir = who.before.as_ref().is_some_and(|before| !self.is_same_process(before, who));
         let (worker, secret, lost) = if let Some(before) = known {
             self.note_return(before.worker, who)?;
+            if let Some(mate) = self.mates.get_mut(&before.worker) {
+                mate.has_heir |= is_heir;
+            }
             let lost = self.take_back(before.worker, who, &before.held);
             (before.worker, before.secret.clone(), lost)
         } else {
             let (worker, secret) = self.enlist(who, user, run)?;
+            if let Some(before) = who.before.as_ref().filter(|_| !is_heir) {
+                self.on_word_of_lost(before.worker);
+            }
             // Whoever it was before is dead by now, and what he held went to others.
             (worker, secret, who.before.as_ref().map(|before| before.held.clone()).unwrap_or_default())
         };
@@ -49,6 +57,15 @@ impl Office {
             Some(row) => Ok(Some(row.run_id)),
             None => Err(Refused::NotFound(format!("there is no workflow {id}"))),
         }
+    }
+
+    /// It is itself what comes back, and not another one that speaks for it after its death.
+    fn is_same_process(&self, before: &Comeback, who: &Introduction) -> bool {
+        let Ok(Some(row)) = self.store.worker(before.worker) else { return false };
+        let is_same = (row.worker.pid, row.worker.pid_start_ticks) == (who.pid, who.pid_start_ticks);
+        is_same
+            && row.worker.boot_id == who.boot_id
+            && row.worker.secret_hash == Some(secret_hash(&before.secret))
     }
 
     /// A worker that was not here before.
@@ -126,7 +143,7 @@ impl Office {
             let Some(number) = desk.board.index(job) else { continue };
             let started = desk.held.remove(&job).and_then(|hold| hold.started_at);
             // One that said it had started the job and then knows nothing of it has lost its memory.
-            let fate = if started.is_some() { Orphan::RunAgain } else { Orphan::NeverStarted };
+            let fate = if started.is_some() { Orphan::RunAgain(None) } else { Orphan::NeverStarted };
             self.orphan(workflow, number, worker, fate, started);
         }
         lost
@@ -243,6 +260,9 @@ impl Office {
         let Some(mate) = self.mates.get_mut(&worker) else { return };
         mate.mirror.limit_time(exchange.time_left);
         mate.is_draining = exchange.draining;
+        if exchange.draining {
+            self.free_what_was_reserved(worker);
+        }
         if exchange.leaving {
             self.on_leaving(worker, number);
         }
@@ -276,11 +296,16 @@ impl Office {
                 desk.board.on_started(worker, &key, at, pid, &mut desk.open.changes)?;
             }
             Report::Ended(ended) => self.on_ended(worker, &ended)?,
-            Report::Returned { why: ReturnReason::WorkerDied, .. } => self.on_died_with_it(worker, &key),
+            Report::Returned { why: ReturnReason::WorkerDied, .. } => {
+                self.on_died_with_it(worker, &key, Evidence::Witnessed);
+            }
+            Report::Returned { why: ReturnReason::WorkerHung, .. } => {
+                self.on_died_with_it(worker, &key, Evidence::Silence);
+            }
             Report::Returned { why, .. } => {
                 let started = desk.held.remove(&key.job).and_then(|hold| hold.started_at);
                 if started.is_some() {
-                    self.orphan(key.workflow, job, worker, Orphan::RunAgain, started);
+                    self.orphan(key.workflow, job, worker, Orphan::RunAgain(None), started);
                 } else {
                     desk.board.on_returned(worker, &key, &mut desk.open.changes)?;
                 }
@@ -291,10 +316,12 @@ impl Office {
         Ok(())
     }
 
-    /// The process that ran it is dead, and whoever started that process lives to tell.
-    fn on_died_with_it(&mut self, worker: WorkerId, key: &AttemptKey) {
-        let is_running = self.mates.get(&worker).is_some_and(|mate| mate.mirror.is_running(key.job));
-        self.orphan_of(key.workflow, key.job, worker, is_running);
+    /// The process that ran it is dead, and whoever started that process lives to tell; or, which says less, its heir does.
+    fn on_died_with_it(&mut self, worker: WorkerId, key: &AttemptKey, evidence: Evidence) {
+        let mate = self.mates.get(&worker);
+        let is_running = mate.is_some_and(|mate| mate.mirror.is_running(key.job));
+        let evidence = if mate.is_some_and(|mate| mate.has_heir) { Evidence::Silence } else { evidence };
+        self.orphan_of(key.workflow, key.job, worker, is_running, evidence);
         self.let_go(worker, key, self.now, false);
     }
 
@@ -339,6 +366,7 @@ impl Office {
         let known = self.store.worker(exchange.worker).ok().flatten();
         let quotes = known.is_some_and(|row| row.worker.secret_hash == Some(secret_hash(&exchange.secret)));
         if quotes {
+            self.on_word_of_lost(exchange.worker);
             for report in &exchange.reports {
                 let found = "its worker had been given up".to_owned();
                 self.record_stale(exchange.worker, &Stale { key: *report.key(), found });

@@ -4,8 +4,9 @@ use super::call::Told;
 use super::figures::count;
 use super::office::{Office, Slot, refused};
 use super::talk::{Refused, Reply};
+use crate::suspicion;
 use windlass_core::board::Orphan;
-use windlass_core::suspects::Whereabouts;
+use windlass_core::suspects::{Evidence, Whereabouts};
 use windlass_store::model::{NewEvent, Severity, WorkerUpdate};
 use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
 
@@ -17,12 +18,7 @@ impl Office {
         };
         mate.is_to_drain = true;
         mate.outbox.has_word = true;
-        let reserved = mate.reserved.take();
-        if let Some(desk) = reserved.and_then(|workflow| self.desk(workflow)) {
-            desk.reserved = None;
-            let id = desk.id();
-            self.stirred.insert(id);
-        }
+        self.free_what_was_reserved(worker);
         self.roused.insert(worker);
         let update = WorkerUpdate { is_draining: Some(true), ..WorkerUpdate::default() };
         let noted = self.store.update_worker(worker, &update, self.now.wall);
@@ -43,7 +39,7 @@ impl Office {
             let Some(desk) = self.desk(workflow) else { continue };
             let Some(index) = desk.board.index(job) else { continue };
             let started = desk.held.remove(&job).and_then(|hold| hold.started_at);
-            let fate = if started.is_some() { Orphan::RunAgain } else { Orphan::NeverStarted };
+            let fate = if started.is_some() { Orphan::RunAgain(None) } else { Orphan::NeverStarted };
             self.orphan(workflow, index, worker, fate, started);
             if let Some(desk) = self.desk(workflow)
                 && !desk.open.tickets.contains(&(worker, number))
@@ -54,7 +50,6 @@ impl Office {
                 }
             }
         }
-        self.free_what_was_reserved(worker);
     }
 
     /// The worker is not heard of any more: whatever it may have started is an orphan.
@@ -76,7 +71,7 @@ impl Office {
         held.sort_unstable();
         for (workflow, job) in held {
             let is_running = mate.mirror.is_running(job);
-            self.orphan_of(workflow, job, worker, is_running);
+            self.orphan_of(workflow, job, worker, is_running, Evidence::Silence);
         }
         self.note_loss(worker, why);
     }
@@ -95,8 +90,43 @@ impl Office {
         self.tell_of_commit();
     }
 
+    /// A worker that was given up has spoken: it was only away. What its silence said against jobs is taken back.
+    pub(super) fn on_word_of_lost(&mut self, worker: WorkerId) {
+        let mut concerned = Vec::new();
+        for (id, slot) in &mut self.slots {
+            let Slot::Open(desk) = slot else {
+                // Whoever reads its rows again finds it there.
+                concerned.push(*id);
+                continue;
+            };
+            let cleared = desk.suspects.withdraw(worker);
+            if cleared.is_empty() {
+                continue;
+            }
+            concerned.push(*id);
+            self.stirred.insert(*id);
+            for job in cleared.into_iter().filter(|job| !desk.suspects.is_suspicious(*job)) {
+                if let Some(index) = desk.board.index(job) {
+                    desk.board.try_beside_others(index);
+                }
+            }
+        }
+        for workflow in concerned {
+            // Without it a server that starts again holds against jobs what this one does not: no more than that.
+            drop(self.store.add_event(&suspicion::returned(workflow, worker), self.now.wall));
+            self.tell_of_commit();
+        }
+    }
+
     /// One job that a lost worker held.
-    pub(super) fn orphan_of(&mut self, workflow: WorkflowId, job: JobId, worker: WorkerId, is_running: bool) {
+    pub(super) fn orphan_of(
+        &mut self,
+        workflow: WorkflowId,
+        job: JobId,
+        worker: WorkerId,
+        is_running: bool,
+        evidence: Evidence,
+    ) {
         let Some(desk) = self.desk(workflow) else { return };
         let Some(index) = desk.board.index(job) else { return };
         let Some(hold) = desk.held.get(&job).copied().filter(|hold| hold.worker == worker) else { return };
@@ -107,7 +137,7 @@ impl Office {
             () if is_running || hold.started_at.is_some() => Whereabouts::Running,
             () => Whereabouts::Waiting,
         };
-        let fate = desk.suspects.on_death(job, at);
+        let fate = desk.suspects.on_death(job, worker, at, evidence);
         self.orphan(workflow, index, worker, fate, hold.started_at);
     }
 
@@ -141,7 +171,8 @@ impl Office {
         self.stirred.insert(workflow);
     }
 
-    fn free_what_was_reserved(&mut self, worker: WorkerId) {
+    /// It takes nothing more, so another one is to be kept free.
+    pub(super) fn free_what_was_reserved(&mut self, worker: WorkerId) {
         let reserved = self.mates.get_mut(&worker).and_then(|mate| mate.reserved.take());
         if let Some(desk) = reserved.and_then(|workflow| self.desk(workflow)) {
             desk.reserved = None;
@@ -174,7 +205,7 @@ impl Office {
         let Ok(desk) = self.open(workflow) else { return };
         for job in desk.held_by(worker) {
             let is_running = self.desk(workflow).and_then(|desk| desk.held.get(&job)?.started_at).is_some();
-            self.orphan_of(workflow, job, worker, is_running);
+            self.orphan_of(workflow, job, worker, is_running, Evidence::Silence);
         }
     }
 

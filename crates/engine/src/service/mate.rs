@@ -39,6 +39,8 @@ pub(super) struct Mate {
     pub(super) is_to_drain: bool,
     pub(super) is_dismissed: bool,
     pub(super) is_leaving: bool,
+    /// It is dead, and another one delivers what it left.
+    pub(super) has_heir: bool,
     pub(super) exchanges: Exchanges<Reply<ExchangeAnswer>>,
     pub(super) outbox: Outbox,
     /// Workflows that it has heard of.
@@ -88,6 +90,7 @@ impl Mate {
             is_to_drain: false,
             is_dismissed: false,
             is_leaving: false,
+            has_heir: false,
             exchanges: Exchanges::default(),
             outbox: Outbox::default(),
             knows: HashSet::new(),

@@ -41,6 +41,8 @@ pub(super) struct Office {
     /// Desks and workers that something happened to since the last round.
     pub(super) stirred: BTreeSet<WorkflowId>,
     pub(super) roused: BTreeSet<WorkerId>,
+    /// Workflows with a job that is to be tried alone, for which there was no worker when last asked.
+    pub(super) lonely: BTreeSet<WorkflowId>,
     /// Workers that are gone, and how many commits there are still to be until the books may say so.
     pub(super) going: HashMap<WorkerId, usize>,
     /// What is done once a desk is made anew.
@@ -79,6 +81,7 @@ impl Office {
             next_birth: 0,
             stirred: BTreeSet::new(),
             roused: BTreeSet::new(),
+            lonely: BTreeSet::new(),
             going: HashMap::new(),
             afterwards: Vec::new(),
             troubled: BTreeSet::new(),

@@ -373,7 +373,7 @@ impl Office {
                 return Err(impossible());
             }
             self.open(workflow)?.held.remove(&job);
-            let fate = if hold.started_at.is_some() { Orphan::RunAgain } else { Orphan::NeverStarted };
+            let fate = if hold.started_at.is_some() { Orphan::RunAgain(None) } else { Orphan::NeverStarted };
             self.orphan(workflow, index, hold.worker, fate, hold.started_at);
             return Ok(Retried::Ready);
         }

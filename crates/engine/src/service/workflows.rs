@@ -73,7 +73,7 @@ impl Office {
         self.slots.insert(workflow, Slot::Open(Box::new(desk)));
         self.stirred.insert(workflow);
         for (number, worker, started) in orphans {
-            self.orphan(workflow, number, worker, Orphan::RunAgain, started);
+            self.orphan(workflow, number, worker, Orphan::RunAgain(None), started);
         }
     }
 

@@ -205,6 +205,11 @@ impl Worker {
         Self::join(world, someone(cpus))
     }
 
+    /// It is somebody else who speaks for it from now on.
+    pub(crate) fn introduced_as(&mut self, who: Introduction) {
+        self.who = who;
+    }
+
     /// What it would say next.
     pub(crate) fn next(&mut self, reports: Vec<Report>, wait: Duration) -> Exchange {
         self.number += 1;
@@ -242,6 +247,13 @@ impl Worker {
         self.held.retain(|assignment| !gone.contains(&assignment.key));
         self.held.extend(answer.assignments.iter().cloned());
         Ok(answer)
+    }
+
+    /// Its last words.
+    pub(crate) fn leaves(&mut self, world: &World, reports: Vec<Report>) {
+        let mut exchange = self.next(reports, Duration::ZERO);
+        (exchange.draining, exchange.leaving) = (true, true);
+        self.send(world, exchange).unwrap();
     }
 
     /// Ends all it has, well, until there is nothing more.

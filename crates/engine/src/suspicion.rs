@@ -1,0 +1,93 @@
+//! What earlier deaths say against jobs, from the books: whoever takes a workflow over forgets no suspicion.
+
+use std::collections::HashSet;
+use windlass_core::board::Board;
+use windlass_core::suspects::{Evidence, Suspects};
+use windlass_store::model::{EventFilter, NewEvent, ResultFilter, ResultRow, Severity, WorkflowRow};
+use windlass_store::{Error, Store};
+use windlass_types::work::return_code::ORPHANED;
+use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
+
+/// The event by which a worker that was given up, and is there after all, is remembered.
+const RETURNED: &str = "worker_returned";
+
+/// A lost worker of this workflow spoke again: its silence says nothing of the jobs that it had.
+pub(crate) fn returned(workflow: WorkflowId, worker: WorkerId) -> NewEvent {
+    NewEvent {
+        workflow: Some(workflow),
+        job: None,
+        severity: Severity::Info,
+        category: RETURNED.to_owned(),
+        message: format!("worker {worker} had been given up and is there after all; it died of no job"),
+        data: Some(serde_json::json!({ "worker_id": worker })),
+    }
+}
+
+/// Reads what speaks against jobs that are not over, and has those tried alone against which it is enough. Looks only at
+/// attempts that were lost with their workers.
+pub(crate) fn recall(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    board: &mut Board,
+) -> Result<Suspects, Error> {
+    let (workflow, run) = (workflow.id, Some(workflow.run_id));
+    let lost =
+        ResultFilter { run, return_code: Some(ORPHANED), failed_only: true, ..ResultFilter::default() };
+    let charges = charges(&store.results(workflow, &lost)?, board);
+    let silences = charges.iter().filter(|charge| charge.evidence == Evidence::Silence);
+    let back = match silences.map(|charge| charge.at).min() {
+        Some(since) => those_back(store, workflow, since)?,
+        None => HashSet::new(),
+    };
+    let mut suspects = Suspects::default();
+    for Charge { job, worker, evidence, .. } in charges {
+        if evidence == Evidence::Witnessed || !back.contains(&worker) {
+            suspects.charge(job, worker, evidence);
+        }
+    }
+    for job in suspects.suspicious() {
+        if let Some(index) = board.index(job) {
+            board.try_alone(index);
+        }
+    }
+    Ok(suspects)
+}
+
+struct Charge {
+    job: JobId,
+    worker: WorkerId,
+    evidence: Evidence,
+    at: Timestamp,
+}
+
+/// Every attempt leaves a result, so where the lost ones do not go up to the current one without a gap, one in between
+/// ended by itself, and nothing before it counts. `lost` is in the order of jobs and attempts.
+fn charges(lost: &[ResultRow], board: &Board) -> Vec<Charge> {
+    let mut found = Vec::new();
+    let mut follower = None;
+    for row in lost.iter().rev() {
+        let (job, attempt) = (row.key.job_id, row.key.attempt_id);
+        let Some(index) = board.index(job).filter(|index| !board.status(*index).is_settled()) else {
+            continue;
+        };
+        let next = match follower {
+            Some((same, next)) if same == job => next,
+            _ => board.key(index).attempt,
+        };
+        let follows = attempt.next() == next;
+        follower = Some((job, if follows { attempt } else { next }));
+        if let Some(evidence) = row.reason.as_deref().and_then(Evidence::of_reason).filter(|_| follows) {
+            found.push(Charge { job, worker: row.worker_id, evidence, at: row.ended_at });
+        }
+    }
+    found
+}
+
+/// Workers that were given up and spoke again, since then.
+fn those_back(store: &dyn Store, workflow: WorkflowId, since: Timestamp) -> Result<HashSet<WorkerId>, Error> {
+    let since = Some(Timestamp(since.0 - 1));
+    let filter = EventFilter { category: Some(RETURNED.to_owned()), since, ..EventFilter::default() };
+    let events = store.events(Some(workflow), &filter)?;
+    let worker = |data: &serde_json::Value| data["worker_id"].as_i64().map(WorkerId);
+    Ok(events.iter().filter_map(|event| event.data.as_ref().and_then(worker)).collect())
+}
