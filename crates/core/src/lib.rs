@@ -9,6 +9,7 @@ pub mod change;
 pub mod dispatch;
 pub mod edges;
 pub mod graph;
+pub mod handlers;
 pub mod judge;
 mod order;
 pub mod outline;
