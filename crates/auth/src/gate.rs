@@ -4,7 +4,6 @@ use crate::cache::Verified;
 use crate::certificates::PeerCertificate;
 use crate::config::{Config, ConfigError};
 use crate::jwt::{self, Effort, Fetch, JwtError};
-use crate::masking::Masking;
 use crate::principal::{How, Principal, Role};
 use crate::secret::{Secret, SecretHash};
 use crate::settings::Settings;
@@ -18,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use windlass_core::redact::Masking;
 use windlass_types::Timestamp;
 
 /// Passwords that are checked at a time. Each keeps a core busy for a while; more callers are told to come again.

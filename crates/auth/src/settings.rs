@@ -3,11 +3,11 @@
 use crate::certificates::CertificateMap;
 use crate::config::{Config, ConfigError, Rank, Usual};
 use crate::jwt::{Fetch, Issuer};
-use crate::masking::Masking;
 use crate::passwords::PasswordFile;
 use crate::principal::Role;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use windlass_core::redact::Masking;
 
 #[derive(Debug, Default)]
 pub(crate) struct Settings {

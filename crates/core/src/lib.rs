@@ -13,6 +13,7 @@ pub mod handlers;
 pub mod judge;
 mod order;
 pub mod outline;
+pub mod redact;
 pub mod reset;
 pub mod reuse;
 pub mod sizing;

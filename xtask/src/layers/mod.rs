@@ -50,7 +50,7 @@ const HOUSE: &[Room] = &[
         may_use: &["windlass-types", "windlass-core", "windlass-store"],
     },
     Room { name: "windlass-api", layer: 1, may_use: &["windlass-types"] },
-    Room { name: "windlass-auth", layer: 2, may_use: &["windlass-types", "windlass-api"] },
+    Room { name: "windlass-auth", layer: 2, may_use: &["windlass-types", "windlass-api", "windlass-core"] },
     Room {
         name: "windlass-client",
         layer: 3,

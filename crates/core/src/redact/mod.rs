@@ -1,0 +1,200 @@
+//! Secrets are taken out of texts before somebody else sees them: logs of jobs, messages, what an agent is shown.
+//!
+//! Two ways, and both are used: values that are known to be secret because of the names of their environment variables
+//! ([`Masking`]), wherever they occur; and what looks like a secret in any text: passwords in URLs, tokens with a
+//! well-known beginning, private keys. Neither finds everything. Redact *before* a text is cut: half a secret looks like
+//! nothing.
+
+mod names;
+
+pub use names::{MASK, Masking};
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use regex::{Captures, Regex};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+/// Masks what is secret in texts of one job.
+#[derive(Clone, Debug, Default)]
+pub struct Redactor {
+    /// `None`: no value is known.
+    values: Option<AhoCorasick>,
+}
+
+/// Shorter values are also parts of innocent words.
+const SHORTEST: usize = 4;
+
+impl Redactor {
+    /// Knows the values of the variables whose names mean secrets.
+    pub fn new<'e>(masking: &Masking, environment: impl IntoIterator<Item = (&'e str, &'e str)>) -> Self {
+        let secret =
+            environment.into_iter().filter(|(name, _)| masking.is_secret(name)).map(|(_, value)| value);
+        // A value of several lines is printed line by line.
+        let mut values: Vec<&str> =
+            secret.flat_map(|value| std::iter::once(value).chain(value.lines())).collect();
+        values.retain(|value| value.trim().len() >= SHORTEST);
+        values.sort_unstable();
+        values.dedup();
+        let build =
+            |values: &[&str]| AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(values);
+        let values =
+            (!values.is_empty()).then(|| build(&values).expect("an environment is not as large as that"));
+        Self { values }
+    }
+
+    /// The text with [`MASK`] instead of each secret; as it is where there is none.
+    pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let text = match &self.values {
+            Some(values) if values.is_match(text) => {
+                let masks = vec![MASK; values.patterns_len()];
+                Cow::Owned(values.replace_all(text, &masks))
+            }
+            _ => Cow::Borrowed(text),
+        };
+        SHAPES.iter().fold(text, |text, shape| shape.mask(text))
+    }
+}
+
+/// What a secret looks like. The groups `keep` and `after` of its pattern stay.
+struct Shape {
+    pattern: Regex,
+    /// Quick to look for: without one of them, in any case, the pattern fits nowhere.
+    only_with: &'static [&'static str],
+}
+
+impl Shape {
+    fn new(only_with: &'static [&'static str], pattern: &str) -> Self {
+        Self { pattern: Regex::new(pattern).expect("the pattern is a constant that tests use"), only_with }
+    }
+
+    fn mask<'t>(&self, text: Cow<'t, str>) -> Cow<'t, str> {
+        let occurs = |words: &&str| contains(text.as_bytes(), words.as_bytes());
+        if !self.only_with.iter().any(occurs) || !self.pattern.is_match(&text) {
+            return text;
+        }
+        let replacement = |found: &Captures<'_>| {
+            let part = |name| found.name(name).map_or("", |part| part.as_str());
+            format!("{}{MASK}{}", part("keep"), part("after"))
+        };
+        Cow::Owned(self.pattern.replace_all(&text, replacement).into_owned())
+    }
+}
+
+/// Whether `words`, in lower case, occur in upper or lower case.
+fn contains(text: &[u8], words: &[u8]) -> bool {
+    text.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words))
+}
+
+static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| {
+    vec![
+        // The first one hides what follows it to the end if the end is not there, the second one what comes before.
+        Shape::new(
+            &["private key-----"],
+            r"(?P<keep>-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)(?s:.*?)(?P<after>-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
+        ),
+        Shape::new(
+            &["private key-----"],
+            r"(?m)(?:^[A-Za-z0-9+/=]{4,}\s*\n)+(?P<after>-----END [A-Z0-9 ]*PRIVATE KEY-----)",
+        ),
+        Shape::new(&["://"], r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(?P<after>@)"),
+        Shape::new(
+            &["authorization"],
+            r#"(?i)(?P<keep>authorization["']?\s*[:=]\s*["']?(?:[a-z]+\s+)?)[A-Za-z0-9._~+/=*-]{6,}"#,
+        ),
+        Shape::new(&["bearer"], r"(?i)(?P<keep>\bbearer\s+)[A-Za-z0-9._~+/=-]{16,}"),
+        Shape::new(
+            &["password", "passwd", "passphrase", "secret", "token", "key", "credential"],
+            r#"(?ix)(?P<keep>
+                (?: [a-z0-9_.-]*(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)[a-z0-9_-]*
+                  | [a-z0-9_.-]*token )
+                (?: ["']?\s*[=:]\s*["']? ))
+                [^\s"',;&(){}\[\]]{4,}"#,
+        ),
+        Shape::new(
+            &["--pass", "--token", "--secret", "--api"],
+            r#"(?i)(?P<keep>--(?:password|passwd|passphrase|token|secret|api-?key)[ =]["']?)[^\s"'=-][^\s"']*"#,
+        ),
+        // Those that one knows by how they begin: AWS, GitHub, GitLab, Slack, Hugging Face, Google, OpenAI,
+        // Anthropic, JWT; and our own.
+        Shape::new(
+            &["akia", "asia", "gh", "glpat-", "xox", "hf_", "aiza", "sk-", "eyj", "wl_"],
+            r"\b(?:(?:AKIA|ASIA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{20,}|AIza[A-Za-z0-9_-]{35}|sk-[A-Za-z0-9_-]{20,}|wl_[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)",
+        ),
+    ]
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_secret_variables_go_wherever_they_occur() {
+        let environment = [
+            ("API_TOKEN", "s3same"),
+            ("HOME", "/home/ada"),
+            ("DB_PASSWORD", "s3same-and-more"),
+            ("KEY_PIN", "1"),
+            ("SSH_KEY", "line one of it\nline two of it\n"),
+            ("EMPTY_SECRET", ""),
+        ];
+        let redactor = Redactor::new(&Masking::default(), environment);
+        for (text, expected) in [
+            ("at s3same-and-more!", "at ********!"),
+            ("xs3samex in /home/ada 1", "x********x in /home/ada 1"),
+            ("it says: line two of it.", "it says: ********."),
+            ("nothing here", "nothing here"),
+        ] {
+            assert_eq!(redactor.redact(text), expected);
+        }
+        assert!(matches!(redactor.redact("nothing here"), Cow::Borrowed(_)));
+        assert!(matches!(Redactor::default().redact("s3same"), Cow::Borrowed("s3same")));
+    }
+
+    #[test]
+    fn what_looks_like_a_secret_goes_too() {
+        let redactor = Redactor::default();
+        for (text, expected) in [
+            ("psql postgres://ada:hush@db:5432/x", "psql postgres://ada:********@db:5432/x"),
+            ("Authorization: Bearer abc.def-123", "Authorization: Bearer ********"),
+            ("authorization=Basic YWRhOmh1c2g=", "authorization=Basic ********"),
+            ("sent bearer 0123456789abcdef", "sent bearer ********"),
+            ("password=hush&x=1", "password=********&x=1"),
+            ("{\"db_password\": \"hushhush\"}", "{\"db_password\": \"********\"}"),
+            ("export API_KEY='abcd1234'", "export API_KEY='********'"),
+            ("MY_TOKEN: abcd1234, next", "MY_TOKEN: ********, next"),
+            ("login --password hush --user ada", "login --password ******** --user ada"),
+            ("id AKIAIOSFODNN7EXAMPLE.", "id ********."),
+            ("push ghp_0123456789abcdefghij0123", "push ********"),
+            ("with wl_0123456789abcdefghij0123", "with ********"),
+            ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2ln", "jwt ********"),
+            (
+                "a\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabcd\n-----END RSA PRIVATE KEY-----\nb",
+                "a\n-----BEGIN RSA PRIVATE KEY-----********-----END RSA PRIVATE KEY-----\nb",
+            ),
+            ("-----BEGIN PRIVATE KEY-----\nMIIEcut off", "-----BEGIN PRIVATE KEY-----********"),
+            ("MIIEabcd\nefgh\n-----END PRIVATE KEY-----", "********-----END PRIVATE KEY-----"),
+        ] {
+            let once = redactor.redact(text);
+            assert_eq!(once, expected);
+            assert_eq!(redactor.redact(&once), once, "again");
+        }
+    }
+
+    #[test]
+    fn innocent_words_stay() {
+        let redactor = Redactor::default();
+        for text in [
+            "password authentication failed for user \"ada\"",
+            "max_tokens=4096 used",
+            "SyntaxError: unexpected token in line 3",
+            "KeyError: 'energy'",
+            "http://example.org:8080/path@x",
+            "the token has expired",
+            "keyboard: none",
+            "risk-free and task-based",
+            "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
+        ] {
+            assert_eq!(redactor.redact(text), text);
+        }
+    }
+}
