@@ -6,16 +6,19 @@
 
 pub mod board;
 pub mod change;
+pub mod classify;
 pub mod dispatch;
 pub mod edges;
 pub mod graph;
 pub mod handlers;
 pub mod judge;
+mod lines;
 mod order;
 pub mod outline;
 pub mod redact;
 pub mod reset;
 pub mod reuse;
+pub mod signature;
 pub mod sizing;
 pub mod spawn;
 pub mod state;

@@ -28,7 +28,7 @@ struct Finding {
     result: Option<ResultRow>,
     path: String,
     line: u64,
-    sign: &'static Sign,
+    sign: Sign,
     text: String,
 }
 
@@ -144,8 +144,8 @@ fn search(
 }
 
 /// Lines from 1 with what they are a sign of, the heaviest if there are many. The same text again is the same sign.
-fn signs_of(mut reader: impl BufRead) -> io::Result<Vec<(u64, &'static Sign, String)>> {
-    let mut found: Vec<(u64, &'static Sign, String)> = Vec::new();
+fn signs_of(mut reader: impl BufRead) -> io::Result<Vec<(u64, Sign, String)>> {
+    let mut found: Vec<(u64, Sign, String)> = Vec::new();
     let mut bytes = Vec::new();
     for number in 1.. {
         bytes.clear();
@@ -165,7 +165,7 @@ fn signs_of(mut reader: impl BufRead) -> io::Result<Vec<(u64, &'static Sign, Str
 }
 
 /// Makes room by letting go of the lightest, the earliest first: what comes last in a log mostly says most.
-fn keep(found: &mut Vec<(u64, &'static Sign, String)>, number: u64, sign: &'static Sign, line: &str) {
+fn keep(found: &mut Vec<(u64, Sign, String)>, number: u64, sign: Sign, line: &str) {
     if found.iter().any(|(_, _, text)| text == line) {
         return;
     }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &[u8]) -> Vec<(u64, &'static str)> {
-        signs_of(text).unwrap().into_iter().map(|(line, sign, _)| (line, sign.words)).collect()
+        signs_of(text).unwrap().into_iter().map(|(line, sign, _)| (line, sign.name)).collect()
     }
 
     #[test]
@@ -190,17 +190,17 @@ mod tests {
         let mut text = b"fine\n".to_vec();
         text.extend(b"x".repeat(10_000));
         text.extend(b"\n\xffPermission denied\nfine\nSegmentation fault");
-        assert_eq!(lines(&text), [(3, "permission denied"), (5, "segmentation fault")]);
+        assert_eq!(lines(&text), [(3, "permission"), (5, "segmentation-fault")]);
     }
 
     #[test]
     fn repetitions_count_once_and_the_heaviest_are_kept() {
-        assert_eq!(lines(&b"No space left on device\n".repeat(1000)), [(1, "no space left on device")]);
+        assert_eq!(lines(&b"No space left on device\n".repeat(1000)), [(1, "disk-full")]);
         let mut many = "x: command not found\n".to_owned();
         many.extend((0..1000).map(|i| format!("step {i} failed\n")));
         let found = lines(many.as_bytes());
         assert_eq!(found.len(), PER_FILE);
-        assert_eq!(found[0], (1, "command not found"));
+        assert_eq!(found[0], (1, "program-missing"));
         assert_eq!(found.last(), Some(&(1001, "failed")));
     }
 }

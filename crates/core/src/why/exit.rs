@@ -1,6 +1,7 @@
 //! What an exit code or a signal means.
 
 use super::Outcome;
+use crate::classify::Classifier;
 use windlass_types::work::return_code;
 use windlass_types::{JobStatus, Resources, format_duration};
 
@@ -66,24 +67,13 @@ fn signal_of(outcome: &Outcome) -> Option<(i32, &'static str, &'static str)> {
     signal(number).map(|(name, meaning)| (number, name, meaning))
 }
 
-/// Exit codes with a meaning of their own; shells and sysexits.h agree on them.
+/// Exit codes with a meaning of their own. Those on which shells and sysexits.h agree are known to the rules.
 fn meaning_of(code: i32) -> Option<&'static str> {
-    Some(match code {
-        2 => "often a wrong option or argument",
-        64 => "it was called the wrong way (EX_USAGE)",
-        65 => "its input is wrong (EX_DATAERR)",
-        66 => "its input is not there (EX_NOINPUT)",
-        69 => "something it needs is not available (EX_UNAVAILABLE)",
-        73 => "it could not write its output (EX_CANTCREAT)",
-        74 => "reading or writing failed (EX_IOERR)",
-        75 => "a failure that may go away by itself (EX_TEMPFAIL)",
-        77 => "it lacks a permission (EX_NOPERM)",
-        78 => "its configuration is wrong (EX_CONFIG)",
-        126 => "the program was found but cannot be executed",
-        127 => "the program was not found",
-        255 => "general failure; ssh says this when it cannot connect",
-        _ => return None,
-    })
+    match code {
+        2 => Some("often a wrong option or argument"),
+        255 => Some("general failure; ssh says this when it cannot connect"),
+        _ => Classifier::standard().about_code(code).map(|rule| rule.means.as_str()),
+    }
 }
 
 fn signal(number: i32) -> Option<(&'static str, &'static str)> {

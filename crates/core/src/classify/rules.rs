@@ -1,0 +1,254 @@
+//! Rules as they are written down, and a set of them made ready to be asked.
+
+use super::evidence::{Cause, Evidence, Limit};
+use aho_corasick::AhoCorasick;
+use regex::bytes::RegexSet;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::time::Duration;
+use windlass_types::settings::StderrPattern;
+use windlass_types::{Bytes, FailureClass, Resources, Signal};
+
+/// One rule. It speaks if each kind of condition that it names holds; of each, one entry is enough.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    pub name: String,
+    pub class: FailureClass,
+    /// What it means when the rule speaks, as a part of a sentence.
+    #[serde(default)]
+    pub means: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<Cause>,
+    /// `SIGKILL`, `kill` or `9`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<Signal>,
+    /// 128 + n is signal n, for rules that speak only where no line says more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exit_codes: Vec<i32>,
+    /// Words, in upper or lower case, or `re:` and a regular expression; in one line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stderr: Vec<String>,
+    /// It had used about all of this that it asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near: Option<Limit>,
+    /// What it speaks of may be the fault of the machine, if that has failed others too.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub of_node: bool,
+    /// Last words that this rule, and no other, is to speak about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// When a rule gets its turn, after the causes that Windlass saw itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The signal says it all.
+    Signal,
+    /// The most telling line.
+    Text,
+    /// How it ended, where no line speaks.
+    Ending,
+}
+
+impl Rule {
+    pub(super) fn names_nothing(&self) -> bool {
+        self.on.is_empty() && self.signals.is_empty() && self.exit_codes.is_empty() && self.stderr.is_empty()
+    }
+
+    /// A failure with these last words that this rule is about.
+    pub(super) fn evidence<'a>(&self, tail: &'a str) -> Evidence<'a> {
+        let asked =
+            Resources { memory: Bytes(1 << 30), runtime: Some(Duration::from_mins(1)), ..Resources::DEFAULT };
+        let is_near = |limit| self.near == Some(limit);
+        Evidence {
+            signal: self.signals.first().map(|signal| signal.number()),
+            cause: self.on.first().copied().unwrap_or(Cause::Itself),
+            wall: if is_near(Limit::Runtime) { Duration::from_mins(1) } else { Duration::ZERO },
+            peak_memory: is_near(Limit::Memory).then_some(asked.memory),
+            asked: Some(asked),
+            ..Evidence::of_exit(self.exit_codes.first().copied().unwrap_or(1), tail)
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        match () {
+            () if !self.signals.is_empty() => Stage::Signal,
+            () if !self.stderr.is_empty() => Stage::Text,
+            () => Stage::Ending,
+        }
+    }
+
+    /// All that it demands, but for what lines say.
+    fn holds(&self, evidence: &Evidence<'_>) -> bool {
+        let signal = evidence.effective_signal();
+        let is_signal = |named: &Signal| signal == Some(named.number());
+        (self.on.is_empty() || self.on.contains(&evidence.cause))
+            && (self.signals.is_empty() || self.signals.iter().any(is_signal))
+            && (self.exit_codes.is_empty() || self.exit_codes.contains(&evidence.effective_code()))
+            && self.near.is_none_or(|limit| evidence.is_near(limit))
+    }
+}
+
+/// What is wrong with a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    #[error("a rule has no name")]
+    NoName,
+    #[error("there are two rules `{0}`")]
+    Twice(String),
+    #[error("rule `{0}` names no condition; give it one of stderr, exit_codes, signals, on")]
+    NamesNothing(String),
+    #[error("rule `{0}` has empty words, which every line contains")]
+    Empty(String),
+    #[error("rule `{rule}`: `{pattern}` is no regular expression: {what}")]
+    BadExpression { rule: String, pattern: String, what: String },
+    #[error("the rules hold too much text: {0}")]
+    TooMuch(String),
+    #[error("rule `{rule}` does not speak about its own example `{example}`; {instead}")]
+    BadExample { rule: String, example: String, instead: String },
+}
+
+/// Rules in their order, ready to be asked.
+#[derive(Debug)]
+pub(super) struct RuleSet {
+    pub(super) rules: Vec<Rule>,
+    words: AhoCorasick,
+    /// The rule of each of `words`.
+    word_rules: Vec<usize>,
+    expressions: RegexSet,
+    expression_rules: Vec<usize>,
+}
+
+/// A rule that speaks, with the line that it speaks about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spoken<'r, 'l> {
+    pub(super) rule: &'r Rule,
+    pub(super) line: Option<&'l str>,
+}
+
+impl RuleSet {
+    pub(super) fn new(rules: Vec<Rule>) -> Result<Self, RuleError> {
+        let (mut words, mut word_rules) = (Vec::new(), Vec::new());
+        let (mut expressions, mut expression_rules) = (Vec::new(), Vec::new());
+        for (index, rule) in rules.iter().enumerate() {
+            check(rule)?;
+            if rules[..index].iter().any(|other| other.name == rule.name) {
+                return Err(RuleError::Twice(rule.name.clone()));
+            }
+            for pattern in &rule.stderr {
+                match StderrPattern::of(pattern) {
+                    StderrPattern::Words(said) => {
+                        words.push(said);
+                        word_rules.push(index);
+                    }
+                    StderrPattern::Regex(expression) => {
+                        expressions.push(expression);
+                        expression_rules.push(index);
+                    }
+                }
+            }
+        }
+        let words = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .build(&words)
+            .map_err(|error| RuleError::TooMuch(error.to_string()))?;
+        let expressions =
+            RegexSet::new(&expressions).map_err(|error| RuleError::TooMuch(error.to_string()))?;
+        Ok(Self { rules, words, word_rules, expressions, expression_rules })
+    }
+
+    /// The rules that know a line, in their order.
+    fn known_by(&self, line: &str) -> Vec<usize> {
+        let by_words = self.words.find_overlapping_iter(line).map(|found| self.word_rules[found.pattern()]);
+        let by_expressions = self.expressions.matches(line.as_bytes()).into_iter();
+        let mut rules: Vec<usize> =
+            by_words.chain(by_expressions.map(|i| self.expression_rules[i])).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        rules
+    }
+
+    /// The first rule that speaks about a line, whatever else it demands.
+    pub(super) fn about(&self, line: &str) -> Option<&Rule> {
+        let knows = |index: &usize| self.rules[*index].stage() == Stage::Text;
+        self.known_by(line).into_iter().find(knows).map(|index| &self.rules[index])
+    }
+
+    /// The rule that speaks about the evidence; `lines` with the most telling first.
+    pub(super) fn speak<'l>(
+        &self,
+        evidence: &Evidence<'_>,
+        lines: &'l [Cow<'_, str>],
+    ) -> Option<Spoken<'_, 'l>> {
+        let known: Vec<(&str, Vec<usize>)> = lines
+            .iter()
+            .map(|line| (&**line, self.known_by(line)))
+            .filter(|(_, rules)| !rules.is_empty())
+            .collect();
+        if evidence.cause.is_certain() {
+            return self.first(evidence, &known, |rule| rule.on.contains(&evidence.cause));
+        }
+        let at = |stage| move |rule: &Rule| rule.stage() == stage;
+        self.first(evidence, &known, at(Stage::Signal))
+            .or_else(|| self.line(evidence, &known))
+            .or_else(|| self.first(evidence, &known, at(Stage::Ending)))
+    }
+
+    /// The first of certain rules whose conditions hold.
+    fn first<'l>(
+        &self,
+        evidence: &Evidence<'_>,
+        known: &[(&'l str, Vec<usize>)],
+        is_its_turn: impl Fn(&Rule) -> bool,
+    ) -> Option<Spoken<'_, 'l>> {
+        let turns =
+            self.rules.iter().enumerate().filter(|(_, rule)| is_its_turn(rule) && rule.holds(evidence));
+        let mut spoken = turns.filter_map(|(index, rule)| {
+            let line = known.iter().find(|(_, rules)| rules.contains(&index)).map(|(line, _)| *line);
+            (rule.stderr.is_empty() || line.is_some()).then_some(Spoken { rule, line })
+        });
+        spoken.next()
+    }
+
+    /// What the most telling line means.
+    fn line<'l>(&self, evidence: &Evidence<'_>, known: &[(&'l str, Vec<usize>)]) -> Option<Spoken<'_, 'l>> {
+        known.iter().find_map(|(line, rules)| {
+            let mut rules = rules.iter().map(|index| &self.rules[*index]);
+            let rule = rules.find(|rule| rule.stage() == Stage::Text && rule.holds(evidence))?;
+            Some(Spoken { rule, line: Some(line) })
+        })
+    }
+}
+
+fn check(rule: &Rule) -> Result<(), RuleError> {
+    if rule.name.trim().is_empty() {
+        return Err(RuleError::NoName);
+    }
+    let name = || rule.name.clone();
+    if rule.names_nothing() {
+        return Err(RuleError::NamesNothing(name()));
+    }
+    for pattern in &rule.stderr {
+        let says_nothing = match StderrPattern::of(pattern) {
+            StderrPattern::Words(words) => words.trim().is_empty(),
+            StderrPattern::Regex(expression) => {
+                let bad = |error: regex::Error| RuleError::BadExpression {
+                    rule: name(),
+                    pattern: expression.to_owned(),
+                    what: error.to_string(),
+                };
+                regex::bytes::Regex::new(expression).map_err(bad)?.is_match(b"")
+            }
+        };
+        if says_nothing {
+            return Err(RuleError::Empty(name()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! The rules are held to their examples, and the order in which they are asked to a table.
+
+use super::*;
+use FailureClass::{Data, Infrastructure, Memory, Permanent, Timeout, Transient, Unknown};
+use std::time::Duration;
+use windlass_types::{Bytes, Resources};
+
+fn classify(evidence: &Evidence<'_>) -> Classified {
+    Classifier::standard().classify(evidence)
+}
+
+fn rule(name: &str, class: FailureClass) -> Rule {
+    Rule {
+        name: name.to_owned(),
+        class,
+        means: String::new(),
+        on: Vec::new(),
+        signals: Vec::new(),
+        exit_codes: Vec::new(),
+        stderr: Vec::new(),
+        near: None,
+        of_node: false,
+        examples: Vec::new(),
+    }
+}
+
+fn words(name: &str, class: FailureClass, stderr: &str) -> Rule {
+    Rule { stderr: vec![stderr.to_owned()], ..rule(name, class) }
+}
+
+#[test]
+fn every_default_rule_speaks_about_its_own_examples() {
+    let mut complaints = Vec::new();
+    for (rule, _) in Classifier::standard().rules() {
+        assert!(!rule.examples.is_empty(), "{} has no example", rule.name);
+        assert!(!rule.means.is_empty() && !rule.means.ends_with('.'), "{} means `{}`", rule.name, rule.means);
+        complaints.extend(check_examples(Classifier::standard(), rule).err().map(|error| error.to_string()));
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// Words by themselves mean what their rule says, unless a rule before it takes them for the same.
+#[test]
+fn no_rule_takes_the_words_of_another_for_something_else() {
+    let mut complaints = Vec::new();
+    for (rule, _) in Classifier::standard().rules() {
+        for words in rule.stderr.iter().filter(|words| !words.starts_with("re:")) {
+            let found = classify(&rule.evidence(words));
+            if found.class != rule.class {
+                complaints
+                    .push(format!("`{words}` of {} is {:?} by {:?}", rule.name, found.class, found.rule));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn names_are_short_words_with_hyphens() {
+    for (rule, origin) in Classifier::standard().rules() {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c == '-';
+        assert!(rule.name.chars().all(is_plain) && origin == Origin::Default, "{}", rule.name);
+        assert_ne!(rule.name, BAD_NODE);
+    }
+}
+
+#[test]
+fn what_windlass_saw_itself_counts_before_all_else() {
+    let tail = "curl: (7) Connection refused";
+    for (cause, class, name) in [
+        (Cause::OutOfMemory, Memory, "out-of-memory"),
+        (Cause::Timeout, Timeout, "time-over"),
+        (Cause::CannotStart, Permanent, "cannot-start"),
+        (Cause::Orphaned, Infrastructure, "worker-died"),
+        (Cause::Interrupted, Unknown, "stopped"),
+        (Cause::Itself, Transient, "connection-lost"),
+        (Cause::MissingOutput, Transient, "connection-lost"),
+    ] {
+        let found = classify(&Evidence { cause, ..Evidence::of_exit(75, tail) });
+        assert_eq!((found.class, found.rule.as_deref()), (class, Some(name)), "{cause:?}");
+        assert_eq!(found.line.is_some(), !cause.is_certain(), "{cause:?}");
+    }
+}
+
+#[test]
+fn signals_lines_and_codes_in_their_order() {
+    for (code, signal, tail, class, name) in [
+        // A signal that says it all comes before what was said.
+        (152, Some(24), "Connection refused", Timeout, "cpu-time-over"),
+        (132, None, "Connection refused", Infrastructure, "wrong-processor"),
+        // One that says little, after it.
+        (
+            134,
+            Some(6),
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+            Memory,
+            "no-memory",
+        ),
+        (134, Some(6), "bye", Permanent, "aborted"),
+        (137, Some(9), "starting", Infrastructure, "killed"),
+        (
+            143,
+            Some(15),
+            "slurmstepd: error: *** STEP 1 CANCELLED DUE TO TIME LIMIT ***",
+            Timeout,
+            "batch-time-limit",
+        ),
+        (143, Some(15), "Terminated", Infrastructure, "asked-to-end"),
+        (139, None, "", Permanent, "crashed"),
+        // Lines before codes.
+        (75, None, "ModuleNotFoundError: No module named 'numpy'", Permanent, "python-module"),
+        (75, None, "giving up", Transient, "ex-tempfail"),
+        (127, None, "sh: 1: solvr: not found", Permanent, "program-missing"),
+        (127, None, "", Permanent, "not-found"),
+        (124, None, "", Timeout, "timeout-command"),
+        // The last line that tells something, not the first.
+        (1, None, "Connection refused\nNo space left on device\nleaving", Infrastructure, "disk-full"),
+        (1, None, "No space left on device\nConnection refused\nleaving", Transient, "connection-lost"),
+        // What was survived and what was only a warning does not count where something else does.
+        (
+            1,
+            None,
+            "cp: cannot stat 'x': No such file or directory\nConnection refused, retrying",
+            Data,
+            "file-missing",
+        ),
+        (
+            1,
+            None,
+            "cp: cannot stat 'x': No such file or directory\nWARNING: connection reset",
+            Data,
+            "file-missing",
+        ),
+        (
+            1,
+            None,
+            "Warning message: cannot open file 'x': No such file or directory\nError in file(con) : cannot open the connection",
+            Data,
+            "file-missing",
+        ),
+    ] {
+        let found = classify(&Evidence { signal, ..Evidence::of_exit(code, tail) });
+        assert_eq!((found.class, found.rule.as_deref()), (class, Some(name)), "{code} {tail}");
+    }
+}
+
+#[test]
+fn vague_words_classify_nothing() {
+    for tail in [
+        "",
+        "error",
+        "ERROR: something failed",
+        "fatal error",
+        "Execution halted",
+        "Traceback (most recent call last):\n  File \"a.py\", line 1\nmy.Boom: it went off",
+        "make: *** [Makefile:3: all] Error 1",
+        "error: 500 events could not be fitted",
+        "processed 404 of 1000, status: 3 bad",
+        "srun: error: node17: task 3: Exited with exit code 1",
+        "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD with errorcode 1.",
+        "Connection refused\nTraceback (most recent call last):\n  File \"a.py\", line 1\nmy.Boom: it went off",
+        "timeout = 30\nmemory = 8g",
+    ] {
+        let found = classify(&Evidence::of_exit(1, tail));
+        assert_eq!((found.class, found.rule), (Unknown, None), "{tail}");
+        assert!(found.why.contains("exit code 1"), "{}", found.why);
+    }
+}
+
+#[test]
+fn where_no_rule_speaks_the_line_that_looks_like_the_reason_is_told() {
+    let line = |tail| classify(&Evidence::of_exit(1, tail)).line;
+    assert_eq!(line("a\nmy error 7\nb").as_deref(), Some("my error 7"));
+    assert_eq!(line("step 1\r\x1b[1mstep 2\x1b[0m\n\n").as_deref(), Some("step 2"));
+    assert_eq!(line(""), None);
+}
+
+#[test]
+fn killed_at_its_limit_is_memory_or_time() {
+    let asked =
+        Resources { memory: Bytes(1 << 30), runtime: Some(Duration::from_secs(100)), ..Resources::DEFAULT };
+    let of = |peak: u64, wall| Evidence {
+        signal: Some(9),
+        peak_memory: Some(Bytes(peak)),
+        wall: Duration::from_secs(wall),
+        asked: Some(asked),
+        ..Evidence::of_exit(137, "")
+    };
+    assert_eq!(classify(&of(1 << 30, 1)).class, Memory);
+    assert_eq!(classify(&of(1 << 20, 99)).class, Timeout);
+    assert_eq!(classify(&of(1 << 20, 1)).class, Infrastructure);
+    // Nobody killed this one.
+    let failed = Evidence { signal: None, return_code: 1, ..of(1 << 30, 99) };
+    assert_eq!(classify(&failed).class, Unknown);
+}
+
+#[test]
+fn a_bad_worker_explains_what_a_machine_can_cause() {
+    let bad = NodeRecord { failed: 9, ended: 9, peers_failed: 1, peers_ended: 90 };
+    let of = |node, code, tail| classify(&Evidence { node: Some(node), ..Evidence::of_exit(code, tail) });
+    let found = of(bad, 1, "oops");
+    assert_eq!((found.class, found.rule.as_deref()), (Infrastructure, Some(BAD_NODE)));
+    assert!(
+        found.why.ends_with("this worker failed 9 of its last 9 attempts, the others 1 of 90"),
+        "{}",
+        found.why
+    );
+    assert_eq!(of(bad, 127, "sh: 1: solvr: not found").class, Infrastructure);
+    assert_eq!(of(bad, 1, "SyntaxError: invalid syntax").class, Permanent);
+    let good = NodeRecord { failed: 1, ended: 9, ..bad };
+    assert_eq!((of(good, 1, "oops").class, of(good, 127, "").class), (Unknown, Permanent));
+    let known = classify(&Evidence { node: Some(bad), cause: Cause::Timeout, ..Evidence::of_exit(152, "") });
+    assert_eq!(known.class, Timeout);
+}
+
+#[test]
+fn own_rules_come_first_and_replace_defaults_of_their_name() {
+    let own = vec![
+        Rule {
+            exit_codes: vec![3],
+            means: "the solver did not converge".to_owned(),
+            ..rule("diverged", Data)
+        },
+        words("licence-of-ours", Transient, "no seat left"),
+        words("quota", Infrastructure, "re:^quota of group [a-z]+ is used up$"),
+        // Only the class changes.
+        rule("disk-full", Permanent),
+    ];
+    let classifier = Classifier::new(own).unwrap();
+    let of = |code, tail| classifier.classify(&Evidence::of_exit(code, tail));
+    assert_eq!(of(3, "No such file or directory").why, "the solver did not converge");
+    assert_eq!(of(1, "No Seat Left").class, Transient);
+    assert_eq!(of(1, "quota of group bio is used up").class, Infrastructure);
+    assert_eq!(of(1, "x: Disk quota exceeded").class, Unknown);
+    let full = of(1, "x: No space left on device");
+    assert_eq!((full.class, full.why.as_str()), (Permanent, "a disk is full"));
+    // What windlass saw itself is not overruled by what a program said.
+    let out = Evidence { cause: Cause::OutOfMemory, ..Evidence::of_exit(3, "no seat left") };
+    assert_eq!(classifier.classify(&out).class, Memory);
+    let names: Vec<&str> = classifier
+        .rules()
+        .filter(|(_, origin)| *origin == Origin::Own)
+        .map(|(rule, _)| &*rule.name)
+        .collect();
+    assert_eq!(names, ["diverged", "licence-of-ours", "quota", "disk-full"]);
+    assert_eq!(classifier.rules().filter(|(rule, _)| rule.name == "quota").count(), 1);
+}
+
+#[test]
+fn wrong_rules_are_told_what_is_wrong() {
+    let said = |own| Classifier::new(own).unwrap_err().to_string();
+    assert!(said(vec![rule("", Data)]).contains("no name"));
+    assert!(said(vec![rule("x", Data)]).contains("`x` names no condition"));
+    assert!(said(vec![words("x", Data, "a"), words("x", Data, "b")]).contains("two rules `x`"));
+    assert!(said(vec![words("x", Data, "re:(")]).contains("no regular expression"));
+    assert!(said(vec![words("x", Data, " ")]).contains("empty"));
+    assert!(said(vec![words("x", Data, "re:a*")]).contains("empty"));
+    let unfit = Rule { examples: vec!["b".into()], ..words("x", Data, "a ") };
+    assert!(said(vec![unfit]).ends_with("its own example `b`; none does"));
+    let signal: Result<Rule, _> =
+        serde_json::from_str(r#"{"name": "x", "class": "data", "signals": ["KIL"]}"#);
+    assert!(signal.unwrap_err().to_string().contains("`KIL` is no signal"));
+    let unknown: Result<Rule, _> = serde_json::from_str(r#"{"name": "x", "class": "data", "pattern": "a"}"#);
+    assert!(unknown.unwrap_err().to_string().contains("unknown field `pattern`"));
+}
+
+#[test]
+fn causes_of_ends_become_causes_of_failures() {
+    use windlass_types::work::{EndCause, StopReason};
+    assert_eq!(Cause::from(&EndCause::MissingOutputs(vec!["a".into()])), Cause::MissingOutput);
+    assert_eq!(Cause::from(&EndCause::Stopped(StopReason::Interrupted)), Cause::Interrupted);
+    for cause in [Cause::Itself, Cause::OutOfMemory, Cause::MissingOutput] {
+        assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
+    }
+}

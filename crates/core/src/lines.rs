@@ -1,0 +1,164 @@
+//! The lines of a log as they are judged: few enough, without colours, the last word first.
+
+use std::borrow::Cow;
+
+/// So much of the end of a text is looked at, however long it is.
+pub(crate) const LAST_WORDS: usize = 8 * 1024;
+
+/// Said about trouble that the program got over.
+const SURVIVED: &[&str] = &["retrying", "will retry", "will be retried", "trying again", "(ignored)"];
+
+/// A line that says no more than this is an opinion, not what ended the program, unless nothing else speaks.
+const OPINIONS: &[&str] = &["warn", "deprecat"];
+
+/// What sounds like trouble and is none.
+const HARMLESS: &[&str] = &[
+    "0 errors",
+    "no error",
+    "error=0",
+    "errors: 0",
+    "without error",
+    "0 failed",
+    "error rate",
+    "error_rate",
+];
+
+/// The exception that follows was raised because of the one above, or while it was handled.
+const CHAINED: &[&str] =
+    &["The above exception was the direct cause", "During handling of the above exception"];
+
+const TRACEBACK: &str = "Traceback (most recent call last)";
+
+/// Whether a line, in lower case, sounds worse than it is.
+pub(crate) fn is_harmless(lower: &str) -> bool {
+    // `10 errors` are some.
+    let stands_alone = |at: usize| !lower[..at].ends_with(|c: char| c.is_ascii_digit() || c == '.');
+    HARMLESS.iter().any(|words| {
+        let mut found = lower.match_indices(words).map(|(at, _)| at);
+        found.any(|at| !words.starts_with('0') || stands_alone(at))
+    })
+}
+
+/// The end of the text, from the start of a line where it had to be cut.
+pub(crate) fn last_words(text: &str) -> &str {
+    if text.len() <= LAST_WORDS {
+        return text;
+    }
+    let cut = text.ceil_char_boundary(text.len() - LAST_WORDS);
+    match text[cut..].find('\n') {
+        Some(end) if cut + end + 1 < text.len() => &text[cut + end + 1..],
+        _ => &text[cut..],
+    }
+}
+
+/// What may tell why a program ended, the most telling first: later lines before earlier ones, warnings after all
+/// others. What was said before the last Python exception had no consequences, and trouble that was survived is none.
+pub(crate) fn testimony(text: &str) -> Vec<Cow<'_, str>> {
+    let lines: Vec<&str> = last_words(text).split(['\n', '\r']).collect();
+    let lines = &lines[last_exception_chain(&lines).unwrap_or(0)..];
+    let (mut firm, mut opinions) = (Vec::new(), Vec::new());
+    for line in lines.iter().rev().map(|line| plain(line)).filter(|line| !line.is_empty()) {
+        let lower = line.to_lowercase();
+        if is_harmless(&lower) || SURVIVED.iter().any(|words| lower.contains(words)) {
+            continue;
+        }
+        let is_opinion = OPINIONS.iter().any(|words| lower.contains(words));
+        if is_opinion { &mut opinions } else { &mut firm }.push(line);
+    }
+    firm.append(&mut opinions);
+    firm
+}
+
+/// Where the traceback begins whose exception was the last, with those that led to it.
+fn last_exception_chain(lines: &[&str]) -> Option<usize> {
+    let mut start = lines.iter().rposition(|line| line.contains(TRACEBACK))?;
+    while let Some(earlier) = lines[..start].iter().rposition(|line| line.contains(TRACEBACK)) {
+        let is_chained = |line: &&str| CHAINED.iter().any(|words| line.contains(words));
+        if !lines[earlier..start].iter().any(is_chained) {
+            break;
+        }
+        start = earlier;
+    }
+    Some(start)
+}
+
+/// The number of the line that names the exception of the last traceback: the first one after it that is not indented.
+pub(crate) fn last_exception(lines: &[&str]) -> Option<usize> {
+    let start = lines.iter().rposition(|line| line.starts_with(TRACEBACK))?;
+    let after = lines.iter().enumerate().skip(start + 1);
+    after
+        .filter(|(_, line)| !line.is_empty())
+        .find(|(_, line)| !line.starts_with(char::is_whitespace))
+        .map(|(n, _)| n)
+}
+
+/// Without blanks around it and without the sequences that colour a terminal.
+pub(crate) fn plain(line: &str) -> Cow<'_, str> {
+    let line = line.trim();
+    if !line.contains('\x1b') {
+        return Cow::Borrowed(line);
+    }
+    let mut parts = line.split('\x1b');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // `[`, parameters, and a letter that ends it; anything else is only an escape without a meaning here.
+        let rest =
+            part.strip_prefix('[').map(|rest| rest.trim_start_matches(|c: char| !c.is_ascii_alphabetic()));
+        text.push_str(rest.map_or(part, |rest| rest.get(1..).unwrap_or_default()));
+    }
+    Cow::Owned(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_lines_come_first_and_warnings_last() {
+        let text = "one\nWARNING: two\nthree\n\n  four \rfive\nConnection reset, retrying in 5 s\n0 errors\n";
+        assert_eq!(testimony(text), ["five", "four", "three", "one", "WARNING: two"]);
+        assert_eq!(testimony(""), [""; 0]);
+    }
+
+    #[test]
+    fn an_exception_ends_what_was_said_before_it() {
+        let text = "Connection refused\nTraceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'x'\nbye";
+        assert_eq!(testimony(text)[0], "bye");
+        assert!(testimony(text).iter().all(|line| line != "Connection refused"));
+        let chained = "Traceback (most recent call last):\nConnectionRefusedError: [Errno 111]\n\n\
+                       The above exception was the direct cause of the following exception:\n\n\
+                       Traceback (most recent call last):\nmy.Error: cannot fetch";
+        assert!(testimony(chained).iter().any(|line| line.contains("Errno 111")));
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_line() {
+        let text = "ä".repeat(6000) + "\nlast\n";
+        assert_eq!(last_words(&text), "last\n");
+        assert!(last_words(&"ä".repeat(6000)).len() <= LAST_WORDS);
+        let lines = "0123456789\n".repeat(2000);
+        let kept = last_words(&lines);
+        assert!(
+            kept.len() <= LAST_WORDS && kept.len() > LAST_WORDS - 20 && kept.starts_with('0'),
+            "{}",
+            kept.len()
+        );
+    }
+
+    #[test]
+    fn no_errors_are_harmless_and_ten_are_not() {
+        for line in ["0 errors", "12 passed, 0 failed", "exit without error"] {
+            assert!(is_harmless(line), "{line}");
+        }
+        for line in ["10 errors", "step 4711.0 failed", "error"] {
+            assert!(!is_harmless(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn colours_are_taken_off() {
+        assert_eq!(plain("  \x1b[1;31merror\x1b[0m: x\x1b "), "error: x");
+        assert_eq!(plain("\x1b["), "");
+        assert_eq!(plain("plain"), "plain");
+    }
+}
