@@ -1,13 +1,12 @@
 //! Workflow actions: commands that the server wants run, one after the other, beside the jobs.
 
-use crate::event::Event;
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use windlass_proc::identity::to_pid;
@@ -15,16 +14,18 @@ use windlass_proc::tree::{self, tag};
 use windlass_proc::{Pid, Signal};
 use windlass_types::fleet::{ActionOrder, ActionReport};
 use windlass_types::work::return_code::CANNOT_START;
-use windlass_types::{Attempt, Clock};
+use windlass_types::{Attempt, Clock, Timestamp};
 
 /// Those under way.
-#[derive(Debug)]
-pub(crate) struct Actions {
+pub struct Actions {
     /// In the environment of all that they start, so that it can be found again.
     token: String,
     running: HashMap<(i64, Attempt), Handle>,
-    events: Sender<Event>,
+    tell: Tell,
 }
+
+/// Is told how one ended, on a thread of its own.
+type Tell = Arc<dyn Fn(ActionReport) + Send + Sync>;
 
 /// The process of the command that runs now.
 type Handle = Arc<Mutex<Slot>>;
@@ -36,9 +37,15 @@ struct Slot {
     is_stopped: bool,
 }
 
+impl fmt::Debug for Actions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Actions").field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
 impl Actions {
-    pub(crate) fn new(token: String, events: Sender<Event>) -> Self {
-        Self { token, running: HashMap::new(), events }
+    pub fn new(token: String, tell: impl Fn(ActionReport) + Send + Sync + 'static) -> Self {
+        Self { token, running: HashMap::new(), tell: Arc::new(tell) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -46,21 +53,23 @@ impl Actions {
     }
 
     /// `output_dir` is that of its workflow; `None`: the server said nothing of it.
-    pub(crate) fn start(&mut self, order: ActionOrder, output_dir: Option<PathBuf>) {
+    pub fn start(&mut self, order: ActionOrder, output_dir: Option<PathBuf>) {
         let key = (order.action, order.attempt);
         if self.running.contains_key(&key) {
             return;
         }
         let handle = Handle::default();
-        let (own, token, events) = (Arc::clone(&handle), self.token.clone(), self.events.clone());
+        let (own, token, tell) = (Arc::clone(&handle), self.token.clone(), Arc::clone(&self.tell));
+        let unstarted = order.clone();
         let body = move || {
             let report = carry_out(&order, output_dir.as_deref(), &token, &own);
-            events.send(Event::ActionDone(report)).ok();
+            tell(report);
         };
         match thread::Builder::new().name("action".to_owned()).spawn(body) {
             Ok(_) => _ = self.running.insert(key, handle),
-            // It is not reported, so the server gives it to somebody else when our lease is over or we leave.
-            Err(_) => drop(handle),
+            Err(error) => {
+                (self.tell)(report(&unstarted, Clock.now(), Err((CANNOT_START, error.to_string()))));
+            }
         }
     }
 
@@ -80,7 +89,7 @@ impl Actions {
         }
     }
 
-    pub(crate) fn stop(&self, signal: Signal) {
+    pub fn stop(&self, signal: Signal) {
         for handle in self.running.values() {
             let mut slot = handle.lock().unwrap_or_else(PoisonError::into_inner);
             slot.is_stopped = true;
@@ -102,6 +111,10 @@ fn carry_out(order: &ActionOrder, output_dir: Option<&Path>, token: &str, handle
         Some(directory) => run_all(order, directory, token, handle),
         None => Err((CANNOT_START, "the worker was told nothing of its workflow".to_owned())),
     };
+    report(order, started_at, outcome)
+}
+
+fn report(order: &ActionOrder, started_at: Timestamp, outcome: Result<(), (i32, String)>) -> ActionReport {
     let (return_code, message) = match outcome {
         Ok(()) => (0, None),
         Err((code, message)) => (code, Some(message)),
@@ -191,18 +204,15 @@ mod tests {
         }
     }
 
-    fn report(events: &Receiver<Event>) -> ActionReport {
-        match events.recv_timeout(Duration::from_mins(1)).unwrap() {
-            Event::ActionDone(report) => report,
-            other => panic!("{other:?}"),
-        }
+    fn report(events: &Receiver<ActionReport>) -> ActionReport {
+        events.recv_timeout(Duration::from_mins(1)).unwrap()
     }
 
     #[test]
     fn commands_run_one_after_the_other_up_to_the_first_that_fails() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
-        let mut actions = Actions::new("token".into(), events);
+        let mut actions = Actions::new("token".into(), move |report| events.send(report).unwrap_or_default());
         let commands = ["echo hello $NAME; pwd > place", "echo oops >&2; exit 3", "touch never"];
         actions.start(order(&commands), Some(directory.path().to_owned()));
         assert!(!actions.is_empty());
@@ -226,7 +236,7 @@ mod tests {
     fn one_that_is_stopped_starts_nothing_more() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
-        let mut actions = Actions::new("token".into(), events);
+        let mut actions = Actions::new("token".into(), move |report| events.send(report).unwrap_or_default());
         let here = directory.path().join("here");
         assert!(Command::new("mkfifo").arg(&here).status().unwrap().success());
         actions.start(order(&["echo > here; sleep 1000", "touch never"]), Some(directory.path().to_owned()));

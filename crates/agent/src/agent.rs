@@ -122,7 +122,10 @@ impl Agent {
         let first = if options.persistent { options.give_up_after } else { options.first_contact };
         let mut agent = Self {
             journal: Journal::at(home.journal()),
-            actions: Actions::new(token, post.clone()),
+            actions: Actions::new(token, {
+                let post = post.clone();
+                move |report| post.send(Event::ActionDone(report)).unwrap_or_default()
+            }),
             options,
             home,
             notes,

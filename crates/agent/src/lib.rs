@@ -24,6 +24,7 @@ mod options;
 mod talk;
 mod watch;
 
+pub use actions::Actions;
 pub use agent::{Agent, Control};
 pub use home::default_state_dir;
 pub use leaving::{End, Outcome};

@@ -166,6 +166,7 @@ impl From<windlass_store::Error> for CliError {
             | E::NotPrivate { .. }
             | E::LockedOut { .. }
             | E::Conflict { .. }
+            | E::Action { .. }
             | E::StaleRun { .. }
             | E::NotBuried { .. }
             | E::NotRunning { .. }

@@ -8,14 +8,16 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
-use windlass_agent::default_state_dir;
-use windlass_engine::host::{Buried, HostError, Started, WorkerHost};
+use windlass_agent::{Actions, default_state_dir};
+use windlass_engine::host::{ActionDone, Buried, HostError, Started, WorkerHost};
+use windlass_proc::Signal;
 use windlass_proc::bury::{self, Deceased, make_sure_dead};
 use windlass_proc::identity::{Identity, boot_id};
 use windlass_proc::machine::Machine;
 use windlass_store::Location;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
+use windlass_types::fleet::ActionOrder;
 use windlass_worker::{Launched, WorkerOptions};
 
 /// How long processes that were killed may take to be gone.
@@ -51,6 +53,8 @@ pub(crate) struct LocalHost {
     run_directory: PathBuf,
     /// To be reaped; a worker that is a zombie is as dead as one that is gone.
     children: Vec<Child>,
+    /// Each with one that was begun here.
+    actions: Vec<Actions>,
 }
 
 /// `<database>.run/` beside a file; for PostgreSQL, where this user keeps such things on this machine.
@@ -76,6 +80,7 @@ impl LocalHost {
             database: database.to_owned(),
             run_directory: run_directory(database),
             children: Vec::new(),
+            actions: Vec::new(),
         }
     }
 
@@ -144,6 +149,17 @@ impl WorkerHost for LocalHost {
     fn forget(&mut self, worker: &NewWorker) {
         // Best effort: a ledger that stays behind is a file of a few hundred kilobytes and no harm.
         std::fs::remove_file(&worker.ledger_path).unwrap_or_default();
+    }
+
+    fn carry_out(&mut self, order: ActionOrder, worker: &NewWorker, output_dir: &str, done: ActionDone) {
+        let mut actions = Actions::new(worker.token.clone(), done);
+        actions.start(order, Some(PathBuf::from(output_dir)));
+        self.actions.push(actions);
+    }
+
+    fn stop_actions(&mut self, at_once: bool) {
+        let signal = if at_once { Signal::KILL } else { Signal::TERM };
+        self.actions.iter().for_each(|actions| actions.stop(signal));
     }
 }
 

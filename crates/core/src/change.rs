@@ -1,9 +1,10 @@
 //! What a decision changes, as values. The store applies a list of changes in one transaction, in order.
 
+use windlass_types::settings::Trigger;
 use windlass_types::work::{AttemptKey, Exit, FilesSeen, Usage};
 use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
 
-/// One change to the rows of one job.
+/// One change to the rows of one job, or of one action.
 ///
 /// Every variant names the state it starts from, so that the store can refuse a change that does not fit what is
 /// on disk: memory and database then disagree, which is a bug and never papered over.
@@ -25,6 +26,23 @@ pub enum Change {
     Retry { job: JobId, from: JobStatus, attempt: Attempt },
     /// Nobody holds it and it is to begin anew: `from` → `uninitialized`, with this attempt next.
     Reset { job: JobId, from: JobStatus, attempt: Attempt },
+    /// Something about an action, in the same commit as what set it off.
+    Action(ActionChange),
+}
+
+/// One change to the rows of one action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActionChange {
+    /// What it waits for has happened `to` times by now; with that it is due, or was so before or is not yet.
+    Triggered { action: i64, from: u32, to: u32, is_due: bool },
+    /// Somebody carries it out: from here on it may have begun.
+    Started { action: i64, attempt: Attempt, worker: Option<WorkerId>, trigger: Trigger, at: Timestamp },
+    /// It is over; without a return code where nobody knows how it went.
+    Ended { action: i64, attempt: Attempt, at: Timestamp, return_code: Option<i32>, message: Option<String> },
+    /// Whoever was to carry it out never heard of it.
+    Withdrawn { action: i64, attempt: Attempt },
+    /// A client has it that carries out actions by itself and does not say how that went.
+    Claimed { action: i64, attempt: Attempt, worker: Option<WorkerId>, at: Timestamp },
 }
 
 /// The result row of one attempt.

@@ -4,6 +4,7 @@
 //! No I/O, no clock, no randomness, no threads. `(state, event)` goes in, [`change::Change`]s come out; the store
 //! commits them and only then does anybody act on them.
 
+pub mod actions;
 pub mod board;
 pub mod change;
 pub mod classify;

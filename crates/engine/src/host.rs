@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
+use windlass_types::fleet::{ActionOrder, ActionReport};
 use windlass_types::work::{AttemptKey, ToWorker};
 
 pub type HostError = Box<dyn std::error::Error + Send + Sync>;
@@ -21,7 +22,16 @@ pub trait WorkerHost {
 
     /// What became of its jobs is on disk: nothing of this worker is needed any more.
     fn forget(&mut self, worker: &NewWorker);
+
+    /// Carries out an action beside the jobs, and tells how it went. What it starts bears the mark of the worker, so that
+    /// it is found when that one is buried.
+    fn carry_out(&mut self, order: ActionOrder, worker: &NewWorker, output_dir: &str, done: ActionDone);
+
+    /// Actions that are under way are asked to end, or killed; those tell how they went all the same.
+    fn stop_actions(&mut self, at_once: bool);
 }
+
+pub type ActionDone = Box<dyn Fn(ActionReport) + Send + Sync>;
 
 #[derive(Debug)]
 pub struct Started {

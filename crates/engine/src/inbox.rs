@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 use windlass_types::WorkerId;
+use windlass_types::fleet::ActionReport;
 use windlass_types::work::FromWorker;
 
 /// Read at once from a worker's line.
@@ -30,6 +31,7 @@ pub(crate) enum Event {
         confused: Option<String>,
     },
     Committed(Result<(), windlass_store::Error>),
+    ActionEnded(ActionReport),
     Interrupt,
     LookForCancel,
 }

@@ -10,6 +10,7 @@
 //! The engine knows no processes: a [`host::WorkerHost`] starts workers and makes sure that dead ones are dead.
 
 mod added;
+mod agenda;
 mod dispatcher;
 pub mod host;
 mod inbox;

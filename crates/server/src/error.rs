@@ -207,6 +207,7 @@ impl From<windlass_store::Error> for ApiError {
             E::NameTaken { .. } => Self::conflict("name_taken", detail),
             E::Busy { .. }
             | E::Conflict { .. }
+            | E::Action { .. }
             | E::StaleRun { .. }
             | E::NotBuried { .. }
             | E::NotRunning { .. }

@@ -139,6 +139,8 @@ pub enum Error {
     TooManyIterations { lineage: String, max: u32 },
     #[error("this is not an exported workflow: {what}")]
     BadExport { what: String },
+    #[error("action {id}: {what}")]
+    Action { id: i64, what: String },
     #[error("{what} is out of range")]
     OutOfRange { what: String },
     #[error("the database refused the change: {source}")]
@@ -279,6 +281,7 @@ impl Error {
                 "somebody else changed the workflow meanwhile; nothing was changed by this request".into()
             }
             Self::Elsewhere(elsewhere) => return elsewhere.hint.clone(),
+            Self::Action { .. } => "`windlass actions` shows how they stand; nothing was changed by this request".into(),
             Self::NoSuchWorker(_)
             | Self::NoSuch { .. }
             | Self::NoSuchMember { .. }

@@ -285,18 +285,35 @@ pub fn parse_slurm_size(text: &str) -> Result<Bytes, ParseAmountError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
+    // In the order in which they come.
     OnWorkflowStart,
-    OnWorkflowComplete,
     OnWorkerStart,
-    OnWorkerComplete,
     OnJobsReady,
     OnJobsComplete,
+    OnWorkflowComplete,
+    OnWorkerComplete,
 }
 
 impl Trigger {
     /// Waits for jobs, so it must name some.
     pub const fn is_about_jobs(self) -> bool {
         matches!(self, Self::OnJobsReady | Self::OnJobsComplete)
+    }
+
+    pub const fn is_about_workers(self) -> bool {
+        matches!(self, Self::OnWorkerStart | Self::OnWorkerComplete)
+    }
+
+    /// As specs have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OnWorkflowStart => "on_workflow_start",
+            Self::OnWorkerStart => "on_worker_start",
+            Self::OnJobsReady => "on_jobs_ready",
+            Self::OnJobsComplete => "on_jobs_complete",
+            Self::OnWorkflowComplete => "on_workflow_complete",
+            Self::OnWorkerComplete => "on_worker_complete",
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod access;
 pub(crate) mod access_groups;
+pub(crate) mod actions;
 pub(crate) mod data;
 pub(crate) mod db;
 pub(crate) mod edit;
@@ -183,6 +184,8 @@ pub(crate) enum Command {
     ResourceRequirements(jobs::RequirementsArgs),
     /// What is to happen when jobs fail: list, get.
     FailureHandlers(jobs::HandlersArgs),
+    /// What is done around the jobs, and how it went: list, show, retry.
+    Actions(actions::ActionsArgs),
     /// The database as a whole: migrate, backup, check, copy.
     Db(db::DbArgs),
     /// Put workflows out of sight, or back.
@@ -278,6 +281,7 @@ impl Command {
             | Self::JobDependencies(_)
             | Self::ResourceRequirements(_)
             | Self::FailureHandlers(_)
+            | Self::Actions(_)
             | Self::Token(_)
             | Self::AccessGroups(_)
             | Self::Remote(_)

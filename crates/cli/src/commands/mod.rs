@@ -1,6 +1,7 @@
 //! One file per noun or verb. Each has functions that take the context and the arguments, and say how the program exits.
 
 mod access_groups;
+mod actions;
 mod analyze;
 mod bundle;
 mod cancel;
@@ -143,6 +144,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Logout(args) => token::logout(ctx, args),
         Command::Whoami => token::whoami(ctx),
         Command::AccessGroups(args) => access_groups::run(ctx, &args.verb),
+        Command::Actions(args) => actions::run(ctx, args),
         Command::Workers(args) => workers::run(ctx, args),
         Command::Ping => ping::run(ctx),
         Command::Config(args) => config::run(ctx, args),

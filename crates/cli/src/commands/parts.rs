@@ -82,7 +82,7 @@ const ACTIONS: &[Field<ActionRow>] = &[
     Field::new("action", |a: &ActionRow| json(&a.action)),
 ];
 
-fn how(row: &ActionRow) -> String {
+pub(super) fn how(row: &ActionRow) -> String {
     match &row.action.scheduler {
         Some(scheduler) => format!("with {scheduler}"),
         None => row.action.commands.join("; "),
@@ -182,7 +182,7 @@ fn get<T: Named>(
     Ok(Exit::Success)
 }
 
-fn print<T>(
+pub(super) fn print<T>(
     ctx: &Context,
     workflow: &WorkflowRow,
     listing: Listing<T>,
@@ -196,12 +196,12 @@ fn print<T>(
     Ok(Exit::Success)
 }
 
-fn json(value: &impl Serialize) -> Datum {
+pub(super) fn json(value: &impl Serialize) -> Datum {
     serde_json::to_value(value).unwrap_or_default().into()
 }
 
 /// A word that serde knows how to spell.
-fn word(value: &impl Serialize) -> Datum {
+pub(super) fn word(value: &impl Serialize) -> Datum {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word.into(),
         _ => Datum::Nothing,

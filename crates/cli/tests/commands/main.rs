@@ -3,6 +3,7 @@
 
 // `cfg(test)` is what tells clippy that helpers may unwrap.
 #[cfg(test)]
+mod actions;
 mod again;
 #[cfg(test)]
 mod away;

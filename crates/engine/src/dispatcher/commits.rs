@@ -14,6 +14,7 @@ use windlass_core::dispatch::Mirror;
 use windlass_store::Batch;
 use windlass_store::model::WorkerRow;
 use windlass_types::WorkerId;
+use windlass_types::fleet::ActionOrder;
 use windlass_types::work::{Assignment, AttemptKey, ToWorker};
 
 /// Completions that free nobody may wait this long for company before they are committed.
@@ -28,6 +29,8 @@ const LAST_COMMIT: Duration = Duration::from_secs(10);
 pub(super) struct Decided {
     pub(super) changes: Vec<Change>,
     pub(super) assignments: Vec<Assignment>,
+    /// Actions that begin.
+    pub(super) orders: Vec<ActionOrder>,
     pub(super) ends: Vec<(AttemptKey, String, Verdict, Duration)>,
     /// Dead workers whose jobs are among the changes: after that nothing of them is needed any more.
     pub(super) dead: Vec<WorkerRow>,
@@ -47,6 +50,7 @@ impl Dispatcher<'_> {
     /// Claims jobs for the worker if it has room now or will soon run dry.
     pub(super) fn claim_more(&mut self) -> Result<(), Error> {
         if self.stop.is_some()
+            || self.actions_hold_jobs()
             || self.in_flight.is_some()
             || self.trouble.as_ref().is_some_and(super::Trouble::lasts)
         {
@@ -124,7 +128,7 @@ impl Dispatcher<'_> {
     /// Somebody waits for the next commit: a worker for its assignments, or everybody because nothing else will come.
     fn is_awaited(&self) -> bool {
         let nothing_runs = self.worker.as_ref().and_then(|w| w.mirror.as_ref()).is_none_or(Mirror::is_idle);
-        !self.open.assignments.is_empty() || nothing_runs
+        !self.open.assignments.is_empty() || !self.open.orders.is_empty() || nothing_runs
     }
 
     pub(super) fn on_committed(&mut self, result: Result<(), windlass_store::Error>) -> Result<(), Error> {
@@ -161,6 +165,9 @@ impl Dispatcher<'_> {
             }
         } else if !done.assignments.is_empty() {
             self.tell_worker(&ToWorker::Assign(done.assignments));
+        }
+        for order in done.orders {
+            self.hand_out_order(order);
         }
         for (key, name, verdict, wall) in &done.ends {
             self.observer.attempt_ended(&AttemptEnd {

@@ -2,14 +2,16 @@
 //!
 //! [`reports`] says what a worker's words mean, [`commits`] when decisions go to disk and what is done afterwards,
 //! [`workers`] how workers come and go, [`added`] what becomes of jobs that jobs add, [`show`] what somebody who watches is
-//! told.
+//! told, [`actions`] what is done beside the jobs.
 
+mod actions;
 mod added;
 mod commits;
 mod reports;
 mod show;
 mod workers;
 
+use crate::agenda::Agenda;
 use crate::host::WorkerHost;
 use crate::inbox::{Event, Inbox, Post};
 use crate::observe::Observer;
@@ -102,6 +104,7 @@ pub struct Dispatcher<'a> {
     workflow: WorkflowRow,
     terms: Terms,
     board: Board,
+    agenda: Agenda,
     worker: Option<ActiveWorker>,
     deaths_in_a_row: u32,
     suspects: Suspects,
@@ -162,6 +165,13 @@ impl<'a> Dispatcher<'a> {
         let foreign_commits = store.foreign_commits(true)?;
         let mut board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
         let suspects = suspicion::recall(store, &workflow, &mut board)?;
+        let mut open = Decided::default();
+        let mut agenda = Agenda::read(store, workflow.id, &board, &mut open.changes)?;
+        // Whoever carried out some of them before is dead.
+        if agenda.actions.interrupt(|_| true, clock.now(), &mut open.changes) > 0 {
+            observer
+                .notice("an action was under way when an earlier process died; `windlass actions` shows it");
+        }
         let has_added = !store.spawners(workflow.id)?.is_empty();
         let inbox = Inbox::new().map_err(Error::Wait)?;
         let now = Instant::now();
@@ -173,12 +183,13 @@ impl<'a> Dispatcher<'a> {
             terms: Terms::of(&workflow),
             workflow,
             board,
+            agenda,
             worker: None,
             deaths_in_a_row: 0,
             suspects,
             inbox,
             postponed: VecDeque::new(),
-            open: Decided::default(),
+            open,
             open_since: None,
             in_flight: None,
             held: HashMap::new(),
@@ -226,7 +237,9 @@ impl<'a> Dispatcher<'a> {
         if self.board.has_ready() {
             self.start_worker()?;
         }
+        self.begin_actions()?;
         while !self.is_over() {
+            self.carry_out_next();
             self.claim_more()?;
             self.submit_if_due();
             self.show_progress();
@@ -262,6 +275,10 @@ impl<'a> Dispatcher<'a> {
             Event::WorkerGone { confused: Some(what), .. } => Err(Error::Protocol(what)),
             Event::WorkerGone { confused: None, .. } => self.on_worker_gone(),
             Event::Committed(result) => self.on_committed(result),
+            Event::ActionEnded(report) => {
+                self.on_action_ended(report);
+                Ok(())
+            }
             Event::Interrupt => {
                 self.on_interrupt();
                 Ok(())
@@ -273,6 +290,7 @@ impl<'a> Dispatcher<'a> {
     fn on_interrupt(&mut self) {
         self.interrupts += 1;
         let why = *self.stop.get_or_insert(StopReason::Interrupted);
+        self.host.stop_actions(self.interrupts > 1);
         if self.interrupts == 1 {
             self.stop_worker(why, self.options.grace);
         } else {
@@ -291,6 +309,7 @@ impl<'a> Dispatcher<'a> {
         let left = self.options.until.map(|until| until.end.saturating_duration_since(Instant::now()));
         self.observer.notice(notice);
         self.stop = Some(StopReason::Interrupted);
+        self.host.stop_actions(false);
         self.stop_worker(StopReason::Interrupted, left.unwrap_or(self.options.grace));
     }
 
@@ -298,6 +317,7 @@ impl<'a> Dispatcher<'a> {
         if self.stop != Some(StopReason::Canceled) && self.store.cancel_requested(self.workflow.id)? {
             self.stop = Some(StopReason::Canceled);
             self.board.on_cancel();
+            self.host.stop_actions(false);
             self.stop_worker(StopReason::Canceled, self.options.grace);
         }
         Ok(())
@@ -324,7 +344,7 @@ impl<'a> Dispatcher<'a> {
         // Told twice to stop with the disk full: what could not be recorded will run again.
         let given_up =
             self.interrupts > 1 && nothing_held && self.in_flight.as_ref().is_some_and(|f| f.was_refused);
-        (committed && nothing_held && no_more_to_do) || given_up
+        (committed && nothing_held && no_more_to_do && self.actions_are_done()) || given_up
     }
 
     /// Notes how it ended. Whoever asked for cancellation in the last moment is answered as well.

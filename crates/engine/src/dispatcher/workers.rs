@@ -26,6 +26,12 @@ pub(super) struct ActiveWorker {
     pub(super) mirror: Option<Mirror>,
 }
 
+impl ActiveWorker {
+    pub(super) const fn row(&self) -> &WorkerRow {
+        &self.row
+    }
+}
+
 impl Dispatcher<'_> {
     pub(super) fn start_worker(&mut self) -> Result<(), Error> {
         let started = self.host.start(&self.workflow).map_err(Error::Start)?;

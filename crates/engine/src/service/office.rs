@@ -347,7 +347,10 @@ pub(super) fn refused(error: &windlass_store::Error) -> Refused {
     match error {
         error if error.is_transient() => Refused::Unavailable { detail, retry_after: TROUBLE_PAUSE },
         E::Closed => Refused::Unavailable { detail, retry_after: TROUBLE_PAUSE },
-        E::NoSuchWorkflow(_) | E::NoSuchJob(_) | E::NoSuchWorker(_) => Refused::NotFound(detail),
+        E::Action { .. } => Refused::Conflict { code: "action", detail },
+        E::NoSuchWorkflow(_) | E::NoSuchJob(_) | E::NoSuchWorker(_) | E::NoSuch { .. } => {
+            Refused::NotFound(detail)
+        }
         E::Conflict { .. } | E::StaleRun { .. } => {
             Refused::Unavailable { detail, retry_after: Duration::ZERO }
         }

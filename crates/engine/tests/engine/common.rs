@@ -5,17 +5,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
-use windlass_engine::host::{Buried, HostError, Started, WorkerHost};
+use windlass_engine::host::{ActionDone, Buried, HostError, Started, WorkerHost};
 use windlass_engine::observe::{AttemptEnd, Observer, Progress};
 use windlass_store::Store;
 use windlass_store::model::{
     Listed, NewJob, NewRequirements, NewWorker, NewWorkflow, ResultFilter, WorkflowRow,
 };
 use windlass_store::sqlite::SqliteStore;
+use windlass_types::fleet::{ActionOrder, ActionReport};
 use windlass_types::work::{
     Assignment, AttemptKey, EndCause, Ended, Exit, FromWorker, Report, ReturnReason, Stdio, ToWorker, Usage,
 };
-use windlass_types::{Bytes, Capacity, JobStatus, Resources, Timestamp, WorkflowId};
+use windlass_types::{Bytes, Capacity, Clock, JobStatus, Resources, Timestamp, WorkflowId};
 
 pub(crate) const CAPACITY: Capacity =
     Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
@@ -56,6 +57,24 @@ impl Host {
 }
 
 impl WorkerHost for Host {
+    fn carry_out(&mut self, order: ActionOrder, _: &NewWorker, _: &str, done: ActionDone) {
+        let (started_at, ended_at) = (Clock.now(), Clock.now());
+        let ActionOrder { workflow, run, action, attempt, .. } = order;
+        let report = ActionReport {
+            workflow,
+            run,
+            action,
+            attempt,
+            started_at,
+            ended_at,
+            return_code: 0,
+            message: None,
+        };
+        std::thread::spawn(move || done(report));
+    }
+
+    fn stop_actions(&mut self, _: bool) {}
+
     fn capacity(&self) -> Capacity {
         CAPACITY
     }

@@ -1,7 +1,8 @@
 //! Puts decided changes on disk. Every change names what it expects to find; what does not fit is refused by name.
 
-use super::column;
 use super::job_events::{self, JobEvent};
+use super::manage::By;
+use super::{action_changes, column};
 use crate::db::{Db, Pipeline, values};
 use crate::error::{Fault, JobState};
 use crate::sql::common as sql;
@@ -17,8 +18,9 @@ pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Faul
     let mut moved = Moved::default();
     let sent = db.pipeline(|pipe| {
         for (number, change) in batch.changes.iter().enumerate() {
-            let (from, to) = send(pipe, number, batch, change)?;
-            moved.note(from, to);
+            if let Some((from, to)) = send(pipe, number, batch, change)? {
+                moved.note(from, to);
+            }
         }
         Ok(())
     });
@@ -29,7 +31,9 @@ pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Faul
     note_files(db, batch)?;
     let events: Vec<JobEvent> =
         batch.changes.iter().filter_map(|change| job_events::told(change, batch.run)).collect();
-    job_events::write(db, batch.workflow, actor, Clock.now(), &events)?;
+    let now = Clock.now();
+    job_events::write(db, batch.workflow, actor, now, &events)?;
+    action_changes::note(db, batch.workflow, &batch.changes, By { actor, now })?;
     moved.write(db, batch.workflow)
 }
 
@@ -47,13 +51,13 @@ pub(crate) fn current_run(db: &impl Db, workflow: WorkflowId) -> Result<RunId, F
     run.map(RunId).ok_or_else(|| Error::NoSuchWorkflow(workflow).into())
 }
 
-/// From which state to which it brings its job.
+/// From which state to which it brings its job, if it is about one.
 fn send(
     pipe: &mut dyn Pipeline,
     number: usize,
     batch: &Batch,
     change: &Change,
-) -> Result<(JobStatus, JobStatus), Fault> {
+) -> Result<Option<(JobStatus, JobStatus)>, Fault> {
     let workflow = batch.workflow.0;
     match *change {
         // Being held by a worker leaves traces that a plain change of state would not make or clear.
@@ -91,12 +95,15 @@ fn send(
         Change::Reset { job, from, attempt } => {
             pipe.send(number, sql::RESET, &values![attempt.0, job.0, workflow, from.code()])?;
         }
+        Change::Action(ref change) => {
+            action_changes::send(pipe, number, batch.workflow, batch.run, change)?;
+        }
     }
-    Ok((expected(change).1.status, to(change)))
+    Ok(expected(change).map(|(_, found)| found.status).zip(to(change)))
 }
 
 /// The job of a change and how it must be for the change to be made.
-fn expected(change: &Change) -> (JobId, JobState) {
+fn expected(change: &Change) -> Option<(JobId, JobState)> {
     let (job, status, attempt) = match *change {
         Change::Status { job, from, .. } | Change::Reset { job, from, .. } => (job, from, None),
         Change::Claim { job, attempt, .. } => (job, JobStatus::Ready, Some(attempt)),
@@ -104,25 +111,27 @@ fn expected(change: &Change) -> (JobId, JobState) {
         Change::End { from, ref result, .. } => (result.key.job, from, Some(result.key.attempt)),
         Change::GiveBack { job, .. } | Change::HandOver { job, .. } => (job, JobStatus::Pending, None),
         Change::Retry { job, from, attempt } => (job, from, Some(attempt)),
+        Change::Action(_) => return None,
     };
-    (job, JobState { status, attempt })
+    Some((job, JobState { status, attempt }))
 }
 
 /// The state a change leads to.
-const fn to(change: &Change) -> JobStatus {
-    match *change {
+const fn to(change: &Change) -> Option<JobStatus> {
+    Some(match *change {
         Change::Status { to, .. } | Change::End { to, .. } => to,
         Change::Claim { .. } | Change::HandOver { .. } => JobStatus::Pending,
         Change::Start { .. } => JobStatus::Running,
         Change::GiveBack { .. } | Change::Retry { .. } => JobStatus::Ready,
         Change::Reset { .. } => JobStatus::Uninitialized,
-    }
+        Change::Action(_) => return None,
+    })
 }
 
 /// Something else was found than what the change was decided on.
 fn conflict(db: &impl Db, batch: &Batch, change: &Change) -> Result<Fault, Fault> {
     let workflow = batch.workflow;
-    let (job, expected) = expected(change);
+    let Some((job, expected)) = expected(change) else { return Ok(action_changes::conflict(change)) };
     let found = find_job(db, workflow, job)?;
     Ok(Error::Conflict { workflow, job, expected, found }.into())
 }

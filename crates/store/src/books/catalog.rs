@@ -1,6 +1,6 @@
 //! [`Catalog`] on a SQLite file: which connection does what.
 
-use super::{Backend, Books, events, lists, one_by_one, read};
+use super::{Backend, Books, action_changes, events, lists, one_by_one, read};
 use crate::model::{
     ActionRunRow, AddAction, AddFile, AddUserData, Counted, DependencyRow, EventRow, JobDetails, JobFilter,
     JobRelations, NewEvent, Part, ReadyRow, RecordRow, ResultRow, SettingsUpdate, StatedResult,
@@ -153,6 +153,14 @@ impl<B: Backend> Catalog for Books<B> {
 
     fn delete_action(&self, id: i64, now: Timestamp) -> Result<(), Error> {
         self.act(now, move |db, by| one_by_one::delete_action(db, id, by))
+    }
+
+    fn retry_action(&self, workflow: WorkflowId, id: i64, now: Timestamp) -> Result<(), Error> {
+        self.act(now, move |db, by| action_changes::retry(db, workflow, id, by))
+    }
+
+    fn rearm_actions(&self, workflow: WorkflowId, everything: bool, now: Timestamp) -> Result<(), Error> {
+        self.act(now, move |db, by| action_changes::rearm(db, workflow, everything, by))
     }
 
     fn action_runs(&self, workflow: WorkflowId) -> Result<Vec<ActionRunRow>, Error> {

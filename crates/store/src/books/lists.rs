@@ -264,7 +264,7 @@ pub(crate) fn action_runs(db: &impl Db, workflow: WorkflowId) -> Result<Vec<Acti
     db.all(sql::ACTION_RUNS, [workflow.0], action_run_row)
 }
 
-fn action_run_row(row: &Row<'_>) -> Result<ActionRunRow, Fault> {
+pub(crate) fn action_run_row(row: &Row<'_>) -> Result<ActionRunRow, Fault> {
     Ok(ActionRunRow {
         action_id: row.get(0)?,
         attempt: Attempt(row.get(1)?),

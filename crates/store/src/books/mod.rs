@@ -2,6 +2,7 @@
 //! is. Here is the store itself; where its transactions come from is the matter of a [`Backend`].
 
 mod access;
+mod action_changes;
 pub(crate) mod apply;
 mod catalog;
 pub(crate) mod column;

@@ -1,6 +1,7 @@
 //! Reads what jobs refer to: requirements, kinds, failure handlers, schedulers, files, user data; and actions.
 
 use super::apply::current_run;
+use super::lists::action_run_row;
 use super::query::Query;
 use super::{column, load};
 use crate::Error;
@@ -11,7 +12,7 @@ use crate::model::{
     RequirementsRow, SchedulerRow, UserDataRow,
 };
 use crate::sql::common as sql;
-use crate::sql::server::{SELECT_COUNT_OF_FILES, SELECT_COUNT_OF_USER_DATA};
+use crate::sql::server::{RUNS_OF_ACTION, SELECT_COUNT_OF_FILES, SELECT_COUNT_OF_USER_DATA};
 use windlass_types::settings::FailureHandler;
 use windlass_types::{FileId, JobId, KindId, RequirementsId, Timestamp, UserDataId, WorkflowId};
 
@@ -68,9 +69,18 @@ pub(crate) fn schedulers(db: &impl Db, workflow: WorkflowId) -> Result<Vec<Sched
 
 pub(crate) fn actions(db: &impl Db, workflow: WorkflowId) -> Result<Vec<ActionRow>, Fault> {
     let mut actions = of_workflow(db, sql::ACTIONS, workflow, |row| {
-        Ok(ActionRow { id: row.get(0)?, action: column::required_json(row, 1)?, jobs: Vec::new() })
+        Ok(ActionRow {
+            id: row.get(0)?,
+            action: column::required_json(row, 1)?,
+            jobs: Vec::new(),
+            trigger_count: row.get(2)?,
+            armed_after: row.get(3)?,
+            is_recovery: column::flag(row, 4)?,
+            runs: Vec::new(),
+        })
     })?;
     for action in &mut actions {
+        action.runs = db.all(RUNS_OF_ACTION, [action.id], action_run_row)?;
         action.jobs = db.all(sql::ACTION_JOBS, [action.id], |row| row.get(0).map(JobId))?;
     }
     Ok(actions)

@@ -1,5 +1,6 @@
 //! Runs and cancellation: small writes that go through the writer one by one.
 
+use super::action_changes;
 use super::apply::{Moved, current_run, find_job};
 use super::column;
 use super::load::Blocks;
@@ -46,6 +47,7 @@ pub(crate) fn begin_next_run(
     let advanced = db.optional(sql::ADVANCE_RUN, [workflow.0], |row| row.get(0))?;
     let run = advanced.ok_or(Error::NoSuchWorkflow(workflow))?;
     reset_jobs(db, workflow, again)?;
+    action_changes::rearm_for_run(db, workflow, &counts(db, workflow)?, by)?;
     for block in Blocks::read(db, workflow)?.iter() {
         db.execute(sql::RESET_ATTEMPTS, [block.first, block.end()])?;
     }

@@ -152,6 +152,9 @@ pub struct AddAction {
     pub is_recovery: bool,
 }
 
+/// The cause of executions that a client took upon itself.
+pub const CLAIMED: &str = "claim";
+
 /// One execution of an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionRunRow {

@@ -1,10 +1,11 @@
 //! What comes out of the store, and the filters that say which of it.
 
-use super::SortBy;
+use super::{ActionRunRow, SortBy};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
+use windlass_core::actions::required_triggers;
 use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
 use windlass_types::work::{AttemptKey, FilesSeen, Stdio};
 use windlass_types::{
@@ -289,6 +290,29 @@ pub struct ActionRow {
     #[serde(flatten)]
     pub action: Action,
     pub jobs: Vec<JobId>,
+    /// How often what it waits for has happened since it was armed.
+    #[serde(default)]
+    pub trigger_count: u32,
+    /// Executions up to this one do not count any more.
+    #[serde(default)]
+    pub armed_after: u32,
+    #[serde(default)]
+    pub is_recovery: bool,
+    /// Its executions, oldest first.
+    #[serde(default)]
+    pub runs: Vec<ActionRunRow>,
+}
+
+impl ActionRow {
+    /// How often what it waits for must happen.
+    pub fn required_triggers(&self) -> u32 {
+        required_triggers(self.action.trigger_type, self.jobs.len())
+    }
+
+    /// The last execution that counts: none if it has not been carried out since it was armed.
+    pub fn last_run(&self) -> Option<&ActionRunRow> {
+        self.runs.last().filter(|run| run.attempt.0 > self.armed_after)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

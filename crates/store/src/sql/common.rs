@@ -162,7 +162,7 @@ super::statements! {
         WHERE k.workflow_id = $1 ORDER BY k.id";
     HANDLERS = "SELECT id, name, rules FROM failure_handler WHERE workflow_id = $1 ORDER BY id";
     SCHEDULERS = "SELECT id, settings FROM slurm_scheduler WHERE workflow_id = $1 ORDER BY id";
-    ACTIONS = "SELECT id, settings FROM action WHERE workflow_id = $1 ORDER BY id";
+    ACTIONS = "SELECT id, settings, trigger_count, armed_after, is_recovery FROM action WHERE workflow_id = $1 ORDER BY id";
     ACTION_JOBS = "SELECT job_id FROM action_job WHERE action_id = $1 ORDER BY job_id";
     JOB_FILES = "
         SELECT r.job_id, r.is_output, r.file_id

@@ -173,6 +173,23 @@ super::statements! {
     DELETE_ACTION_JOBS = "DELETE FROM action_job WHERE action_id = $1";
     DELETE_ACTION_RUNS = "DELETE FROM action_run WHERE action_id = $1";
     DELETE_ACTION = "DELETE FROM action WHERE id = $1";
+    TRIGGER_ACTION = "
+        UPDATE action SET trigger_count = $1 WHERE id = $2 AND workflow_id = $3 AND trigger_count = $4";
+    START_ACTION = "
+        INSERT INTO action_run (action_id, attempt, run_id, worker_id, cause, started_at, ended_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (action_id, attempt) DO NOTHING";
+    WITHDRAW_ACTION = "DELETE FROM action_run WHERE action_id = $1 AND attempt = $2 AND ended_at IS NULL";
+    END_ACTION = "
+        UPDATE action_run SET ended_at = $1, return_code = $2, message = $3
+        WHERE action_id = $4 AND attempt = $5 AND ended_at IS NULL";
+    RESET_ACTION = "UPDATE action SET trigger_count = 0 WHERE id = $1";
+    /// What was carried out until now does not count any more.
+    REARM_ACTION = "
+        UPDATE action SET armed_after = (SELECT COALESCE(MAX(attempt), 0) FROM action_run WHERE action_id = $1)
+        WHERE id = $1";
+    RUNS_OF_ACTION = "
+        SELECT action_id, attempt, run_id, worker_id, cause, started_at, ended_at, return_code, message
+        FROM action_run WHERE action_id = $1 ORDER BY attempt";
     ACTION_RUNS = "
         SELECT r.action_id, r.attempt, r.run_id, r.worker_id, r.cause, r.started_at, r.ended_at, r.return_code, r.message
         FROM action a CROSS JOIN action_run r

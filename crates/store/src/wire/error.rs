@@ -205,6 +205,7 @@ told! {
     "not_buried" Refused NotBuried { workflow: WorkflowId, workers: usize };
     "not_running" Refused NotRunning { caller: AttemptKey };
     "too_many_iterations" Refused TooManyIterations { lineage: String, max: u32 };
+    "action" Refused Action { id: i64, what: String };
     "bad_export" Wrong BadExport { what: String };
     "out_of_range" Wrong OutOfRange { what: String };
 }

@@ -125,6 +125,11 @@ macro_rules! conformance {
                 lists_are_sorted_and_counted,
                 jobs_added_one_by_one_depend_as_if_added_at_once,
                 records_are_kept_unread;
+            actions:
+                an_action_goes_through_its_life,
+                an_execution_begins_and_ends_once,
+                one_that_was_carried_out_can_be_so_again,
+                a_new_run_has_some_or_all_of_them_again;
             model:
                 random_batches_do_what_a_small_model_does;
         }

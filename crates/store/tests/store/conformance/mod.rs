@@ -1,6 +1,7 @@
 //! What every store must do. Each case is given an empty store and knows nothing of what is behind it.
 
 pub(crate) mod access;
+pub(crate) mod actions;
 pub(crate) mod catalog;
 pub(crate) mod changes;
 pub(crate) mod contents;

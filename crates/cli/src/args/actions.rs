@@ -1,0 +1,42 @@
+//! What is done around the jobs of a workflow.
+
+use super::WorkflowRef;
+use super::workflows::ListOfWorkflowArgs;
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  windlass actions                     those of the newest workflow, and how they went
+  windlass actions show 7              all about one: its commands, its executions
+  windlass actions retry 7             one that failed once more"
+)]
+pub(crate) struct ActionsArgs {
+    #[command(flatten)]
+    pub(crate) list: ListOfWorkflowArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Option<ActionsVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ActionsVerb {
+    /// List the actions of a workflow, and how they went.
+    List(ListOfWorkflowArgs),
+    /// Show all about one.
+    #[command(alias = "get")]
+    Show(ActionArgs),
+    /// Carry out one once more that failed or was interrupted.
+    Retry(ActionArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ActionArgs {
+    /// The number that `windlass actions` shows.
+    #[arg(value_name = "ID")]
+    pub(crate) action: i64,
+    /// The workflow that it belongs to: id, name, or `last`.
+    #[arg(short, long, value_name = "WORKFLOW", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+}

@@ -1,0 +1,119 @@
+//! What is done around the jobs: when, how often, and what is seen of it.
+
+use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
+use serde_json::Value;
+use std::fs;
+
+const AROUND: &str = "\
+name: around
+jobs:
+  - {name: a, command: 'echo a >> $TORC_OUTPUT_DIR/order'}
+  - {name: b, command: 'echo b >> $TORC_OUTPUT_DIR/order', depends_on: [a]}
+actions:
+  - {trigger_type: on_worker_complete, action_type: run_commands, commands: ['echo worker-end >> order']}
+  - {trigger_type: on_workflow_complete, action_type: run_commands, commands: ['echo end >> order']}
+  - {trigger_type: on_worker_start, action_type: run_commands, persistent: true, commands: ['echo worker >> order']}
+  - trigger_type: on_workflow_start
+    action_type: run_commands
+    commands: ['echo start >> order', 'echo $WINDLASS_WORKFLOW_ID/$TORC_RUN_ID > who', 'echo said']
+  - {trigger_type: on_jobs_complete, action_type: run_commands, jobs: [a, b], commands: ['touch both']}
+";
+
+fn states(sandbox: &Sandbox) -> Vec<String> {
+    let listed = sandbox.json(&["actions"]);
+    let word = |one: &Value, key: &str| one[key].as_str().unwrap().to_owned();
+    let state = |one: &Value| format!("{} {}", word(one, "trigger_type"), word(one, "state"));
+    documented_keys(&listed[0]);
+    listed.as_array().unwrap().iter().map(state).collect()
+}
+
+fn categories(sandbox: &Sandbox) -> String {
+    sandbox.windlass(&["events"]).exits(0).stdout
+}
+
+#[test]
+fn each_comes_at_its_time_and_once() {
+    let sandbox = Sandbox::new();
+    sandbox.write("around.yaml", AROUND);
+    let output = sandbox.windlass(&["run", "around.yaml"]).exits(0);
+    assert!(!output.stderr.contains("not acted on"), "{}", output.stderr);
+    let read = |name: &str| fs::read_to_string(sandbox.path("windlass_output").join(name)).unwrap();
+    assert_eq!(read("order"), "start\nworker\na\nb\nend\nworker-end\n");
+    assert_eq!(read("who"), "1/1\n");
+    assert_eq!(read("actions/action_wf1_a4_r1_n1.log"), "said\n");
+    assert!(sandbox.path("windlass_output/both").exists());
+    assert!(states(&sandbox).iter().all(|state| state.ends_with(" completed")), "{:?}", states(&sandbox));
+    let told = categories(&sandbox);
+    for category in ["action_triggered", "action_started", "action_completed"] {
+        assert_eq!(told.matches(category).count(), 5, "{category}: {told}");
+    }
+    sandbox.windlass(&["run", "around.yaml"]).exits(0);
+    assert_eq!(read("order").lines().count(), 6, "nothing is left to do");
+}
+
+#[test]
+fn one_that_fails_is_seen_and_can_be_tried_again() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "shaky.yaml",
+        "name: shaky\njobs: [{name: a, command: 'true'}]\nactions:\n  - {trigger_type: on_workflow_complete, \
+         action_type: run_commands, commands: ['echo tried >> tries', 'test -e ../allowed', 'touch later']}\n",
+    );
+    sandbox.windlass(&["run", "shaky.yaml"]).exits(0).says("action 1 failed").says("command 2 of 3");
+    assert_eq!(states(&sandbox), ["on_workflow_complete failed"]);
+    assert!(!sandbox.path("windlass_output/later").exists());
+    assert!(categories(&sandbox).contains("action_failed"));
+    sandbox.write("allowed", "");
+    sandbox.windlass(&["actions", "retry", "1"]).exits(0).says("action 1 is done");
+    assert_eq!(states(&sandbox), ["on_workflow_complete completed"]);
+    let tries = fs::read_to_string(sandbox.path("windlass_output/tries")).unwrap();
+    assert_eq!(tries.lines().count(), 2);
+    sandbox.windlass(&["actions", "show", "1"]).exits(0).prints("completed");
+}
+
+#[test]
+fn a_new_run_has_some_of_them_again() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "again.yaml",
+        "name: again\njobs:\n  - {name: good, command: 'true'}\n  - {name: bad, command: 'test -e fixed'}\nactions:\n\
+         \x20 - {trigger_type: on_workflow_start, action_type: run_commands, commands: ['echo start >> order']}\n\
+         \x20 - {trigger_type: on_jobs_complete, action_type: run_commands, jobs: [good], commands: ['echo good >> order']}\n\
+         \x20 - {trigger_type: on_jobs_complete, action_type: run_commands, jobs: [bad], commands: ['echo bad >> order']}\n\
+         \x20 - {trigger_type: on_workflow_complete, action_type: run_commands, commands: ['echo end >> order']}\n",
+    );
+    sandbox.windlass(&["run", "again.yaml"]).exits(1);
+    sandbox.write("fixed", "");
+    sandbox.windlass(&["resume", "--retry-failed"]).exits(0);
+    let order = fs::read_to_string(sandbox.path("windlass_output/order")).unwrap();
+    let mut first: Vec<&str> = order.lines().take(4).collect();
+    first.sort_unstable();
+    assert_eq!(first, ["bad", "end", "good", "start"]);
+    assert_eq!(order.lines().skip(4).collect::<Vec<_>>(), ["bad", "end"], "{order}");
+}
+
+#[test]
+fn one_that_was_under_way_when_everything_died_is_shown_and_not_repeated() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "killed.yaml",
+        "name: killed\njobs: [{name: a, command: 'true'}]\nactions:\n  - {trigger_type: on_workflow_start, \
+         action_type: run_commands, commands: ['echo $$ >> began; exec sleep 1000']}\n",
+    );
+    let mut run = sandbox.start(&["run", "killed.yaml"]);
+    let began = || fs::read_to_string(sandbox.path("windlass_output/began")).unwrap_or_default();
+    eventually("the action runs", || began().ends_with('\n'));
+    let action: u32 = began().trim().parse().unwrap();
+    assert_eq!(states(&sandbox), ["on_workflow_start running"]);
+    kill(run.id(), "STOP");
+    for worker in children_of(run.id()).into_iter().filter(|pid| *pid != action) {
+        kill(worker, "KILL");
+    }
+    kill(run.id(), "KILL");
+    run.wait().unwrap();
+    assert!(is_alive(action), "nobody was left to end it");
+    sandbox.windlass(&["resume"]).exits(0).says("an action was under way");
+    assert!(!is_alive(action));
+    assert_eq!(states(&sandbox), ["on_workflow_start interrupted"]);
+    assert_eq!(began().lines().count(), 1);
+}
