@@ -174,9 +174,9 @@ impl Agent {
         if let Some(crew) = self.crew.take() {
             crew.dismiss()?;
         }
-        let results = self.talk.undelivered().filter(|report| is_last_word(report)).count();
-        let undelivered = results + self.talk.undelivered_actions().count();
-        let kept = (undelivered > 0).then(|| self.home.directory().to_owned());
+        let undelivered = self.results_owed();
+        let has_words = end.is_err() && self.talk.undelivered().any(is_last_word);
+        let kept = (undelivered > 0 || has_words).then(|| self.home.directory().to_owned());
         if kept.is_some() {
             // No job is left that needs it.
             Keyring::open(self.home.directory())?.remove(self.options.client.url())?;
@@ -195,6 +195,7 @@ impl Agent {
             self.speak();
             self.show(observer);
             if let Some(end) = self.is_done() {
+                self.tell_if_unheard(observer);
                 return Ok(end);
             }
             let due = self.due();
@@ -218,9 +219,8 @@ impl Agent {
         let give_up = gives_up.then(|| now + self.options.give_up_after.saturating_sub(silence));
         let hang = self.crew.as_ref().and_then(|crew| crew.asked).map(|at| at + self.lease.worker_patience());
         let idle = self.idle_deadline();
-        let goodbye = self.leaving.and_then(|leaving| {
-            leaving.ready_since.map(|since| since + leaving.patience(self.options.give_up_after))
-        });
+        let goodbye =
+            self.leaving.and_then(|leaving| leaving.ready_since.map(|since| since + self.patience(leaving)));
         let until = self.options.until.filter(|_| self.leaving.is_none_or(|l| l.hurry == Hurry::None));
         let stop = until.map(|until| until.stop());
         let all = [self.talk.retry_at(), self.calm_until, lease_over, give_up, hang, idle, goodbye, stop];
@@ -671,10 +671,25 @@ impl Agent {
 
     fn is_done(&self) -> Option<End> {
         let leaving = self.leaving?;
-        let patience = leaving.patience(self.options.give_up_after);
-        let waited = leaving.ready_since.is_some_and(|since| since.elapsed() >= patience);
+        let waited = leaving.ready_since.is_some_and(|since| since.elapsed() >= self.patience(leaving));
         let never_began = !self.was_welcome && leaving.ready_since.is_some();
         (self.talk.is_over || waited || never_began).then_some(leaving.why)
+    }
+
+    fn patience(&self, leaving: Leaving) -> Duration {
+        leaving.patience(self.results_owed() > 0, self.options.give_up_after)
+    }
+
+    /// Results that the server has not got. That a job was given back it also learns when our lease is over.
+    fn results_owed(&self) -> usize {
+        let results = self.talk.undelivered().filter(|report| matches!(report, Report::Ended(_)));
+        results.count() + self.talk.undelivered_actions().count()
+    }
+
+    fn tell_if_unheard(&self, observer: &mut dyn Observer) {
+        if self.was_welcome && !self.talk.is_over {
+            observer.notice("the server does not answer; leaving without a goodbye");
+        }
     }
 
     pub(crate) fn state_dir(&self) -> PathBuf {

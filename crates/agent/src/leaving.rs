@@ -47,13 +47,22 @@ pub(crate) struct Leaving {
     pub(crate) ready_since: Option<Instant>,
 }
 
+/// For a goodbye: one that holds nothing and owes nothing is not missed.
+const COURTESY: Duration = Duration::from_secs(5);
+/// For results: those that nobody gets in this time stay in the journal.
+const DELIVERY: Duration = Duration::from_mins(5);
+/// The same, where somebody waits for it to be gone.
+const HASTE: Duration = Duration::from_secs(10);
+
 impl Leaving {
-    /// How long the server may be away before it goes without a goodbye.
-    pub(crate) fn patience(&self, give_up_after: Duration) -> Duration {
-        match self.hurry {
-            Hurry::None => give_up_after,
-            Hurry::Stop | Hurry::Kill => Duration::from_secs(10).min(give_up_after),
-        }
+    /// How long the server may be away before it goes all the same.
+    pub(crate) fn patience(&self, owes_results: bool, give_up_after: Duration) -> Duration {
+        let patience = match self.hurry {
+            _ if !owes_results => COURTESY,
+            Hurry::None => DELIVERY,
+            Hurry::Stop | Hurry::Kill => HASTE,
+        };
+        patience.min(give_up_after)
     }
 }
 
@@ -63,5 +72,27 @@ pub(crate) fn next_hurry(leaving: Option<&Leaving>) -> Hurry {
         None => Hurry::None,
         Some(Hurry::None) => Hurry::Stop,
         Some(Hurry::Stop | Hurry::Kill) => Hurry::Kill,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_long_for_a_server_that_is_owed_nothing() {
+        let day = Duration::from_hours(24);
+        let table = [
+            (Hurry::None, false, COURTESY),
+            (Hurry::Stop, false, COURTESY),
+            (Hurry::None, true, DELIVERY),
+            (Hurry::Stop, true, HASTE),
+            (Hurry::Kill, true, HASTE),
+        ];
+        for (hurry, owes, expected) in table {
+            let leaving = Leaving { why: End::Drained, hurry, ready_since: None };
+            assert_eq!(leaving.patience(owes, day), expected, "{hurry:?} {owes}");
+            assert_eq!(leaving.patience(owes, Duration::from_secs(1)), Duration::from_secs(1));
+        }
     }
 }

@@ -151,6 +151,44 @@ fn results_of_an_agent_that_died_are_delivered_by_the_next_one_here() {
 }
 
 #[test]
+fn one_that_owes_nothing_does_not_wait_for_a_server_that_is_away() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.until("an exchange", |state| (!state.exchanges.is_empty()).then_some(()));
+    bench.server.go_away();
+    agent.control.interrupt();
+    let notices = std::sync::Arc::clone(&agent.notices);
+    let outcome = agent.end().unwrap();
+    assert!(notices.lock().unwrap().iter().any(|text| text.contains("without a goodbye")));
+    assert_eq!((outcome.end, outcome.undelivered, outcome.kept), (End::Drained, 0, None));
+    assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0, "nothing is left for anybody");
+}
+
+#[test]
+fn one_that_has_results_leaves_them_for_the_next_one_here() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.give([gated(1), gated(2)]);
+    bench.noted("leader1");
+    bench.noted("leader2");
+    bench.server.go_away();
+    bench.open_gate();
+    eventually("the news", || agent.has_said("trying again").then_some(()));
+    // Twice: so that it does not wait for minutes.
+    agent.control.interrupt();
+    agent.control.interrupt();
+    let outcome = agent.end().unwrap();
+    assert_eq!(outcome.undelivered, 2);
+    assert!(outcome.kept.is_some());
+    bench.server.come_back();
+    bench.server.change(|state| state.keeps = vec![key(1), key(2)]);
+    let next = bench.hire_with(|options| options.idle_timeout = Some(Duration::from_millis(100)));
+    assert_eq!([bench.ended(1).key, bench.ended(2).key], [key(1), key(2)]);
+    assert_eq!(next.end().unwrap().end, End::Idle);
+    assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_worker_process_that_dies_is_replaced_and_what_it_ran_is_told_of() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();

@@ -83,8 +83,11 @@ fn tell_end(ui: &Ui, outcome: &Outcome) -> Exit {
     ui.note(&format!("{why}; {done} completed{failed}"));
     if let Some(kept) = &outcome.kept {
         let count = text::count(outcome.undelivered as u64, "result");
-        let kept = kept.display();
-        ui.warn(&format!("{count} could not be delivered; the next `windlass worker` here does it ({kept})"));
+        let (kept, state_dir) = (kept.display(), kept.parent().unwrap_or(kept).display());
+        ui.warn(&format!(
+            "{count} could not be delivered and are kept in {kept}. The next `windlass worker` with this state directory \
+             delivers them; one that does nothing else: windlass worker --state-dir {state_dir} --idle-timeout 1s"
+        ));
         return Exit::Environment;
     }
     if outcome.end == End::Stopped { Exit::Interrupted } else { Exit::Success }
