@@ -87,14 +87,9 @@ fn every_job_is_done_once_whatever_is_killed_frozen_or_cut_off() {
 const SEED: &str = "WINDLASS_CHAOS_SEED";
 
 fn seed() -> u64 {
-    match std::env::var(SEED) {
-        Ok(seed) => seed.parse().unwrap(),
-        // Process ids alone are the same every time in a namespace of its own.
-        Err(_) => {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-            now.as_secs() ^ (u64::from(now.subsec_nanos()) << 20) ^ u64::from(std::process::id())
-        }
-    }
+    let named = std::env::var(SEED).ok().map(|seed| seed.parse().unwrap());
+    // Process ids alone are the same every time in a namespace of its own.
+    named.unwrap_or_else(|| windlass_types::Clock.now().0.unsigned_abs() ^ u64::from(std::process::id()))
 }
 
 #[derive(Clone, Copy, Debug)]
