@@ -4,19 +4,24 @@
 //! [`Change`]s that the store commits. Every method is a decision: an event goes in, changes come out.
 
 mod claims;
+mod later;
+mod sequel;
+mod table;
 mod verbs;
 
+pub use sequel::{Carried, Failed, Retrial, Sequel};
+pub use table::JobTable;
 pub use verbs::{Again, Stated};
 
 use crate::change::{AttemptResult, Change};
 use crate::dispatch::{Mirror, Place, ReadyQueue};
-use crate::edges::Edges;
 use crate::graph::{Cycle, Graph};
-use crate::judge::{ReturnCodes, judge};
+use crate::judge::{Judged, ReturnCodes};
 use crate::state::{self, JobEvent};
 use crate::suspects::{self, Evidence};
+use later::Later;
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
+use sequel::Onward;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
@@ -24,34 +29,6 @@ use windlass_types::work::{AttemptKey, EndCause, Ended, Usage, return_code};
 use windlass_types::{
     Attempt, JobId, JobStatus, Resources, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
 };
-
-/// The jobs of a workflow as columns, in creation order, without their commands.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct JobTable {
-    /// Ascending.
-    pub ids: Vec<JobId>,
-    pub status: Vec<JobStatus>,
-    /// The attempt that runs, or the next one to run.
-    pub attempt: Vec<Attempt>,
-    pub priority: Vec<i32>,
-    pub cancel_on_blocking_job_failure: Vec<bool>,
-    /// Index into `requirements`.
-    pub class: Vec<u32>,
-    /// What jobs ask for; index 0 is [`Resources::DEFAULT`].
-    pub requirements: Vec<Resources>,
-    /// Index into `places`; empty where no job belongs anywhere.
-    pub place: Vec<u32>,
-    /// Index 0 is for jobs that belong nowhere.
-    pub places: Vec<Place>,
-    pub edges: Edges,
-}
-
-impl JobTable {
-    fn place_of(&self, index: usize) -> Place {
-        let place = self.place.get(index).and_then(|&place| self.places.get(place as usize));
-        place.cloned().unwrap_or_default()
-    }
-}
 
 #[derive(Clone, Debug)]
 pub struct Board {
@@ -73,8 +50,14 @@ pub struct Board {
     /// Jobs that are tried alone, and those that are being tried.
     alone: VecDeque<u32>,
     alone_now: Vec<u32>,
+    /// Ready jobs whose time has not come.
+    later: Later,
+    /// What attempts left to the next one: few jobs have any.
+    carried: FxHashMap<u32, Carried>,
     counts: StatusCounts,
     canceling: bool,
+    /// Nothing more is begun.
+    halted: bool,
 }
 
 /// What becomes of a job whose worker died.
@@ -119,7 +102,8 @@ impl Board {
                 graph.settle(job, !status.is_unsuccessful(), |_, _| {});
             }
         }
-        Ok(Self {
+        let carried = table.carried;
+        let mut board = Self {
             workflow,
             run,
             codes: ReturnCodes::default(),
@@ -136,9 +120,18 @@ impl Board {
             ready,
             alone: VecDeque::new(),
             alone_now: Vec::new(),
+            later: Later::default(),
+            carried: FxHashMap::default(),
             counts,
             canceling: false,
-        })
+            halted: false,
+        };
+        for (job, mut carried) in carried {
+            // Who holds it has waited.
+            carried.not_before = carried.not_before.filter(|_| !board.status(job).is_active());
+            board.take_up(job, &carried);
+        }
+        Ok(board)
     }
 
     /// The workflow wants other return codes than the usual ones.
@@ -198,12 +191,18 @@ impl Board {
 
     /// Not finished, yet nothing runs and nothing may start: somebody has to decide on something.
     pub fn is_stuck(&self) -> bool {
-        !self.is_finished() && self.counts.active() == 0 && self.ready.is_empty() && self.alone.is_empty()
+        let may_start = !self.ready.is_empty() || !self.alone.is_empty() || self.waiting() > 0;
+        !self.is_finished() && self.counts.active() == 0 && (self.halted || !may_start)
     }
 
     pub fn has_ready(&self) -> bool {
         let something = !self.ready.is_empty() || !self.alone.is_empty();
-        something && !self.canceling
+        something && !self.takes_no_claims()
+    }
+
+    /// Whatever is ready stays so.
+    const fn takes_no_claims(&self) -> bool {
+        self.canceling || self.halted
     }
 
     pub fn is_canceling(&self) -> bool {
@@ -331,7 +330,7 @@ impl Board {
     /// Gives up a job that was never claimed, and what waits for it.
     pub fn on_hopeless(&mut self, job: u32, changes: &mut Vec<Change>) {
         if !self.status(job).is_settled() && !self.status(job).is_active() {
-            self.ready.remove(job, self.lane[job as usize]);
+            self.unqueue(job);
             self.step(job, JobEvent::Cancel, changes);
             self.settle(job, changes);
         }
@@ -343,9 +342,7 @@ impl Board {
         let known: Vec<u32> = jobs.iter().filter_map(|id| self.index(*id)).collect();
         let mut left_out = Vec::new();
         for job in known {
-            if self.status(job) == JobStatus::Ready {
-                self.ready.remove(job, self.lane[job as usize]);
-            }
+            self.unqueue(job);
             let before = changes.len();
             self.step(job, JobEvent::Disable, changes);
             if changes.len() > before {
@@ -380,8 +377,19 @@ impl Board {
         ended: &Ended,
         changes: &mut Vec<Change>,
     ) -> Result<Verdict, Stale> {
-        let job = self.fenced(&ended.key)?;
-        let judged = judge(ended, self.resources(job), self.codes, self.canceling);
+        self.on_ended_then(worker, ended, |_| Sequel::Final(None), changes)
+    }
+
+    /// Makes the result of an attempt of what was found about its end, and of that what becomes of the job.
+    fn conclude(
+        &mut self,
+        job: u32,
+        worker: WorkerId,
+        ended: &Ended,
+        judged: Judged,
+        onward: Onward,
+        changes: &mut Vec<Change>,
+    ) -> Verdict {
         let result = AttemptResult {
             key: ended.key,
             worker,
@@ -396,13 +404,13 @@ impl Board {
             usage: ended.usage,
             files: ended.files.clone(),
         };
-        let job_status = self.end(job, judged.event, result, false, changes);
-        Ok(Verdict {
+        let job_status = self.end(job, judged.event, result, onward, changes);
+        Verdict {
             attempt_status: judged.attempt_status,
             job_status,
             return_code: judged.return_code,
             reason: judged.reason,
-        })
+        }
     }
 
     /// A claim that certainly never started.
@@ -457,7 +465,8 @@ impl Board {
             Orphan::GiveUp => JobEvent::Fail,
             _ => JobEvent::Requeue,
         };
-        self.end(job, event, result, matches!(fate, Orphan::RunAlone(_)), changes);
+        let onward = if matches!(fate, Orphan::RunAlone(_)) { Onward::ExcusedAlone } else { Onward::Excused };
+        self.end(job, event, result, onward, changes);
     }
 
     /// No more claims; what workers hold becomes canceled as they let go of it, and with it what waits for it. Other jobs
@@ -472,16 +481,20 @@ impl Board {
         job: u32,
         event: JobEvent,
         result: AttemptResult,
-        alone: bool,
+        onward: Onward,
         changes: &mut Vec<Change>,
     ) -> JobStatus {
         let Some((from, to)) = self.transition(job, event) else { return self.status(job) };
         let was_alone = self.ends_trial(job);
+        let alone = matches!(onward, Onward::ExcusedAlone);
+        let mut carried = None;
         if to == JobStatus::Ready {
             self.attempt[job as usize] = result.key.attempt.next();
+            carried = self.carry_on(job, onward);
         }
+        let next_attempt = self.attempt[job as usize];
         let orphaned = result.return_code == return_code::ORPHANED;
-        changes.push(Change::End { from, to, result, next_attempt: self.attempt[job as usize], orphaned });
+        changes.push(Change::End { from, to, result, next_attempt, orphaned, carried });
         match to {
             // One after the other: a worker that dies again and again dies of one job at a time.
             JobStatus::Ready if alone && was_alone => self.alone.push_front(job),
@@ -542,6 +555,9 @@ impl Board {
     }
 
     fn enqueue(&mut self, job: u32) {
+        if self.later.park(job) {
+            return;
+        }
         self.ready.push(job, self.lane[job as usize], self.priority[job as usize]);
     }
 

@@ -1,5 +1,6 @@
 //! What a decision changes, as values. The store applies a list of changes in one transaction, in order.
 
+use crate::board::Carried;
 use windlass_types::settings::Trigger;
 use windlass_types::work::{AttemptKey, Exit, FilesSeen, Usage};
 use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
@@ -16,8 +17,16 @@ pub enum Change {
     Claim { job: JobId, attempt: Attempt, worker: WorkerId },
     /// `pending` → `running`, for jobs that run long enough for somebody to look.
     Start { job: JobId, attempt: Attempt, worker: WorkerId, at: Timestamp, pid: u32 },
-    /// An attempt is over: `pending` or `running` → `to`, and a result row.
-    End { from: JobStatus, to: JobStatus, result: AttemptResult, next_attempt: Attempt, orphaned: bool },
+    /// An attempt is over: `pending` or `running` → `to`, and a result row. If it leads to `ready`, `carried` is all that
+    /// the next attempt inherits; nothing, where it is absent.
+    End {
+        from: JobStatus,
+        to: JobStatus,
+        result: AttemptResult,
+        next_attempt: Attempt,
+        orphaned: bool,
+        carried: Option<Box<Carried>>,
+    },
     /// A claim that certainly never started: `pending` → `ready` with the same attempt number.
     GiveBack { job: JobId, worker: WorkerId },
     /// A claim that one worker made for another: `pending` stays `pending`, and the other one holds it.

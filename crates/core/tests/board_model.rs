@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use std::time::Duration;
-use windlass_core::board::{Board, JobTable, Orphan};
+use windlass_core::board::{Board, Carried, Failed, JobTable, Orphan, Retrial, Sequel};
 use windlass_core::change::Change;
 use windlass_core::dispatch::Mirror;
 use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_core::suspects::Evidence;
-use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, StopReason, Usage};
+use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, Recovery, StopReason, Usage};
 use windlass_types::{
     Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp, WorkerId,
     WorkflowId,
@@ -21,6 +21,8 @@ struct Rows {
     ids: Vec<JobId>,
     status: Vec<S>,
     attempt: Vec<u32>,
+    /// What attempts left to the next one.
+    carried: Vec<Carried>,
     /// (job, attempt) of every result row; no attempt may have two.
     results: Vec<(usize, u32)>,
 }
@@ -50,7 +52,7 @@ impl Rows {
                 Change::HandOver { .. } | Change::Retry { .. } | Change::Reset { .. } | Change::Action(_) => {
                     panic!("only people ask for this: {change:?}");
                 }
-                Change::End { from, to, result, next_attempt, .. } => {
+                Change::End { from, to, result, next_attempt, carried, .. } => {
                     let job = index(result.key.job);
                     self.step(job, *from, *to);
                     assert_eq!(result.key.attempt.0, self.attempt[job]);
@@ -58,6 +60,9 @@ impl Rows {
                     assert!(!self.results.contains(&(job, result.key.attempt.0)), "one result per attempt");
                     self.results.push((job, result.key.attempt.0));
                     self.attempt[job] = next_attempt.0;
+                    if *to == S::Ready {
+                        self.carried[job] = carried.as_deref().cloned().unwrap_or_default();
+                    }
                 }
             }
         }
@@ -79,6 +84,10 @@ fn rebuilt(rows: &Rows, world: &World) -> Board {
         cancel_on_blocking_job_failure: world.cancel.clone(),
         class: vec![0; rows.ids.len()],
         requirements: vec![Resources::DEFAULT],
+        carried: (0..)
+            .zip(rows.carried.clone())
+            .filter(|(_, carried)| *carried != Carried::default())
+            .collect(),
         edges: edges(&world.depends),
         ..JobTable::default()
     };
@@ -123,6 +132,7 @@ fn add_jobs(board: &mut Board, rows: &mut Rows, world: &mut World, caller: u32, 
     rows.ids.extend(&added.ids);
     rows.status.extend(&added.status);
     rows.attempt.extend(added.attempt.iter().map(|attempt| attempt.0));
+    rows.carried.extend(added.ids.iter().map(|_| Carried::default()));
     let mut changes = Vec::new();
     assert_eq!(board.on_added(&added, &mut changes), old..old + count);
     changes
@@ -176,6 +186,26 @@ fn ended(key: AttemptKey, how: u8) -> Ended {
     }
 }
 
+/// What may follow a failure at `now`.
+fn sequel(failed: Failed<'_>, how: u8, now: i64) -> Sequel {
+    let recovery = Recovery {
+        script: "fix".into(),
+        failed: failed.ended.key.attempt,
+        return_code: failed.return_code,
+        limit: Duration::from_secs(1),
+    };
+    match how / 6 % 6 {
+        0 | 1 => Sequel::Final(None),
+        2 => Sequel::Again(Box::default()),
+        3 => Sequel::Again(Box::new(Retrial { recovery: Some(recovery), ..Retrial::default() })),
+        _ => {
+            let not_before = Some(Timestamp(now + i64::from(how % 16)));
+            let resources = failed.asked.map(|asked| Resources { cpus: (asked.cpus + 1).min(3), ..asked });
+            Sequel::Again(Box::new(Retrial { not_before, resources, ..Retrial::default() }))
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct World {
     depends: Vec<Vec<u32>>,
@@ -224,8 +254,10 @@ proptest! {
             ids: table.ids.clone(),
             status: table.status.clone(),
             attempt: vec![1; n],
+            carried: vec![Carried::default(); n],
             results: Vec::new(),
         };
+        let mut now = 0;
         let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
         let capacity =
             Capacity { cpus: 3, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
@@ -240,12 +272,14 @@ proptest! {
             let job = u32::from(which) % rows.ids.len() as u32;
             let key = board.key(job);
             let active = board.status(job).is_active();
-            match what % 9 {
+            match what % 10 {
                 0 | 1 => {
                     let before = rows.status.clone();
                     let taken = board.claim(WORKER, &mut mirror, usize::from(how % 3), &mut changes);
                     for job in taken {
                         prop_assert_eq!(before[job as usize], S::Ready);
+                        let not_before = rows.carried[job as usize].not_before;
+                        prop_assert!(not_before.is_none_or(|at| at.0 <= now), "claimed before its time");
                     }
                 }
                 2 => {
@@ -253,8 +287,13 @@ proptest! {
                     prop_assert_eq!(fresh, active);
                 }
                 3..=5 => {
-                    let verdict = board.on_ended(WORKER, &ended(key, how), &mut changes);
+                    let used = board.used(job);
+                    let then = |failed: Failed<'_>| sequel(failed, how, now);
+                    let verdict = board.on_ended_then(WORKER, &ended(key, how), then, &mut changes);
                     prop_assert_eq!(verdict.is_ok(), active, "only what a worker holds can end");
+                    let interrupted = how % 6 == 5;
+                    let counts = active && board.status(job) == S::Ready && !interrupted;
+                    prop_assert_eq!(board.used(job), used + u32::from(counts));
                     if active {
                         mirror.remove(job);
                     }
@@ -274,6 +313,11 @@ proptest! {
                     if rows.ids.len() < 60 {
                         changes = add_jobs(&mut board, &mut rows, &mut world, job, how);
                     }
+                }
+                8 => {
+                    now += i64::from(how % 8);
+                    board.on_time(Timestamp(now));
+                    prop_assert!(board.next_due().is_none_or(|at| at.0 > now));
                 }
                 _ => {
                     if active {
@@ -298,6 +342,14 @@ proptest! {
             again.on_initialize(&mut late);
             prop_assert!(late.is_empty(), "{late:?}");
             prop_assert_eq!(again.counts(), board.counts());
+            board.on_time(Timestamp(now));
+            again.on_time(Timestamp(now));
+            prop_assert_eq!(again.next_due(), board.next_due());
+            prop_assert_eq!(again.waiting(), board.waiting());
+            prop_assert_eq!(again.ready(), board.ready());
+            for job in (0..rows.ids.len() as u32).filter(|job| !board.status(*job).is_settled()) {
+                prop_assert_eq!((again.used(job), again.recovery(job)), (board.used(job), board.recovery(job)));
+            }
         }
 
         // Whatever happened, the rest can be brought to an end.
@@ -305,6 +357,8 @@ proptest! {
         while !board.is_finished() {
             prop_assert!(!board.is_stuck());
             changes.clear();
+            now += 100;
+            board.on_time(Timestamp(now));
             board.claim(WORKER, &mut mirror, 0, &mut changes);
             let held: Vec<u32> = board.held().collect();
             for job in held {
@@ -354,7 +408,8 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
     let stopped = Ended { cause: EndCause::Stopped(StopReason::Canceled), ..ended(board.key(0), 5) };
     let verdict = board.on_ended(WORKER, &stopped, &mut changes).unwrap();
     let ids = (0..4).map(|i| JobId(FIRST_ID + i)).collect();
-    let mut rows = Rows { ids, status: before, attempt: vec![1; 4], results: Vec::new() };
+    let carried = vec![Carried::default(); 4];
+    let mut rows = Rows { ids, status: before, attempt: vec![1; 4], carried, results: Vec::new() };
     rows.apply(&changes);
     assert_eq!((verdict.attempt_status, verdict.job_status), (S::Canceled, S::Canceled));
     assert_eq!(rows.status, [S::Canceled, S::Canceled, S::Ready, S::Canceled]);

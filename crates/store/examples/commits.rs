@@ -126,6 +126,7 @@ fn end(workflow: WorkflowId, job: JobId, worker: WorkerId) -> Change {
         },
         next_attempt: Attempt::FIRST,
         orphaned: false,
+        carried: None,
     }
 }
 

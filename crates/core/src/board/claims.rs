@@ -61,7 +61,7 @@ impl Board {
 
     /// Of the job that is next for somebody with this taste; `None` where he may claim nothing.
     pub fn top_priority(&self, taste: &Taste) -> Option<i32> {
-        if self.canceling { None } else { self.ready.top_priority(taste) }
+        if self.takes_no_claims() { None } else { self.ready.top_priority(taste) }
     }
 
     /// A job is being tried with nothing beside it.
@@ -76,19 +76,21 @@ impl Board {
 
     /// Jobs wait for a worker of their own.
     pub fn has_alone(&self) -> bool {
-        !self.alone.is_empty() && !self.canceling
+        !self.alone.is_empty() && !self.takes_no_claims()
     }
 
     /// A job that waits for a worker of its own and could have this one.
     pub fn could_try_alone<K: Handle>(&self, mirror: &Mirror<K>) -> bool {
-        !self.canceling && self.alone.iter().any(|job| mirror.could_take(self.demand(*job)))
+        !self.takes_no_claims() && self.alone.iter().any(|job| mirror.could_take(self.demand(*job)))
     }
 
     /// A job that is ready, or held already, is suspected of killing workers: it has one to itself.
     pub fn try_alone(&mut self, job: u32) {
+        if self.later.will_be_alone(job, true) {
+            return;
+        }
         if self.status(job) == JobStatus::Ready {
-            self.ready.remove(job, self.lane[job as usize]);
-            self.alone.retain(|waiting| *waiting != job);
+            self.unqueue(job);
             self.alone.push_back(job);
         } else if self.status(job).is_active() && !self.is_tried_alone(job) {
             self.alone_now.push(job);
@@ -97,6 +99,9 @@ impl Board {
 
     /// It is suspected no longer. One that is being tried goes on as it is.
     pub fn try_beside_others(&mut self, job: u32) {
+        if self.later.will_be_alone(job, false) {
+            return;
+        }
         if let Some(place) = self.alone.iter().position(|waiting| *waiting == job) {
             self.alone.remove(place);
             self.enqueue(job);
@@ -134,7 +139,7 @@ impl Board {
         want: Want,
         changes: &mut Vec<Change>,
     ) -> Vec<u32> {
-        if self.canceling {
+        if self.takes_no_claims() {
             return Vec::new();
         }
         let ids = &self.ids;
@@ -150,7 +155,7 @@ impl Board {
         mirror: &mut Mirror<K>,
         changes: &mut Vec<Change>,
     ) -> Option<u32> {
-        if self.canceling {
+        if self.takes_no_claims() {
             return None;
         }
         let takes = |job: &u32| mirror.take_alone(K::of(*job, self.ids[*job as usize]), self.demand(*job));
@@ -169,7 +174,7 @@ impl Board {
         limit: usize,
         changes: &mut Vec<Change>,
     ) -> Vec<u32> {
-        if self.canceling {
+        if self.takes_no_claims() {
             return Vec::new();
         }
         let oldest = std::iter::from_fn(|| self.ready.pop_oldest(taste));

@@ -1,6 +1,6 @@
 //! What people and other programs decide about single jobs, beside what workers report.
 
-use super::{Board, Stale};
+use super::{Board, Onward, Stale};
 use crate::change::{AttemptResult, Change};
 use crate::state::{self, JobEvent};
 use rustc_hash::FxHashMap;
@@ -62,7 +62,8 @@ impl Board {
             usage: stated.usage,
             files: None,
         };
-        Ok(self.end(job, event, result, false, changes))
+        let retry = Onward::Retry(Box::default());
+        Ok(self.end(job, event, result, retry, changes))
     }
 
     /// The verdict on a failure that waited for one, or a job that is not to run: `to` is failed, canceled or disabled.
@@ -78,10 +79,7 @@ impl Board {
         if from.is_active() || state::next(from, event).is_none() {
             return false;
         }
-        if from == JobStatus::Ready {
-            self.ready.remove(job, self.lane[job as usize]);
-            self.alone.retain(|waiting| *waiting != job);
-        }
+        self.unqueue(job);
         self.step(job, event, changes);
         self.settle(job, changes);
         true

@@ -75,7 +75,7 @@ fn send(
             let values = values![at.0, pid, job.0, workflow, attempt.0, worker.0];
             pipe.send(number, sql::START, &values)?;
         }
-        Change::End { from, to, ref result, next_attempt, orphaned } => {
+        Change::End { from, to, ref result, next_attempt, orphaned, .. } => {
             send_end(pipe, number, batch, from, to, result, next_attempt, orphaned)?;
         }
         Change::GiveBack { job, worker } => {

@@ -103,6 +103,7 @@ pub(crate) fn end(key: AttemptKey, worker: WorkerId, status: JobStatus) -> Chang
         },
         next_attempt: key.attempt,
         orphaned: false,
+        carried: None,
     }
 }
 

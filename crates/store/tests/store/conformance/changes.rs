@@ -54,6 +54,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
         result: result.clone(),
         next_attempt: Attempt(1),
         orphaned: false,
+        carried: None,
     };
     commit(store, workflow, vec![ended]).unwrap();
     assert!(store.held_jobs(workflow).unwrap().is_empty());
@@ -82,7 +83,14 @@ pub(crate) fn an_orphan_is_counted_and_runs_again(store: &dyn Store) {
     else {
         unreachable!()
     };
-    let again = Change::End { from, to: JobStatus::Ready, result, next_attempt: Attempt(2), orphaned: true };
+    let again = Change::End {
+        from,
+        to: JobStatus::Ready,
+        result,
+        next_attempt: Attempt(2),
+        orphaned: true,
+        carried: None,
+    };
     commit(store, workflow, vec![again, claim(jobs[0], 2, worker)]).unwrap();
     let table = store.load_jobs(workflow).unwrap();
     assert_eq!((table.status[0], table.attempt[0]), (JobStatus::Pending, Attempt(2)));

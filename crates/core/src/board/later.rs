@@ -1,0 +1,102 @@
+//! Jobs that are ready, but not yet: those that wait before they are tried again.
+
+use super::Board;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use windlass_types::{JobStatus, Timestamp};
+
+/// Ready jobs in the order of the time from which they may be claimed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Later {
+    /// Whether the job is to be tried alone, by time and job.
+    due: BTreeMap<(Timestamp, u32), bool>,
+    /// The time of each job that has one. One that stands here alone is not ready for another reason.
+    at: FxHashMap<u32, Timestamp>,
+    /// The last time that was heard of.
+    now: Option<Timestamp>,
+}
+
+impl Later {
+    pub(super) fn set(&mut self, job: u32, at: Timestamp) {
+        self.forget(job);
+        self.at.insert(job, at);
+    }
+
+    /// Takes the job in, if it has to wait.
+    pub(super) fn park(&mut self, job: u32) -> bool {
+        let Some(at) = self.at.get(&job) else { return false };
+        self.due.insert((*at, job), false);
+        true
+    }
+
+    /// The job waits no longer, for whatever reason. Whether it did.
+    pub(super) fn forget(&mut self, job: u32) -> bool {
+        self.at.remove(&job).is_some_and(|at| self.due.remove(&(at, job)).is_some())
+    }
+
+    /// How the job will be tried when its time has come. `false`: it is not waiting.
+    pub(super) fn will_be_alone(&mut self, job: u32, alone: bool) -> bool {
+        let waiting = self.at.get(&job).and_then(|at| self.due.get_mut(&(*at, job)));
+        waiting.map(|is_alone| *is_alone = alone).is_some()
+    }
+
+    fn on_time(&mut self, now: Timestamp) {
+        if let Some(before) = self.now.filter(|before| now < *before) {
+            self.set_back(before.0.saturating_sub(now.0));
+        }
+        self.now = Some(now);
+    }
+
+    /// The clock was set back: whoever had to wait another minute still has.
+    fn set_back(&mut self, by: i64) {
+        let earlier = |at: Timestamp| Timestamp(at.0.saturating_sub(by));
+        self.due = std::mem::take(&mut self.due)
+            .into_iter()
+            .map(|((at, job), alone)| ((earlier(at), job), alone))
+            .collect();
+        self.at.values_mut().for_each(|at| *at = earlier(*at));
+    }
+
+    /// The next one whose time has come, and whether it is tried alone.
+    fn pop(&mut self) -> Option<(u32, bool)> {
+        let now = self.now?;
+        let first = self.due.first_entry().filter(|first| first.key().0 <= now)?;
+        let ((_, job), alone) = first.remove_entry();
+        self.at.remove(&job);
+        Some((job, alone))
+    }
+}
+
+impl Board {
+    /// When a job that waits may be claimed: call [`Board::on_time`] then, and whenever time may have passed.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.later.due.keys().next().map(|(at, _)| *at)
+    }
+
+    /// How many ready jobs wait for their time.
+    pub fn waiting(&self) -> usize {
+        self.later.due.len()
+    }
+
+    /// Lets go of those whose time has come. Says how many they are.
+    pub fn on_time(&mut self, now: Timestamp) -> usize {
+        self.later.on_time(now);
+        let mut count = 0;
+        while let Some((job, alone)) = self.later.pop() {
+            count += 1;
+            if alone { self.alone.push_back(job) } else { self.enqueue(job) }
+        }
+        count
+    }
+
+    /// Takes a ready job out of wherever it waits to be claimed.
+    pub(super) fn unqueue(&mut self, job: u32) {
+        if self.status(job) != JobStatus::Ready || self.later.forget(job) {
+            return;
+        }
+        match self.alone.iter().position(|waiting| *waiting == job) {
+            Some(place) => drop(self.alone.remove(place)),
+            None => self.ready.remove(job, self.lane[job as usize]),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What a board is built from.
+
+use super::Carried;
+use crate::dispatch::Place;
+use crate::edges::Edges;
+use serde::{Deserialize, Serialize};
+use windlass_types::{Attempt, JobId, JobStatus, Resources};
+
+/// The jobs of a workflow as columns, in creation order, without their commands.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct JobTable {
+    /// Ascending.
+    pub ids: Vec<JobId>,
+    pub status: Vec<JobStatus>,
+    /// The attempt that runs, or the next one to run.
+    pub attempt: Vec<Attempt>,
+    pub priority: Vec<i32>,
+    pub cancel_on_blocking_job_failure: Vec<bool>,
+    /// Index into `requirements`.
+    pub class: Vec<u32>,
+    /// What jobs ask for; index 0 is [`Resources::DEFAULT`].
+    pub requirements: Vec<Resources>,
+    /// Index into `places`; empty where no job belongs anywhere.
+    pub place: Vec<u32>,
+    /// Index 0 is for jobs that belong nowhere.
+    pub places: Vec<Place>,
+    /// What earlier attempts left to jobs, by their numbers; only where there is something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carried: Vec<(u32, Carried)>,
+    pub edges: Edges,
+}
+
+impl JobTable {
+    pub(super) fn place_of(&self, index: usize) -> Place {
+        let place = self.place.get(index).and_then(|&place| self.places.get(place as usize));
+        place.cloned().unwrap_or_default()
+    }
+}
