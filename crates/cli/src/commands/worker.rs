@@ -85,8 +85,8 @@ fn tell_end(ui: &Ui, outcome: &Outcome) -> Exit {
         let count = text::count(outcome.undelivered as u64, "result");
         let (kept, state_dir) = (kept.display(), kept.parent().unwrap_or(kept).display());
         ui.warn(&format!(
-            "{count} could not be delivered and are kept in {kept}. The next `windlass worker` with this state directory \
-             delivers them; one that does nothing else: windlass worker --state-dir {state_dir} --idle-timeout 1s"
+            "{count} could not be delivered, kept in {kept}. The next `windlass worker` with this state directory \
+             delivers what is there; one that does nothing else: windlass worker --state-dir {state_dir} --idle-timeout 1s"
         ));
         return Exit::Environment;
     }
