@@ -201,7 +201,8 @@ fn new_kind(kind: &JobKind) -> NewKind<'_> {
 /// The directory for logs, absolute, made if it is not there. Found out before a workflow is made that could not use it.
 /// Where the usual one holds the logs of another database, one beside it is named after this database.
 pub(crate) fn output_directory(ctx: &Context, args: &OutputArgs) -> Result<PathBuf, CliError> {
-    let database = ctx.database();
+    // It is written down there.
+    let database = PathBuf::from(ctx.database_name());
     let asked = &args.output_dir;
     let mut taken = match claim_directory(&ctx.cwd, asked, &database)? {
         Claimed::Ours(directory) => return Ok(directory),

@@ -115,15 +115,16 @@ fn state_dir() -> Option<PathBuf> {
 /// The URL of a database, good to be shown and kept.
 pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-    // A password may hold an `@`, though it should not.
-    let place = match place.rsplit_once('@') {
-        Some((who, place)) => format!("{}@{place}", who.split(':').next().unwrap_or_default()),
-        None => place.to_owned(),
+    // A password may hold an `@`, a `/` or a `?`, though it should not.
+    let place = rest.split_once('?').map(|(place, _)| place).filter(|place| place.contains('@'));
+    let (who, rest) = match place.unwrap_or(rest).rfind('@') {
+        Some(end) => (format!("{}@", rest[..end].split(':').next().unwrap_or_default()), &rest[end + 1..]),
+        None => (String::new(), rest),
     };
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let kept: Vec<&str> = query.split('&').filter(|word| !word.starts_with("password=")).collect();
     let query = kept.join("&");
-    format!("{scheme}://{place}{}{query}", if query.is_empty() { "" } else { "?" })
+    format!("{scheme}://{who}{place}{}{query}", if query.is_empty() { "" } else { "?" })
 }
 
 /// Two texts never give the same name.
@@ -164,6 +165,8 @@ mod tests {
             ("postgres://me:se@cret@db:5432/w?sslmode=require", "postgres://me@db:5432/w?sslmode=require"),
             ("postgres://db/w?password=secret&host=/run", "postgres://db/w?host=/run"),
             ("postgres:///w", "postgres:///w"),
+            ("postgres://me:se/cr?et@db/w?sslmode=require", "postgres://me@db/w?sslmode=require"),
+            ("postgres://me:secret@db/w?application_name=a@b", "postgres://me@db/w?application_name=a@b"),
         ] {
             assert_eq!(without_password(url), shown);
         }

@@ -5,7 +5,7 @@ use super::run::{parse_memory, parse_time};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_types::{Bytes, Timestamp, WorkflowId, parse_duration};
+use windlass_types::{Bytes, Timestamp, parse_duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -21,9 +21,9 @@ Examples:
   windlass worker -w 7 -j 4                   for one workflow, four jobs at once
   windlass worker --label gpu --time-limit 8h")]
 pub(crate) struct WorkerArgs {
-    /// Take jobs of this workflow only, and leave when it is over.
-    #[arg(short, long, value_name = "ID")]
-    pub(crate) workflow: Option<WorkflowId>,
+    /// Take jobs of this workflow only, and leave when it is over: an id, a name, the beginning of one, or `last`.
+    #[arg(short, long, value_name = "WORKFLOW")]
+    pub(crate) workflow: Option<WorkflowRef>,
     /// Take jobs with labels, if these are among them, and none without labels. Give it again for more.
     #[arg(long, value_name = "LABEL")]
     pub(crate) label: Vec<String>,

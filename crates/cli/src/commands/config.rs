@@ -5,12 +5,15 @@ use crate::args::tools::{ConfigArgs, ConfigInitArgs, ConfigShowArgs, ConfigVerb}
 use crate::config::{Key, Paths, Value, template};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::server;
 use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
 use crate::ui::text;
+use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use windlass_store::Location;
 
 pub(crate) fn run(ctx: &Context, args: &ConfigArgs) -> Result<Exit, CliError> {
     if !matches!(args.verb, ConfigVerb::Validate) {
@@ -33,8 +36,11 @@ struct Setting {
 }
 
 impl Setting {
-    fn text(&self) -> Option<&str> {
-        self.value.as_ref().map(|value| value.text.as_str()).or(self.key.default)
+    /// What is shown may be shown to others: the URL of a database comes without its password.
+    fn text(&self) -> Option<Cow<'_, str>> {
+        let text = self.value.as_ref().map(|value| value.text.as_str()).or(self.key.default)?;
+        let is_secret = Location::is_postgres(text);
+        Some(if is_secret { server::without_password(text).into() } else { text.into() })
     }
 
     fn origin(&self) -> String {
@@ -44,7 +50,8 @@ impl Setting {
 
 const SETTINGS: &[Field<Setting>] = &[
     Field::new("name", |setting: &Setting| setting.key.name.into()).column(Column::text("NAME")),
-    Field::new("value", |setting: &Setting| setting.text().into()).column(Column::elastic("VALUE")),
+    Field::new("value", |setting: &Setting| setting.text().as_deref().into())
+        .column(Column::elastic("VALUE")),
 ];
 
 const ORIGINS: &[Field<Setting>] =
@@ -78,7 +85,7 @@ fn as_toml(settings: &[Setting], with_origin: bool) -> Vec<String> {
         }
         let origin = if with_origin { format!("  # {}", setting.origin()) } else { String::new() };
         // A JSON string is a TOML string.
-        lines.push(format!("{name} = {}{origin}", serde_json::Value::from(text)));
+        lines.push(format!("{name} = {}{origin}", serde_json::Value::from(&*text)));
     }
     lines
 }

@@ -27,6 +27,12 @@ pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
     let options = options(ctx, args)?;
     if args.print_systemd_unit {
         ctx.ui.print_line(unit(ctx, args)?.trim_end())?;
+        if ctx.is_postgres() {
+            ctx.ui.note(&format!(
+                "a password of the database does not go into the unit: put PGPASSWORD=… into {SECRETS}, which root \
+                 alone may read (chmod 600)"
+            ));
+        }
         return Ok(Exit::Success);
     }
     if args.check {
@@ -119,11 +125,12 @@ fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
-/// A unit for systemd. What was said on the command line goes into it; files of settings are read at each start.
+/// A unit for systemd. What was said on the command line goes into it, except what is secret: units are for everybody to
+/// read, and so are command lines. Files of settings are read at each start.
 fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
     let program =
         std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
-    let database = ctx.database();
+    let database = PathBuf::from(ctx.database_name());
     let mut words = vec![quoted(&program), "serve".to_owned(), "--db".to_owned(), quoted(&database)];
     words.push(format!("--listen={}", args.listen.unwrap_or(DEFAULT_LISTEN)));
     let files = [
@@ -151,10 +158,16 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
         .replace("@PLACE@", &place(ctx)))
 }
 
+/// What a server of PostgreSQL needs and nobody else may know.
+const SECRETS: &str = "/etc/windlass/server.env";
+
 /// What of the disk it needs: the folder of its database, or one for where it says that it is there.
 fn place(ctx: &Context) -> String {
     if ctx.is_postgres() {
-        return "StateDirectory=windlass\nStateDirectoryMode=0700\nEnvironment=XDG_STATE_HOME=%S".to_owned();
+        return format!(
+            "StateDirectory=windlass\nStateDirectoryMode=0700\nEnvironment=XDG_STATE_HOME=%S\n\
+             # PGPASSWORD=… for the database, if it wants one. For root alone: chmod 600.\nEnvironmentFile=-{SECRETS}"
+        );
     }
     let database = ctx.database();
     format!("ReadWritePaths={}", quoted(database.parent().unwrap_or(Path::new("/"))))

@@ -1,8 +1,10 @@
 //! `windlass worker`: this machine works for a server.
 
+use crate::args::WorkflowRef;
 use crate::args::worker::{OfferArgs, WorkerArgs};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::select;
 use crate::ui::{Ui, text};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -11,7 +13,7 @@ use windlass_agent::{
     Agent, AgentOptions, Control, End, Error, Observer, Outcome, Progress, Until, default_state_dir,
 };
 use windlass_proc::machine::Machine;
-use windlass_types::Capacity;
+use windlass_types::{Capacity, WorkflowId};
 
 pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
     let client = ctx.require_server()?.clone();
@@ -24,7 +26,7 @@ pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
     let mut options = AgentOptions::new(client, capacity, ctx.cwd.join(state_dir));
     options.gpu_devices = machine.gpus;
     options.labels.clone_from(&args.label);
-    options.workflow = args.workflow;
+    options.workflow = args.workflow.as_ref().map(|workflow| bound_to(ctx, workflow)).transpose()?;
     options.persistent = args.persistent;
     options.idle_timeout = args.idle_timeout;
     options.give_up_after = args.give_up_after;
@@ -45,6 +47,14 @@ pub(crate) fn work(ui: &Ui, options: AgentOptions) -> Result<Outcome, CliError> 
     let end = agent.run(&mut Watcher { ui, url, is_known: false }).map_err(failed);
     drop(listener);
     end
+}
+
+/// A number is not looked up: the server may be away, and is waited for.
+fn bound_to(ctx: &Context, workflow: &WorkflowRef) -> Result<WorkflowId, CliError> {
+    match workflow {
+        WorkflowRef::Id(id) => Ok(*id),
+        WorkflowRef::Last | WorkflowRef::Name(_) => Ok(select::workflow(&*ctx.open_read()?, workflow)?.id),
+    }
 }
 
 fn capacity(machine: &Machine, offer: &OfferArgs) -> Capacity {

@@ -83,7 +83,9 @@ fn a_submitted_workflow_is_run_by_a_worker_and_looked_at() {
         .exits(0)
         .prints("workflow 1: chain, 2 jobs, started at http://");
     sandbox.windlass(&["status", "1"]).exits(0).prints("0 of 2 jobs done");
-    sandbox.windlass(&["worker", "-w", "1"]).exits(0).says("2 jobs completed");
+    sandbox.windlass(&["worker", "-w", "no such"]).exits(2).says("no such");
+    sandbox.windlass(&["worker", "-w", "chai"]).exits(0).says("2 jobs completed");
+    sandbox.windlass(&["worker", "-w", "last"]).exits(0).says("0 jobs completed");
     sandbox.windlass(&["status", "1"]).exits(0).prints("2 of 2 jobs done");
     assert_eq!(sandbox.read("made.txt"), "hello\n");
 

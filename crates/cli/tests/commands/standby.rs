@@ -94,6 +94,53 @@ fn one_that_stands_by_goes_on_where_the_killed_one_was() {
     eventually("it says goodbye", || !run_dir(&sandbox).join("server.json").exists());
 }
 
+/// What is said, logged, answered, told to jobs and written down, where the URL of the database has a password.
+#[test]
+fn a_password_of_the_database_is_nowhere_to_be_seen() {
+    let sandbox = Sandbox::new();
+    let database = database();
+    let db = database.url().replacen("@/", ":hush@/", 1);
+    let here = |args: &[&str]| {
+        let output = Output::of(&mut at_home(&sandbox, sandbox.command(args)));
+        assert!(!output.stdout.contains("hush") && !output.stderr.contains("hush"), "{args:?}: {output:?}");
+        output
+    };
+    here(&["serve", "--print-systemd-unit", "--db", &db])
+        .exits(0)
+        .prints("EnvironmentFile=-/etc/windlass/server.env")
+        .says("PGPASSWORD");
+    here(&["status", "--db", &db.replacen("/test_", "/no_test_", 1)]).exits(5).says("does not let us in");
+    sandbox.write("windlass.toml", &format!("db = \"{db}\"\n"));
+    sandbox.write(
+        "w.yaml",
+        "name: w\njobs:\n  - {name: a, command: 'env; cat /proc/$$/cmdline /proc/$PPID/cmdline'}\n",
+    );
+    here(&["config", "show"]).exits(0).prints("postgres://");
+    here(&["config", "show", "--format", "toml"]).exits(0).prints("db = \"postgres://");
+    here(&["run", "w.yaml"]).exits(0);
+
+    let log = std::fs::File::create(sandbox.path("server.log")).unwrap();
+    let words = ["serve", "--listen", "127.0.0.1:0", "--log-level", "debug"];
+    let mut command = at_home(&sandbox, sandbox.command(&words));
+    let server = Process(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+    eventually("it serves", || here(&["ping"]).code == 0);
+    here(&["ping", "--format", "json"]).exits(0);
+    database.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()");
+    let written = files_below(&sandbox.path(""));
+    assert!(written.iter().any(|path| path.ends_with("server.json")), "{written:?}");
+    for path in written.iter().filter(|path| !path.ends_with("windlass.toml")) {
+        let text = std::fs::read(path).unwrap();
+        assert!(!String::from_utf8_lossy(&text).contains("hush"), "{}", path.display());
+        assert!(!path.display().to_string().contains("hush"));
+    }
+    drop(server);
+}
+
+fn files_below(directory: &std::path::Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
 #[test]
 fn a_server_buries_the_worker_of_a_run_that_was_killed() {
     let sandbox = Sandbox::new();
