@@ -333,9 +333,15 @@ class Session:
         again = self.jobs.retry_job(job.id, 1, max_retries=2)
         assert (again.status.value, again.attempt_id) == ("ready", 2)
         [claimed] = self.workflows.claim_next_jobs(workflow.id, limit=1).jobs
+        assert claimed.compute_node_id is None, "a claim names no compute node"
         self.jobs.start_job(claimed.id, 1, node.id)
         refused(422, self.jobs.retry_job, job.id, 1, max_retries=2)
         self.complete(job, node, 1, attempt=2)
+        [last] = self.results.list_results(workflow.id).items
+        assert (last.attempt_id, last.status.value) == (2, "completed"), "the last attempt speaks for the job"
+        assert self.results.list_results(workflow.id, return_code=1).total_count == 0
+        every = self.results.list_results(workflow.id, all_runs=True).items
+        assert [result.attempt_id for result in every] == [1, 2]
         node.is_active = False
         self.nodes.update_compute_node(node.id, node)
         self.workflows.delete_workflow(workflow.id)

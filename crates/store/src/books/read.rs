@@ -294,6 +294,9 @@ fn push_result_conditions(query: &mut Query, workflow: WorkflowId, filter: &Resu
             query.push(" AND r.run_id = (SELECT MAX(run_id) FROM result WHERE job_id = r.job_id)", vec![]);
         }
     }
+    if filter.last_only {
+        query.push(sql::LAST_ATTEMPT, vec![]);
+    }
     if filter.failed_only {
         query.push(" AND r.status <> 5", vec![]);
     }

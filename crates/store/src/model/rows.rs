@@ -232,6 +232,8 @@ pub struct ResultFilter {
     pub run: Option<RunId>,
     /// Every run, unless one is named.
     pub all_runs: bool,
+    /// Of the attempts of a job in one run only the last.
+    pub last_only: bool,
     /// Only attempts that did not complete.
     pub failed_only: bool,
     /// Only attempts that ended like this.

@@ -384,6 +384,10 @@ pub(crate) const RESULTS_IN_BLOCKS: &str = "
     b.workflow_id = ? AND r.job_id < b.first_job_id + b.job_count
     AND r.job_id >= CASE WHEN b.first_job_id > ? THEN b.first_job_id ELSE ? END";
 
+/// Nobody tried the job again after it, in its run.
+pub(crate) const LAST_ATTEMPT: &str = " AND NOT EXISTS (
+    SELECT 1 FROM result l WHERE l.job_id = r.job_id AND l.run_id = r.run_id AND l.attempt_id > r.attempt_id)";
+
 /// Jobs `j`, perhaps of blocks `b`. Conditions, order, limit and offset are appended; `$1` is the current run.
 pub(crate) fn select_jobs(from: From, detail: Detail) -> String {
     let from = from.text("job j");

@@ -323,7 +323,8 @@ fn model(
     relations: Option<JobRelations>,
     default: RequirementsId,
 ) -> Answer<JobModel> {
-    let is_running = matches!(job.row.status, JobStatus::Pending | JobStatus::Running);
+    // A claim names no compute node; starting the job does.
+    let is_running = job.row.status == JobStatus::Running;
     let relations = relations.map(|all| {
         [
             all.waits_for.into_iter().map(|id| id.0).collect(),

@@ -31,6 +31,7 @@ fn list(call: &Call, Query(query): Query<ListResults>) -> Answer<Page<ResultMode
         job: query.job_id.map(JobId),
         run: query.run_id.map(RunId),
         all_runs: query.all_runs.unwrap_or(false),
+        last_only: !query.all_runs.unwrap_or(false),
         status: query.status.into_iter().collect(),
         return_code: query.return_code.map(|code| input::number("return_code", code)).transpose()?,
         worker: query.compute_node_id.map(WorkerId),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_api::torc::query::ListWorkflows;
 use windlass_api::torc::{
-    ArchiveWorkflowRequest, DynamicJobsConfig, Page, ResourceMonitorConfig, WorkflowModel,
+    ArchiveWorkflowRequest, DynamicJobsConfig, ExecutionConfig, Page, ResourceMonitorConfig, WorkflowModel,
 };
 use windlass_auth::{MASK, Operation};
 use windlass_engine::service::Quiet;
@@ -229,6 +229,11 @@ fn settings(body: &WorkflowModel, mut settings: Settings) -> Answer<Settings> {
         settings.access_groups.clone_from(groups);
     }
     if let Some(config) = &body.execution_config {
+        if config.job_stdio_overrides.as_ref().is_some_and(|overrides| !overrides.is_empty()) {
+            return Err(ApiError::invalid(
+                "execution_config: job_stdio_overrides is not known here; stdio counts for all jobs",
+            ));
+        }
         settings.execution_config = Some(reshape("execution_config", config)?);
     }
     if let Some(config) = &body.resource_monitor_config {
@@ -254,6 +259,12 @@ fn dynamic_jobs(config: DynamicJobsConfig) -> Answer<DynamicJobs> {
 fn reshape<T: DeserializeOwned>(field: &str, value: &impl Serialize) -> Answer<T> {
     let json = serde_json::to_value(value).map_err(ApiError::internal)?;
     serde_json::from_value(json).map_err(|error| ApiError::invalid(format!("{field}: {error}")))
+}
+
+/// What is in the books and cannot be told in the contract's words is a fault, and not left out.
+fn shown_config(config: &windlass_types::settings::ExecutionConfig) -> Answer<ExecutionConfig> {
+    let json = serde_json::to_value(config).map_err(ApiError::internal)?;
+    serde_json::from_value(json).map_err(|error| ApiError::internal(format!("execution_config: {error}")))
 }
 
 /// What is measured, in the whole seconds of the contract; ours may be fractions.
@@ -288,7 +299,7 @@ pub(super) fn model(call: &Call, row: &WorkflowRow) -> Answer<WorkflowModel> {
             .map(|config| DynamicJobsConfig { max_iterations: Some(i64::from(config.max_iterations)) }),
         enable_ro_crate: Some(settings.enable_ro_crate),
         env: shown_environment(call, row, &row.env)?,
-        execution_config: settings.execution_config.as_ref().and_then(|config| reshape("", config).ok()),
+        execution_config: settings.execution_config.as_ref().map(shown_config).transpose()?,
         is_archived: Some(row.is_archived),
         is_canceled: Some(row.is_canceled),
         metadata: (!settings.metadata.is_empty()).then(|| settings.metadata.clone()),
