@@ -12,6 +12,8 @@ mod books;
 mod catalog;
 mod db;
 mod error;
+#[doc(hidden)]
+pub mod faults;
 mod fleet;
 mod location;
 pub mod lock;

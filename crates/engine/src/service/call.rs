@@ -1,6 +1,7 @@
 //! What reaches the thread of the service.
 
 use super::May;
+use super::shut::Found;
 use super::talk::{ClaimRequest, Completion, Quiet, Refused, Reply, ResetWhich, Speaker};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -23,10 +24,11 @@ pub(super) enum Event {
         birth: u64,
         result: Result<(), windlass_store::Error>,
     },
-    /// Somebody who had the workflow to himself is done.
+    /// Whoever was at the rows of a workflow is done, and has read them.
     Back {
         workflow: WorkflowId,
-        answer: Answer,
+        answer: Option<Answer>,
+        found: Found,
     },
     /// Look what time it is.
     LookAround(SyncSender<()>),
@@ -136,11 +138,7 @@ impl Call {
     pub(super) fn workflows(&self) -> Vec<WorkflowId> {
         match self {
             Self::Exchange { exchange, .. } => {
-                let mut workflows: Vec<WorkflowId> =
-                    exchange.reports.iter().map(|report| report.key().workflow).collect();
-                workflows.sort_unstable();
-                workflows.dedup();
-                workflows
+                exchange.reports.iter().map(|report| report.key().workflow).collect()
             }
             Self::Start { workflow, .. }
             | Self::Initialize { workflow, .. }
@@ -151,6 +149,10 @@ impl Call {
             | Self::Claim { workflow, .. }
             | Self::Complete { workflow, .. } => vec![*workflow],
             Self::Spawn { request, .. } => vec![request.caller.workflow],
+            Self::Introduce { who, .. } => {
+                let held = who.before.iter().flat_map(|before| &before.held);
+                held.map(|key| key.workflow).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -161,6 +163,33 @@ impl Call {
             Self::StartJob { job, .. } | Self::Retry { job, .. } | Self::ChangeStatus { job, .. } => {
                 Some(*job)
             }
+            _ => None,
+        }
+    }
+
+    /// It is decided on only while nothing of its workflow is on its way to the disk: the board cannot follow it, or it
+    /// passes the board by.
+    pub(super) const fn needs_quiet(&self) -> bool {
+        matches!(
+            self,
+            Self::Initialize { .. }
+                | Self::ResetStatus { .. }
+                | Self::ResetJobs { .. }
+                | Self::Exclusive { .. }
+                | Self::Retry { .. }
+                | Self::ChangeStatus { .. }
+        )
+    }
+
+    /// It comes from a worker with a lease, which must not wait without hearing anything.
+    pub(super) const fn is_of_worker(&self) -> bool {
+        matches!(self, Self::Introduce { .. } | Self::Exchange { .. })
+    }
+
+    /// Which exchange of which worker it is.
+    pub(super) const fn exchange_number(&self) -> Option<(WorkerId, u64)> {
+        match self {
+            Self::Exchange { exchange, .. } => Some((exchange.worker, exchange.number)),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@ use super::office::{Office, Slot};
 use crate::terms::assignments;
 use std::collections::BTreeSet;
 use windlass_core::dispatch::Want;
+use windlass_store::Error;
 use windlass_types::{WorkerId, WorkflowId};
 
 impl Office {
@@ -125,8 +126,7 @@ impl Office {
         let assigned = match assignments(&**store, &desk.board, &desk.terms, jobs) {
             Ok(assigned) => assigned,
             Err(error) => {
-                // The claims are in memory only: they vanish with the desk.
-                self.remake(workflow, &error);
+                self.unclaim(worker, workflow, jobs, &error);
                 return false;
             }
         };
@@ -136,14 +136,30 @@ impl Office {
             desk.open.assignments.push((worker, assignment));
         }
         // Whoever waits is not sent away while something for him is on its way.
-        let ticket = (worker, mate.exchanges.newest());
-        if !desk.open.tickets.contains(&ticket) {
-            desk.open.tickets.push(ticket);
-            mate.exchanges.owe(ticket.1);
-        }
+        let newest = mate.exchanges.newest();
+        self.owe(worker, newest, workflow);
         count(&self.gauges.assigned, jobs.len());
         self.stirred.insert(workflow);
         true
+    }
+
+    /// What was just claimed is ready again: nobody was told, and nothing of it is on its way to the disk.
+    fn unclaim(&mut self, worker: WorkerId, workflow: WorkflowId, jobs: &[u32], error: &Error) {
+        let Self { slots, mates, .. } = self;
+        let (Some(Slot::Open(desk)), Some(mate)) = (slots.get_mut(&workflow), mates.get_mut(&worker)) else {
+            return;
+        };
+        // The claims are the last changes there are.
+        let before = desk.open.changes.len().saturating_sub(jobs.len());
+        desk.open.changes.truncate(before);
+        for &job in jobs {
+            let key = desk.board.key(job);
+            // It is held under this key, so it is not stale; and the claim was never written, so neither is its end.
+            drop(desk.board.on_returned(worker, &key, &mut Vec::new()));
+            mate.let_go(key.job);
+        }
+        self.on_trouble(workflow, error);
+        self.place(workflow);
     }
 
     /// A job that may be what kills workers is to have one to itself: one is chosen, and kept free until it is idle.

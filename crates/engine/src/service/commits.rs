@@ -2,8 +2,9 @@
 
 use super::call::Event;
 use super::desk::{Decided, InFlight};
+use super::exchanges::Ticket;
 use super::figures::count;
-use super::office::{Office, Slot, TROUBLE_PAUSE, refused};
+use super::office::{Office, Slot, TROUBLE_PAUSE};
 use std::sync::Arc;
 use windlass_store::{Batch, Error};
 use windlass_types::fleet::WorkflowSite;
@@ -22,21 +23,7 @@ impl Office {
         self.submit_in_flight(workflow);
     }
 
-    pub(super) fn submit_again_if_due(&mut self, workflow: WorkflowId) {
-        let now = self.now.at;
-        let Some(desk) = self.desk(workflow) else {
-            self.troubled.remove(&workflow);
-            return;
-        };
-        let Some(batch) = &mut desk.in_flight else { return };
-        if batch.retry_at.is_some_and(|at| at <= now) {
-            batch.retry_at = None;
-            self.troubled.remove(&workflow);
-            self.submit_in_flight(workflow);
-        }
-    }
-
-    fn submit_in_flight(&mut self, workflow: WorkflowId) {
+    pub(super) fn submit_in_flight(&mut self, workflow: WorkflowId) {
         let post = self.post.clone();
         let Some(desk) = self.desk(workflow) else { return };
         let Some(batch) = &desk.in_flight else { return };
@@ -80,33 +67,38 @@ impl Office {
         for (worker, assignment) in done.assignments {
             self.hand_out(workflow, worker, assignment);
         }
-        for (worker, number) in done.tickets {
-            if let Some(mate) = self.mates.get_mut(&worker) {
-                mate.exchanges.pay(number);
-                self.roused.insert(worker);
-            }
+        for ticket in done.tickets {
+            self.pay(ticket);
         }
         for worker in done.gone {
-            if let Some(owes) = self.going.get_mut(&worker) {
-                *owes = owes.saturating_sub(1);
-            }
+            self.note_settled(worker);
         }
-        if !done.remake {
-            // Who waits for the end of it reads the books next: it has to stand there.
-            self.conclude_if_over(workflow);
-        }
+        // Who waits for the end of it reads the books next: it has to stand there.
+        self.conclude_if_over(workflow);
         for told in done.told {
             told(Ok(()));
         }
-        if done.remake {
-            self.reseat(workflow);
-            self.do_what_was_to_follow(workflow);
-        }
+        self.make_anew_if_due(workflow);
         self.let_in_whoever_waits(workflow);
     }
 
+    /// Something is on disk that the answer to an exchange rests on.
+    pub(super) fn pay(&mut self, ticket: Ticket) {
+        if let Some(mate) = self.mates.get_mut(&ticket.worker) {
+            mate.exchanges.pay(ticket);
+            self.roused.insert(ticket.worker);
+        }
+    }
+
+    /// One workflow less has something of a worker that is gone.
+    pub(super) fn note_settled(&mut self, worker: WorkerId) {
+        if let Some(owes) = self.going.get_mut(&worker) {
+            *owes = owes.saturating_sub(1);
+        }
+    }
+
     /// A claim that is on disk goes to its worker, if it still is its worker and the workflow still wants it.
-    fn hand_out(
+    pub(super) fn hand_out(
         &mut self,
         workflow: WorkflowId,
         worker: WorkerId,
@@ -132,38 +124,5 @@ impl Office {
             resource_monitor: row.settings.resource_monitor,
         });
         roused.insert(worker);
-    }
-
-    /// Memory and books do not agree, or the books cannot be read: the desk is thrown away and made anew from the rows.
-    /// Whoever waits for something of it is told to come again.
-    pub(super) fn remake(&mut self, workflow: WorkflowId, error: &Error) {
-        let Some(desk) = self.desk(workflow) else { return };
-        let in_flight = desk.in_flight.take().map(|batch| batch.then);
-        let lost: Vec<Decided> = in_flight.into_iter().chain([std::mem::take(&mut desk.open)]).collect();
-        for lost in lost {
-            for told in lost.told {
-                told(Err(refused(error)));
-            }
-            for (worker, number) in lost.tickets {
-                if let Some(reply) =
-                    self.mates.get_mut(&worker).and_then(|mate| mate.exchanges.forget(number))
-                {
-                    reply(Err(refused(error)));
-                }
-            }
-            // Whatever they held is found when the rows are read.
-            for worker in lost.gone {
-                if let Some(owes) = self.going.get_mut(&worker) {
-                    *owes = owes.saturating_sub(1);
-                }
-            }
-        }
-        let (mine, others) =
-            std::mem::take(&mut self.afterwards).into_iter().partition(|(id, ..)| *id == workflow);
-        self.afterwards = others;
-        for (_, _, reply) in mine {
-            reply(Err(refused(error)));
-        }
-        self.reseat(workflow);
     }
 }

@@ -1,17 +1,21 @@
 //! One active workflow: its board, who holds what of it, and what was decided and is not on disk yet.
 
-use super::call::{Event, Told};
+use super::call::Told;
+use super::exchanges::Ticket;
+use super::office::refused;
+use super::shut::{Found, Waiting};
+use super::talk::Refused;
 use crate::suspicion;
 use crate::terms::{Terms, return_codes};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 use windlass_core::board::{Board, Stale};
 use windlass_core::change::Change;
 use windlass_core::suspects::Suspects;
 use windlass_store::Store;
-use windlass_store::model::{HeldJob, WorkflowRow};
-use windlass_types::work::{Assignment, AttemptKey};
+use windlass_store::model::{HeldJob, WorkerKind, WorkflowRow};
+use windlass_types::work::{Assignment, AttemptKey, Report};
 use windlass_types::{Attempt, JobId, Timestamp, WorkerId, WorkflowId};
 
 /// What is known of an active workflow. Thrown away and made anew from the rows whenever memory and rows may disagree.
@@ -35,10 +39,16 @@ pub(super) struct Desk {
     pub(super) over: Vec<AttemptKey>,
     /// Stands for clients that claim without saying who they are.
     pub(super) claims: Option<WorkerId>,
+    /// Workers without a lease that were alive, as far as the books know, when this was read.
+    pub(super) unleased: HashSet<WorkerId>,
     /// Kept free for a job that is tried alone.
     pub(super) reserved: Option<WorkerId>,
     /// What waits until nothing of this desk is under way; from then on nobody else is attended to.
-    pub(super) queue: VecDeque<Event>,
+    pub(super) queue: VecDeque<Waiting>,
+    /// The rows know better: it is made anew as soon as nothing is under way, and until then nobody is attended to.
+    pub(super) is_outdated: bool,
+    /// Something could not be read or written. Until then nothing new is begun.
+    pub(super) paused_until: Option<Instant>,
     /// What the figures count of it: ready and held.
     pub(super) figures: (usize, usize),
 }
@@ -58,14 +68,14 @@ pub(super) struct Hold {
 pub(super) struct Decided {
     pub(super) changes: Vec<Change>,
     pub(super) assignments: Vec<(WorkerId, Assignment)>,
+    /// Reports that the changes come from.
+    pub(super) heard: Vec<(WorkerId, Report)>,
     /// Exchanges whose answers rest on this.
-    pub(super) tickets: Vec<(WorkerId, u64)>,
+    pub(super) tickets: Vec<Ticket>,
     /// Others who wait for it.
     pub(super) told: Vec<Told>,
     /// Workers that are gone; what they held is among the changes.
     pub(super) gone: Vec<WorkerId>,
-    /// The board does not follow these changes: it is made anew.
-    pub(super) remake: bool,
 }
 
 impl Decided {
@@ -83,6 +93,7 @@ pub(super) struct InFlight {
 }
 
 /// Why a desk could not be made.
+#[derive(Debug)]
 pub(super) enum NoDesk {
     NotFound,
     Broken(String),
@@ -95,7 +106,26 @@ impl From<windlass_store::Error> for NoDesk {
     }
 }
 
+impl NoDesk {
+    /// What somebody hears who asked for it.
+    pub(super) fn refused(&self, workflow: WorkflowId) -> Refused {
+        match self {
+            Self::NotFound => Refused::NotFound(format!("there is no workflow {workflow}")),
+            Self::Broken(why) => Refused::Conflict { code: "cycle", detail: why.clone() },
+            Self::Store(error) => refused(error),
+        }
+    }
+}
+
 impl Desk {
+    /// As [`Self::read`], unless the workflow is not active: then nobody needs a desk for it.
+    pub(super) fn read_if_active(store: &dyn Store, id: WorkflowId, birth: u64) -> Found {
+        match store.workflow(id)? {
+            Some(row) if is_active(&row) => Self::read(store, id, birth).map(|desk| Some(Box::new(desk))),
+            _ => Ok(None),
+        }
+    }
+
     /// Reads all that is known of a workflow. Jobs that nobody has looked at stay so.
     pub(super) fn read(store: &dyn Store, id: WorkflowId, birth: u64) -> Result<Self, NoDesk> {
         let row = store.workflow(id)?.ok_or(NoDesk::NotFound)?;
@@ -117,6 +147,10 @@ impl Desk {
             (held.id, Hold { worker, attempt, is_told: true, started_at })
         };
         let held = store.held_jobs(id)?.into_iter().map(hold).collect();
+        let mut alive = store.active_workers(None)?;
+        alive.retain(|row| row.worker.kind != WorkerKind::Remote);
+        let stands_for_clients =
+            alive.iter().find(|row| row.worker.kind == WorkerKind::Claims && row.worker.workflow == Some(id));
         Ok(Self {
             birth,
             terms: Terms::of(&row),
@@ -129,9 +163,12 @@ impl Desk {
             in_flight: None,
             has_added: !store.spawners(id)?.is_empty(),
             over: Vec::new(),
-            claims: None,
+            claims: stands_for_clients.map(|row| row.id),
+            unleased: alive.iter().map(|row| row.id).collect(),
             reserved: None,
             queue: VecDeque::new(),
+            is_outdated: false,
+            paused_until: None,
             figures: (0, 0),
             row,
         })
@@ -146,14 +183,28 @@ impl Desk {
         self.in_flight.is_none() && self.open.is_empty()
     }
 
-    /// The database does not take what was decided.
+    /// The database does not do what it is asked; tried again then.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        let commit = self.in_flight.as_ref().and_then(|batch| batch.retry_at);
+        commit.or(self.paused_until)
+    }
+
     pub(super) fn is_in_trouble(&self) -> bool {
-        self.in_flight.as_ref().is_some_and(|batch| batch.retry_at.is_some())
+        self.retry_at().is_some()
+    }
+
+    /// Somebody is to have it to himself, or it is to be made anew: whoever comes now comes afterwards.
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_outdated || !self.queue.is_empty()
     }
 
     /// Jobs may be claimed now. Not while a commit is under way: what it frees is claimed with the next one.
     pub(super) fn may_claim(&self) -> bool {
-        self.is_active && !self.is_canceled && self.in_flight.is_none() && self.queue.is_empty()
+        self.is_active
+            && !self.is_canceled
+            && self.in_flight.is_none()
+            && self.paused_until.is_none()
+            && !self.is_closing()
     }
 
     /// What `worker` holds under this key, and the number of the job; a report of anybody else is stale.

@@ -5,7 +5,7 @@ use super::crews::Identity;
 use super::exchanges::Receipt;
 use super::figures::count;
 use super::mate::{Mate, new_secret, secret_hash};
-use super::office::{Office, refused, unavailable};
+use super::office::{Office, Slot, refused, unavailable};
 use super::talk::{Refused, Reply, Speaker};
 use super::{May, desk};
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use windlass_core::suspects::Evidence;
 use windlass_store::model::{NewEvent, NewWorker, Severity, WorkerKind, WorkerUpdate};
 use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::work::{AttemptKey, Ended, Report, ReturnReason};
-use windlass_types::{JobStatus, RunId, WorkerId};
+use windlass_types::{JobStatus, RunId, WorkerId, WorkflowId};
 
 impl Office {
     pub(super) fn on_introduce(&mut self, who: &Introduction, user: &str, may: May, reply: Reply<Welcome>) {
@@ -172,7 +172,7 @@ impl Office {
         let identity = Identity { user: user.to_owned(), labels, workflow: who.workflow };
         let mut allowed = HashSet::new();
         for (id, slot) in &self.slots {
-            if let super::office::Slot::Open(desk) = slot
+            if let Slot::Open(desk) = slot
                 && who.workflow.is_none_or(|bound| bound == *id)
                 && may(&desk.row)
             {
@@ -212,28 +212,30 @@ impl Office {
         }
     }
 
-    pub(super) fn on_exchange(
-        &mut self,
-        exchange: Exchange,
-        speaker: &Speaker,
-        reply: Reply<ExchangeAnswer>,
-    ) {
+    /// Whoever quotes the secret of a worker speaks for it, and is alive: whatever becomes of what it says.
+    pub(super) fn recognise(&mut self, exchange: &Exchange, speaker: &Speaker) -> Result<(), Refused> {
         let worker = exchange.worker;
         if self.mates.get(&worker).is_some_and(|mate| !speaker.may_speak_for(&mate.user)) {
-            return reply(Err(Refused::NotFound(format!("there is no worker {worker}"))));
+            return Err(Refused::NotFound(format!("there is no worker {worker}")));
         }
-        let (now, lease_until) = (self.now, self.lease_from_now());
+        let lease_until = self.lease_from_now();
         let Some(mate) = self.mates.get_mut(&worker).filter(|mate| mate.quotes(&exchange.secret)) else {
-            self.refuse_stranger(&exchange);
-            return reply(Err(unknown_worker()));
+            self.refuse_stranger(exchange);
+            return Err(unknown_worker());
         };
         if mate.crew.is_none() {
             // It was here before this service was: it is to say what it holds.
-            return reply(Err(unknown_worker()));
+            return Err(unknown_worker());
         }
         mate.lease_until = lease_until;
+        Ok(())
+    }
+
+    pub(super) fn on_exchange(&mut self, exchange: Exchange, reply: Reply<ExchangeAnswer>) {
+        let worker = exchange.worker;
+        let Some(mate) = self.mates.get_mut(&worker) else { return reply(Err(unknown_worker())) };
         let longest = self.options.lease / 3;
-        let deadline = now.at + exchange.wait.min(longest);
+        let deadline = self.now.at + exchange.wait.min(longest);
         let is_report = !exchange.reports.is_empty() || exchange.leaving;
         self.roused.insert(worker);
         match mate.exchanges.receive(exchange.number, reply, deadline, is_report) {
@@ -251,9 +253,9 @@ impl Office {
     fn hear(&mut self, exchange: Exchange) {
         let (worker, number) = (exchange.worker, exchange.number);
         for report in exchange.reports {
-            let key = *report.key();
-            match self.on_report(worker, report) {
-                Ok(()) => self.owe(worker, number, &key),
+            let workflow = report.key().workflow;
+            match self.hear_report(worker, report) {
+                Ok(()) => self.owe(worker, number, workflow),
                 Err(stale) => self.note_stale(worker, number, &stale),
             }
         }
@@ -270,19 +272,30 @@ impl Office {
     }
 
     /// The answer to an exchange rests on the next commit of a desk.
-    fn owe(&mut self, worker: WorkerId, number: u64, key: &AttemptKey) {
-        let ticket = (worker, number);
-        if let Some(desk) = self.desk(key.workflow)
-            && !desk.open.tickets.contains(&ticket)
-        {
+    pub(super) fn owe(&mut self, worker: WorkerId, number: u64, workflow: WorkflowId) {
+        let Self { slots, mates, .. } = self;
+        let (Some(Slot::Open(desk)), Some(mate)) = (slots.get_mut(&workflow), mates.get_mut(&worker)) else {
+            return;
+        };
+        let ticket = mate.exchanges.ticket(worker, number);
+        if !desk.open.tickets.contains(&ticket) {
             desk.open.tickets.push(ticket);
-            if let Some(mate) = self.mates.get_mut(&worker) {
-                mate.exchanges.owe(number);
-            }
+            mate.exchanges.owe(ticket);
         }
     }
 
-    fn on_report(&mut self, worker: WorkerId, report: Report) -> Result<(), Stale> {
+    /// Decides what follows from a report, and keeps it until that is on disk.
+    pub(super) fn hear_report(&mut self, worker: WorkerId, report: Report) -> Result<(), Stale> {
+        self.on_report(worker, &report)?;
+        let workflow = report.key().workflow;
+        if let Some(desk) = self.desk(workflow) {
+            desk.open.heard.push((worker, report));
+        }
+        self.stirred.insert(workflow);
+        Ok(())
+    }
+
+    fn on_report(&mut self, worker: WorkerId, report: &Report) -> Result<(), Stale> {
         let key = *report.key();
         let over = || Stale { key, found: format!("workflow {} is over", key.workflow) };
         let now = self.now;
@@ -291,11 +304,11 @@ impl Office {
         match report {
             Report::Started { at, pid, .. } => {
                 if let Some(hold) = desk.held.get_mut(&key.job) {
-                    hold.started_at = Some(at);
+                    hold.started_at = Some(*at);
                 }
-                desk.board.on_started(worker, &key, at, pid, &mut desk.open.changes)?;
+                desk.board.on_started(worker, &key, *at, *pid, &mut desk.open.changes)?;
             }
-            Report::Ended(ended) => self.on_ended(worker, &ended)?,
+            Report::Ended(ended) => self.on_ended(worker, ended)?,
             Report::Returned { why: ReturnReason::WorkerDied, .. } => {
                 self.on_died_with_it(worker, &key, Evidence::Witnessed);
             }
@@ -312,7 +325,6 @@ impl Office {
                 self.let_go(worker, &key, now, matches!(why, ReturnReason::WorkerTrouble(_)));
             }
         }
-        self.stirred.insert(key.workflow);
         Ok(())
     }
 
@@ -374,7 +386,7 @@ impl Office {
         }
     }
 
-    fn record_stale(&mut self, worker: WorkerId, stale: &Stale) {
+    pub(super) fn record_stale(&mut self, worker: WorkerId, stale: &Stale) {
         count(&self.gauges.stale_reports, 1);
         let event = NewEvent {
             workflow: Some(stale.key.workflow),
@@ -450,7 +462,7 @@ fn unknown_worker() -> Refused {
     Refused::Conflict { code: "unknown_worker", detail }
 }
 
-fn superseded() -> Refused {
+pub(super) fn superseded() -> Refused {
     let detail = "a newer call of the same worker has taken the place of this one".to_owned();
     Refused::Conflict { code: "superseded", detail }
 }

@@ -5,17 +5,28 @@
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use windlass_types::WorkerId;
 use windlass_types::fleet::ExchangeAnswer;
 use windlass_types::work::AttemptKey;
 
 /// How much longer than it wanted an exchange waits for a commit that its answer rests on.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// How many numbers are remembered. A worker has two exchanges under way at most.
 const KEPT: u64 = 8;
+
+/// A commit that the answer to an exchange rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    pub(super) worker: WorkerId,
+    number: u64,
+    life: u64,
+}
 
 /// The exchanges of a worker that matter still. `R` is who waits for an answer.
 #[derive(Debug)]
 pub(super) struct Exchanges<R> {
+    /// How often the worker has begun to count anew.
+    life: u64,
     highest: u64,
     kept: BTreeMap<u64, Kept<R>>,
 }
@@ -72,7 +83,7 @@ pub(super) struct Due<R> {
 
 impl<R> Default for Exchanges<R> {
     fn default() -> Self {
-        Self { highest: 0, kept: BTreeMap::new() }
+        Self { life: 0, highest: 0, kept: BTreeMap::new() }
     }
 }
 
@@ -106,32 +117,33 @@ impl<R> Exchanges<R> {
         self.open(number)?.reply.take()
     }
 
+    /// What stands for a commit that the answer to this number rests on, now or later.
+    pub(super) const fn ticket(&self, worker: WorkerId, number: u64) -> Ticket {
+        Ticket { worker, number, life: self.life }
+    }
+
     /// Its answer rests on one more commit.
-    pub(super) fn owe(&mut self, number: u64) {
-        if let Some(open) = self.open(number) {
+    pub(super) fn owe(&mut self, ticket: Ticket) {
+        if let Some(open) = self.open_of(ticket) {
             open.owes += 1;
         }
     }
 
     /// A commit is done that its answer rests on.
-    pub(super) fn pay(&mut self, number: u64) {
-        if let Some(open) = self.open(number) {
+    pub(super) fn pay(&mut self, ticket: Ticket) {
+        if let Some(open) = self.open_of(ticket) {
             open.owes = open.owes.saturating_sub(1);
         }
+    }
+
+    /// A number of an earlier life is another exchange.
+    fn open_of(&mut self, ticket: Ticket) -> Option<&mut Open<R>> {
+        if ticket.life == self.life { self.open(ticket.number) } else { None }
     }
 
     pub(super) fn note_stale(&mut self, number: u64, key: AttemptKey) {
         if let Some(open) = self.open(number) {
             open.stale.push(key);
-        }
-    }
-
-    /// What it brought could not be kept: it is as if it had never come.
-    pub(super) fn forget(&mut self, number: u64) -> Option<R> {
-        let Some(Kept::Open(_)) = self.kept.get(&number) else { return None };
-        match self.kept.remove(&number) {
-            Some(Kept::Open(open)) => open.reply,
-            _ => None,
         }
     }
 
@@ -190,9 +202,10 @@ impl<R> Exchanges<R> {
         open.min()
     }
 
-    /// Everybody who waits, because the worker is no more.
-    pub(super) fn close(&mut self) -> Vec<R> {
+    /// The worker is no more, or counts anew. Returns everybody who waits.
+    pub(super) fn begin_anew(&mut self) -> Vec<R> {
         let kept = std::mem::take(&mut self.kept).into_values();
+        (self.life, self.highest) = (self.life + 1, 0);
         kept.filter_map(|kept| if let Kept::Open(open) = kept { open.reply } else { None }).collect()
     }
 
@@ -246,10 +259,11 @@ mod tests {
     fn a_newer_one_ends_the_wait_of_the_older_but_not_before_its_commit() {
         let mut exchanges = Exchanges::default();
         word(&mut exchanges, 1, 10);
-        exchanges.owe(1);
+        let ticket = exchanges.ticket(WorkerId(1), 1);
+        exchanges.owe(ticket);
         assert_eq!(word(&mut exchanges, 2, 20), "new");
         assert!(answer_all(&mut exchanges, false).is_empty(), "the reports of 1 are not on disk");
-        exchanges.pay(1);
+        exchanges.pay(ticket);
         assert_eq!(answer_all(&mut exchanges, false), [(1, Some(10))]);
         assert!(exchanges.has_wait(), "2 waits on");
     }
@@ -288,15 +302,28 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_kept_may_come_again_as_if_new() {
+    fn who_waits_too_long_for_the_disk_is_told_to_come_again() {
         let mut exchanges = Exchanges::default();
-        word(&mut exchanges, 1, 10);
-        exchanges.owe(1);
-        assert_eq!(exchanges.forget(1), Some(10));
-        assert_eq!(word(&mut exchanges, 1, 11), "new");
-        exchanges.owe(1);
+        word(&mut exchanges, 1, 11);
+        exchanges.owe(exchanges.ticket(WorkerId(1), 1));
         assert!(exchanges.overdue(soon()).is_empty(), "a commit may take a moment");
         assert_eq!(exchanges.overdue(soon() + PATIENCE), [11], "told to come again");
         assert_eq!(word(&mut exchanges, 1, 12), "again", "and what it brought is not forgotten");
+    }
+
+    #[test]
+    fn a_commit_pays_for_no_exchange_of_a_later_life() {
+        let mut exchanges = Exchanges::default();
+        word(&mut exchanges, 1, 10);
+        let before = exchanges.ticket(WorkerId(1), 1);
+        exchanges.owe(before);
+        assert_eq!(exchanges.begin_anew(), [10]);
+        assert_eq!(word(&mut exchanges, 1, 11), "new");
+        let after = exchanges.ticket(WorkerId(1), 1);
+        exchanges.owe(after);
+        exchanges.pay(before);
+        assert!(answer_all(&mut exchanges, true).is_empty(), "its own reports are not on disk");
+        exchanges.pay(after);
+        assert_eq!(answer_all(&mut exchanges, true), [(1, Some(11))]);
     }
 }

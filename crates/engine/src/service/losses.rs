@@ -41,14 +41,7 @@ impl Office {
             let started = desk.held.remove(&job).and_then(|hold| hold.started_at);
             let fate = if started.is_some() { Orphan::RunAgain(None) } else { Orphan::NeverStarted };
             self.orphan(workflow, index, worker, fate, started);
-            if let Some(desk) = self.desk(workflow)
-                && !desk.open.tickets.contains(&(worker, number))
-            {
-                desk.open.tickets.push((worker, number));
-                if let Some(mate) = self.mates.get_mut(&worker) {
-                    mate.exchanges.owe(number);
-                }
-            }
+            self.owe(worker, number, workflow);
         }
     }
 
@@ -59,7 +52,7 @@ impl Office {
         if let Some(crew) = mate.crew {
             self.crews.leave(crew, worker, mate.served);
         }
-        for reply in mate.exchanges.close() {
+        for reply in mate.exchanges.begin_anew() {
             let detail = format!("worker {worker} was given up: {why}");
             reply(Err(Refused::Conflict { code: "unknown_worker", detail }));
         }

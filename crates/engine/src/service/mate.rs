@@ -106,9 +106,7 @@ impl Mate {
         self.knows.clear();
         self.alone = None;
         self.is_draining = false;
-        let waiting = self.exchanges.close();
-        self.exchanges = Exchanges::default();
-        waiting
+        self.exchanges.begin_anew()
     }
 
     pub(super) fn quotes(&self, secret: &str) -> bool {
@@ -157,6 +155,11 @@ impl Mate {
             self.outbox.workflows.push(site());
         }
         self.outbox.assignments.push(assignment);
+    }
+
+    /// The workflow is over: should there be more of it one day, the worker hears of it anew.
+    pub(super) fn forget(&mut self, workflow: WorkflowId) {
+        self.knows.retain(|(known, _)| *known != workflow);
     }
 
     /// All that there is to be told, as the answer to an exchange.

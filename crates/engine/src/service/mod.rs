@@ -16,6 +16,7 @@ mod losses;
 mod mate;
 mod office;
 mod pauses;
+mod shut;
 mod talk;
 mod verbs;
 mod workflows;

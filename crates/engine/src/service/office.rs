@@ -1,16 +1,18 @@
 //! The thread that owns all desks and workers: calls come in, decisions are committed, answers go out.
 //!
 //! [`super::exchange`] hears workers, [`super::claims`] finds jobs for them, [`super::losses`] sees to what they leave behind,
-//! [`super::commits`] to what goes to disk and what is done afterwards, [`super::workflows`] to workflows as a whole, and
-//! [`super::verbs`] to clients that claim and complete jobs themselves.
+//! [`super::commits`] to what goes to disk and what is done afterwards, [`super::workflows`] to workflows as a whole,
+//! [`super::shut`] to those that are not at hand for a moment, and [`super::verbs`] to clients that claim and complete
+//! jobs themselves.
 
 use super::call::{Call, Event};
 use super::clock::Moment;
 use super::crews::Crews;
-use super::desk::{Desk, NoDesk};
+use super::desk::{Desk, is_active};
 use super::figures::Gauges;
 use super::mate::Mate;
 use super::pauses::{late_by, tick};
+use super::shut::Shut;
 use super::talk::{Refused, Reply, ServiceOptions};
 use super::workflows::Then;
 use std::collections::{BTreeSet, HashMap};
@@ -19,6 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::{Duration, Instant};
 use windlass_store::Store;
 use windlass_store::model::Part;
+use windlass_types::fleet::Introduction;
 use windlass_types::{WorkerId, WorkflowId};
 
 /// How long to wait before trying again when the database does not take anything.
@@ -47,8 +50,10 @@ pub(super) struct Office {
     pub(super) going: HashMap<WorkerId, usize>,
     /// What is done once a desk is made anew.
     pub(super) afterwards: Vec<(WorkflowId, Then, Reply<()>)>,
-    /// Desks whose batch the database did not take.
+    /// Workflows of which the database did not do what it was asked.
     pub(super) troubled: BTreeSet<WorkflowId>,
+    /// Workflows that somebody waits for.
+    pub(super) waited_for: BTreeSet<WorkflowId>,
     is_stopping: bool,
     /// Who waits for everything to be at rest, and who for the end.
     lookers: Vec<SyncSender<()>>,
@@ -57,8 +62,7 @@ pub(super) struct Office {
 
 pub(super) enum Slot {
     Open(Box<Desk>),
-    /// Somebody has the workflow to himself; what came for it meanwhile.
-    Away(Vec<Event>),
+    Shut(Box<Shut>),
 }
 
 impl Office {
@@ -85,6 +89,7 @@ impl Office {
             going: HashMap::new(),
             afterwards: Vec::new(),
             troubled: BTreeSet::new(),
+            waited_for: BTreeSet::new(),
             is_stopping: false,
             lookers: Vec::new(),
             farewells: Vec::new(),
@@ -140,10 +145,7 @@ impl Office {
         // Counted from when this round began: a round that takes long is a pause as well.
         let now = self.now.at;
         let waits = self.mates.values().filter_map(|mate| mate.exchanges.deadline()).min();
-        let retries = self.troubled.iter().filter_map(|workflow| match self.slots.get(workflow) {
-            Some(Slot::Open(desk)) => desk.in_flight.as_ref()?.retry_at,
-            _ => None,
-        });
+        let retries = self.troubled.iter().filter_map(|workflow| self.retry_at(*workflow));
         let latest = now + tick(self.options.lease);
         retries.chain(waits).min().unwrap_or(latest).clamp(now, latest)
     }
@@ -152,10 +154,7 @@ impl Office {
         match event {
             Event::Call(call) => self.on_call(call),
             Event::Committed { workflow, birth, result } => self.on_committed(workflow, birth, result),
-            Event::Back { workflow, answer } => {
-                self.tell_of_commit();
-                self.on_back(workflow, answer);
-            }
+            Event::Back { workflow, answer, found } => self.on_back(workflow, answer, found),
             Event::LookAround(sender) => self.lookers.push(sender),
             Event::Stop(sender) => {
                 self.is_stopping = true;
@@ -172,36 +171,87 @@ impl Office {
         }
     }
 
-    pub(super) fn on_call(&mut self, call: Call) {
+    fn on_call(&mut self, call: Call) {
+        self.attend_to(call, self.now.at);
+    }
+
+    /// Does what somebody wants who came at `since`, or has him wait until all that it is about is at hand.
+    pub(super) fn attend_to(&mut self, call: Call, since: Instant) {
         if self.is_stopping {
-            call.refuse(unavailable("the server is going down"));
-            return;
+            return call.refuse(unavailable("the server is going down"));
         }
+        if let Call::Exchange { exchange, speaker, .. } = &call
+            && let Err(why) = self.recognise(exchange, speaker)
+        {
+            return call.refuse(why);
+        }
+        let workflows = match self.concerned(&call) {
+            Ok(workflows) => workflows,
+            Err(why) => return call.refuse(why),
+        };
+        match workflows.iter().find(|workflow| self.has_to_wait(&call, **workflow)) {
+            Some(&workflow) => self.put_off(workflow, call, since),
+            None => self.perform(call, workflows.first().copied()),
+        }
+    }
+
+    /// The workflows that are touched if this is done.
+    fn concerned(&mut self, call: &Call) -> Result<Vec<WorkflowId>, Refused> {
         let mut workflows = call.workflows();
         if let Some(job) = call.job() {
-            match self.store.workflow_of(Part::Job(job)) {
-                Ok(Some(workflow)) => workflows.push(workflow),
-                Ok(None) => return call.refuse(Refused::NotFound(format!("there is no job {job}"))),
-                Err(error) => return call.refuse(refused(&error)),
+            let workflow = self.store.workflow_of(Part::Job(job)).map_err(|error| refused(&error))?;
+            workflows.push(workflow.ok_or_else(|| Refused::NotFound(format!("there is no job {job}")))?);
+        }
+        match call {
+            Call::Introduce { who: Introduction { before: Some(before), .. }, .. } => {
+                // What it does not name it gives back.
+                workflows.extend(self.held_of(before.worker));
+                let unknown = |(id, slot): (&WorkflowId, &Slot)| {
+                    matches!(slot, Slot::Shut(shut) if shut.is_unknown).then_some(*id)
+                };
+                workflows.extend(self.slots.iter().filter_map(unknown));
+            }
+            Call::Exchange { exchange, .. } if exchange.leaving => {
+                workflows.extend(self.held_of(exchange.worker));
+            }
+            Call::Retire { worker, .. } if self.mates.contains_key(worker) => {
+                workflows.extend(self.held_of(*worker));
+            }
+            Call::Retire { worker, .. } => {
+                let row = self.store.worker(*worker).map_err(|error| refused(&error))?;
+                workflows.extend(row.and_then(|row| row.worker.workflow));
+            }
+            _ => {}
+        }
+        workflows.sort_unstable();
+        workflows.dedup();
+        if call.is_of_worker() {
+            for workflow in &workflows {
+                self.take_in_if_active(*workflow);
             }
         }
-        // Somebody has one of them to himself, or waits for that: this comes afterwards.
-        for workflow in &workflows {
-            match self.slots.get_mut(workflow) {
-                Some(Slot::Away(queue)) => return queue.push(Event::Call(call)),
-                Some(Slot::Open(desk)) if !desk.queue.is_empty() => {
-                    return desk.queue.push_back(Event::Call(call));
-                }
-                _ => {}
-            }
+        Ok(workflows)
+    }
+
+    fn held_of(&self, worker: WorkerId) -> impl Iterator<Item = WorkflowId> + '_ {
+        self.mates.get(&worker).into_iter().flat_map(|mate| mate.held.values().copied())
+    }
+
+    /// Before a worker hears that a workflow is over, the books have to say so.
+    fn take_in_if_active(&mut self, workflow: WorkflowId) {
+        if self.slots.contains_key(&workflow) {
+            return;
         }
-        self.perform(call, workflows.first().copied());
+        match self.store.workflow(workflow) {
+            Ok(row) if row.as_ref().is_none_or(|row| !is_active(row)) => {}
+            outcome => self.take_in(workflow, outcome.is_err()),
+        }
     }
 
     fn perform(&mut self, call: Call, workflow: Option<WorkflowId>) {
         match (call, workflow) {
             (Call::Introduce { who, user, may, reply }, _) => self.on_introduce(&who, &user, may, reply),
-            (Call::Exchange { exchange, speaker, reply }, _) => self.on_exchange(exchange, &speaker, reply),
+            (Call::Exchange { exchange, reply, .. }, _) => self.on_exchange(exchange, reply),
             (Call::HangUp { worker, number }, _) => self.on_hang_up(worker, number),
             (Call::Drain { worker, reply }, _) => self.on_drain(worker, reply),
             (Call::Retire { worker, by, reply }, _) => self.on_retire(worker, &by, reply),
@@ -253,13 +303,12 @@ impl Office {
             mate.rests_until = None;
         }
         self.retire_those_gone();
+        self.send_away_who_waited_too_long();
     }
 
     /// Brings everything that was stirred to rest: jobs are claimed, decisions handed to the store, answers given.
     fn settle(&mut self) {
-        for workflow in self.troubled.iter().copied().collect::<Vec<_>>() {
-            self.submit_again_if_due(workflow);
-        }
+        self.look_at_trouble();
         while !self.stirred.is_empty() || !self.roused.is_empty() {
             let stirred = std::mem::take(&mut self.stirred);
             for &workflow in &stirred {
@@ -271,6 +320,8 @@ impl Office {
             let claimed = std::mem::take(&mut self.stirred);
             for &workflow in stirred.union(&claimed) {
                 self.submit(workflow);
+                self.make_anew_if_due(workflow);
+                self.let_in_whoever_waits(workflow);
                 self.conclude_if_over(workflow);
                 self.note_figures(workflow);
             }
@@ -293,7 +344,7 @@ impl Office {
         self.stirred.is_empty()
             && self.slots.values().all(|slot| match slot {
                 Slot::Open(desk) => desk.is_quiet() || desk.is_in_trouble(),
-                Slot::Away(_) => false,
+                Slot::Shut(shut) => shut.retry_at.is_some(),
             })
     }
 
@@ -314,19 +365,20 @@ impl Office {
         }
     }
 
-    /// The desk of a workflow, made from its rows if it is not there.
+    /// The desk of a workflow, made from its rows if there is none.
     pub(super) fn open(&mut self, workflow: WorkflowId) -> Result<&mut Desk, Refused> {
-        if self.desk(workflow).is_none() {
-            self.next_birth += 1;
-            let desk = Desk::read(&*self.store, workflow, self.next_birth).map_err(|no| match no {
-                NoDesk::NotFound => Refused::NotFound(format!("there is no workflow {workflow}")),
-                NoDesk::Broken(why) => Refused::Conflict { code: "cycle", detail: why },
-                NoDesk::Store(error) => refused(&error),
-            })?;
+        if !self.slots.contains_key(&workflow) {
+            let birth = self.new_birth();
+            let desk = Desk::read(&*self.store, workflow, birth).map_err(|no| no.refused(workflow))?;
             self.seat(desk);
         }
         self.stirred.insert(workflow);
-        self.desk(workflow).ok_or_else(|| Refused::Internal(format!("workflow {workflow} is not here")))
+        self.desk(workflow).ok_or_else(|| unavailable(&format!("workflow {workflow} is not at hand")))
+    }
+
+    pub(super) const fn new_birth(&mut self) -> u64 {
+        self.next_birth += 1;
+        self.next_birth
     }
 }
 

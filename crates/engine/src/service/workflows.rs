@@ -1,10 +1,10 @@
 //! Workflows as a whole: how they come to a desk, begin, are canceled, go back, and end.
 
-use super::call::{Answer, Call, Event, Told};
-use super::desk::{Desk, is_active};
+use super::call::Told;
+use super::desk::{Desk, NoDesk};
 use super::mate::Mate;
-use super::office::{Office, Slot, refused, unavailable};
-use super::talk::{Quiet, Refused, Reply, ResetWhich};
+use super::office::{Office, refused, unavailable};
+use super::talk::{Refused, Reply, ResetWhich};
 use crate::{Error, added};
 use std::sync::Arc;
 use windlass_core::board::Orphan;
@@ -33,8 +33,14 @@ impl Office {
             }
         }
         for workflow in self.store.active_workflows()? {
-            // One that cannot be read is no reason not to serve the others; whoever asks for it is told.
-            drop(self.open(workflow));
+            let birth = self.new_birth();
+            match Desk::read(&*self.store, workflow, birth) {
+                Ok(desk) => self.seat(desk),
+                // No reason not to serve the others: it is tried again.
+                Err(NoDesk::Store(_)) => self.take_in(workflow, true),
+                // Whoever asks for it is told.
+                Err(NoDesk::NotFound | NoDesk::Broken(_)) => {}
+            }
         }
         for row in unleased {
             let is_dead = self.options.bury.as_ref().is_some_and(|bury| bury(&row.worker));
@@ -43,86 +49,6 @@ impl Office {
             }
         }
         Ok(())
-    }
-
-    /// A desk that was just made takes its place: workers learn of it, and those that hold jobs of it are known.
-    pub(super) fn seat(&mut self, mut desk: Desk) {
-        let workflow = desk.id();
-        let row = desk.row.clone();
-        self.crews.admit(workflow, |crew| !crew.is_bound_elsewhere(workflow) && (crew.may)(&row));
-        let mut orphans = Vec::new();
-        let mut held: Vec<_> = desk.held.iter().map(|(job, hold)| (*job, hold.worker)).collect();
-        held.sort_unstable();
-        for (job, worker) in held {
-            let Some(number) = desk.board.index(job) else { continue };
-            if let Some(mate) = self.mates.get_mut(&worker) {
-                if mate.held.insert(job, workflow).is_none() {
-                    mate.mirror.take_anyway(job, desk.board.demand(number));
-                }
-            } else if self.is_gone(worker) {
-                orphans.push((job, number, worker));
-            }
-        }
-        let orphans: Vec<_> = orphans
-            .into_iter()
-            .map(|(job, number, worker)| {
-                let hold = desk.held.remove(&job);
-                (number, worker, hold.and_then(|hold| hold.started_at))
-            })
-            .collect();
-        self.slots.insert(workflow, Slot::Open(Box::new(desk)));
-        self.stirred.insert(workflow);
-        for (number, worker, started) in orphans {
-            self.orphan(workflow, number, worker, Orphan::RunAgain(None), started);
-        }
-    }
-
-    /// Nobody can come back for what this worker holds.
-    fn is_gone(&self, worker: WorkerId) -> bool {
-        match self.store.worker(worker) {
-            Ok(Some(row)) => {
-                !row.is_active() || row.worker.kind == WorkerKind::Remote || self.going.contains_key(&worker)
-            }
-            Ok(None) => true,
-            Err(_) => false,
-        }
-    }
-
-    /// Makes a desk anew from its rows.
-    pub(super) fn reseat(&mut self, workflow: WorkflowId) {
-        let queue = match self.slots.remove(&workflow) {
-            Some(Slot::Open(desk)) => {
-                self.gauges.note_desk(desk.figures, (0, 0));
-                if let Some(mate) = desk.reserved.and_then(|worker| self.mates.get_mut(&worker)) {
-                    mate.reserved = None;
-                }
-                desk.queue
-            }
-            Some(Slot::Away(queue)) => queue.into(),
-            None => return,
-        };
-        self.forget_holds_of(workflow);
-        self.crews.dismiss(workflow);
-        let is_there = self.open(workflow).is_ok();
-        if is_there && let Some(desk) = self.desk(workflow) {
-            desk.queue = queue;
-        } else {
-            for event in queue {
-                if let Event::Call(call) = event {
-                    call.refuse(unavailable("the workflow could not be read"));
-                }
-            }
-        }
-    }
-
-    /// Who holds what of it is told by its rows.
-    fn forget_holds_of(&mut self, workflow: WorkflowId) {
-        for mate in self.mates.values_mut() {
-            let held = mate.held.iter().filter(|(_, id)| **id == workflow).map(|(job, _)| *job);
-            for job in held.collect::<Vec<_>>() {
-                mate.let_go(job);
-            }
-        }
     }
 
     /// Begins (or goes on with) the current run, and lets workers have it.
@@ -234,7 +160,7 @@ impl Office {
         })?;
         if !again.changes.is_empty() {
             desk.open.changes = again.changes;
-            desk.open.remake = true;
+            desk.is_outdated = true;
         }
         Ok(again.count)
     }
@@ -254,15 +180,19 @@ impl Office {
 
     /// What was to be done once a desk is made anew.
     pub(super) fn do_what_was_to_follow(&mut self, workflow: WorkflowId) {
-        let (mine, others) =
-            std::mem::take(&mut self.afterwards).into_iter().partition(|(id, ..)| *id == workflow);
-        self.afterwards = others;
-        for (_, then, reply) in mine {
+        for (then, reply) in self.take_afterwards(workflow) {
             match then(self) {
                 Ok(()) => self.when_on_disk(workflow, reply, ()),
                 Err(why) => reply(Err(why)),
             }
         }
+    }
+
+    pub(super) fn take_afterwards(&mut self, workflow: WorkflowId) -> Vec<(Then, Reply<()>)> {
+        let (mine, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.afterwards).into_iter().partition(|(id, ..)| *id == workflow);
+        self.afterwards = others;
+        mine.into_iter().map(|(_, then, reply)| (then, reply)).collect()
     }
 
     /// Gives `value` as the answer once all that was decided until now is on disk.
@@ -367,7 +297,7 @@ impl Office {
         }
         let (store, now) = (self.store.acting_as(by), self.now.wall);
         let run = store.begin_next_run(workflow, &[], now).map_err(|error| refused(&error))?;
-        self.reseat(workflow);
+        self.make_anew(workflow);
         self.tell_bound(workflow);
         Ok(run)
     }
@@ -405,77 +335,6 @@ impl Office {
         jobs.iter().map(number).collect()
     }
 
-    /// Something is done to the books of a workflow while nobody else touches it.
-    pub(super) fn on_exclusive(&mut self, workflow: WorkflowId, call: Call) {
-        if let Some(desk) = self.desk(workflow)
-            && !desk.is_quiet()
-        {
-            // From here on everybody else waits for it.
-            desk.queue.push_back(Event::Call(call));
-            return;
-        }
-        let Call::Exclusive { needs, work, .. } = call else { return };
-        if let Some(desk) = self.desk(workflow)
-            && needs == Quiet::Free
-            && !desk.held.is_empty()
-        {
-            let detail = format!("{} jobs of workflow {workflow} are held by workers", desk.held.len());
-            return work(Err(Refused::Conflict { code: "workflow_active", detail }))();
-        }
-        let queue = match self.slots.insert(workflow, Slot::Away(Vec::new())) {
-            Some(Slot::Open(desk)) => {
-                self.gauges.note_desk(desk.figures, (0, 0));
-                if let Some(mate) = desk.reserved.and_then(|worker| self.mates.get_mut(&worker)) {
-                    mate.reserved = None;
-                }
-                desk.queue
-            }
-            _ => std::collections::VecDeque::new(),
-        };
-        self.crews.place(workflow, |_| None);
-        self.slots.insert(workflow, Slot::Away(queue.into()));
-        let (store, post) = (Arc::clone(&self.store), self.post.clone());
-        let done = std::thread::Builder::new().name("windlass-exclusive".into()).spawn(move || {
-            let answer = work(Ok(&*store));
-            post.send(Event::Back { workflow, answer }).unwrap_or_default();
-        });
-        if done.is_err() {
-            self.reseat(workflow);
-        }
-    }
-
-    /// Whoever had the workflow to himself is done: its rows are read anew where somebody needs them.
-    pub(super) fn on_back(&mut self, workflow: WorkflowId, answer: Answer) {
-        let Some(Slot::Away(queue)) = self.slots.remove(&workflow) else { return answer() };
-        self.forget_holds_of(workflow);
-        self.crews.dismiss(workflow);
-        let needed = self.store.workflow(workflow).ok().flatten().is_some_and(|row| is_active(&row));
-        if needed {
-            // If it cannot be read now, it is when somebody asks for it.
-            drop(self.open(workflow));
-        }
-        self.tell_bound(workflow);
-        answer();
-        self.replay(queue);
-    }
-
-    /// Whoever waited for the desk to be quiet, or to be there again, is attended to.
-    pub(super) fn let_in_whoever_waits(&mut self, workflow: WorkflowId) {
-        let Some(desk) = self.desk(workflow) else { return };
-        if desk.is_quiet() && !desk.queue.is_empty() {
-            let queue = std::mem::take(&mut desk.queue);
-            self.replay(queue);
-        }
-    }
-
-    fn replay(&mut self, queue: impl IntoIterator<Item = Event>) {
-        for event in queue {
-            if let Event::Call(call) = event {
-                self.on_call(call);
-            }
-        }
-    }
-
     /// Workers that work for this one only hear whether there is something to stay for.
     pub(super) fn tell_bound(&mut self, workflow: WorkflowId) {
         let bound = |(id, mate): (&WorkerId, &Mate)| (mate.bound == Some(workflow)).then_some(*id);
@@ -488,17 +347,13 @@ impl Office {
     pub(super) fn conclude_if_over(&mut self, workflow: WorkflowId) {
         let (store, now) = (Arc::clone(&self.store), self.now.wall);
         let Some(desk) = self.desk(workflow) else { return };
-        if !desk.is_quiet() || !desk.held.is_empty() || !desk.queue.is_empty() {
+        if !desk.is_quiet() || !desk.held.is_empty() || desk.is_closing() || desk.is_in_trouble() {
             return;
         }
         if desk.is_active && (desk.is_canceled || desk.board.is_finished()) {
             let canceled = desk.is_canceled;
             if let Err(error) = store.end_run(workflow, canceled, now) {
-                // Tried again at the next look; what else could be wrong shows when the rows are read.
-                if !error.is_transient() {
-                    self.reseat(workflow);
-                }
-                return;
+                return self.on_trouble(workflow, &error);
             }
             desk.is_active = false;
         }
@@ -506,6 +361,7 @@ impl Office {
             let figures = desk.figures;
             self.gauges.note_desk(figures, (0, 0));
             self.slots.remove(&workflow);
+            self.mates.values_mut().for_each(|mate| mate.forget(workflow));
             self.crews.dismiss(workflow);
             self.tell_bound(workflow);
             self.tell_of_commit();
@@ -516,11 +372,15 @@ impl Office {
     pub(super) fn look_at_added(&mut self, workflow: WorkflowId) {
         let store = Arc::clone(&self.store);
         let Some(desk) = self.desk(workflow) else { return };
-        let over = std::mem::take(&mut desk.over);
-        if desk.has_added
-            && let Err(error) = added::leave_out(&*store, &over, &mut desk.board, &mut desk.open.changes)
-        {
-            self.remake(workflow, &error);
+        if !desk.has_added {
+            desk.over.clear();
+        }
+        if desk.over.is_empty() || desk.is_in_trouble() {
+            return;
+        }
+        match added::leave_out(&*store, &desk.over, &mut desk.board, &mut desk.open.changes) {
+            Ok(()) => desk.over.clear(),
+            Err(error) => self.on_trouble(workflow, &error),
         }
     }
 
@@ -541,7 +401,10 @@ impl Office {
         match added::take_up(&*store, workflow, &mut desk.board, &mut desk.open.changes) {
             Ok(_) => desk.has_added = true,
             // They are in the books; the board finds them there.
-            Err(error) => self.remake(workflow, &error),
+            Err(error) => {
+                desk.is_outdated = true;
+                self.on_trouble(workflow, &error);
+            }
         }
         Ok(spawned)
     }

@@ -7,17 +7,17 @@ use windlass_store::model::{NewWorker, SpawnJob, SpawnRequest, WorkerKind};
 use windlass_types::work::Usage;
 use windlass_types::{JobId, JobStatus as S, RunId, Timestamp, WorkerId, WorkflowId};
 
-fn claim(world: &World, workflow: WorkflowId, limit: usize) -> Vec<JobId> {
+pub(crate) fn claim(world: &World, workflow: WorkflowId, limit: usize) -> Vec<JobId> {
     let request = ClaimRequest { limit, ..ClaimRequest::default() };
     ask(|reply| world.service.claim(workflow, request, reply)).unwrap()
 }
 
-fn node(world: &World, workflow: WorkflowId) -> WorkerId {
+pub(crate) fn node(world: &World, workflow: WorkflowId) -> WorkerId {
     let row = NewWorker { kind: WorkerKind::Torc, workflow: Some(workflow), ..NewWorker::default() };
     world.store.add_worker(&row, Timestamp(1)).unwrap()
 }
 
-fn start(world: &World, job: JobId, node: WorkerId) -> Result<(), Refused> {
+pub(crate) fn start(world: &World, job: JobId, node: WorkerId) -> Result<(), Refused> {
     ask(|reply| world.service.start_job(job, RunId(1), node, reply))
 }
 
@@ -35,7 +35,7 @@ fn completion(job: JobId, status: S) -> Completion {
     }
 }
 
-fn complete(world: &World, workflow: WorkflowId, job: JobId, status: S) -> Result<(), Refused> {
+pub(crate) fn complete(world: &World, workflow: WorkflowId, job: JobId, status: S) -> Result<(), Refused> {
     let completions = vec![completion(job, status)];
     ask(|reply| world.service.complete(workflow, completions, reply)).unwrap().remove(0).1
 }

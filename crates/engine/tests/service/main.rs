@@ -8,4 +8,5 @@ mod leases;
 mod model;
 mod poison;
 mod scale;
+mod trouble;
 mod world;

@@ -1,12 +1,16 @@
-//! Random introductions, exchanges, lost answers, repeats, deaths and restarts; and what holds whatever happens.
+//! Random introductions, exchanges, lost answers, repeats, deaths and restarts, edits, retries and resets, with a database
+//! that fails now and then; and what holds whatever happens.
 
-use crate::world::{LEASE, Worker, World, after, code, ended, me, plain, started};
+use crate::world::{LEASE, Worker, World, after, code, ended, later, me, plain, started};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
-use windlass_store::model::ResultFilter;
+use windlass_engine::service::{Quiet, Refused, Reply, ResetWhich, Service};
+use windlass_store::faults::{Asked, Outcome};
+use windlass_store::model::{JobFilter, NewUserData, ResultFilter};
+use windlass_types::fleet::{Exchange, ExchangeAnswer};
 use windlass_types::work::{AttemptKey, Report, ReturnReason};
-use windlass_types::{JobId, JobStatus as S, WorkerId, WorkflowId};
+use windlass_types::{JobId, JobStatus as S, RunId, Timestamp, WorkerId, WorkflowId};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -20,6 +24,22 @@ enum Step {
     Die(usize),
     Restart,
     Freeze,
+    /// So many things of a kind fail, or nobody knows whether they did, while the next step is taken.
+    Trouble(Kind, u32),
+    /// Somebody edits a workflow, retries what failed in it, or sends that back: while nothing else happens, or (`true`)
+    /// while a worker reports.
+    Edit(usize, bool),
+    Retry(usize, bool),
+    Reset(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Reads,
+    Writes,
+    Batches,
+    Doubts,
+    All,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -31,7 +51,36 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::Die),
         1 => Just(Step::Restart),
         1 => Just(Step::Freeze),
+        6 => (kind(), 1u32..5).prop_map(|(kind, count)| Step::Trouble(kind, count)),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(which, busy)| Step::Edit(which, busy)),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(which, busy)| Step::Retry(which, busy)),
+        1 => any::<usize>().prop_map(Step::Reset),
     ]
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        Just(Kind::Reads),
+        Just(Kind::Writes),
+        Just(Kind::Batches),
+        Just(Kind::Doubts),
+        Just(Kind::All)
+    ]
+}
+
+impl Kind {
+    fn befalls(self, asked: Asked) -> bool {
+        match self {
+            Self::Reads => asked == Asked::Read,
+            Self::Writes => asked == Asked::Write,
+            Self::Batches | Self::Doubts => asked == Asked::Batch,
+            Self::All => true,
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        if matches!(self, Self::Doubts) { Outcome::Doubted } else { Outcome::Failed }
+    }
 }
 
 struct Model {
@@ -40,6 +89,7 @@ struct Model {
     workers: Vec<Worker>,
     /// The attempts that somebody who is alive was given and has not reported, by holder.
     live: HashMap<JobId, (WorkerId, AttemptKey)>,
+    edits: usize,
 }
 
 impl Model {
@@ -47,7 +97,7 @@ impl Model {
         let world = World::new();
         let graph = [plain(), plain(), after(&[0]), after(&[0, 1]), plain(), after(&[2, 3])];
         let workflows = vec![world.begin(&graph), world.begin(&vec![plain(); 5])];
-        Self { world, workflows, workers: Vec::new(), live: HashMap::new() }
+        Self { world, workflows, workers: Vec::new(), live: HashMap::new(), edits: 0 }
     }
 
     fn pick(&self, index: usize) -> Option<usize> {
@@ -57,6 +107,8 @@ impl Model {
     fn perform(&mut self, step: &Step) {
         match *step {
             Step::Introduce if self.workers.len() < 4 => {
+                // A worker that nobody heard of introduces itself until it is.
+                self.world.fair_weather();
                 let cpus = 1 + self.workers.len() as u32 % 2;
                 self.workers.push(Worker::new(&self.world, cpus));
             }
@@ -65,13 +117,36 @@ impl Model {
             Step::Lost(index, how) => self.exchange(index, how, true),
             Step::CutOff(index) => self.cut_off(index, false),
             Step::Die(index) => self.cut_off(index, true),
-            Step::Restart => self.world.restart(),
+            Step::Restart => {
+                self.world.fair_weather();
+                self.world.restart();
+            }
             Step::Freeze => {
                 self.world.hand.advance(LEASE * 3);
                 self.world.service.look_around();
             }
+            Step::Trouble(kind, mut count) => {
+                self.world.weather(move |asked| {
+                    let meant = count > 0 && kind.befalls(asked);
+                    count -= u32::from(meant);
+                    if meant { kind.outcome() } else { Outcome::Done }
+                });
+                return;
+            }
+            Step::Edit(which, busy) => self.edit(which, busy),
+            Step::Retry(which, busy) => self.retry(which, busy),
+            Step::Reset(which) => self.reset(which),
         }
+        self.world.fair_weather();
+        self.call_the_roll();
         self.check();
+    }
+
+    /// Time may have passed: everybody is heard, so that nobody is given up who is not meant to be.
+    fn call_the_roll(&mut self) {
+        for index in 0..self.workers.len() {
+            self.exchange(index, 0, false);
+        }
     }
 
     fn exchange(&mut self, index: usize, how: u8, answer_is_lost: bool) {
@@ -81,25 +156,15 @@ impl Model {
         let exchange = worker.next(reports.clone(), Duration::ZERO);
         if answer_is_lost {
             // It reached the server, perhaps; the worker does not know, and asks again.
-            drop(crate::world::later(|reply| self.world.service.exchange(exchange.clone(), me(), reply)));
+            drop(later(|reply| self.world.service.exchange(exchange.clone(), me(), reply)));
             if how.is_multiple_of(2) {
                 self.world.service.hang_up(worker.id, worker.number);
             }
         }
-        match worker.send(&self.world, exchange) {
+        match insist(&self.world, &exchange) {
             Ok(answer) => {
-                let late: HashSet<AttemptKey> = answer.stale.iter().copied().collect();
-                for report in &reports {
-                    if !matches!(report, Report::Started { .. }) {
-                        assert!(!late.contains(report.key()), "what a live worker holds is its own");
-                        self.live.remove(&report.key().job);
-                    }
-                }
-                for assignment in &answer.assignments {
-                    let job = assignment.key.job;
-                    let before = self.live.insert(job, (self.workers[index].id, assignment.key));
-                    assert!(before.is_none(), "{job} was given to two who live: {before:?}");
-                }
+                worker.takes(&reports, &answer);
+                self.note(index, &reports, &answer);
             }
             Err(refused) => {
                 assert_eq!(code(&refused), "unknown_worker");
@@ -108,8 +173,85 @@ impl Model {
         }
     }
 
+    fn note(&mut self, index: usize, reports: &[Report], answer: &ExchangeAnswer) {
+        let late: HashSet<AttemptKey> = answer.stale.iter().copied().collect();
+        for report in reports {
+            if !matches!(report, Report::Started { .. }) {
+                assert!(!late.contains(report.key()), "what a live worker holds is its own");
+                self.live.remove(&report.key().job);
+            }
+        }
+        for assignment in &answer.assignments {
+            let job = assignment.key.job;
+            let before = self.live.insert(job, (self.workers[index].id, assignment.key));
+            assert!(before.is_none(), "{job} was given to two who live: {before:?}");
+        }
+    }
+
+    /// Asks for something, and hears of it in the end, whatever it is. If `busy`, all workers report meanwhile.
+    fn ask_for<T: Send + 'static>(
+        &mut self,
+        busy: bool,
+        call: impl FnOnce(&Service, Reply<T>),
+    ) -> Result<T, Refused> {
+        let answer = later(|reply| call(&self.world.service, reply));
+        if busy {
+            for index in 0..self.workers.len() {
+                self.exchange(index, 1, false);
+            }
+        }
+        self.world.in_time(&answer)
+    }
+
+    fn edit(&mut self, which: usize, busy: bool) {
+        let workflow = self.workflows[which % self.workflows.len()];
+        let name = format!("piece {which} {}", self.edits);
+        self.edits += 1;
+        let work = Box::new(move |store: &dyn windlass_store::Store| {
+            let new = NewUserData { name: &name, data: None, is_ephemeral: false };
+            store.add_user_data(workflow, &new, Timestamp(1)).map(|_| ())
+        });
+        let outcome =
+            self.ask_for(busy, |service, reply| service.exclusive(workflow, Quiet::Any, work, reply));
+        if let Err(refused) = outcome {
+            assert_eq!(code(&refused), "unavailable");
+        }
+    }
+
+    fn retry(&mut self, which: usize, busy: bool) {
+        let workflow = self.workflows[which % self.workflows.len()];
+        let rows = self.world.store.jobs(workflow, &JobFilter::default()).unwrap();
+        let Some(failed) = rows.iter().find(|row| row.status == S::Failed).map(|row| row.id) else { return };
+        let outcome = self.ask_for(busy, |service, reply| {
+            service.retry_job(failed, RunId(1), u32::MAX, "me", reply);
+        });
+        if let Err(refused) = outcome {
+            // Or it was retried before that was known.
+            assert!(["unavailable", "not_retryable"].contains(&code(&refused)), "{refused}");
+        }
+    }
+
+    fn reset(&mut self, which: usize) {
+        let workflow = self.workflows[which % self.workflows.len()];
+        let outcome = self.ask_for(false, |service, reply| {
+            service.reset_jobs(workflow, ResetWhich::Failed, "me", reply);
+        });
+        if let Err(refused) = outcome {
+            assert!(["unavailable", "workflow_active"].contains(&code(&refused)), "{refused}");
+            return;
+        }
+        self.world.fair_weather();
+        let outcome = self.ask_for(false, |service, reply| {
+            service.initialize(workflow, true, false, "me", reply);
+        });
+        if let Err(refused) = outcome {
+            assert_eq!(code(&refused), "workflow_active");
+        }
+    }
+
     /// The server was restarted, or had given the worker up.
     fn come_back(&mut self, index: usize) {
+        self.world.fair_weather();
         let worker = &mut self.workers[index];
         let (held, old) = (worker.keys(), worker.id);
         let lost = worker.come_back(&self.world, &held);
@@ -123,22 +265,31 @@ impl Model {
         }
     }
 
-    /// Nothing is heard of a worker until it is given up; the others are.
+    /// Nothing is heard of a worker until it is given up; the others are. If there is trouble, it comes just then: nobody
+    /// else's time is to run out with it.
     fn cut_off(&mut self, index: usize, dies: bool) {
         let Some(index) = self.pick(index) else { return };
+        let trouble = self.world.change_weather(None);
         // The last that is heard of it: it is not given up before the others have been asked for the last time.
         self.exchange(index, 0, false);
         let id = self.workers[index].id;
-        for _ in 0..4 {
-            for other in (0..self.workers.len()).filter(|other| *other != index) {
-                self.exchange(other, 0, false);
-            }
+        for _ in 0..3 {
+            self.hear_all_but(index);
             self.world.pass(LEASE / 3);
         }
+        self.hear_all_but(index);
+        self.world.change_weather(trouble);
+        self.world.pass(LEASE / 3);
         // By now it has stopped what it had: that is what a lease is for.
         self.live.retain(|_, (holder, _)| *holder != id);
         if dies {
             self.workers.remove(index);
+        }
+    }
+
+    fn hear_all_but(&mut self, index: usize) {
+        for other in (0..self.workers.len()).filter(|other| *other != index) {
+            self.exchange(other, 0, false);
         }
     }
 
@@ -156,8 +307,8 @@ impl Model {
 
     /// All workers do their work; everything ends, and nothing is held by nobody.
     fn finish(mut self) {
+        self.world.fair_weather();
         self.workers.push(Worker::new(&self.world, 2));
-        self.world.restart();
         for _ in 0..200 {
             for index in 0..self.workers.len() {
                 self.exchange(index, 1, false);
@@ -184,10 +335,23 @@ impl Model {
     }
 }
 
+/// Says it again and again until it is heard.
+fn insist(world: &World, exchange: &Exchange) -> Result<ExchangeAnswer, Refused> {
+    for round in 0..10 {
+        let answer = later(|reply| world.service.exchange(exchange.clone(), me(), reply));
+        match world.in_time(&answer) {
+            Err(Refused::Unavailable { .. }) if round == 0 => world.fair_weather(),
+            Err(Refused::Unavailable { .. }) => {}
+            answer => return answer,
+        }
+    }
+    panic!("exchange {} of worker {} is never heard", exchange.number, exchange.worker);
+}
+
 /// What a worker says of what it holds: some of it started, ended or is handed back.
 fn reports(held: &[AttemptKey], how: u8) -> Vec<Report> {
     let of = |(number, key): (usize, &AttemptKey)| match (how as usize + number) % 5 {
-        1 | 2 => Some(ended(*key, 0)),
+        1 | 2 => Some(ended(*key, i32::from(how > 230))),
         3 => Some(started(*key)),
         4 if how > 128 => Some(Report::Returned { key: *key, why: ReturnReason::Recalled }),
         _ => None,

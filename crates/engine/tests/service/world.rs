@@ -1,10 +1,11 @@
 //! A world for the service: a real database, and workers that are plain calls.
 
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
 use windlass_engine::service::{Hand, May, Refused, Reply, Service, ServiceClock, ServiceOptions, Speaker};
 use windlass_store::Store;
+use windlass_store::faults::{self, Asked, Door, Outcome};
 use windlass_store::model::{
     JobFilter, Listed, NewJob, NewKind, NewRequirements, NewWorkflow, ResultFilter, WorkflowRow,
 };
@@ -18,11 +19,18 @@ pub(crate) const LEASE: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct World {
+    /// What really is in the books, whatever the weather.
     pub(crate) store: Arc<dyn Store>,
+    /// As the service sees them.
+    books: Arc<dyn Store>,
+    weather: Arc<Mutex<Weather>>,
     pub(crate) service: Service,
     pub(crate) hand: Hand,
     _dir: tempfile::TempDir,
 }
+
+/// Decides what becomes of what the service asks of its books; without it all goes well.
+pub(crate) type Weather = Option<Box<dyn FnMut(Asked) -> Outcome + Send>>;
 
 /// A job to be created.
 #[derive(Clone, Debug, Default)]
@@ -46,15 +54,71 @@ pub(crate) fn after(waits_for: &[u32]) -> Planned {
 impl World {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> =
-            Arc::new(SqliteStore::create(dir.path().join("windlass.db")).unwrap().store);
-        let (service, hand) = start(&store);
-        Self { store, service, hand, _dir: dir }
+        let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
+        let weather = Arc::new(Mutex::new(Weather::None));
+        let sky = Arc::clone(&weather);
+        let door: Door =
+            Arc::new(move |asked| sky.lock().unwrap().as_mut().map_or(Outcome::Done, |decide| decide(asked)));
+        let books = faults::behind(door, &store);
+        let (service, hand) = start(&books);
+        Self { store: Arc::new(store), books, weather, service, hand, _dir: dir }
+    }
+
+    /// From now on this decides what becomes of what the service asks of its books.
+    pub(crate) fn weather(&self, decide: impl FnMut(Asked) -> Outcome + Send + 'static) {
+        self.change_weather(Some(Box::new(decide)));
+    }
+
+    /// Returns what it was before.
+    pub(crate) fn change_weather(&self, weather: Weather) -> Weather {
+        std::mem::replace(&mut *self.weather.lock().unwrap(), weather)
+    }
+
+    /// The next so many things of this kind end like this; all else goes well.
+    pub(crate) fn next_ones(&self, mut count: u32, kind: Asked, outcome: fn() -> Outcome) {
+        self.weather(move |asked| {
+            let meant = count > 0 && asked == kind;
+            count -= u32::from(meant);
+            if meant { outcome() } else { Outcome::Done }
+        });
+    }
+
+    /// Nothing can be read or written.
+    pub(crate) fn blackout(&self) {
+        self.weather(|_| Outcome::Failed);
+    }
+
+    pub(crate) fn fair_weather(&self) {
+        drop(self.change_weather(None));
+    }
+
+    /// The next batch waits until the other end of this is dropped.
+    pub(crate) fn hold_next_batch(&self) -> mpsc::Sender<()> {
+        let (release, word) = mpsc::channel();
+        let mut word = Some(word);
+        self.weather(move |asked| match word.take_if(|_| asked == Asked::Batch) {
+            Some(word) => Outcome::Late(word),
+            None => Outcome::Done,
+        });
+        release
+    }
+
+    /// Waits for an answer that may take a while by the clock of the service.
+    pub(crate) fn in_time<T>(&self, answer: &mpsc::Receiver<Result<T, Refused>>) -> Result<T, Refused> {
+        for _ in 0..30 {
+            self.service.look_around();
+            match answer.try_recv() {
+                Ok(answer) => return answer,
+                Err(mpsc::TryRecvError::Empty) => self.hand.advance(Duration::from_secs(1)),
+                Err(mpsc::TryRecvError::Disconnected) => panic!("nobody is left to answer"),
+            }
+        }
+        panic!("no answer in 30 seconds");
     }
 
     /// The server is killed and started again on the same books: nothing of its memory is left.
     pub(crate) fn restart(&mut self) {
-        let (service, hand) = start(&self.store);
+        let (service, hand) = start(&self.books);
         (self.service, self.hand) = (service, hand);
     }
 
@@ -237,16 +301,19 @@ impl Worker {
     }
 
     pub(crate) fn send(&mut self, world: &World, exchange: Exchange) -> Result<ExchangeAnswer, Refused> {
-        let gone: Vec<AttemptKey> = exchange
-            .reports
-            .iter()
-            .filter(|report| !matches!(report, Report::Started { .. }))
-            .map(|report| *report.key())
-            .collect();
+        let reports = exchange.reports.clone();
         let answer = ask(|reply| world.service.exchange(exchange, me(), reply))?;
-        self.held.retain(|assignment| !gone.contains(&assignment.key));
-        self.held.extend(answer.assignments.iter().cloned());
+        self.takes(&reports, &answer);
         Ok(answer)
+    }
+
+    /// What follows for it from an answer to these reports.
+    pub(crate) fn takes(&mut self, reports: &[Report], answer: &ExchangeAnswer) {
+        let is_gone = |key: &AttemptKey| {
+            reports.iter().any(|report| report.key() == key && !matches!(report, Report::Started { .. }))
+        };
+        self.held.retain(|assignment| !is_gone(&assignment.key));
+        self.held.extend(answer.assignments.iter().cloned());
     }
 
     /// Its last words.
@@ -272,10 +339,21 @@ impl Worker {
         self.held.iter().map(|assignment| assignment.key).collect()
     }
 
+    /// Introduces itself again with what it says it holds.
+    pub(crate) fn comes_back(
+        &self,
+        world: &World,
+        held: &[AttemptKey],
+    ) -> mpsc::Receiver<Result<Welcome, Refused>> {
+        let before = Comeback { worker: self.id, secret: self.secret.clone(), held: held.to_vec() };
+        let who = Introduction { before: Some(before), ..self.who.clone() };
+        let may: May = Arc::new(|_| true);
+        later(|reply| world.service.introduce(who, "me".into(), may, reply))
+    }
+
     /// Comes back with what it says it holds. Returns what it has lost.
     pub(crate) fn come_back(&mut self, world: &World, held: &[AttemptKey]) -> Vec<AttemptKey> {
-        let before = Comeback { worker: self.id, secret: self.secret.clone(), held: held.to_vec() };
-        let welcome = introduce(world, &Introduction { before: Some(before), ..self.who.clone() }).unwrap();
+        let welcome = self.comes_back(world, held).recv_timeout(PATIENCE).expect("an answer").unwrap();
         (self.id, self.secret, self.number) = (welcome.worker, welcome.secret, 0);
         self.held
             .retain(|assignment| held.contains(&assignment.key) && !welcome.lost.contains(&assignment.key));
