@@ -243,8 +243,10 @@ impl Office {
                 self.note_settled(worker);
             }
         }
-        for (_, reply) in self.take_afterwards(workflow) {
+        for (then, reply) in self.take_afterwards(workflow) {
             reply(Err(refused(error)));
+            // Should it be on disk all the same, it is not to be left half done.
+            self.afterwards.push((workflow, then, Box::new(drop)));
         }
         let shut = self.shut(workflow);
         left.over = std::mem::take(&mut shut.left.over);
@@ -421,12 +423,11 @@ impl Office {
                 }
                 // It said that it holds nothing, so it has not started it.
                 Some(_) if hold.started_at.is_none() => Orphan::NeverStarted,
-                Some(_) => Orphan::RunAgain(None),
                 None if desk.unleased.contains(&hold.worker) && !self.going.contains_key(&hold.worker) => {
                     continue;
                 }
-                // Nobody can come back for it.
-                None => Orphan::RunAgain(None),
+                // Nobody will come back for it.
+                _ => Orphan::RunAgain(None),
             };
             desk.held.remove(&job);
             orphans.push((number, hold, fate));

@@ -263,9 +263,9 @@ impl Office {
         by: &str,
         reply: Reply<()>,
     ) {
-        match self.retry(workflow, job, run, max_retries) {
+        match self.retry(workflow, job, run, max_retries, by) {
             Ok(Retried::Ready) => self.when_on_disk(workflow, reply, ()),
-            Ok(Retried::AfterRemake) => self.initialize_after_remake(workflow, by, reply),
+            Ok(Retried::AfterRemake) => self.look_again_after_remake(workflow, reply),
             Err(why) => reply(Err(why)),
         }
     }
@@ -276,6 +276,7 @@ impl Office {
         job: JobId,
         run: RunId,
         max_retries: u32,
+        by: &str,
     ) -> Result<Retried, Refused> {
         let now = self.now.wall;
         let desk = self.open(workflow)?;
@@ -288,8 +289,7 @@ impl Office {
         }
         match status {
             JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed => {
-                self.send_back(workflow, &[index], true, true)?;
-                Ok(Retried::AfterRemake)
+                self.run_again(workflow, index, by)
             }
             JobStatus::Running => {
                 let Some(hold) = desk.held.get(&job).copied() else {
@@ -320,15 +320,16 @@ impl Office {
         }
     }
 
-    /// What went back is looked at again once the board is made anew, and the run goes on.
-    fn initialize_after_remake(&mut self, workflow: WorkflowId, by: &str, reply: Reply<()>) {
-        let by = by.to_owned();
-        let then = move |office: &mut Self| {
-            let desk = office.open(workflow)?;
-            desk.board.on_asked_for(&mut desk.open.changes);
-            office.begin(workflow, &by).map(|_| ())
-        };
-        self.after_remake(workflow, Box::new(then), reply);
+    /// Has a job run again that is over, and what was canceled because of it wait again.
+    fn run_again(&mut self, workflow: WorkflowId, job: u32, by: &str) -> Result<Retried, Refused> {
+        self.begin(workflow, by)?;
+        self.send_back(workflow, &[job], true, true)?;
+        Ok(Retried::AfterRemake)
+    }
+
+    /// What went back is looked at again once the board is made anew.
+    fn look_again_after_remake(&mut self, workflow: WorkflowId, reply: Reply<()>) {
+        self.after_remake(workflow, Box::new(move |office| office.ask_for_all(workflow)), reply);
     }
 
     pub(super) fn on_change_status(
@@ -340,10 +341,10 @@ impl Office {
         by: &str,
         reply: Reply<()>,
     ) {
-        match self.change_status(workflow, job, to, run) {
+        match self.change_status(workflow, job, to, run, by) {
             Ok(Retried::Ready) => self.when_on_disk(workflow, reply, ()),
             Ok(Retried::AfterRemake) if to == JobStatus::Ready => {
-                self.initialize_after_remake(workflow, by, reply);
+                self.look_again_after_remake(workflow, reply);
             }
             Ok(Retried::AfterRemake) => self.after_remake(workflow, Box::new(|_| Ok(())), reply),
             Err(why) => reply(Err(why)),
@@ -356,6 +357,7 @@ impl Office {
         job: JobId,
         to: JobStatus,
         run: RunId,
+        by: &str,
     ) -> Result<Retried, Refused> {
         let desk = self.open(workflow)?;
         check_run(desk, run)?;
@@ -385,8 +387,7 @@ impl Office {
             JobStatus::Ready
                 if matches!(from, JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed) =>
             {
-                self.send_back(workflow, &[index], true, true)?;
-                Ok(Retried::AfterRemake)
+                self.run_again(workflow, index, by)
             }
             _ if desk.board.on_decided(index, to, &mut desk.open.changes) => Ok(Retried::Ready),
             _ => Err(impossible()),

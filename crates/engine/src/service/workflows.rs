@@ -71,11 +71,20 @@ impl Office {
                 format!("run {} of workflow {workflow} is over; reset it to run again", desk.row.run_id);
             return Err(Refused::Conflict { code: "workflow_over", detail });
         }
-        desk.board.on_asked_for(&mut desk.open.changes);
-        self.begin(workflow, by)
+        let run = self.begin(workflow, by)?;
+        self.ask_for_all(workflow)?;
+        Ok(run)
     }
 
-    /// Notes that the run is under way, if it is not.
+    /// Decides about the jobs that nobody has looked at.
+    pub(super) fn ask_for_all(&mut self, workflow: WorkflowId) -> Result<(), Refused> {
+        let desk = self.open(workflow)?;
+        desk.board.on_asked_for(&mut desk.open.changes);
+        Ok(())
+    }
+
+    /// Notes that the run is under way, if it is not. Comes before anything that is to run in it: a run that has begun and
+    /// has nothing to do ends by itself, but nobody would look at a job that is ready in a run that is over.
     pub(super) fn begin(&mut self, workflow: WorkflowId, by: &str) -> Result<RunId, Refused> {
         let (store, now) = (self.store.acting_as(by), self.now.wall);
         let desk = self.open(workflow)?;
@@ -107,21 +116,25 @@ impl Office {
         {
             return reply(Err(refused(&error)));
         }
-        let by_name = by.to_owned();
         let chosen = move |status: JobStatus| match status {
             JobStatus::Uninitialized => true,
             JobStatus::Terminated | JobStatus::PendingFailed => !only_uninitialized,
             _ => false,
         };
-        let then = move |office: &mut Self| {
-            let desk = office.open(workflow)?;
-            desk.board.on_asked_for(&mut desk.open.changes);
-            office.begin(workflow, &by_name).map(|_| ())
-        };
-        match self.go_back(workflow, &chosen, true) {
-            Ok(_) => self.after_remake(workflow, Box::new(then), reply),
+        let begun = self.refuse_if_held(workflow).and_then(|()| self.begin(workflow, by));
+        match begun.and_then(|_| self.go_back(workflow, &chosen, true)) {
+            Ok(_) => self.after_remake(workflow, Box::new(move |office| office.ask_for_all(workflow)), reply),
             Err(why) => reply(Err(why)),
         }
+    }
+
+    fn refuse_if_held(&mut self, workflow: WorkflowId) -> Result<(), Refused> {
+        let held = self.open(workflow)?.held.len();
+        if held == 0 {
+            return Ok(());
+        }
+        let detail = format!("{held} jobs of workflow {workflow} are held by workers");
+        Err(Refused::Conflict { code: "workflow_active", detail })
     }
 
     /// Has jobs go back to the start, and (`with_dependents`) what was built on them. How many they are.
@@ -131,12 +144,8 @@ impl Office {
         is_chosen: &dyn Fn(JobStatus) -> bool,
         with_dependents: bool,
     ) -> Result<u64, Refused> {
-        let desk = self.open(workflow)?;
-        if !desk.held.is_empty() {
-            let detail = format!("{} jobs of workflow {workflow} are held by workers", desk.held.len());
-            return Err(Refused::Conflict { code: "workflow_active", detail });
-        }
-        let chosen = desk.board.jobs_that(is_chosen);
+        self.refuse_if_held(workflow)?;
+        let chosen = self.open(workflow)?.board.jobs_that(is_chosen);
         self.send_back(workflow, &chosen, false, with_dependents)
     }
 
