@@ -53,6 +53,34 @@ fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
     parts
 }
 
+#[test]
+fn rules_that_could_never_be_obeyed_are_refused_when_they_come() {
+    let bench = Bench::new();
+    let workflow = workflow_of(&bench, "zoe");
+    let make = |rules: &Value| {
+        let body = json!({"workflow_id": workflow.0, "name": "net", "rules": rules.to_string()});
+        let answer = bench.post("/api/v1/failure_handlers").json(&body).send().unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().unwrap())
+    };
+    for (rules, said) in [
+        (
+            json!([{"stderr": ["re:("]}]),
+            "rule 1 of failure handler `net`: `re:(` is not a regular expression",
+        ),
+        (json!([{"memory": "x0.5"}]), "a factor is more than 1"),
+        (json!([{"classes": ["odd"]}]), "unknown variant `odd`"),
+    ] {
+        let (status, answer) = make(&rules);
+        assert_eq!(status, 422, "{answer}");
+        assert!(answer["detail"].as_str().unwrap().contains(said), "{answer}");
+    }
+    // What Torc's clients send comes back as it was, and what is ours with it.
+    let rules = json!([{"exit_codes": [10], "max_retries": 3}, {"stderr": ["lost"], "delay": "PT10S", "max_retries": 2}]);
+    let (status, answer) = make(&rules);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(serde_json::from_str::<Value>(answer["rules"].as_str().unwrap()).unwrap(), rules);
+}
+
 /// The part that a route is about, by the noun that its path begins with, and the path.
 fn aimed(route: &Route, parts: &Parts) -> Option<(String, String)> {
     let bare = route.template.strip_prefix("/api/v1/")?;

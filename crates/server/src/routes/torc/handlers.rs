@@ -8,6 +8,7 @@ use crate::extract::{Json, Path, Query};
 use windlass_api::torc::query::Paging;
 use windlass_api::torc::{FailureHandlerModel, Page};
 use windlass_auth::Operation;
+use windlass_core::handlers::Handler;
 use windlass_engine::service::Quiet;
 use windlass_store::model::{HandlerRow, Part};
 use windlass_types::WorkflowId;
@@ -43,6 +44,8 @@ fn create(call: &Call, Json(body): Json<FailureHandlerModel>) -> Answer<FailureH
     let rules: Vec<FailureRule> =
         serde_json::from_str(&body.rules).map_err(|error| ApiError::invalid(format!("rules: {error}")))?;
     let handler = FailureHandler { name: input::name("a failure handler", &body.name)?, rules };
+    // Now, when somebody is there to hear of it, and not when the first job has failed.
+    Handler::compile(&handler).map_err(|error| ApiError::invalid(error.to_string()))?;
     let id =
         call.change(workflow, Quiet::Any, move |store, now| store.add_handler(workflow, &handler, now))?;
     shown(call, workflow, id)
