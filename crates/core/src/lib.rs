@@ -13,7 +13,7 @@ pub mod edges;
 pub mod graph;
 pub mod handlers;
 pub mod judge;
-mod lines;
+pub mod lines;
 mod order;
 pub mod outline;
 pub mod redact;

@@ -1,9 +1,10 @@
-//! The lines of a log as they are judged: few enough, without colours, the last word first.
+//! The end of a log as it is judged: few enough lines, without colours, the last word first.
 
 use std::borrow::Cow;
 
-/// So much of the end of a text is looked at, however long it is.
-pub(crate) const LAST_WORDS: usize = 8 * 1024;
+/// So much of the end of a log is kept and looked at, however long it is: bytes, and lines.
+pub const LAST_WORDS: usize = 8 * 1024;
+pub const LAST_LINES: usize = 40;
 
 /// Said about trouble that the program got over.
 const SURVIVED: &[&str] = &["retrying", "will retry", "will be retried", "trying again", "(ignored)"];
@@ -39,22 +40,22 @@ pub(crate) fn is_harmless(lower: &str) -> bool {
     })
 }
 
-/// The end of the text, from the start of a line where it had to be cut.
-pub(crate) fn last_words(text: &str) -> &str {
-    if text.len() <= LAST_WORDS {
-        return text;
-    }
-    let cut = text.ceil_char_boundary(text.len() - LAST_WORDS);
-    match text[cut..].find('\n') {
-        Some(end) if cut + end + 1 < text.len() => &text[cut + end + 1..],
-        _ => &text[cut..],
-    }
+/// The end of a text, from the start of a line. A text that is `torn` begins in the middle of one.
+pub fn last_words(text: &str, torn: bool) -> &str {
+    let text = text.trim_end();
+    let cut = text.ceil_char_boundary(text.len().saturating_sub(LAST_WORDS));
+    let rest = &text[cut..];
+    let whole = match rest.split_once('\n') {
+        Some((_, rest)) if torn || cut > 0 => rest,
+        _ => rest,
+    };
+    whole.rmatch_indices('\n').nth(LAST_LINES - 1).map_or(whole, |(at, _)| &whole[at + 1..])
 }
 
 /// What may tell why a program ended, the most telling first: later lines before earlier ones, warnings after all
 /// others. What was said before the last Python exception had no consequences, and trouble that was survived is none.
 pub(crate) fn testimony(text: &str) -> Vec<Cow<'_, str>> {
-    let lines: Vec<&str> = last_words(text).split(['\n', '\r']).collect();
+    let lines: Vec<&str> = last_words(text, false).split(['\n', '\r']).collect();
     let lines = &lines[last_exception_chain(&lines).unwrap_or(0)..];
     let (mut firm, mut opinions) = (Vec::new(), Vec::new());
     for line in lines.iter().rev().map(|line| plain(line)).filter(|line| !line.is_empty()) {
@@ -133,16 +134,19 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_at_a_line() {
-        let text = "ä".repeat(6000) + "\nlast\n";
-        assert_eq!(last_words(&text), "last\n");
-        assert!(last_words(&"ä".repeat(6000)).len() <= LAST_WORDS);
-        let lines = "0123456789\n".repeat(2000);
-        let kept = last_words(&lines);
-        assert!(
-            kept.len() <= LAST_WORDS && kept.len() > LAST_WORDS - 20 && kept.starts_with('0'),
-            "{}",
-            kept.len()
+        assert_eq!(last_words(&("ä".repeat(6000) + "\nlast\n"), false), "last");
+        assert!(last_words(&"ä".repeat(6000), false).len() <= LAST_WORDS);
+        let wide = ("0123456789".repeat(50) + "\n").repeat(100);
+        let kept = last_words(&wide, false);
+        assert!(kept.len() <= LAST_WORDS && kept.lines().count() == 16, "{}", kept.len());
+        assert!(kept.lines().all(|line| line.len() == 500));
+        let many = "line\n".repeat(2000);
+        assert_eq!(last_words(&many, false).lines().count(), LAST_LINES);
+        assert_eq!(
+            (last_words("torn\nwhole\n", true), last_words("torn\nwhole", false)),
+            ("whole", "torn\nwhole")
         );
+        assert_eq!(last_words("", true), "");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use crate::WorkerOptions;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::LazyLock;
+use windlass_core::redact::{Masking, Redactor};
 use windlass_proc::spawn::{Additions, Environment};
 use windlass_proc::tree::tag;
 use windlass_types::Timestamp;
@@ -44,6 +46,19 @@ fn append_to_path(variables: &mut Vec<(OsString, OsString)>, directory: &Path) {
     if let Ok(longer) = std::env::join_paths(places) {
         variables.push(("PATH".into(), longer));
     }
+}
+
+/// Takes out of what a job said the secrets that it was given, and those that it inherited.
+pub(crate) fn redactor(assignment: &Assignment) -> Redactor {
+    static INHERITED: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let mut own: Vec<(String, String)> = std::env::vars_os().filter_map(text).collect();
+        own.retain(|(name, _)| Masking::default().is_secret(name));
+        own
+    });
+    let given = assignment.env.iter().chain(INHERITED.iter());
+    Redactor::new(&Masking::default(), given.map(|(name, value)| (name.as_str(), value.as_str())))
 }
 
 /// How many threads the libraries of a job start, by a convention that most of them follow.

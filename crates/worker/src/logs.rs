@@ -8,12 +8,14 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use windlass_core::lines;
+use windlass_core::redact::Redactor;
 use windlass_proc::spawn;
 use windlass_types::work::{AttemptKey, Recovery, StdioMode};
 
-/// So much of its standard error goes with the report of an attempt that failed.
-const MOST_LAST_WORDS: u64 = 8 * 1024;
-const MOST_LAST_LINES: usize = 40;
+/// So much is read to find the last words of an attempt that failed: more than goes with its report, so that a secret is
+/// seen whole also where the last words begin.
+const MOST_READ: u64 = 2 * lines::LAST_WORDS as u64;
 
 /// The directory that all logs of a worker go to.
 #[derive(Debug)]
@@ -70,24 +72,20 @@ impl JobLogs {
         log.as_ref().map(|log| &log.file)
     }
 
-    /// The end of what was written to standard error, from the start of a line, if anything was.
-    pub(crate) fn last_words(&self) -> Option<String> {
+    /// The end of what was written to standard error, from the start of a line, if anything was. Secrets are taken out
+    /// before it is cut: half of one looks like nothing.
+    pub(crate) fn last_words(&self, redactor: &Redactor) -> Option<String> {
         let log = if self.combined { &self.stdout } else { &self.stderr };
         let mut file = File::open(&log.as_ref()?.path).ok()?;
         let length = file.metadata().ok()?.len();
-        let skipped = length.saturating_sub(MOST_LAST_WORDS);
+        let skipped = length.saturating_sub(MOST_READ);
         file.seek(SeekFrom::Start(skipped)).ok()?;
         let mut bytes = Vec::new();
-        file.take(MOST_LAST_WORDS).read_to_end(&mut bytes).ok()?;
+        file.take(MOST_READ).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);
-        let whole = match text.split_once('\n') {
-            Some((_torn, rest)) if skipped > 0 => rest,
-            _ => &text,
-        };
-        let whole = whole.trim_end();
-        let lines =
-            whole.rmatch_indices('\n').nth(MOST_LAST_LINES - 1).map_or(whole, |(at, _)| &whole[at + 1..]);
-        (!lines.is_empty()).then(|| lines.to_owned())
+        let text = redactor.redact(&text);
+        let words = lines::last_words(&text, skipped > 0);
+        (!words.is_empty()).then(|| words.to_owned())
     }
 
     /// Nothing was written, to none of them.

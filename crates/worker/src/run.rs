@@ -281,7 +281,8 @@ impl Worker {
             let delete = left_nothing && started.logs.are_empty();
             started.logs.finish(None, delete);
         } else {
-            last_words = failed.then(|| started.logs.last_words()).flatten();
+            let words = || started.logs.last_words(&environment::redactor(assignment));
+            last_words = failed.then(words).flatten();
             let delete = succeeded && assignment.stdio.delete_on_success;
             started.logs.finish(left_nothing.then_some(&mut hand.spares), delete);
         }

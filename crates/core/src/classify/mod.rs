@@ -186,7 +186,7 @@ fn unknown(evidence: &Evidence<'_>) -> Classified {
 
 /// The line that looks most like the reason, also to somebody who knows no rule; else the last one.
 fn telling_line(tail: &str) -> Option<String> {
-    let tail = lines::last_words(tail);
+    let tail = lines::last_words(tail, false);
     let best = telltale::telling_lines(tail, 1).pop().map(|finding| finding.text);
     best.or_else(|| {
         let mut lines = tail.split(['\n', '\r']).map(lines::plain).filter(|line| !line.is_empty());

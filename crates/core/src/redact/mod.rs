@@ -51,14 +51,49 @@ impl Redactor {
             }
             _ => Cow::Borrowed(text),
         };
-        SHAPES.iter().fold(text, |text, shape| shape.mask(text))
+        Shapes::get().mask(text)
+    }
+}
+
+/// All shapes, and a quick way to see which of them may occur.
+struct Shapes {
+    shapes: Vec<Shape>,
+    /// The words of all shapes; most texts have few of them.
+    words: AhoCorasick,
+    /// The shape of each of `words`.
+    word_shapes: Vec<usize>,
+}
+
+impl Shapes {
+    fn get() -> &'static Self {
+        static SHAPES: LazyLock<Shapes> = LazyLock::new(|| Shapes::new(shapes()));
+        &SHAPES
+    }
+
+    fn new(shapes: Vec<Shape>) -> Self {
+        let words = shapes
+            .iter()
+            .enumerate()
+            .flat_map(|(i, shape)| shape.only_with.iter().map(move |word| (word, i)));
+        let (words, word_shapes): (Vec<&str>, Vec<usize>) = words.unzip();
+        let words = AhoCorasick::builder().ascii_case_insensitive(true).build(words);
+        Self { shapes, words: words.expect("the words are few"), word_shapes }
+    }
+
+    fn mask<'t>(&self, text: Cow<'t, str>) -> Cow<'t, str> {
+        let mut may_occur = vec![false; self.shapes.len()];
+        for found in self.words.find_overlapping_iter(&*text) {
+            may_occur[self.word_shapes[found.pattern()]] = true;
+        }
+        let candidates = self.shapes.iter().zip(may_occur).filter(|(_, may)| *may);
+        candidates.fold(text, |text, (shape, _)| shape.mask(text))
     }
 }
 
 /// What a secret looks like. The groups `keep` and `after` of its pattern stay.
 struct Shape {
     pattern: Regex,
-    /// Quick to look for: without one of them, in any case, the pattern fits nowhere.
+    /// Quick to look for: without one of them, in upper or lower case, the pattern fits nowhere.
     only_with: &'static [&'static str],
 }
 
@@ -68,8 +103,7 @@ impl Shape {
     }
 
     fn mask<'t>(&self, text: Cow<'t, str>) -> Cow<'t, str> {
-        let occurs = |words: &&str| contains(text.as_bytes(), words.as_bytes());
-        if !self.only_with.iter().any(occurs) || !self.pattern.is_match(&text) {
+        if !self.pattern.is_match(&text) {
             return text;
         }
         let replacement = |found: &Captures<'_>| {
@@ -80,12 +114,7 @@ impl Shape {
     }
 }
 
-/// Whether `words`, in lower case, occur in upper or lower case.
-fn contains(text: &[u8], words: &[u8]) -> bool {
-    text.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words))
-}
-
-static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| {
+fn shapes() -> Vec<Shape> {
     vec![
         // The first one hides what follows it to the end if the end is not there, the second one what comes before.
         Shape::new(
@@ -121,7 +150,7 @@ static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| {
             r"\b(?:(?:AKIA|ASIA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{20,}|AIza[A-Za-z0-9_-]{35}|sk-[A-Za-z0-9_-]{20,}|wl_[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)",
         ),
     ]
-});
+}
 
 #[cfg(test)]
 mod tests {

@@ -104,6 +104,11 @@ fn an_attempt_that_fails_leaves_its_last_words() {
     unheard.stdio.mode = StdioMode::NoStderr;
     assert_eq!(said(bench.run(unheard)), None);
 
+    // What the job was told in confidence stays here.
+    let mut careless = job(8, "echo \"login as $DB_USER with $DB_PASSWORD\" >&2; exit 1");
+    careless.env = vec![("DB_USER".into(), "ada".into()), ("DB_PASSWORD".into(), "hush-hush".into())];
+    assert_eq!(said(bench.run(careless)).as_deref(), Some("login as ada with ********"));
+
     // One line without end, not even in a known encoding.
     let endless = bench.run(job(7, "head -c 100000 /dev/zero | tr '\\0' '\\377' >&2; exit 1"));
     assert!(said(endless).is_some_and(|words| words.len() <= 3 * 8 * 1024));
