@@ -16,6 +16,7 @@ mod local;
 mod plan;
 mod recordings;
 mod rerun;
+mod rules;
 mod select;
 mod server;
 mod sketch;

@@ -21,7 +21,10 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
         "Run",
         &["run", "resume", "exec", "create", "submit", "plan", "cancel", "reinit", "reset-status", "demo"],
     ),
-    ("Look", &["status", "list", "jobs", "results", "logs", "why", "files", "user-data", "events"]),
+    (
+        "Look",
+        &["status", "list", "jobs", "results", "logs", "why", "classify", "files", "user-data", "events"],
+    ),
     ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
     ("Share", &["serve", "worker", "workers", "remote", "ping"]),

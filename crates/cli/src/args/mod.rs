@@ -5,6 +5,7 @@
 pub(crate) mod access;
 pub(crate) mod access_groups;
 pub(crate) mod actions;
+pub(crate) mod classify;
 pub(crate) mod data;
 pub(crate) mod db;
 pub(crate) mod edit;
@@ -200,6 +201,8 @@ pub(crate) enum Command {
     Plan(plan::PlanArgs),
     /// Explain where a job stands, and what to type next.
     Why(plan::WhyArgs),
+    /// Say of what class a failure is, from its log and how it ended.
+    Classify(classify::ClassifyArgs),
     /// Have what changed since a workflow ran run again, with all that builds on it.
     Reinit(plan::ReinitArgs),
     /// Have jobs run again, and what was built on them.
@@ -282,6 +285,7 @@ impl Command {
             | Self::ResourceRequirements(_)
             | Self::FailureHandlers(_)
             | Self::Actions(_)
+            | Self::Classify(_)
             | Self::Token(_)
             | Self::AccessGroups(_)
             | Self::Remote(_)

@@ -5,6 +5,7 @@ use crate::args::tools::{ConfigArgs, ConfigInitArgs, ConfigShowArgs, ConfigVerb}
 use crate::config::{Key, Paths, Value, template};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::rules;
 use crate::server;
 use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
@@ -156,13 +157,17 @@ fn place_for(paths: &Paths, args: &ConfigInitArgs) -> Result<PathBuf, CliError> 
 }
 
 fn validate(ctx: &Context) -> Result<Exit, CliError> {
-    let problems = &ctx.config.problems;
+    let mut problems: Vec<String> = ctx.config.problems.iter().map(ToString::to_string).collect();
+    if let Some(file) = ctx.config.get("classify.rules_file") {
+        let read = rules::classifier(Some(&ctx.cwd.join(&file.text)));
+        problems.extend(read.err().map(|error| format!("{}: {error}", file.origin)));
+    }
     if problems.is_empty() {
         let read = places(ctx).layers().iter().filter(|(_, path)| path.exists()).count() as u64;
         ctx.ui.note(&format!("the settings are good ({} and the environment)", text::count(read, "file")));
         return Ok(Exit::Success);
     }
-    ctx.ui.print_lines(&problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    ctx.ui.print_lines(&problems)?;
     let found = text::count(problems.len() as u64, "mistake");
     Err(CliError::user(format!("the settings have {found}"))
         .with_hint("`windlass config paths` says where they come from"))

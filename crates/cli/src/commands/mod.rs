@@ -5,6 +5,7 @@ mod actions;
 mod analyze;
 mod bundle;
 mod cancel;
+mod classify;
 mod completions;
 mod config;
 mod create;
@@ -128,6 +129,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Export(args) => transfer::export(ctx, args),
         Command::Import(args) => transfer::import(ctx, args),
         Command::Why(args) => why::run(ctx, args),
+        Command::Classify(args) => classify::run(ctx, args),
         Command::Plan(args) => plan::run(ctx, args),
         Command::Tune(args) => tune::run(ctx, args),
         Command::Plot(args) => plot::run(ctx, args),

@@ -126,6 +126,14 @@ pub(crate) const KEYS: &[Key] = &[
         example: "\"10s\"",
     },
     Key {
+        name: "classify.rules_file",
+        arg: "rules_file",
+        kind: Kind::Path,
+        default: None,
+        meaning: "rules of your own for the classes of failures, asked before those that are built in",
+        example: "\"/data/me/rules.toml\"",
+    },
+    Key {
         name: "serve.listen",
         arg: "listen",
         kind: Kind::Address,

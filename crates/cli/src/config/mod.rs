@@ -10,6 +10,9 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+/// How variables begin that cannot be anything but settings.
+const SECTIONS: [&str; 3] = ["WINDLASS_RUN__", "WINDLASS_CLASSIFY__", "WINDLASS_SERVE__"];
+
 /// What was found, and what is wrong with it.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
@@ -123,7 +126,7 @@ impl Config {
                         self.problems.push(Problem { place: format!("${name}"), said, hint: None });
                     }
                 },
-                None if name.starts_with("WINDLASS_RUN__") || name.starts_with("WINDLASS_SERVE__") => {
+                None if SECTIONS.iter().any(|section| name.starts_with(section)) => {
                     let near = windlass_spec::nearest(&name, variables.iter().map(|(v, _)| v.as_str()));
                     let hint = near.map(|near| format!("did you mean ${near}?"));
                     let said = "there is no such setting".to_owned();

@@ -4,6 +4,7 @@
 // `cfg(test)` is what tells clippy that helpers may unwrap.
 #[cfg(test)]
 mod actions;
+#[cfg(test)]
 mod again;
 #[cfg(test)]
 mod away;
@@ -11,6 +12,8 @@ mod away;
 mod books;
 #[cfg(test)]
 mod changed;
+#[cfg(test)]
+mod classify;
 #[cfg(test)]
 #[path = "../common/mod.rs"]
 mod common;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use windlass_types::work::EndCause;
-use windlass_types::{Bytes, Resources};
+use windlass_types::{Bytes, FailureClass, Resources};
 
 /// All that is known of one failed attempt. Whoever has no stderr, no measurements or no history leaves them out.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,15 @@ impl<'a> Evidence<'a> {
     /// The exit code, as a shell would tell it.
     pub fn effective_code(&self) -> i32 {
         self.signal.map_or(self.return_code, |signal| 128 + signal)
+    }
+
+    /// Whoever was killed from outside did not end for what it said itself: only what the system or the batch system
+    /// says then counts. A signal that a shell or a launcher passes on may be due to anything.
+    pub(super) const fn can_be_due_to(&self, class: FailureClass) -> bool {
+        const SIGKILL: i32 = 9;
+        const SIGTERM: i32 = 15;
+        !matches!(self.signal, Some(SIGKILL | SIGTERM))
+            || matches!(class, FailureClass::Memory | FailureClass::Timeout | FailureClass::Infrastructure)
     }
 
     /// Used at least 95 % of what it had asked for.

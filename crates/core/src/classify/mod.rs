@@ -9,7 +9,8 @@
 //! 2. **Signals that say it all** (`signals`): SIGXCPU, SIGILL; SIGKILL just when the memory was used up.
 //! 3. **The most telling line** (`stderr`): of several that a rule knows the *last* one, but nothing from before the
 //!    last Python exception, nothing about trouble that was survived, and warnings only if nothing else speaks. Of
-//!    several rules that know one line, the first.
+//!    several rules that know one line, the first. If the job was itself killed (SIGKILL, SIGTERM), only lines about
+//!    memory, time and infrastructure count.
 //! 4. **How it ended** (`exit_codes`): sysexits, the shell's 126 and 127, and signals that say little, as 128 + n.
 //! 5. **The worker**: one that fails far more than its peers makes an unknown failure one of the infrastructure; also
 //!    one of those that a broken machine causes (`of_node`): programs, libraries and files that are not there.

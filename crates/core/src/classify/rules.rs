@@ -220,7 +220,9 @@ impl RuleSet {
     fn line<'l>(&self, evidence: &Evidence<'_>, known: &[(&'l str, Vec<usize>)]) -> Option<Spoken<'_, 'l>> {
         known.iter().find_map(|(line, rules)| {
             let mut rules = rules.iter().map(|index| &self.rules[*index]);
-            let rule = rules.find(|rule| rule.stage() == Stage::Text && rule.holds(evidence))?;
+            let rule = rules.find(|rule| {
+                rule.stage() == Stage::Text && rule.holds(evidence) && evidence.can_be_due_to(rule.class)
+            })?;
             Some(Spoken { rule, line: Some(line) })
         })
     }

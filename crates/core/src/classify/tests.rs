@@ -107,6 +107,11 @@ fn signals_lines_and_codes_in_their_order() {
         ),
         (143, Some(15), "Terminated", Infrastructure, "asked-to-end"),
         (139, None, "", Permanent, "crashed"),
+        // Nobody is killed for what he said himself; but a launcher passes on what happened to one of many.
+        (137, Some(9), "cp: cannot stat 'x': No such file or directory", Infrastructure, "killed"),
+        (143, Some(15), "Connection refused", Infrastructure, "asked-to-end"),
+        (137, Some(9), "Out of memory: Killed process 4711 (solve)", Memory, "kernel-oom"),
+        (143, None, "cp: cannot stat 'x': No such file or directory", Data, "file-missing"),
         // Lines before codes.
         (75, None, "ModuleNotFoundError: No module named 'numpy'", Permanent, "python-module"),
         (75, None, "giving up", Transient, "ex-tempfail"),

@@ -57,11 +57,11 @@ impl Redactor {
 
 /// All shapes, and a quick way to see which of them may occur.
 struct Shapes {
-    shapes: Vec<Shape>,
+    all: Vec<Shape>,
     /// The words of all shapes; most texts have few of them.
     words: AhoCorasick,
     /// The shape of each of `words`.
-    word_shapes: Vec<usize>,
+    owners: Vec<usize>,
 }
 
 impl Shapes {
@@ -75,17 +75,17 @@ impl Shapes {
             .iter()
             .enumerate()
             .flat_map(|(i, shape)| shape.only_with.iter().map(move |word| (word, i)));
-        let (words, word_shapes): (Vec<&str>, Vec<usize>) = words.unzip();
+        let (words, owners): (Vec<&str>, Vec<usize>) = words.unzip();
         let words = AhoCorasick::builder().ascii_case_insensitive(true).build(words);
-        Self { shapes, words: words.expect("the words are few"), word_shapes }
+        Self { all: shapes, words: words.expect("the words are few"), owners }
     }
 
     fn mask<'t>(&self, text: Cow<'t, str>) -> Cow<'t, str> {
-        let mut may_occur = vec![false; self.shapes.len()];
+        let mut may_occur = vec![false; self.all.len()];
         for found in self.words.find_overlapping_iter(&*text) {
-            may_occur[self.word_shapes[found.pattern()]] = true;
+            may_occur[self.owners[found.pattern()]] = true;
         }
-        let candidates = self.shapes.iter().zip(may_occur).filter(|(_, may)| *may);
+        let candidates = self.all.iter().zip(may_occur).filter(|(_, may)| *may);
         candidates.fold(text, |text, (shape, _)| shape.mask(text))
     }
 }
