@@ -19,6 +19,9 @@ use windlass_worker::{Launched, WorkerOptions};
 
 /// How long processes that were killed may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long its reports gather while it has more to do than it can do at once: a small part of what it is given ahead, so
+/// that it never waits for work because of it.
+const REPORT_LINGER: Duration = Duration::from_millis(30);
 /// How long one that was told to quit may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// It reads all the time; one that does not for so long hangs.
@@ -53,6 +56,7 @@ impl Crew {
         worker.one_workflow = false;
         worker.gpu_devices.clone_from(&options.gpu_devices);
         worker.timeout_grace = options.grace;
+        worker.report_linger = REPORT_LINGER;
         worker.api_url = Some(options.client.url().to_owned());
         worker.program.clone_from(&options.program);
         let mut command = (options.worker_command)();

@@ -37,6 +37,9 @@ pub struct WorkerOptions {
     pub measure_jobs: bool,
     /// Samples are also kept one by one.
     pub series: Option<SeriesOptions>,
+    /// How long reports gather while there is more to do than slots. Whoever is told over a network is better told less
+    /// often, and of more.
+    pub report_linger: Duration,
     /// Use cgroups where we may. Without them memory limits are kept by sampling.
     pub cgroups: bool,
 }
@@ -76,6 +79,7 @@ impl WorkerOptions {
             sample_interval: Duration::from_secs(1),
             measure_jobs: true,
             series: None,
+            report_linger: Duration::from_millis(5),
             cgroups: true,
         }
     }

@@ -11,8 +11,6 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use windlass_types::work::{FromWorker, Report};
 
-const LINGER: Duration = Duration::from_millis(5);
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
     CanWait,
@@ -25,6 +23,7 @@ pub(crate) struct Outbox {
     something: Condvar,
     /// Taken before `pending` is emptied, so that batches leave in the order in which they were filled.
     link: Mutex<Link>,
+    linger: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -48,11 +47,12 @@ struct Link {
 }
 
 impl Outbox {
-    pub(crate) fn new(stream: UnixStream) -> Self {
+    pub(crate) fn new(stream: UnixStream, linger: Duration) -> Self {
         Self {
             pending: Mutex::default(),
             something: Condvar::new(),
             link: Mutex::new(Link { stream, line: Vec::new() }),
+            linger,
         }
     }
 
@@ -105,7 +105,7 @@ impl Outbox {
                 .unwrap_or_else(PoisonError::into_inner);
             let (pending, _) = self
                 .something
-                .wait_timeout_while(pending, LINGER, |pending| !pending.closed)
+                .wait_timeout_while(pending, self.linger, |pending| !pending.closed)
                 .unwrap_or_else(PoisonError::into_inner);
             let closed = pending.closed;
             drop(pending);

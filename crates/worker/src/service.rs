@@ -123,7 +123,7 @@ impl Worker {
             threads_unsaid: std::env::var_os(THREADS).is_none(),
             adopted: Adopted::open(),
             reaping: Mutex::new(()),
-            outbox: Outbox::new(link),
+            outbox: Outbox::new(link, options.report_linger),
             alarm: Alarm::default(),
             yard: Mutex::new(Yard::new(options.capacity)),
             work: Condvar::new(),

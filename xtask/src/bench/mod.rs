@@ -63,11 +63,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
 
 /// Something else altogether: it has its own words.
 fn bench_workers(words: &[String]) -> Result<()> {
-    let target = target_directory()?;
-    let windlass = build_windlass(&target).map_err(anyhow::Error::msg)?;
-    // Not in the checkout: a socket's path must be short.
-    let ground = std::env::temp_dir().join(format!("windlass-bench-{}", std::process::id()));
-    workers::main(words, &windlass, &ground)
+    workers::main(words, || build_windlass(&target_directory()?).map_err(anyhow::Error::msg))
 }
 
 fn perform(options: &Options, surroundings: &Surroundings<'_>, ground: &Path) -> Result<Report> {

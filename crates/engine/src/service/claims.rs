@@ -55,7 +55,8 @@ impl Office {
             return;
         }
         let ahead = mate.ahead();
-        if mate.mirror.is_full() && mate.mirror.queued() > ahead / 4 {
+        // More comes with the next report; until then half of what it was given ahead has to last.
+        if mate.mirror.is_full() && mate.mirror.queued() > ahead / 2 {
             return;
         }
         let before = mate.held.len();

@@ -130,7 +130,7 @@ super::statements! {
         GROUP BY j.requirements_id, j.kind_id ORDER BY j.requirements_id, j.kind_id";
     SCHEDULERS_OF_KINDS = "SELECT id, scheduler_id FROM job_kind WHERE workflow_id = $1";
     WORK_DONE = "
-        SELECT SUM(r.wall_us), MIN(r.started_at), MAX(r.ended_at)
+        SELECT CAST(SUM(r.wall_us) AS BIGINT), MIN(r.started_at), MAX(r.ended_at)
         FROM job_block b CROSS JOIN result r
         WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count";
     COMPLETED_JOBS = "

@@ -1,150 +1,121 @@
 //! A server and its workers, as processes.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
 
+use super::cpu::Cpu;
 use super::http::Http;
-use crate::shell::{output, run};
+use super::options::Options;
+use super::side::{Seat, Side};
+use crate::shell::output;
 
 const PATIENCE: Duration = Duration::from_mins(1);
-
-/// Where it all happens.
-pub(super) struct Stage<'a> {
-    pub(super) windlass: &'a Path,
-    pub(super) place: &'a Path,
-    /// A file in the place, or the address of a PostgreSQL database.
-    pub(super) location: &'a str,
-}
+const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Fleet<'a> {
-    stage: &'a Stage<'a>,
+    side: &'a dyn Side,
+    place: &'a Path,
     address: String,
+    token: Option<String>,
     server: Child,
     workers: Vec<Child>,
-}
-
-impl Stage<'_> {
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.windlass);
-        command.args(arguments).current_dir(self.place).stdin(Stdio::null());
-        command.env("XDG_CONFIG_HOME", self.place.join("config")).env_remove("WINDLASS_DB");
-        command
-    }
-
-    /// The number of the new workflow.
-    pub(super) fn submit(&self, spec: &Path) -> Result<i64> {
-        let mut command = self.command(&["submit", "--format", "json"]);
-        let connected = with_url(&mut command, self.place)?;
-        let text = output(connected.arg(spec))?;
-        let answer: Value = serde_json::from_str(&text).context("submit printed no JSON")?;
-        let id = answer["workflow_id"].as_i64().or_else(|| answer["id"].as_i64());
-        id.with_context(|| format!("submit named no workflow: {text}"))
-    }
-}
-
-/// The address and the token of the server that was started here.
-fn with_url<'c>(command: &'c mut Command, place: &Path) -> Result<&'c mut Command> {
-    let (url, token) = server_file(place)?;
-    Ok(command.env("WINDLASS_URL", url).env("WINDLASS_TOKEN", token))
-}
-
-fn server_file(place: &Path) -> Result<(String, String)> {
-    let text =
-        fs::read_to_string(place.join("w.db.run/server.json")).context("the server left no address")?;
-    let found: Value = serde_json::from_str(&text)?;
-    let part = |name: &str| found[name].as_str().map(str::to_owned).with_context(|| format!("no {name}"));
-    Ok((part("url")?, part("token")?))
+    /// What was used before there was anything to do.
+    before: Cpu,
 }
 
 impl<'a> Fleet<'a> {
-    pub(super) fn serve(stage: &'a Stage<'a>) -> Result<Self> {
+    pub(super) fn serve(side: &'a dyn Side, place: &'a Path) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
-        let log = File::create(stage.place.join("server.log"))?;
-        let arguments = ["serve", "--db", stage.location, "--listen", &address];
-        let mut server = stage
-            .command(&arguments)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .context("cannot start the server")?;
+        let mut server = spawn(&mut side.serve(port), &place.join("server.log"))?;
         let deadline = Instant::now() + PATIENCE;
-        while server_file(stage.place).is_err() || std::net::TcpStream::connect(&address).is_err() {
+        while TcpStream::connect(&address).is_err() || side.token().is_err() {
             if let Some(status) = server.try_wait()? {
-                let log = fs::read_to_string(stage.place.join("server.log"))?;
+                let log = fs::read_to_string(place.join("server.log"))?;
                 bail!("the server ended: {status}\n{log}");
             }
-            ensure!(Instant::now() < deadline, "the server does not come up");
-            thread::sleep(Duration::from_millis(20));
+            if Instant::now() > deadline {
+                server.kill()?;
+                server.wait()?;
+                bail!("the server does not come up");
+            }
+            thread::sleep(PAUSE);
         }
-        Ok(Self { stage, address, server, workers: Vec::new() })
+        let token = side.token()?;
+        Ok(Self { side, place, address, token, server, workers: Vec::new(), before: Cpu::default() })
     }
 
-    pub(super) fn http(&self) -> Result<Http> {
-        let (_, token) = server_file(self.stage.place)?;
-        Ok(Http::new(&self.address, &token))
+    pub(super) fn http(&self) -> Http {
+        Http::new(&self.address, self.token.as_deref())
     }
 
-    pub(super) fn add_workers(&mut self, count: usize, slots: usize) -> Result<()> {
-        for number in 0..count {
-            let log = File::create(self.stage.place.join(format!("worker-{number}.log")))?;
-            let slots = slots.to_string();
-            let mut command =
-                self.stage.command(&["worker", "--persistent", "--num-cpus", &slots, "--memory", "1g"]);
-            let child = with_url(&mut command, self.stage.place)?
-                .stdout(Stdio::null())
-                .stderr(log)
-                .spawn()
-                .context("cannot start a worker")?;
-            self.workers.push(child);
+    pub(super) fn submit(&self, name: &str, spec: &str) -> Result<i64> {
+        let file = self.place.join(format!("{name}.yaml"));
+        fs::write(&file, spec).with_context(|| format!("cannot write {}", file.display()))?;
+        self.side.submit(&self.http(), self.token.as_deref(), &file)
+    }
+
+    /// Starts the workers, unless they are there or cannot be there yet. Those that need no workflow are idle when this
+    /// returns; the start of the others is part of what is measured.
+    pub(super) fn add_workers(&mut self, options: &Options, workflow: Option<i64>) -> Result<()> {
+        if !self.workers.is_empty() {
+            return Ok(());
+        }
+        self.before = self.look()?;
+        for number in 0..options.workers {
+            let seat = Seat {
+                origin: self.http().origin(),
+                token: self.token.as_deref(),
+                slots: options.slots,
+                number,
+            };
+            let Some(mut command) = self.side.worker(&seat, workflow) else { return Ok(()) };
+            let log = self.place.join(format!("worker-{number}.log"));
+            self.workers.push(spawn(&mut command, &log)?);
+        }
+        if workflow.is_none() {
+            wait_for_workers(&self.http(), options.workers)?;
+            self.before = self.look()?;
         }
         Ok(())
     }
 
+    /// What was used since the workers were there.
+    pub(super) fn cpu(&self) -> Result<Cpu> {
+        Ok(self.look()?.since(self.before))
+    }
+
+    fn look(&self) -> Result<Cpu> {
+        let workers: Vec<u32> = self.workers.iter().map(Child::id).collect();
+        Cpu::look(self.server.id(), self.side.database()?, &workers)
+    }
+
     pub(super) fn dismiss_workers(&mut self) -> Result<()> {
-        for child in &mut self.workers {
-            end(child)?;
+        for child in &self.workers {
+            terminate(child);
         }
-        self.workers.clear();
+        for mut child in self.workers.drain(..) {
+            child.wait()?;
+        }
         Ok(())
     }
 
     pub(super) fn end(mut self) -> Result<()> {
-        end(&mut self.server)?;
-        let log = fs::read_to_string(self.stage.place.join("server.log"))?;
-        ensure!(!log.to_lowercase().contains("locked"), "the server speaks of locks:\n{log}");
+        terminate(&self.server);
+        self.server.wait()?;
+        for log in self.side.logs().into_iter().chain([self.place.join("server.log")]) {
+            let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
+            let locked = text.lines().find(|line| line.to_lowercase().contains("database is locked"));
+            ensure!(locked.is_none(), "{} speaks of locks: {}", log.display(), locked.unwrap_or_default());
+        }
         Ok(())
     }
-}
-
-/// They have introduced themselves.
-pub(super) fn wait_for_workers(http: &Http, count: usize) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let list = http.get("/api/v1/workers?is_active=true")?;
-        if list["items"].as_array().is_some_and(|workers| workers.len() >= count) {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "the workers do not come up: {list}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-pub(super) fn wait_until_complete(http: &Http, workflow: i64) -> Result<()> {
-    let path = format!("/api/v1/workflows/{workflow}/is_complete");
-    let deadline = Instant::now() + 10 * PATIENCE;
-    while http.get(&path)?["is_complete"] != true {
-        ensure!(Instant::now() < deadline, "it does not end");
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
 }
 
 impl Drop for Fleet<'_> {
@@ -157,8 +128,36 @@ impl Drop for Fleet<'_> {
     }
 }
 
-fn end(child: &mut Child) -> Result<()> {
-    run(Command::new("kill").args(["-s", "TERM", &child.id().to_string()]))?;
-    child.wait()?;
+/// They have introduced themselves.
+fn wait_for_workers(http: &Http, count: usize) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let list = http.get_own("/workers?is_active=true")?;
+        if list["items"].as_array().is_some_and(|workers| workers.len() >= count) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "the workers do not come up: {list}");
+        thread::sleep(PAUSE);
+    }
+}
+
+pub(super) fn wait_until_complete(http: &Http, workflow: i64, patience: Duration) -> Result<()> {
+    let path = format!("/workflows/{workflow}/is_complete");
+    let deadline = Instant::now() + patience;
+    while http.get(&path)?["is_complete"] != true {
+        ensure!(Instant::now() < deadline, "the jobs do not end within {} s", patience.as_secs());
+        thread::sleep(PAUSE);
+    }
     Ok(())
+}
+
+fn spawn(command: &mut Command, log: &Path) -> Result<Child> {
+    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    command.stdout(file.try_clone()?).stderr(file).stdin(Stdio::null());
+    command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))
+}
+
+/// It may have ended by itself.
+fn terminate(child: &Child) {
+    output(Command::new("kill").args(["-s", "TERM", &child.id().to_string()])).ok();
 }

@@ -1,4 +1,5 @@
-//! Just enough HTTP to ask a server of ours on this machine: one connection, kept open, JSON both ways.
+//! Just enough HTTP to ask a server on this machine what Torc's contract and ours have in common: one connection, kept
+//! open, JSON both ways.
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -8,31 +9,44 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+/// Where the contract is served, by both.
+pub(super) const PREFIX: &str = "/torc-service/v1";
+
 pub(super) struct Http {
     address: String,
-    token: String,
+    token: Option<String>,
     connection: RefCell<Option<BufReader<TcpStream>>>,
 }
 
 impl Clone for Http {
     /// With a connection of its own.
     fn clone(&self) -> Self {
-        Self::new(&self.address, &self.token)
+        Self::new(&self.address, self.token.as_deref())
     }
 }
 
 impl Http {
     /// `address` is `host:port`.
-    pub(super) fn new(address: &str, token: &str) -> Self {
-        Self { address: address.to_owned(), token: token.to_owned(), connection: RefCell::new(None) }
+    pub(super) fn new(address: &str, token: Option<&str>) -> Self {
+        let token = token.map(str::to_owned);
+        Self { address: address.to_owned(), token, connection: RefCell::new(None) }
+    }
+
+    pub(super) fn origin(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     pub(super) fn get(&self, path: &str) -> Result<Value> {
-        self.call("GET", path, "")
+        self.call("GET", &format!("{PREFIX}{path}"), "")
     }
 
-    pub(super) fn post(&self, path: &str) -> Result<Value> {
-        self.call("POST", path, "")
+    /// What is not in the contract.
+    pub(super) fn get_own(&self, path: &str) -> Result<Value> {
+        self.call("GET", &format!("/api/v1{path}"), "")
+    }
+
+    pub(super) fn post(&self, path: &str, body: &str) -> Result<Value> {
+        self.call("POST", &format!("{PREFIX}{path}"), body)
     }
 
     fn call(&self, method: &str, path: &str, body: &str) -> Result<Value> {
@@ -61,11 +75,12 @@ impl Http {
         path: &str,
         body: &str,
     ) -> Result<(Value, BufReader<TcpStream>)> {
+        let token = self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
             self.address,
-            self.token,
+            token.unwrap_or_default(),
             body.len()
         );
         connection.get_mut().write_all(request.as_bytes())?;

@@ -1,173 +1,127 @@
 //! `cargo xtask bench workers`: one server, many workers, many short jobs, and somebody who looks on.
 //!
-//! [`fleet`] starts and ends the processes, [`probe`] asks questions while they work, [`http`] is how. Nothing here
-//! judges: it prints what was measured, and fails only where a job was lost, run twice, or a database was "locked".
+//! A [`side::Side`] is a server with its workers: [`windlass`] on SQLite, the same on [`postgres`], or [`torc`] where it
+//! can be had. [`fleet`] starts and ends their processes, [`probe`] asks questions over [`http`] while they work, [`cpu`]
+//! sees who used the processors. Nothing here judges: it prints what was measured, and fails only where a job was lost, run
+//! twice, or a database was "locked".
 
+mod cpu;
 mod fleet;
 mod http;
+mod options;
 mod postgres;
 mod probe;
+mod side;
+mod torc;
+mod windlass;
 
+use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use self::fleet::{Fleet, Stage};
+use self::cpu::Cpu;
+use self::fleet::Fleet;
 use self::http::Http;
+use self::options::{Options, SideName};
 use self::postgres::Postgres;
 use self::probe::{Latencies, Probe};
+use self::side::Side;
+use super::machine::Machine;
 
-const HELP: &str = "\
-cargo xtask bench workers [OPTIONS]: one server, many workers, many short jobs
-
-Starts `windlass serve` and as many `windlass worker`s, submits jobs that each sleep a few milliseconds, and
-asks for lists, status and claims meanwhile. Prints jobs per second, how long the questions took, and how long a
-claim takes when ever more jobs are ready. On SQLite and on PostgreSQL (its server is started for this).
-
-  --workers N      (default 16)            --jobs N     (default 20000)
-  --sleep SECONDS  of each job (default 0.002)
-  --slots N        jobs at once per worker (default 2)
-  --db NAME        sqlite, postgres or both (default both)
-  --sizes N,N      ready jobs for the claims (default 1000,10000,100000)
-  --keep           leave the directory
-";
-
-struct Options {
-    workers: usize,
-    jobs: usize,
-    sleep: String,
-    slots: usize,
-    sizes: Vec<usize>,
-    databases: Vec<Database>,
-    keep: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Database {
-    Sqlite,
-    Postgres,
-}
-
-/// What one database came to.
+/// What one side came to.
 struct Outcome {
-    database: Database,
-    jobs_per_second: f64,
+    side: String,
+    jobs: usize,
     wall: Duration,
+    cpu: Cpu,
     probes: Vec<(&'static str, Latencies)>,
     /// Ready jobs, and how long a claim of one took.
     claims: Vec<(usize, Latencies)>,
 }
 
-pub(super) fn main(words: &[String], windlass: &Path, ground: &Path) -> Result<()> {
+pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<std::path::PathBuf>) -> Result<()> {
     if words.iter().any(|word| word == "--help" || word == "-h") {
-        print!("{HELP}");
+        print!("{}", options::HELP);
         return Ok(());
     }
-    let options = parse(words)?;
-    println!(
-        "{} workers of {} slots, {} jobs of {} s, on {} CPUs",
-        options.workers,
-        options.slots,
-        options.jobs,
-        options.sleep,
-        std::thread::available_parallelism().map_or(0, std::num::NonZero::get)
-    );
-    for database in options.databases.iter().copied() {
-        let place = ground.join(format!("{database:?}").to_lowercase());
+    let options = Options::parse(words)?;
+    let windlass = match &options.windlass {
+        Some(file) => fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?,
+        None => windlass()?,
+    };
+    // Not in the checkout: a socket's path must be short.
+    let ground = std::env::temp_dir().join(format!("windlass-bench-{}", std::process::id()));
+    print_head(&options);
+    for (number, name) in options.sides.iter().copied().enumerate() {
+        let place = ground.join(number.to_string());
         fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
-        let outcome = measure(&options, database, windlass, &place)?;
-        print(&outcome);
+        let outcome = match name {
+            SideName::Sqlite => measure(&options, &windlass::Windlass::new(&windlass, &place, None), &place)?,
+            SideName::Postgres => {
+                let database = Postgres::start(&place.join("postgres"))?;
+                measure(&options, &windlass::Windlass::new(&windlass, &place, Some(&database)), &place)?
+            }
+            SideName::Torc => match torc::find(options.torc.as_deref()) {
+                Ok(torc) => measure(&options, &torc::Torc::new(torc, &place), &place)?,
+                Err(reason) => {
+                    println!("\ntorc: left out: {reason}");
+                    continue;
+                }
+            },
+        };
+        print!("{}", render(&outcome));
     }
     if !options.keep {
-        fs::remove_dir_all(ground).with_context(|| format!("cannot remove {}", ground.display()))?;
+        fs::remove_dir_all(&ground).with_context(|| format!("cannot remove {}", ground.display()))?;
     }
     Ok(())
 }
 
-fn parse(words: &[String]) -> Result<Options> {
-    let mut options = Options {
-        workers: 16,
-        jobs: 20_000,
-        sleep: "0.002".into(),
-        slots: 2,
-        sizes: vec![1_000, 10_000, 100_000],
-        databases: vec![Database::Sqlite, Database::Postgres],
-        keep: false,
-    };
-    let mut words = words.iter().flat_map(|word| super::options::split_value(word));
-    while let Some(word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
-        match word {
-            "--workers" => options.workers = super::options::number(value()?)?,
-            "--jobs" => options.jobs = super::options::number(value()?)?,
-            "--slots" => options.slots = super::options::number(value()?)?,
-            "--sizes" => {
-                options.sizes = value()?.split(',').map(super::options::number).collect::<Result<_>>()?;
-            }
-            "--sleep" => {
-                let text = value()?;
-                text.parse::<f64>().with_context(|| format!("`{text}` is no number of seconds"))?;
-                text.clone_into(&mut options.sleep);
-            }
-            "--db" => {
-                options.databases = match value()? {
-                    "sqlite" => vec![Database::Sqlite],
-                    "postgres" => vec![Database::Postgres],
-                    "both" => vec![Database::Sqlite, Database::Postgres],
-                    other => bail!("`{other}` is none of sqlite, postgres, both"),
-                };
-            }
-            "--keep" => options.keep = true,
-            other => bail!("`bench workers` does not know `{other}`; see --help"),
-        }
-    }
-    Ok(options)
+fn print_head(options: &Options) {
+    println!("{}", Machine::look().describe());
+    println!(
+        "{} workers of {} slots, {} jobs of {} s",
+        options.workers, options.slots, options.jobs, options.sleep
+    );
 }
 
-fn measure(options: &Options, database: Database, windlass: &Path, place: &Path) -> Result<Outcome> {
-    let postgres = match database {
-        Database::Postgres => Some(Postgres::start(&place.join("postgres"))?),
-        Database::Sqlite => None,
-    };
-    let location = postgres.as_ref().map_or_else(|| "w.db".to_owned(), Postgres::url);
-    let stage = Stage { windlass, place, location: &location };
-    let mut fleet = Fleet::serve(&stage)?;
-    let http = fleet.http()?;
-
-    fleet.add_workers(options.workers, options.slots)?;
-    fleet::wait_for_workers(&http, options.workers)?;
+fn measure(options: &Options, side: &dyn Side, place: &Path) -> Result<Outcome> {
+    let jobs = side.share(options);
+    fs::create_dir(place.join("ran"))?;
+    let mut fleet = Fleet::serve(side, place)?;
+    let http = fleet.http();
     // Something to claim that no worker takes: they have no label.
-    let decoy = submit(&stage, "decoy", &decoy_spec(10_000))?;
-    let id = submit(&stage, "load", &spec(options.jobs, &options.sleep))?;
+    let decoy = fleet.submit("decoy", &decoy_spec(10_000))?;
+    fleet.add_workers(options, None)?;
     let begun = Instant::now();
-    let probe = Probe::start(&http, id, decoy);
-    fleet::wait_until_complete(&http, id)?;
+    let load = fleet.submit("load", &load_spec(jobs, &options.sleep))?;
+    fleet.add_workers(options, Some(load))?;
+    let probe = Probe::start(&http, load, decoy);
+    fleet::wait_until_complete(&http, load, options.patience)?;
     let wall = begun.elapsed();
     let probes = probe.stop()?;
-    check(&http, id, options.jobs)?;
-    let jobs_per_second = options.jobs as f64 / wall.as_secs_f64();
+    let cpu = fleet.cpu()?;
+    check_books(&http, load, jobs)?;
+    check_files(&place.join("ran"), jobs)?;
     fleet.dismiss_workers()?;
 
     let mut claims = Vec::new();
     for &size in &options.sizes {
-        let id = submit(&stage, &format!("ready-{size}"), &decoy_spec(size))?;
+        let id = fleet.submit(&format!("ready-{size}"), &decoy_spec(size))?;
         claims.push((size, probe::claims(&http, id, 200.min(size / 2))?));
     }
     fleet.end()?;
-    Ok(Outcome { database, jobs_per_second, wall, probes, claims })
+    Ok(Outcome { side: side.name(), jobs, wall, cpu, probes, claims })
 }
 
-fn submit(stage: &Stage<'_>, name: &str, spec: &str) -> Result<i64> {
-    let file: PathBuf = stage.place.join(format!("{name}.yaml"));
-    fs::write(&file, spec).with_context(|| format!("cannot write {}", file.display()))?;
-    stage.submit(&file)
-}
-
-fn spec(jobs: usize, sleep: &str) -> String {
+/// Each job leaves a file that must not be there before, and then is a program that sleeps.
+fn load_spec(jobs: usize, sleep: &str) -> String {
     format!(
-        "name: load\njobs:\n  - {{name: \"job_{{i}}\", command: sleep {sleep}, parameters: {{i: \"1:{jobs}\"}}}}\n"
+        "name: load\njobs:\n  - {{name: \"job_{{i}}\", command: \"set -C; : > ran/{{i}}; exec sleep {sleep}\", \
+         parameters: {{i: \"1:{jobs}\"}}}}\n"
     )
 }
 
@@ -179,8 +133,8 @@ fn decoy_spec(jobs: usize) -> String {
 }
 
 /// Every job completed, and no job has two results.
-fn check(http: &Http, workflow: i64, jobs: usize) -> Result<()> {
-    let list = http.get(&format!("/api/v1/results?workflow_id={workflow}&all_runs=true&limit=100000"))?;
+fn check_books(http: &Http, workflow: i64, jobs: usize) -> Result<()> {
+    let list = http.get(&format!("/results?workflow_id={workflow}&all_runs=true&limit=100000"))?;
     let items = list["items"].as_array().context("results without items")?;
     let mut seen: Vec<i64> = items.iter().filter_map(|item| item["job_id"].as_i64()).collect();
     seen.sort_unstable();
@@ -193,35 +147,51 @@ fn check(http: &Http, workflow: i64, jobs: usize) -> Result<()> {
     Ok(())
 }
 
-fn print(outcome: &Outcome) {
-    println!(
-        "\n{:?}: {:.0} jobs/s ({:.1} s); every job completed once",
-        outcome.database,
-        outcome.jobs_per_second,
-        outcome.wall.as_secs_f64()
+/// What the jobs themselves say, whatever the books say. One that ran twice failed.
+fn check_files(directory: &Path, jobs: usize) -> Result<()> {
+    let found = fs::read_dir(directory)?.count();
+    ensure!(found == jobs, "{found} of {jobs} jobs left their file");
+    Ok(())
+}
+
+fn render(outcome: &Outcome) -> String {
+    let seconds = outcome.wall.as_secs_f64();
+    let mut text = format!(
+        "\n{}: {} jobs in {seconds:.1} s, {:.0} jobs/s; every job completed once\n",
+        outcome.side,
+        outcome.jobs,
+        outcome.jobs as f64 / seconds
     );
+    let mut line = |name: &str, value: &dyn std::fmt::Display| {
+        writeln!(text, "  {name:<30} {value}").expect("a String takes everything");
+    };
+    line("CPU ms per job", &outcome.cpu.per_job(outcome.jobs));
     for (name, latencies) in &outcome.probes {
-        println!("  {name:<28} {latencies}");
+        line(name, latencies);
     }
     for (size, latencies) in &outcome.claims {
-        println!("  {:<28} {latencies}", format!("claim, {size} ready, idle"));
+        line(&format!("claim, {size} ready, idle"), latencies);
     }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Options> {
-        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-    }
-
     #[test]
-    fn words_are_read() {
-        let options = parsed("--workers=4 --jobs 1_000 --db postgres --sizes 10,20").unwrap();
-        assert_eq!((options.workers, options.jobs), (4, 1000));
-        assert_eq!(options.databases, [Database::Postgres]);
-        assert_eq!(options.sizes, [10, 20]);
-        assert!(parsed("--db oracle").is_err() && parsed("--sleep soon").is_err() && parsed("x").is_err());
+    fn jobs_prove_that_they_ran_once() {
+        let directory = std::env::temp_dir().join(format!("windlass-bench-test-{}", std::process::id()));
+        let ran = directory.join("ran");
+        fs::create_dir_all(&ran).unwrap();
+        let spec = load_spec(3, "0");
+        let command = spec.split('"').nth(3).unwrap().replace("{i}", "1");
+        let succeeds = || {
+            let mut shell = std::process::Command::new("sh");
+            crate::shell::succeeds(shell.args(["-c", &command]).current_dir(&directory))
+        };
+        assert!(succeeds() && !succeeds(), "{command}");
+        assert!(check_files(&ran, 1).is_ok() && check_files(&ran, 2).is_err());
+        fs::remove_dir_all(directory).unwrap();
     }
 }

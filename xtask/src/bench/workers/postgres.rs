@@ -22,7 +22,7 @@ impl Postgres {
         let data = place.join("data");
         server.run(&["initdb", "--auth=trust", "--username=windlass", "-D", text(&data)?])?;
         let options = format!("-c listen_addresses='' -c unix_socket_directories='{}'", place.display());
-        let log = place.join("log");
+        let log = server.log();
         server.run(&["pg_ctl", "-w", "-D", text(&data)?, "-o", &options, "-l", text(&log)?, "start"])?;
         server.run(&["createdb", "-h", text(place)?, "-U", "windlass", "windlass"])?;
         Ok(server)
@@ -30,6 +30,20 @@ impl Postgres {
 
     pub(super) fn url(&self) -> String {
         format!("postgres://windlass@/windlass?host={}", self.place.display())
+    }
+
+    /// The process whose children serve.
+    pub(super) fn pid(&self) -> Result<u32> {
+        let file =
+            fs::read_to_string(self.place.join("data/postmaster.pid")).context("PostgreSQL is gone")?;
+        file.lines()
+            .next()
+            .and_then(|line| line.trim().parse().ok())
+            .context("postmaster.pid names no process")
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.place.join("log")
     }
 
     /// It refuses to run as root.

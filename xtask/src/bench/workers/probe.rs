@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use serde_json::Value;
 
 use super::http::Http;
 
 /// Not more often than this, so that asking is not what the server spends its time on.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a runner with one free processor says. Only jobs with this label are for it, and no worker has it.
+const OFFER: &str = r#"{"num_cpus":1,"memory_gb":1.0,"num_gpus":0,"num_nodes":1,"labels":["nobody"]}"#;
 
 type Ask = fn(&Http, &str) -> Result<Value>;
 
@@ -28,13 +31,13 @@ impl Probe {
     /// Claims come from `decoy`, whose jobs no worker takes.
     pub(super) fn start(http: &Http, workflow: i64, decoy: i64) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let list = format!("/api/v1/jobs?workflow_id={workflow}&limit=100");
-        let status = format!("/api/v1/workflows/{workflow}/status");
-        let claim = format!("/api/v1/workflows/{decoy}/claim_next_jobs?limit=1&labels=nobody");
+        let list = format!("/jobs?workflow_id={workflow}&limit=100");
+        let status = format!("/workflows/{workflow}/status");
+        let claim_path = claim_path(decoy);
         let questions: [(&'static str, String, Ask); 3] = [
             ("list of 100 jobs, under load", list, Http::get),
             ("status, under load", status, Http::get),
-            ("claim, under load", claim, Http::post),
+            ("claim, under load", claim_path, claim),
         ];
         let threads = questions.into_iter().map(|(name, path, ask)| {
             let (http, over) = (http.clone(), Arc::clone(&over));
@@ -65,13 +68,24 @@ impl Probe {
 
 /// One after the other, with nothing else going on.
 pub(super) fn claims(http: &Http, workflow: i64, count: usize) -> Result<Latencies> {
-    let path = format!("/api/v1/workflows/{workflow}/claim_next_jobs?limit=1&labels=nobody");
+    let path = claim_path(workflow);
     let times = (0..count).map(|_| {
         let begun = Instant::now();
-        http.post(&path)?;
+        claim(http, &path)?;
         Ok(begun.elapsed())
     });
     Ok(Latencies::of(times.collect::<Result<_>>()?))
+}
+
+fn claim_path(workflow: i64) -> String {
+    format!("/workflows/{workflow}/claim_jobs_based_on_resources/1")
+}
+
+/// One that gets nothing measures nothing.
+fn claim(http: &Http, path: &str) -> Result<Value> {
+    let answer = http.post(path, OFFER)?;
+    ensure!(answer["jobs"].as_array().is_some_and(|jobs| jobs.len() == 1), "nothing was claimed: {answer}");
+    Ok(answer)
 }
 
 impl Latencies {

@@ -1,0 +1,125 @@
+//! The words after `cargo xtask bench workers`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::bench::options::{number, split_value};
+
+pub(super) const HELP: &str = "\
+cargo xtask bench workers [OPTIONS]: one server, many workers, many short jobs
+
+Starts a server and its workers, submits jobs that each sleep a few milliseconds, and asks for lists, status and
+claims meanwhile. Prints jobs per second, the CPU time of everybody, how long the questions took, and how long a claim
+takes when ever more jobs are ready. On SQLite, on PostgreSQL (whose server is started for this), and the same with
+torc-server and torc's runners where they are on the machine.
+
+  --workers N      (default 16)            --jobs N     (default 20000)
+  --sleep SECONDS  of each job (default 0.002)
+  --slots N        jobs at once per worker (default 2)
+  --side NAME,NAME sqlite, postgres, torc (default all three)
+  --sizes N,N      ready jobs for the claims (default 1000,10000,100000)
+  --windlass FILE  measure this binary (default: a release build)
+  --torc FILE      this `torc`, with `torc-server` beside it (default: on PATH)
+  --torc-jobs N    jobs that torc runs (default 4000: it takes its time)
+  --patience N     seconds until it is given up that the jobs end (default 600)
+  --keep           leave the directory
+";
+
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) workers: usize,
+    pub(super) jobs: usize,
+    pub(super) sleep: String,
+    pub(super) slots: usize,
+    pub(super) sizes: Vec<usize>,
+    pub(super) sides: Vec<SideName>,
+    pub(super) windlass: Option<PathBuf>,
+    pub(super) torc: Option<PathBuf>,
+    pub(super) torc_jobs: usize,
+    pub(super) patience: Duration,
+    pub(super) keep: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SideName {
+    Sqlite,
+    Postgres,
+    Torc,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            workers: 16,
+            jobs: 20_000,
+            sleep: "0.002".into(),
+            slots: 2,
+            sizes: vec![1_000, 10_000, 100_000],
+            sides: vec![SideName::Sqlite, SideName::Postgres, SideName::Torc],
+            windlass: None,
+            torc: None,
+            torc_jobs: 4_000,
+            patience: Duration::from_mins(10),
+            keep: false,
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn parse(words: &[String]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut words = words.iter().flat_map(|word| split_value(word));
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+            match word {
+                "--workers" => options.workers = number(value()?)?,
+                "--jobs" => options.jobs = number(value()?)?,
+                "--torc-jobs" => options.torc_jobs = number(value()?)?,
+                "--slots" => options.slots = number(value()?)?,
+                "--patience" => options.patience = Duration::from_secs(number(value()?)? as u64),
+                "--sizes" => options.sizes = value()?.split(',').map(number).collect::<Result<_>>()?,
+                "--sleep" => options.sleep = seconds(value()?)?,
+                "--side" => options.sides = value()?.split(',').map(side).collect::<Result<_>>()?,
+                "--windlass" => options.windlass = Some(value()?.into()),
+                "--torc" => options.torc = Some(value()?.into()),
+                "--keep" => options.keep = true,
+                other => bail!("`bench workers` does not know `{other}`; see --help"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn seconds(text: &str) -> Result<String> {
+    text.parse::<f64>().with_context(|| format!("`{text}` is no number of seconds"))?;
+    Ok(text.to_owned())
+}
+
+fn side(name: &str) -> Result<SideName> {
+    match name {
+        "sqlite" => Ok(SideName::Sqlite),
+        "postgres" => Ok(SideName::Postgres),
+        "torc" => Ok(SideName::Torc),
+        other => bail!("`{other}` is none of sqlite, postgres, torc"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Options> {
+        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_are_read() {
+        let options = parsed("--workers=4 --jobs 1_000 --side postgres,torc --sizes 10,20").unwrap();
+        assert_eq!((options.workers, options.jobs), (4, 1000));
+        assert_eq!(options.sides, [SideName::Postgres, SideName::Torc]);
+        assert_eq!(options.sizes, [10, 20]);
+        assert!(parsed("--side oracle").is_err() && parsed("--sleep soon").is_err() && parsed("x").is_err());
+    }
+}
