@@ -4,6 +4,7 @@
 //! Values are numbers and texts: a flag is 0 or 1, a time a number, JSON is text. Statements number their values `$1..$n`.
 
 use crate::error::Fault;
+use crate::sql::common::From;
 use windlass_types::WorkflowId;
 
 /// A connection in a transaction.
@@ -17,6 +18,8 @@ pub(crate) trait Db {
 
     /// How many jobs [`Db::insert_jobs`] likes to get at once.
     const JOBS_AT_ONCE: usize;
+    /// How it best goes through the jobs of a workflow in the order of their ids, so that a page costs no more than a page.
+    const IN_ORDER: From;
 
     /// How many rows it touched.
     fn execute_values(&self, sql: &str, values: &[Value<'_>]) -> Result<usize, Fault>;

@@ -59,6 +59,11 @@ impl Board {
         self.ready.len() + self.alone.len()
     }
 
+    /// What they ask for, and how many ask for it; one thing may come up more than once.
+    pub fn ready_by_demand(&self) -> impl Iterator<Item = (&Demand, usize)> {
+        self.ready.by_demand().chain(self.alone.iter().map(|&job| (self.demand(job), 1)))
+    }
+
     /// Of the job that is next for somebody with this taste; `None` where he may claim nothing.
     pub fn top_priority(&self, taste: &Taste) -> Option<i32> {
         if self.takes_no_claims() { None } else { self.ready.top_priority(taste) }

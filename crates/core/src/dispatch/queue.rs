@@ -95,6 +95,12 @@ impl ReadyQueue {
         self.len
     }
 
+    /// What the ready jobs ask for, and how many ask for it.
+    pub fn by_demand(&self) -> impl Iterator<Item = (&Demand, usize)> {
+        let classes = self.classes.iter().map(|class| (&class.demand, class.heap.len()));
+        classes.filter(|(_, jobs)| *jobs > 0)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

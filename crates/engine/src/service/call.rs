@@ -2,7 +2,7 @@
 
 use super::May;
 use super::shut::Found;
-use super::talk::{ClaimRequest, Completion, Quiet, Refused, Reply, ResetWhich, Speaker};
+use super::talk::{ClaimRequest, Completion, Outline, Quiet, Refused, Reply, ResetWhich, Speaker};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use windlass_store::Store;
@@ -129,6 +129,10 @@ pub(super) enum Call {
         request: SpawnRequest,
         reply: Reply<Spawned>,
     },
+    Outline {
+        workflow: WorkflowId,
+        reply: Reply<Option<Outline>>,
+    },
 }
 
 pub(super) type Completed = Vec<(JobId, Result<(), Refused>)>;
@@ -213,6 +217,7 @@ impl Call {
             Self::Claim { reply, .. } => reply(Err(why)),
             Self::Complete { reply, .. } => reply(Err(why)),
             Self::Spawn { reply, .. } => reply(Err(why)),
+            Self::Outline { reply, .. } => reply(Err(why)),
         }
     }
 }

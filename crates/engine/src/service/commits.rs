@@ -18,7 +18,8 @@ impl Office {
             return;
         }
         let mut then = std::mem::take(&mut desk.open);
-        let changes = std::mem::take(&mut then.changes).into();
+        let changes: Arc<[_]> = std::mem::take(&mut then.changes).into();
+        desk.note_work(&changes);
         desk.in_flight = Some(InFlight { changes, then, retry_at: None });
         self.submit_in_flight(workflow);
     }

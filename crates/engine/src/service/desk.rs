@@ -4,12 +4,12 @@ use super::call::Told;
 use super::exchanges::Ticket;
 use super::office::refused;
 use super::shut::{Found, Waiting};
-use super::talk::Refused;
+use super::talk::{Outline, ReadyJobs, Refused};
 use crate::suspicion;
 use crate::terms::{Terms, return_codes};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use windlass_core::board::{Board, Stale};
 use windlass_core::change::Change;
 use windlass_core::suspects::Suspects;
@@ -49,6 +49,8 @@ pub(super) struct Desk {
     pub(super) is_outdated: bool,
     /// Something could not be read or written. Until then nothing new is begun.
     pub(super) paused_until: Option<Instant>,
+    /// How long all attempts took together, those included that are on their way to disk.
+    pub(super) wall: Duration,
     /// What the figures count of it: ready and held.
     pub(super) figures: (usize, usize),
 }
@@ -169,6 +171,7 @@ impl Desk {
             queue: VecDeque::new(),
             is_outdated: false,
             paused_until: None,
+            wall: store.work_done(id)?.wall,
             figures: (0, 0),
             row,
         })
@@ -176,6 +179,25 @@ impl Desk {
 
     pub(super) fn id(&self) -> WorkflowId {
         self.row.id
+    }
+
+    /// Costs as many steps as there are kinds of jobs.
+    pub(super) fn outline(&self) -> Outline {
+        let ready = self.board.ready_by_demand().map(|(demand, jobs)| ReadyJobs {
+            jobs: jobs as u64,
+            runtime: demand.resources.runtime,
+            labels: demand.place.labels.clone(),
+        });
+        Outline { ready: ready.collect(), wall: self.wall }
+    }
+
+    /// What goes to disk is done.
+    pub(super) fn note_work(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Change::End { result, .. } = change {
+                self.wall += result.wall;
+            }
+        }
     }
 
     /// Nothing is under way and nothing waits to be.

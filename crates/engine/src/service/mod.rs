@@ -23,8 +23,8 @@ mod workflows;
 
 pub use clock::{Hand, ServiceClock};
 pub use talk::{
-    Bury, ClaimRequest, Completion, Figures, NodeOffer, OnCommit, Quiet, Refused, Reply, ResetWhich,
-    ServiceOptions, Speaker,
+    Bury, ClaimRequest, Completion, Figures, NodeOffer, OnCommit, Outline, Quiet, ReadyJobs, Refused, Reply,
+    ResetWhich, ServiceOptions, Speaker,
 };
 
 use crate::Error;
@@ -206,6 +206,11 @@ impl Service {
 
     pub fn retry_action(&self, _id: WorkflowId, _action: i64, _by: &str, reply: Reply<()>) {
         not_yet(reply);
+    }
+
+    /// How the workflow stands, from memory; `None`: it is not there, and its rows have to be asked.
+    pub fn outline(&self, id: WorkflowId, reply: Reply<Option<Outline>>) {
+        self.call(Call::Outline { workflow: id, reply });
     }
 
     /// For monitoring.

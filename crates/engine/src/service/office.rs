@@ -281,6 +281,9 @@ impl Office {
                 self.on_change_status(workflow, job, to, run, &by, reply);
             }
             (Call::Spawn { request, reply }, _) => self.on_spawn(&request, reply),
+            (Call::Outline { workflow, reply }, _) => {
+                reply(Ok(self.desk(workflow).map(|desk| desk.outline())));
+            }
             (call, None) => call.refuse(Refused::Internal("nobody knows which workflow is meant".into())),
         }
     }

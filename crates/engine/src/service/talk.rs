@@ -143,6 +143,23 @@ pub struct Completion {
     pub node: Option<WorkerId>,
 }
 
+/// How a workflow stands that the service has in memory, without a look at its jobs one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// What jobs that may be claimed ask for.
+    pub ready: Vec<ReadyJobs>,
+    /// How long all attempts took together, in all runs.
+    pub wall: Duration,
+}
+
+/// So many jobs that may be claimed have this in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadyJobs {
+    pub jobs: u64,
+    pub runtime: Option<Duration>,
+    pub labels: Vec<String>,
+}
+
 /// For monitoring: cheap to read at any time, and not a consistent picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {

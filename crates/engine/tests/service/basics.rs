@@ -24,6 +24,28 @@ fn jobs_run_in_order_and_the_run_ends() {
 }
 
 #[test]
+fn how_a_workflow_stands_is_known_without_its_rows() {
+    let world = World::new();
+    let long = || Planned { runtime: Some(Duration::from_hours(1)), labels: vec!["gpu".into()], ..plain() };
+    let workflow = world.begin(&[plain(), plain(), long(), after(&[0])]);
+    let outline = || ask(|reply| world.service.outline(workflow, reply)).unwrap();
+    let known = outline().unwrap();
+    let mut ready: Vec<_> = known.ready.iter().map(|ready| (ready.jobs, ready.runtime)).collect();
+    ready.sort_unstable();
+    assert_eq!(ready, [(1, Some(Duration::from_hours(1))), (2, None)], "what waits is not ready");
+    assert!(known.ready.iter().any(|ready| ready.labels == ["gpu"]) && known.wall == Duration::ZERO);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let report = ended(worker.held[0].key, 0);
+    worker.say(&world, vec![report]).unwrap();
+    assert_eq!(outline().unwrap().wall, Duration::from_secs(10));
+    worker.work_off(&world);
+    let mut other = Worker::join(&world, Introduction { labels: vec!["gpu".into()], ..someone(1) });
+    other.work_off(&world);
+    assert_eq!(outline(), None, "when it is over the rows say it");
+}
+
+#[test]
 fn a_wait_ends_the_moment_there_is_something_to_do() {
     let world = World::new();
     let mut worker = Worker::new(&world, 1);

@@ -268,12 +268,17 @@ impl Moved {
     }
 
     pub(crate) fn write(&self, db: &impl Db, workflow: WorkflowId) -> Result<(), Fault> {
-        for (status, n) in self.0.iter().enumerate().filter(|(_, n)| **n != 0) {
-            let touched = db.execute(sql::ADD_COUNT, values![n, workflow.0, status as i64])?;
-            if touched != 1 {
-                return Err(Fault::damage(format!("workflow {workflow} has no count of state {status}")));
+        let sent = db.pipeline(|pipe| {
+            for (status, n) in self.0.iter().enumerate().filter(|(_, n)| **n != 0) {
+                pipe.send(status, sql::ADD_COUNT, &values![*n, workflow.0, status as i64])?;
             }
+            Ok(())
+        });
+        match sent {
+            Err(Fault::Untouched(status)) => {
+                Err(Fault::damage(format!("workflow {workflow} has no count of state {status}")))
+            }
+            other => other,
         }
-        Ok(())
     }
 }

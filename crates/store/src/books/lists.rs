@@ -135,14 +135,14 @@ pub(crate) fn job(db: &impl Db, id: JobId) -> Result<Option<JobDetails>, Fault> 
     Ok(query.run(db, details)?.pop())
 }
 
-pub(crate) fn job_details(
-    db: &impl Db,
+pub(crate) fn job_details<D: Db>(
+    db: &D,
     workflow: WorkflowId,
     filter: &JobFilter,
 ) -> Result<Vec<JobDetails>, Fault> {
     let run = current_run(db, workflow)?;
     let labels = read::label_condition(db, workflow, filter)?;
-    read::jobs_query(workflow, run, filter, Detail::All, labels.as_deref())?.run(db, details)
+    read::jobs_query::<D>(workflow, run, filter, Detail::All, labels.as_deref())?.run(db, details)
 }
 
 /// What follows the columns of a plain row.

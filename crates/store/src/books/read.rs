@@ -51,10 +51,10 @@ pub(crate) fn held_jobs(db: &impl Db, workflow: WorkflowId) -> Result<Vec<HeldJo
     })
 }
 
-pub(crate) fn jobs(db: &impl Db, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobRow>, Fault> {
+pub(crate) fn jobs<D: Db>(db: &D, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobRow>, Fault> {
     let run = current_run(db, workflow)?;
     let labels = label_condition(db, workflow, filter)?;
-    jobs_query(workflow, run, filter, Detail::Row, labels.as_deref())?.run(db, job_row)
+    jobs_query::<D>(workflow, run, filter, Detail::Row, labels.as_deref())?.run(db, job_row)
 }
 
 /// Which kinds of jobs a worker with the labels of the filter takes, as a condition.
@@ -75,13 +75,13 @@ pub(crate) fn label_condition(
     Ok(Some(format!(" AND ({nameless}j.kind_id IN ({taken}))")))
 }
 
-pub(crate) fn results(
-    db: &impl Db,
+pub(crate) fn results<D: Db>(
+    db: &D,
     workflow: WorkflowId,
     filter: &ResultFilter,
 ) -> Result<Vec<ResultRow>, Fault> {
     current_run(db, workflow)?;
-    results_query(workflow, filter)?.run(db, result_row)
+    results_query::<D>(workflow, filter)?.run(db, result_row)
 }
 
 pub(crate) fn result(db: &impl Db, id: ResultId) -> Result<Option<ResultRow>, Fault> {
@@ -103,25 +103,25 @@ struct Way {
 }
 
 impl Way {
-    fn to(filter: &JobFilter) -> Self {
+    fn to<D: Db>(filter: &JobFilter) -> Self {
         let status_is_watched = !filter.status.is_empty() && filter.status.iter().copied().all(is_watched);
         let watched = status_is_watched || filter.worker.is_some();
         let named = filter.name.is_some() || filter.name_prefix.is_some();
         let by_block = !named && filter.ids.is_empty() && !watched;
-        let from = if by_block { From::Blocks } else { From::Anywhere };
+        let from = if by_block { D::IN_ORDER } else { From::Anywhere };
         Self { from, watched: watched && !named && filter.ids.is_empty() }
     }
 }
 
 /// `labels` is what [`label_condition`] says.
-pub(crate) fn jobs_query(
+pub(crate) fn jobs_query<D: Db>(
     workflow: WorkflowId,
     run: RunId,
     filter: &JobFilter,
     detail: Detail,
     labels: Option<&str>,
 ) -> Result<Query, Error> {
-    let way = Way::to(filter);
+    let way = Way::to::<D>(filter);
     let mut query = Query::new(&sql::select_jobs(way.from, detail), vec![Box::new(run.0)]);
     push_job_conditions(&mut query, &way, workflow, filter, labels);
     match &filter.sort {
@@ -132,10 +132,10 @@ pub(crate) fn jobs_query(
     Ok(query)
 }
 
-pub(crate) fn count_jobs(db: &impl Db, workflow: WorkflowId, filter: &JobFilter) -> Result<u64, Fault> {
+pub(crate) fn count_jobs<D: Db>(db: &D, workflow: WorkflowId, filter: &JobFilter) -> Result<u64, Fault> {
     current_run(db, workflow)?;
     let labels = label_condition(db, workflow, filter)?;
-    let way = Way::to(filter);
+    let way = Way::to::<D>(filter);
     let mut query = Query::new(&sql::count_jobs(way.from), vec![]);
     push_job_conditions(&mut query, &way, workflow, filter, labels.as_deref());
     query.count(db)
@@ -167,12 +167,11 @@ fn push_job_conditions(
     filter: &JobFilter,
     labels: Option<&str>,
 ) {
-    let by_block = way.from == From::Blocks;
-    if by_block {
-        let least = filter.after.map_or(0, |after| after.0 + 1);
-        query.push(sql::JOBS_IN_BLOCKS, vec![Box::new(workflow.0), Box::new(least), Box::new(least)]);
-    } else {
-        query.push("j.workflow_id = ?", vec![Box::new(workflow.0)]);
+    let least = filter.after.map_or(0, |after| after.0 + 1);
+    match way.from {
+        From::Blocks => push_block(query, sql::JOBS_IN_BLOCKS, workflow, least),
+        From::Span => push_span(query, sql::JOBS_IN_SPAN, workflow, least),
+        From::Anywhere => query.push("j.workflow_id = ?", vec![Box::new(workflow.0)]),
     }
     if let Some(kind) = filter.kind {
         query.push(" AND j.kind_id = ?", vec![Box::new(kind.0)]);
@@ -185,7 +184,7 @@ fn push_job_conditions(
         let end = format!("{prefix}{}", char::MAX);
         query.push(" AND j.name >= ? AND j.name < ?", vec![Box::new(prefix.clone()), Box::new(end)]);
     }
-    if let Some(after) = filter.after.filter(|_| !by_block) {
+    if let Some(after) = filter.after.filter(|_| way.from == From::Anywhere) {
         query.push(" AND j.id > ?", vec![Box::new(after.0)]);
     }
     if !filter.ids.is_empty() {
@@ -237,10 +236,21 @@ fn push_more_conditions(query: &mut Query, filter: &JobFilter) {
     }
 }
 
-pub(crate) fn results_query(workflow: WorkflowId, filter: &ResultFilter) -> Result<Query, Error> {
-    let from = results_from(filter);
+/// What [`sql::JOBS_IN_BLOCKS`] and its like are to be given.
+fn push_block(query: &mut Query, condition: &str, workflow: WorkflowId, least: i64) {
+    query.push(condition, vec![Box::new(workflow.0), Box::new(least), Box::new(least)]);
+}
+
+/// The same for [`sql::JOBS_IN_SPAN`].
+fn push_span(query: &mut Query, condition: &str, workflow: WorkflowId, least: i64) {
+    let id = || Box::new(workflow.0);
+    query.push(condition, vec![id(), id(), Box::new(least), id()]);
+}
+
+pub(crate) fn results_query<D: Db>(workflow: WorkflowId, filter: &ResultFilter) -> Result<Query, Error> {
+    let from = results_from::<D>(filter);
     let mut query = Query::new(&sql::select_results(from), vec![]);
-    push_result_conditions(&mut query, workflow, filter);
+    push_result_conditions(&mut query, from, workflow, filter);
     if let Some(sort) = &filter.sort {
         query.push_order(Some(sort), SORTABLE_RESULTS, "r.id")?;
     } else {
@@ -251,10 +261,15 @@ pub(crate) fn results_query(workflow: WorkflowId, filter: &ResultFilter) -> Resu
     Ok(query)
 }
 
-pub(crate) fn count_results(db: &impl Db, workflow: WorkflowId, filter: &ResultFilter) -> Result<u64, Fault> {
+pub(crate) fn count_results<D: Db>(
+    db: &D,
+    workflow: WorkflowId,
+    filter: &ResultFilter,
+) -> Result<u64, Fault> {
     current_run(db, workflow)?;
-    let mut query = Query::new(&sql::count_results(results_from(filter)), vec![]);
-    push_result_conditions(&mut query, workflow, filter);
+    let from = results_from::<D>(filter);
+    let mut query = Query::new(&sql::count_results(from), vec![]);
+    push_result_conditions(&mut query, from, workflow, filter);
     query.count(db)
 }
 
@@ -276,16 +291,19 @@ const SORTABLE_RESULTS: &[(&str, &str)] = &[
     ("avg_cpu_percent", "r.avg_cpu_percent"),
 ];
 
-const fn results_from(filter: &ResultFilter) -> From {
-    if filter.job.is_some() { From::Anywhere } else { From::Blocks }
+const fn results_from<D: Db>(filter: &ResultFilter) -> From {
+    if filter.job.is_some() { From::Anywhere } else { D::IN_ORDER }
 }
 
-fn push_result_conditions(query: &mut Query, workflow: WorkflowId, filter: &ResultFilter) {
-    if let Some(job) = filter.job {
-        query.push("r.job_id = ? AND j.workflow_id = ?", vec![Box::new(job.0), Box::new(workflow.0)]);
-    } else {
-        let least = filter.after.map_or(0, |(job, _, _)| job.0);
-        query.push(sql::RESULTS_IN_BLOCKS, vec![Box::new(workflow.0), Box::new(least), Box::new(least)]);
+fn push_result_conditions(query: &mut Query, from: From, workflow: WorkflowId, filter: &ResultFilter) {
+    let least = filter.after.map_or(0, |(job, _, _)| job.0);
+    match from {
+        From::Blocks => push_block(query, sql::RESULTS_IN_BLOCKS, workflow, least),
+        From::Span => push_span(query, sql::RESULTS_IN_SPAN, workflow, least),
+        From::Anywhere => {
+            let job = filter.job.map_or(0, |job| job.0);
+            query.push("r.job_id = ? AND j.workflow_id = ?", vec![Box::new(job), Box::new(workflow.0)]);
+        }
     }
     match filter.run {
         Some(run) => query.push(" AND r.run_id = ?", vec![Box::new(run.0)]),

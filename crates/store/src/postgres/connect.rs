@@ -43,6 +43,10 @@ pub(super) fn wait<F: Future>(future: F) -> Result<F::Output, Fault> {
     }
 }
 
+/// A bitmap reads all rows before it gives one, and a page of a list wants the first hundred: while PostgreSQL has not
+/// counted the rows of a new workflow, it would not know.
+const AS_KEYS_LEAD: &str = "-c enable_bitmapscan=off";
+
 /// Where a database is and how to get there.
 pub(crate) struct Place {
     config: Config,
@@ -99,6 +103,8 @@ impl Place {
         let tag = format!("windlass {}", uuid::Uuid::new_v4().simple());
         config.ssl_mode(mode).application_name(&tag).connect_timeout(PATIENCE);
         config.keepalives_idle(SILENCE).tcp_user_timeout(SILENCE);
+        let given = config.get_options().unwrap_or_default();
+        config.options(format!("{given} {AS_KEYS_LEAD}").trim_start());
         let url = shown(&config);
         Ok(Self { config, tls, url, tag })
     }

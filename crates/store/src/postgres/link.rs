@@ -10,6 +10,7 @@ use super::value::Kept;
 use crate::Error;
 use crate::db::{Db, JobChunk, Pipeline, Row, Table, Value, values};
 use crate::error::Fault;
+use crate::sql::common::From;
 use crate::sql::postgres as sql;
 use crate::writer::Session;
 use futures_util::StreamExt as _;
@@ -236,6 +237,7 @@ impl Db for Link {
     type Loader<'d> = Copying<'d>;
 
     const JOBS_AT_ONCE: usize = 2000;
+    const IN_ORDER: From = From::Span;
 
     fn execute_values(&self, sql: &str, values: &[Value<'_>]) -> Result<usize, Fault> {
         let client = self.client()?;

@@ -379,7 +379,17 @@ super::statements! {
 pub(crate) const JOBS_IN_BLOCKS: &str = "
     b.workflow_id = ? AND j.id < b.first_job_id + b.job_count
     AND j.id >= CASE WHEN b.first_job_id > ? THEN b.first_job_id ELSE ? END";
-/// The same for results.
+/// The same without blocks: from where the first begins to where the last ends, those of others left out. The sum keeps
+/// the index on names out of it, which knows no order. To be given: the workflow, again, the least id, and the workflow.
+pub(crate) const JOBS_IN_SPAN: &str = "
+    j.workflow_id + 0 = ?
+    AND j.id >= GREATEST((SELECT MIN(first_job_id) FROM job_block WHERE workflow_id = ?), ?)
+    AND j.id < (SELECT MAX(first_job_id + job_count) FROM job_block WHERE workflow_id = ?)";
+/// Both for results.
+pub(crate) const RESULTS_IN_SPAN: &str = "
+    j.workflow_id + 0 = ?
+    AND r.job_id >= GREATEST((SELECT MIN(first_job_id) FROM job_block WHERE workflow_id = ?), ?)
+    AND r.job_id < (SELECT MAX(first_job_id + job_count) FROM job_block WHERE workflow_id = ?)";
 pub(crate) const RESULTS_IN_BLOCKS: &str = "
     b.workflow_id = ? AND r.job_id < b.first_job_id + b.job_count
     AND r.job_id >= CASE WHEN b.first_job_id > ? THEN b.first_job_id ELSE ? END";
@@ -450,12 +460,14 @@ pub(crate) enum From {
     Anywhere,
     /// By their ids. A `CROSS JOIN`, so that the blocks are the outer loop and nothing has to be sorted.
     Blocks,
+    /// By their ids, from the first of the workflow to the last: for a database that would sort what comes block by block.
+    Span,
 }
 
 impl From {
     fn text(self, table: &str) -> String {
         match self {
-            Self::Anywhere => table.to_owned(),
+            Self::Anywhere | Self::Span => table.to_owned(),
             Self::Blocks => format!("job_block b CROSS JOIN {table}"),
         }
     }

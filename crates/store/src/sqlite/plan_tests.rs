@@ -32,7 +32,7 @@ fn plan(conn: &Connection, sql: &str) -> String {
 const WORKFLOW: WorkflowId = WorkflowId(1);
 
 fn jobs_plan(conn: &Connection, filter: &JobFilter) -> String {
-    let query = jobs_query(WORKFLOW, RunId(1), filter, common::Detail::Row, None);
+    let query = jobs_query::<Connection>(WORKFLOW, RunId(1), filter, common::Detail::Row, None);
     plan(conn, &query.unwrap().sql)
 }
 
@@ -141,13 +141,13 @@ fn lists_of_jobs_stay_within_their_workflow() {
 #[test]
 fn lists_of_results_stay_within_their_workflow() {
     let (_directory, conn) = database();
-    let all = plan(&conn, &results_query(WORKFLOW, &ResultFilter::default()).unwrap().sql);
+    let all = plan(&conn, &results_query::<Connection>(WORKFLOW, &ResultFilter::default()).unwrap().sql);
     assert!(all.contains("SEARCH r USING INDEX") && all.contains("(job_id>? AND job_id<?)"), "{all}");
     let failed = ResultFilter { failed_only: true, ..ResultFilter::default() };
-    let failed = plan(&conn, &results_query(WORKFLOW, &failed).unwrap().sql);
+    let failed = plan(&conn, &results_query::<Connection>(WORKFLOW, &failed).unwrap().sql);
     assert!(failed.contains("INDEX result_unsuccessful (job_id>? AND job_id<?)"), "{failed}");
     let of_job = ResultFilter { job: Some(JobId(7)), ..ResultFilter::default() };
-    let of_job = plan(&conn, &results_query(WORKFLOW, &of_job).unwrap().sql);
+    let of_job = plan(&conn, &results_query::<Connection>(WORKFLOW, &of_job).unwrap().sql);
     assert!(of_job.contains("(job_id=?"), "{of_job}");
     for plan in [all, failed, of_job] {
         // Sorting the attempts of one job is fine, sorting everything is not.

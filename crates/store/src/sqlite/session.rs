@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::db::{Db, JobChunk, Loader, Pipeline, Row, Table, Value, values};
 use crate::error::Fault;
-use crate::sql::common as sql;
+use crate::sql::common::{self as sql, From};
 use crate::sql::sqlite::insert_jobs;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement, ToSql};
@@ -20,6 +20,7 @@ impl Db for Connection {
     type Loader<'d> = Rows<'d>;
 
     const JOBS_AT_ONCE: usize = ROWS_A_STATEMENT;
+    const IN_ORDER: From = From::Blocks;
 
     fn execute_values(&self, sql: &str, values: &[Value<'_>]) -> Result<usize, Fault> {
         execute(&mut *self.prepare_cached(sql)?, values)

@@ -15,7 +15,7 @@ use windlass_api::torc::{
     ProcessChangedJobInputsResponse, ResetJobStatusResponse, TaskModel, TaskStatus, WorkflowStatusResponse,
 };
 use windlass_auth::Operation;
-use windlass_engine::service::ResetWhich;
+use windlass_engine::service::{Outline, ReadyJobs, ResetWhich};
 use windlass_store::model::{
     DataFilter, JobDetails, JobFilter, Part, WorkerFilter, WorkerKind, WorkerRow, WorkflowRow,
 };
@@ -67,16 +67,12 @@ fn status(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowStatusResponse> {
     let allocations = call.store().records(Some(row.id), super::records::SCHEDULED)?;
     let in_state =
         |state: &str| allocations.iter().filter(|record| record.data["status"] == state).count() as i64;
-    let work = call.store().work_done(row.id)?;
-    let ready = call.store().ready_requirements(row.id, None)?;
-    let longest = ready.iter().filter_map(|row| row.resources.runtime).max();
+    let Outline { ready, wall } = outline(call, &row)?;
+    let longest = ready.iter().filter_map(|ready| ready.runtime).max();
     let left = workers.iter().filter_map(|worker| time_left(worker, call.now())).max();
     let blocked = |limit: Duration| {
-        ready
-            .iter()
-            .filter(|row| row.resources.runtime.is_some_and(|time| time > limit))
-            .map(|row| row.jobs)
-            .sum()
+        let too_long = ready.iter().filter(|ready| ready.runtime.is_some_and(|time| time > limit));
+        too_long.map(|ready| ready.jobs).sum::<u64>()
     };
     Ok(WorkflowStatusResponse {
         workflow_id: id,
@@ -89,11 +85,11 @@ fn status(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowStatusResponse> {
         jobs_by_status: counts(&row),
         pending_scheduled_nodes: in_state("pending"),
         runtime_blocked_ready_jobs: left.map_or(0, blocked) as i64,
-        total_exec_time_minutes: work.wall.as_secs_f64() / 60.0,
+        total_exec_time_minutes: wall.as_secs_f64() / 60.0,
         total_jobs: row.counts.total() as i64,
         longest_ready_runtime_seconds: longest.map(|time| time.as_secs() as i64),
         max_allocation_remaining_seconds: left.map(|time| time.as_secs() as i64),
-        unserved_ready_labels: unserved_labels(call, row.id, &workers)?,
+        unserved_ready_labels: unserved_labels(&ready, &workers),
         walltime_seconds: walltime(&row, call.now()),
     })
 }
@@ -114,21 +110,38 @@ fn time_left(worker: &WorkerRow, now: Timestamp) -> Option<Duration> {
     Some(end.since(now))
 }
 
-/// Labels of ready jobs that no active worker has, with the number of those jobs.
-fn unserved_labels(call: &Call, id: WorkflowId, workers: &[WorkerRow]) -> Answer<BTreeMap<String, i64>> {
-    let has_labels = call.store().kinds(id)?.iter().any(|kind| !kind.labels.is_empty());
-    if !has_labels {
-        return Ok(BTreeMap::new());
+/// From memory where the workflow is active, however many jobs it has; else from its rows.
+fn outline(call: &Call, row: &WorkflowRow) -> Answer<Outline> {
+    if let Some(outline) = call.ask(|service, reply| service.outline(row.id, reply))? {
+        return Ok(outline);
     }
+    let wall = call.store().work_done(row.id)?.wall;
+    if row.counts.get(JobStatus::Ready) == 0 {
+        return Ok(Outline { ready: Vec::new(), wall });
+    }
+    let asked = call.store().ready_requirements(row.id, None)?.into_iter();
+    let asked = asked.map(|ready| ReadyJobs {
+        jobs: ready.jobs,
+        runtime: ready.resources.runtime,
+        labels: Vec::new(),
+    });
     let filter = JobFilter { status: vec![JobStatus::Ready], ..JobFilter::default() };
+    let has_labels = call.store().kinds(row.id)?.iter().any(|kind| !kind.labels.is_empty());
+    let jobs = if has_labels { call.store().job_details(row.id, &filter)? } else { Vec::new() };
+    let labeled = jobs.into_iter().map(|job| ReadyJobs { jobs: 1, runtime: None, labels: job.labels });
+    Ok(Outline { ready: asked.chain(labeled).collect(), wall })
+}
+
+/// Labels of ready jobs that no active worker has, with the number of those jobs.
+fn unserved_labels(ready: &[ReadyJobs], workers: &[WorkerRow]) -> BTreeMap<String, i64> {
+    let is_served = |label: &String| workers.iter().any(|worker| worker.worker.labels.contains(label));
     let mut unserved = BTreeMap::new();
-    for job in call.store().job_details(id, &filter)? {
-        let is_served = |label: &String| workers.iter().any(|worker| worker.worker.labels.contains(label));
-        for label in job.labels.into_iter().filter(|label| !is_served(label)) {
-            *unserved.entry(label).or_default() += 1;
+    for ready in ready {
+        for label in ready.labels.iter().filter(|label| !is_served(label)) {
+            *unserved.entry(label.clone()).or_default() += ready.jobs as i64;
         }
     }
-    Ok(unserved)
+    unserved
 }
 
 fn counts(row: &WorkflowRow) -> JobStatusCounts {

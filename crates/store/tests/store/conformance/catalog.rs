@@ -1,7 +1,8 @@
 //! What the contract asks beyond running jobs: jobs with all their fields, lists that are filtered, sorted and counted.
 
-use crate::kit::{NOW, claim, commit, create, worker};
+use crate::kit::{NOW, claim, commit, create, end, key, worker};
 use serde_json::json;
+use std::time::Duration;
 use windlass_store::model::{
     AddFile, AddJob, AddUserData, Counted, DataFilter, JobFilter, JobUpdate, NewWorkflow, Part, SortBy,
     WorkflowFilter,
@@ -244,4 +245,17 @@ pub(crate) fn records_are_kept_unread(store: &dyn Store) {
     store.delete_record(record, NOW).unwrap();
     assert_eq!(store.record(record).unwrap(), None);
     assert!(store.delete_record(record, NOW).is_err());
+}
+
+pub(crate) fn work_is_summed_up_over_all_attempts(store: &dyn Store) {
+    let (id, jobs) = create(store, 3);
+    let worker = worker(store, id);
+    let before = store.work_done(id).unwrap();
+    assert_eq!((before.wall, before.first_start, before.last_end), (Duration::ZERO, None, None));
+    for (job, status) in [(jobs[0], JobStatus::Completed), (jobs[1], JobStatus::Failed)] {
+        commit(store, id, vec![claim(job, 1, worker)]).unwrap();
+        commit(store, id, vec![end(key(id, job, 1), worker, status)]).unwrap();
+    }
+    let done = store.work_done(id).unwrap();
+    assert_eq!((done.wall, done.first_start, done.last_end), (Duration::from_secs(3), Some(NOW), Some(NOW)));
 }
