@@ -1,5 +1,5 @@
-//! A server and workers that are killed, frozen and cut off at random moments. In the end every job is completed exactly
-//! once in the books, and no two attempts of a job have run at the same time.
+//! A server, its database and workers that are killed, frozen and cut off at random moments. In the end every job is
+//! completed exactly once in the books, and no two attempts of a job have run at the same time.
 //!
 //! Workers reach the server through a proxy of the test's own, so that each can be cut off alone. Every attempt leaves a
 //! line ("beat") twenty times a second; beats of two attempts of one job must not interleave. An attempt that is
@@ -14,9 +14,14 @@
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "this test needs only some of what the commands' tests need")]
 mod common;
+mod database;
+#[path = "../../../store/tests/postgres_server/mod.rs"]
+#[expect(dead_code, reason = "this test has a PostgreSQL of its own")]
+mod postgres_server;
 mod proxy;
 
 use common::{Sandbox, children_of, eventually, is_alive, kill};
+use database::Database;
 use proxy::Proxy;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -44,14 +49,34 @@ while [ "$n" -lt "$2" ]; do sleep 0.05; beat "$1"; n=$((n + 1)); done
 
 #[test]
 fn every_job_is_done_once_whatever_is_killed_frozen_or_cut_off() {
+    let blows = [
+        Blow::KillServer,
+        Blow::KillAgent,
+        Blow::KillExecutor,
+        Blow::CutOff,
+        Blow::CutShortly,
+        Blow::FreezeAgent,
+        Blow::FreezeServer,
+    ];
+    have_a_bad_day(None, &blows);
+}
+
+#[test]
+fn every_job_is_done_once_also_when_the_database_goes_away() {
+    let blows = [Blow::StopDatabase, Blow::StopDatabaseForLong, Blow::KillServer, Blow::CutShortly];
+    have_a_bad_day(Some(Database::start()), &blows);
+}
+
+/// Everything that can happen happens, and in the end all is well. Without a database of its own the books are a file.
+fn have_a_bad_day(database: Option<Database>, blows: &[Blow]) {
     let mut random = Random(seed());
     println!("seed {} ({SEED}={0} has this day again)", random.0);
-    let scene = Scene::set(&mut random);
+    let scene = Scene::set(&mut random, database);
     let mut server = scene.serve();
     scene.create();
     let mut workers: Vec<Worker> = (0..WORKERS).map(|_| scene.worker()).collect();
 
-    let mut blows = Blow::ALL.repeat(ROUNDS);
+    let mut blows = blows.repeat(ROUNDS);
     random.shuffle(&mut blows);
     for (number, blow) in blows.iter().enumerate() {
         scene.some_progress(number, blows.len());
@@ -65,6 +90,8 @@ fn every_job_is_done_once_whatever_is_killed_frozen_or_cut_off() {
             Blow::CutShortly => workers[victim].proxy.cut_for(Duration::from_millis(300)),
             Blow::FreezeAgent => freeze(workers[victim].agent.id(), LONGER_THAN_LEASE),
             Blow::FreezeServer => freeze(server.id(), LONGER_THAN_LEASE),
+            Blow::StopDatabase => scene.stop_database_for(Duration::from_millis(300)),
+            Blow::StopDatabaseForLong => scene.stop_database_for(LONGER_THAN_LEASE),
         }
         for worker in &mut workers {
             // One that was given up by its own watch, or could not go on, is replaced as a batch system would.
@@ -101,23 +128,14 @@ enum Blow {
     CutShortly,
     FreezeAgent,
     FreezeServer,
-}
-
-impl Blow {
-    const ALL: [Self; 7] = [
-        Self::KillServer,
-        Self::KillAgent,
-        Self::KillExecutor,
-        Self::CutOff,
-        Self::CutShortly,
-        Self::FreezeAgent,
-        Self::FreezeServer,
-    ];
+    StopDatabase,
+    StopDatabaseForLong,
 }
 
 struct Scene {
     sandbox: Sandbox,
     port: u16,
+    database: Option<Database>,
 }
 
 /// A worker and its own way to the server.
@@ -127,7 +145,7 @@ struct Worker {
 }
 
 impl Scene {
-    fn set(random: &mut Random) -> Self {
+    fn set(random: &mut Random, database: Option<Database>) -> Self {
         let sandbox = Sandbox::new();
         fs::create_dir(sandbox.path("beats")).unwrap();
         sandbox.write("job.sh", JOB);
@@ -141,7 +159,16 @@ impl Scene {
         sandbox.write("spec.yaml", &spec);
         // Free now, and asked for again by every server that follows.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { sandbox, port }
+        Self { sandbox, port, database }
+    }
+
+    /// The books, as commands are told of them.
+    fn books(&self) -> String {
+        self.database.as_ref().map_or_else(|| "w.db".to_owned(), Database::url)
+    }
+
+    fn stop_database_for(&self, time: Duration) {
+        self.database.as_ref().expect("books that can be stopped").stop_for(time);
     }
 
     fn serve(&self) -> Child {
@@ -150,7 +177,7 @@ impl Scene {
         let log =
             fs::File::options().create(true).append(true).open(self.sandbox.path("server.log")).unwrap();
         self.sandbox
-            .command(&["serve", "--db", "w.db", "--listen", &listen, "--lease", &lease])
+            .command(&["serve", "--db", &self.books(), "--listen", &listen, "--lease", &lease])
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -160,7 +187,7 @@ impl Scene {
     /// Whatever the server is doing at the moment, in the end it has the workflow.
     fn create(&self) {
         eventually("the server takes the workflow", || {
-            self.sandbox.windlass(&["submit", "spec.yaml", "--db", "w.db"]).code == 0
+            self.sandbox.windlass(&["submit", "spec.yaml", "--db", &self.books()]).code == 0
         });
     }
 
@@ -190,7 +217,17 @@ impl Scene {
 
     /// Outlives every server.
     fn token(&self) -> String {
-        self.sandbox.read("w.db.run/owner.token").trim().to_owned()
+        let directory = match self.database {
+            None => "w.db.run".into(),
+            Some(_) => {
+                let servers = self.sandbox.path("home/.local/state/windlass/servers");
+                fs::read_dir(servers).unwrap().next().unwrap().unwrap().path()
+            }
+        };
+        fs::read_to_string(self.sandbox.path("").join(directory).join("owner.token"))
+            .unwrap()
+            .trim()
+            .to_owned()
     }
 
     fn replace_server(&self, mut old: Child) -> Child {
@@ -232,7 +269,7 @@ impl Scene {
 
     fn statuses(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        let output = self.sandbox.windlass(&["jobs", "list", "1", "--db", "w.db", "--format", "json"]);
+        let output = self.sandbox.windlass(&["jobs", "list", "1", "--db", &self.books(), "--format", "json"]);
         let list: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_default();
         for job in items(&list) {
             *counts.entry(job["status"].as_str().unwrap_or("?").to_owned()).or_default() += 1;
@@ -242,7 +279,7 @@ impl Scene {
 
     /// What the books say of the jobs that are not completed, attempt by attempt.
     fn unfinished(&self) -> String {
-        let list = self.sandbox.json(&["jobs", "list", "1", "--db", "w.db"]);
+        let list = self.sandbox.json(&["jobs", "list", "1", "--db", &self.books()]);
         let open = items(&list).iter().filter(|job| job["status"] != "completed");
         let open: HashMap<i64, &serde_json::Value> =
             open.map(|job| (job["id"].as_i64().unwrap(), job)).collect();
@@ -250,7 +287,7 @@ impl Scene {
         for job in open.values() {
             writeln!(text, "{} is {}", job["name"], job["status"]).unwrap();
         }
-        let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", "w.db"]);
+        let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", &self.books()]);
         for result in
             items(&list).iter().filter(|result| open.contains_key(&result["job_id"].as_i64().unwrap()))
         {
@@ -262,7 +299,7 @@ impl Scene {
 
     /// Exactly one attempt of each job completed it, and every attempt that was given up is known.
     fn check_books(&self) {
-        let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", "w.db"]);
+        let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", &self.books()]);
         let mut completed: HashMap<i64, usize> = HashMap::new();
         for result in items(&list) {
             if result["status"] == "completed" {

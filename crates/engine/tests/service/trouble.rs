@@ -155,11 +155,12 @@ fn reports_that_come_while_jobs_go_back_are_kept() {
     let failed = worker.held[0].key;
     worker.say(&world, vec![ended(failed, 1)]).unwrap();
     let report = ended(worker.held[0].key, 0);
-    let release = world.hold_next_batch();
-    let retried = later(|reply| world.service.retry_job(failed.job, RunId(1), 9, "me", reply));
+    let mut retried = None;
+    let retry = |reply| world.service.retry_job(failed.job, RunId(1), 9, "me", reply);
+    let release = world.hold_next_batch(|| retried = Some(later(retry)));
     let reported = says(&world, &mut worker, vec![report]);
     drop(release);
-    world.in_time(&retried).unwrap();
+    world.in_time(&retried.unwrap()).unwrap();
     let answer = world.in_time(&reported).unwrap();
     assert!(answer.stale.is_empty());
     worker.held = answer.assignments;
@@ -176,11 +177,11 @@ fn jobs_are_retried_while_workers_report() {
     let failed = worker.held[0].key;
     worker.say(&world, vec![ended(failed, 1)]).unwrap();
     let report = started(worker.held[0].key);
-    let release = world.hold_next_batch();
-    let reported = says(&world, &mut worker, vec![report]);
+    let mut reported = None;
+    let release = world.hold_next_batch(|| reported = Some(says(&world, &mut worker, vec![report])));
     let retried = later(|reply| world.service.retry_job(failed.job, RunId(1), 9, "me", reply));
     drop(release);
-    world.in_time(&reported).unwrap();
+    world.in_time(&reported.unwrap()).unwrap();
     world.in_time(&retried).expect("it waits for the desk to be quiet");
     worker.work_off(&world);
     assert_eq!(world.statuses(workflow), [S::Completed; 3]);
@@ -218,12 +219,12 @@ fn what_a_worker_was_about_to_hear_survives_an_edit() {
     let workflow = world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);
     // It is claimed for somebody who waits, and who hangs up before he hears of it.
-    let release = world.hold_next_batch();
-    let waiting = says(&world, &mut worker, vec![]);
+    let mut waiting = None;
+    let release = world.hold_next_batch(|| waiting = Some(says(&world, &mut worker, vec![])));
     world.service.hang_up(worker.id, worker.number);
     drop(release);
     world.service.look_around();
-    assert!(waiting.try_recv().is_err());
+    assert!(waiting.unwrap().try_recv().is_err());
     edit(&world, workflow);
     let answer = worker.say(&world, vec![]).unwrap();
     assert_eq!(answer.assignments.len(), 1);
@@ -259,6 +260,24 @@ fn an_end_that_cannot_be_written_is_written_later() {
     world.fair_weather();
     world.pass(SECOND * 2);
     assert!(world.row(workflow).ended_at.is_some());
+}
+
+#[test]
+fn a_retry_whose_run_could_not_begin_can_be_asked_for_again() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), after(&[0])]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let key = worker.held[0].key;
+    worker.say(&world, vec![ended(key, 1)]).unwrap();
+    assert!(world.row(workflow).ended_at.is_some());
+    let retry = || ask(|reply| world.service.retry_job(key.job, RunId(1), 9, "me", reply));
+    world.weather(|asked| if asked == Asked::Write { Outcome::Failed } else { Outcome::Done });
+    assert_eq!(code(&retry().unwrap_err()), "unavailable");
+    world.fair_weather();
+    retry().unwrap();
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed; 2]);
 }
 
 #[test]

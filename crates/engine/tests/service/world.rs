@@ -92,14 +92,20 @@ impl World {
         drop(self.change_weather(None));
     }
 
-    /// The next batch waits until the other end of this is dropped.
-    pub(crate) fn hold_next_batch(&self) -> mpsc::Sender<()> {
+    /// The next batch waits until what this returns is dropped. Returns when there is one, after `and_do`.
+    pub(crate) fn hold_next_batch(&self, and_do: impl FnOnce()) -> mpsc::Sender<()> {
         let (release, word) = mpsc::channel();
+        let (reached, is_there) = mpsc::channel();
         let mut word = Some(word);
         self.weather(move |asked| match word.take_if(|_| asked == Asked::Batch) {
-            Some(word) => Outcome::Late(word),
+            Some(word) => {
+                reached.send(()).unwrap_or_default();
+                Outcome::Late(word)
+            }
             None => Outcome::Done,
         });
+        and_do();
+        is_there.recv_timeout(PATIENCE).expect("a batch");
         release
     }
 

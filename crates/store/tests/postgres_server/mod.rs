@@ -145,7 +145,7 @@ impl Server {
     }
 
     /// PostgreSQL does not run as root.
-    fn as_owner(&self, name: &str) -> Command {
+    pub(crate) fn as_owner(&self, name: &str) -> Command {
         let path = if name == "sh" { PathBuf::from("sh") } else { self.programs.join(name) };
         if !is_root() {
             return Command::new(path);
