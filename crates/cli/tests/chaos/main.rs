@@ -217,17 +217,13 @@ impl Scene {
 
     /// Outlives every server.
     fn token(&self) -> String {
-        let directory = match self.database {
-            None => "w.db.run".into(),
-            Some(_) => {
-                let servers = self.sandbox.path("home/.local/state/windlass/servers");
-                fs::read_dir(servers).unwrap().next().unwrap().unwrap().path()
-            }
+        let directory = if self.database.is_some() {
+            let servers = self.sandbox.path("home/.local/state/windlass/servers");
+            fs::read_dir(servers).unwrap().next().unwrap().unwrap().path()
+        } else {
+            self.sandbox.path("w.db.run")
         };
-        fs::read_to_string(self.sandbox.path("").join(directory).join("owner.token"))
-            .unwrap()
-            .trim()
-            .to_owned()
+        fs::read_to_string(directory.join("owner.token")).unwrap().trim().to_owned()
     }
 
     fn replace_server(&self, mut old: Child) -> Child {

@@ -199,10 +199,15 @@ async fn change(
             }
             answer
         }
-        // Nobody keeps events in memory.
-        request @ (Request::AddEvent { .. } | Request::DeleteEvent { .. }) => {
-            alone(state, by, request).await?
-        }
+        // Nobody keeps these in memory.
+        request @ (Request::AddEvent { .. }
+        | Request::DeleteEvent { .. }
+        | Request::AddUserData { .. }
+        | Request::SetUserData { .. }
+        | Request::DeleteUserData { .. }
+        | Request::AddFile { .. }
+        | Request::UpdateFile { .. }
+        | Request::DeleteFile { .. }) => alone(state, by, request).await?,
         request => match workflows.first() {
             Some(workflow) => exclusive(state, by, *workflow, request).await?,
             None => alone(state, by, request).await?,
@@ -218,10 +223,12 @@ async fn exclusive(state: &AppState, by: &str, id: WorkflowId, request: Request)
     ask(|reply| state.service.exclusive(id, Quiet::Any, Box::new(work), reply)).await
 }
 
-/// What concerns no workflow that is there.
+/// What concerns no workflow that is there, or nothing of it that the service keeps in memory.
 async fn alone(state: &AppState, by: &str, request: Request) -> Answer<wire::Answer> {
     let (store, now) = (state.store.acting_as(by), state.now());
-    blocking(move || request.answer(&*store, now, &|_| true)).await
+    let answer = blocking(move || request.answer(&*store, now, &|_| true)).await;
+    state.events.nudge();
+    answer
 }
 
 /// All of an upload, in a file that has no name: it may be larger than memory, and is gone whatever happens.

@@ -59,6 +59,16 @@ impl Call {
         self.ask(|service, reply| service.exclusive(workflow, quiet, Box::new(work), reply))
     }
 
+    /// Changes something that the service does not keep in memory: it need not keep away meanwhile, nor read anything anew.
+    pub(super) fn write<T>(
+        &self,
+        work: impl FnOnce(&dyn Store, Timestamp) -> Result<T, windlass_store::Error>,
+    ) -> Answer<T> {
+        let done = work(&*self.store().acting_as(self.by()), self.now())?;
+        self.state.events.nudge();
+        Ok(done)
+    }
+
     /// Whether he may do this, where no object is concerned.
     pub(super) fn may(&self, operation: Operation) -> Answer<()> {
         self.judge(operation, Relation::Own, || ApiError::not_found("such thing"))

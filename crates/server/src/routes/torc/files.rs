@@ -80,7 +80,7 @@ fn add(call: &Call, workflow: WorkflowId, files: &[FileModel]) -> Answer<Vec<Fil
         })
     };
     let files = files.iter().map(new).collect::<Answer<Vec<AddFile>>>()?;
-    call.change(workflow, Quiet::Any, move |store, now| store.add_files(workflow, &files, now))
+    call.write(|store, now| store.add_files(workflow, &files, now))
 }
 
 fn path(text: &str) -> Answer<String> {
@@ -109,14 +109,14 @@ fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<FileModel>) -> Answ
         path: Some(path(&body.path)?).filter(|path| *path != old.path),
         mtime_ns: body.st_mtime.map(nanoseconds).transpose()?,
     };
-    call.change(row.id, Quiet::Any, move |store, now| store.update_file(FileId(id), &update, now))?;
+    call.write(|store, now| store.update_file(FileId(id), &update, now))?;
     file(call, id)
 }
 
 fn delete(call: &Call, Path(id): Path<i64>) -> Answer<FileModel> {
-    let row = call.part(Operation::ChangeWorkflow, Part::File(FileId(id)))?;
+    call.part(Operation::ChangeWorkflow, Part::File(FileId(id)))?;
     let file = file(call, id)?;
-    call.change(row.id, Quiet::Any, move |store, now| store.delete_file(FileId(id), now))?;
+    call.write(|store, now| store.delete_file(FileId(id), now))?;
     Ok(file)
 }
 

@@ -111,7 +111,13 @@ fn said(data: Option<Value>) -> Option<Value> {
 }
 
 fn add(call: &Call, workflow: WorkflowId, list: Vec<AddUserData>) -> Answer<Vec<UserDataId>> {
-    call.change(workflow, Quiet::Any, move |store, now| store.add_user_data_list(workflow, &list, now))
+    // Who reads or writes it waits for others, and the service has to know.
+    let has_sides = list.iter().any(|piece| !piece.consumers.is_empty() || !piece.producers.is_empty());
+    if has_sides {
+        return call
+            .change(workflow, Quiet::Any, move |store, now| store.add_user_data_list(workflow, &list, now));
+    }
+    call.write(|store, now| store.add_user_data_list(workflow, &list, now))
 }
 
 /// Data that are not said stay; jobs write theirs while the workflow runs.
@@ -126,14 +132,14 @@ fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<UserDataModel>) -> 
         data: said(body.data).map(Some),
         is_ephemeral: body.is_ephemeral.filter(|said| Some(*said) != old.is_ephemeral),
     };
-    call.change(row.id, Quiet::Any, move |store, now| store.update_user_data(UserDataId(id), &update, now))?;
+    call.write(|store, now| store.update_user_data(UserDataId(id), &update, now))?;
     piece(call, id)
 }
 
 fn delete(call: &Call, Path(id): Path<i64>) -> Answer<UserDataModel> {
-    let row = call.part(Operation::ChangeWorkflow, Part::UserData(UserDataId(id)))?;
+    call.part(Operation::ChangeWorkflow, Part::UserData(UserDataId(id)))?;
     let piece = piece(call, id)?;
-    call.change(row.id, Quiet::Any, move |store, now| store.delete_user_data(UserDataId(id), now))?;
+    call.write(|store, now| store.delete_user_data(UserDataId(id), now))?;
     Ok(piece)
 }
 
