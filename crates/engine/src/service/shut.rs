@@ -183,9 +183,8 @@ impl Office {
     // ---- shutting ----
 
     /// The desk is thrown away; what it knew is kept for the next one.
-    fn shut(&mut self, workflow: WorkflowId) -> &mut Shut {
-        let mut shut =
-            Shut { retry_at: None, is_unknown: true, queue: VecDeque::new(), left: Left::default() };
+    fn shut(&mut self, workflow: WorkflowId, left: Left) {
+        let mut shut = Shut { retry_at: None, is_unknown: true, queue: VecDeque::new(), left };
         if let Some(Slot::Open(desk)) = self.slots.remove(&workflow) {
             self.gauges.note_desk(desk.figures, (0, 0));
             if let Some(mate) = desk.reserved.and_then(|worker| self.mates.get_mut(&worker)) {
@@ -194,11 +193,7 @@ impl Office {
             (shut.is_unknown, shut.queue, shut.left.over) = (false, desk.queue, desk.over);
         }
         self.crews.place(workflow, |_| None);
-        let slot = self.slots.entry(workflow).insert_entry(Slot::Shut(Box::new(shut))).into_mut();
-        match slot {
-            Slot::Shut(shut) => shut,
-            Slot::Open(_) => unreachable!("it was just shut"),
-        }
+        self.slots.insert(workflow, Slot::Shut(Box::new(shut)));
     }
 
     /// Makes a desk anew from its rows, once nothing of it is under way.
@@ -211,13 +206,13 @@ impl Office {
 
     /// Shuts the desk and has its rows read. Nothing of it may be on its way to the disk.
     pub(super) fn make_anew(&mut self, workflow: WorkflowId) {
-        self.shut(workflow);
+        self.shut(workflow, Left::default());
         self.read(workflow);
     }
 
     /// A workflow that is active and has no desk: its rows are read. `trouble`: even whether it is active could not be read.
     pub(super) fn take_in(&mut self, workflow: WorkflowId, trouble: bool) {
-        self.shut(workflow);
+        self.shut(workflow, Left::default());
         if trouble {
             self.read_later(workflow);
         } else {
@@ -248,9 +243,7 @@ impl Office {
             // Should it be on disk all the same, it is not to be left half done.
             self.afterwards.push((workflow, then, Box::new(drop)));
         }
-        let shut = self.shut(workflow);
-        left.over = std::mem::take(&mut shut.left.over);
-        shut.left = left;
+        self.shut(workflow, left);
         // A moment's pause: whatever it is, it might happen again at once.
         self.read_later(workflow);
     }
@@ -267,7 +260,7 @@ impl Office {
             let detail = format!("{} jobs of workflow {workflow} are held by workers", desk.held.len());
             return work(Err(Refused::Conflict { code: "workflow_active", detail }))();
         }
-        self.shut(workflow);
+        self.shut(workflow, Left::default());
         let (store, post, birth) = (Arc::clone(&self.store), self.post.clone(), self.new_birth());
         self.on_a_thread(workflow, move || {
             let answer = work(Ok(&*store));
