@@ -62,7 +62,7 @@ fn every_job_is_done_once_whatever_is_killed_frozen_or_cut_off() {
 }
 
 #[test]
-fn every_job_is_done_once_also_when_the_database_goes_away() {
+fn every_job_is_done_once_also_when_postgres_goes_away() {
     let blows = [Blow::StopDatabase, Blow::StopDatabaseForLong, Blow::KillServer, Blow::CutShortly];
     have_a_bad_day(Some(Database::start()), &blows);
 }
