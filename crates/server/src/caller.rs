@@ -136,8 +136,17 @@ impl Caller {
 
     /// Whether he may know of a workflow.
     pub(crate) fn reads(&self, store: &dyn Store, id: WorkflowId) -> bool {
+        self.may_with(store, Operation::ReadWorkflow, id)
+    }
+
+    /// Whether he may know the values of its secrets.
+    pub(crate) fn reads_secrets(&self, store: &dyn Store, id: WorkflowId) -> bool {
+        self.may_with(store, Operation::ReadSecrets, id)
+    }
+
+    fn may_with(&self, store: &dyn Store, operation: Operation, id: WorkflowId) -> bool {
         let found = self.find(store, id).ok().flatten();
-        found.is_some_and(|(_, relation)| self.may(Operation::ReadWorkflow, relation, "").is_ok())
+        found.is_some_and(|(_, relation)| self.may(operation, relation, "").is_ok())
     }
 
     /// Which events he may know of.

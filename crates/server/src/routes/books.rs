@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -23,7 +24,7 @@ use windlass_auth::{Operation, Relation};
 use windlass_engine::service::Quiet;
 use windlass_store::Store;
 use windlass_store::model::Part;
-use windlass_store::wire::{self, Level, Request, Subject};
+use windlass_store::wire::{self, Eyes, Level, Request, Subject};
 use windlass_types::WorkflowId;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -53,7 +54,7 @@ async fn books(
 ) -> Answer<Response> {
     let answer = match (authorize(&state, &caller, &request).await?, request.access().level) {
         (Err(hidden), _) => wire::Answer::new::<()>(Err(hidden)),
-        (Ok(_), Level::Read) => read(&state, &caller, request).await?,
+        (Ok(workflows), Level::Read) => read(&state, &caller, request, workflows).await?,
         (Ok(workflows), Level::Change) => change(&state, &caller, request, &workflows).await?,
     };
     Ok(respond(answer))
@@ -155,17 +156,30 @@ fn operation(request: &Request, level: Level) -> Operation {
     }
 }
 
-async fn read(state: &AppState, caller: &Caller, request: Request) -> Answer<wire::Answer> {
-    let (caller, now) = (caller.clone(), state.now());
+/// `concerned`: what it is about, which he may read.
+async fn read(
+    state: &AppState,
+    caller: &Caller,
+    request: Request,
+    concerned: BTreeSet<WorkflowId>,
+) -> Answer<wire::Answer> {
+    let (caller, now, masking) = (caller.clone(), state.now(), state.auth.masking());
     state
         .books(move |store| {
             // Lists that span workflows ask about each row.
-            let known: std::cell::RefCell<HashMap<WorkflowId, bool>> = std::cell::RefCell::default();
+            let known = RefCell::<HashMap<_, _>>::default();
             let may_see = |id: Option<WorkflowId>| match id {
                 None => caller.0.sees_all(),
                 Some(id) => *known.borrow_mut().entry(id).or_insert_with(|| caller.reads(store, id)),
             };
-            Ok::<_, ApiError>(request.answer(store, now, &may_see))
+            let open = RefCell::<HashMap<_, _>>::default();
+            let is_open =
+                |id| *open.borrow_mut().entry(id).or_insert_with(|| caller.reads_secrets(store, id));
+            let masked = |of: Option<WorkflowId>| {
+                let open = of.map_or_else(|| concerned.iter().all(|id| is_open(*id)), is_open);
+                (!open).then_some(&masking)
+            };
+            Ok::<_, ApiError>(request.answer(store, now, Eyes { may_see: &may_see, masked: &masked }))
         })
         .await
 }
@@ -219,14 +233,14 @@ async fn change(
 /// While nobody else touches the workflow.
 async fn exclusive(state: &AppState, by: &str, id: WorkflowId, request: Request) -> Answer<wire::Answer> {
     let (by, now) = (by.to_owned(), state.now());
-    let work = move |store: &dyn Store| Ok(request.answer(&*store.acting_as(&by), now, &|_| true));
+    let work = move |store: &dyn Store| Ok(request.answer(&*store.acting_as(&by), now, Eyes::ALL));
     ask(|reply| state.service.exclusive(id, Quiet::Any, Box::new(work), reply)).await
 }
 
 /// What concerns no workflow that is there, or nothing of it that the service keeps in memory.
 async fn alone(state: &AppState, by: &str, request: Request) -> Answer<wire::Answer> {
     let (store, now) = (state.store.acting_as(by), state.now());
-    let answer = blocking(move || request.answer(&*store, now, &|_| true)).await;
+    let answer = blocking(move || request.answer(&*store, now, Eyes::ALL)).await;
     state.events.nudge();
     answer
 }

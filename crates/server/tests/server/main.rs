@@ -21,6 +21,8 @@ mod manners;
 #[cfg(test)]
 mod parts;
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
 mod secured;
 #[cfg(test)]
 mod torc_client;

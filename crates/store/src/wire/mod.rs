@@ -11,10 +11,12 @@ mod access;
 pub mod create;
 mod direct;
 pub mod error;
+mod eyes;
 mod remote;
 mod table;
 
 pub use access::{Access, Level, Subject};
+pub use eyes::{Eyes, Masked};
 pub use remote::{Remote, Transport};
 pub use table::Request;
 

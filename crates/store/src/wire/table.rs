@@ -1,6 +1,7 @@
 //! The table, and the requests that are made from it.
 
-use super::{Access, Answer, GivenUserData, Level, MaySee, Sift as _, Subject};
+use super::eyes::{Eyes, Veiled as _};
+use super::{Access, Answer, GivenUserData, Level, Sift as _, Subject};
 use crate::Store;
 use crate::model::{
     AddJob, DataFilter, EventFilter, Export, ExportOptions, FileUpdate, ImportOptions, JobFilter, JobUpdate,
@@ -153,10 +154,10 @@ macro_rules! level {
 }
 
 macro_rules! sifted {
-    (sifted $answer:expr, $may_see:expr) => {
-        $answer.map(|rows| rows.sift($may_see))
+    (sifted $answer:expr, $eyes:expr) => {
+        $answer.map(|rows| rows.sift($eyes.may_see))
     };
-    ($sort:ident $answer:expr, $may_see:expr) => {
+    ($sort:ident $answer:expr, $eyes:expr) => {
         $answer
     };
 }
@@ -202,13 +203,16 @@ macro_rules! requests {
                 }
             }
 
-            /// Does it, and says how it went. That it may be done was settled before; `may_see` is asked about the
-            /// rows of lists that span workflows.
-            pub fn answer(&self, store: &dyn Store, now: Timestamp, may_see: MaySee<'_>) -> Answer {
+            /// Does it, and says how it went, to the eyes of whoever asked. That it may be done was settled before.
+            pub fn answer(&self, store: &dyn Store, now: Timestamp, eyes: Eyes<'_>) -> Answer {
                 match self {
                     $(Self::$variant { $($arg),* } => {
                         let answer = store.$method($(lent!($how $arg),)* $(told!($time now))?);
-                        Answer::new(sifted!($sort answer, may_see))
+                        let mut answer = sifted!($sort answer, eyes);
+                        if let Ok(answer) = &mut answer {
+                            answer.veil(eyes);
+                        }
+                        Answer::new(answer)
                     })*
                 }
             }

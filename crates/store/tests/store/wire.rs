@@ -4,7 +4,7 @@
 use crate::kit::Fixture;
 use std::io::{Cursor, Read};
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::wire::{Answer, Remote, Request, Transport, create};
+use windlass_store::wire::{Answer, Eyes, Remote, Request, Transport, create};
 use windlass_store::{Error, Location, Store};
 use windlass_types::Timestamp;
 
@@ -18,7 +18,7 @@ impl Transport for InProcess {
     fn call(&self, request: &Request, now: Timestamp) -> Result<Vec<u8>, Error> {
         let sent = serde_json::to_string(request).unwrap();
         let request: Request = serde_json::from_str(&sent).unwrap();
-        Ok(request.answer(&self.0, now, &|_| true).body)
+        Ok(request.answer(&self.0, now, Eyes::ALL).body)
     }
 
     fn create(&self, mut lines: Box<dyn Read + Send>, now: Timestamp) -> Result<Vec<u8>, Error> {
