@@ -8,6 +8,7 @@ use crate::error::{Answer, ApiError};
 use crate::extract::{Json, Path, Query};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::time::Duration;
 use windlass_api::torc::query::{ClaimFitting, ClaimNext, Paging, Retry};
 use windlass_api::torc::{
@@ -20,6 +21,9 @@ use windlass_engine::service::{ClaimRequest, Completion, NodeOffer, Service};
 use windlass_store::model::{JobFilter, Part, SpawnJob, SpawnRequest, WorkerFilter, WorkerRow, WorkflowRow};
 use windlass_types::work::{AttemptKey, Usage};
 use windlass_types::{Attempt, Bytes, Capacity, JobId, JobStatus, RunId, WorkerId};
+
+/// A job adds at most so many jobs at once.
+const MOST_SPAWNED: usize = 100_000;
 
 pub(super) fn table() -> Table {
     Table::new("running")
@@ -319,7 +323,10 @@ fn change_status(call: &Call, Path((id, status, run)): Path<(i64, JobStatus, i64
 fn spawn(call: &Call, Path(id): Path<i64>, Json(body): Json<SpawnJobsRequest>) -> Answer<SpawnJobsResponse> {
     let row = call.part(Operation::Work, Part::Job(JobId(id)))?;
     let job = call.store().job(JobId(id))?.ok_or_else(|| ApiError::not_found(format_args!("job {id}")))?;
-    let names: Vec<&str> = body.jobs.iter().map(|job| job.name.as_str()).collect();
+    if body.jobs.len() > MOST_SPAWNED {
+        return Err(ApiError::invalid(format!("at most {MOST_SPAWNED} jobs are added at once")));
+    }
+    let names = numbered(&body.jobs)?;
     let jobs = body.jobs.iter().map(|job| spawn_job(job, &names)).collect::<Answer<Vec<SpawnJob>>>()?;
     refuse_circles(&jobs)?;
     let request = SpawnRequest {
@@ -335,13 +342,20 @@ fn spawn(call: &Call, Path(id): Path<i64>, Json(body): Json<SpawnJobsRequest>) -
     })
 }
 
-fn spawn_job(job: &SpawnJobModel, names: &[&str]) -> Answer<SpawnJob> {
-    if names.iter().filter(|name| **name == job.name).count() > 1 {
-        return Err(ApiError::invalid(format!("two of the jobs are called `{}`", job.name)));
+/// The place of each by its name.
+fn numbered(jobs: &[SpawnJobModel]) -> Answer<HashMap<&str, u32>> {
+    let mut names = HashMap::with_capacity(jobs.len());
+    for (place, job) in (0..).zip(jobs) {
+        if names.insert(job.name.as_str(), place).is_some() {
+            return Err(ApiError::invalid(format!("two of the jobs are called `{}`", job.name)));
+        }
     }
+    Ok(names)
+}
+
+fn spawn_job(job: &SpawnJobModel, names: &HashMap<&str, u32>) -> Answer<SpawnJob> {
     let number = |name: &String| {
-        let place = names.iter().position(|known| known == name);
-        place.map(|place| place as u32).ok_or_else(|| {
+        names.get(name.as_str()).copied().ok_or_else(|| {
             ApiError::invalid(format!("`{}` waits for `{name}`, which is not in the request", job.name))
         })
     };
@@ -358,17 +372,30 @@ fn spawn_job(job: &SpawnJobModel, names: &[&str]) -> Answer<SpawnJob> {
     })
 }
 
-/// Takes away what waits for nothing that is left, until nothing is, or nothing can be taken.
+/// Takes away what waits for nothing that is left, until nothing can be taken: then nothing is to be left.
 fn refuse_circles(jobs: &[SpawnJob]) -> Answer<()> {
-    let mut done = vec![false; jobs.len()];
-    let is_free = |job: &SpawnJob, done: &[bool]| job.depends_on.iter().all(|other| done[*other as usize]);
-    loop {
-        let next = (0..jobs.len()).find(|n| !done[*n] && is_free(&jobs[*n], &done));
-        match next {
-            Some(n) => done[n] = true,
-            None if done.iter().all(|done| *done) => return Ok(()),
-            None => return Err(ApiError::invalid("the jobs wait for each other in a circle")),
+    let mut waits: Vec<usize> = jobs.iter().map(|job| job.depends_on.len()).collect();
+    let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); jobs.len()];
+    for (n, job) in jobs.iter().enumerate() {
+        for other in &job.depends_on {
+            waiters[*other as usize].push(n);
         }
+    }
+    let mut free: Vec<usize> = (0..jobs.len()).filter(|n| waits[*n] == 0).collect();
+    let mut taken = 0;
+    while let Some(n) = free.pop() {
+        taken += 1;
+        for waiter in &waiters[n] {
+            waits[*waiter] -= 1;
+            if waits[*waiter] == 0 {
+                free.push(*waiter);
+            }
+        }
+    }
+    if taken == jobs.len() {
+        Ok(())
+    } else {
+        Err(ApiError::invalid("the jobs wait for each other in a circle"))
     }
 }
 
@@ -429,4 +456,43 @@ fn slurm_job(worker: &WorkerRow) -> Option<String> {
     let scheduler = worker.worker.extra.as_ref()?.get("scheduler")?;
     let id = ["slurm_job_id", "scheduler_id", "job_id"].iter().find_map(|key| scheduler.get(*key))?;
     Some(id.as_str().map_or_else(|| id.to_string(), str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(name: &str, depends_on: &[String]) -> SpawnJobModel {
+        let job = serde_json::json!({"name": name, "command": "true", "depends_on": depends_on});
+        serde_json::from_value(job).unwrap()
+    }
+
+    fn spawned(models: &[SpawnJobModel]) -> Answer<Vec<SpawnJob>> {
+        let names = numbered(models)?;
+        let jobs = models.iter().map(|job| spawn_job(job, &names)).collect::<Answer<Vec<_>>>()?;
+        refuse_circles(&jobs)?;
+        Ok(jobs)
+    }
+
+    /// Each waits for the one behind it: looking through all of them for each would take minutes.
+    #[test]
+    fn as_many_as_may_be_added_are_looked_through_once() {
+        let name = |n: usize| format!("j{n}");
+        let last = MOST_SPAWNED - 1;
+        let waits = |n: usize| if n < last { vec![name(n + 1)] } else { Vec::new() };
+        let mut models: Vec<_> = (0..MOST_SPAWNED).map(|n| model(&name(n), &waits(n))).collect();
+        assert_eq!(spawned(&models).unwrap()[0].depends_on, [1]);
+        models[last] = model(&name(last), &[name(0)]);
+        assert!(spawned(&models).unwrap_err().to_string().contains("circle"));
+        models[last] = model(&name(0), &[]);
+        assert!(spawned(&models).unwrap_err().to_string().contains("two of the jobs"));
+    }
+
+    #[test]
+    fn the_same_dependency_twice_is_one_wait_and_no_circle() {
+        let models = [model("a", &[]), model("b", &["a".into(), "a".into()])];
+        assert_eq!(spawned(&models).unwrap().len(), 2);
+        let alone = [model("a", &["a".into()])];
+        assert!(spawned(&alone).is_err());
+    }
 }
