@@ -22,7 +22,7 @@ use windlass_client::Keyring;
 use windlass_proc::identity::{Identity, boot_id, boot_time};
 use windlass_proc::{Signal, machine};
 use windlass_types::fleet::{
-    ActionReport, Comeback, ExchangeAnswer, Introduction, StopOrder, Welcome, WorkflowSite,
+    ActionReport, Comeback, ExchangeAnswer, Introduction, StaleReport, StopOrder, Welcome, WorkflowSite,
 };
 use windlass_types::work::{
     AttemptKey, EndCause, Exit, FromWorker, Report, ReturnReason, StopReason, ToWorker,
@@ -526,10 +526,8 @@ impl Agent {
     }
 
     fn obey(&mut self, answer: ExchangeAnswer, observer: &mut dyn Observer) {
-        for key in &answer.stale {
-            observer.notice(&format!(
-                "the server refused the result of {key}: it had been given to another worker"
-            ));
+        for StaleReport { key, found } in &answer.stale {
+            observer.notice(&format!("the server did not take what was reported of {key}: {found}"));
         }
         for site in answer.workflows {
             self.tell_crew(&ToWorker::Workflow(Box::new(site.clone())));

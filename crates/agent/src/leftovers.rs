@@ -15,7 +15,7 @@ use windlass_types::work::{AttemptKey, Report, ReturnReason};
 /// How long a call may take.
 const WITHIN: Duration = Duration::from_secs(20);
 /// So many reports go in one exchange.
-const BATCH: usize = 1000;
+const BATCH: usize = Exchange::MOST_REPORTS;
 
 /// What one dead agent left, after its processes were ended.
 #[derive(Debug)]

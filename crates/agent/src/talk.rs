@@ -12,7 +12,7 @@ use windlass_types::fleet::{ActionReport, Exchange, ExchangeAnswer};
 use windlass_types::work::Report;
 
 /// So many reports go in one exchange.
-const BATCH: usize = 1000;
+const BATCH: usize = Exchange::MOST_REPORTS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {

@@ -12,10 +12,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 use windlass_auth::{Denied, Operation, PeerCertificate, Principal, Relation, Shown, Verdict, judge};
-use windlass_engine::service::May;
+use windlass_engine::service::{May, Sponsor};
 use windlass_store::Store;
 use windlass_store::model::{WorkerRow, WorkflowRow};
-use windlass_types::{WorkerId, WorkflowId};
+use windlass_types::{Timestamp, WorkerId, WorkflowId};
 
 /// The other end of a connection, in the extensions of each of its requests.
 #[derive(Clone, Debug)]
@@ -36,37 +36,56 @@ impl FromRequestParts<AppState> for Caller {
         if let Some(known) = parts.extensions.get::<Self>() {
             return Ok(known.clone());
         }
+        Credential::of(parts).admit(state).await.map(Self).map_err(ApiError::from)
+    }
+}
+
+/// What a request showed of who it is. For whatever lasts, to be looked at again: it may be good no more.
+#[derive(Clone)]
+pub(crate) struct Credential {
+    peer: Option<Peer>,
+    authorization: Option<String>,
+}
+
+impl Credential {
+    pub(crate) fn of(parts: &Parts) -> Self {
         let peer = parts.extensions.get::<Peer>().cloned();
         // A header that is no text is shown and wrong, not missing.
         let mut headers = parts.headers.get_all(AUTHORIZATION).iter();
         let authorization = headers.next().map(|header| header.to_str().unwrap_or_default().to_owned());
         // Two of them: whoever is in front of us may have looked at the other one.
         let authorization = authorization.map(|header| headers.next().map_or(header, |_| String::new()));
-        admit(state, peer, authorization).await.map(Self).map_err(ApiError::from)
+        Self { peer, authorization }
     }
-}
 
-async fn admit(
-    state: &AppState,
-    peer: Option<Peer>,
-    authorization: Option<String>,
-) -> Result<Principal, Denied> {
-    let (gate, now) = (Arc::clone(&state.auth), state.now());
-    let shown = move |ask: &dyn Fn(&Shown<'_>) -> Option<Result<Principal, Denied>>| {
-        ask(&Shown {
-            authorization: authorization.as_deref(),
-            certificate: peer.as_ref().and_then(|peer| peer.certificate.as_deref()),
-            address: peer.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address.ip()),
+    pub(crate) fn address(&self) -> IpAddr {
+        self.peer.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address.ip())
+    }
+
+    fn shown(&self, now: Timestamp) -> Shown<'_> {
+        Shown {
+            authorization: self.authorization.as_deref(),
+            certificate: self.peer.as_ref().and_then(|peer| peer.certificate.as_deref()),
+            address: self.address(),
             now,
             clock: Instant::now(),
-        })
-    };
-    if let Some(known) = shown(&|shown| gate.admit_quickly(shown)) {
-        return known;
+        }
     }
-    // A slow hash, or keys that have to be fetched.
-    let slowly = blocking(move || shown(&|shown| Some(gate.admit(shown)))).await;
-    slowly.ok().flatten().unwrap_or(Err(Denied::Unavailable))
+
+    /// Who it is, if that is known without asking anybody; `None`: not, or nobody.
+    pub(crate) fn known(&self, state: &AppState) -> Option<Principal> {
+        state.auth.admit_quickly(&self.shown(state.now())).and_then(Result::ok)
+    }
+
+    pub(crate) async fn admit(&self, state: &AppState) -> Result<Principal, Denied> {
+        if let Some(known) = state.auth.admit_quickly(&self.shown(state.now())) {
+            return known;
+        }
+        // A slow hash, or keys that have to be fetched.
+        let (this, gate, now) = (self.clone(), Arc::clone(&state.auth), state.now());
+        let slowly = blocking(move || gate.admit(&this.shown(now))).await;
+        slowly.unwrap_or(Err(Denied::Unavailable))
+    }
 }
 
 impl From<Denied> for ApiError {
@@ -154,24 +173,30 @@ impl Caller {
         self.may(Operation::Look, Relation::Own, "event")?;
         if let Some(id) = workflow {
             self.workflow(state, Operation::ReadWorkflow, id).await?;
-            // The subscription holds nothing else.
+            // The subscription holds nothing else, and his right to it is looked at again and again.
             return Ok(Sees::All);
         }
         if self.0.sees_all() {
             return Ok(Sees::All);
         }
         let (caller, store) = (self.clone(), Arc::clone(&state.store));
-        Ok(Sees::asking(move |id| caller.reads(&*store, id)))
+        Ok(Sees::asking(state.options.check_rights, move |id| caller.reads(&*store, id)))
     }
 
     /// Whose jobs a worker of his may take: his own, an operator's everybody's, and those of the one workflow that it is
     /// for if he may work on that. What others share with him he runs only when he says so: it runs under his name.
-    pub(crate) async fn works_for(&self, state: &AppState, only: Option<WorkflowId>) -> Answer<May> {
+    pub(crate) async fn works_for(&self, state: &AppState, only: Option<WorkflowId>) -> Answer<Sponsor> {
         if let Some(id) = only {
             self.workflow(state, Operation::Work, id).await?;
         }
-        let who = self.0.clone();
-        Ok(Arc::new(move |row| row.user == *who.user || who.sees_all() || Some(row.id) == only))
+        let (user, sees_all) = (Arc::clone(&self.0.user), self.0.sees_all());
+        let (who, store) = (self.clone(), Arc::clone(&state.store));
+        let may: May = Arc::new(move |row| {
+            // What is shared today may not be tomorrow.
+            let is_shared = || who.may_with(&*store, Operation::Work, row.id);
+            row.user == *who.0.user || sees_all || (Some(row.id) == only && is_shared())
+        });
+        Ok(Sponsor { user, sees_all, may })
     }
 
     /// What something of this user is to him.

@@ -3,29 +3,32 @@
 //! Back-pressure instead of collapse: beyond the limits a caller hears 429 or 503 with Retry-After at once, so that what
 //! was begun gets done. Waits and streams cost next to nothing and are not counted among the requests under way.
 
-use crate::caller::Peer;
 use crate::error::ApiError;
 use crate::metrics::{Counted, Metrics, Reason};
 use crate::options::Limits;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{self, AUTHORIZATION, HeaderName};
+use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::collections::HashMap;
+use futures_util::StreamExt as _;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument as _;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Routes are few; what matches none of them is counted together.
 const NO_ROUTE: &str = "none";
-/// So many clients are told apart before those who have been quiet are forgotten.
-const CLIENTS: usize = 10_000;
+/// Bodies up to this are not worth counting.
+const SMALL: u64 = 64 << 10;
+/// In such pieces what all larger ones take of the memory together is counted.
+const PIECE: usize = 4 << 10;
+/// Workflows that are uploaded at once: each may fill the disk.
+const UPLOADS: usize = 16;
 
 /// What the layers share.
 #[derive(Clone, Debug)]
@@ -36,8 +39,9 @@ struct Inner {
     metrics: Arc<Metrics>,
     limits: Limits,
     slots: Semaphore,
-    rates: Mutex<HashMap<u64, Bucket>>,
-    keys: RandomState,
+    /// Bytes of large bodies, in pieces of [`PIECE`], that may be in memory at once.
+    bodies: Arc<Semaphore>,
+    uploads: Semaphore,
     /// Tells the requests of this server from those of the one before.
     start: u32,
     requests: AtomicU64,
@@ -47,15 +51,15 @@ struct Inner {
 impl Guard {
     /// `secure`: it is spoken to over TLS.
     pub(crate) fn new(metrics: Arc<Metrics>, limits: Limits, secure: bool) -> Self {
-        let keys = RandomState::new();
-        let start = keys.hash_one("start") as u32;
+        let start = RandomState::new().hash_one("start") as u32;
         let slots = Semaphore::new(limits.max_in_flight);
+        let bodies = Arc::new(Semaphore::new(limits.max_bodies / PIECE));
         let inner = Inner {
             metrics,
             limits,
             slots,
-            rates: Mutex::default(),
-            keys,
+            bodies,
+            uploads: Semaphore::new(UPLOADS),
             start,
             requests: AtomicU64::new(0),
             secure,
@@ -65,59 +69,6 @@ impl Guard {
 
     fn request_id(&self) -> String {
         format!("{:08x}-{}", self.0.start, self.0.requests.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
-    /// How long this client has to wait; `None`: it may go on.
-    fn too_often(&self, request: &Request) -> Option<Duration> {
-        let limits = &self.0.limits;
-        if limits.rate == 0 {
-            return None;
-        }
-        let address = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
-        let key = self.0.keys.hash_one((address, request.headers().get(AUTHORIZATION)));
-        let now = Instant::now();
-        let mut rates = self.0.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        if rates.len() >= CLIENTS && !rates.contains_key(&key) {
-            rates.retain(|_, bucket| !bucket.is_full(now, limits));
-        }
-        if rates.len() >= CLIENTS && !rates.contains_key(&key) {
-            // So many at once cannot all be honest: the strangers share one.
-            let shared = self.0.keys.hash_one(None::<IpAddr>);
-            return rates.entry(shared).or_insert_with(|| Bucket::new(now, limits)).take(now, limits);
-        }
-        rates.entry(key).or_insert_with(|| Bucket::new(now, limits)).take(now, limits)
-    }
-}
-
-/// Holds up to `burst` requests and gains `rate` per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Bucket {
-    left: f64,
-    at: Instant,
-}
-
-impl Bucket {
-    fn new(now: Instant, limits: &Limits) -> Self {
-        Self { left: f64::from(limits.burst.max(1)), at: now }
-    }
-
-    fn filled(&self, now: Instant, limits: &Limits) -> f64 {
-        let gained = now.duration_since(self.at).as_secs_f64() * f64::from(limits.rate);
-        (self.left + gained).min(f64::from(limits.burst.max(1)))
-    }
-
-    fn is_full(&self, now: Instant, limits: &Limits) -> bool {
-        self.filled(now, limits) >= f64::from(limits.burst.max(1))
-    }
-
-    fn take(&mut self, now: Instant, limits: &Limits) -> Option<Duration> {
-        self.left = self.filled(now, limits);
-        self.at = now;
-        if self.left >= 1.0 {
-            self.left -= 1.0;
-            return None;
-        }
-        Some(Duration::from_secs_f64((1.0 - self.left) / f64::from(limits.rate)))
     }
 }
 
@@ -181,23 +132,12 @@ fn secure_headers(response: &mut Response, secure: bool) {
     }
 }
 
-/// For requests that are done in a moment: not too many at once, not too often, not too long.
+/// For requests that are done in a moment: not too many at once, not too long. How often: see [`crate::rates`].
 pub(crate) async fn brief(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let metrics = &guard.0.metrics;
-    if let Some(wait) = guard.too_often(&request) {
-        metrics.turned_away(Reason::Rate);
-        return ApiError::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "too_many_requests",
-            "too many requests in a short time",
-        )
-        .retry_after(wait)
-        .into_response();
-    }
     let Ok(_slot) = guard.0.slots.try_acquire() else {
         metrics.turned_away(Reason::Busy);
-        return ApiError::unavailable("the server is busy with other requests", Duration::from_secs(1))
-            .into_response();
+        return busy();
     };
     let limit = guard.0.limits.timeout;
     if let Ok(response) = tokio::time::timeout(limit, next.run(request)).await {
@@ -208,28 +148,64 @@ pub(crate) async fn brief(State(guard): State<Guard>, request: Request, next: Ne
     ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", detail).into_response()
 }
 
+/// For what is read into memory as a whole: all of it together is limited, by what has arrived and not by what is
+/// announced, so that nobody keeps others out by sending slowly.
+pub(crate) async fn bodies(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let length: Option<u64> =
+        request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let is_small = match length {
+        Some(length) => length <= SMALL,
+        None => request.body().is_end_stream(),
+    };
+    if is_small {
+        return next.run(request).await;
+    }
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let counted = counted(Arc::clone(&guard.0.bodies), Arc::clone(&is_refused));
+    let response = next.run(request.map(counted)).await;
+    if !is_refused.load(Ordering::Relaxed) {
+        return response;
+    }
+    guard.0.metrics.turned_away(Reason::Busy);
+    busy()
+}
+
+/// A body whose pieces are counted as they arrive, until it has been read.
+fn counted(budget: Arc<Semaphore>, is_refused: Arc<AtomicBool>) -> impl FnOnce(Body) -> Body {
+    move |body| {
+        let mut held: Option<OwnedSemaphorePermit> = None;
+        Body::from_stream(body.into_data_stream().map(move |piece| {
+            let piece = piece?;
+            let pieces = u32::try_from(piece.len().div_ceil(PIECE)).unwrap_or(u32::MAX);
+            let Ok(more) = Arc::clone(&budget).try_acquire_many_owned(pieces) else {
+                is_refused.store(true, Ordering::Relaxed);
+                return Err(axum::Error::new(std::io::Error::other("too much at once")));
+            };
+            match &mut held {
+                Some(held) => held.merge(more),
+                none => *none = Some(more),
+            }
+            Ok(piece)
+        }))
+    }
+}
+
+fn busy() -> Response {
+    ApiError::unavailable("the server is busy with other requests", Duration::from_secs(1)).into_response()
+}
+
+/// For workflows that arrive in a file.
+pub(crate) async fn uploads(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let Ok(_slot) = guard.0.uploads.try_acquire() else {
+        guard.0.metrics.turned_away(Reason::Busy);
+        return busy();
+    };
+    next.run(request).await
+}
+
 /// For waits, streams and uploads: as long as they like.
 pub(crate) async fn lasting(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.extensions_mut().insert(Lasting);
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_gives_its_burst_and_then_its_rate() {
-        let limits = Limits { rate: 10, burst: 3, ..Limits::default() };
-        let start = Instant::now();
-        let mut bucket = Bucket::new(start, &limits);
-        for _ in 0..3 {
-            assert_eq!(bucket.take(start, &limits), None);
-        }
-        assert_eq!(bucket.take(start, &limits), Some(Duration::from_millis(100)));
-        assert_eq!(bucket.take(start + Duration::from_millis(101), &limits), None);
-        assert!(!bucket.is_full(start + Duration::from_millis(200), &limits));
-        assert!(bucket.is_full(start + Duration::from_secs(1), &limits));
-    }
 }

@@ -28,6 +28,7 @@ pub mod options;
 mod page;
 pub mod policy;
 pub mod publisher;
+mod rates;
 mod router;
 mod routes;
 mod serve;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use windlass_engine::service::Service;
 use windlass_types::WorkerId;
+use windlass_types::fleet::Exchange;
 
 /// The newest caller of each exchange that is under way. A worker that got no answer says the same again, and that the
 /// earlier caller is gone may be noticed only afterwards: this must not take the answer from the later one.
@@ -12,8 +13,16 @@ pub struct Listeners(Arc<Mutex<Newest>>);
 
 #[derive(Debug, Default)]
 struct Newest {
-    callers: HashMap<(WorkerId, u64), u64>,
+    callers: HashMap<Said, u64>,
     next: u64,
+}
+
+/// An exchange, with the secret that came with it: whoever does not know it takes nobody's place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Said {
+    worker: WorkerId,
+    number: u64,
+    secret: String,
 }
 
 /// Somebody who waits for the answer to an exchange. Dropped before it is there, he has hung up, and the service is told:
@@ -22,19 +31,20 @@ struct Newest {
 pub(crate) struct Listener {
     all: Listeners,
     service: Service,
-    exchange: (WorkerId, u64),
+    exchange: Said,
     caller: u64,
     is_answered: bool,
 }
 
 impl Listeners {
     /// To be called before the service is.
-    pub(crate) fn listen(&self, service: &Service, worker: WorkerId, number: u64) -> Listener {
-        let exchange = (worker, number);
+    pub(crate) fn listen(&self, service: &Service, exchange: &Exchange) -> Listener {
+        let Exchange { worker, number, secret, .. } = exchange;
+        let exchange = Said { worker: *worker, number: *number, secret: secret.clone() };
         let mut newest = self.newest();
         newest.next += 1;
         let caller = newest.next;
-        newest.callers.insert(exchange, caller);
+        newest.callers.insert(exchange.clone(), caller);
         Listener { all: self.clone(), service: service.clone(), exchange, caller, is_answered: false }
     }
 
@@ -58,7 +68,8 @@ impl Drop for Listener {
         newest.callers.remove(&self.exchange);
         if !self.is_answered {
             // While nobody else can begin to listen: whoever comes next is heard of by the service after this.
-            self.service.hang_up(self.exchange.0, self.exchange.1);
+            let Said { worker, number, secret } = self.exchange.clone();
+            self.service.hang_up(worker, number, secret);
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct ServeOptions {
     /// Makes sure that workers of an earlier `windlass run` on this machine are dead. Without it their jobs stay theirs
     /// until somebody retires them.
     pub bury: Option<Bury>,
+    /// So often whoever follows events is looked at again: a right that was taken away ends what it was good for.
+    pub check_rights: Duration,
     /// Events that this server writes are told at once; how often to look for those that somebody else wrote.
     pub look_for_events: Duration,
 }
@@ -55,6 +57,8 @@ impl fmt::Debug for ServeOptions {
 pub struct Limits {
     /// Bytes of a request; what creates workflows may be larger.
     pub max_body: usize,
+    /// Bytes of all requests that are being read, but for small ones and workflows that are created.
+    pub max_bodies: usize,
     /// Bytes of a workflow that is created.
     pub max_upload: usize,
     /// A request that is neither a wait nor a stream takes at most so long.
@@ -75,6 +79,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_body: 16 << 20,
+            max_bodies: 256 << 20,
             max_upload: 1 << 30,
             timeout: Duration::from_mins(1),
             max_in_flight: 256,
@@ -115,6 +120,7 @@ impl Default for ServeOptions {
             run_dir: None,
             shutdown_grace: Duration::from_secs(10),
             bury: None,
+            check_rights: Duration::from_secs(10),
             look_for_events: Duration::from_secs(1),
         }
     }

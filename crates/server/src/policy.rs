@@ -4,10 +4,10 @@
 //! to any object. Handlers then ask for the object they were called for, which is not there for those whose business it
 //! is not. A route that is not in [`DECLARED`] is refused to everybody.
 
-use crate::caller::Caller;
-use crate::error::{API_PREFIX, ApiError, TORC_PREFIX};
+use crate::caller::{Caller, Credential};
+use crate::error::{API_PREFIX, Answer, ApiError, TORC_PREFIX};
 use crate::state::AppState;
-use axum::extract::{FromRequestParts as _, MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -17,7 +17,7 @@ use windlass_auth::Operation::{
     DeleteGroup, DeleteWorkflow, IntroduceWorker, Look, ManageWorker, Metrics, ReadGroup, ReadTokens,
     ReadWorker, ReadWorkflow, ShareWorkflow, SpeakAsWorker, Work,
 };
-use windlass_auth::Relation;
+use windlass_auth::{Principal, Relation};
 
 /// What a route takes to be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,26 +219,60 @@ pub(crate) async fn enforce(State(state): State<AppState>, request: Request, nex
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let declared = path.as_deref().and_then(|path| declared(request.method().as_str(), path));
     let operation = match declared {
-        Some(Public) => return next.run(request).await,
-        Some(Needs(operation)) => operation,
+        Some(Public) => None,
+        Some(Needs(operation)) => Some(operation),
         None => return undeclared(path.as_deref().unwrap_or_default()),
     };
     let (mut parts, body) = request.into_parts();
-    let caller = match Caller::from_request_parts(&mut parts, &state).await {
+    let credential = Credential::of(&parts);
+    let Some(operation) = operation else {
+        let known = credential.known(&state);
+        return match count(&state, &credential, known.as_ref()) {
+            Ok(()) => next.run(Request::from_parts(parts, body)).await,
+            Err(error) => error.into_response(),
+        };
+    };
+    let caller = match identify(&state, &credential).await {
         Ok(caller) => caller,
         Err(error) => return error.into_response(),
     };
-    if let Err(error) = caller.may(operation, Relation::Own, "such thing") {
+    let counted = if operation == SpeakAsWorker {
+        state.rates.worker(&caller.0, credential.address(), parts.uri.path())
+    } else {
+        count(&state, &credential, Some(&caller.0))
+    };
+    if let Err(error) = counted.and_then(|()| caller.may(operation, Relation::Own, "such thing")) {
         return error.into_response();
     }
+    let (who, address) = (caller.0.clone(), credential.address());
     parts.extensions.insert(caller);
+    parts.extensions.insert(credential);
     let may_change = parts.method != Method::GET && operation != SpeakAsWorker;
     let response = next.run(Request::from_parts(parts, body)).await;
     if may_change {
         // What the service writes it tells of itself; this is for what handlers write.
         state.events.nudge();
     }
+    if operation == SpeakAsWorker && response.status().is_client_error() {
+        state.rates.refused(&who, address);
+    }
     response
+}
+
+/// Who calls. Whoever has to be looked up is a stranger until that is done.
+async fn identify(state: &AppState, credential: &Credential) -> Answer<Caller> {
+    if let Some(known) = credential.known(state) {
+        return Ok(Caller(known));
+    }
+    state.rates.stranger(credential.address())?;
+    Ok(Caller(credential.admit(state).await?))
+}
+
+fn count(state: &AppState, credential: &Credential, known: Option<&Principal>) -> Answer<()> {
+    match known {
+        Some(who) => state.rates.known(who, credential.address()),
+        None => state.rates.stranger(credential.address()),
+    }
 }
 
 /// A method that the path does not have; or, if it has it, a route that does not say what it does.

@@ -31,14 +31,25 @@ pub(crate) fn router(state: AppState) -> Router {
     let brief = documented(routes::plain(), routes::brief(), routes::torc());
     let brief: Router<AppState> = brief.into();
     let lasting: Router<AppState> = at_both(routes::lasting(), routes::torc_lasting()).into();
+    let uploads: Router<AppState> = at_both(routes::uploads(), OpenApiRouter::new()).into();
     let Limits { max_body, max_upload, .. } = options.limits;
     let enforce = from_fn_with_state(state.clone(), policy::enforce);
     brief
         .layer(enforce.clone())
         .layer(DefaultBodyLimit::max(max_body))
+        .layer(from_fn_with_state(guard.clone(), guard::bodies))
         .layer(from_fn_with_state(guard.clone(), guard::brief))
         .merge(
             lasting
+                .layer(enforce.clone())
+                .layer(DefaultBodyLimit::max(max_body))
+                .layer(from_fn_with_state(guard.clone(), guard::bodies))
+                .layer(RequestBodyTimeoutLayer::new(SILENCE))
+                .layer(from_fn(guard::lasting)),
+        )
+        .merge(
+            uploads
+                .layer(from_fn_with_state(guard.clone(), guard::uploads))
                 .layer(enforce)
                 .layer(DefaultBodyLimit::max(max_upload))
                 .layer(RequestBodyTimeoutLayer::new(SILENCE))
@@ -55,7 +66,9 @@ pub(crate) fn router(state: AppState) -> Router {
 /// What the server offers, as OpenAPI 3.1.
 pub fn openapi() -> OpenApi {
     let brief = documented(routes::plain(), routes::brief(), routes::torc());
-    let mut document = brief.merge(at_both(routes::lasting(), routes::torc_lasting())).into_openapi();
+    let mut document = brief
+        .merge(at_both(routes::lasting().merge(routes::uploads()), routes::torc_lasting()))
+        .into_openapi();
     for (path, item) in &mut document.paths.paths {
         let is_torc = path.starts_with(TORC_PREFIX);
         for operation in operations(item) {

@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::notify;
 use crate::options::ServeOptions;
 use crate::publisher::Publisher;
+use crate::rates::Rates;
 use crate::router::router;
 use crate::signals::Signals;
 use crate::state::AppState;
@@ -268,6 +269,7 @@ impl Site {
             events,
             metrics: Arc::clone(&self.metrics),
             listeners: Listeners::default(),
+            rates: Rates::new(options.limits.clone(), Arc::clone(&self.metrics)),
             options: Arc::clone(options),
         };
         self.runtime.spawn(gate::note_token_use(state.clone(), self.stop.clone()));

@@ -5,6 +5,7 @@ use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::options::ServeOptions;
 use crate::publisher::Publisher;
+use crate::rates::Rates;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use windlass_auth::Gate;
@@ -21,6 +22,7 @@ pub struct AppState {
     pub events: Publisher,
     pub metrics: Arc<Metrics>,
     pub listeners: Listeners,
+    pub rates: Rates,
     pub options: Arc<ServeOptions>,
 }
 

@@ -81,6 +81,11 @@ pub struct Exchange {
     pub leaving: bool,
 }
 
+impl Exchange {
+    /// No more reports than this in one; what is left goes with the next.
+    pub const MOST_REPORTS: usize = 1000;
+}
+
 /// Server to worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExchangeAnswer {
@@ -95,15 +100,23 @@ pub struct ExchangeAnswer {
     pub actions: Vec<ActionOrder>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stops: Vec<StopOrder>,
-    /// Reports that came too late: the attempt had been given up.
+    /// Reports that came too late, and changed nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stale: Vec<AttemptKey>,
+    pub stale: Vec<StaleReport>,
     /// Take nothing more, finish what runs, and leave.
     #[serde(default)]
     pub drain: bool,
     /// The workflow that it works for is over, or the server wants it gone.
     #[serde(default)]
     pub dismissed: bool,
+}
+
+/// A report that does not fit how things stand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StaleReport {
+    pub key: AttemptKey,
+    /// How things stand, for people: "workflow 3 is over".
+    pub found: String,
 }
 
 /// Where the jobs of a workflow run and what they have in common, as a worker has to know it.

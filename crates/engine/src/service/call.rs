@@ -1,9 +1,7 @@
 //! What reaches the thread of the service.
 
-use super::May;
 use super::shut::Found;
-use super::talk::{ClaimRequest, Completion, Outline, Quiet, Refused, Reply, ResetWhich, Speaker};
-use std::sync::Arc;
+use super::talk::{ClaimRequest, Completion, Outline, Quiet, Refused, Reply, ResetWhich, Speaker, Sponsor};
 use std::sync::mpsc::SyncSender;
 use windlass_store::Store;
 use windlass_store::model::{SpawnRequest, Spawned};
@@ -39,8 +37,7 @@ pub(super) enum Event {
 pub(super) enum Call {
     Introduce {
         who: Introduction,
-        user: Arc<str>,
-        may: May,
+        sponsor: Sponsor,
         reply: Reply<Welcome>,
     },
     Exchange {
@@ -51,7 +48,9 @@ pub(super) enum Call {
     HangUp {
         worker: WorkerId,
         number: u64,
+        secret: String,
     },
+    AccessChanged,
     Drain {
         worker: WorkerId,
         reply: Reply<()>,
@@ -203,7 +202,7 @@ impl Call {
         match self {
             Self::Introduce { reply, .. } => reply(Err(why)),
             Self::Exchange { reply, .. } => reply(Err(why)),
-            Self::HangUp { .. } => {}
+            Self::HangUp { .. } | Self::AccessChanged => {}
             Self::Drain { reply, .. }
             | Self::Retire { reply, .. }
             | Self::Initialize { reply, .. }

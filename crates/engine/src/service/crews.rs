@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use windlass_core::dispatch::Taste;
+use windlass_store::model::WorkflowRow;
 use windlass_types::{WorkerId, WorkflowId};
 
 use super::May;
@@ -33,6 +34,8 @@ pub(super) struct Crew {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) user: String,
+    /// What is allowed now may be the same by chance: this is what will be.
+    pub(super) sees_all: bool,
     pub(super) labels: Vec<String>,
     /// It works for this one only.
     pub(super) workflow: Option<WorkflowId>,
@@ -162,6 +165,11 @@ impl Crews {
         waiting.into_iter().map(|(_, worker)| worker).collect()
     }
 
+    /// Whether a crew may, as things are now, work for this one.
+    pub(super) fn may(&self, id: CrewId, row: &WorkflowRow) -> bool {
+        self.all.get(&id).is_some_and(|crew| (crew.may)(row))
+    }
+
     /// All workers that may work for the workflow.
     pub(super) fn members_for(&self, workflow: WorkflowId) -> Vec<WorkerId> {
         let crews = self.all.values().filter(|crew| crew.allowed.contains(&workflow));
@@ -201,7 +209,7 @@ mod tests {
     use std::sync::Arc;
 
     fn crew(crews: &mut Crews, workflows: &[i64]) -> CrewId {
-        let identity = Identity { user: "me".into(), labels: Vec::new(), workflow: None };
+        let identity = Identity { user: "me".into(), sees_all: false, labels: Vec::new(), workflow: None };
         let allowed = workflows.iter().map(|id| WorkflowId(*id)).collect();
         crews.join(WorkerId(1), identity, allowed, Arc::new(|_| true)).0
     }
@@ -250,6 +258,16 @@ mod tests {
         let first = crew(&mut crews, &[1]);
         assert_eq!(crew(&mut crews, &[1]), first);
         assert_ne!(crew(&mut crews, &[1, 2]), first);
+    }
+
+    #[test]
+    fn who_will_be_allowed_less_is_of_another_crew_though_today_it_is_the_same() {
+        let mut crews = Crews::default();
+        let mut join = |sees_all| {
+            let identity = Identity { user: "me".into(), sees_all, labels: Vec::new(), workflow: None };
+            crews.join(WorkerId(1), identity, HashSet::new(), Arc::new(move |_| sees_all)).0
+        };
+        assert_ne!(join(true), join(false));
     }
 
     #[test]

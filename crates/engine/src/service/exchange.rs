@@ -6,24 +6,25 @@ use super::exchanges::Receipt;
 use super::figures::count;
 use super::mate::{Mate, new_secret, secret_hash};
 use super::office::{Office, Slot, refused, unavailable};
-use super::talk::{Refused, Reply, Speaker};
+use super::talk::{Refused, Reply, Speaker, Sponsor};
 use super::{May, desk};
 use std::collections::HashSet;
 use windlass_core::board::{Orphan, Stale};
 use windlass_core::suspects::Evidence;
-use windlass_store::model::{NewEvent, NewWorker, Severity, WorkerKind, WorkerUpdate};
-use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_store::model::{NewWorker, WorkerKind, WorkerUpdate};
+use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, StaleReport, Welcome};
 use windlass_types::work::{AttemptKey, Ended, Report, ReturnReason};
 use windlass_types::{JobStatus, RunId, WorkerId, WorkflowId};
 
 impl Office {
-    pub(super) fn on_introduce(&mut self, who: &Introduction, user: &str, may: May, reply: Reply<Welcome>) {
-        let welcome = self.introduce(who, user, may);
+    pub(super) fn on_introduce(&mut self, who: &Introduction, sponsor: Sponsor, reply: Reply<Welcome>) {
+        let welcome = self.introduce(who, sponsor);
         reply(welcome);
     }
 
-    fn introduce(&mut self, who: &Introduction, user: &str, may: May) -> Result<Welcome, Refused> {
-        let run = self.bound_run(who, &may)?;
+    fn introduce(&mut self, who: &Introduction, sponsor: Sponsor) -> Result<Welcome, Refused> {
+        let user = &*sponsor.user;
+        let run = self.bound_run(who, &sponsor.may)?;
         let known = who.before.as_ref().filter(|before| {
             let mate = self.mates.get(&before.worker);
             mate.is_some_and(|mate| mate.user == user && mate.quotes(&before.secret))
@@ -44,7 +45,7 @@ impl Office {
             // Whoever it was before is dead by now, and what he held went to others.
             (worker, secret, who.before.as_ref().map(|before| before.held.clone()).unwrap_or_default())
         };
-        self.join_crew(worker, who, user, may);
+        self.join_crew(worker, who, sponsor);
         self.roused.insert(worker);
         Ok(Welcome { worker, secret, lease: self.options.lease, lost })
     }
@@ -165,11 +166,12 @@ impl Office {
         true
     }
 
-    fn join_crew(&mut self, worker: WorkerId, who: &Introduction, user: &str, may: May) {
+    fn join_crew(&mut self, worker: WorkerId, who: &Introduction, sponsor: Sponsor) {
+        let Sponsor { user, sees_all, may } = sponsor;
         let mut labels = who.labels.clone();
         labels.sort_unstable();
         labels.dedup();
-        let identity = Identity { user: user.to_owned(), labels, workflow: who.workflow };
+        let identity = Identity { user: user.to_string(), sees_all, labels, workflow: who.workflow };
         let mut allowed = HashSet::new();
         for (id, slot) in &self.slots {
             if let Slot::Open(desk) = slot
@@ -186,6 +188,7 @@ impl Office {
         }
         if let Some(mate) = self.mates.get_mut(&worker) {
             mate.crew = Some(crew);
+            mate.sees_all = sees_all;
             mate.bound = who.workflow;
         }
         self.note_if_dismissed(worker);
@@ -220,7 +223,7 @@ impl Office {
         }
         let lease_until = self.lease_from_now();
         let Some(mate) = self.mates.get_mut(&worker).filter(|mate| mate.quotes(&exchange.secret)) else {
-            self.refuse_stranger(exchange);
+            self.refuse_stranger(exchange, speaker);
             return Err(unknown_worker());
         };
         if mate.crew.is_none() {
@@ -228,7 +231,38 @@ impl Office {
             return Err(unknown_worker());
         }
         mate.lease_until = lease_until;
+        if mate.sees_all && *speaker != Speaker::Operator {
+            // Who speaks for it may do less by now than who introduced it.
+            self.send_off(worker);
+            return Err(unknown_worker());
+        }
         Ok(())
+    }
+
+    /// It gets nothing more until it has introduced itself again. What it has stays its own.
+    fn send_off(&mut self, worker: WorkerId) {
+        let Some(mate) = self.mates.get_mut(&worker) else { return };
+        let Some(crew) = mate.crew.take() else { return };
+        for reply in mate.exchanges.begin_anew() {
+            reply(Err(unknown_worker()));
+        }
+        let served = mate.served;
+        self.crews.leave(crew, worker, served);
+        self.free_what_was_reserved(worker);
+    }
+
+    pub(super) fn on_access_changed(&mut self) {
+        let bound = |(id, mate): (&WorkerId, &Mate)| Some((*id, mate.crew?, mate.bound?));
+        let bound: Vec<_> = self.mates.iter().filter_map(bound).collect();
+        for (worker, crew, workflow) in bound {
+            let row = match self.desk(workflow) {
+                Some(desk) => Some(desk.row.clone()),
+                None => self.store.workflow(workflow).ok().flatten(),
+            };
+            if !row.is_some_and(|row| self.crews.may(crew, &row)) {
+                self.send_off(worker);
+            }
+        }
     }
 
     pub(super) fn on_exchange(&mut self, exchange: Exchange, reply: Reply<ExchangeAnswer>) {
@@ -252,13 +286,15 @@ impl Office {
 
     fn hear(&mut self, exchange: Exchange) {
         let (worker, number) = (exchange.worker, exchange.number);
+        let mut stale = Vec::new();
         for report in exchange.reports {
             let workflow = report.key().workflow;
             match self.hear_report(worker, report) {
                 Ok(()) => self.owe(worker, number, workflow),
-                Err(stale) => self.note_stale(worker, number, &stale),
+                Err(late) => stale.push(late),
             }
         }
+        self.note_stale(worker, number, &stale);
         let Some(mate) = self.mates.get_mut(&worker) else { return };
         mate.mirror.limit_time(exchange.time_left);
         mate.is_draining = exchange.draining;
@@ -365,44 +401,30 @@ impl Office {
         }
     }
 
-    /// It is refused, and can be seen: in the answer and among the events.
-    fn note_stale(&mut self, worker: WorkerId, number: u64, stale: &Stale) {
+    /// They are refused, and can be seen: in the answer and among the events.
+    fn note_stale(&mut self, worker: WorkerId, number: u64, stale: &[Stale]) {
         if let Some(mate) = self.mates.get_mut(&worker) {
-            mate.exchanges.note_stale(number, stale.key);
+            for Stale { key, found } in stale {
+                mate.exchanges.note_stale(number, StaleReport { key: *key, found: found.clone() });
+            }
         }
-        self.record_stale(worker, stale);
+        self.record_stale_of(worker, stale);
     }
 
     /// Somebody who was given up speaks up, or somebody who never was here.
-    fn refuse_stranger(&mut self, exchange: &Exchange) {
-        let known = self.store.worker(exchange.worker).ok().flatten();
-        let quotes = known.is_some_and(|row| row.worker.secret_hash == Some(secret_hash(&exchange.secret)));
-        if quotes {
+    fn refuse_stranger(&mut self, exchange: &Exchange, speaker: &Speaker) {
+        let Some(row) = self.store.worker(exchange.worker).ok().flatten() else { return };
+        if row.worker.secret_hash == Some(secret_hash(&exchange.secret)) {
             self.on_word_of_lost(exchange.worker);
-            for report in &exchange.reports {
-                let found = "its worker had been given up".to_owned();
-                self.record_stale(exchange.worker, &Stale { key: *report.key(), found });
-            }
+            let found = "its worker had been given up";
+            let stale = |report: &Report| Stale { key: *report.key(), found: found.to_owned() };
+            let stale: Vec<Stale> = exchange.reports.iter().map(stale).collect();
+            self.record_stale_of_lost(row, speaker, &stale);
         }
     }
 
-    pub(super) fn record_stale(&mut self, worker: WorkerId, stale: &Stale) {
-        count(&self.gauges.stale_reports, 1);
-        let event = NewEvent {
-            workflow: Some(stale.key.workflow),
-            job: Some(stale.key.job),
-            severity: Severity::Warning,
-            category: "stale_report".to_owned(),
-            message: format!("worker {worker}: {stale}"),
-            data: Some(serde_json::json!({ "worker_id": worker, "key": stale.key })),
-        };
-        // A note about what changed nothing: where the workflow is gone, or the disk is full, it is not missed.
-        drop(self.store.add_event(&event, self.now.wall));
-        self.tell_of_commit();
-    }
-
-    pub(super) fn on_hang_up(&mut self, worker: WorkerId, number: u64) {
-        if let Some(mate) = self.mates.get_mut(&worker) {
+    pub(super) fn on_hang_up(&mut self, worker: WorkerId, number: u64, secret: &str) {
+        if let Some(mate) = self.mates.get_mut(&worker).filter(|mate| mate.quotes(secret)) {
             drop(mate.exchanges.hang_up(number));
             self.roused.insert(worker);
         }

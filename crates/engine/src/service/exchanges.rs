@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use windlass_types::WorkerId;
-use windlass_types::fleet::ExchangeAnswer;
-use windlass_types::work::AttemptKey;
+use windlass_types::fleet::{ExchangeAnswer, StaleReport};
 
 /// How much longer than it wanted an exchange waits for a commit that its answer rests on.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +46,7 @@ struct Open<R> {
     deadline: Instant,
     /// It is answered as soon as its reports are on disk: the worker need not keep them any longer than that.
     is_report: bool,
-    stale: Vec<AttemptKey>,
+    stale: Vec<StaleReport>,
 }
 
 impl<R> Open<R> {
@@ -76,7 +75,7 @@ pub(super) enum Receipt<R> {
 pub(super) struct Due<R> {
     pub(super) number: u64,
     pub(super) reply: Option<R>,
-    pub(super) stale: Vec<AttemptKey>,
+    pub(super) stale: Vec<StaleReport>,
     /// A newer one is there, which gets all that is new.
     pub(super) is_superseded: bool,
 }
@@ -141,9 +140,9 @@ impl<R> Exchanges<R> {
         if ticket.life == self.life { self.open(ticket.number) } else { None }
     }
 
-    pub(super) fn note_stale(&mut self, number: u64, key: AttemptKey) {
+    pub(super) fn note_stale(&mut self, number: u64, stale: StaleReport) {
         if let Some(open) = self.open(number) {
-            open.stale.push(key);
+            open.stale.push(stale);
         }
     }
 

@@ -19,6 +19,8 @@ const REST: Duration = Duration::from_secs(1);
 pub(super) struct Mate {
     /// Who introduced it.
     pub(super) user: String,
+    /// It may be given everybody's jobs.
+    pub(super) sees_all: bool,
     pub(super) secret_hash: String,
     pub(super) capacity: Capacity,
     /// `None` until it has introduced itself to this service; until then it only has its lease.
@@ -75,6 +77,7 @@ impl Mate {
     ) -> Self {
         Self {
             user: user.to_owned(),
+            sees_all: false,
             secret_hash,
             capacity,
             crew: None,

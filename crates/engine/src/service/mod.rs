@@ -17,6 +17,7 @@ mod mate;
 mod office;
 mod pauses;
 mod shut;
+mod stale;
 mod talk;
 mod verbs;
 mod workflows;
@@ -24,7 +25,7 @@ mod workflows;
 pub use clock::{Hand, ServiceClock};
 pub use talk::{
     Bury, ClaimRequest, Completion, Figures, NodeOffer, OnCommit, Outline, Quiet, ReadyJobs, Refused, Reply,
-    ResetWhich, ServiceOptions, Speaker,
+    ResetWhich, ServiceOptions, Speaker, Sponsor,
 };
 
 use crate::Error;
@@ -97,19 +98,30 @@ impl Service {
         }
     }
 
-    /// A worker introduces itself, or comes back. `may`: whose jobs it takes.
-    pub fn introduce(&self, who: Introduction, user: Arc<str>, may: May, reply: Reply<Welcome>) {
-        self.call(Call::Introduce { who, user, may, reply });
+    /// A worker introduces itself, or comes back.
+    pub fn introduce(&self, who: Introduction, sponsor: Sponsor, reply: Reply<Welcome>) {
+        self.call(Call::Introduce { who, sponsor, reply });
+    }
+
+    /// Somebody may do less than before, or more: workers that are for one workflow only, which may not be theirs to
+    /// work for any more, have to introduce themselves again.
+    pub fn access_changed(&self) {
+        self.call(Call::AccessChanged);
     }
 
     /// Whoever speaks for a worker of somebody else is told that there is none.
     pub fn exchange(&self, exchange: Exchange, speaker: Speaker, reply: Reply<ExchangeAnswer>) {
+        if exchange.reports.len().max(exchange.actions.len()) > Exchange::MOST_REPORTS {
+            let detail = format!("an exchange has at most {} reports", Exchange::MOST_REPORTS);
+            return reply(Err(Refused::Invalid { code: "too_many_reports", detail }));
+        }
         self.call(Call::Exchange { exchange, speaker, reply });
     }
 
-    /// The caller of this exchange is gone: whatever would be its answer is kept for when it comes again.
-    pub fn hang_up(&self, worker: WorkerId, number: u64) {
-        self.call(Call::HangUp { worker, number });
+    /// The caller of this exchange, who quoted this secret, is gone: whatever would be its answer is kept for when it
+    /// comes again.
+    pub fn hang_up(&self, worker: WorkerId, number: u64, secret: String) {
+        self.call(Call::HangUp { worker, number, secret });
     }
 
     /// The worker is to take nothing more, finish what it has, and leave.

@@ -13,6 +13,7 @@ use super::figures::Gauges;
 use super::mate::Mate;
 use super::pauses::{late_by, tick};
 use super::shut::Shut;
+use super::stale::Notes;
 use super::talk::{Refused, Reply, ServiceOptions};
 use super::workflows::Then;
 use std::collections::{BTreeSet, HashMap};
@@ -54,6 +55,7 @@ pub(super) struct Office {
     pub(super) troubled: BTreeSet<WorkflowId>,
     /// Workflows that somebody waits for.
     pub(super) waited_for: BTreeSet<WorkflowId>,
+    pub(super) notes: Notes,
     is_stopping: bool,
     /// Who waits for everything to be at rest, and who for the end.
     lookers: Vec<SyncSender<()>>,
@@ -73,6 +75,7 @@ impl Office {
         gauges: Arc<Gauges>,
     ) -> Self {
         let now = options.clock.now();
+        let notes = Notes::start(Arc::clone(&store), options.on_commit.clone());
         Self {
             store,
             options,
@@ -90,6 +93,7 @@ impl Office {
             afterwards: Vec::new(),
             troubled: BTreeSet::new(),
             waited_for: BTreeSet::new(),
+            notes,
             is_stopping: false,
             lookers: Vec::new(),
             farewells: Vec::new(),
@@ -104,6 +108,7 @@ impl Office {
             self.attend_to_time();
             self.settle();
             if !self.lookers.is_empty() && self.is_at_rest() {
+                self.notes.flush();
                 self.lookers.drain(..).for_each(told);
             }
             if self.is_stopping && self.is_at_rest() {
@@ -117,6 +122,7 @@ impl Office {
                 }
             }
         }
+        self.notes.flush();
         self.farewells.drain(..).for_each(told);
     }
 
@@ -250,9 +256,10 @@ impl Office {
 
     fn perform(&mut self, call: Call, workflow: Option<WorkflowId>) {
         match (call, workflow) {
-            (Call::Introduce { who, user, may, reply }, _) => self.on_introduce(&who, &user, may, reply),
+            (Call::Introduce { who, sponsor, reply }, _) => self.on_introduce(&who, sponsor, reply),
             (Call::Exchange { exchange, reply, .. }, _) => self.on_exchange(exchange, reply),
-            (Call::HangUp { worker, number }, _) => self.on_hang_up(worker, number),
+            (Call::HangUp { worker, number, secret }, _) => self.on_hang_up(worker, number, &secret),
+            (Call::AccessChanged, _) => self.on_access_changed(),
             (Call::Drain { worker, reply }, _) => self.on_drain(worker, reply),
             (Call::Retire { worker, by, reply }, _) => self.on_retire(worker, &by, reply),
             (Call::Start { workflow, by, reply }, _) => self.on_start(workflow, &by, reply),

@@ -1,11 +1,13 @@
 //! What is said to the service and what it answers, beyond the messages of workers (`windlass_types::fleet`).
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_store::model::NewWorker;
 use windlass_types::work::Usage;
 use windlass_types::{Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId};
 
+use super::May;
 use super::clock::ServiceClock;
 
 /// Called exactly once, on the thread of the service: hand the news on, do no work.
@@ -51,6 +53,25 @@ impl Speaker {
             Self::User(name) => **name == *user,
             Self::Operator => true,
         }
+    }
+}
+
+/// Who introduces a worker, and whose jobs it may therefore be given.
+#[derive(Clone)]
+pub struct Sponsor {
+    pub user: Arc<str>,
+    /// Everybody's jobs, as operators do.
+    pub sees_all: bool,
+    /// Asked about each workflow that there is, and again when it may have changed.
+    pub may: May,
+}
+
+impl fmt::Debug for Sponsor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sponsor")
+            .field("user", &self.user)
+            .field("sees_all", &self.sees_all)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,8 @@
 //! From an introduction to the end of a run.
 
-use crate::world::{Planned, Worker, World, after, ask, code, ended, introduce, later, me, plain, someone};
+use crate::world::{
+    Planned, Worker, World, after, ask, code, ended, introduce, later, me, plain, someone, sponsor,
+};
 use std::time::Duration;
 use windlass_engine::service::Speaker;
 use windlass_store::model::EventFilter;
@@ -98,7 +100,7 @@ fn who_hangs_up_loses_nothing() {
     let mut worker = Worker::new(&world, 1);
     let exchange = worker.next(vec![], Duration::from_secs(15));
     drop(later(|reply| world.service.exchange(exchange.clone(), me(), reply)));
-    world.service.hang_up(worker.id, 1);
+    world.service.hang_up(worker.id, 1, worker.secret.clone());
     let workflow = world.begin(&[plain()]);
     assert_eq!(world.statuses(workflow), [S::Ready], "nobody listens, so nothing is claimed");
     assert_eq!(worker.send(&world, exchange).unwrap().assignments.len(), 1);
@@ -124,7 +126,7 @@ fn nobody_speaks_for_another() {
     let before = Comeback { worker: worker.id, secret: worker.secret.clone(), held: worker.keys() };
     let who = Introduction { before: Some(before), ..someone(1) };
     let may: windlass_engine::service::May = std::sync::Arc::new(|_| true);
-    let welcome = ask(|reply| world.service.introduce(who, "other".into(), may, reply)).unwrap();
+    let welcome = ask(|reply| world.service.introduce(who, sponsor("other", may), reply)).unwrap();
     assert_ne!(welcome.worker, worker.id);
 }
 
@@ -134,7 +136,7 @@ fn a_worker_takes_only_what_its_user_may_run() {
     let (mine, other) = (world.begin(&[plain()]), world.begin(&[plain()]));
     let who = someone(4);
     let may: windlass_engine::service::May = std::sync::Arc::new(move |row| row.id == mine);
-    let welcome = ask(|reply| world.service.introduce(who, "me".into(), may, reply)).unwrap();
+    let welcome = ask(|reply| world.service.introduce(who, sponsor("me", may), reply)).unwrap();
     let exchange = windlass_types::fleet::Exchange {
         worker: welcome.worker,
         secret: welcome.secret,
@@ -293,7 +295,9 @@ fn stale_reports_change_nothing_and_can_be_seen() {
     two.say(&world, vec![]).unwrap();
     let of_another = two.held[0].key;
     let answer = one.say(&world, vec![ended(of_another, 0)]).unwrap();
-    assert_eq!(answer.stale, [of_another]);
+    assert_eq!(answer.stale.iter().map(|stale| stale.key).collect::<Vec<_>>(), [of_another]);
+    assert!(answer.stale[0].found.contains("worker"), "{answer:?}");
+    world.service.look_around();
     assert_eq!(world.statuses(workflow), [S::Pending, S::Pending]);
     let filter = EventFilter { category: Some("stale_report".into()), ..EventFilter::default() };
     assert_eq!(world.store.events(Some(workflow), &filter).unwrap().len(), 1);

@@ -29,6 +29,7 @@ fn a_worker_that_is_not_heard_of_loses_its_jobs() {
     // The dead one was only cut off, and speaks up.
     let refused = dead.say(&world, vec![ended(key, 0)]).unwrap_err();
     assert_eq!(code(&refused), "unknown_worker");
+    world.service.look_around();
     let filter = EventFilter { category: Some("stale_report".into()), ..EventFilter::default() };
     assert_eq!(world.store.events(Some(workflow), &filter).unwrap().len(), 1);
     let old = dead.id;

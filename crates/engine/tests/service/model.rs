@@ -158,7 +158,7 @@ impl Model {
             // It reached the server, perhaps; the worker does not know, and asks again.
             drop(later(|reply| self.world.service.exchange(exchange.clone(), me(), reply)));
             if how.is_multiple_of(2) {
-                self.world.service.hang_up(worker.id, worker.number);
+                self.world.service.hang_up(worker.id, worker.number, worker.secret.clone());
             }
         }
         match insist(&self.world, &exchange) {
@@ -174,7 +174,7 @@ impl Model {
     }
 
     fn note(&mut self, index: usize, reports: &[Report], answer: &ExchangeAnswer) {
-        let late: HashSet<AttemptKey> = answer.stale.iter().copied().collect();
+        let late: HashSet<AttemptKey> = answer.stale.iter().map(|stale| stale.key).collect();
         for report in reports {
             if !matches!(report, Report::Started { .. }) {
                 assert!(!late.contains(report.key()), "what a live worker holds is its own");

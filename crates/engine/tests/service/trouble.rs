@@ -221,7 +221,7 @@ fn what_a_worker_was_about_to_hear_survives_an_edit() {
     // It is claimed for somebody who waits, and who hangs up before he hears of it.
     let mut waiting = None;
     let release = world.hold_next_batch(|| waiting = Some(says(&world, &mut worker, vec![])));
-    world.service.hang_up(worker.id, worker.number);
+    world.service.hang_up(worker.id, worker.number, worker.secret.clone());
     drop(release);
     world.service.look_around();
     assert!(waiting.unwrap().try_recv().is_err());

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
-use windlass_engine::service::{Hand, May, Refused, Reply, Service, ServiceClock, ServiceOptions, Speaker};
+use windlass_engine::service::{
+    Hand, May, Refused, Reply, Service, ServiceClock, ServiceOptions, Speaker, Sponsor,
+};
 use windlass_store::Store;
 use windlass_store::faults::{self, Asked, Door, Outcome};
 use windlass_store::model::{
@@ -260,9 +262,14 @@ pub(crate) fn me() -> Speaker {
     Speaker::User("me".into())
 }
 
+/// Somebody whose workers take what `may` says.
+pub(crate) fn sponsor(user: &str, may: May) -> Sponsor {
+    Sponsor { user: user.into(), sees_all: false, may }
+}
+
 pub(crate) fn introduce(world: &World, who: &Introduction) -> Result<Welcome, Refused> {
     let may: May = Arc::new(|_| true);
-    ask(|reply| world.service.introduce(who.clone(), "me".into(), may, reply))
+    ask(|reply| world.service.introduce(who.clone(), sponsor("me", may), reply))
 }
 
 impl Worker {
@@ -354,7 +361,7 @@ impl Worker {
         let before = Comeback { worker: self.id, secret: self.secret.clone(), held: held.to_vec() };
         let who = Introduction { before: Some(before), ..self.who.clone() };
         let may: May = Arc::new(|_| true);
-        later(|reply| world.service.introduce(who, "me".into(), may, reply))
+        later(|reply| world.service.introduce(who, sponsor("me", may), reply))
     }
 
     /// Comes back with what it says it holds. Returns what it has lost.

@@ -31,7 +31,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(books))
 }
 
-pub(crate) fn lasting() -> OpenApiRouter<AppState> {
+pub(crate) fn uploads() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(create))
 }
 

@@ -1,10 +1,11 @@
 //! Events as they happen: server-sent events, resumed by id.
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Credential};
 use crate::error::{Answer, ApiError};
 use crate::extract::{Path, Query};
 use crate::publisher::Subscription;
 use crate::state::{AppState, blocking};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::HeaderName;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass_auth::{Denied, Operation};
 use windlass_store::model::{EventRow, Severity};
 use windlass_types::{EventId, WorkflowId};
 
@@ -88,6 +90,7 @@ pub(crate) struct FollowWorkflow {
 async fn stream_events(
     State(state): State<AppState>,
     caller: Caller,
+    Extension(credential): Extension<Credential>,
     headers: HeaderMap,
     Query(follow): Query<Follow>,
 ) -> Answer<Response> {
@@ -99,7 +102,8 @@ async fn stream_events(
         severity.is_none_or(|least| event.severity >= least)
             && follow.category.as_ref().is_none_or(|category| *category == event.category)
     };
-    Ok(respond(subscription, sees, wanted, ours))
+    let right = Right::new(state, caller, credential, workflow);
+    Ok(respond(right, subscription, sees, wanted, ours))
 }
 
 /// Events of a workflow as they happen, as Torc tells them
@@ -108,6 +112,7 @@ async fn stream_events(
 async fn stream_workflow_events(
     State(state): State<AppState>,
     caller: Caller,
+    Extension(credential): Extension<Credential>,
     headers: HeaderMap,
     Path(id): Path<i64>,
     Query(follow): Query<FollowWorkflow>,
@@ -116,13 +121,60 @@ async fn stream_workflow_events(
     let sees = caller.sees_events(&state, workflow).await?;
     let subscription = state.events.subscribe(workflow, resume_after(&headers, follow.after)?).await?;
     let severity = follow.level.map_or(Severity::Info, Severity::from);
-    Ok(respond(subscription, sees, move |event| event.severity >= severity, torcs))
+    let right = Right::new(state, caller, credential, workflow);
+    Ok(respond(right, subscription, sees, move |event| event.severity >= severity, torcs))
 }
 
 fn resume_after(headers: &HeaderMap, asked: Option<i64>) -> Answer<Option<EventId>> {
     let Some(header) = headers.get(LAST_EVENT_ID) else { return Ok(asked.map(EventId)) };
     let id = header.to_str().ok().and_then(|text| text.trim().parse().ok());
     id.map(|id| Some(EventId(id))).ok_or_else(|| ApiError::invalid("Last-Event-ID is not the id of an event"))
+}
+
+/// Somebody's right to follow, which may end while he does.
+pub(crate) struct Right {
+    state: AppState,
+    caller: Caller,
+    credential: Credential,
+    workflow: Option<WorkflowId>,
+    check_at: tokio::time::Instant,
+}
+
+impl Right {
+    fn new(state: AppState, caller: Caller, credential: Credential, workflow: Option<WorkflowId>) -> Self {
+        let check_at = tokio::time::Instant::now() + state.options.check_rights;
+        Self { state, caller, credential, workflow, check_at }
+    }
+
+    /// What comes next; `None`: it is over, or he may not hear it any more.
+    async fn next(&mut self, subscription: &mut Subscription) -> Option<Vec<EventRow>> {
+        loop {
+            let heard = tokio::time::timeout_at(self.check_at, subscription.next()).await;
+            if tokio::time::Instant::now() >= self.check_at {
+                if !self.is_still_there().await {
+                    return None;
+                }
+                self.check_at = tokio::time::Instant::now() + self.state.options.check_rights;
+            }
+            if let Ok(batch) = heard {
+                return batch;
+            }
+        }
+    }
+
+    /// He is who he was, and may see what he follows. If that cannot be found out at the moment, nothing has changed.
+    async fn is_still_there(&self) -> bool {
+        match self.credential.admit(&self.state).await {
+            Ok(now) if now != self.caller.0 => return false,
+            Ok(_) | Err(Denied::Unavailable | Denied::Throttled(_)) => {}
+            Err(_) => return false,
+        }
+        let Some(id) = self.workflow else { return true };
+        match self.caller.workflow(&self.state, Operation::ReadWorkflow, id).await {
+            Ok(_) => true,
+            Err(error) => !error.status.is_client_error(),
+        }
+    }
 }
 
 /// Whose events somebody may know of.
@@ -133,13 +185,11 @@ pub(crate) enum Sees {
 }
 
 impl Sees {
-    /// A right that is taken away counts for streams too, after this long.
-    const REMEMBERED: Duration = Duration::from_secs(10);
-
-    pub(crate) fn asking(may: impl Fn(WorkflowId) -> bool + Send + 'static) -> Self {
+    /// `remembered`: a right that is taken away counts for streams too, after this long.
+    pub(crate) fn asking(remembered: Duration, may: impl Fn(WorkflowId) -> bool + Send + 'static) -> Self {
         let mut known: HashMap<WorkflowId, (bool, Instant)> = HashMap::new();
         Self::Some(Box::new(move |id| match known.get(&id) {
-            Some((sees, asked)) if asked.elapsed() < Self::REMEMBERED => *sees,
+            Some((sees, asked)) if asked.elapsed() < remembered => *sees,
             _ => {
                 let sees = may(id);
                 known.insert(id, (sees, Instant::now()));
@@ -160,13 +210,14 @@ impl Sees {
 }
 
 fn respond(
+    right: Right,
     subscription: Subscription,
     sees: Sees,
     wanted: impl Fn(&EventRow) -> bool + Send + 'static,
     say: fn(&EventRow) -> Event,
 ) -> Response {
     let welcome = stream::once(async { Ok(Event::default().retry(COME_AGAIN).comment("following")) });
-    let events = welcome.chain(told(subscription, sees, wanted, say));
+    let events = welcome.chain(told(right, subscription, sees, wanted, say));
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
     // Proxies that gather answers would keep events back.
     response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
@@ -174,18 +225,19 @@ fn respond(
 }
 
 fn told(
+    right: Right,
     subscription: Subscription,
     sees: Sees,
     wanted: impl Fn(&EventRow) -> bool + Send + 'static,
     say: fn(&EventRow) -> Event,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    let batches =
-        stream::unfold((subscription, sees, wanted), move |(mut subscription, sees, wanted)| async move {
-            let batch = subscription.next().await?;
-            let (batch, sees) = sees.sift(batch.into_iter().filter(&wanted).collect()).await?;
-            let events: Vec<_> = batch.iter().map(|event| Ok(say(event))).collect();
-            Some((stream::iter(events), (subscription, sees, wanted)))
-        });
+    let reader = (right, subscription, sees, wanted);
+    let batches = stream::unfold(reader, move |(mut right, mut subscription, sees, wanted)| async move {
+        let batch = right.next(&mut subscription).await?;
+        let (batch, sees) = sees.sift(batch.into_iter().filter(&wanted).collect()).await?;
+        let events: Vec<_> = batch.iter().map(|event| Ok(say(event))).collect();
+        Some((stream::iter(events), (right, subscription, sees, wanted)))
+    });
     batches.flatten()
 }
 

@@ -29,9 +29,14 @@ pub(crate) fn brief() -> OpenApiRouter<AppState> {
         .merge(books::routes())
 }
 
-/// Our own routes whose requests last as long as they like: waits, streams and uploads.
+/// Our own routes whose requests last as long as they like: waits and streams.
 pub(crate) fn lasting() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(events::lasting()).merge(workers::lasting()).merge(books::lasting())
+    OpenApiRouter::new().merge(events::lasting()).merge(workers::lasting())
+}
+
+/// What takes in more than fits into memory.
+pub(crate) fn uploads() -> OpenApiRouter<AppState> {
+    books::uploads()
 }
 
 /// The contract of Torc, at both prefixes.

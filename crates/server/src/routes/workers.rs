@@ -45,9 +45,8 @@ async fn introduce(
     Json(who): Json<Introduction>,
 ) -> Answer<Json<Welcome>> {
     caller.may(Operation::IntroduceWorker, Relation::Own, "worker")?;
-    let user = Arc::clone(&caller.0.user);
-    let may = caller.works_for(&state, who.workflow).await?;
-    ask(|reply| state.service.introduce(who, user, may, reply)).await.map(Json)
+    let sponsor = caller.works_for(&state, who.workflow).await?;
+    ask(|reply| state.service.introduce(who, sponsor, reply)).await.map(Json)
 }
 
 /// Report what happened, and get what to do
@@ -68,7 +67,7 @@ async fn exchange(
         return Err(ApiError::invalid("the exchange is of another worker than the path"));
     }
     exchange.wait = exchange.wait.min(state.options.limits.max_wait);
-    let listener = state.listeners.listen(&state.service, exchange.worker, exchange.number);
+    let listener = state.listeners.listen(&state.service, &exchange);
     let speaker =
         if caller.0.sees_all() { Speaker::Operator } else { Speaker::User(Arc::clone(&caller.0.user)) };
     let answer = ask(|reply| state.service.exchange(exchange, speaker, reply)).await;

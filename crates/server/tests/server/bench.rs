@@ -83,10 +83,15 @@ pub(crate) fn event(category: &str, severity: Severity) -> NewEvent {
 
 /// The bytes of a request, as a client would send them.
 pub(crate) fn wire(bench: &Bench, method: &str, path: &str, body: &str) -> String {
+    wire_as(bench, &bench.server.token, method, path, body)
+}
+
+/// The same of somebody with another token.
+pub(crate) fn wire_as(bench: &Bench, token: &str, method: &str, path: &str, body: &str) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         bench.address(),
-        bench.server.token,
+        token,
         body.len()
     )
 }

@@ -1,11 +1,15 @@
 //! Events as they happen: nothing is missed, nothing comes twice, and nobody waits for a slow reader.
 
+use crate::access::token;
 use crate::bench::{Bench, event, eventually};
-use crate::work::{Worker, begun};
+use crate::work::{Worker, begun, workflow_of};
+use reqwest::Method;
+use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Lines};
 use std::time::Duration;
-use windlass_store::model::Severity;
-use windlass_types::Clock;
+use windlass_auth::Role;
+use windlass_store::model::{NewEvent, Severity};
+use windlass_types::{Clock, WorkflowId};
 
 /// A reader of a stream of events.
 struct Reader {
@@ -14,7 +18,11 @@ struct Reader {
 
 impl Reader {
     fn open(bench: &Bench, query: &str, last: Option<&str>) -> Self {
-        let request = bench.get(&format!("/api/v1/events/stream{query}"));
+        Self::open_as(bench, &bench.server.token, &format!("/api/v1/events/stream{query}"), last)
+    }
+
+    fn open_as(bench: &Bench, token: &str, path: &str, last: Option<&str>) -> Self {
+        let request = bench.client.get(format!("{}{path}", bench.server.url)).bearer_auth(token);
         let request = match last {
             Some(id) => request.header("last-event-id", id),
             None => request,
@@ -113,4 +121,77 @@ fn what_is_committed_is_told_at_once_and_not_when_somebody_looks() {
     let note = serde_json::json!({"workflow_id": workflow.0, "timestamp": 0, "data": {"category": "note"}});
     assert_eq!(bench.post("/api/v1/events").json(&note).send().unwrap().status(), 200);
     assert_eq!(notes.next().unwrap().1, "note");
+}
+
+/// A stream of a workflow, and one of all that the token may see.
+fn both(bench: &Bench, token: &str, workflow: WorkflowId) -> [Reader; 3] {
+    let paths = [
+        format!("/api/v1/events/stream?workflow={workflow}"),
+        format!("/api/v1/workflows/{workflow}/events/stream"),
+        "/api/v1/events/stream".to_owned(),
+    ];
+    paths.map(|path| Reader::open_as(bench, token, &path, None))
+}
+
+fn impatient() -> Bench {
+    Bench::with(|options| options.check_rights = Duration::from_millis(50))
+}
+
+fn id_of_token(bench: &Bench, user: &str) -> i64 {
+    let list: Value = bench.get(&format!("/api/v1/tokens?user={user}")).send().unwrap().json().unwrap();
+    list["items"][0]["id"].as_i64().unwrap()
+}
+
+#[test]
+fn a_stream_ends_with_the_token() {
+    let bench = impatient();
+    let workflow = workflow_of(&bench, "ana");
+    let ana = token(&bench, "ana", Role::User, "read");
+    let mut streams = both(&bench, &ana, workflow);
+    let mut of_owner = Reader::open(&bench, "", None);
+    let revoked = bench.request(Method::DELETE, &format!("/api/v1/tokens/{}", id_of_token(&bench, "ana")));
+    assert_eq!(revoked.send().unwrap().status(), 200);
+    // Nothing needs to happen for that.
+    for stream in &mut streams {
+        assert_eq!(stream.next(), None, "it is over");
+    }
+    assert!(of_owner.next().is_some(), "of others it is not");
+}
+
+#[test]
+fn a_stream_ends_when_its_token_expires() {
+    let bench = impatient();
+    let workflow = workflow_of(&bench, "ana");
+    let asked = json!({"name": "t", "user": "ana", "role": "user", "scopes": ["read"], "expires_in": 2});
+    let made: Value = bench.post("/api/v1/tokens").json(&asked).send().unwrap().json().unwrap();
+    for mut stream in both(&bench, made["token"].as_str().unwrap(), workflow) {
+        assert_eq!(stream.next(), None);
+    }
+}
+
+#[test]
+fn what_is_shared_no_more_is_told_no_more() {
+    let bench = impatient();
+    let workflow = workflow_of(&bench, "zoe");
+    let group = bench.store.add_group("team", None, Clock.now()).unwrap();
+    bench.store.add_member(group, "bob", "member", Clock.now()).unwrap();
+    bench.store.share(workflow, group, Clock.now()).unwrap();
+    let bob = token(&bench, "bob", Role::User, "read");
+    let [mut ours, mut torcs, mut all] = both(&bench, &bob, workflow);
+    let shared = format!("/api/v1/workflows/{workflow}/access_groups/{group}");
+    assert_eq!(bench.request(Method::DELETE, &shared).send().unwrap().status(), 200);
+    // Up to the end of it they may be told: that it was unshared, for example.
+    while ours.next().is_some() {}
+    while torcs.next().is_some() {}
+    let of = |workflow, category: &str| {
+        let note = NewEvent { workflow: Some(workflow), ..event(category, Severity::Info) };
+        bench.store.add_event(&note, Clock.now()).unwrap();
+    };
+    let own = workflow_of(&bench, "bob");
+    eventually("what he may not see any more is left out", || {
+        of(workflow, "hidden");
+        of(own, "seen");
+        let mut heard = std::iter::from_fn(|| all.next()).map(|(_, category)| category);
+        !heard.by_ref().take_while(|category| category != "seen").any(|category| category == "hidden")
+    });
 }

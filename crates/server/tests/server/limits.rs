@@ -1,8 +1,13 @@
 //! Too much, too often, too long: the caller is told so, and the server goes on.
 
 use crate::bench::{Bench, eventually, wire};
+use crate::work::{exchange, introduction};
+use serde_json::json;
 use std::io::Write as _;
 use std::time::Duration;
+use windlass_store::model::NewToken;
+use windlass_types::fleet::Welcome;
+use windlass_types::{Clock, WorkerId};
 
 #[test]
 fn a_body_that_is_too_large_is_refused() {
@@ -25,10 +30,99 @@ fn who_asks_too_often_is_told_when_to_come_again() {
     assert_eq!(codes, [200, 200, 200, 429]);
     let refused = bench.get("/api/v1/docs").send().unwrap();
     assert_eq!(refused.headers()["retry-after"], "1");
-    // Somebody else is not held up by it.
-    let other =
-        bench.client.get(format!("{}/health", bench.server.url)).bearer_auth("another").send().unwrap();
-    assert_eq!(other.status(), 200);
+    // Somebody else who is known is not held up by it.
+    let me = |token: &str| {
+        let request = bench.client.get(format!("{}/api/v1/me", bench.server.url)).bearer_auth(token);
+        request.send().unwrap().status().as_u16()
+    };
+    bench.store.add_token(&known_token(), Clock.now()).unwrap();
+    assert_eq!(me(KNOWN), 200);
+}
+
+/// As it is shown, and as it stands in the books.
+const KNOWN: &str = "wl_known";
+
+fn known_token() -> NewToken {
+    NewToken {
+        hash: windlass_auth::SecretHash::of(KNOWN).to_string(),
+        name: "known".to_owned(),
+        user: "ana".to_owned(),
+        role: "user".to_owned(),
+        scopes: vec!["worker".to_owned()],
+        expires_at: None,
+    }
+}
+
+#[test]
+fn whoever_makes_up_tokens_is_one_and_the_same() {
+    let bench = Bench::with(|options| {
+        options.limits.rate = 1;
+        options.limits.burst = 20;
+    });
+    bench.store.add_token(&known_token(), Clock.now()).unwrap();
+    let me = |token: &str| {
+        let request = bench.client.get(format!("{}/api/v1/me", bench.server.url)).bearer_auth(token);
+        request.send().unwrap().status().as_u16()
+    };
+    assert_eq!(me(KNOWN), 200);
+    let codes: Vec<u16> = (0..40).map(|n| me(&format!("wl_wrong{n}"))).collect();
+    assert!(codes[..15].iter().all(|code| *code == 401), "{codes:?}");
+    assert!(codes[30..].iter().all(|code| *code == 429), "{codes:?}");
+    assert_eq!(me(KNOWN), 200, "who is known is not held up by strangers at his address");
+}
+
+#[test]
+fn a_worker_is_not_held_up_and_one_that_is_made_up_is() {
+    let bench = Bench::with(|options| {
+        options.limits.rate = 1;
+        options.limits.burst = 10;
+    });
+    bench.store.add_token(&known_token(), Clock.now()).unwrap();
+    let post = |path: &str, body: &serde_json::Value| {
+        let request = bench.client.post(format!("{}{path}", bench.server.url)).bearer_auth(KNOWN).json(body);
+        request.send().unwrap()
+    };
+    let welcome: Welcome = post("/api/v1/workers", &json!(introduction())).json().unwrap();
+    let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
+    for number in 1..100 {
+        let said = json!(exchange(&welcome, number, Vec::new(), Duration::ZERO));
+        assert_eq!(post(&path, &said).status(), 200, "exchange {number}");
+    }
+    let strange = |n: i64| {
+        let welcome = Welcome { worker: WorkerId(1000 + n), ..welcome.clone() };
+        let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
+        post(&path, &json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO))).status().as_u16()
+    };
+    let codes: Vec<u16> = (0..20).map(strange).collect();
+    assert_eq!(codes[0], 409, "{codes:?}");
+    assert!(codes[15..].iter().all(|code| *code == 429), "{codes:?}");
+}
+
+#[test]
+fn what_a_worker_says_has_a_measure() {
+    let bench = Bench::with(|options| options.limits.max_body = 1000);
+    let welcome: Welcome =
+        bench.post("/api/v1/workers").json(&introduction()).send().unwrap().json().unwrap();
+    let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
+    let mut said = json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO));
+    said["more"] = json!("x".repeat(2000));
+    assert_eq!(bench.post(&path).json(&said).send().unwrap().status(), 413);
+}
+
+#[test]
+fn all_bodies_together_have_a_measure() {
+    let bench = Bench::with(|options| options.limits.max_bodies = 1 << 20);
+    let body = || format!("{{\"host\": \"{}\"}}", "x".repeat(8 << 20));
+    let send = |body: String| {
+        let request = bench.post("/api/v1/workers").header("content-type", "application/json").body(body);
+        request.send().map(|answer| (answer.status().as_u16(), answer.headers().contains_key("retry-after")))
+    };
+    // Whether the answer is heard depends on whether the rest is still being sent.
+    let answer = send(body());
+    assert!(answer.as_ref().map_or(true, |answer| *answer == (503, true)), "{answer:?}");
+    // What was counted is given back.
+    let small = format!("{{\"host\": \"{}\"}}", "x".repeat(500 << 10));
+    assert_eq!(send(small).unwrap().0, 422);
 }
 
 #[test]

@@ -21,6 +21,8 @@ mod manners;
 #[cfg(test)]
 mod parts;
 #[cfg(test)]
+mod reach;
+#[cfg(test)]
 mod secrets;
 #[cfg(test)]
 mod secured;

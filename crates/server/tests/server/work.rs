@@ -17,7 +17,12 @@ pub(crate) fn workflow_of(bench: &Bench, user: &str) -> WorkflowId {
 
 /// A workflow of the owner with so many jobs, under way.
 pub(crate) fn begun(bench: &Bench, jobs: usize) -> WorkflowId {
-    let workflow = workflow_of(bench, "owner");
+    begun_of(bench, "owner", jobs)
+}
+
+/// The same of somebody else.
+pub(crate) fn begun_of(bench: &Bench, user: &str, jobs: usize) -> WorkflowId {
+    let workflow = workflow_of(bench, user);
     let job = |n: usize| json!({"workflow_id": workflow.0, "name": format!("job{n}"), "command": "true"});
     let body = json!({"jobs": (0..jobs).map(job).collect::<Vec<_>>()});
     for (path, body) in

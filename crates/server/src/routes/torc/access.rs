@@ -93,6 +93,7 @@ fn get(call: &Call, Path(id): Path<i64>) -> Answer<AccessGroupModel> {
 fn delete(call: &Call, Path(id): Path<i64>) -> Answer<AccessGroupModel> {
     let row = group(call, Operation::DeleteGroup, id)?;
     call.store().acting_as(call.by()).delete_group(id, call.now())?;
+    call.state.service.access_changed();
     Ok(model(row))
 }
 
@@ -131,6 +132,7 @@ fn remove_member(call: &Call, Path((id, user)): Path<(i64, String)>) -> Answer<U
     let member =
         member.ok_or_else(|| ApiError::not_found(format_args!("member `{user}` of access group {id}")))?;
     call.store().acting_as(call.by()).remove_member(id, &user, call.now())?;
+    call.state.service.access_changed();
     Ok(membership(member))
 }
 
@@ -179,6 +181,7 @@ fn unshare(call: &Call, Path((id, group_id)): Path<(i64, i64)>) -> Answer<Workfl
         return Err(ApiError::not_found(format_args!("access group {group_id} of workflow {id}")));
     }
     call.store().acting_as(call.by()).unshare(row.id, group_id, call.now())?;
+    call.state.service.access_changed();
     Ok(WorkflowAccessGroupModel { group_id, workflow_id: id, created_at: None })
 }
 

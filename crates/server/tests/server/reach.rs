@@ -1,0 +1,159 @@
+//! What workers can be told and can tell: a worker gets nothing that is not for it, whoever speaks for it says nothing in
+//! other people's workflows, and takes no answer from another one.
+
+use crate::access::{status, token};
+use crate::bench::{Bench, eventually, say_and_hang_up, wire_as};
+use crate::work::{begun, begun_of, exchange, introduction, workflow_of};
+use serde_json::{Value, json};
+use std::time::Duration;
+use windlass_auth::Role;
+use windlass_store::model::EventFilter;
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::work::{AttemptKey, Report, ReturnReason};
+use windlass_types::{Attempt, Clock, JobId, RunId, WorkflowId};
+
+fn introduce(bench: &Bench, token: &str, who: &Introduction) -> (u16, Option<Welcome>) {
+    let url = format!("{}/api/v1/workers", bench.server.url);
+    let answer = bench.client.post(url).bearer_auth(token).json(who).send().unwrap();
+    (answer.status().as_u16(), answer.json().ok())
+}
+
+fn worker(bench: &Bench, token: &str) -> Welcome {
+    introduce(bench, token, &introduction()).1.expect("it is welcome")
+}
+
+fn say(bench: &Bench, token: &str, said: &Exchange) -> (u16, Value) {
+    let url = format!("{}/api/v1/workers/{}/exchange", bench.server.url, said.worker);
+    let answer = bench.client.post(url).bearer_auth(token).json(said).send().unwrap();
+    (answer.status().as_u16(), answer.json().unwrap_or_default())
+}
+
+/// How many jobs it is given.
+fn jobs(bench: &Bench, token: &str, welcome: &Welcome, number: u64) -> usize {
+    let (status, answer) =
+        say(bench, token, &exchange(welcome, number, Vec::new(), Duration::from_millis(300)));
+    assert_eq!(status, 200, "{answer}");
+    serde_json::from_value::<ExchangeAnswer>(answer).unwrap().assignments.len()
+}
+
+/// Of jobs that nobody was given.
+fn invented(workflow: WorkflowId, number: usize) -> Vec<Report> {
+    let key = |job| AttemptKey { workflow, run: RunId(1), job: JobId(job), attempt: Attempt(1) };
+    let report = |job| Report::Returned { key: key(job), why: ReturnReason::Recalled };
+    (0..number as i64).map(report).collect()
+}
+
+fn noted(bench: &Bench, workflow: WorkflowId) -> usize {
+    let filter = EventFilter { category: Some("stale_report".into()), ..EventFilter::default() };
+    bench.store.events(Some(workflow), &filter).unwrap().len()
+}
+
+#[test]
+fn reports_that_are_made_up_change_nothing_and_say_nothing_where_they_have_no_business() {
+    let bench = Bench::new();
+    let (of_zoe, of_bob) = (begun_of(&bench, "zoe", 2), begun_of(&bench, "bob", 0));
+    let bob = token(&bench, "bob", Role::User, "worker");
+    let welcome = worker(&bench, &bob);
+    let most = Exchange::MOST_REPORTS;
+    let (status, refused) =
+        say(&bench, &bob, &exchange(&welcome, 1, invented(of_zoe, most + 1), Duration::ZERO));
+    assert_eq!((status, refused["code"].as_str()), (422, Some("too_many_reports")));
+    for (number, workflow) in [(2, of_zoe), (3, of_bob)] {
+        let said = exchange(&welcome, number, invented(workflow, most), Duration::ZERO);
+        let (status, answer) = say(&bench, &bob, &said);
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["stale"].as_array().unwrap().len(), most);
+        assert!(answer["stale"][0]["found"].is_string(), "{}", answer["stale"][0]);
+    }
+    // Ten of them one by one, and how many more there were. They are written in the order in which they came.
+    eventually("his own are noted", || noted(&bench, of_bob) == 11);
+    assert_eq!(noted(&bench, of_zoe), 0, "nothing stands in another's workflow");
+    assert_eq!(bench.figure("windlass_stale_reports_total"), Some(2 * most as u64), "but all were counted");
+}
+
+#[test]
+fn a_token_that_is_good_for_less_gets_no_jobs_through_one_that_is_good_for_more() {
+    let bench = Bench::new();
+    let less = token(&bench, "owner", Role::User, "worker");
+    // The same user, the same labels, and nothing under way: they look alike.
+    let (of_admin, of_user) = (worker(&bench, &bench.server.token), worker(&bench, &less));
+    begun_of(&bench, "zoe", 1);
+    assert_eq!(jobs(&bench, &less, &of_user, 1), 0, "zoe's jobs are not for a user's token");
+    assert_eq!(jobs(&bench, &bench.server.token, &of_admin, 1), 1);
+    // And the other way round: the one that came second is not held back by the first.
+    let bench = Bench::new();
+    let less = token(&bench, "owner", Role::User, "worker");
+    let (of_user, of_admin) = (worker(&bench, &less), worker(&bench, &bench.server.token));
+    begun_of(&bench, "zoe", 1);
+    assert_eq!(jobs(&bench, &less, &of_user, 1), 0);
+    assert_eq!(jobs(&bench, &bench.server.token, &of_admin, 1), 1);
+}
+
+#[test]
+fn a_worker_of_an_operator_is_not_one_any_more_when_a_user_speaks_for_it() {
+    let bench = Bench::new();
+    let welcome = worker(&bench, &bench.server.token);
+    let less = token(&bench, "owner", Role::User, "worker");
+    begun_of(&bench, "zoe", 1);
+    let (status, refused) = say(&bench, &less, &exchange(&welcome, 1, Vec::new(), Duration::ZERO));
+    assert_eq!(
+        (status, refused["code"].as_str()),
+        (409, Some("unknown_worker")),
+        "it introduces itself again"
+    );
+}
+
+#[test]
+fn what_is_shared_no_more_is_handed_out_no_more() {
+    let bench = Bench::new();
+    let workflow = begun_of(&bench, "zoe", 9);
+    let group = bench.store.add_group("team", None, Clock.now()).unwrap();
+    bench.store.add_member(group, "bob", "member", Clock.now()).unwrap();
+    bench.store.share(workflow, group, Clock.now()).unwrap();
+    let bob = token(&bench, "bob", Role::User, "worker");
+    let who = Introduction { workflow: Some(workflow), ..introduction() };
+    let welcome = introduce(&bench, &bob, &who).1.unwrap();
+    assert!(jobs(&bench, &bob, &welcome, 1) > 0, "as long as it is shared");
+    let shared = format!("/api/v1/workflows/{workflow}/access_groups/{group}");
+    assert_eq!(status(&bench, &bench.server.token, "DELETE", &shared, None), 200);
+    let (status, refused) = say(&bench, &bob, &exchange(&welcome, 2, Vec::new(), Duration::ZERO));
+    assert_eq!((status, refused["code"].as_str()), (409, Some("unknown_worker")), "{refused}");
+    assert_eq!(introduce(&bench, &bob, &who).0, 404);
+}
+
+#[test]
+fn nobody_hangs_up_for_a_worker_whose_secret_he_does_not_know() {
+    let bench = Bench::new();
+    let zoe = token(&bench, "zoe", Role::User, "worker");
+    let bob = token(&bench, "bob", Role::User, "worker");
+    let welcome = worker(&bench, &zoe);
+    let waiting = exchange(&welcome, 1, Vec::new(), Duration::from_secs(15));
+    let guessed = Exchange { secret: "guessed".to_owned(), ..waiting.clone() };
+    let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
+    let bytes = wire_as(&bench, &bob, "POST", &path, &json!(guessed).to_string());
+    std::thread::scope(|scope| {
+        let heard = scope.spawn(|| say(&bench, &zoe, &waiting));
+        eventually("it waits", || bench.figure("windlass_waits") == Some(1));
+        for _ in 0..200 {
+            say_and_hang_up(&bench, bytes.as_bytes());
+        }
+        eventually("they are gone", || bench.figure("windlass_http_requests_in_flight") == Some(2));
+        assert_eq!(bench.figure("windlass_waits"), Some(1), "it still waits");
+        begun_of(&bench, "zoe", 1);
+        let (status, answer) = heard.join().unwrap();
+        assert_eq!(status, 200);
+        assert_eq!(answer["assignments"].as_array().map(Vec::len), Some(1), "and hears of the job: {answer}");
+    });
+}
+
+#[test]
+fn workflows_of_others_are_not_worked_for() {
+    let bench = Bench::new();
+    let (mine, of_zoe) = (begun(&bench, 1), workflow_of(&bench, "zoe"));
+    let bob = token(&bench, "bob", Role::User, "worker");
+    for workflow in [mine, of_zoe] {
+        let who = Introduction { workflow: Some(workflow), ..introduction() };
+        assert_eq!(introduce(&bench, &bob, &who).0, 404);
+    }
+    assert_eq!(jobs(&bench, &bob, &worker(&bench, &bob), 1), 0);
+}
