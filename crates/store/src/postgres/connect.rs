@@ -125,6 +125,7 @@ impl Place {
             let what = format!("no answer within {} seconds", PATIENCE.as_secs());
             Err(Fault::Postgres(Failure::unreachable(what)))
         })?;
+        wait(client.batch_execute(sql::WAIT_FOR_EVER))??;
         if !self.is_local() {
             wait(client.batch_execute(sql::NOTICE_SILENCE))??;
         }

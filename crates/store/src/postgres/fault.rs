@@ -133,8 +133,9 @@ fn kind_of(state: &SqlState) -> Kind {
     match (code.get(..2).unwrap_or_default(), code) {
         (_, "23505") => Kind::Taken,
         // Ended by an administrator, by a restart, or not ready yet.
-        (_, "57P01" | "57P02" | "57P03" | "57P05") | ("08", _) => Kind::Unreachable,
-        (_, "57014" | "55P03" | "25006") | ("40" | "53" | "58", _) => Kind::Passing,
+        (_, "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04") | ("08", _) => Kind::Unreachable,
+        // 25: not in this state of the transaction, or not while it is a standby; the next one may find another.
+        (_, "57014" | "55P03") | ("25" | "40" | "53" | "58", _) => Kind::Passing,
         ("22" | "23", _) => Kind::Refused,
         ("28" | "3D", _) => Kind::Unwelcome,
         _ => Kind::Internal,

@@ -144,8 +144,14 @@ impl Link {
         work()
     }
 
-    /// All in one go: begins, waits for other writers, and learns who may write.
+    /// A transaction that did not begin as it should is none, but PostgreSQL may think that there is one and refuse all that
+    /// comes after, or hold the lock for writing: it ends with its connection.
     fn begin_writing(&self) -> Result<(), Fault> {
+        self.start_writing().inspect_err(|_| self.hang_up())
+    }
+
+    /// All in one go: begins, waits for other writers, and learns who may write.
+    fn start_writing(&self) -> Result<(), Fault> {
         let client = self.connect()?;
         let lock = self.prepared(&client, sql::WAIT_TO_WRITE)?;
         let count = self.prepared(&client, sql::COUNT_COMMIT)?;

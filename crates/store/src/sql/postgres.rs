@@ -56,6 +56,11 @@ pub(crate) const LET_GO: &str = "SELECT pg_advisory_unlock_all()";
 
 pub(crate) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// Writers wait for each other for as long as it takes, and a lock is held for as long as its process lives: whatever the
+/// role or the database says about patience is for others. Not every version knows all of them.
+pub(crate) const WAIT_FOR_EVER: &str = "
+    SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout',
+        'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')";
 /// Whoever is cut off without a farewell is noticed, and holds up nobody for hours: in seconds and milliseconds.
 pub(crate) const NOTICE_SILENCE: &str = "
     SET tcp_keepalives_idle = 20; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;

@@ -1,0 +1,79 @@
+//! Transactions that cannot begin, and databases that are less patient than we are.
+
+use super::{database, open};
+use crate::kit::{NOW, claim, commit, counts, create, new_worker, worker};
+use crate::postgres_server::Database;
+use windlass_store::{Error, Fleet as _};
+use windlass_types::JobStatus;
+
+/// What every transaction of ours does first fails with this code.
+fn trip(database: &Database, code: &str) {
+    database.sql(&format!(
+        "CREATE FUNCTION trip() RETURNS trigger AS $$ BEGIN
+             RAISE EXCEPTION 'tripped' USING ERRCODE = '{code}';
+         END $$ LANGUAGE plpgsql;
+         CREATE TRIGGER trip BEFORE UPDATE ON counter FOR EACH STATEMENT EXECUTE FUNCTION trip();"
+    ));
+}
+
+fn untrip(database: &Database) {
+    // Whoever were stuck in a transaction that has failed would be waited for here.
+    database.sql("SET lock_timeout = '10s'; DROP TRIGGER trip ON counter; DROP FUNCTION trip();");
+}
+
+/// No disk, canceled, read only for a while: whatever it is, it passes.
+#[test]
+fn a_transaction_that_cannot_begin_is_nobody_elses_trouble() {
+    let database = database();
+    let (store, other) = (open(&database), open(&database));
+    let (workflow, jobs) = create(&store, 3);
+    let first = worker(&store, workflow);
+    for (code, job) in ["53100", "57014", "25006"].into_iter().zip(jobs) {
+        trip(&database, code);
+        let error = store.add_worker(&new_worker(workflow), NOW).unwrap_err();
+        assert!(matches!(error, Error::Strained { .. }), "{code}: {error:?}");
+        let error = commit(&store, workflow, vec![claim(job, 1, first)]).unwrap_err();
+        assert!(error.is_transient(), "{code}: {error:?}");
+        untrip(&database);
+        worker(&other, workflow);
+        worker(&store, workflow);
+        commit(&store, workflow, vec![claim(job, 1, first)]).unwrap();
+    }
+    assert_eq!(counts(&store, workflow).get(JobStatus::Pending), 3);
+    let stuck =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
+    assert_eq!(database.sql(stuck), "0");
+}
+
+#[test]
+fn writers_wait_for_each_other_whatever_the_database_thinks_of_it() {
+    let database = database();
+    drop(open(&database));
+    let name = database.sql("SELECT current_database()");
+    for setting in ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"] {
+        database.sql(&format!("ALTER DATABASE {name} SET {setting} = '200ms'"));
+    }
+    let store = open(&database);
+    let (workflow, _) = create(&store, 1);
+    std::thread::scope(|scope| {
+        // Holds the table until somebody waits for it, and then for longer than anybody is to wait.
+        scope.spawn(|| {
+            database.sql(
+                "SET statement_timeout = 0;
+                 DO $$ BEGIN
+                     LOCK TABLE counter IN SHARE MODE;
+                     WHILE NOT EXISTS (SELECT FROM pg_locks WHERE relation = 'counter'::regclass AND NOT granted) LOOP
+                         PERFORM pg_sleep(0.01);
+                     END LOOP;
+                     PERFORM pg_sleep(0.5);
+                 END $$",
+            )
+        });
+        let held =
+            "SELECT count(*) FROM pg_locks WHERE relation = 'counter'::regclass AND mode = 'ShareLock'";
+        while database.sql(held) == "0" {
+            std::thread::yield_now();
+        }
+        worker(&store, workflow);
+    });
+}
