@@ -1,6 +1,7 @@
 //! Results that the server has not got, on disk: one line of JSON each, synced before anything else happens.
 //!
-//! Written only while the server is away. What is read back is what was whole when its writer died.
+//! Written only while the server is away. What is read back is what was whole when its writer died. A line that could not be
+//! written to its end, because the disk was full, is cut off before the next one: it would spoil that one.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -19,11 +20,13 @@ pub(crate) enum Entry {
 pub(crate) struct Journal {
     path: PathBuf,
     file: Option<File>,
+    /// How much of the file is on disk, in whole lines.
+    whole: u64,
 }
 
 impl Journal {
     pub(crate) fn at(path: PathBuf) -> Self {
-        Self { path, file: None }
+        Self { path, file: None, whole: 0 }
     }
 
     pub(crate) fn append<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) -> io::Result<()> {
@@ -35,12 +38,22 @@ impl Journal {
         if lines.is_empty() {
             return Ok(());
         }
-        if self.file.is_none() {
-            self.file = Some(File::options().append(true).create(true).open(&self.path)?);
+        let whole = self.whole;
+        let file = self.open()?;
+        if file.metadata()?.len() > whole {
+            file.set_len(whole)?;
         }
-        let Some(file) = &mut self.file else { return Ok(()) };
         file.write_all(&lines)?;
-        file.sync_data()
+        file.sync_data()?;
+        self.whole += lines.len() as u64;
+        Ok(())
+    }
+
+    fn open(&mut self) -> io::Result<&mut File> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            closed => Ok(closed.insert(File::options().append(true).create(true).open(&self.path)?)),
+        }
     }
 
     /// All of it was delivered.
@@ -49,11 +62,12 @@ impl Journal {
             file.set_len(0)?;
             file.rewind()?;
             file.sync_data()?;
+            self.whole = 0;
         }
         Ok(())
     }
 
-    /// The whole lines; a last one that was cut off by its writer's death was never said.
+    /// The whole lines; one that was cut off by its writer's death, or by a full disk, was never said.
     pub(crate) fn read(path: &Path) -> io::Result<Vec<Entry>> {
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -61,7 +75,7 @@ impl Journal {
             Err(error) => return Err(error),
         };
         let lines = text.split_inclusive(|byte| *byte == b'\n');
-        Ok(lines.map_while(|line| serde_json::from_slice(line.strip_suffix(b"\n")?).ok()).collect())
+        Ok(lines.filter_map(|line| serde_json::from_slice(line.strip_suffix(b"\n")?).ok()).collect())
     }
 }
 
@@ -105,5 +119,25 @@ mod tests {
         assert_eq!(Journal::read(&path).unwrap(), []);
         journal.append(&[entry(4)]).unwrap();
         assert_eq!(Journal::read(&path).unwrap(), [entry(4)]);
+    }
+
+    #[test]
+    fn a_line_that_found_no_room_spoils_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let mut journal = Journal::at(path.clone());
+        journal.append(&[entry(1)]).unwrap();
+        // As a write leaves it that came to the end of the disk.
+        let half = |text: &str| {
+            File::options().append(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        };
+        half(r#"{"Report":{"Retu"#);
+        journal.append(&[entry(2)]).unwrap();
+        journal.append(&[entry(3)]).unwrap();
+        assert_eq!(Journal::read(&path).unwrap(), [entry(1), entry(2), entry(3)]);
+        // One that an earlier version went on after.
+        half("{\"Report\":{\"Retu{\"Report\":…}\n");
+        half(&format!("{}\n", serde_json::to_string(&entry(4)).unwrap()));
+        assert_eq!(Journal::read(&path).unwrap(), [entry(1), entry(2), entry(3), entry(4)]);
     }
 }
