@@ -161,7 +161,7 @@ impl Context {
     /// The same, to be shown: without what is secret about it.
     pub(crate) fn database_name(&self) -> String {
         let database = self.database();
-        postgres(&database).map_or_else(|| database.display().to_string(), server::without_password)
+        postgres(&database).map_or_else(|| database.display().to_string(), Location::without_password)
     }
 
     /// Whether the database is one of PostgreSQL.

@@ -66,7 +66,7 @@ pub(crate) fn conduct(
 ) -> Result<Summary, CliError> {
     // Before the lock is taken: whoever holds it is sent SIGUSR1 by `cancel`, which ends a process that does not listen.
     let signals = listen_for_signals()?;
-    let _lock = store.lock(Lock::Workflow(workflow), ctx.clock.now())?;
+    let lock = store.lock(Lock::Workflow(workflow), ctx.clock.now())?;
     if failed == Failed::Keep && row(store, workflow)?.is_canceled {
         return Err(CliError::refused(format!("workflow {workflow} was canceled in this moment")));
     }
@@ -77,7 +77,7 @@ pub(crate) fn conduct(
     }
     let row = row(store, workflow)?;
     let options = Options { grace: machine.grace, until: until(ctx, machine, &row)? };
-    let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row, options)?;
+    let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row, options)?.holding(&lock);
     let control = dispatcher.control();
     let listener = Listener::start(signals, move |signal| {
         if signal == SIGUSR1 { control.look_for_cancel() } else { control.interrupt() }

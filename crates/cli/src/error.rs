@@ -228,6 +228,8 @@ impl From<windlass_engine::Error> for CliError {
             E::Start(_) | E::Wait(_) | E::WorkerKeepsDying(_) => Self::io(message),
             E::Bury(_) => Self::refused(message)
                 .with_hint("nothing was started, so that no job runs twice at the same time; end them, then resume; if that machine is gone for good, `windlass resume --assume-dead`"),
+            E::LockLost(_) => Self::refused(message)
+                .with_hint("its jobs were ended here; `windlass status` shows how far the other one is"),
             E::Protocol(_) => Self::internal(message),
         }
     }
@@ -247,10 +249,13 @@ fn amounts(cpus: u32, memory: Bytes, gpus: u32) -> String {
     format!("{}, {memory}{gpus}", text::count(cpus.into(), "CPU"))
 }
 
-/// The error and what caused it, on one line.
-fn with_sources(error: &dyn std::error::Error) -> String {
+/// The error and what caused it, on one line. Some errors name their cause themselves: it is told once.
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    causes.fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+    })
 }
 
 #[cfg(test)]
@@ -276,6 +281,15 @@ mod tests {
         struct Outer(#[source] std::io::Error);
         let error = Outer(std::io::Error::other("bad sector"));
         assert_eq!(with_sources(&error), "cannot read: bad sector");
+    }
+
+    #[test]
+    fn a_cause_that_is_named_already_is_not_told_again() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot be reached: {0}")]
+        struct Outer(#[source] std::io::Error);
+        let error = Outer(std::io::Error::other("connection refused"));
+        assert_eq!(with_sources(&error), "cannot be reached: connection refused");
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(crate) fn find(
         return Ok(None);
     };
     // A token goes to the server that it is of, and to no other.
-    let of_owner = announced.filter(|server| same(&server.url, &url));
+    let of_owner = announced.filter(|server| same(&server.url, &url)).or_else(|| announced_at(&url));
     let of_owner =
         of_owner.and_then(|server| Some(Kept { url: server.url, token: server.token?, ca_file: server.ca }));
     let kept = match kept_for_job(&url)?.or(of_owner) {
@@ -99,7 +99,7 @@ fn same(one: &str, other: &str) -> bool {
 /// are too; a PostgreSQL database has no place here, so its servers on this machine share one in the home of their owner.
 pub(crate) fn run_dir(database: &Path) -> Option<PathBuf> {
     if let Some(url) = database.to_str().filter(|text| Location::is_postgres(text)) {
-        return Some(state_dir()?.join("servers").join(file_name_of(&without_password(url))));
+        return Some(state_dir()?.join("servers").join(file_name_of(&Location::without_password(url))));
     }
     let mut dir = database.canonicalize().unwrap_or_else(|_| database.to_owned()).into_os_string();
     dir.push(".run");
@@ -110,21 +110,6 @@ fn state_dir() -> Option<PathBuf> {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
     Some(base.join("windlass"))
-}
-
-/// The URL of a database, good to be shown and kept.
-pub(crate) fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    // A password may hold an `@`, a `/` or a `?`, though it should not.
-    let place = rest.split_once('?').map(|(place, _)| place).filter(|place| place.contains('@'));
-    let (who, rest) = match place.unwrap_or(rest).rfind('@') {
-        Some(end) => (format!("{}@", rest[..end].split(':').next().unwrap_or_default()), &rest[end + 1..]),
-        None => (String::new(), rest),
-    };
-    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let kept: Vec<&str> = query.split('&').filter(|word| !word.starts_with("password=")).collect();
-    let query = kept.join("&");
-    format!("{scheme}://{who}{place}{}{query}", if query.is_empty() { "" } else { "?" })
 }
 
 /// Two texts never give the same name.
@@ -138,16 +123,29 @@ fn file_name_of(text: &str) -> String {
 
 /// Only if a server is there: what one that was killed left behind is not believed.
 fn announcement(database: &Path) -> Option<Announcement> {
-    let path = run_dir(database)?.join("server.json");
+    read_announcement(&run_dir(database)?).filter(is_there)
+}
+
+/// Of the servers of PostgreSQL databases that one's own user runs here, the one at this address.
+fn announced_at(url: &str) -> Option<Announcement> {
+    let dirs = std::fs::read_dir(state_dir()?.join("servers")).ok()?;
+    let mut servers = dirs.flatten().filter_map(|dir| read_announcement(&dir.path()));
+    servers.find(|server| same(&server.url, url)).filter(is_there)
+}
+
+fn read_announcement(run_dir: &Path) -> Option<Announcement> {
+    let path = run_dir.join("server.json");
     let meta = std::fs::symlink_metadata(&path).ok()?;
     let for_others = meta.mode() & 0o077;
     let private = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw() && for_others == 0;
     let text = private.then(|| std::fs::read_to_string(&path).ok()).flatten()?;
-    let server: Announcement = serde_json::from_str(&text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn is_there(server: &Announcement) -> bool {
     let options =
         ClientOptions { url: server.url.clone(), ca_file: server.ca.clone(), ..ClientOptions::default() };
-    let is_there = Client::new(options).is_ok_and(|client| client.health().is_ok());
-    is_there.then_some(server)
+    Client::new(options).is_ok_and(|client| client.health().is_ok())
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -159,17 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_neither_shown_nor_part_of_a_name() {
-        for (url, shown) in [
-            ("postgres://me:secret@db/w", "postgres://me@db/w"),
-            ("postgres://me:se@cret@db:5432/w?sslmode=require", "postgres://me@db:5432/w?sslmode=require"),
-            ("postgres://db/w?password=secret&host=/run", "postgres://db/w?host=/run"),
-            ("postgres:///w", "postgres:///w"),
-            ("postgres://me:se/cr?et@db/w?sslmode=require", "postgres://me@db/w?sslmode=require"),
-            ("postgres://me:secret@db/w?application_name=a@b", "postgres://me@db/w?application_name=a@b"),
-        ] {
-            assert_eq!(without_password(url), shown);
-        }
+    fn a_url_has_a_name_of_its_own() {
         assert_eq!(file_name_of("postgres://me@db/w"), "postgres%3a%2f%2fme%40db%2fw");
     }
 

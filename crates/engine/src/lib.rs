@@ -45,6 +45,10 @@ pub enum Error {
     WorkerKeepsDying(u32),
     #[error("cannot wait for several things at once")]
     Wait(#[source] std::io::Error),
+    #[error(
+        "somebody else has taken the workflow while the connection to the database was lost; this run has stopped"
+    )]
+    LockLost(#[source] windlass_store::Error),
     #[error("the worker said something that makes no sense: {0}")]
     Protocol(String),
 }

@@ -11,7 +11,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 pub const SERVER_FILE: &str = "server.json";
-const TOKEN_FILE: &str = "owner.token";
+/// What stands in it lets in whoever shows it, as the owner.
+pub const TOKEN_FILE: &str = "owner.token";
 
 /// What stands in `server.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

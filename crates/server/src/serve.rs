@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_auth::{Gate, GateOptions, Secret};
 use windlass_engine::service::{Bury, Service, ServiceOptions};
 use windlass_store::lock::{self, Lock, LockGuard};
-use windlass_store::{Location, Store};
+use windlass_store::{Location, Pulse, Store};
 use windlass_types::Clock;
 
 /// Store calls that may be under way at once; more wait for their turn.
@@ -57,6 +57,8 @@ pub enum ServeError {
     Store(#[from] windlass_store::Error),
     #[error("cannot take up the workflows")]
     Engine(#[from] windlass_engine::Error),
+    #[error("the part of the server that decides has failed, and without it nothing is done")]
+    Failed,
 }
 
 impl ServeError {
@@ -78,6 +80,9 @@ impl ServeError {
             }
             Self::Tls(_) => {
                 "--tls-cert and --tls-key take PEM files; `windlass serve --check` reads them without serving"
+            }
+            Self::Failed => {
+                "its log says where; what was acknowledged is on disk, and a server that is started anew goes on from there"
             }
             Self::Runtime(_) | Self::Discovery(_) | Self::Engine(_) | Self::Random(_) => return None,
             Self::Store(error) => return error.hint(),
@@ -169,10 +174,10 @@ pub fn serve(
             Ok(())
         }
         Err(lost) => {
-            tracing::error!(error = %lost, "the database is another server's now");
+            tracing::error!(error = %lost, "cannot go on");
             // Nothing can be written any more, so there is nothing to wait for; the process is about to end.
             std::mem::forget(active);
-            Err(lost.into())
+            Err(lost)
         }
     }
 }
@@ -260,7 +265,8 @@ impl Site {
             tokens: Some(Arc::new(Books(Arc::clone(&store)))),
         };
         let auth = Arc::new(Gate::open(gate)?);
-        let service = Service::start(Arc::clone(&store), self.service_options(options, &events))?;
+        let pulse = lock.pulse();
+        let service = Service::start(Arc::clone(&store), self.service_options(options, &events, &pulse))?;
         self.metrics.include(service.clone());
         let state = AppState {
             store,
@@ -270,6 +276,7 @@ impl Site {
             metrics: Arc::clone(&self.metrics),
             listeners: Listeners::default(),
             rates: Rates::new(options.limits.clone(), Arc::clone(&self.metrics)),
+            pulse,
             options: Arc::clone(options),
         };
         self.runtime.spawn(gate::note_token_use(state.clone(), self.stop.clone()));
@@ -289,14 +296,16 @@ impl Site {
         Ok(Active { state, token, _announced: announced, lock })
     }
 
-    fn service_options(&self, options: &ServeOptions, events: &Publisher) -> ServiceOptions {
-        let events = events.clone();
+    fn service_options(&self, options: &ServeOptions, events: &Publisher, pulse: &Pulse) -> ServiceOptions {
+        let (events, overlap, pulse) = (events.clone(), pulse.overlap(), pulse.clone());
         ServiceOptions {
             lease: options.lease,
             grace: options.grace,
             api_url: Some(self.url.clone()),
             bury: options.bury.clone().map(telling),
             on_commit: Some(Arc::new(move || events.nudge())),
+            is_certain: Some(Arc::new(move || pulse.is_certain())),
+            overlap,
             ..ServiceOptions::default()
         }
     }
@@ -370,18 +379,20 @@ async fn bind(options: &ServeOptions) -> Result<(TcpListener, SocketAddr), Serve
     Ok((listener, address))
 }
 
-/// Until somebody wants the server to stop, or it has lost its database. On SIGHUP it reads its files again.
-async fn until_stopped(
-    signals: &Signals,
-    tls: Option<&Tls>,
-    active: &Active,
-) -> Result<(), windlass_store::Error> {
+/// Until somebody wants the server to stop, or it can do nothing more: it has lost its database, or a part of itself. On
+/// SIGHUP it reads its files again.
+async fn until_stopped(signals: &Signals, tls: Option<&Tls>, active: &Active) -> Result<(), ServeError> {
     let mut look = tokio::time::interval(CHECK_LOCK);
     loop {
         tokio::select! {
             () = signals.stop.cancelled() => return Ok(()),
             () = signals.reload.notified() => reload(tls, &active.state),
-            _ = look.tick() => active.lock.check()?,
+            _ = look.tick() => {
+                active.lock.check()?;
+                if !active.state.service.is_alive() {
+                    return Err(ServeError::Failed);
+                }
+            }
         }
     }
 }

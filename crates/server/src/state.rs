@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use windlass_auth::Gate;
 use windlass_engine::service::Service;
-use windlass_store::Store;
+use windlass_store::{Pulse, Store};
 use windlass_types::{Clock, Timestamp};
 
 /// Cheap to clone: axum does so for every request.
@@ -23,6 +23,8 @@ pub struct AppState {
     pub metrics: Arc<Metrics>,
     pub listeners: Listeners,
     pub rates: Rates,
+    /// Whether this is certainly still the server.
+    pub pulse: Pulse,
     pub options: Arc<ServeOptions>,
 }
 

@@ -20,6 +20,7 @@ pub mod lock;
 mod migration;
 pub mod model;
 pub mod postgres;
+mod pulse;
 mod sql;
 pub mod sqlite;
 pub mod upkeep;
@@ -31,6 +32,7 @@ pub use catalog::Catalog;
 pub use error::{Error, JobState, Locked};
 pub use fleet::Fleet;
 pub use location::{Location, open};
+pub use pulse::Pulse;
 
 use lock::{Holder, Lock, LockGuard};
 use model::{

@@ -24,6 +24,23 @@ impl Location {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }
 
+    /// The URL of a database, or a word of a command line that holds one, good to be shown and kept.
+    pub fn without_password(word: &str) -> String {
+        let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
+        // A password may hold an `@`, a `/` or a `?`, though it should not.
+        let place = rest.split_once('?').map(|(place, _)| place).filter(|place| place.contains('@'));
+        let (who, rest) = match place.unwrap_or(rest).rfind('@') {
+            Some(end) => {
+                (format!("{}@", rest[..end].split(':').next().unwrap_or_default()), &rest[end + 1..])
+            }
+            None => (String::new(), rest),
+        };
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let kept: Vec<&str> = query.split('&').filter(|word| !word.starts_with("password=")).collect();
+        let query = kept.join("&");
+        format!("{scheme}://{who}{place}{}{query}", if query.is_empty() { "" } else { "?" })
+    }
+
     /// The file, if it is one.
     pub fn path(&self) -> Option<&std::path::Path> {
         match self {
@@ -48,4 +65,26 @@ pub fn open(location: &str, mode: OpenMode) -> Result<Arc<dyn Store>, Error> {
         return Ok(Arc::new(PgStore::open(location, mode)?));
     }
     Ok(Arc::new(SqliteStore::open(location, mode)?.store))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        for (url, shown) in [
+            ("postgres://me:secret@db/w", "postgres://me@db/w"),
+            ("--db=postgres://me:secret@/w", "--db=postgres://me@/w"),
+            ("postgres://me:se@cret@db:5432/w?sslmode=require", "postgres://me@db:5432/w?sslmode=require"),
+            ("postgres://db/w?password=secret&host=/run", "postgres://db/w?host=/run"),
+            ("postgres:///w", "postgres:///w"),
+            ("postgres://me:se/cr?et@db/w?sslmode=require", "postgres://me@db/w?sslmode=require"),
+            ("postgres://me:secret@db/w?application_name=a@b", "postgres://me@db/w?application_name=a@b"),
+            ("https://me:secret@example/", "https://me@example/"),
+            ("dir/file", "dir/file"),
+        ] {
+            assert_eq!(Location::without_password(url), shown);
+        }
+    }
 }

@@ -4,7 +4,9 @@
 //! the way. What stands in a lock file says who took it last and counts only while the file is locked.
 
 use crate::Error;
+use crate::Location;
 use crate::error::Locked;
+use crate::pulse::Pulse;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -14,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use windlass_core::redact::Redactor;
 use windlass_types::{Timestamp, WorkflowId};
 
 /// Who holds a lock.
@@ -56,10 +59,15 @@ impl LockGuard {
         Self::new(Ours)
     }
 
-    /// Fails once the lock is lost for good. That can happen to the server of a PostgreSQL database, when another one
-    /// took over because this one was not heard of; it can then write nothing more.
+    /// Fails once the lock is lost for good: the connection to a PostgreSQL database was lost, and somebody else took it.
+    /// While nobody knows, because the database is away, the error is a transient one. Cheap while all is well.
     pub fn check(&self) -> Result<(), Error> {
         self.0.check()
+    }
+
+    /// Whether its holder can be certain to have it still; unlike [`LockGuard::check`] it tells from the silence alone.
+    pub fn pulse(&self) -> Pulse {
+        self.0.pulse()
     }
 }
 
@@ -73,6 +81,10 @@ impl fmt::Debug for LockGuard {
 pub(crate) trait Held: Send + Sync {
     fn check(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn pulse(&self) -> Pulse {
+        Pulse::default()
     }
 }
 
@@ -363,12 +375,14 @@ fn clear(file: &File, path: &Path) -> Result<(), Error> {
 
 /// Who we are.
 pub(crate) fn myself(now: Timestamp) -> Holder {
-    let command: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> =
+        std::env::args_os().map(|word| Location::without_password(&word.to_string_lossy())).collect();
     Holder {
         pid: std::process::id(),
         pid_start_ticks: own_start_ticks().unwrap_or(0),
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
-        command: command.join(" "),
+        // Everybody who is kept out by us is told.
+        command: Redactor::default().redact(&words.join(" ")).into_owned(),
         since: now,
     }
 }

@@ -6,7 +6,6 @@ use crate::config::{Key, Paths, Value, template};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::rules;
-use crate::server;
 use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
 use crate::ui::text;
@@ -41,7 +40,7 @@ impl Setting {
     fn text(&self) -> Option<Cow<'_, str>> {
         let text = self.value.as_ref().map(|value| value.text.as_str()).or(self.key.default)?;
         let is_secret = Location::is_postgres(text);
-        Some(if is_secret { server::without_password(text).into() } else { text.into() })
+        Some(if is_secret { Location::without_password(text).into() } else { text.into() })
     }
 
     fn origin(&self) -> String {

@@ -2,7 +2,7 @@
 
 use crate::args::serve::{DEFAULT_LISTEN, LogFormat, ServeArgs};
 use crate::context::Context;
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, with_sources};
 use crate::local;
 use crate::plan::current_user;
 use crate::server;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass_server::discovery::TOKEN_FILE;
 use windlass_server::options::{Limits, TlsOptions};
 use windlass_server::{ServeError, ServeOptions, logging, tls};
 
@@ -46,13 +47,15 @@ pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
         CliError::user(error.to_string()).with_hint("levels are error, warn, info, debug and trace")
     })?;
     let store = ctx.open_here_or_create()?;
+    let token_file = options.run_dir.as_ref().filter(|_| !options.no_auth).map(|dir| dir.join(TOKEN_FILE));
     let ready = |url: &str| {
         if ctx.ui.json_wanted() {
             // Whoever started it and reads nothing is served all the same.
-            drop(ctx.ui.print_json_line(&serde_json::json!({"url": url})));
-        } else {
-            ctx.ui.note(&format!("serving {} at {url}", ctx.database_name()));
+            drop(ctx.ui.print_json_line(&serde_json::json!({"url": url, "token_file": token_file})));
+            return;
         }
+        let token = token_file.as_ref().map(|path| format!("; your token is in {}", path.display()));
+        ctx.ui.note(&format!("serving {} at {url}{}", ctx.database_name(), token.unwrap_or_default()));
     };
     windlass_server::serve(options, store, ready)?;
     Ok(Exit::Success)
@@ -188,14 +191,14 @@ const UNIT: &str = include_str!("serve.service");
 
 impl From<ServeError> for CliError {
     fn from(error: ServeError) -> Self {
-        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-        let message = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+        let message = with_sources(&error);
         let hint = error.hint();
         let error = match error {
             ServeError::Engine(error) => return error.into(),
             ServeError::Store(error) => return error.into(),
             ServeError::OpenToAll(_) => Self::refused(message),
             ServeError::Tls(_) | ServeError::Auth(_) => Self::user(message),
+            ServeError::Failed => Self::internal(message),
             ServeError::Listen { .. }
             | ServeError::Runtime(_)
             | ServeError::Discovery(_)

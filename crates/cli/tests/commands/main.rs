@@ -20,6 +20,8 @@ mod common;
 #[cfg(test)]
 mod contents;
 #[cfg(test)]
+mod cut_off;
+#[cfg(test)]
 mod db;
 #[cfg(test)]
 mod documents;

@@ -169,3 +169,29 @@ fn a_server_buries_the_worker_of_a_run_that_was_killed() {
     assert_eq!(pids().len(), 2);
     drop(server);
 }
+
+#[test]
+fn whoever_is_kept_out_learns_no_password() {
+    let sandbox = Sandbox::new();
+    let database = database();
+    let (start, place) = database.url().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let url = format!("{start}:s3cretpw@{place}");
+    sandbox.write(
+        "w.yaml",
+        "name: w\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n",
+    );
+    let run = Process(sandbox.start(&["run", "w.yaml", "--db", &url]));
+    eventually("the job runs", || sandbox.path("runs").exists());
+    let kept_out = Output::of(&mut sandbox.command(&["resume", "1", "--db", &database.url()])).exits(4);
+    assert!(kept_out.stderr.contains("is being run by process") && kept_out.stderr.contains("w.yaml"));
+    let noted = database.sql("SELECT holder FROM lock_holder");
+    sandbox.write("go", "");
+    drop(run);
+
+    let (_server, _) = serve(&sandbox, &["--db", &url]);
+    eventually("it serves", || database.sql("SELECT holder FROM server_epoch").contains("serve"));
+    let serving = database.sql("SELECT holder FROM server_epoch");
+    for text in [kept_out.stderr, noted, serving] {
+        assert!(text.contains("postgres://") && !text.contains("s3cretpw"), "{text}");
+    }
+}

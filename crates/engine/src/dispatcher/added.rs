@@ -5,27 +5,39 @@
 
 use super::Dispatcher;
 use crate::{Error, added};
-use std::mem;
 use std::ops::Range;
 use windlass_core::dispatch::Mirror;
 
 impl Dispatcher<'_> {
-    /// Takes up what was added since the last time, if an attempt has ended and somebody else has written at all.
+    /// Takes up what was added since the last time, if an attempt has ended and somebody else has written at all. While the
+    /// books cannot be read it is put off, and with it the commit of what has ended.
     pub(super) fn pick_up_added(&mut self) -> Result<(), Error> {
-        if !mem::take(&mut self.something_ended) {
+        if !self.something_ended || self.is_lock_away {
             return Ok(());
         }
+        match self.look_for_added() {
+            Err(Error::Store(error)) if error.is_transient() => {
+                self.in_trouble(error.to_string());
+                Ok(())
+            }
+            looked => looked,
+        }
+    }
+
+    fn look_for_added(&mut self) -> Result<(), Error> {
         // While a commit is under way nothing waits for this: there is another look when it is done.
         let wait = self.in_flight.is_none();
         let commits = self.store.foreign_commits(wait)?;
         if commits.is_none() {
-            self.something_ended = true;
             return Ok(());
         }
-        if mem::replace(&mut self.foreign_commits, commits) != commits {
+        if self.foreign_commits != commits {
             self.take_up()?;
+            self.foreign_commits = commits;
         }
-        self.leave_out_what_nobody_asked_for()
+        self.leave_out_what_nobody_asked_for()?;
+        self.something_ended = false;
+        Ok(())
     }
 
     fn take_up(&mut self) -> Result<(), Error> {
@@ -38,10 +50,10 @@ impl Dispatcher<'_> {
     }
 
     fn leave_out_what_nobody_asked_for(&mut self) -> Result<(), Error> {
-        let over = mem::take(&mut self.over);
         if self.has_added {
-            added::leave_out(self.store, &over, &mut self.board, &mut self.open.changes)?;
+            added::leave_out(self.store, &self.over, &mut self.board, &mut self.open.changes)?;
         }
+        self.over.clear();
         Ok(())
     }
 
@@ -50,7 +62,8 @@ impl Dispatcher<'_> {
         let empty = Mirror::new(self.host.capacity());
         for job in new.filter(|job| !empty.pool().could_hold(self.board.resources(*job))).collect::<Vec<_>>()
         {
-            let name = self.store.job_names(&[self.board.key(job).job])?.pop().unwrap_or_default();
+            let id = self.board.key(job).job;
+            let name = self.insist(|store| store.job_names(&[id]))?.pop().unwrap_or_default();
             self.observer
                 .notice(&format!("job `{name}` was added and asks for more than this machine has: canceled"));
             self.board.on_hopeless(job, &mut self.open.changes);

@@ -81,7 +81,17 @@ impl Dispatcher<'_> {
     }
 
     fn assign(&mut self, jobs: &[u32]) -> Result<(), Error> {
-        for (&job, assignment) in jobs.iter().zip(assignments(self.store, &self.board, &self.terms, jobs)?) {
+        let assigned = loop {
+            match assignments(self.store, &self.board, &self.terms, jobs) {
+                // They are claimed in memory only; nobody hears of them before they are read.
+                Err(error) if error.is_transient() && self.interrupts < 2 => {
+                    self.in_trouble(error.to_string());
+                    self.sit_out();
+                }
+                read => break read?,
+            }
+        };
+        for (&job, assignment) in jobs.iter().zip(assigned) {
             self.held.insert(job, Held { name: assignment.name.clone(), started: None });
             self.open.assignments.push(assignment);
         }
@@ -98,7 +108,8 @@ impl Dispatcher<'_> {
             }
             return;
         }
-        if self.open.changes.is_empty() {
+        // What was added by jobs that have ended is decided on together with their ends.
+        if self.open.changes.is_empty() || self.something_ended {
             return;
         }
         let company = self.open.changes.len() >= LARGEST_LINGERING_BATCH;

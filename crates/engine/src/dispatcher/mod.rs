@@ -7,6 +7,7 @@
 mod actions;
 mod added;
 mod commits;
+mod holding;
 mod reports;
 mod show;
 mod workers;
@@ -26,6 +27,7 @@ use windlass_core::board::Board;
 use windlass_core::dispatch::Mirror;
 use windlass_core::suspects::Suspects;
 use windlass_store::Store;
+use windlass_store::lock::LockGuard;
 use windlass_store::model::WorkflowRow;
 use windlass_types::work::{AttemptKey, StopReason};
 use windlass_types::{Capacity, Clock, StatusCounts, Timestamp, WorkerId};
@@ -98,6 +100,9 @@ impl Control {
 
 pub struct Dispatcher<'a> {
     store: &'a dyn Store,
+    lock: Option<&'a LockGuard>,
+    /// Nobody knows whether the lock is still ours: until somebody does, nothing is decided.
+    is_lock_away: bool,
     host: &'a mut dyn WorkerHost,
     observer: &'a mut dyn Observer,
     options: Options,
@@ -177,6 +182,8 @@ impl<'a> Dispatcher<'a> {
         let now = Instant::now();
         Ok(Self {
             store,
+            lock: None,
+            is_lock_away: false,
             host,
             observer,
             options,
@@ -208,14 +215,24 @@ impl<'a> Dispatcher<'a> {
         })
     }
 
+    /// Looks after the lock of the workflow, which can be lost, and stops should somebody else have it.
+    #[must_use]
+    pub fn holding(mut self, lock: &'a LockGuard) -> Self {
+        self.lock = Some(lock);
+        self
+    }
+
     pub fn control(&self) -> Control {
         Control(self.inbox.post())
     }
 
     /// Runs until nothing more happens by itself, or until it is told to stop.
     pub fn run(mut self) -> Result<Summary, Error> {
-        let outcome = self.drive();
+        let outcome = self.drive().map_err(|error| self.is_lost().map_or(error, Error::LockLost));
         self.show(Instant::now());
+        if matches!(outcome, Err(Error::LockLost(_))) {
+            self.abandon();
+        }
         if outcome.is_err() {
             self.save_what_was_decided();
         }
@@ -239,9 +256,11 @@ impl<'a> Dispatcher<'a> {
         }
         self.begin_actions()?;
         while !self.is_over() {
-            self.carry_out_next();
-            self.claim_more()?;
-            self.submit_if_due();
+            if self.has_lock()? {
+                self.carry_out_next();
+                self.claim_more()?;
+                self.submit_if_due();
+            }
             self.show_progress();
             if let Some(event) = self.wait() {
                 self.on_event(event)?;
@@ -314,7 +333,8 @@ impl<'a> Dispatcher<'a> {
     }
 
     fn on_look_for_cancel(&mut self) -> Result<(), Error> {
-        if self.stop != Some(StopReason::Canceled) && self.store.cancel_requested(self.workflow.id)? {
+        let id = self.workflow.id;
+        if self.stop != Some(StopReason::Canceled) && self.insist(|store| store.cancel_requested(id))? {
             self.stop = Some(StopReason::Canceled);
             self.board.on_cancel();
             self.host.stop_actions(false);
@@ -342,9 +362,11 @@ impl<'a> Dispatcher<'a> {
         let nothing_held = self.held.is_empty();
         let no_more_to_do = self.stop.is_some() || self.board.is_finished() || self.board.is_stuck();
         // Told twice to stop with the disk full: what could not be recorded will run again.
-        let given_up =
-            self.interrupts > 1 && nothing_held && self.in_flight.as_ref().is_some_and(|f| f.was_refused);
-        (committed && nothing_held && no_more_to_do && self.actions_are_done()) || given_up
+        let is_refused = self.is_lock_away || self.in_flight.as_ref().is_some_and(|f| f.was_refused);
+        let given_up = self.interrupts > 1 && nothing_held && is_refused;
+        // Jobs may have been added that could not be looked for yet.
+        let knows_all = !self.something_ended || self.stop.is_some();
+        (committed && knows_all && nothing_held && no_more_to_do && self.actions_are_done()) || given_up
     }
 
     /// Notes how it ended. Whoever asked for cancellation in the last moment is answered as well.
@@ -373,18 +395,18 @@ impl<'a> Dispatcher<'a> {
         self.trouble = Some(Trouble { text, until: Instant::now() + TROUBLE_PAUSE });
     }
 
-    /// Does a small write and waits a full disk out, unless it is told twice to stop.
+    /// Does something small and waits a full disk or a database that is away out, unless it is told twice to stop.
     fn insist<T>(
         &mut self,
-        write: impl Fn(&dyn Store) -> Result<T, windlass_store::Error>,
+        work: impl Fn(&dyn Store) -> Result<T, windlass_store::Error>,
     ) -> Result<T, Error> {
         loop {
-            match write(self.store) {
-                Err(error) if error.is_transient() && self.interrupts < 2 => {
+            match self.check_lock().and_then(|()| Ok(work(self.store)?)) {
+                Err(Error::Store(error)) if error.is_transient() && self.interrupts < 2 => {
                     self.in_trouble(error.to_string());
                     self.sit_out();
                 }
-                outcome => return Ok(outcome?),
+                outcome => return outcome,
             }
         }
     }

@@ -29,6 +29,7 @@ impl Office {
         let Some(desk) = self.desk(workflow) else { return };
         let Some(batch) = &desk.in_flight else { return };
         let (birth, run, changes) = (desk.birth, desk.row.run_id, Arc::clone(&batch.changes));
+        self.gauges.note_submitted(self.now.wall);
         let done = move |result| {
             // Nobody is there any more only after everything was committed.
             post.send(Event::Committed { workflow, birth, result }).unwrap_or_default();
@@ -43,6 +44,8 @@ impl Office {
 
     pub(super) fn on_committed(&mut self, workflow: WorkflowId, birth: u64, result: Result<(), Error>) {
         let retry_at = self.now.at + TROUBLE_PAUSE;
+        let gets_on = !result.as_ref().is_err_and(Error::is_transient);
+        self.gauges.note_answered(gets_on, self.now.wall);
         let Some(desk) = self.desk(workflow).filter(|desk| desk.birth == birth) else { return };
         match result {
             Ok(()) => {

@@ -221,6 +221,9 @@ impl Office {
         if self.mates.get(&worker).is_some_and(|mate| !speaker.may_speak_for(&mate.user)) {
             return Err(Refused::NotFound(format!("there is no worker {worker}")));
         }
+        if !self.is_certain() {
+            return Err(uncertain());
+        }
         let lease_until = self.lease_from_now();
         let Some(mate) = self.mates.get_mut(&worker).filter(|mate| mate.quotes(&exchange.secret)) else {
             self.refuse_stranger(exchange, speaker);
@@ -266,7 +269,7 @@ impl Office {
     }
 
     pub(super) fn on_exchange(&mut self, exchange: Exchange, reply: Reply<ExchangeAnswer>) {
-        let worker = exchange.worker;
+        let (worker, is_certain) = (exchange.worker, self.is_certain());
         let Some(mate) = self.mates.get_mut(&worker) else { return reply(Err(unknown_worker())) };
         let longest = self.options.lease / 3;
         let deadline = self.now.at + exchange.wait.min(longest);
@@ -279,7 +282,8 @@ impl Office {
                     before(Err(superseded()));
                 }
             }
-            Receipt::Answered(reply, answer) => reply(Ok(*answer)),
+            Receipt::Answered(reply, answer) if is_certain => reply(Ok(*answer)),
+            Receipt::Answered(reply, _) => reply(Err(uncertain())),
             Receipt::TooOld(reply) => reply(Err(superseded())),
         }
     }
@@ -437,8 +441,14 @@ impl Office {
         }
     }
 
+    /// Whether nobody else can be the server by now. What a worker is told renews its lease.
+    fn is_certain(&self) -> bool {
+        self.options.is_certain.as_ref().is_none_or(|is_certain| is_certain())
+    }
+
     fn answer(&mut self, worker: WorkerId) {
         let (now, stopping) = (self.now.at, self.is_stopping());
+        let is_certain = self.is_certain();
         let Some(mate) = self.mates.get_mut(&worker) else { return };
         let at_once = stopping || !mate.outbox.is_empty();
         let mut told = Vec::new();
@@ -451,7 +461,7 @@ impl Office {
             }
             mate.exchanges.answered(answer.clone());
             if let Some(reply) = due.reply {
-                reply(Ok(answer));
+                reply(if is_certain { Ok(answer) } else { Err(uncertain()) });
             }
         }
         for reply in mate.exchanges.overdue(now) {
@@ -477,6 +487,12 @@ impl Office {
             self.crews.note_waiting(crew, worker, mate.served, mate.may_take(now));
         }
     }
+}
+
+fn uncertain() -> Refused {
+    unavailable(
+        "this server has not reached its database for some seconds, and another one may have taken over",
+    )
 }
 
 fn unknown_worker() -> Refused {

@@ -19,11 +19,37 @@ pub(super) struct Gauges {
     pub(super) stale_reports: AtomicU64,
     pub(super) lost_workers: AtomicU64,
     last_loop: AtomicI64,
+    /// Batches that the store has not answered for.
+    unwritten: AtomicU64,
+    writing_since: AtomicI64,
 }
 
 impl Gauges {
     pub(super) fn note_loop(&self, now: Timestamp) {
         self.last_loop.store(now.0, Relaxed);
+    }
+
+    /// The store is to write something.
+    pub(super) fn note_submitted(&self, now: Timestamp) {
+        self.unwritten.fetch_add(1, Relaxed);
+        if self.writing_since.load(Relaxed) == 0 {
+            self.writing_since.store(now.0, Relaxed);
+        }
+    }
+
+    /// It has; or it will have to be asked again, and then it has not got on.
+    pub(super) fn note_answered(&self, gets_on: bool, now: Timestamp) {
+        let left = self.unwritten.fetch_sub(1, Relaxed).saturating_sub(1);
+        if gets_on {
+            self.writing_since.store(if left == 0 { 0 } else { now.0 }, Relaxed);
+        }
+    }
+
+    /// Nobody waits for anything that was refused.
+    pub(super) fn note_no_trouble(&self) {
+        if self.unwritten.load(Relaxed) == 0 {
+            self.writing_since.store(0, Relaxed);
+        }
     }
 
     pub(super) fn note_state(&self, workflows: usize, workers: usize, waits: usize) {
@@ -55,6 +81,7 @@ impl Gauges {
             stale_reports: read(&self.stale_reports),
             lost_workers: read(&self.lost_workers),
             last_loop: self.last_loop.load(Relaxed),
+            writing_since: self.writing_since.load(Relaxed),
         }
     }
 }

@@ -24,8 +24,8 @@ mod workflows;
 
 pub use clock::{Hand, ServiceClock};
 pub use talk::{
-    Bury, ClaimRequest, Completion, Figures, NodeOffer, OnCommit, Outline, Quiet, ReadyJobs, Refused, Reply,
-    ResetWhich, ServiceOptions, Speaker, Sponsor,
+    Bury, ClaimRequest, Completion, Figures, IsCertain, NodeOffer, OnCommit, Outline, Quiet, ReadyJobs,
+    Refused, Reply, ResetWhich, ServiceOptions, Speaker, Sponsor,
 };
 
 use crate::Error;
@@ -90,6 +90,12 @@ impl Service {
             // An error means that the service has ended: nothing more follows.
             receiver.recv().unwrap_or_default();
         }
+    }
+
+    /// Whether its thread is there. Without it every call is refused for good.
+    pub fn is_alive(&self) -> bool {
+        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     fn call(&self, call: Call) {

@@ -339,6 +339,9 @@ impl Office {
         }
         let waits = self.mates.values().map(|mate| mate.exchanges.waits()).sum();
         self.gauges.note_state(self.slots.len(), self.mates.len(), waits);
+        if self.troubled.is_empty() {
+            self.gauges.note_no_trouble();
+        }
     }
 
     fn note_figures(&mut self, workflow: WorkflowId) {

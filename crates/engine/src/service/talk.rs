@@ -38,6 +38,9 @@ pub type Bury = Arc<dyn Fn(&NewWorker) -> bool + Send + Sync>;
 /// Told after everything that went to disk, on the thread of the service: hand the news on, do no work.
 pub type OnCommit = Arc<dyn Fn() + Send + Sync>;
 
+/// Whether this is certainly still the one server of its books.
+pub type IsCertain = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Who speaks for a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Speaker {
@@ -88,6 +91,11 @@ pub struct ServiceOptions {
     /// retires them.
     pub bury: Option<Bury>,
     pub on_commit: Option<OnCommit>,
+    /// Asked before workers are answered: while another server may have taken over, nobody's lease is renewed. Without it
+    /// there is no other.
+    pub is_certain: Option<IsCertain>,
+    /// For how long a server before this one may have gone on to renew leases after this one has taken over.
+    pub overlap: Duration,
     pub clock: ServiceClock,
 }
 
@@ -99,6 +107,8 @@ impl Default for ServiceOptions {
             api_url: None,
             bury: None,
             on_commit: None,
+            is_certain: None,
+            overlap: Duration::ZERO,
             clock: ServiceClock::default(),
         }
     }
@@ -206,4 +216,7 @@ pub struct Figures {
     pub lost_workers: u64,
     /// When the thread of the service last looked around: microseconds since 1970.
     pub last_loop: i64,
+    /// Since when the store has been at something without getting anything done, in microseconds since 1970; 0: nothing is
+    /// to be written.
+    pub writing_since: i64,
 }

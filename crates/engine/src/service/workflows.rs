@@ -20,7 +20,7 @@ impl Office {
         for row in self.store.active_workers(None)? {
             match (row.worker.kind, &row.worker.secret_hash) {
                 (WorkerKind::Remote, Some(hash)) => {
-                    let lease = self.lease_from_now();
+                    let lease = self.lease_from_now() + self.options.overlap;
                     let worker = &row.worker;
                     let mut mate =
                         Mate::new(&worker.user, hash.clone(), worker.capacity, &worker.labels, lease);

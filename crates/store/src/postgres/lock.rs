@@ -5,16 +5,20 @@
 //! has an epoch: whoever takes the lock raises it, and every transaction of a server looks whether it is still its own.
 //! A server from which nothing is heard has its connections ended by the one that stands by; when it wakes up, it finds
 //! that it is no longer the one and can write nothing.
+//!
+//! Locks are lost with their connections, which says nothing about their holders. So the signs of life keep others out too,
+//! for as long as they are recent.
 
 use super::link::{Common, Link};
 use crate::Error;
 use crate::db::{Db as _, ToValue};
 use crate::error::{Fault, Locked};
 use crate::lock::{Held, Holder, Lock, LockGuard, myself};
+use crate::pulse::{Pulse, SILENCE, since_boot};
 use crate::sql::postgres as sql;
 use crate::writer::Session as _;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -35,8 +39,6 @@ const fn key_of(WorkflowId(id): WorkflowId) -> i64 {
 
 /// How often the server shows that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// A server that has been silent for so long may be replaced.
-const SILENCE: Duration = Duration::from_secs(5);
 /// Until connections that were ended are gone.
 const ENDING: Duration = Duration::from_secs(3);
 const ENDING_PAUSE: Duration = Duration::from_millis(50);
@@ -55,9 +57,7 @@ pub(super) fn lock(common: &Arc<Common>, what: Lock, now: Timestamp) -> Result<L
     let taken = match what {
         Lock::Server => serve(link, now),
         Lock::Workflow(_) if common.epoch.load(Ordering::Acquire) != 0 => return Ok(LockGuard::ours()),
-        Lock::Workflow(id) => {
-            take_workflow(&link, id, now).map(|()| LockGuard::new(One { link: link.into(), id, since: now }))
-        }
+        Lock::Workflow(id) => take_workflow(&link, id, now).map(|()| LockGuard::new(One::new(link, id, now))),
         Lock::Create => wait_to_create(&link).map(|()| LockGuard::new(Creating(Mutex::new(link)))),
     };
     taken.map_err(|fault| fault.explain_at(&common.place.url))
@@ -96,7 +96,7 @@ fn server_holder(link: &Link) -> Result<Option<Holder>, Fault> {
     named.map(Some).ok_or_else(|| Error::Busy { what: Locked::Database, holder: None }.into())
 }
 
-/// The epoch, who has it, and how long nothing was heard of him.
+/// The epoch, who has it, and how long nothing was heard of him, though he could have been.
 fn server_row(link: &Link) -> Result<(i64, Option<Note>, Duration), Fault> {
     link.one(sql::SERVER, [] as [i64; 0], |row| {
         let note = row.text(1)?.and_then(|text| serde_json::from_str(text).ok());
@@ -112,10 +112,7 @@ fn try_lock(link: &Link, sql: &str, key: i64) -> Result<bool, Fault> {
 
 fn take_workflow(link: &Link, id: WorkflowId, now: Timestamp) -> Result<(), Fault> {
     link.connect()?;
-    if !try_lock(link, sql::TRY_LOCK_SHARED, SERVER)? {
-        let holder = server_row(link)?.1.map(|note| note.holder);
-        return Err(Error::Busy { what: Locked::Database, holder }.into());
-    }
+    keep_servers_out(link)?;
     let key = key_of(id);
     if !try_lock(link, sql::TRY_LOCK, key)? {
         let holder = holder_between(link, key, key + 1)?;
@@ -126,6 +123,33 @@ fn take_workflow(link: &Link, id: WorkflowId, now: Timestamp) -> Result<(), Faul
     Ok(())
 }
 
+/// No server may begin while a workflow is run here, and none that has merely lost its connection may go on.
+fn keep_servers_out(link: &Link) -> Result<(), Fault> {
+    loop {
+        if !try_lock(link, sql::TRY_LOCK_SHARED, SERVER)? {
+            let holder = server_row(link)?.1.map(|note| note.holder);
+            return Err(Error::Busy { what: Locked::Database, holder }.into());
+        }
+        let (epoch, _, silence) = server_row(link)?;
+        if silence > SILENCE {
+            return depose(link, epoch);
+        }
+        // A server was heard a moment ago. If it lives it takes its lock again, given the chance; else it falls silent.
+        let_go(link);
+        std::thread::sleep(ENDING_PAUSE * 4);
+    }
+}
+
+/// A server that did not say goodbye finds, should it come back, that its epoch is over.
+fn depose(link: &Link, epoch: i64) -> Result<(), Fault> {
+    if !link.exists(sql::UNSETTLED_SERVER, [epoch])? {
+        return Ok(());
+    }
+    link.begin()?;
+    link.execute(sql::DEPOSE_SERVER, [epoch])?;
+    link.commit()
+}
+
 fn wait_to_create(link: &Link) -> Result<(), Fault> {
     link.connect()?;
     link.one(sql::WAIT_FOR_LOCK, [CREATE], |_| Ok(()))
@@ -134,19 +158,32 @@ fn wait_to_create(link: &Link) -> Result<(), Fault> {
 /// A workflow that is held.
 struct One {
     link: Mutex<Link>,
+    /// Whether the connection has it, as long as it lasts.
+    is_held: AtomicBool,
     id: WorkflowId,
     since: Timestamp,
+}
+
+impl One {
+    fn new(link: Link, id: WorkflowId, since: Timestamp) -> Self {
+        Self { link: link.into(), is_held: true.into(), id, since }
+    }
 }
 
 impl Held for One {
     /// A lock is lost with its connection; then it is taken again, unless somebody else was quicker.
     fn check(&self) -> Result<(), Error> {
         let link = locked(&self.link);
-        if !link.is_lost() {
+        if self.is_held.load(Ordering::Acquire) && !link.is_lost() {
             return Ok(());
         }
         let again = take_workflow(&link, self.id, self.since);
-        again.map_err(|fault| link.explain(fault))
+        self.is_held.store(again.is_ok(), Ordering::Release);
+        again.map_err(|fault| {
+            // Half of it is of no use, and in the way of others.
+            let_go(&link);
+            link.explain(fault)
+        })
     }
 }
 
@@ -186,10 +223,11 @@ fn serve(link: Link, now: Timestamp) -> Result<LockGuard, Fault> {
     }
     let note = Note { holder: myself(now), tag };
     let text = serde_json::to_string(&note).unwrap_or_default();
+    let sent = since_boot();
     let epoch: i64 = link.begin().and_then(|()| link.one(sql::NEXT_EPOCH, [text], |row| row.get(0)))?;
     link.commit()?;
     link.common.epoch.store(epoch, Ordering::Release);
-    Ok(LockGuard::new(Serving::start(link, epoch)?))
+    Ok(LockGuard::new(Serving::start(link, epoch, Pulse::beating(sent))?))
 }
 
 /// Ends the connections of a server that shows no sign of life, and takes its lock.
@@ -221,6 +259,7 @@ struct Serving {
 
 struct Shared {
     common: Arc<Common>,
+    pulse: Pulse,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -232,9 +271,9 @@ struct State {
 }
 
 impl Serving {
-    fn start(link: Link, epoch: i64) -> Result<Self, Fault> {
+    fn start(link: Link, epoch: i64, pulse: Pulse) -> Result<Self, Fault> {
         let common = Arc::clone(&link.common);
-        let shared = Arc::new(Shared { common, state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(Shared { common, pulse, state: Mutex::default(), changed: Condvar::new() });
         let beaten = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("windlass-heartbeat".into())
@@ -246,31 +285,45 @@ impl Serving {
 
 impl Shared {
     fn beat(&self, link: &Link, epoch: i64) {
+        let mut has_lock = true;
         loop {
             let state = locked(&self.state);
             let waited = self.changed.wait_timeout_while(state, HEARTBEAT, |state| !state.is_over);
             let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if state.is_over {
-                return let_go(link);
+                return say_goodbye(link, epoch);
             }
             drop(state);
-            // A database that is away may come back; until then nobody else can become the server either.
-            if let Ok(false) = show_life(link, epoch) {
-                locked(&self.state).is_superseded = true;
-                return;
+            has_lock &= !link.is_lost();
+            let sent = since_boot();
+            match show_life(link, epoch, &mut has_lock) {
+                Ok(true) => self.pulse.heard(sent),
+                Ok(false) => {
+                    locked(&self.state).is_superseded = true;
+                    return;
+                }
+                // A database that is away may come back. Whether somebody else has become the server, that one can tell.
+                Err(_) => {}
             }
         }
     }
 }
 
-/// Whether this is still the epoch.
-fn show_life(link: &Link, epoch: i64) -> Result<bool, Fault> {
-    if link.is_lost() {
-        link.connect()?;
-        // Whether or not somebody else has it by now: what counts is the epoch.
-        try_lock(link, sql::TRY_LOCK, SERVER)?;
+/// Whether this is still the epoch. A lock that was lost is taken again as soon as it can be had: what counts is the epoch,
+/// and whoever looks at the lock for a moment may be in the way.
+fn show_life(link: &Link, epoch: i64, has_lock: &mut bool) -> Result<bool, Fault> {
+    link.connect()?;
+    if !*has_lock {
+        *has_lock = try_lock(link, sql::TRY_LOCK, SERVER)?;
     }
     Ok(link.execute(sql::HEARTBEAT, [epoch])? > 0)
+}
+
+/// Nobody need wait for a sign of life of one that has ended.
+fn say_goodbye(link: &Link, epoch: i64) {
+    // If it cannot be said, others wait a little longer.
+    drop(link.execute(sql::LAST_HEARTBEAT, [epoch]));
+    let_go(link);
 }
 
 impl Held for Serving {
@@ -279,6 +332,10 @@ impl Held for Serving {
             return Err(Error::Superseded { url: self.shared.common.place.url.clone() });
         }
         Ok(())
+    }
+
+    fn pulse(&self) -> Pulse {
+        self.shared.pulse.clone()
     }
 }
 

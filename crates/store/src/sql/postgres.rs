@@ -26,9 +26,11 @@ super::statements! {
         WHERE l.k >= $1 AND l.k < $2 ORDER BY l.k";
     FORGET_HOLDER = "DELETE FROM lock_holder WHERE lock_key = $1";
 
-    /// Who is the server, and for how many microseconds nothing was heard of it.
+    /// Who is the server, and for how many microseconds nothing was heard of it while it could have been; `NULL` if it said
+    /// goodbye.
     SERVER = "
-        SELECT epoch, holder, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - heartbeat_at
+        SELECT epoch, holder, CASE WHEN heartbeat_at > 0 THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+            - greatest(heartbeat_at, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) END
         FROM server_epoch";
     NEXT_EPOCH = "
         UPDATE server_epoch SET epoch = epoch + 1, holder = $1,
@@ -37,6 +39,10 @@ super::statements! {
     HEARTBEAT = "
         UPDATE server_epoch SET heartbeat_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
         WHERE epoch = $1";
+    LAST_HEARTBEAT = "UPDATE server_epoch SET heartbeat_at = 0 WHERE epoch = $1";
+    /// One that did not say goodbye.
+    UNSETTLED_SERVER = "SELECT 1 FROM server_epoch WHERE epoch = $1 AND heartbeat_at > 0";
+    DEPOSE_SERVER = "UPDATE server_epoch SET epoch = epoch + 1, heartbeat_at = 0 WHERE epoch = $1 AND heartbeat_at > 0";
     /// All connections of a process, by the name it gave them.
     END_SESSIONS = "
         SELECT pg_terminate_backend(pid)::int FROM pg_stat_activity

@@ -103,6 +103,13 @@ impl Server {
         self.watch(&data);
     }
 
+    /// As after a crash: whoever is connected is not told, and what was committed is there again.
+    pub(crate) fn restart(&self) {
+        let (data, log) = (self.directory.join("data"), self.directory.join("log"));
+        let mut restart = self.as_owner("pg_ctl");
+        done(restart.args(["-w", "-m", "immediate", "-D"]).arg(&data).arg("-l").arg(&log).arg("restart"));
+    }
+
     /// Ends the server when nobody has used it for some rounds, and not while somebody starts it.
     #[expect(clippy::zombie_processes, reason = "it is there for the tests that come later")]
     fn watch(&self, data: &Path) {

@@ -1,6 +1,7 @@
 //! What only a PostgreSQL database can do or suffer.
 
 mod doubt;
+mod holding;
 mod patience;
 mod server;
 mod tls;
