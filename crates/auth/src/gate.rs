@@ -90,7 +90,7 @@ impl Denied {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Missing | Self::Scheme => {
-                "send `Authorization: Bearer TOKEN`; `windlass login URL` keeps a token"
+                "send `Authorization: Bearer TOKEN`; `windlass login URL` keeps a token; that of the server's owner is in the file which `windlass serve` names when it starts"
             }
             Self::Password => "`windlass password verify` checks a password against the file",
             Self::Token | Self::Expired | Self::Jwt(_) => "get a new token: `windlass token create`",

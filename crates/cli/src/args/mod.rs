@@ -50,7 +50,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
-    /// Use this database instead of looking for `.windlass/windlass.db` here and above.
+    /// Use this database instead of looking for `.windlass/windlass.db` here and above: a file, or the URL of a PostgreSQL
+    /// database. Its password goes into PGPASSWORD: what stands on a command line, everybody on the machine can read.
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) db: Option<PathBuf>,
     /// Talk to this server instead of using a database; also WINDLASS_URL.
