@@ -43,6 +43,7 @@ const SESSION: &[Step] = &[
     step("status {id}"),
     step("run {id} --poll-interval 0.1 --num-cpus 2 --memory-gb 2"),
     step("status {id}"),
+    step("workflows list-actions {id}"),
     step("jobs list {id}"),
     step("results list {id}"),
     step("compute-nodes list {id}"),
@@ -72,6 +73,9 @@ jobs:
   - {name: left, command: echo left, depends_on: [split]}
   - {name: right, command: echo right, depends_on: [split]}
   - {name: join, command: echo join, depends_on: [left, right]}
+actions:
+  - {trigger_type: on_workflow_start, action_type: run_commands, commands: [echo begins >> order]}
+  - {trigger_type: on_workflow_complete, action_type: run_commands, commands: [echo over >> order]}
 ";
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {

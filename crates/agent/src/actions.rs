@@ -9,19 +9,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 use windlass_proc::identity::to_pid;
 use windlass_proc::tree::{self, tag};
 use windlass_proc::{Pid, Signal};
 use windlass_types::fleet::{ActionOrder, ActionReport};
 use windlass_types::work::return_code::CANNOT_START;
-use windlass_types::{Attempt, Clock, Timestamp};
+use windlass_types::{Attempt, Clock, Timestamp, WorkflowId};
 
 /// Those under way.
 pub struct Actions {
     /// In the environment of all that they start, so that it can be found again.
     token: String,
-    running: HashMap<(i64, Attempt), Handle>,
+    running: HashMap<(i64, Attempt), Running>,
     tell: Tell,
+}
+
+#[derive(Debug)]
+struct Running {
+    workflow: WorkflowId,
+    handle: Handle,
+    /// It is not ours any more: nobody wants to know how it ends.
+    is_given_up: bool,
 }
 
 /// Is told how one ended, on a thread of its own.
@@ -60,21 +69,59 @@ impl Actions {
         }
         let handle = Handle::default();
         let (own, token, tell) = (Arc::clone(&handle), self.token.clone(), Arc::clone(&self.tell));
-        let unstarted = order.clone();
+        let (workflow, unstarted) = (order.workflow, order.clone());
         let body = move || {
             let report = carry_out(&order, output_dir.as_deref(), &token, &own);
             tell(report);
         };
         match thread::Builder::new().name("action".to_owned()).spawn(body) {
-            Ok(_) => _ = self.running.insert(key, handle),
-            Err(error) => {
-                (self.tell)(report(&unstarted, Clock.now(), Err((CANNOT_START, error.to_string()))));
+            Ok(_) => _ = self.running.insert(key, Running { workflow, handle, is_given_up: false }),
+            Err(error) => self.refuse(&unstarted, &error.to_string()),
+        }
+    }
+
+    /// It does not begin.
+    pub(crate) fn refuse(&self, order: &ActionOrder, why: &str) {
+        (self.tell)(report(order, Clock.now(), Err((CANNOT_START, format!("it was not begun: {why}")))));
+    }
+
+    /// Whether the server is to hear how it went.
+    pub(crate) fn done(&mut self, report: &ActionReport) -> bool {
+        self.running.remove(&(report.action, report.attempt)).is_none_or(|running| !running.is_given_up)
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (i64, Attempt)> {
+        self.running.keys().copied()
+    }
+
+    /// These are not ours any more: they end at once.
+    pub(crate) fn give_up(&mut self, lost: &[(i64, Attempt)]) {
+        for key in lost {
+            if let Some(running) = self.running.get_mut(key) {
+                running.is_given_up = true;
+                end(&running.handle, Signal::KILL);
             }
         }
     }
 
-    pub(crate) fn done(&mut self, report: &ActionReport) {
-        self.running.remove(&(report.action, report.attempt));
+    /// Asks those of a workflow to end, and kills them after the grace period.
+    pub(crate) fn stop_those_of(&self, workflow: WorkflowId, grace: Duration) {
+        let own = self.running.values().filter(|running| running.workflow == workflow);
+        let handles: Vec<Handle> = own.map(|running| Arc::clone(&running.handle)).collect();
+        for handle in &handles {
+            end(handle, Signal::TERM);
+        }
+        if handles.is_empty() {
+            return;
+        }
+        let body = move || {
+            thread::sleep(grace);
+            for handle in &handles {
+                end(handle, Signal::KILL);
+            }
+        };
+        // Without a thread they have all the time they want.
+        drop(thread::Builder::new().name("action-grace".to_owned()).spawn(body));
     }
 
     pub(crate) fn freeze(&self) {
@@ -90,18 +137,23 @@ impl Actions {
     }
 
     pub fn stop(&self, signal: Signal) {
-        for handle in self.running.values() {
-            let mut slot = handle.lock().unwrap_or_else(PoisonError::into_inner);
-            slot.is_stopped = true;
-            if let Some(pid) = slot.process {
-                tree::signal(pid, &tree::with_descendants([pid]), signal);
-            }
+        for running in self.running.values() {
+            end(&running.handle, signal);
         }
     }
 
     fn processes(&self) -> Vec<Pid> {
-        let of = |handle: &Handle| handle.lock().unwrap_or_else(PoisonError::into_inner).process;
+        let of = |running: &Running| running.handle.lock().unwrap_or_else(PoisonError::into_inner).process;
         self.running.values().filter_map(of).collect()
+    }
+}
+
+/// The command that runs gets the signal, and no other is started.
+fn end(handle: &Handle, signal: Signal) {
+    let mut slot = handle.lock().unwrap_or_else(PoisonError::into_inner);
+    slot.is_stopped = true;
+    if let Some(pid) = slot.process {
+        tree::signal(pid, &tree::with_descendants([pid]), signal);
     }
 }
 
@@ -189,8 +241,7 @@ fn code_of(status: ExitStatus) -> i32 {
 mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, channel};
-    use std::time::Duration;
-    use windlass_types::{RunId, WorkflowId};
+    use windlass_types::RunId;
 
     fn order(commands: &[&str]) -> ActionOrder {
         ActionOrder {
@@ -217,7 +268,7 @@ mod tests {
         actions.start(order(&commands), Some(directory.path().to_owned()));
         assert!(!actions.is_empty());
         let report = report(&inbox);
-        actions.done(&report);
+        assert!(actions.done(&report));
         assert!(actions.is_empty());
         assert_eq!(report.return_code, 3);
         let message = report.message.unwrap();

@@ -254,9 +254,10 @@ impl Agent {
             // Of a process that is buried, or of an earlier life at the server.
             Event::Worker(..) | Event::WorkerGone(_) | Event::Introduced { .. } | Event::Answered { .. } => {}
             Event::ActionDone(report) => {
-                self.actions.done(&report);
-                self.talk.report_action(report);
-                self.keep_results(observer);
+                if self.actions.done(&report) {
+                    self.talk.report_action(report);
+                    self.keep_results(observer);
+                }
             }
             Event::Interrupt => {
                 let hurry = next_hurry(self.leaving.as_ref());
@@ -398,6 +399,7 @@ impl Agent {
             worker: me.worker,
             secret: me.secret.clone(),
             held: self.held.iter().copied().collect(),
+            actions: self.own_actions(),
         });
         Introduction {
             host: self.notes.host.clone(),
@@ -411,6 +413,12 @@ impl Agent {
             before,
             allocation: self.options.allocation,
         }
+    }
+
+    /// Those under way here, and those whose end the server has not heard of.
+    fn own_actions(&self) -> Vec<(i64, Attempt)> {
+        let ended = self.talk.undelivered_actions().map(|report| (report.action, report.attempt));
+        self.actions.keys().chain(ended).collect()
     }
 
     fn on_welcome(
@@ -429,6 +437,7 @@ impl Agent {
         self.talk.introduced(me);
         // Before anything is woken: what is not ours any more must not go on for a moment.
         self.drop_lost(&welcome.lost, observer);
+        self.actions.give_up(&welcome.lost_actions);
         self.renew_lease(welcome.lease, sent);
         self.deliver_legacies();
         Ok(())
@@ -543,10 +552,17 @@ impl Agent {
             self.tell_crew(&ToWorker::Assign(answer.assignments));
         }
         for order in answer.stops {
+            if order.attempts.is_empty() {
+                self.actions.stop_those_of(order.workflow, order.grace);
+            }
             self.tell_crew(&ToWorker::StopSome(order));
         }
         for mut order in answer.actions {
             order.env.extend(self.way_to_server());
+            if self.leaving.is_some_and(|leaving| leaving.hurry > Hurry::None) {
+                self.actions.refuse(&order, "the worker was being stopped");
+                continue;
+            }
             let directory = self.sites.get(&order.workflow).map(|site| PathBuf::from(&site.output_dir));
             self.actions.start(order, directory);
         }

@@ -70,7 +70,12 @@ impl Legacy {
             return Ok(0);
         };
         let held = self.reported().chain(self.started.iter().copied()).collect::<HashSet<_>>();
-        let before = Comeback { worker: me.worker, secret: me.secret, held: held.into_iter().collect() };
+        let ended = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Action(report) => Some((report.action, report.attempt)),
+            Entry::Report(_) => None,
+        });
+        let (held, actions) = (held.into_iter().collect(), ended.collect());
+        let before = Comeback { worker: me.worker, secret: me.secret, held, actions };
         let who = Introduction { before: Some(before), labels: Vec::new(), workflow: None, ..as_me.clone() };
         let welcome = client.introduce(&who, WITHIN)?;
         let (reports, actions) = self.words(&welcome.lost);

@@ -185,7 +185,9 @@ impl Talk {
         if said.is_none() {
             return (None, Vec::new());
         }
-        self.is_over |= said.as_ref().is_some_and(|exchange| exchange.leaving);
+        // Something is to be done before it goes.
+        let stays = !answer.actions.is_empty();
+        self.is_over |= !stays && said.as_ref().is_some_and(|exchange| exchange.leaving);
         self.answers.insert(answer.number, answer);
         let mut ready = Vec::new();
         while let Some(answer) = self.answers.remove(&(self.applied + 1)) {
@@ -221,6 +223,7 @@ impl Talk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windlass_types::fleet::ActionOrder;
     use windlass_types::work::{AttemptKey, ReturnReason};
     use windlass_types::{Attempt, JobId, RunId, WorkerId, WorkflowId};
 
@@ -317,7 +320,19 @@ mod tests {
         talk.answered(answer(4));
         assert!(!talk.is_over, "there was more to say");
         assert_eq!(speak(&mut talk, &leaving), Some((Lane::Report, 5, 1)));
-        talk.answered(answer(5));
+        let order = ActionOrder {
+            workflow: WorkflowId(1),
+            run: RunId(1),
+            action: 1,
+            attempt: Attempt(1),
+            trigger: "on_worker_complete".into(),
+            commands: Vec::new(),
+            env: Vec::new(),
+        };
+        talk.answered(ExchangeAnswer { actions: vec![order], ..answer(5) });
+        assert!(!talk.is_over, "something is to be done first");
+        assert_eq!(speak(&mut talk, &leaving), Some((Lane::Report, 6, 0)));
+        talk.answered(answer(6));
         assert!(talk.is_over);
         assert_eq!(speak(&mut talk, &leaving), None);
     }

@@ -20,10 +20,9 @@ impl Agent {
         if !is_quiet {
             self.idle_since = now;
         }
-        if let Some(leaving) = &mut self.leaving
-            && is_quiet
-        {
-            leaving.ready_since.get_or_insert(now);
+        if let Some(leaving) = &mut self.leaving {
+            // An action may come as the answer to the goodbye.
+            leaving.ready_since = is_quiet.then(|| leaving.ready_since.unwrap_or(now));
         } else if self.idle_deadline().is_some_and(|deadline| now >= deadline) {
             self.leave(End::Idle, Hurry::None);
         }

@@ -149,16 +149,8 @@ impl One {
 }
 
 impl Actions {
-    /// Jobs that got where an action waits for them while nobody looked are counted now.
-    pub fn new(
-        known: Vec<Known>,
-        status: impl Fn(JobId) -> Option<JobStatus>,
-        out: &mut Vec<Change>,
-    ) -> Self {
-        let mut all: Vec<One> = known.into_iter().map(|one| read(one, &status)).collect();
-        for one in &mut all {
-            one.count_jobs(out);
-        }
+    pub fn new(known: Vec<Known>) -> Self {
+        let mut all: Vec<One> = known.into_iter().map(read).collect();
         // Those that come earlier in the life of a workflow go first.
         all.sort_by_key(|one| (one.trigger as u8, one.id));
         let mut watched: HashMap<JobId, Vec<usize>> = HashMap::new();
@@ -177,6 +169,15 @@ impl Actions {
     /// Whether any of them waits for this.
     pub fn has(&self, trigger: Trigger) -> bool {
         self.all.iter().any(|one| one.trigger == trigger)
+    }
+
+    /// Counts how the jobs stand, for those that wait for jobs: whatever became of them while nobody looked.
+    pub fn look_at(&mut self, status: impl Fn(JobId) -> Option<JobStatus>, out: &mut Vec<Change>) {
+        for one in self.all.iter_mut().filter(|one| one.trigger.is_about_jobs()) {
+            let trigger = one.trigger;
+            one.waits_for.retain(|job| !status(*job).is_some_and(|status| counts(trigger, status)));
+            one.count_jobs(out);
+        }
     }
 
     /// Counts what changes mean for those that wait for jobs, and adds that to them.
@@ -209,23 +210,49 @@ impl Actions {
 
     /// The next one that this worker is to carry out: one at a time. What is for the end of a worker waits until it leaves.
     pub fn next_due(&self, worker: Option<WorkerId>, stage: Stage) -> Option<i64> {
+        self.due(worker, stage).next().map(|one| one.id)
+    }
+
+    /// Something is due now that nobody has carried out since it was armed: somebody has to come for it.
+    pub fn is_wanted(&self, worker: WorkerId, stage: Stage) -> bool {
+        self.due(Some(worker), stage).any(|one| one.done_for.is_empty())
+    }
+
+    fn due(&self, worker: Option<WorkerId>, stage: Stage) -> impl Iterator<Item = &One> {
         let is_busy = |one: &One| {
             one.is_running_at(worker) || (one.trigger == Trigger::OnWorkflowStart && !one.running.is_empty())
         };
-        if self.all.iter().any(is_busy) {
-            return None;
-        }
-        let is_its_time = |one: &&One| match one.trigger {
+        let (is_free, is_running) = (!self.all.iter().any(is_busy), self.is_running());
+        let is_its_time = move |one: &&One| match one.trigger {
             Trigger::OnWorkerComplete => stage == Stage::Leaving,
-            Trigger::OnWorkflowComplete => !self.is_running(),
+            Trigger::OnWorkflowComplete => !is_running,
             _ => true,
         };
-        self.all.iter().filter(is_its_time).find(|one| one.is_due(worker)).map(|one| one.id)
+        self.all.iter().filter(move |_| is_free).filter(is_its_time).filter(move |one| one.is_due(worker))
     }
 
     /// Something is due that nobody at all has carried out.
     pub fn is_owed(&self) -> bool {
         self.all.iter().any(|one| one.is_ours && one.is_set_off() && one.done_for.is_empty())
+    }
+
+    /// Something is due, be it for one who has not had it.
+    pub fn is_any_due(&self) -> bool {
+        let is_open = |one: &One| one.persistent || one.done_for.is_empty();
+        self.all.iter().any(|one| one.is_ours && one.is_set_off() && is_open(one))
+    }
+
+    /// Nothing is left to do but what is for the end of workers.
+    pub fn is_wound_up(&self) -> bool {
+        let is_left = |one: &One| {
+            !one.running.is_empty() || (one.is_ours && one.is_set_off() && one.done_for.is_empty())
+        };
+        !self.all.iter().any(|one| one.trigger != Trigger::OnWorkerComplete && is_left(one))
+    }
+
+    /// Those who have carried out something since it was armed.
+    pub fn hands(&self) -> impl Iterator<Item = WorkerId> {
+        self.all.iter().flat_map(|one| one.done_for.iter().copied().flatten())
     }
 
     /// Somebody carries it out from here on, for the so-manieth time.
@@ -278,10 +305,14 @@ impl Actions {
         let dead: Vec<Key> =
             self.under_way().filter(|(_, worker)| is_dead(*worker)).map(|(key, _)| key).collect();
         for key in &dead {
-            let message = "interrupted: whoever carried it out died; it may have done its work".to_owned();
-            self.end(*key, at, None, Some(message), out);
+            self.interrupt_one(*key, at, out);
         }
         dead.len()
+    }
+
+    pub fn interrupt_one(&mut self, key: Key, at: Timestamp, out: &mut Vec<Change>) {
+        let message = "interrupted: whoever carried it out died; it may have done its work".to_owned();
+        self.end(key, at, None, Some(message), out);
     }
 
     /// What is carried out now, and by whom.
@@ -336,9 +367,8 @@ impl Actions {
     }
 }
 
-fn read(known: Known, status: impl Fn(JobId) -> Option<JobStatus>) -> One {
+fn read(known: Known) -> One {
     let Known { id, trigger, persistent, is_ours, jobs, trigger_count, armed_after, runs } = known;
-    let not_yet = |job: &JobId| !status(*job).is_some_and(|status| counts(trigger, status));
     let valid = runs.iter().filter(|run| run.attempt.0 > armed_after);
     let running = runs.iter().filter(|run| !run.is_over).map(|run| (run.attempt, run.worker));
     One {
@@ -351,7 +381,7 @@ fn read(known: Known, status: impl Fn(JobId) -> Option<JobStatus>) -> One {
         done_for: valid.map(|run| run.worker).collect(),
         last_attempt: runs.iter().map(|run| run.attempt.0).max().unwrap_or(0),
         running: running.collect(),
-        waits_for: jobs.into_iter().filter(not_yet).collect(),
+        waits_for: jobs.into_iter().collect(),
     }
 }
 
@@ -392,8 +422,9 @@ mod tests {
 
     fn actions(known: Vec<Known>, statuses: &[JobStatus]) -> (Actions, Vec<Change>) {
         let mut out = Vec::new();
-        let status = |job: JobId| statuses.get(job.0 as usize).copied();
-        (Actions::new(known, status, &mut out), out)
+        let mut actions = Actions::new(known);
+        actions.look_at(|job| statuses.get(job.0 as usize).copied(), &mut out);
+        (actions, out)
     }
 
     fn moved(job: i64, to: JobStatus) -> Change {
@@ -572,6 +603,19 @@ mod tests {
         assert_eq!(actions.next_due(SECOND, Leaving), Some(1));
         actions.start(1, SECOND, NOW, &mut out);
         assert!(!actions.is_owed());
+    }
+
+    #[test]
+    fn somebody_new_is_wanted_for_what_nobody_has_done() {
+        let run = Run { attempt: Attempt(1), worker: FIRST, is_over: true };
+        let every =
+            Known { persistent: true, trigger_count: 1, runs: vec![run], ..known(1, OnWorkerStart, &[]) };
+        let (actions_now, _) = actions(vec![every.clone()], &[]);
+        assert_eq!(actions_now.next_due(SECOND, Working), Some(1), "as soon as it works here");
+        assert!(!actions_now.is_wanted(WorkerId(2), Working));
+        let last = Known { trigger_count: 1, ..known(2, OnWorkflowComplete, &[]) };
+        let (actions_now, _) = actions(vec![every, last], &[]);
+        assert!(actions_now.is_wanted(WorkerId(2), Working));
     }
 
     #[test]

@@ -18,18 +18,16 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// As the books have it. What jobs did while nobody looked is counted, and among the changes.
-    pub(crate) fn read(
-        store: &dyn Store,
-        workflow: WorkflowId,
-        board: &Board,
-        out: &mut Vec<Change>,
-    ) -> Result<Self, Error> {
+    /// As the books have it.
+    pub(crate) fn noted(store: &dyn Store, workflow: WorkflowId) -> Result<Self, Error> {
         let rows = store.actions(workflow)?;
         let does = rows.iter().map(|row| (row.id, row.action.clone())).collect();
-        let status = |job| board.index(job).map(|job| board.status(job));
-        let actions = Actions::new(rows.into_iter().map(known).collect(), status, out);
-        Ok(Self { actions, does })
+        Ok(Self { actions: Actions::new(rows.into_iter().map(known).collect()), does })
+    }
+
+    /// Counts what jobs did while nobody looked.
+    pub(crate) fn look_at(&mut self, board: &Board, out: &mut Vec<Change>) {
+        self.actions.look_at(|job| board.index(job).map(|job| board.status(job)), out);
     }
 
     /// The next one that the worker is to carry out begins, if there is one.

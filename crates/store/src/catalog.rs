@@ -87,8 +87,6 @@ pub trait Catalog: Send + Sync {
     fn update_action(&self, id: i64, action: &AddAction, now: Timestamp) -> Result<(), Error>;
     /// With the notes of its executions.
     fn delete_action(&self, id: i64, now: Timestamp) -> Result<(), Error>;
-    /// An action that was carried out is to be so once more, as soon as somebody runs the workflow.
-    fn retry_action(&self, workflow: WorkflowId, id: i64, now: Timestamp) -> Result<(), Error>;
     /// Actions begin anew, as for a new run: all of them, or those whose jobs do. Those of a recovery are deleted.
     fn rearm_actions(&self, workflow: WorkflowId, everything: bool, now: Timestamp) -> Result<(), Error>;
     /// Every execution of the actions of a workflow, by action, oldest first.

@@ -209,6 +209,9 @@ pub trait Store: Fleet + Access + Catalog {
     /// Refused while a job has them.
     fn delete_requirements(&self, id: RequirementsId, now: Timestamp) -> Result<(), Error>;
 
+    /// An action that was carried out is to be so once more, as soon as somebody runs the workflow.
+    fn retry_action(&self, workflow: WorkflowId, id: i64, now: Timestamp) -> Result<(), Error>;
+
     /// The job stays as it is; only what is known of the attempt goes.
     fn delete_result(&self, id: ResultId, now: Timestamp) -> Result<(), Error>;
     /// Another event says so.

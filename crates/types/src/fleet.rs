@@ -44,6 +44,9 @@ pub struct Comeback {
     pub worker: WorkerId,
     pub secret: String,
     pub held: Vec<AttemptKey>,
+    /// Executions of actions that are under way there, or whose end it has not reported.
+    #[serde(default)]
+    pub actions: Vec<(i64, Attempt)>,
 }
 
 /// The answer to an introduction.
@@ -55,6 +58,9 @@ pub struct Welcome {
     pub lease: Duration,
     /// Attempts that it thought were its own and are not any more: stop them, report nothing.
     pub lost: Vec<AttemptKey>,
+    /// The same for executions of actions.
+    #[serde(default)]
+    pub lost_actions: Vec<(i64, Attempt)>,
 }
 
 /// Worker to server: what happened, and whether there is room for more.

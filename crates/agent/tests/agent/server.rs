@@ -159,12 +159,13 @@ impl Server {
             state.workers.get(&before.worker).is_some_and(|worker| worker.secret == before.secret)
         });
         let held = who.before.as_ref().map(|before| before.held.clone()).unwrap_or_default();
-        let (worker, lost) = if let Some(before) = known {
+        let actions = who.before.as_ref().map(|before| before.actions.clone()).unwrap_or_default();
+        let (worker, lost, lost_actions) = if let Some(before) = known {
             let lost = held.into_iter().filter(|key| !state.keeps.contains(key)).collect();
-            (before.worker, lost)
+            (before.worker, lost, Vec::new())
         } else {
             state.next_worker += 1;
-            (WorkerId(state.next_worker), held)
+            (WorkerId(state.next_worker), held, actions)
         };
         let secret = format!("secret-{worker}");
         state.workers.insert(worker, Worker { secret: secret.clone(), ..Worker::default() });
@@ -173,7 +174,7 @@ impl Server {
         let lease = state.lease;
         drop(state);
         self.inner.1.notify_all();
-        Welcome { worker, secret, lease, lost }
+        Welcome { worker, secret, lease, lost, lost_actions }
     }
 
     fn exchange(&self, exchange: Exchange) -> Option<ExchangeAnswer> {

@@ -68,18 +68,19 @@ fn show(ctx: &Context, args: &ActionArgs) -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
-/// Arms it anew, and carries it out if nothing else is left to do in its workflow.
+/// Arms it anew, and carries it out if nothing else is left to do in its workflow. At a server workers do that.
 fn retry(ctx: &Context, args: &ActionArgs) -> Result<Exit, CliError> {
-    if ctx.server()?.is_some() {
-        return Err(CliError::refused("a server does not carry out actions yet")
-            .with_hint("run the workflow on this machine, without --url"));
-    }
     let store = ctx.open_write()?;
     let workflow = select::workflow(&*store, &args.workflow)?;
     let id = args.action;
     if !matches!(state(&find(&*store, &workflow, id)?), "failed" | "interrupted" | "completed") {
         return Err(CliError::refused(format!("action {id} was not carried out yet"))
             .with_hint("`windlass actions` shows what it waits for"));
+    }
+    if ctx.server()?.is_some() {
+        store.retry_action(workflow.id, id, ctx.clock.now())?;
+        ctx.ui.note(&format!("action {id} is carried out by the next worker that is there"));
+        return Ok(Exit::Success);
     }
     let lock = store.lock(Lock::Workflow(workflow.id), ctx.clock.now())?;
     store.retry_action(workflow.id, id, ctx.clock.now())?;

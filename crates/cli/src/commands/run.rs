@@ -130,12 +130,11 @@ fn go_on(ctx: &Context, store: &dyn Store, row: &WorkflowRow, args: &RunArgs) ->
 }
 
 /// Parts of a spec that are kept for a later version: nobody should count on them now.
-fn say_what_waits(ctx: &Context, spec: &Workflow<'_>) -> Result<(), CliError> {
-    let is_here = ctx.server()?.is_none();
-    let is_done_here = |action: &Action| is_here && action.action_type == ActionType::RunCommands;
+fn say_what_waits(ctx: &Context, spec: &Workflow<'_>) {
+    let is_ours = |action: &Action| action.action_type == ActionType::RunCommands;
     let waiting = [
         ("failure handlers", !spec.failure_handlers().is_empty()),
-        ("actions", spec.actions().iter().any(|one| !is_done_here(&one.action))),
+        ("actions of the type schedule_nodes", spec.actions().iter().any(|one| !is_ours(&one.action))),
         ("pending_failed", spec.settings().use_pending_failed),
     ];
     let named: Vec<&str> =
@@ -143,7 +142,6 @@ fn say_what_waits(ctx: &Context, spec: &Workflow<'_>) -> Result<(), CliError> {
     if !named.is_empty() {
         ctx.ui.warn(&format!("{}: kept and shown, but not acted on by this version", named.join(", ")));
     }
-    Ok(())
 }
 
 /// Makes the workflow and runs it. A spec with errors leaves nothing behind, not even an empty database.
@@ -155,7 +153,7 @@ fn begin(
 ) -> Result<Exit, CliError> {
     let spec = file.load()?;
     ctx.ui.spec_warnings(spec.all_warnings());
-    say_what_waits(ctx, &spec)?;
+    say_what_waits(ctx, &spec);
     let output_dir = plan::output_directory(ctx, &args.output)?;
     let store = store.map_or_else(|| ctx.open_or_create(), Ok)?;
     let lock = store.lock(Lock::Create, ctx.clock.now())?;

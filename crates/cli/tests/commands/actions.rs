@@ -1,6 +1,7 @@
 //! What is done around the jobs: when, how often, and what is seen of it.
 
 use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
+use crate::serving::Served;
 use serde_json::Value;
 use std::fs;
 
@@ -116,4 +117,71 @@ fn one_that_was_under_way_when_everything_died_is_shown_and_not_repeated() {
     assert!(!is_alive(action));
     assert_eq!(states(&sandbox), ["on_workflow_start interrupted"]);
     assert_eq!(began().lines().count(), 1);
+}
+
+/// What is done around the jobs by workers of a server.
+const SERVED: &str = "\
+name: served
+jobs:
+  - {name: a, command: 'echo a >> $TORC_OUTPUT_DIR/order'}
+actions:
+  - {trigger_type: on_worker_complete, action_type: run_commands, persistent: true, commands: ['echo worker-end >> order']}
+  - {trigger_type: on_workflow_complete, action_type: run_commands, commands: ['echo end >> order', 'test -e ../allowed']}
+  - {trigger_type: on_worker_start, action_type: run_commands, persistent: true, commands: ['echo worker >> order']}
+  - {trigger_type: on_workflow_start, action_type: run_commands, commands: ['echo start >> order; echo $WINDLASS_URL > url']}
+";
+
+#[test]
+fn a_worker_of_a_server_carries_them_out_around_its_jobs() {
+    let sandbox = Sandbox::new();
+    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    sandbox.write("served.yaml", SERVED);
+    let output = sandbox.windlass(&["submit", "served.yaml"]).exits(0);
+    assert!(!output.stderr.contains("not acted on"), "{}", output.stderr);
+    sandbox.windlass(&["worker", "-w", "1"]).exits(0);
+    let read = |name: &str| fs::read_to_string(sandbox.path("windlass_output").join(name)).unwrap();
+    assert_eq!(read("order"), "start\nworker\na\nend\nworker-end\n");
+    assert!(read("url").starts_with("http://"), "{}", read("url"));
+    let failed = ["on_worker_complete completed", "on_workflow_complete failed"];
+    assert_eq!(states(&sandbox)[..2], failed);
+    assert!(categories(&sandbox).contains("action_failed"));
+
+    // Once more, and the next worker that comes does it.
+    sandbox.write("allowed", "");
+    sandbox.windlass(&["actions", "retry", "2"]).exits(0).says("next worker");
+    assert_eq!(states(&sandbox)[1], "on_workflow_complete due");
+    sandbox.windlass(&["worker", "-w", "1"]).exits(0);
+    assert_eq!(states(&sandbox)[1], "on_workflow_complete completed");
+    let again = read("order");
+    assert_eq!(again.lines().filter(|line| *line == "end").count(), 2, "{again}");
+    sandbox.windlass(&["actions", "retry", "4711"]).exits(2).says("no action 4711");
+    served.stop();
+}
+
+#[test]
+fn one_whose_worker_and_server_were_killed_is_interrupted_and_not_repeated() {
+    let sandbox = Sandbox::new();
+    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0", "--lease", "2s"]);
+    sandbox.write(
+        "killed.yaml",
+        "name: killed\njobs: [{name: a, command: 'true'}]\nactions:\n  - {trigger_type: on_workflow_start, \
+         action_type: run_commands, commands: ['echo $$ >> began; exec sleep 1000']}\n",
+    );
+    sandbox.windlass(&["submit", "killed.yaml"]).exits(0);
+    let mut worker = sandbox.start(&["worker", "-w", "1"]);
+    let began = || fs::read_to_string(sandbox.path("windlass_output/began")).unwrap_or_default();
+    eventually("the action runs", || began().ends_with('\n'));
+    assert_eq!(states(&sandbox), ["on_workflow_start running"]);
+    kill(worker.id(), "KILL");
+    worker.wait().unwrap();
+    drop(served);
+    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0", "--lease", "2s"]);
+    let is_found = || sandbox.command(&["ping"]).output().unwrap().status.success();
+    eventually("the server that was started anew is found", is_found);
+    // Another worker on this machine ends what the dead one left, and goes on with the jobs.
+    sandbox.windlass(&["worker", "-w", "1"]).exits(0).says("1 job completed");
+    assert_eq!(states(&sandbox), ["on_workflow_start interrupted"]);
+    assert_eq!(began().lines().count(), 1);
+    assert!(!is_alive(began().trim().parse().unwrap()));
+    served.stop();
 }

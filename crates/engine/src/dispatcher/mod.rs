@@ -171,7 +171,8 @@ impl<'a> Dispatcher<'a> {
         let mut board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
         let suspects = suspicion::recall(store, &workflow, &mut board)?;
         let mut open = Decided::default();
-        let mut agenda = Agenda::read(store, workflow.id, &board, &mut open.changes)?;
+        let mut agenda = Agenda::noted(store, workflow.id)?;
+        agenda.look_at(&board, &mut open.changes);
         // Whoever carried out some of them before is dead.
         if agenda.actions.interrupt(|_| true, clock.now(), &mut open.changes) > 0 {
             observer

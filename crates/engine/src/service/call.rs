@@ -4,7 +4,7 @@ use super::shut::Found;
 use super::talk::{ClaimRequest, Completion, Outline, Quiet, Refused, Reply, ResetWhich, Speaker, Sponsor};
 use std::sync::mpsc::SyncSender;
 use windlass_store::Store;
-use windlass_store::model::{SpawnRequest, Spawned};
+use windlass_store::model::{ActionRow, SpawnRequest, Spawned};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::{JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
@@ -132,6 +132,22 @@ pub(super) enum Call {
         workflow: WorkflowId,
         reply: Reply<Option<Outline>>,
     },
+    PendingActions {
+        workflow: WorkflowId,
+        reply: Reply<Vec<ActionRow>>,
+    },
+    ClaimAction {
+        workflow: WorkflowId,
+        action: i64,
+        node: Option<WorkerId>,
+        reply: Reply<bool>,
+    },
+    RetryAction {
+        workflow: WorkflowId,
+        action: i64,
+        by: String,
+        reply: Reply<()>,
+    },
 }
 
 pub(super) type Completed = Vec<(JobId, Result<(), Refused>)>;
@@ -141,7 +157,8 @@ impl Call {
     pub(super) fn workflows(&self) -> Vec<WorkflowId> {
         match self {
             Self::Exchange { exchange, .. } => {
-                exchange.reports.iter().map(|report| report.key().workflow).collect()
+                let reports = exchange.reports.iter().map(|report| report.key().workflow);
+                reports.chain(exchange.actions.iter().map(|report| report.workflow)).collect()
             }
             Self::Start { workflow, .. }
             | Self::Initialize { workflow, .. }
@@ -150,6 +167,9 @@ impl Call {
             | Self::ResetJobs { workflow, .. }
             | Self::Exclusive { workflow, .. }
             | Self::Claim { workflow, .. }
+            | Self::PendingActions { workflow, .. }
+            | Self::ClaimAction { workflow, .. }
+            | Self::RetryAction { workflow, .. }
             | Self::Complete { workflow, .. } => vec![*workflow],
             Self::Spawn { request, .. } => vec![request.caller.workflow],
             Self::Introduce { who, .. } => {
@@ -180,6 +200,7 @@ impl Call {
                 | Self::ResetJobs { .. }
                 | Self::Exclusive { .. }
                 | Self::Retry { .. }
+                | Self::RetryAction { .. }
                 | Self::ChangeStatus { .. }
         )
     }
@@ -209,7 +230,10 @@ impl Call {
             | Self::Cancel { reply, .. }
             | Self::StartJob { reply, .. }
             | Self::Retry { reply, .. }
+            | Self::RetryAction { reply, .. }
             | Self::ChangeStatus { reply, .. } => reply(Err(why)),
+            Self::PendingActions { reply, .. } => reply(Err(why)),
+            Self::ClaimAction { reply, .. } => reply(Err(why)),
             Self::Start { reply, .. } | Self::ResetStatus { reply, .. } => reply(Err(why)),
             Self::ResetJobs { reply, .. } => reply(Err(why)),
             Self::Exclusive { work, .. } => work(Err(why))(),

@@ -29,9 +29,13 @@ impl Office {
         for &workflow in stirred.union(&lonely) {
             self.find_room_for_alone(workflow);
         }
+        for &workflow in stirred {
+            self.find_hands(workflow);
+        }
         let roused: Vec<WorkerId> = self.roused.iter().copied().collect();
         for worker in roused {
             self.note_waiting(worker);
+            self.find_actions(worker);
             self.serve_one(worker);
         }
         for &workflow in stirred {
@@ -84,14 +88,11 @@ impl Office {
             let (_, _, workflow) = turn;
             after = Some(turn);
             let rivals = self.crews.rivals(crew).max(1);
-            let Self { slots, mates, .. } = self;
-            let (Some(Slot::Open(desk)), Some(mate)) = (slots.get_mut(&workflow), mates.get_mut(&worker))
-            else {
-                continue;
-            };
-            if !desk.may_claim() {
+            let may_claim = self.desk(workflow).is_some_and(|desk| desk.may_claim());
+            if !may_claim || self.begins_with_action(worker, workflow) {
                 continue;
             }
+            let Some(mate) = self.mates.get(&worker) else { return };
             let share = (mate.slots() + ahead).div_ceil(rivals);
             if self.claim_some(worker, workflow, share, ahead) {
                 self.crews.served(crew, workflow);
@@ -205,6 +206,13 @@ impl Office {
             release(mate, desk);
             return;
         }
+        if self.begins_with_action(worker, workflow) {
+            return;
+        }
+        let Self { slots, mates, .. } = self;
+        let (Some(Slot::Open(desk)), Some(mate)) = (slots.get_mut(&workflow), mates.get_mut(&worker)) else {
+            return;
+        };
         if let Some(job) = desk.board.claim_alone(worker, &mut mate.mirror, &mut desk.open.changes) {
             mate.alone = Some(desk.board.key(job).job);
             release(mate, desk);

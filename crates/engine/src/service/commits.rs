@@ -1,5 +1,6 @@
 //! When decisions go to disk, and what is done once they are there.
 
+use super::actions::site;
 use super::call::Event;
 use super::desk::{Decided, InFlight};
 use super::exchanges::Ticket;
@@ -7,7 +8,6 @@ use super::figures::count;
 use super::office::{Office, Slot, TROUBLE_PAUSE};
 use std::sync::Arc;
 use windlass_store::{Batch, Error};
-use windlass_types::fleet::WorkflowSite;
 use windlass_types::{WorkerId, WorkflowId};
 
 impl Office {
@@ -71,6 +71,9 @@ impl Office {
         for (worker, assignment) in done.assignments {
             self.hand_out(workflow, worker, assignment);
         }
+        for (worker, order) in done.orders {
+            self.hand_out_order(workflow, worker, order);
+        }
         for ticket in done.tickets {
             self.pay(ticket);
         }
@@ -118,15 +121,7 @@ impl Office {
             self.orphan(workflow, job, worker, windlass_core::board::Orphan::NeverStarted, None);
             return;
         }
-        let row = &desk.row;
-        mate.tell(assignment, || WorkflowSite {
-            workflow,
-            run: row.run_id,
-            name: row.name.clone(),
-            submission_dir: row.submission_dir.clone(),
-            output_dir: row.output_dir.clone(),
-            resource_monitor: row.settings.resource_monitor,
-        });
+        mate.tell(assignment, || site(desk));
         roused.insert(worker);
     }
 }

@@ -170,6 +170,10 @@ impl Crews {
         self.all.get(&id).is_some_and(|crew| (crew.may)(row))
     }
 
+    pub(super) fn may_work_for(&self, id: CrewId, workflow: WorkflowId) -> bool {
+        self.all.get(&id).is_some_and(|crew| crew.allowed.contains(&workflow))
+    }
+
     /// All workers that may work for the workflow.
     pub(super) fn members_for(&self, workflow: WorkflowId) -> Vec<WorkerId> {
         let crews = self.all.values().filter(|crew| crew.allowed.contains(&workflow));

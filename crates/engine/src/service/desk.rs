@@ -5,16 +5,19 @@ use super::exchanges::Ticket;
 use super::office::refused;
 use super::shut::{Found, Waiting};
 use super::talk::{Outline, ReadyJobs, Refused};
+use crate::agenda::Agenda;
 use crate::suspicion;
 use crate::terms::{Terms, return_codes};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_core::board::{Board, Stale};
 use windlass_core::change::Change;
 use windlass_core::suspects::Suspects;
 use windlass_store::Store;
-use windlass_store::model::{HeldJob, WorkerKind, WorkflowRow};
+use windlass_store::model::{HeldJob, ResultFilter, WorkerKind, WorkflowRow};
+use windlass_types::fleet::{ActionOrder, ActionReport};
+use windlass_types::settings::Trigger;
 use windlass_types::work::{Assignment, AttemptKey, Report};
 use windlass_types::{Attempt, JobId, Timestamp, WorkerId, WorkflowId};
 
@@ -27,6 +30,9 @@ pub(super) struct Desk {
     pub(super) board: Board,
     pub(super) held: HashMap<JobId, Hold>,
     pub(super) suspects: Suspects,
+    pub(super) agenda: Agenda,
+    /// Workers that were given something of it in this run.
+    pub(super) joined: BTreeSet<WorkerId>,
     /// The run has begun and is not over.
     pub(super) is_active: bool,
     /// Somebody asked for it to end.
@@ -51,6 +57,10 @@ pub(super) struct Desk {
     pub(super) paused_until: Option<Instant>,
     /// How long all attempts took together, those included that are on their way to disk.
     pub(super) wall: Duration,
+    /// Its next run has begun, and nobody has said yet what is to run in it.
+    pub(super) awaits_word: bool,
+    /// How its jobs stand is counted for its actions.
+    pub(super) is_counted: bool,
     /// What the figures count of it: ready and held.
     pub(super) figures: (usize, usize),
 }
@@ -72,6 +82,9 @@ pub(super) struct Decided {
     pub(super) assignments: Vec<(WorkerId, Assignment)>,
     /// Reports that the changes come from.
     pub(super) heard: Vec<(WorkerId, Report)>,
+    pub(super) heard_actions: Vec<(WorkerId, ActionReport)>,
+    /// Actions that begin.
+    pub(super) orders: Vec<(WorkerId, ActionOrder)>,
     /// Exchanges whose answers rest on this.
     pub(super) tickets: Vec<Ticket>,
     /// Others who wait for it.
@@ -148,17 +161,21 @@ impl Desk {
             // Nobody remembers whether the worker has heard of it.
             (held.id, Hold { worker, attempt, is_told: true, started_at })
         };
-        let held = store.held_jobs(id)?.into_iter().map(hold).collect();
+        let held: HashMap<JobId, Hold> = store.held_jobs(id)?.into_iter().map(hold).collect();
         let mut alive = store.active_workers(None)?;
         alive.retain(|row| row.worker.kind != WorkerKind::Remote);
         let stands_for_clients =
             alive.iter().find(|row| row.worker.kind == WorkerKind::Claims && row.worker.workflow == Some(id));
+        let agenda = Agenda::noted(store, id)?;
+        let joined = joined(store, &row, &agenda, &held)?;
         Ok(Self {
             birth,
             terms: Terms::of(&row),
             board,
             held,
             suspects,
+            agenda,
+            joined,
             is_active,
             is_canceled,
             open,
@@ -172,6 +189,8 @@ impl Desk {
             is_outdated: false,
             paused_until: None,
             wall: store.work_done(id)?.wall,
+            awaits_word: false,
+            is_counted: false,
             figures: (0, 0),
             row,
         })
@@ -220,6 +239,16 @@ impl Desk {
         self.is_outdated || !self.queue.is_empty()
     }
 
+    /// Who is still at something, in words.
+    pub(super) fn what_is_held(&self) -> Option<String> {
+        let (id, jobs, actions) = (self.id(), self.held.len(), self.agenda.actions.under_way().count());
+        match (jobs, actions) {
+            (0, 0) => None,
+            (0, _) => Some(format!("{actions} actions of workflow {id} are under way")),
+            (jobs, _) => Some(format!("{jobs} jobs of workflow {id} are held by workers")),
+        }
+    }
+
     /// Jobs may be claimed now. Not while a commit is under way: what it frees is claimed with the next one.
     pub(super) fn may_claim(&self) -> bool {
         self.is_active
@@ -259,6 +288,25 @@ impl Desk {
         jobs.sort_unstable();
         jobs
     }
+}
+
+/// Workers that were given something of the workflow, as far as the books know. Nobody asks where there are no actions.
+fn joined(
+    store: &dyn Store,
+    row: &WorkflowRow,
+    agenda: &Agenda,
+    held: &HashMap<JobId, Hold>,
+) -> Result<BTreeSet<WorkerId>, windlass_store::Error> {
+    let mut joined: BTreeSet<WorkerId> = agenda.actions.hands().collect();
+    if agenda.actions.is_empty() {
+        return Ok(joined);
+    }
+    joined.extend(held.values().map(|hold| hold.worker));
+    if agenda.actions.has(Trigger::OnWorkerComplete) {
+        let filter = ResultFilter { run: Some(row.run_id), ..ResultFilter::default() };
+        joined.extend(store.results(row.id, &filter)?.iter().map(|result| result.worker_id));
+    }
+    Ok(joined)
 }
 
 /// The current run has begun and is not over, and nobody has put the workflow away.

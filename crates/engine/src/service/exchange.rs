@@ -30,24 +30,27 @@ impl Office {
             mate.is_some_and(|mate| mate.user == user && mate.quotes(&before.secret))
         });
         let is_heir = who.before.as_ref().is_some_and(|before| !self.is_same_process(before, who));
-        let (worker, secret, lost) = if let Some(before) = known {
+        let (worker, secret, lost, lost_actions) = if let Some(before) = known {
             self.note_return(before.worker, who)?;
             if let Some(mate) = self.mates.get_mut(&before.worker) {
                 mate.has_heir |= is_heir;
             }
             let lost = self.take_back(before.worker, who, &before.held);
-            (before.worker, before.secret.clone(), lost)
+            let lost_actions = self.take_back_errands(before.worker, &before.actions);
+            (before.worker, before.secret.clone(), lost, lost_actions)
         } else {
             let (worker, secret) = self.enlist(who, user, run)?;
             if let Some(before) = who.before.as_ref().filter(|_| !is_heir) {
                 self.on_word_of_lost(before.worker);
             }
             // Whoever it was before is dead by now, and what he held went to others.
-            (worker, secret, who.before.as_ref().map(|before| before.held.clone()).unwrap_or_default())
+            let before = who.before.as_ref().map(|before| (before.held.clone(), before.actions.clone()));
+            let (lost, lost_actions) = before.unwrap_or_default();
+            (worker, secret, lost, lost_actions)
         };
         self.join_crew(worker, who, sponsor);
         self.roused.insert(worker);
-        Ok(Welcome { worker, secret, lease: self.options.lease, lost })
+        Ok(Welcome { worker, secret, lease: self.options.lease, lost, lost_actions })
     }
 
     /// The run of the only workflow that it is to work for.
@@ -273,7 +276,7 @@ impl Office {
         let Some(mate) = self.mates.get_mut(&worker) else { return reply(Err(unknown_worker())) };
         let longest = self.options.lease / 3;
         let deadline = self.now.at + exchange.wait.min(longest);
-        let is_report = !exchange.reports.is_empty() || exchange.leaving;
+        let is_report = !exchange.reports.is_empty() || !exchange.actions.is_empty() || exchange.leaving;
         self.roused.insert(worker);
         match mate.exchanges.receive(exchange.number, reply, deadline, is_report) {
             Receipt::New => self.hear(exchange),
@@ -299,13 +302,14 @@ impl Office {
             }
         }
         self.note_stale(worker, number, &stale);
+        self.on_action_reports(worker, number, exchange.actions);
         let Some(mate) = self.mates.get_mut(&worker) else { return };
         mate.mirror.limit_time(exchange.time_left);
         mate.is_draining = exchange.draining;
         if exchange.draining {
             self.free_what_was_reserved(worker);
         }
-        if exchange.leaving {
+        if exchange.leaving && !self.stays_for_actions(worker) {
             self.on_leaving(worker, number);
         }
         self.note_if_dismissed(worker);

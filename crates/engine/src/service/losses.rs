@@ -30,8 +30,10 @@ impl Office {
         let Some(mate) = self.mates.get_mut(&worker) else { return };
         mate.is_leaving = true;
         self.going.entry(worker).or_default();
+        let errands = std::mem::take(&mut mate.actions);
         let mut held: Vec<(JobId, WorkflowId)> = mate.held.iter().map(|(job, id)| (*job, *id)).collect();
         held.sort_unstable();
+        self.lose_errands(worker, errands);
         for (job, workflow) in held {
             if let Some(mate) = self.mates.get_mut(&worker) {
                 mate.let_go(job);
@@ -66,6 +68,7 @@ impl Office {
             let is_running = mate.mirror.is_running(job);
             self.orphan_of(workflow, job, worker, is_running, Evidence::Silence);
         }
+        self.lose_errands(worker, mate.actions);
         self.note_loss(worker, why);
     }
 
@@ -151,15 +154,22 @@ impl Office {
             desk.over.push(key);
         }
         desk.open.assignments.retain(|(_, assignment)| assignment.key.job != key.job);
+        self.note_going(worker, workflow);
+        if fate != Orphan::NeverStarted {
+            count(&self.gauges.orphaned, 1);
+        }
+        self.stirred.insert(workflow);
+    }
+
+    /// What becomes of something that the worker had is among the changes of this desk: if it is gone, that has to be on
+    /// disk before the books say so.
+    pub(super) fn note_going(&mut self, worker: WorkerId, workflow: WorkflowId) {
         if self.going.contains_key(&worker)
             && let Some(desk) = self.desk(workflow)
             && !desk.open.gone.contains(&worker)
         {
             desk.open.gone.push(worker);
             *self.going.entry(worker).or_default() += 1;
-        }
-        if fate != Orphan::NeverStarted {
-            count(&self.gauges.orphaned, 1);
         }
         self.stirred.insert(workflow);
     }
@@ -200,6 +210,7 @@ impl Office {
             let is_running = self.desk(workflow).and_then(|desk| desk.held.get(&job)?.started_at).is_some();
             self.orphan_of(workflow, job, worker, is_running, Evidence::Silence);
         }
+        self.lose_errands_of(worker, workflow);
     }
 
     /// Answers when what the worker held is on disk.

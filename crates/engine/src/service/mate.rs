@@ -1,13 +1,15 @@
 //! A worker elsewhere, as the service sees it.
 
+use super::actions::Errand;
 use super::crews::CrewId;
 use super::exchanges::Exchanges;
 use super::talk::Reply;
 use crate::pace::Pace;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
+use windlass_core::actions::Key;
 use windlass_core::dispatch::{Mirror, Taste};
-use windlass_types::fleet::{ExchangeAnswer, StopOrder, WorkflowSite};
+use windlass_types::fleet::{ActionOrder, ExchangeAnswer, StopOrder, WorkflowSite};
 use windlass_types::work::Assignment;
 use windlass_types::{Capacity, JobId, RunId, WorkflowId};
 
@@ -29,6 +31,8 @@ pub(super) struct Mate {
     pub(super) bound: Option<WorkflowId>,
     pub(super) mirror: Mirror<JobId>,
     pub(super) held: HashMap<JobId, WorkflowId>,
+    /// Actions that it is to carry out, or carries out.
+    pub(super) actions: HashMap<Key, Errand>,
     /// The job that it has with nothing beside it.
     pub(super) alone: Option<JobId>,
     /// It is kept free for a job of this workflow that is to be tried alone.
@@ -56,6 +60,7 @@ pub(super) struct Mate {
 pub(super) struct Outbox {
     pub(super) workflows: Vec<WorkflowSite>,
     pub(super) assignments: Vec<Assignment>,
+    pub(super) actions: Vec<ActionOrder>,
     pub(super) stops: Vec<StopOrder>,
     /// Something about itself: that it is to drain, or is dismissed.
     pub(super) has_word: bool,
@@ -63,7 +68,8 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
-        self.assignments.is_empty() && self.stops.is_empty() && !self.has_word
+        let has_orders = !self.assignments.is_empty() || !self.actions.is_empty() || !self.stops.is_empty();
+        !has_orders && !self.has_word
     }
 }
 
@@ -84,6 +90,7 @@ impl Mate {
             bound: None,
             mirror: mirror(capacity, labels),
             held: HashMap::new(),
+            actions: HashMap::new(),
             alone: None,
             reserved: None,
             pace: Pace::reaching(REACH),
@@ -126,6 +133,30 @@ impl Mate {
             && self.exchanges.has_wait()
     }
 
+    /// Nothing says that it will go.
+    pub(super) fn is_staying(&self) -> bool {
+        let goes = self.is_draining || self.is_to_drain || self.is_leaving || self.is_dismissed;
+        !goes && !self.has_heir
+    }
+
+    /// It may be given an action now.
+    pub(super) fn may_act(&self) -> bool {
+        self.is_staying() && self.crew.is_some() && self.exchanges.has_wait()
+    }
+
+    /// It has heard of this execution, or will with its next answer.
+    pub(super) fn has_heard_of(&self, key: Key) -> bool {
+        let is_told = self.actions.get(&key).is_some_and(|errand| errand.is_told);
+        is_told || self.outbox.actions.iter().any(|order| (order.action, order.attempt) == key)
+    }
+
+    /// Takes an order back that it has not heard of. `false`: it has.
+    pub(super) fn forget_order(&mut self, key: Key) -> bool {
+        let before = self.outbox.actions.len();
+        self.outbox.actions.retain(|order| (order.action, order.attempt) != key);
+        self.outbox.actions.len() < before
+    }
+
     /// How many jobs should wait there, beside those that run.
     pub(super) fn ahead(&self) -> usize {
         self.pace.ahead(self.mirror.running())
@@ -165,12 +196,25 @@ impl Mate {
         self.knows.retain(|(known, _)| *known != workflow);
     }
 
+    pub(super) fn tell_action(&mut self, order: ActionOrder, site: impl FnOnce() -> WorkflowSite) {
+        if self.knows.insert((order.workflow, order.run)) {
+            self.outbox.workflows.push(site());
+        }
+        self.outbox.actions.push(order);
+    }
+
     /// All that there is to be told, as the answer to an exchange.
     pub(super) fn news(&mut self, answer: ExchangeAnswer) -> ExchangeAnswer {
         let news = std::mem::take(&mut self.outbox);
+        for order in &news.actions {
+            if let Some(errand) = self.actions.get_mut(&(order.action, order.attempt)) {
+                errand.is_told = true;
+            }
+        }
         ExchangeAnswer {
             workflows: news.workflows,
             assignments: news.assignments,
+            actions: news.actions,
             stops: news.stops,
             drain: self.is_to_drain,
             dismissed: self.is_dismissed,

@@ -3,6 +3,7 @@
 //! One thread owns everything. Calls reach it over a channel with a closure for the answer, and an answer is given only
 //! after what it rests on is on disk. The engine knows no network: a server turns HTTP into these calls.
 
+mod actions;
 mod call;
 mod claims;
 mod clock;
@@ -35,7 +36,6 @@ use office::Office;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::{ActionRow, SpawnRequest, Spawned, WorkflowRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
@@ -214,16 +214,19 @@ impl Service {
         self.call(Call::Spawn { request, reply });
     }
 
-    pub fn pending_actions(&self, _id: WorkflowId, reply: Reply<Vec<ActionRow>>) {
-        not_yet(reply);
+    /// Actions that a client may carry out now.
+    pub fn pending_actions(&self, id: WorkflowId, reply: Reply<Vec<ActionRow>>) {
+        self.call(Call::PendingActions { workflow: id, reply });
     }
 
-    pub fn claim_action(&self, _id: WorkflowId, _action: i64, _node: Option<WorkerId>, reply: Reply<bool>) {
-        not_yet(reply);
+    /// A client carries out an action itself; `false`: it is not to be had.
+    pub fn claim_action(&self, id: WorkflowId, action: i64, node: Option<WorkerId>, reply: Reply<bool>) {
+        self.call(Call::ClaimAction { workflow: id, action, node, reply });
     }
 
-    pub fn retry_action(&self, _id: WorkflowId, _action: i64, _by: &str, reply: Reply<()>) {
-        not_yet(reply);
+    /// An action that was carried out is to be so once more. A run that is over goes on until that is done.
+    pub fn retry_action(&self, id: WorkflowId, action: i64, by: &str, reply: Reply<()>) {
+        self.call(Call::RetryAction { workflow: id, action, by: by.to_owned(), reply });
     }
 
     /// How the workflow stands, from memory; `None`: it is not there, and its rows have to be asked.
@@ -256,9 +259,4 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn not_yet<T>(reply: Reply<T>) {
-    let detail = "actions are not served yet".to_owned();
-    reply(Err(Refused::Unavailable { detail, retry_after: Duration::from_secs(1) }));
 }

@@ -1,9 +1,9 @@
 //! The thread that owns all desks and workers: calls come in, decisions are committed, answers go out.
 //!
 //! [`super::exchange`] hears workers, [`super::claims`] finds jobs for them, [`super::losses`] sees to what they leave behind,
-//! [`super::commits`] to what goes to disk and what is done afterwards, [`super::workflows`] to workflows as a whole,
-//! [`super::shut`] to those that are not at hand for a moment, and [`super::verbs`] to clients that claim and complete
-//! jobs themselves.
+//! [`super::actions`] to what is done beside the jobs, [`super::commits`] to what goes to disk and what is done afterwards,
+//! [`super::workflows`] to workflows as a whole, [`super::shut`] to those that are not at hand for a moment, and
+//! [`super::verbs`] to clients that claim and complete jobs themselves.
 
 use super::call::{Call, Event};
 use super::clock::Moment;
@@ -45,6 +45,8 @@ pub(super) struct Office {
     /// Desks and workers that something happened to since the last round.
     pub(super) stirred: BTreeSet<WorkflowId>,
     pub(super) roused: BTreeSet<WorkerId>,
+    /// Workflows with actions.
+    pub(super) acting: BTreeSet<WorkflowId>,
     /// Workflows with a job that is to be tried alone, for which there was no worker when last asked.
     pub(super) lonely: BTreeSet<WorkflowId>,
     /// Workers that are gone, and how many commits there are still to be until the books may say so.
@@ -88,6 +90,7 @@ impl Office {
             next_birth: 0,
             stirred: BTreeSet::new(),
             roused: BTreeSet::new(),
+            acting: BTreeSet::new(),
             lonely: BTreeSet::new(),
             going: HashMap::new(),
             afterwards: Vec::new(),
@@ -240,7 +243,10 @@ impl Office {
     }
 
     fn held_of(&self, worker: WorkerId) -> impl Iterator<Item = WorkflowId> + '_ {
-        self.mates.get(&worker).into_iter().flat_map(|mate| mate.held.values().copied())
+        self.mates.get(&worker).into_iter().flat_map(|mate| {
+            let errands = mate.actions.values().map(|errand| errand.workflow);
+            mate.held.values().copied().chain(errands)
+        })
     }
 
     /// Before a worker hears that a workflow is over, the books have to say so.
@@ -291,6 +297,13 @@ impl Office {
             (Call::Outline { workflow, reply }, _) => {
                 reply(Ok(self.desk(workflow).map(|desk| desk.outline())));
             }
+            (Call::PendingActions { workflow, reply }, _) => self.on_pending_actions(workflow, reply),
+            (Call::ClaimAction { workflow, action, node, reply }, _) => {
+                self.on_claim_action(workflow, action, node, reply);
+            }
+            (Call::RetryAction { workflow, action, by, reply }, _) => {
+                self.on_retry_action(workflow, action, &by, reply);
+            }
             (call, None) => call.refuse(Refused::Internal("nobody knows which workflow is meant".into())),
         }
     }
@@ -323,6 +336,7 @@ impl Office {
             let stirred = std::mem::take(&mut self.stirred);
             for &workflow in &stirred {
                 self.look_at_added(workflow);
+                self.count_for_actions(workflow);
                 self.place(workflow);
             }
             self.serve(&stirred);

@@ -25,6 +25,7 @@ use std::time::Instant;
 use windlass_core::board::{Orphan, Stale};
 use windlass_store::Error;
 use windlass_store::model::ResultFilter;
+use windlass_types::fleet::ActionReport;
 use windlass_types::work::{Assignment, AttemptKey, Report};
 use windlass_types::{WorkerId, WorkflowId};
 
@@ -52,10 +53,13 @@ struct Left {
     claims: Vec<(WorkerId, Assignment)>,
     /// Reports that may not be on disk.
     heard: Vec<(WorkerId, Report)>,
+    heard_actions: Vec<(WorkerId, ActionReport)>,
     /// Exchanges that wait for all that.
     tickets: Vec<Ticket>,
     /// Attempts with which their jobs are over, and after which nobody has looked for what they left behind.
     over: Vec<AttemptKey>,
+    /// Nobody has said yet what is to run in its next run.
+    awaits_word: bool,
 }
 
 /// What was found in the books: no desk is needed for a workflow that is not active.
@@ -191,6 +195,7 @@ impl Office {
                 mate.reserved = None;
             }
             (shut.is_unknown, shut.queue, shut.left.over) = (false, desk.queue, desk.over);
+            shut.left.awaits_word = desk.awaits_word;
         }
         self.crews.place(workflow, |_| None);
         self.slots.insert(workflow, Slot::Shut(Box::new(shut)));
@@ -229,6 +234,7 @@ impl Office {
         for lost in in_flight.into_iter().chain([std::mem::take(&mut desk.open)]) {
             left.claims.extend(lost.assignments);
             left.heard.extend(lost.heard);
+            left.heard_actions.extend(lost.heard_actions);
             left.tickets.extend(lost.tickets);
             for told in lost.told {
                 told(Err(refused(error)));
@@ -255,9 +261,8 @@ impl Office {
         let Call::Exclusive { needs, work, .. } = call else { return };
         if let Some(desk) = self.desk(workflow)
             && needs == Quiet::Free
-            && !desk.held.is_empty()
+            && let Some(detail) = desk.what_is_held()
         {
-            let detail = format!("{} jobs of workflow {workflow} are held by workers", desk.held.len());
             return work(Err(Refused::Conflict { code: "workflow_active", detail }))();
         }
         self.shut(workflow, Left::default());
@@ -343,6 +348,7 @@ impl Office {
     fn pass_on(&mut self, workflow: WorkflowId, left: Left) {
         let Some(desk) = self.desk(workflow) else { return };
         desk.open.tickets.extend(left.tickets);
+        desk.awaits_word = left.awaits_word;
         let is_over = |key: &AttemptKey| {
             let status = desk.board.index(key.job).map(|job| desk.board.status(job));
             status.is_some_and(windlass_types::JobStatus::is_settled)
@@ -363,6 +369,10 @@ impl Office {
             if let Err(stale) = self.hear_report(worker, report) {
                 self.record_stale_unless_written(worker, &stale);
             }
+        }
+        for (worker, report) in left.heard_actions {
+            // One that is not under way any more is in the rows.
+            self.hear_action(worker, report);
         }
         self.stirred.insert(workflow);
     }
@@ -427,6 +437,7 @@ impl Office {
         }
         self.slots.insert(workflow, Slot::Open(Box::new(desk)));
         self.stirred.insert(workflow);
+        self.seat_errands(workflow);
         for (number, hold, fate) in orphans {
             self.orphan(workflow, number, hold.worker, fate, hold.started_at);
         }

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use windlass_core::board::Stale;
 use windlass_store::Store;
 use windlass_store::model::{NewEvent, Severity};
+use windlass_types::fleet::ActionReport;
 use windlass_types::{Timestamp, WorkerId, WorkflowId};
 
 /// So many of an exchange are noted one by one, and in so many workflows; of the others only how many they were.
@@ -72,6 +73,18 @@ impl Office {
         }
     }
 
+    /// The same for executions of actions: the first few.
+    pub(super) fn record_late_actions(&mut self, worker: WorkerId, late: &[ActionReport]) {
+        let Some(mate) = self.mates.get(&worker).filter(|_| !late.is_empty()) else { return };
+        let whose = Whose { worker, user: mate.user.clone(), sees_all: mate.sees_all, bound: mate.bound };
+        count(&self.gauges.stale_reports, late.len());
+        for report in late.iter().take(NOTED) {
+            if self.is_business_of(&whose, report.workflow) {
+                self.notes.note(about_action(worker, report), self.now.wall);
+            }
+        }
+    }
+
     fn is_business_of(&mut self, whose: &Whose, workflow: WorkflowId) -> bool {
         if whose.sees_all || whose.bound == Some(workflow) {
             return true;
@@ -97,6 +110,20 @@ fn about(worker: WorkerId, stale: &Stale) -> NewEvent {
         category: "stale_report".to_owned(),
         message: format!("worker {worker}: {stale}"),
         data: Some(serde_json::json!({ "worker_id": worker, "key": stale.key })),
+    }
+}
+
+fn about_action(worker: WorkerId, report: &ActionReport) -> NewEvent {
+    let (action, attempt, code) = (report.action, report.attempt, report.return_code);
+    NewEvent {
+        workflow: Some(report.workflow),
+        job: None,
+        severity: Severity::Warning,
+        category: "stale_report".to_owned(),
+        message: format!(
+            "worker {worker}: execution {attempt} of action {action} ended with {code}, too late to count"
+        ),
+        data: Some(serde_json::json!({ "worker_id": worker, "action_id": action, "attempt_id": attempt })),
     }
 }
 

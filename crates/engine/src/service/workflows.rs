@@ -89,6 +89,7 @@ impl Office {
         let (store, now) = (self.store.acting_as(by), self.now.wall);
         let desk = self.open(workflow)?;
         let run = desk.row.run_id;
+        desk.awaits_word = false;
         if !desk.is_active {
             store.begin_run(workflow, now).map_err(|error| refused(&error))?;
             desk.is_active = true;
@@ -123,18 +124,23 @@ impl Office {
         };
         let begun = self.refuse_if_held(workflow).and_then(|()| self.begin(workflow, by));
         match begun.and_then(|_| self.go_back(workflow, &chosen, true)) {
-            Ok(_) => self.after_remake(workflow, Box::new(move |office| office.ask_for_all(workflow)), reply),
+            Ok(_) => {
+                let by = by.to_owned();
+                let then = move |office: &mut Self| {
+                    office.rearm_actions(workflow, !only_uninitialized, &by)?;
+                    office.ask_for_all(workflow)
+                };
+                self.after_remake(workflow, Box::new(then), reply);
+            }
             Err(why) => reply(Err(why)),
         }
     }
 
     fn refuse_if_held(&mut self, workflow: WorkflowId) -> Result<(), Refused> {
-        let held = self.open(workflow)?.held.len();
-        if held == 0 {
-            return Ok(());
+        match self.open(workflow)?.what_is_held() {
+            None => Ok(()),
+            Some(detail) => Err(Refused::Conflict { code: "workflow_active", detail }),
         }
-        let detail = format!("{held} jobs of workflow {workflow} are held by workers");
-        Err(Refused::Conflict { code: "workflow_active", detail })
     }
 
     /// Has jobs go back to the start, and (`with_dependents`) what was built on them. How many they are.
@@ -246,6 +252,9 @@ impl Office {
         desk.board.on_cancel();
         let mut held: Vec<_> = desk.held.iter().map(|(job, hold)| (*job, *hold)).collect();
         held.sort_unstable_by_key(|(job, _)| *job);
+        for worker in self.cancel_actions(workflow) {
+            self.stop_at(worker, workflow, StopReason::Canceled);
+        }
         for (job, hold) in held {
             if self.mates.contains_key(&hold.worker) {
                 self.stop_at(hold.worker, workflow, StopReason::Canceled);
@@ -296,8 +305,7 @@ impl Office {
 
     fn reset_status(&mut self, workflow: WorkflowId, force: bool, by: &str) -> Result<RunId, Refused> {
         let desk = self.open(workflow)?;
-        if !desk.held.is_empty() {
-            let detail = format!("{} jobs of workflow {workflow} are held by workers", desk.held.len());
+        if let Some(detail) = desk.what_is_held() {
             let hint = if force { "; cancel it first" } else { "" };
             return Err(Refused::Conflict { code: "workflow_active", detail: format!("{detail}{hint}") });
         }
@@ -306,6 +314,7 @@ impl Office {
         }
         let (store, now) = (self.store.acting_as(by), self.now.wall);
         let run = store.begin_next_run(workflow, &[], now).map_err(|error| refused(&error))?;
+        self.open(workflow)?.awaits_word = true;
         self.make_anew(workflow);
         self.tell_bound(workflow);
         Ok(run)
@@ -359,7 +368,12 @@ impl Office {
         if !desk.is_quiet() || !desk.held.is_empty() || desk.is_closing() || desk.is_in_trouble() {
             return;
         }
-        if desk.is_active && (desk.is_canceled || desk.board.is_finished()) {
+        let is_ending = desk.is_active && (desk.is_canceled || desk.board.is_finished());
+        if is_ending && self.waits_for_actions(workflow) {
+            return;
+        }
+        let Some(desk) = self.desk(workflow) else { return };
+        if is_ending {
             let canceled = desk.is_canceled;
             if let Err(error) = store.end_run(workflow, canceled, now) {
                 return self.on_trouble(workflow, &error);

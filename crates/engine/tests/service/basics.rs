@@ -123,7 +123,12 @@ fn nobody_speaks_for_another() {
     let answer = ask(|reply| world.service.exchange(stolen, Speaker::Operator, reply)).unwrap();
     assert_eq!(answer.assignments.len(), 1);
     // Nor does he come back as it.
-    let before = Comeback { worker: worker.id, secret: worker.secret.clone(), held: worker.keys() };
+    let before = Comeback {
+        worker: worker.id,
+        secret: worker.secret.clone(),
+        held: worker.keys(),
+        actions: Vec::new(),
+    };
     let who = Introduction { before: Some(before), ..someone(1) };
     let may: windlass_engine::service::May = std::sync::Arc::new(|_| true);
     let welcome = ask(|reply| world.service.introduce(who, sponsor("other", may), reply)).unwrap();

@@ -1,6 +1,7 @@
 //! The service with a real database, workers that are plain calls, and a clock that is moved by hand.
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
+mod actions;
 mod basics;
 mod clients;
 mod fairness;

@@ -136,7 +136,7 @@ fn a_workflow_that_cannot_be_read_at_the_start_is_read_later() {
         if reads > 2 { Outcome::Failed } else { Outcome::Done }
     });
     world.restart();
-    let back = worker.comes_back(&world, &[key]);
+    let back = worker.comes_back(&world, &[key], &[]);
     world.pass(SECOND * 2);
     assert!(back.try_recv().is_err(), "nobody can say yet what of this is its own");
     world.fair_weather();

@@ -14,7 +14,7 @@ use windlass_store::model::{
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::work::{Assignment, AttemptKey, EndCause, Ended, Exit, Report, Usage};
-use windlass_types::{Bytes, Capacity, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
+use windlass_types::{Attempt, Bytes, Capacity, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
 
 pub(crate) const LEASE: Duration = Duration::from_mins(1);
 /// An answer comes at once or, the clock being moved by hand, never.
@@ -357,8 +357,10 @@ impl Worker {
         &self,
         world: &World,
         held: &[AttemptKey],
+        actions: &[(i64, Attempt)],
     ) -> mpsc::Receiver<Result<Welcome, Refused>> {
-        let before = Comeback { worker: self.id, secret: self.secret.clone(), held: held.to_vec() };
+        let (held, actions) = (held.to_vec(), actions.to_vec());
+        let before = Comeback { worker: self.id, secret: self.secret.clone(), held, actions };
         let who = Introduction { before: Some(before), ..self.who.clone() };
         let may: May = Arc::new(|_| true);
         later(|reply| world.service.introduce(who, sponsor("me", may), reply))
@@ -366,11 +368,26 @@ impl Worker {
 
     /// Comes back with what it says it holds. Returns what it has lost.
     pub(crate) fn come_back(&mut self, world: &World, held: &[AttemptKey]) -> Vec<AttemptKey> {
-        let welcome = self.comes_back(world, held).recv_timeout(PATIENCE).expect("an answer").unwrap();
-        (self.id, self.secret, self.number) = (welcome.worker, welcome.secret, 0);
+        self.return_with(world, held, &[]).lost
+    }
+
+    /// The same with actions that it says it carries out. Returns those that it has lost.
+    pub(crate) fn come_back_at(
+        &mut self,
+        world: &World,
+        held: &[AttemptKey],
+        actions: &[(i64, Attempt)],
+    ) -> Vec<(i64, Attempt)> {
+        self.return_with(world, held, actions).lost_actions
+    }
+
+    fn return_with(&mut self, world: &World, held: &[AttemptKey], actions: &[(i64, Attempt)]) -> Welcome {
+        let welcome =
+            self.comes_back(world, held, actions).recv_timeout(PATIENCE).expect("an answer").unwrap();
+        (self.id, self.secret, self.number) = (welcome.worker, welcome.secret.clone(), 0);
         self.held
             .retain(|assignment| held.contains(&assignment.key) && !welcome.lost.contains(&assignment.key));
-        welcome.lost
+        welcome
     }
 }
 

@@ -196,6 +196,10 @@ async fn change(
             ask(|reply| state.service.cancel(workflow, by, reply)).await?;
             wire::Answer::new(Ok(()))
         }
+        Request::RetryAction { workflow, id } => {
+            ask(|reply| state.service.retry_action(workflow, id, by, reply)).await?;
+            wire::Answer::new(Ok(()))
+        }
         Request::Spawn { request } => {
             wire::Answer::new(Ok(ask(|reply| state.service.spawn(request, reply)).await?))
         }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod actions;
+#[cfg(test)]
 mod bench;
 #[cfg(test)]
 mod books;

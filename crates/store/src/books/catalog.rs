@@ -155,10 +155,6 @@ impl<B: Backend> Catalog for Books<B> {
         self.act(now, move |db, by| one_by_one::delete_action(db, id, by))
     }
 
-    fn retry_action(&self, workflow: WorkflowId, id: i64, now: Timestamp) -> Result<(), Error> {
-        self.act(now, move |db, by| action_changes::retry(db, workflow, id, by))
-    }
-
     fn rearm_actions(&self, workflow: WorkflowId, everything: bool, now: Timestamp) -> Result<(), Error> {
         self.act(now, move |db, by| action_changes::rearm(db, workflow, everything, by))
     }

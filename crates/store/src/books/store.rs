@@ -2,7 +2,8 @@
 
 use super::manage::By;
 use super::{
-    command, create, edit, events, export, fleet, import, load, manage, parts, read, records, runs, spawn,
+    action_changes, command, create, edit, events, export, fleet, import, load, manage, parts, read, records,
+    runs, spawn,
 };
 use crate::db::Db;
 use crate::error::Fault;
@@ -400,6 +401,10 @@ impl<B: Backend> Store for Books<B> {
         let find = |db: &B::Db| parts::requirements_row(db, id);
         let (workflow, _) = self.owner(find, Error::NoSuchRequirementsId(id))?;
         self.edit(workflow, now, move |db, by| edit::data::delete_requirements(db, id, by))
+    }
+
+    fn retry_action(&self, workflow: WorkflowId, id: i64, now: Timestamp) -> Result<(), Error> {
+        self.act(now, move |db, by| action_changes::retry(db, workflow, id, by))
     }
 
     fn delete_result(&self, id: ResultId, now: Timestamp) -> Result<(), Error> {

@@ -253,10 +253,6 @@ impl<T: Transport + 'static> Catalog for Remote<T> {
         self.direct(CATALOG)?.delete_action(id, now)
     }
 
-    fn retry_action(&self, workflow: WorkflowId, id: i64, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.retry_action(workflow, id, now)
-    }
-
     fn rearm_actions(&self, workflow: WorkflowId, everything: bool, now: Timestamp) -> Result<(), Error> {
         self.direct(CATALOG)?.rearm_actions(workflow, everything, now)
     }

@@ -111,6 +111,8 @@ macro_rules! table {
                 -> Vec<FieldChange>, of Subject::Requirements(*id);
             change DeleteRequirements = delete_requirements(id: val RequirementsId) at Timestamp
                 -> (), of Subject::Requirements(*id);
+            change RetryAction = retry_action(workflow: val WorkflowId, id: val i64) at Timestamp
+                -> (), of Subject::workflow(*workflow);
             change DeleteResult = delete_result(id: val ResultId) at Timestamp -> (), of Subject::Result(*id);
             change DeleteEvent = delete_event(id: val EventId) at Timestamp -> (), of Subject::Event(*id);
             change Import = import(export: by Export, options: by ImportOptions) at Timestamp

@@ -12,7 +12,7 @@ use windlass_api::torc::query::PendingActions;
 use windlass_api::torc::{ClaimActionRequest, ClaimActionResponse, MessageResponse, WorkflowActionModel};
 use windlass_auth::Operation;
 use windlass_engine::service::Quiet;
-use windlass_store::model::{ActionRow, ActionRunRow, AddAction, Part, SchedulerRow, WorkflowRow};
+use windlass_store::model::{ActionRow, AddAction, Part, SchedulerRow, WorkflowRow};
 use windlass_types::settings::{Action, ActionType};
 use windlass_types::{JobId, WorkerId};
 
@@ -74,9 +74,6 @@ fn pending(
     let actions = call.ask(|service, reply| service.pending_actions(row.id, reply))?;
     let mut models = models(call, &row, actions)?;
     models.retain(|action| triggers.is_empty() || triggers.contains(&action.trigger_type));
-    for action in &mut models {
-        action.trigger_count = action.trigger_count.max(action.required_triggers);
-    }
     Ok(models)
 }
 
@@ -195,18 +192,12 @@ fn models(call: &Call, row: &WorkflowRow, actions: Vec<ActionRow>) -> Answer<Vec
     if actions.is_empty() {
         return Ok(Vec::new());
     }
-    let runs = call.store().action_runs(row.id)?;
     let schedulers = call.store().schedulers(row.id)?;
-    actions.into_iter().map(|action| model(row, &action, &runs, &schedulers)).collect()
+    actions.into_iter().map(|action| model(row, &action, &schedulers)).collect()
 }
 
-fn model(
-    row: &WorkflowRow,
-    action: &ActionRow,
-    runs: &[ActionRunRow],
-    schedulers: &[SchedulerRow],
-) -> Answer<WorkflowActionModel> {
-    let last = runs.iter().rev().find(|run| run.action_id == action.id && run.run_id == row.run_id);
+fn model(row: &WorkflowRow, action: &ActionRow, schedulers: &[SchedulerRow]) -> Answer<WorkflowActionModel> {
+    let last = action.last_run();
     let Value::Object(mut config) = serde_json::to_value(&action.action).map_err(ApiError::internal)? else {
         return Err(ApiError::internal("an action is no object"));
     };
@@ -219,20 +210,24 @@ fn model(
     if let Some(known) = schedulers.iter().find(|known| Some(&known.scheduler.name) == scheduler) {
         config.insert("scheduler_id".to_owned(), json!(known.id));
     }
-    let required_triggers = (action.jobs.len() as i64).max(1);
+    let required_triggers = action.required_triggers();
+    // Runners judge by themselves when they start and leave; to them it has happened as soon as the workflow has begun.
+    let is_theirs = action.action.trigger_type.is_about_workers() && row.started_at.is_some();
+    let trigger_count = if is_theirs { required_triggers } else { action.trigger_count };
     Ok(WorkflowActionModel {
         id: Some(action.id),
         workflow_id: row.id.0,
         action_config: Value::Object(config),
         action_type,
         trigger_type,
-        executed: last.is_some(),
+        // Another runner may always have what is for each of them.
+        executed: last.is_some() && !action.action.persistent,
         executed_at: last.map(|run| run.started_at.to_string()),
         executed_by: last.and_then(|run| run.worker_id).map(|id| id.0),
-        is_recovery: false,
+        is_recovery: action.is_recovery,
         job_ids: (!action.jobs.is_empty()).then(|| action.jobs.iter().map(|id| id.0).collect()),
         persistent: action.action.persistent,
-        required_triggers,
-        trigger_count: if last.is_some() { required_triggers } else { 0 },
+        required_triggers: i64::from(required_triggers),
+        trigger_count: i64::from(trigger_count),
     })
 }
