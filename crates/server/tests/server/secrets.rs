@@ -92,6 +92,7 @@ const CHANGES: &[&str] = &[
     "add_jobs",
     "update_job",
     "delete_jobs",
+    "retry_action",
     "add_file",
     "update_file",
     "delete_file",

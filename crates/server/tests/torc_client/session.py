@@ -228,6 +228,17 @@ class Session:
         self.make_job(workflow, "bottom", depends_on_job_ids=[left.id, right.id])
         assert self.workflows.list_job_dependencies(workflow.id).total_count == 4
 
+        begins = self.actions.create_workflow_action(
+            workflow.id,
+            m.WorkflowActionModel(
+                workflow_id=workflow.id,
+                trigger_type="on_workflow_start",
+                action_type="run_commands",
+                action_config={"commands": ["true"]},
+            ),
+        )
+        assert self.actions.get_pending_actions(workflow.id) == []
+
         # As Torc's command line does before it initializes; the first run is still to come.
         self.workflows.reset_workflow_status(workflow.id)
         assert self.workflows.get_workflow(workflow.id).run_id == 1
@@ -238,6 +249,13 @@ class Session:
         assert self.workflows.get_ready_job_requirements(workflow.id).num_jobs == 1
 
         node = self.make_node(workflow)
+        assert [action.id for action in self.actions.get_pending_actions(workflow.id)] == [begins.id]
+        claim = m.ClaimActionRequest(compute_node_id=node.id)
+        assert self.actions.claim_action(workflow.id, begins.id, claim).success
+        refused(409, self.actions.claim_action, workflow.id, begins.id, claim)
+        assert self.actions.get_pending_actions(workflow.id) == []
+        assert self.actions.get_workflow_actions(workflow.id)[0].executed_by == node.id
+
         claimed = self.workflows.claim_next_jobs(workflow.id, limit=10).jobs
         assert [job.name for job in claimed] == ["top"] and claimed[0].status.value == "pending"
         assert self.workflows.claim_next_jobs(workflow.id, limit=10).jobs == []
