@@ -30,7 +30,7 @@ pub use config::{Config, ConfigError};
 pub use gate::{Denied, Gate, GateOptions, Reloaded, Shown};
 pub use jwt::{Fetch, FetchError};
 pub use passwords::{Hashing, PasswordError, PasswordFile};
-pub use policy::{Operation, Relation, Rule, Verdict, judge, rule};
+pub use policy::{Operation, Relation, Rule, Verdict, judge, remedy, rule};
 pub use principal::{How, ParseRoleError, ParseScopeError, Principal, Role, Scope, Scopes};
 pub use secret::{Secret, SecretHash};
 pub use tokens::{BookError, TokenBook, TokenRecord, TokenRefused, TokenRequest, grant};

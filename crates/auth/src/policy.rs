@@ -139,11 +139,12 @@ pub const fn rule(operation: Operation) -> Rule {
 /// Whether somebody with this role and these scopes may do this to an object that is this to him.
 pub fn judge(operation: Operation, role: Role, scopes: Scopes, relation: Relation) -> Verdict {
     let rule = rule(operation);
-    if !scopes.meets(rule.scopes) {
-        return Verdict::ForbidScope;
-    }
+    // First what no other token of his would help against.
     if !rule.own.admits(role) {
         return Verdict::ForbidRole;
+    }
+    if !scopes.meets(rule.scopes) {
+        return Verdict::ForbidScope;
     }
     let (least, seen) = match relation {
         Relation::Own => (rule.own, true),
@@ -154,6 +155,26 @@ pub fn judge(operation: Operation, role: Role, scopes: Scopes, relation: Relatio
         (true, _) => Verdict::Allow,
         (false, true) => Verdict::ForbidRole,
         (false, false) => Verdict::Hide,
+    }
+}
+
+/// What would help whoever may not do this; `None`: nothing would.
+pub fn remedy(operation: Operation, verdict: Verdict, relation: Relation) -> Option<String> {
+    let rule = rule(operation);
+    let least = match relation {
+        Relation::Own => rule.own,
+        Relation::Shared => rule.shared,
+        Relation::Other => rule.other,
+    };
+    match (verdict, least) {
+        (Verdict::ForbidScope, _) => {
+            let scope = rule.scopes.least_word();
+            Some(format!(
+                "it takes a token with the scope `{scope}`: `windlass token create --scope {scope}`"
+            ))
+        }
+        (Verdict::ForbidRole, Least::Is(role)) => Some(format!("it takes the role {role}")),
+        (Verdict::ForbidRole, Least::Nobody) | (Verdict::Allow | Verdict::Hide, _) => None,
     }
 }
 
@@ -208,6 +229,26 @@ mod tests {
         assert_eq!(may(O::ChangeWorkflow, Scopes::WORKER), Verdict::ForbidScope);
         assert_eq!(may(O::CancelWorkflow, Scopes::READ.with(Scope::Cancel)), A);
         assert_eq!(may(O::ReadWorkflow, Scopes::NONE), Verdict::ForbidScope);
+    }
+
+    #[test]
+    fn what_would_help_is_told() {
+        let told = |operation, role, scopes, relation| {
+            remedy(operation, judge(operation, role, scopes, relation), relation).unwrap_or_default()
+        };
+        let told_user = |operation, scopes| told(operation, Role::User, scopes, Relation::Own);
+        assert!(told_user(O::ChangeWorkflow, Scopes::READ).contains("--scope write"));
+        assert!(told_user(O::IntroduceWorker, Scopes::WRITE).contains("--scope worker"));
+        assert_eq!(
+            told_user(O::CreateGroup, Scopes::WRITE),
+            "it takes the role admin",
+            "no scope would help"
+        );
+        assert_eq!(
+            told(O::DeleteWorkflow, Role::User, Scopes::ALL, Relation::Shared),
+            "it takes the role operator"
+        );
+        assert_eq!(told(O::ReadSecrets, Role::Admin, Scopes::ALL, Relation::Shared), "");
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl Scopes {
             .ok_or_else(|| ParseScopeError(word.to_owned()))
     }
 
+    /// The smallest word of ours that holds one of these.
+    pub fn least_word(self) -> &'static str {
+        WORDS.iter().find(|(_, scopes)| scopes.meets(self)).map_or("admin", |(name, _)| *name)
+    }
+
     /// All of these words.
     pub fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, ParseScopeError> {
         words.into_iter().try_fold(Self::NONE, |all, word| Ok(all.and(Self::word(word)?)))
@@ -210,6 +215,9 @@ mod tests {
         assert!(!Scopes::WRITE.has(Scope::Admin));
         assert!(!Scopes::WORKER.has(Scope::Modify));
         assert_eq!(Scopes::READ.with(Scope::Cancel).named(), ["read", "cancel"]);
+        let least = [Scope::Read, Scope::Work, Scope::Modify, Scope::Admin]
+            .map(|scope| Scopes::NONE.with(scope).least_word());
+        assert_eq!(least, ["read", "worker", "write", "admin"]);
         assert!(Scopes::word("everything").is_err());
     }
 

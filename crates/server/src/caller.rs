@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
-use windlass_auth::{Denied, Operation, PeerCertificate, Principal, Relation, Shown, Verdict, judge};
+use windlass_auth::{Denied, Operation, PeerCertificate, Principal, Relation, Shown, Verdict, judge, remedy};
 use windlass_engine::service::{May, Sponsor};
 use windlass_store::Store;
 use windlass_store::model::{WorkerRow, WorkflowRow};
@@ -106,15 +106,17 @@ impl Caller {
 
     /// Whether he may do this to `what`, which is this to him.
     pub fn may(&self, operation: Operation, relation: Relation, what: impl fmt::Display) -> Answer<()> {
-        match judge(operation, self.0.role, self.0.scopes, relation) {
-            Verdict::Allow => Ok(()),
-            Verdict::Hide => Err(ApiError::not_found(what)),
-            Verdict::ForbidScope => Err(ApiError::forbidden("the token is not good for this")
-                .with_hint("a token with another scope is needed")),
-            Verdict::ForbidRole => {
-                Err(ApiError::forbidden(format!("as {} you may not do this", self.0.role)))
-            }
-        }
+        let verdict = judge(operation, self.0.role, self.0.scopes, relation);
+        let refused = match verdict {
+            Verdict::Allow => return Ok(()),
+            Verdict::Hide => return Err(ApiError::not_found(what)),
+            Verdict::ForbidScope => ApiError::forbidden("the token is not good for this"),
+            Verdict::ForbidRole => ApiError::forbidden(format!("as {} you may not do this", self.0.role)),
+        };
+        Err(match remedy(operation, verdict, relation) {
+            Some(remedy) => refused.with_hint(remedy),
+            None => refused,
+        })
     }
 
     /// What a workflow is to him.

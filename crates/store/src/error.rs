@@ -252,7 +252,7 @@ impl Error {
             Self::Superseded { .. } => "this server can do nothing more; start it anew to stand by".into(),
             Self::NotEmpty { .. } => "nothing was changed; copy into a new database (`createdb windlass`)".into(),
             Self::NotOurs { .. } => "nothing was changed; make a database for windlass alone (`createdb windlass`)".into(),
-            Self::NoSuchWorkflow(_) => "`windlass status` lists the workflows".into(),
+            Self::NoSuchWorkflow(_) => "`windlass list` lists the workflows".into(),
             Self::NoSuchJob(_) => "`windlass jobs` lists the jobs".into(),
             Self::DuplicateJobName { .. } => "give every job its own name".into(),
             Self::NoSuchUserData(_) => "`windlass user-data` lists what there is".into(),

@@ -40,16 +40,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// Speak TLS with this certificate, its chain behind it (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The private key of the certificate (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Know clients by certificates that these authorities gave them (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) client_ca: Option<PathBuf>,
     /// Let nobody in who shows no certificate.
-    #[arg(long, requires = "client_ca")]
+    #[arg(long)]
     pub(crate) require_client_cert: bool,
     /// Answer at most so many requests at once, waits not counted; more are told to come again.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]

@@ -7,9 +7,12 @@ use crate::local;
 use crate::plan::current_user;
 use crate::server;
 use serde::Serialize;
+use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass_auth::{Gate, GateOptions};
 use windlass_server::discovery::TOKEN_FILE;
 use windlass_server::options::{Limits, TlsOptions};
 use windlass_server::{ServeError, ServeOptions, logging, tls};
@@ -46,6 +49,7 @@ pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
     logging::start(format, &args.log_level).map_err(|error| {
         CliError::user(error.to_string()).with_hint("levels are error, warn, info, debug and trace")
     })?;
+    warn_if_in_the_clear(ctx, &options);
     let store = ctx.open_here_or_create()?;
     let token_file = options.run_dir.as_ref().filter(|_| !options.no_auth).map(|dir| dir.join(TOKEN_FILE));
     let ready = |url: &str| {
@@ -70,12 +74,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         ..Limits::default()
     };
     let absolute = |path: &PathBuf| ctx.cwd.join(path);
-    let tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(cert, key)| TlsOptions {
-        cert: absolute(cert),
-        key: absolute(key),
-        client_ca: args.client_ca.as_ref().map(absolute),
-        require_client_cert: args.require_client_cert,
-    });
+    let tls = tls_options(args, absolute)?;
     let options = ServeOptions {
         listen: args.listen.unwrap_or(DEFAULT_LISTEN),
         any_port: args.listen.is_none(),
@@ -95,6 +94,59 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
     Ok(options)
 }
 
+/// All of TLS, or nothing of it: whoever says a part of it means it, and must not be served in the clear. Flags, variables
+/// and files of settings may each say a part.
+fn tls_options(
+    args: &ServeArgs,
+    absolute: impl Fn(&PathBuf) -> PathBuf,
+) -> Result<Option<TlsOptions>, CliError> {
+    let missing = |said: &str, missing: &str| {
+        CliError::user(format!("{said} is given without {missing}; nothing is served with half of TLS"))
+            .with_hint("--tls-cert and --tls-key, or serve.tls_cert and serve.tls_key in the settings, belong together")
+    };
+    if args.require_client_cert && args.client_ca.is_none() {
+        return Err(missing("--require-client-cert", "--client-ca"));
+    }
+    match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Ok(Some(TlsOptions {
+            cert: absolute(cert),
+            key: absolute(key),
+            client_ca: args.client_ca.as_ref().map(absolute),
+            require_client_cert: args.require_client_cert,
+        })),
+        (Some(_), None) => Err(missing("--tls-cert", "--tls-key")),
+        (None, Some(_)) => Err(missing("--tls-key", "--tls-cert")),
+        (None, None) if args.client_ca.is_some() => Err(missing("--client-ca", "--tls-cert and --tls-key")),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Whether it could be listened to. That somebody does is no mistake: it may be the server whose new settings are checked.
+fn try_port(ctx: &Context, options: &ServeOptions) -> Result<(), CliError> {
+    let address = options.listen;
+    match TcpListener::bind(address) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            if !options.any_port {
+                ctx.ui.warn(&format!("something listens at {address} now: this server, or another program"));
+            }
+            Ok(())
+        }
+        Err(source) => Err(ServeError::Listen { address, source }.into()),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// What a start would say as well.
+fn warn_if_in_the_clear(ctx: &Context, options: &ServeOptions) {
+    if options.tls.is_none() && !options.listen.ip().is_loopback() {
+        ctx.ui.warn(&format!(
+            "{} is open to other machines, and without TLS tokens and passwords travel in the clear: give --tls-cert and \
+             --tls-key, or put a proxy in front that speaks TLS",
+            options.listen
+        ));
+    }
+}
+
 fn run_dir(ctx: &Context) -> Result<PathBuf, CliError> {
     server::run_dir(&ctx.database()).ok_or_else(|| {
         CliError::io("nobody's home is known, and the server keeps its token there").with_hint("set HOME")
@@ -105,6 +157,14 @@ fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
     if let Some(options) = &options.tls {
         tls::check(options).map_err(ServeError::from)?;
     }
+    let files = GateOptions {
+        config: options.auth_config.clone(),
+        password_file: options.password_file.clone(),
+        ..GateOptions::default()
+    };
+    Gate::open(files).map_err(ServeError::from)?;
+    try_port(ctx, options)?;
+    warn_if_in_the_clear(ctx, options);
     let database = match ctx.open_here_if_there()? {
         Some(_) => ctx.database_name(),
         None => format!("a new {}", ctx.database_name()),

@@ -148,6 +148,45 @@ fn settings_flags_and_files_are_checked_before_anything_is_served() {
 }
 
 #[test]
+fn half_of_tls_is_never_served_in_the_clear() {
+    let sandbox = Sandbox::new();
+    for (said, missing) in [
+        ("tls_cert = \"c.pem\"", "--tls-key"),
+        ("tls_key = \"k.pem\"", "--tls-cert"),
+        ("client_ca = \"ca.pem\"", "--tls-cert and --tls-key"),
+    ] {
+        sandbox.write("windlass.toml", &format!("[serve]\n{said}\n"));
+        for check in [&["serve", "--check"][..], &["serve", "--listen", "0"][..]] {
+            sandbox.windlass(check).exits(2).says(missing).says("half of TLS");
+        }
+    }
+    sandbox.windlass(&["serve", "--check", "--require-client-cert"]).exits(2).says("--client-ca");
+    // One part from the settings, the other as a flag: they are taken together, and read.
+    sandbox.write("windlass.toml", "[serve]\ntls_cert = \"c.pem\"\n");
+    sandbox.write("c.pem", "no certificate");
+    sandbox.windlass(&["serve", "--check", "--tls-key", "c.pem"]).exits(2).says("c.pem").says("PEM");
+    assert!(!sandbox.path(".windlass").exists());
+}
+
+#[test]
+fn all_files_are_read_and_the_port_is_tried_when_settings_are_checked() {
+    let sandbox = Sandbox::new();
+    sandbox.write("auth.toml", "[roles]\nbob = \"usr\"\n");
+    sandbox.write("users", "rubbish\n");
+    sandbox.windlass(&["serve", "--check", "--auth-config", "no.toml"]).exits(2).says("no.toml");
+    sandbox.windlass(&["serve", "--check", "--auth-config", "auth.toml"]).exits(2).says("usr");
+    sandbox.windlass(&["serve", "--check", "--password-file", "no.pw"]).exits(2).says("no.pw");
+    sandbox.windlass(&["serve", "--check", "--password-file", "users"]).exits(2).says("line 1");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    sandbox.windlass(&["serve", "--check", "--listen", &listen]).exits(0).says("something listens");
+    sandbox
+        .windlass(&["serve", "--check", "--listen", "192.0.2.1:9443"])
+        .says("cannot listen at 192.0.2.1:9443");
+    sandbox.windlass(&["serve", "--check", "--listen", "0.0.0.0:0"]).exits(0).says("in the clear");
+}
+
+#[test]
 fn the_unit_starts_what_was_said() {
     let sandbox = Sandbox::new();
     sandbox
