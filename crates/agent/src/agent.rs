@@ -1,7 +1,7 @@
 //! The agent's own thread: it hears of everything, decides, and has it done.
 
 use crate::actions::Actions;
-use crate::callers::{Call, Caller, Order};
+use crate::callers::{Call, Caller, Order, Way};
 use crate::crew::Crew;
 use crate::event::Event;
 use crate::home::{Home, Me, Notes, Process, unique};
@@ -15,10 +15,11 @@ use crate::talk::{Lane, Next, Talk, Wish};
 use crate::{Error, backoff};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use windlass_client::Keyring;
+use windlass_client::{Client, Keyring};
 use windlass_proc::identity::{Identity, boot_id, boot_time};
 use windlass_proc::{Signal, machine};
 use windlass_types::fleet::{
@@ -74,8 +75,11 @@ pub struct Agent {
     legacies: Vec<Legacy>,
     delivery: Option<JoinHandle<Vec<String>>>,
     shown: Progress,
+    /// What kept jobs from being started here, as it was told: once each.
+    troubles: HashSet<(WorkflowId, String)>,
     succeeded: u64,
     failed: u64,
+    stopped: u64,
 }
 
 impl std::fmt::Debug for Agent {
@@ -101,7 +105,8 @@ impl Agent {
         let legacies = leftovers::bury_all(&options.state_dir)?;
         let home = Home::create(&options.state_dir)?;
         let (post, events) = channel();
-        let caller = |name| Caller::start(name, options.client.clone(), post.clone()).map_err(Error::Start);
+        let way = Arc::new(Way::new(options.client.clone(), options.find_again.clone()));
+        let caller = |name| Caller::start(name, Arc::clone(&way), post.clone()).map_err(Error::Start);
         let callers = [caller("waits")?, caller("reports")?];
         let own = Identity::own().map_err(Error::Start)?;
         let token = unique().map_err(Error::Start)?;
@@ -120,6 +125,9 @@ impl Agent {
         };
         let now = Instant::now();
         let first = if options.persistent { options.give_up_after } else { options.first_contact };
+        // One that is not to be idle for long does not wait longer than that for somebody to work for.
+        let patience = options.idle_timeout.filter(|_| !options.persistent);
+        let first = patience.map_or(first, |idle| idle.min(first));
         let mut agent = Self {
             journal: Journal::at(home.journal()),
             actions: Actions::new(token, {
@@ -152,8 +160,10 @@ impl Agent {
             legacies,
             delivery: None,
             shown: Progress::default(),
+            troubles: HashSet::new(),
             succeeded: 0,
             failed: 0,
+            stopped: 0,
         };
         agent.start_crew()?;
         Ok(agent)
@@ -186,7 +196,8 @@ impl Agent {
             self.home.remove();
         }
         let end = end?;
-        Ok(Outcome { end, succeeded: self.succeeded, failed: self.failed, undelivered, kept })
+        let (succeeded, failed, stopped) = (self.succeeded, self.failed, self.stopped);
+        Ok(Outcome { end, succeeded, failed, stopped, undelivered, kept })
     }
 
     fn work(&mut self, observer: &mut dyn Observer) -> Result<End, Error> {
@@ -253,6 +264,7 @@ impl Agent {
             },
             // Of a process that is buried, or of an earlier life at the server.
             Event::Worker(..) | Event::WorkerGone(_) | Event::Introduced { .. } | Event::Answered { .. } => {}
+            Event::Moved(client) => self.on_moved(client, observer)?,
             Event::ActionDone(report) => {
                 if self.actions.done(&report) {
                     self.talk.report_action(report);
@@ -361,7 +373,18 @@ impl Agent {
             self.deaths_in_a_row = 0;
             observer.ended(ended);
             let succeeded = ended.exit == Exit::Code(0) && ended.cause == EndCause::Itself;
-            *(if succeeded { &mut self.succeeded } else { &mut self.failed }) += 1;
+            let count = match &ended.cause {
+                // It goes back to be run again.
+                EndCause::Stopped(StopReason::Interrupted) if self.leaving.is_some() => &mut self.stopped,
+                _ if succeeded => &mut self.succeeded,
+                _ => &mut self.failed,
+            };
+            *count += 1;
+        }
+        if let Report::Returned { why: ReturnReason::WorkerTrouble(trouble), .. } = report
+            && self.troubles.insert((key.workflow, trouble.clone()))
+        {
+            observer.notice(&format!("jobs of workflow {} cannot be started here: {trouble}", key.workflow));
         }
         // Somebody else has the ones that we lost.
         self.held.contains(&key)
@@ -494,6 +517,21 @@ impl Agent {
         let pause = self.pause(error);
         self.talk.exchange_failed(number, Instant::now() + pause);
         self.keep_results(observer);
+    }
+
+    /// Jobs find the token for the new place where they found the one for the old.
+    fn on_moved(&mut self, client: Client, observer: &mut dyn Observer) -> Result<(), Error> {
+        observer.notice(&format!("the server of this database is now at {}", client.url()));
+        if let Some(kept) = client.to_keep() {
+            let mut keyring = Keyring::open(self.home.directory())?;
+            keyring.remove(self.options.client.url())?;
+            keyring.keep(kept)?;
+        }
+        client.url().clone_into(&mut self.notes.url);
+        self.home.note(&self.notes)?;
+        self.options.client = client;
+        self.talk.try_now();
+        Ok(())
     }
 
     fn note_away(&self, error: &windlass_client::Error, observer: &mut dyn Observer) {

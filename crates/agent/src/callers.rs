@@ -1,7 +1,9 @@
 //! The threads that call the server, one call at a time each, so that the agent itself never waits for one.
 
 use crate::event::Event;
+use crate::options::FindAgain;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 use windlass_client::Client;
@@ -23,6 +25,35 @@ pub(crate) struct Order {
     pub(crate) within: Duration,
 }
 
+/// The server, as it is called now. Where it was found by its database another one may have taken over, at another place.
+pub(crate) struct Way {
+    client: Mutex<Client>,
+    find_again: Option<FindAgain>,
+}
+
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Way").field(&self.client).finish()
+    }
+}
+
+impl Way {
+    pub(crate) fn new(client: Client, find_again: Option<FindAgain>) -> Self {
+        Self { client: Mutex::new(client), find_again }
+    }
+
+    fn client(&self) -> Client {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks where the server is now; the one that is there is called from here on.
+    fn look_again(&self) -> Option<Client> {
+        let found = self.find_again.as_ref()?()?;
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = found.clone();
+        Some(found)
+    }
+}
+
 /// A thread that calls. It ends when this is dropped, after the call that it is at.
 #[derive(Debug)]
 pub(crate) struct Caller {
@@ -30,9 +61,9 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn start(name: &str, client: Client, events: Sender<Event>) -> io::Result<Self> {
+    pub(crate) fn start(name: &str, way: Arc<Way>, events: Sender<Event>) -> io::Result<Self> {
         let (orders, inbox) = channel();
-        thread::Builder::new().name(name.to_owned()).spawn(move || serve(&client, &inbox, &events))?;
+        thread::Builder::new().name(name.to_owned()).spawn(move || serve(&way, &inbox, &events))?;
         Ok(Self { orders })
     }
 
@@ -42,18 +73,36 @@ impl Caller {
     }
 }
 
-fn serve(client: &Client, inbox: &Receiver<Order>, events: &Sender<Event>) {
+fn serve(way: &Way, inbox: &Receiver<Order>, events: &Sender<Event>) {
     for Order { epoch, call, within } in inbox {
-        let sent = boot_time();
-        let event = match call {
-            Call::Introduce(who) => Event::Introduced { epoch, sent, result: client.introduce(&who, within) },
+        let (client, sent) = (way.client(), boot_time());
+        let (event, is_gone) = match call {
+            Call::Introduce(who) => {
+                let result = client.introduce(&who, within);
+                let is_gone = result.as_ref().is_err_and(may_be_elsewhere);
+                (Event::Introduced { epoch, sent, result }, is_gone)
+            }
             Call::Exchange(exchange) => {
                 let result = client.exchange(&exchange, within);
-                Event::Answered { epoch, number: exchange.number, sent, result }
+                let is_gone = result.as_ref().is_err_and(may_be_elsewhere);
+                (Event::Answered { epoch, number: exchange.number, sent, result }, is_gone)
             }
         };
         if events.send(event).is_err() {
             return;
         }
+        // Looking may take a while, so it comes after the news.
+        let found = is_gone.then(|| way.look_again()).flatten();
+        if let Some(found) = found.filter(|found| found.url() != client.url())
+            && events.send(Event::Moved(found)).is_err()
+        {
+            return;
+        }
     }
+}
+
+/// It does not answer, or is not the one that has the database.
+fn may_be_elsewhere(error: &windlass_client::Error) -> bool {
+    matches!(error, windlass_client::Error::Unreachable { .. })
+        || matches!(error.code(), Some("standby" | "superseded_server"))
 }

@@ -1,6 +1,7 @@
 //! What the agent's thread hears of.
 
 use std::time::Duration;
+use windlass_client::Client;
 use windlass_types::fleet::{ActionReport, ExchangeAnswer, Welcome};
 use windlass_types::work::FromWorker;
 
@@ -21,6 +22,8 @@ pub(crate) enum Event {
         sent: Duration,
         result: Result<ExchangeAnswer, windlass_client::Error>,
     },
+    /// The server is elsewhere now.
+    Moved(Client),
     ActionDone(ActionReport),
     /// A signal, or whoever started this agent, wants it to end.
     Interrupt,

@@ -24,6 +24,8 @@ pub struct Outcome {
     pub end: End,
     pub succeeded: u64,
     pub failed: u64,
+    /// Stopped because it left; they run again elsewhere.
+    pub stopped: u64,
     /// Results that the server did not get; they are kept here, for the next agent on this machine.
     pub undelivered: usize,
     pub kept: Option<PathBuf>,

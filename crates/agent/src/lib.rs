@@ -29,7 +29,7 @@ pub use agent::{Agent, Control};
 pub use home::default_state_dir;
 pub use leaving::{End, Outcome};
 pub use observe::{Observer, Progress, Silent};
-pub use options::{AgentOptions, Until};
+pub use options::{AgentOptions, FindAgain, Until};
 
 use std::io;
 use std::path::PathBuf;

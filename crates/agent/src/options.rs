@@ -2,12 +2,18 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_client::Client;
 use windlass_types::{Capacity, WorkflowId};
 
+/// Finds the server anew, where it may be another one by now. May take a while.
+pub type FindAgain = Arc<dyn Fn() -> Option<Client> + Send + Sync>;
+
 pub struct AgentOptions {
     pub client: Client,
+    /// Asked when the server does not answer. `None`: it is this one or none.
+    pub find_again: Option<FindAgain>,
     pub capacity: Capacity,
     /// Ids of the graphics cards, as `CUDA_VISIBLE_DEVICES` takes them.
     pub gpu_devices: Vec<String>,
@@ -61,6 +67,7 @@ impl AgentOptions {
     pub fn new(client: Client, capacity: Capacity, state_dir: PathBuf) -> Self {
         Self {
             client,
+            find_again: None,
             capacity,
             gpu_devices: Vec::new(),
             labels: Vec::new(),

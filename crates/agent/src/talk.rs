@@ -91,6 +91,11 @@ impl Talk {
         self.failures > 0
     }
 
+    /// There is somebody else to talk to: what failed before says nothing about that one.
+    pub(crate) const fn try_now(&mut self) {
+        self.retry_at = None;
+    }
+
     /// When there may be something to say again, if that depends on time alone.
     pub(crate) const fn retry_at(&self) -> Option<Instant> {
         self.retry_at

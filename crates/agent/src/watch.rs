@@ -30,8 +30,9 @@ impl Agent {
     }
 
     pub(crate) fn idle_deadline(&self) -> Option<Instant> {
-        let timeout =
-            self.options.idle_timeout.filter(|_| !self.options.persistent && self.leaving.is_none())?;
+        // Before the first word of the server nobody can tell whether there is something to do.
+        let may_leave = !self.options.persistent && self.leaving.is_none() && self.was_welcome();
+        let timeout = self.options.idle_timeout.filter(|_| may_leave)?;
         self.idle_since.checked_add(timeout)
     }
 

@@ -17,7 +17,7 @@ pub struct Me {
     /// What he showed: `owner`, `token`, `password`, `jwt`, `certificate`; `open` where nothing is asked for.
     pub how: String,
     /// When it is no longer good.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub expires_at: Option<String>,
 }
 
@@ -50,12 +50,12 @@ pub struct Token {
     pub role: String,
     pub scopes: Vec<String>,
     pub created_at: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub expires_at: Option<String>,
     /// To the minute.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub last_used_at: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub revoked_at: Option<String>,
 }
 

@@ -34,6 +34,8 @@ pub enum PasswordError {
     Write { path: PathBuf, source: std::io::Error },
     #[error("line {line} of the password file: {what}")]
     Line { line: usize, what: &'static str },
+    #[error("{}, line {line}: {what}", path.display())]
+    In { path: PathBuf, line: usize, what: &'static str },
     #[error(
         "`{0}` cannot be a user name: it must not be empty, start with `#`, or contain `:` or control characters"
     )]
@@ -69,7 +71,10 @@ impl PasswordFile {
     pub fn read(path: &Path) -> Result<Self, PasswordError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| PasswordError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text)
+        Self::parse(&text).map_err(|error| match error {
+            PasswordError::Line { line, what } => PasswordError::In { path: path.to_owned(), line, what },
+            other => other,
+        })
     }
 
     /// Replaces the file as a whole: whoever reads it meanwhile reads the old or the new one.

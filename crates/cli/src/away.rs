@@ -10,9 +10,10 @@ use crate::local;
 use crate::ui::summary;
 use crate::{inputs, rerun};
 use signal_hook::consts::SIGUSR1;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use windlass_agent::{Agent, AgentOptions, End, Outcome, default_state_dir};
+use windlass_agent::{Agent, AgentOptions, End, FindAgain, Outcome, default_state_dir};
 use windlass_client::Client;
 use windlass_engine::begin_next_run;
 use windlass_engine::observe::Progress;
@@ -108,6 +109,7 @@ fn options(
         CliError::io("nobody's home is known, and a worker keeps notes there").with_hint("set HOME")
     })?;
     let mut options = AgentOptions::new(client.clone(), local::capacity(machine, &here), state_dir);
+    options.find_again = ctx.way_back().map(|find| Arc::new(find) as FindAgain);
     options.gpu_devices = here.gpus;
     options.workflow = Some(row.id);
     options.grace = machine.grace;

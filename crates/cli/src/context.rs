@@ -3,7 +3,7 @@
 use crate::args::Globals;
 use crate::config::Config;
 use crate::error::CliError;
-use crate::server;
+use crate::server::{self, Manner};
 use crate::ui::Ui;
 use std::fs::DirBuilder;
 use std::io;
@@ -14,7 +14,7 @@ use windlass_client::Client;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::{OpenMode, Opened, SqliteStore};
 use windlass_store::{Location, Store};
-use windlass_types::Clock;
+use windlass_types::{Clock, WorkflowId};
 
 const FOLDER: &str = ".windlass";
 pub(crate) const DATABASE: &str = "windlass.db";
@@ -30,8 +30,7 @@ pub(crate) struct Context {
     db: Option<PathBuf>,
     /// From `--url` or the settings.
     url: Option<String>,
-    ca_file: Option<PathBuf>,
-    insecure_http: bool,
+    manner: Manner,
     /// Whom we talk to; looked for once.
     server: OnceLock<Option<Client>>,
 }
@@ -42,25 +41,32 @@ impl Context {
             .map_err(|e| CliError::io(format!("cannot tell the current directory: {e}")))?;
         let (db, url) = server::which(globals, &config)?;
         let db = db.map(|path| absolute(&cwd, &path));
-        let ca_file = globals.ca_file.as_ref().map(|path| cwd.join(path));
-        let (insecure_http, server) = (globals.insecure_http, OnceLock::new());
-        Ok(Self { ui: Ui::new(globals), clock: Clock, cwd, config, db, url, ca_file, insecure_http, server })
+        let (manner, server) = (Manner::new(globals, &cwd)?, OnceLock::new());
+        Ok(Self { ui: Ui::new(globals), clock: Clock, cwd, config, db, url, manner, server })
     }
 
     /// The server that was named, or the one that serves the database that was found. `None`: the database is a file
     /// that nobody serves.
     pub(crate) fn server(&self) -> Result<Option<&Client>, CliError> {
         if self.server.get().is_none() {
-            let found = server::find(
-                self.url.as_deref(),
-                self.ca_file.clone(),
-                self.insecure_http,
-                self.find().as_deref(),
-            )?;
+            let found = server::find(self.url.as_deref(), &self.manner, self.find().as_deref())?;
             // Nobody else sets it: there is one thread here.
             self.server.set(found).ok();
         }
         Ok(self.server.get().and_then(Option::as_ref))
+    }
+
+    /// How servers are talked to, as it was said.
+    pub(crate) const fn manner(&self) -> &Manner {
+        &self.manner
+    }
+
+    /// Looks once more for the server of the database: another one may have taken over. `None`: it was named, and then
+    /// it is that one or none.
+    pub(crate) fn way_back(&self) -> Option<impl Fn() -> Option<Client> + Send + Sync + 'static> {
+        let database = self.find().filter(|_| self.url.is_none())?;
+        let manner = self.manner.clone();
+        Some(move || server::find(None, &manner, Some(&database)).ok().flatten())
     }
 
     /// The server, for what only a server can do.
@@ -131,10 +137,23 @@ impl Context {
 
     /// The database, for writing; made here if there is none here or above.
     pub(crate) fn open_or_create(&self) -> Result<Arc<dyn Store>, CliError> {
-        match self.remote()? {
-            Some(books) => Ok(books),
-            None => self.open_here_or_create(),
+        if let Some(books) = self.remote()? {
+            return Ok(books);
         }
+        let store = self.open_here_or_create()?;
+        self.refuse_served(&*store)?;
+        Ok(store)
+    }
+
+    /// Before a workflow is made: nobody here could run it while a server that does not talk to us has the database.
+    pub(crate) fn refuse_served(&self, store: &dyn Store) -> Result<(), CliError> {
+        if self.server()?.is_some() {
+            return Ok(());
+        }
+        // Whoever holds a workflow that is not there holds them all.
+        let Some(holder) = store.lock_holder(WorkflowId(0))? else { return Ok(()) };
+        Err(CliError::refused(format!("the database is in use by {holder}"))
+            .with_hint("wait for it, stop it, name it with --url, or use another database"))
     }
 
     /// The database itself, whoever serves it; made here if there is none here or above.

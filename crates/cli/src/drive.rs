@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::inputs;
 use crate::local::LocalHost;
+use crate::strays;
 use crate::ui::summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
@@ -67,10 +68,11 @@ pub(crate) fn conduct(
     // Before the lock is taken: whoever holds it is sent SIGUSR1 by `cancel`, which ends a process that does not listen.
     let signals = listen_for_signals()?;
     let lock = store.lock(Lock::Workflow(workflow), ctx.clock.now())?;
+    strays::refuse(store, workflow, machine.take_over)?;
     if failed == Failed::Keep && row(store, workflow)?.is_canceled {
         return Err(CliError::refused(format!("workflow {workflow} was canceled in this moment")));
     }
-    let mut host = LocalHost::new(machine, &database(store)?);
+    let mut host = LocalHost::new(machine, &database(store)?).with_password_of(&ctx.database());
     if failed == Failed::RunAgain {
         take_over(store, &mut host, &mut *observer, &row(store, workflow)?, ctx.clock.now())?;
         begin_next_run(store, &row(store, workflow)?, ctx.clock.now())?;

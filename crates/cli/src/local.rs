@@ -2,8 +2,9 @@
 
 use crate::args::MachineArgs;
 use crate::error::{CliError, Exit};
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{DirBuilder, File};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -16,6 +17,7 @@ use windlass_proc::identity::{Identity, boot_id};
 use windlass_proc::machine::Machine;
 use windlass_store::Location;
 use windlass_store::model::{NewWorker, WorkflowRow};
+use windlass_store::postgres::{PASS_FILE, line_for};
 use windlass_types::Capacity;
 use windlass_types::fleet::ActionOrder;
 use windlass_worker::{Launched, WorkerOptions};
@@ -51,6 +53,9 @@ pub(crate) struct LocalHost {
     database: PathBuf,
     /// Where the ledgers go.
     run_directory: PathBuf,
+    /// A line with the password of the database, which jobs are not told in its URL.
+    pass_line: Option<String>,
+    pass_file: Option<PathBuf>,
     /// To be reaped; a worker that is a zombie is as dead as one that is gone.
     children: Vec<Child>,
     /// Each with one that was begun here.
@@ -79,13 +84,42 @@ impl LocalHost {
             assume_dead: args.assume_dead,
             database: database.to_owned(),
             run_directory: run_directory(database),
+            pass_line: None,
+            pass_file: None,
             children: Vec::new(),
             actions: Vec::new(),
         }
     }
 
+    /// Lets jobs use a database whose URL has a password.
+    pub(crate) fn with_password_of(mut self, database: &Path) -> Self {
+        self.pass_line = database.to_str().filter(|text| Location::is_postgres(text)).and_then(line_for);
+        self
+    }
+
+    /// The password in a file that only this user can read, as long as this lives: what stands in the environment is
+    /// sooner or later printed by some job into its log.
+    fn keep_password(&mut self) -> std::io::Result<Option<&Path>> {
+        if let (Some(line), None) = (&self.pass_line, &self.pass_file) {
+            let path = self.run_directory.join(format!("pass-{}", unique_token()?));
+            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+            file.write_all(line.as_bytes())?;
+            self.pass_file = Some(path);
+        }
+        Ok(self.pass_file.as_deref())
+    }
+
     fn reap(&mut self) {
         self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+}
+
+impl Drop for LocalHost {
+    fn drop(&mut self) {
+        if let Some(path) = &self.pass_file {
+            // Whatever is left of it is its owner's alone.
+            std::fs::remove_file(path).unwrap_or_default();
+        }
     }
 }
 
@@ -115,6 +149,9 @@ impl WorkerHost for LocalHost {
         // Not the file that is at our path now, which may be a newer build, but the one that runs.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("windlass").arg("__worker");
+        if let Some(path) = self.keep_password()? {
+            command.env(PASS_FILE, path);
+        }
         let Launched { child, link } = windlass_worker::launch(command, &options)?;
         let process = Identity::of(child.id()).ok_or("the worker died at once")?;
         self.children.push(child);

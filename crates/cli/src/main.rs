@@ -23,6 +23,7 @@ mod sketch;
 mod spec_files;
 mod spec_jobs;
 mod ssh;
+mod strays;
 mod sweep;
 mod tail;
 mod tar;

@@ -256,7 +256,18 @@ pub(crate) fn utf8(path: &Path) -> Result<&str, CliError> {
 pub(crate) fn current_user() -> String {
     let named =
         ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok()).filter(|n| !n.is_empty());
-    named.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
+    let uid = rustix::process::getuid().as_raw();
+    let noted = || user_in(&std::fs::read_to_string("/etc/passwd").unwrap_or_default(), uid);
+    named.or_else(noted).unwrap_or_else(|| format!("uid {uid}"))
+}
+
+/// The name of a user, from a file like `/etc/passwd`.
+fn user_in(passwd: &str, uid: u32) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
 }
 
 fn unreadable(spec: &Path, error: &std::io::Error) -> CliError {

@@ -8,6 +8,7 @@ use crate::drive::{Failed, database};
 use crate::error::{CliError, Kind};
 use crate::inputs;
 use crate::local::LocalHost;
+use crate::strays;
 use windlass_core::reset::{Choice, Standing, plan_reset};
 use windlass_engine::observe::{AttemptEnd, Observer, Progress};
 use windlass_engine::take_over;
@@ -25,11 +26,22 @@ pub(crate) fn begin<T>(
     workflow: WorkflowId,
     choose: impl FnOnce(&WorkflowRow) -> Result<(Vec<JobId>, T), CliError>,
 ) -> Result<(Option<RunId>, T), CliError> {
+    begin_from(ctx, store, workflow, false, choose)
+}
+
+/// The same; workers that live on without their server are ended if `take_over` says so.
+fn begin_from<T>(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    take_over: bool,
+    choose: impl FnOnce(&WorkflowRow) -> Result<(Vec<JobId>, T), CliError>,
+) -> Result<(Option<RunId>, T), CliError> {
     // A server refuses while a worker holds a job, and sees to dead ones itself.
     let served = ctx.server()?.is_some();
     let lock = if served { None } else { Some(store.lock(Lock::Workflow(workflow), ctx.clock.now())?) };
     let row = match &lock {
-        Some(lock) => clear_up(ctx, store, lock, workflow)?,
+        Some(lock) => clear_up(ctx, store, lock, workflow, take_over)?,
         None => row(store, workflow)?,
     };
     let (again, found) = choose(&row)?;
@@ -45,7 +57,9 @@ pub(crate) fn clear_up(
     store: &dyn Store,
     _held: &LockGuard,
     workflow: WorkflowId,
+    take_over_strays: bool,
 ) -> Result<WorkflowRow, CliError> {
+    strays::refuse(store, workflow, take_over_strays)?;
     let mut host = LocalHost::new(&MachineArgs::default(), &database(store)?);
     take_over(store, &mut host, &mut Notices(ctx), &row(store, workflow)?, ctx.clock.now())?;
     row(store, workflow)
@@ -73,7 +87,7 @@ pub(crate) fn begin_changed(
         return Ok(None);
     }
     // Once more, now that nobody else can change anything.
-    let (run, news) = begin(ctx, store, row.id, |row| {
+    let (run, news) = begin_from(ctx, store, row.id, machine.take_over, |row| {
         let books = Books::load(store, row)?;
         let changes = changes::of_workflow(&books, terms)?;
         let again = going_back(&books, &changes, failed)?;

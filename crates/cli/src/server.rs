@@ -7,7 +7,7 @@ use crate::error::CliError;
 use serde::Deserialize;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use windlass_client::{Client, ClientOptions, Kept, Keyring, origin};
+use windlass_client::{Client, ClientOptions, Kept, Keyring, Trust, origin};
 use windlass_store::Location;
 
 /// What was said about where the books are: a database, a server, or nothing. What was typed wins over what was set, the
@@ -40,41 +40,89 @@ fn is_nearer(url: &Origin, db: &Origin) -> bool {
 #[derive(Debug, Deserialize)]
 struct Announcement {
     url: String,
+    pid: u32,
     #[serde(default)]
     token: Option<String>,
     #[serde(default)]
-    ca: Option<PathBuf>,
+    pin: Option<PathBuf>,
+}
+
+/// What was said about how to talk to a server, whichever it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manner {
+    pub(crate) trust: Trust,
+    pub(crate) insecure_http: bool,
+}
+
+impl Manner {
+    pub(crate) fn new(globals: &Globals, cwd: &Path) -> Result<Self, CliError> {
+        let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| cwd.join(path));
+        if globals.key.is_some() && globals.cert.is_none() {
+            return Err(CliError::user("--key without --cert: a key alone says nothing")
+                .with_hint("--cert or WINDLASS_CERT names the certificate that it is of"));
+        }
+        let trust = Trust {
+            ca_file: absolute(&globals.ca_file),
+            pin_file: None,
+            cert: absolute(&globals.cert),
+            key: absolute(&globals.key),
+        };
+        Ok(Self { trust, insecure_http: globals.insecure_http })
+    }
+
+    /// What was said wins over what was kept.
+    fn with_kept(&self, kept: Trust) -> Trust {
+        let Trust { ca_file, cert, key, .. } = self.trust.clone();
+        let (cert, key) = if cert.is_some() { (cert, key) } else { (kept.cert, kept.key) };
+        Trust { ca_file: ca_file.or(kept.ca_file), pin_file: kept.pin_file, cert, key }
+    }
 }
 
 /// The server at `url`, or the one that serves `database` now.
 pub(crate) fn find(
     url: Option<&str>,
-    ca_file: Option<PathBuf>,
-    insecure_http: bool,
+    manner: &Manner,
     database: Option<&Path>,
 ) -> Result<Option<Client>, CliError> {
     let announced = database.and_then(announcement);
+    let announced = match (announced, url) {
+        (Some(server), None) => is_there(&server, manner)?.then_some(server),
+        (announced, _) => announced.filter(|server| may_be_there(server, manner)),
+    };
     let Some(url) = url.map(str::to_owned).or_else(|| announced.as_ref().map(|server| server.url.clone()))
     else {
         return Ok(None);
     };
+    let for_job = kept_for_job(&url)?;
+    let moved = for_job.as_ref().filter(|kept| !same(&kept.url, &url)).map(|kept| kept.url.clone());
+    let url = moved.unwrap_or(url);
     // A token goes to the server that it is of, and to no other.
-    let of_owner = announced.filter(|server| same(&server.url, &url)).or_else(|| announced_at(&url));
-    let of_owner =
-        of_owner.and_then(|server| Some(Kept { url: server.url, token: server.token?, ca_file: server.ca }));
-    let kept = match kept_for_job(&url)?.or(of_owner) {
+    let own = announced
+        .filter(|server| same(&server.url, &url))
+        .or_else(|| announced_at(&url).filter(|server| may_be_there(server, manner)));
+    let own_pin = own.as_ref().and_then(|server| server.pin.clone());
+    let own =
+        own.and_then(|server| Some(Kept { trust: Trust::default(), url: server.url, token: server.token? }));
+    let kept = match for_job.or(own) {
         Some(kept) => Some(kept),
         None => keyring_if_any()?.and_then(|keyring| keyring.find(&url).cloned()),
     };
-    let (kept_token, kept_ca) = kept.map_or((None, None), |kept| (Some(kept.token), kept.ca_file));
-    let (token, ca_file) = (variable("WINDLASS_TOKEN").or(kept_token), ca_file.or(kept_ca));
-    Ok(Some(Client::new(ClientOptions { url, token, ca_file, insecure_http, ..ClientOptions::default() })?))
+    let (kept_token, kept_trust) = kept.map_or_else(Default::default, |kept| (Some(kept.token), kept.trust));
+    let mut trust = manner.with_kept(kept_trust);
+    trust.pin_file = own_pin.or(trust.pin_file);
+    let token = variable("WINDLASS_TOKEN").or(kept_token);
+    let insecure_http = manner.insecure_http;
+    Ok(Some(Client::new(ClientOptions { url, token, trust, insecure_http, ..ClientOptions::default() })?))
 }
 
-/// What the worker of a server leaves for its jobs, so that they act as whoever it works for.
+/// What the worker of a server leaves for its jobs, so that they act as whoever it works for. It keeps one server there;
+/// if that is another one than the job was told of, another one has taken over since.
 fn kept_for_job(url: &str) -> Result<Option<Kept>, CliError> {
     let Some(directory) = variable(windlass_agent::KEYRING) else { return Ok(None) };
-    Ok(Keyring::open(Path::new(&directory))?.find(url).cloned())
+    let keyring = Keyring::open(Path::new(&directory))?;
+    let was_told = variable("WINDLASS_URL").is_some_and(|told| same(&told, url));
+    let moved = || keyring.servers().first().filter(|_| was_told);
+    Ok(keyring.find(url).or_else(moved).cloned())
 }
 
 /// Tokens that were kept by `windlass login`.
@@ -91,8 +139,10 @@ fn keyring_if_any() -> Result<Option<Keyring>, CliError> {
     has_home.then(keyring).transpose()
 }
 
+/// `localhost` is a name of this machine.
 fn same(one: &str, other: &str) -> bool {
-    matches!((origin(one), origin(other)), (Ok(one), Ok(other)) if one == other)
+    let place = |url: &str| origin(url).map(|origin| origin.replacen("://localhost", "://127.0.0.1", 1));
+    matches!((place(one), place(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// The directory, its owner's alone, where a server of this database says where it is. Beside the file, where the locks
@@ -121,16 +171,16 @@ fn file_name_of(text: &str) -> String {
     name.collect()
 }
 
-/// Only if a server is there: what one that was killed left behind is not believed.
+/// What a server says beside this database, or one that was killed said.
 fn announcement(database: &Path) -> Option<Announcement> {
-    read_announcement(&run_dir(database)?).filter(is_there)
+    read_announcement(&run_dir(database)?)
 }
 
 /// Of the servers of PostgreSQL databases that one's own user runs here, the one at this address.
 fn announced_at(url: &str) -> Option<Announcement> {
     let dirs = std::fs::read_dir(state_dir()?.join("servers")).ok()?;
     let mut servers = dirs.flatten().filter_map(|dir| read_announcement(&dir.path()));
-    servers.find(|server| same(&server.url, url)).filter(is_there)
+    servers.find(|server| same(&server.url, url))
 }
 
 fn read_announcement(run_dir: &Path) -> Option<Announcement> {
@@ -142,10 +192,35 @@ fn read_announcement(run_dir: &Path) -> Option<Announcement> {
     serde_json::from_str(&text).ok()
 }
 
-fn is_there(server: &Announcement) -> bool {
-    let options =
-        ClientOptions { url: server.url.clone(), ca_file: server.ca.clone(), ..ClientOptions::default() };
-    Client::new(options).is_ok_and(|client| client.health().is_ok())
+/// What a server that was killed left behind is not believed. One that is there and cannot be talked to is not passed
+/// over: the database is its.
+fn is_there(server: &Announcement, manner: &Manner) -> Result<bool, CliError> {
+    let trust = Trust { pin_file: server.pin.clone(), ..manner.trust.clone() };
+    let options = ClientOptions { url: server.url.clone(), trust, ..ClientOptions::default() };
+    match Client::new(options).and_then(|client| client.health()) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_nobody_there() || !is_alive(server.pid) => Ok(false),
+        Err(error) => {
+            let hint = error.hint();
+            let error = CliError::io(format!(
+                "process {} serves this database, and cannot be talked to: {error}",
+                server.pid
+            ));
+            Err(match hint {
+                Some(hint) => error.with_hint(hint),
+                None => error,
+            })
+        }
+    }
+}
+
+/// What is for a server that is gone is shown to nobody who may have taken its port.
+fn may_be_there(server: &Announcement, manner: &Manner) -> bool {
+    is_there(server, manner).unwrap_or(true)
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -5,6 +5,7 @@
 use crate::commands::workflows;
 use crate::error::{CliError, Exit};
 use crate::job_logs::{self, Stream};
+use crate::strays::{self, Stray};
 use crate::ui::listing::Record;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use std::path::PathBuf;
@@ -110,6 +111,9 @@ pub(crate) struct Overview {
     /// Commands that name no workflow mean this one.
     #[serde(skip)]
     pub(crate) is_newest: bool,
+    /// Those who live on without their server.
+    #[serde(skip)]
+    pub(crate) strays: Vec<Stray>,
 }
 
 #[derive(Debug, Serialize)]
@@ -154,7 +158,15 @@ impl Overview {
             failed.into_iter().map(|job| Failure::load(store, &row, job)).collect::<Result<_, _>>()?;
         let is_newest = store.workflows()?.iter().all(|other| other.id <= row.id);
         let running = running.into_iter().map(RunningView::from).collect();
-        Ok(Self { workflow: WorkflowView::new(row, somebody_runs_it, now), running, failures, is_newest })
+        let id = row.id;
+        let workflow = WorkflowView::new(row, somebody_runs_it, now);
+        let strays = if workflow.state == State::Interrupted && !is_elsewhere(store) {
+            // Being able to show the workflow matters more.
+            strays::of(store, id).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        Ok(Self { workflow, running, failures, is_newest, strays })
     }
 }
 
@@ -219,10 +231,14 @@ fn elapsed(row: &WorkflowRow, state: State, now: Timestamp) -> Option<Duration> 
     Some(end.since(row.started_at?))
 }
 
+fn is_elsewhere(store: &dyn Store) -> bool {
+    matches!(store.location(), Location::Server(_))
+}
+
 /// Whether some process runs the workflow now; a server runs what was started and is not over. A lock that cannot be
 /// looked at counts as free: being able to show the workflow matters more.
 pub(crate) fn is_run_by_somebody(store: &dyn Store, row: &WorkflowRow) -> bool {
-    if matches!(store.location(), Location::Server(_)) {
+    if is_elsewhere(store) {
         return row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled;
     }
     store.lock_holder(row.id).is_ok_and(|holder| holder.is_some())

@@ -85,7 +85,7 @@ impl From<Error> for StoreError {
             ),
             Error::Refused(problem) => return refusal(problem).into(),
             Error::Answer { .. } => {
-                (Sort::Internal, "not_understood", Some("use the windlass that the server is of"))
+                (Sort::Surroundings, "not_understood", Some("use the windlass that the server is of"))
             }
             Error::BadUrl { .. } => (Sort::Wrong, "bad_url", Some("for example http://127.0.0.1:8080")),
             Error::PlainHttp { .. } => (Sort::Wrong, "plain_http", None),
@@ -101,9 +101,10 @@ impl From<Error> for StoreError {
 }
 
 fn refusal(problem: &crate::Problem) -> Elsewhere {
+    // Windlass says what it means; whatever answers there without a code has never heard of this.
+    let is_stranger = problem.code.is_empty() && !matches!(problem.status, 401 | 403 | 408 | 429 | 502..=504);
     let sort = match problem.status {
-        // Whatever answers there has never heard of this.
-        404 if problem.code.is_empty() => Sort::Internal,
+        _ if is_stranger => Sort::Surroundings,
         404 | 410 => Sort::Missing,
         400 | 413 | 422 => Sort::Wrong,
         401 | 403 => Sort::Forbidden,
@@ -115,10 +116,10 @@ fn refusal(problem: &crate::Problem) -> Elsewhere {
         401 => (
             format!("the server does not know you: {}", problem.detail),
             Some(
-                "`windlass login` keeps a token, and WINDLASS_TOKEN gives one; whoever runs the server makes them: `windlass token create`",
+                "WINDLASS_TOKEN is taken first, then what `windlass login` kept; whoever runs the server makes tokens: `windlass token create`",
             ),
         ),
-        404 if problem.code.is_empty() => (
+        _ if is_stranger => (
             "whatever answers there is no windlass server, or one of another version".to_owned(),
             Some("check --url or WINDLASS_URL; `windlass ping` says who answers"),
         ),
@@ -126,5 +127,9 @@ fn refusal(problem: &crate::Problem) -> Elsewhere {
     };
     let code =
         if problem.code.is_empty() { format!("http_{}", problem.status) } else { problem.code.clone() };
-    Elsewhere { sort, code, message, hint: problem.hint.clone().or(own.map(str::to_owned)) }
+    // What the server advises is for those who write requests themselves.
+    let own = own.map(str::to_owned);
+    let hint =
+        if problem.status == 401 { own.or(problem.hint.clone()) } else { problem.hint.clone().or(own) };
+    Elsewhere { sort, code, message, hint }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong with a call.
 
+use crate::trust;
 use serde::Deserialize;
 use std::io;
 use std::path::PathBuf;
@@ -11,8 +12,8 @@ pub enum Error {
     BadUrl { url: String, why: String },
     #[error("cannot read {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("{} is not what it should be: {source}", path.display())]
-    Pem { path: PathBuf, source: reqwest::Error },
+    #[error("{} is not what it should be: {why}", path.display())]
+    Pem { path: PathBuf, why: String },
     #[error("cannot set up the connection: {source}")]
     Setup { source: reqwest::Error },
     #[error("cannot reach the server at {url}: {}", innermost(source))]
@@ -54,7 +55,7 @@ impl Error {
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
-            Self::Refused(problem) => matches!(problem.status, 408 | 425 | 429 | 500..),
+            Self::Refused(problem) => matches!(problem.status, 408 | 425 | 429 | 500 | 502..),
             Self::BadUrl { .. }
             | Self::File { .. }
             | Self::Pem { .. }
@@ -77,9 +78,21 @@ impl Error {
                 Some("use https://, or say --insecure-http if nobody else is on the way".to_owned())
             }
             Self::Refused(problem) => problem.hint.clone(),
-            Self::Unreachable { .. } => Some("is the server running, and is the address right?".to_owned()),
+            Self::Unreachable { url, source } => Some(remedy(url, &innermost(source)).to_owned()),
+            Self::Answer { .. } => Some(
+                "is this the address of a windlass server? It is given without a path: http://HOST:PORT"
+                    .to_owned(),
+            ),
             _ => None,
         }
+    }
+
+    /// Nobody listens at the address: there is no server.
+    pub fn is_nobody_there(&self) -> bool {
+        let Self::Unreachable { source, .. } = self else { return false };
+        let causes = std::iter::successors(std::error::Error::source(source), |cause| cause.source());
+        let kinds = causes.filter_map(|cause| cause.downcast_ref::<io::Error>().map(io::Error::kind));
+        kinds.into_iter().any(|kind| kind == io::ErrorKind::ConnectionRefused)
     }
 
     pub fn problem(&self) -> Option<&Problem> {
@@ -102,11 +115,25 @@ impl Error {
 
 /// The cause of causes, which says most: `Connection refused` rather than `error sending request`.
 fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
+    if error.is_timeout() { "it does not answer in time".to_owned() } else { trust::innermost(error) }
+}
+
+/// What to do, by what went wrong with the connection. Those who make it say it in words only.
+fn remedy(url: &str, cause: &str) -> &'static str {
+    let is_any = |words: &[&str]| words.iter().any(|word| cause.contains(word));
+    if is_any(&["InvalidContentType"]) {
+        "this server speaks no TLS: the address begins with http://"
+    } else if url.starts_with("http:") && is_any(&["HTTP version", "invalid HTTP"]) {
+        "this server speaks TLS: the address begins with https://"
+    } else if is_any(&["UnknownIssuer", "CaUsedAsEndEntity", "SelfSigned"]) {
+        "--ca-file or WINDLASS_CA_FILE names the certificate of the authority that gave the server its own"
+    } else if is_any(&["NotValidForName", "not valid for name"]) {
+        "name the server as its certificate does"
+    } else if is_any(&["CertificateRequired", "certificate required"]) {
+        "this server asks for a certificate: --cert and --key, or WINDLASS_CERT and WINDLASS_KEY"
+    } else {
+        "is the server running, and is the address right?"
     }
-    if error.is_timeout() { "it does not answer in time".to_owned() } else { cause.to_string() }
 }
 
 #[cfg(test)]
@@ -114,10 +141,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_trouble_with_a_connection_has_its_remedy() {
+        for (url, cause, word) in [
+            ("https://a", "received corrupt message of type InvalidContentType", "http://"),
+            ("http://a", "invalid HTTP version parsed", "https://"),
+            ("https://a", "invalid peer certificate: UnknownIssuer", "--ca-file"),
+            ("https://a", "received fatal alert: CertificateRequired", "--cert"),
+            ("https://a", "Connection refused", "running"),
+        ] {
+            assert!(remedy(url, cause).contains(word), "{cause}");
+        }
+    }
+
+    #[test]
     fn what_passes_and_what_does_not() {
         let refused = |status| Error::Refused(Box::new(Problem { status, ..Problem::default() }));
         for (status, passes) in
-            [(401, false), (404, false), (409, false), (429, true), (500, true), (503, true)]
+            [(401, false), (404, false), (409, false), (429, true), (500, true), (501, false), (503, true)]
         {
             assert_eq!(refused(status).is_passing(), passes, "{status}");
         }

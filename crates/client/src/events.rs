@@ -19,14 +19,23 @@ pub struct Follow {
     pub category: Option<String>,
 }
 
+/// Finds the server anew, where another one may have taken over.
+pub type Relocate = Box<dyn Fn() -> Option<Client> + Send>;
+
 /// A stream that goes on where it broke off.
-#[derive(Debug)]
 pub struct EventStream {
     client: Client,
     follow: Follow,
     lines: Option<BufReader<Response>>,
     frame: Frame,
     pause: Duration,
+    relocate: Option<Relocate>,
+}
+
+impl std::fmt::Debug for EventStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventStream").field("client", &self.client).finish_non_exhaustive()
+    }
 }
 
 /// A server that is away so long is not waited for.
@@ -35,11 +44,19 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 impl Client {
     pub fn follow(&self, follow: Follow) -> EventStream {
-        EventStream { client: self.clone(), follow, lines: None, frame: Frame::default(), pause: PAUSE }
+        let (client, frame) = (self.clone(), Frame::default());
+        EventStream { client, follow, lines: None, frame, pause: PAUSE, relocate: None }
     }
 }
 
 impl EventStream {
+    /// Where to look for the server when it does not answer.
+    #[must_use]
+    pub fn relocated_by(mut self, relocate: Option<Relocate>) -> Self {
+        self.relocate = relocate;
+        self
+    }
+
     /// Makes sure of the connection: what happens from here on is not missed.
     pub fn connect(&mut self) -> Result<(), Error> {
         if self.lines.is_none() {
@@ -58,6 +75,9 @@ impl EventStream {
                     return Err(error);
                 }
                 std::thread::sleep(self.pause);
+                if let Some(client) = self.relocate.as_ref().and_then(|find| find()) {
+                    self.client = client;
+                }
                 continue;
             }
             away_since = None;

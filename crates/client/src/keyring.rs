@@ -3,7 +3,7 @@
 //! A token is sent to the server it was kept for and to no other: the same scheme, host and port. Over plain `http` it is
 //! sent to this machine only, unless somebody insists.
 
-use crate::Error;
+use crate::{Error, Trust};
 use serde::Deserialize;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -19,14 +19,13 @@ pub struct Keyring {
 
 /// What is kept for a server.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Kept {
     /// Scheme, host and port.
     pub url: String,
     pub token: String,
-    /// Certificates that show it is the right one.
-    #[serde(default)]
-    pub ca_file: Option<PathBuf>,
+    /// By what it is known to be the right one, and we to it.
+    #[serde(flatten)]
+    pub trust: Trust,
 }
 
 impl std::fmt::Debug for Kept {
@@ -117,9 +116,13 @@ impl Keyring {
         // Of what a URL, a token or a path may contain, JSON and TOML quote all in the same way.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let servers = self.servers.iter().map(|kept| {
-            let ca = kept.ca_file.as_deref().and_then(Path::to_str);
-            let ca = ca.map(|ca| format!("ca_file = {}\n", quoted(ca))).unwrap_or_default();
-            format!("\n[[server]]\nurl = {}\ntoken = {}\n{ca}", quoted(&kept.url), quoted(&kept.token))
+            let Trust { ca_file, pin_file, cert, key } = &kept.trust;
+            let files = [("ca_file", ca_file), ("pin_file", pin_file), ("cert", cert), ("key", key)];
+            let files = files.into_iter().fold(String::new(), |text, (name, path)| match path.as_deref() {
+                Some(path) => text + name + " = " + &quoted(&path.to_string_lossy()) + "\n",
+                None => text,
+            });
+            format!("\n[[server]]\nurl = {}\ntoken = {}\n{files}", quoted(&kept.url), quoted(&kept.token))
         });
         let head =
             "# Tokens for Windlass servers, written by `windlass login`. Keep this file to yourself.\n";
@@ -162,7 +165,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn kept(url: &str, token: &str) -> Kept {
-        Kept { url: url.to_owned(), token: token.to_owned(), ca_file: None }
+        Kept { url: url.to_owned(), token: token.to_owned(), trust: Trust::default() }
     }
 
     #[test]
@@ -172,9 +175,13 @@ mod tests {
         let mut keyring = Keyring::open(&config).unwrap();
         keyring.keep(kept("https://Host.example:443/some/path", "wl_one")).unwrap();
         keyring.keep(kept("http://127.0.0.1:8080", "wl_two")).unwrap();
-        keyring
-            .keep(Kept { ca_file: Some("/a \"b\"/ca.pem".into()), ..kept("https://c:1", "wl_three") })
-            .unwrap();
+        let trust = Trust {
+            ca_file: Some("/a \"b\"/ca.pem".into()),
+            cert: Some("/c.pem".into()),
+            key: Some("/k.pem".into()),
+            ..Trust::default()
+        };
+        keyring.keep(Kept { trust: trust.clone(), ..kept("https://c:1", "wl_three") }).unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&config), mode(&config.join("tokens.toml"))), (0o700, 0o600));
 
@@ -182,10 +189,7 @@ mod tests {
         let token = |url: &str| keyring.find(url).map(|kept| kept.token.as_str());
         assert_eq!(token("https://host.example"), Some("wl_one"));
         assert_eq!(token("https://host.example/api/v1/"), Some("wl_one"));
-        assert_eq!(
-            keyring.find("https://c:1").unwrap().ca_file.as_deref(),
-            Some(Path::new("/a \"b\"/ca.pem"))
-        );
+        assert_eq!(keyring.find("https://c:1").unwrap().trust, trust);
         for other in [
             "http://host.example",
             "https://host.example:8443",

@@ -12,19 +12,20 @@ pub mod fleet;
 mod groups;
 mod keyring;
 mod tokens;
+mod trust;
 mod verbs;
 
 pub use books::{RemoteStore, ServerBooks};
 pub use error::{Error, Problem};
-pub use events::{EventStream, Follow};
+pub use events::{EventStream, Follow, Relocate};
 pub use keyring::{Kept, Keyring, origin};
-pub use verbs::Health;
+pub use trust::Trust;
+pub use verbs::{Health, Worker};
 
 use reqwest::blocking::{RequestBuilder, Response};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a connection may take to be made.
@@ -40,10 +41,7 @@ pub struct ClientOptions {
     pub token: Option<String>,
     /// Name and password, where there is no token.
     pub password: Option<(String, String)>,
-    /// Certificates, in PEM, of authorities that are trusted beside those of the system.
-    pub ca_file: Option<PathBuf>,
-    /// Certificate and key, in PEM and one file, by which we are known.
-    pub identity_file: Option<PathBuf>,
+    pub trust: Trust,
     /// The token or password may be sent where others can read it.
     pub insecure_http: bool,
 }
@@ -61,7 +59,7 @@ pub struct Client {
     url: String,
     token: Option<String>,
     password: Option<(String, String)>,
-    ca_file: Option<PathBuf>,
+    trust: Trust,
     http: reqwest::blocking::Client,
 }
 
@@ -73,7 +71,7 @@ impl std::fmt::Debug for Client {
 
 impl Client {
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
-        let url = options.url.trim_end_matches('/').to_owned();
+        let url = without_prefix(&options.url).to_owned();
         let bad = |why: &str| Error::BadUrl { url: url.clone(), why: why.to_owned() };
         let parsed = reqwest::Url::parse(&url).map_err(|error| bad(&error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
@@ -89,23 +87,17 @@ impl Client {
             // Somebody else may have come first, which is as good.
             rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         }
-        let mut builder = reqwest::blocking::Client::builder()
+        let builder = reqwest::blocking::Client::builder()
             .connect_timeout(CONNECT)
             .timeout(TIMEOUT)
             // Our server sends nobody elsewhere, and a token is for nobody else.
             .redirect(reqwest::redirect::Policy::none())
             .tcp_keepalive(Duration::from_secs(30))
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = options.ca_file.clone() {
-            let read = |bytes: Vec<u8>| reqwest::Certificate::from_pem_bundle(&bytes);
-            builder = builder.tls_certs_merge(from_file(path, read)?);
-        }
-        if let Some(path) = options.identity_file {
-            builder = builder.identity(from_file(path, |bytes| reqwest::Identity::from_pem(&bytes))?);
-        }
+        let builder = options.trust.apply(builder)?;
         let http = builder.build().map_err(|source| Error::Setup { source })?;
-        let ClientOptions { token, password, ca_file, .. } = options;
-        Ok(Self { url, token, password, ca_file, http })
+        let ClientOptions { token, password, trust, .. } = options;
+        Ok(Self { url, token, password, trust, http })
     }
 
     pub fn url(&self) -> &str {
@@ -120,7 +112,7 @@ impl Client {
     /// What one of this user's own processes needs to be known to the server; `None` where no token is asked for.
     pub fn to_keep(&self) -> Option<Kept> {
         let token = self.token.clone()?;
-        Some(Kept { url: self.url.clone(), token, ca_file: self.ca_file.clone() })
+        Some(Kept { url: self.url.clone(), token, trust: self.trust.clone() })
     }
 
     /// `path` begins with a slash.
@@ -209,12 +201,11 @@ impl Client {
     }
 }
 
-fn from_file<T>(path: PathBuf, read: impl FnOnce(Vec<u8>) -> reqwest::Result<T>) -> Result<T, Error> {
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(source) => return Err(Error::File { path, source }),
-    };
-    read(bytes).map_err(|source| Error::Pem { path, source })
+/// Whoever has the address of a contract, as Torc's clients do, means the server.
+fn without_prefix(url: &str) -> &str {
+    let url = url.trim_end_matches('/');
+    let prefixes = ["/torc-service/v1", "/api/v1"];
+    prefixes.into_iter().find_map(|prefix| url.strip_suffix(prefix)).unwrap_or(url).trim_end_matches('/')
 }
 
 /// What the server says is wrong; if it is not the server that answers (a proxy in between), as much as can be told.
@@ -224,4 +215,17 @@ fn problem(status: u16, answer: Response) -> Problem {
     let body: Option<Problem> = answer.bytes().ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let said = body.unwrap_or_else(|| Problem { detail: reason, ..Problem::default() });
     Problem { status, retry_after: seconds.map(Duration::from_secs), ..said }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_name_a_contract() {
+        for url in ["http://a:1", "http://a:1/", "http://a:1/api/v1", "http://a:1/torc-service/v1/"] {
+            assert_eq!(without_prefix(url), "http://a:1");
+        }
+        assert_eq!(without_prefix("http://a/windlass/api/v1"), "http://a/windlass");
+    }
 }

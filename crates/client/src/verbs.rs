@@ -2,7 +2,7 @@
 
 use crate::{Client, Error};
 use serde::{Deserialize, Serialize};
-use windlass_types::{RunId, WorkerId, WorkflowId};
+use windlass_types::{RunId, Timestamp, WorkerId, WorkflowId};
 
 /// How a server is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,49 @@ pub struct Health {
     pub database: String,
 }
 
+/// A worker of a server, as it tells of it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Worker {
+    pub id: WorkerId,
+    pub kind: String,
+    pub user: String,
+    pub host: String,
+    pub pid: u32,
+    /// It works for this one only.
+    pub workflow_id: Option<WorkflowId>,
+    pub labels: Vec<String>,
+    pub num_cpus: u32,
+    pub memory_bytes: u64,
+    pub num_gpus: u32,
+    pub max_jobs: Option<u32>,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub is_draining: bool,
+    /// Not told by servers of earlier versions, nor of those that are gone.
+    #[serde(default)]
+    pub held_jobs: Option<u64>,
+    #[serde(default)]
+    pub silence_seconds: Option<f64>,
+    #[serde(default)]
+    pub time_left_seconds: Option<f64>,
+}
+
 impl Client {
+    /// Those who are there now and may be seen: of one workflow and for all, or all there are.
+    pub fn workers(&self, workflow: Option<WorkflowId>) -> Result<Vec<Worker>, Error> {
+        #[derive(Deserialize)]
+        struct Workers {
+            items: Vec<Worker>,
+        }
+        let of = workflow.map(|id| format!("&workflow={id}")).unwrap_or_default();
+        Ok(self.get::<Workers>(&format!("/api/v1/workers?is_active=true{of}"))?.items)
+    }
+
+    /// One that is there, or was.
+    pub fn worker(&self, worker: WorkerId) -> Result<Worker, Error> {
+        self.get(&format!("/api/v1/workers/{worker}"))
+    }
+
     /// Has the workers of the server run the workflow. One that was started is left as it is.
     pub fn start_workflow(&self, workflow: WorkflowId) -> Result<RunId, Error> {
         #[derive(Deserialize)]
@@ -29,12 +71,7 @@ impl Client {
 
     /// The machine on which a worker runs or ran.
     pub fn worker_host(&self, worker: WorkerId) -> Result<String, Error> {
-        #[derive(Deserialize)]
-        struct Worker {
-            host: String,
-        }
-        let worker: Worker = self.get(&format!("/api/v1/workers/{worker}"))?;
-        Ok(worker.host)
+        Ok(self.worker(worker)?.host)
     }
 
     /// Has a worker finish what it has, and leave.

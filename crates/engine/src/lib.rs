@@ -22,7 +22,7 @@ mod takeover;
 mod terms;
 
 pub use dispatcher::{Control, Dispatcher, Options, RunEnd, Summary, Until};
-pub use takeover::{begin_next_run, take_over};
+pub use takeover::{begin_next_run, holders, take_over};
 
 use windlass_types::{Capacity, Resources, WorkflowId};
 

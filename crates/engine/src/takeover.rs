@@ -79,7 +79,7 @@ fn bury_workers(
 
 /// Workers of the workflow that never said goodbye, and others that hold jobs of it. Clients that claim jobs without
 /// saying who they are have no process that could be looked for.
-fn holders(store: &dyn Store, workflow: WorkflowId) -> Result<Vec<WorkerRow>, Error> {
+pub fn holders(store: &dyn Store, workflow: WorkflowId) -> Result<Vec<WorkerRow>, Error> {
     let mut workers = store.active_workers(Some(workflow))?;
     for held in store.held_jobs(workflow)? {
         if workers.iter().all(|row| row.id != held.worker) {

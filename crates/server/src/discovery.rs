@@ -1,8 +1,8 @@
 //! How clients of the same owner find the server and its token by themselves.
 //!
-//! Two files in a directory that only the owner can enter, each readable by nobody else: `owner.token`, which outlives the
-//! server so that workers which are under way are known to the next one, and `server.json`, which is there while the
-//! server is.
+//! Files in a directory that only the owner can enter, each readable by nobody else: `owner.token`, which outlives the
+//! server so that workers which are under way are known to the next one; `server.json`, which is there while the server
+//! is; and with TLS `server.pem`, the certificate that it shows.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, OpenOptions};
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub const SERVER_FILE: &str = "server.json";
 /// What stands in it lets in whoever shows it, as the owner.
 pub const TOKEN_FILE: &str = "owner.token";
+const PIN_FILE: &str = "server.pem";
 
 /// What stands in `server.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,9 +25,10 @@ pub struct Discovery {
     /// Of the owner; may do everything. Not there with `--no-auth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Whom to believe that this is the server, where it speaks TLS: a file of certificates.
+    /// Where it speaks TLS: a file with the very certificate that it shows. Whoever believes that one needs neither its
+    /// authority nor a name that stands in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ca: Option<PathBuf>,
+    pub pin: Option<PathBuf>,
 }
 
 /// The directory and its files are not as private as they have to be.
@@ -82,6 +84,12 @@ pub(crate) fn announce(dir: &Path, discovery: &Discovery) -> Result<Announced, D
     let text = serde_json::to_vec_pretty(discovery).map_err(|e| wrong(dir, io::Error::other(e)))?;
     let path = write_private(dir, SERVER_FILE, &text)?;
     Ok(Announced { path })
+}
+
+/// Keeps the certificate that the server shows now. Where.
+pub(crate) fn pin(dir: &Path, certificate: &str) -> Result<PathBuf, DiscoveryError> {
+    make_private(dir)?;
+    write_private(dir, PIN_FILE, certificate.as_bytes())
 }
 
 fn make_private(dir: &Path) -> Result<(), DiscoveryError> {
@@ -157,7 +165,7 @@ mod tests {
             pid: 7,
             version: "0".to_owned(),
             token: Some("t".to_owned()),
-            ca: None,
+            pin: None,
         };
         let announced = announce(root.path(), &told).unwrap();
         let text = std::fs::read(root.path().join(SERVER_FILE)).unwrap();

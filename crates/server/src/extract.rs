@@ -58,10 +58,22 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        refuse_negative(parts.uri.query().unwrap_or_default())?;
         let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
         query
             .map(|axum::extract::Query(query)| Self(query))
             .map_err(|rejection| ApiError::invalid(rejection.body_text()))
+    }
+}
+
+/// A page that ends before it begins is a mistake of the caller, who would ask for the next one for ever.
+fn refuse_negative(query: &str) -> Result<(), ApiError> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let is_page = |name: &str| matches!(name, "limit" | "offset");
+    let mut wrong = pairs.filter(|(name, value)| is_page(name) && value.starts_with('-'));
+    match wrong.next() {
+        Some((name, value)) => Err(ApiError::invalid(format!("`{name}` is {value}; it is 0 or more"))),
+        None => Ok(()),
     }
 }
 
@@ -78,5 +90,20 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         axum::Json(self.0).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_begin_somewhere_and_have_a_length() {
+        for wrong in ["limit=-1", "a=b&offset=-5"] {
+            assert!(refuse_negative(wrong).is_err(), "{wrong}");
+        }
+        for right in ["", "limit=0", "limit=5&offset=0", "name=-1"] {
+            assert!(refuse_negative(right).is_ok(), "{right}");
+        }
     }
 }

@@ -39,5 +39,5 @@ pub mod tls;
 pub use error::{Answer, ApiError};
 pub use options::ServeOptions;
 pub use router::openapi;
-pub use serve::{Running, ServeError, Server, serve};
+pub use serve::{Role, Running, ServeError, Server, serve};
 pub use state::AppState;

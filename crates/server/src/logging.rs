@@ -1,6 +1,8 @@
 //! What the server says while it runs, on standard error: for people, or as JSON, one object per line.
 
+use std::str::FromStr as _;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
@@ -17,14 +19,47 @@ pub struct LogLevelError {
     detail: String,
 }
 
+/// What is wrong with a level, if anything. A word alone must be a level: the filter would take it for the name of a part,
+/// and log nothing of all others.
+pub fn check(level: &str) -> Result<(), LogLevelError> {
+    filter(level).map(drop)
+}
+
+fn filter(level: &str) -> Result<EnvFilter, LogLevelError> {
+    let wrong = |detail: String| LogLevelError { level: level.to_owned(), detail };
+    let words = level.split(',').map(str::trim).filter(|word| !word.contains(['=', '[']));
+    if let Some(word) = words.into_iter().find(|word| LevelFilter::from_str(word).is_err() || word.is_empty())
+    {
+        return Err(wrong(format!(
+            "there is no `{word}`; it is one of error, warn, info, debug, trace and off"
+        )));
+    }
+    EnvFilter::try_new(level).map_err(|e| wrong(e.to_string()))
+}
+
 /// Begins to log, for the whole process. `level` is `info`, or more: `info,windlass_server=debug`.
 pub fn start(format: LogFormat, level: &str) -> Result<(), LogLevelError> {
     let wrong = |detail: String| LogLevelError { level: level.to_owned(), detail };
-    let filter = EnvFilter::try_new(level).map_err(|e| wrong(e.to_string()))?;
+    let filter = filter(level)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match format {
         LogFormat::Text => builder.with_ansi(false).with_target(false).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     started.map_err(|e| wrong(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_words_that_are_known() {
+        for good in ["info", "INFO", "off", "info,windlass_server=debug", "windlass_server=trace"] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in ["verbose", "", "info,loud", "info,windlass_server=loud"] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -11,15 +11,16 @@ use crate::listen::Listening;
 use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::notify;
-use crate::options::ServeOptions;
+use crate::options::{ServeOptions, TlsOptions};
 use crate::publisher::Publisher;
 use crate::rates::Rates;
 use crate::router::router;
 use crate::signals::Signals;
 use crate::state::AppState;
-use crate::tls::{Tls, TlsError};
+use crate::tls::{self, Tls, TlsError};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -49,7 +50,7 @@ pub enum ServeError {
     Tls(#[from] TlsError),
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
-    #[error("{0}")]
+    #[error(transparent)]
     Auth(#[from] windlass_auth::ConfigError),
     #[error("the system gives no random numbers: {0}")]
     Random(String),
@@ -119,6 +120,8 @@ struct Site {
     stop: CancellationToken,
     served: JoinHandle<()>,
     url: String,
+    /// The same, for this machine.
+    near_url: String,
 }
 
 /// What serves.
@@ -147,22 +150,32 @@ impl Server {
     }
 }
 
-/// Serves until SIGTERM or SIGINT. `ready` is told the address as soon as the server listens, before it has the database.
+/// What becomes of a server that was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Another one has the database; it takes over when that one is gone.
+    Standby,
+    Active,
+}
+
+/// Serves until SIGTERM or SIGINT. `tell` hears what it is and its address: once it serves, and before that where it has
+/// to stand by.
 pub fn serve(
     options: ServeOptions,
     store: Arc<dyn Store>,
-    ready: impl FnOnce(&str),
+    mut tell: impl FnMut(Role, &str),
 ) -> Result<(), ServeError> {
     let options = Arc::new(options);
     let site = Site::open(&options)?;
     let signals = site.runtime.block_on(async { Signals::listen() }).map_err(ServeError::Runtime)?;
-    ready(&site.url);
-    let Some(lock) = wait_for_database(&*store, &signals)? else {
+    let stands_by = || tell(Role::Standby, &site.url);
+    let Some(lock) = wait_for_database(&*store, &signals, stands_by)? else {
         site.end(None);
         return Ok(());
     };
     let active = site.activate(&options, store, lock)?;
     notify::tell("READY=1\nSTATUS=active");
+    tell(Role::Active, &site.url);
     tracing::info!(url = %site.url, "serving");
     let ended = site.runtime.block_on(until_stopped(&signals, site.tls.as_deref(), &active));
     notify::tell("STOPPING=1");
@@ -184,7 +197,11 @@ pub fn serve(
 
 /// The lock, when it is free; `None`: the server was told to stop meanwhile. A file is used by one server only, so
 /// somebody who has it is an error; of a PostgreSQL database there may be several, and all but one stand by.
-fn wait_for_database(store: &dyn Store, signals: &Signals) -> Result<Option<LockGuard>, ServeError> {
+fn wait_for_database(
+    store: &dyn Store,
+    signals: &Signals,
+    mut stands_by: impl FnMut(),
+) -> Result<Option<LockGuard>, ServeError> {
     let may_stand_by = matches!(store.location(), Location::Postgres { .. });
     let mut told = false;
     let waited = lock::wait(
@@ -196,6 +213,7 @@ fn wait_for_database(store: &dyn Store, signals: &Signals) -> Result<Option<Lock
                 told = true;
                 let holder = holder.map_or_else(|| "another server".to_owned(), ToString::to_string);
                 tracing::info!(%holder, "standing by");
+                stands_by();
                 notify::tell("READY=1\nSTATUS=standing by");
             }
             may_stand_by && !signals.stop.is_cancelled()
@@ -232,7 +250,8 @@ impl Site {
         let served = runtime.spawn(listening.run(listener, options.shutdown_grace));
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}");
-        Ok(Self { runtime, front, tls, metrics, stop, served, url })
+        let near_url = format!("{scheme}://{}", from_here(address));
+        Ok(Self { runtime, front, tls, metrics, stop, served, url, near_url })
     }
 
     /// Takes up the workflows and lets callers in.
@@ -283,14 +302,15 @@ impl Site {
         self.front.replace(router(state.clone()));
         // Whoever reads it must be let in.
         let announced = options.run_dir.as_deref().map(|dir| {
+            let pin = options.tls.as_ref().map(|tls| pin(dir, tls)).transpose()?;
             let told = Discovery {
-                url: self.url.clone(),
+                url: self.near_url.clone(),
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 token: (!options.no_auth).then(|| token.clone()),
-                ca: options.tls.as_ref().map(|tls| tls.cert.clone()),
+                pin,
             };
-            discovery::announce(dir, &told)
+            Ok::<_, ServeError>(discovery::announce(dir, &told)?)
         });
         let announced = announced.transpose()?;
         Ok(Active { state, token, _announced: announced, lock })
@@ -365,6 +385,21 @@ fn telling(bury: Bury) -> Bury {
     })
 }
 
+/// Where somebody on this machine finds what listens there: one that listens everywhere, on loopback.
+fn from_here(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Keeps the certificate that is shown now, for the owner's own commands and workers.
+fn pin(dir: &Path, tls: &TlsOptions) -> Result<PathBuf, ServeError> {
+    Ok(discovery::pin(dir, &tls::leaf(tls)?)?)
+}
+
 async fn bind(options: &ServeOptions) -> Result<(TcpListener, SocketAddr), ServeError> {
     let address = options.listen;
     let wrong = |source| ServeError::Listen { address, source };
@@ -399,7 +434,12 @@ async fn until_stopped(signals: &Signals, tls: Option<&Tls>, active: &Active) ->
 
 fn reload(tls: Option<&Tls>, state: &AppState) {
     notify::tell("RELOADING=1");
-    match tls.map_or(Ok(()), Tls::reload) {
+    let options = &state.options;
+    let fresh = tls.map_or(Ok(()), Tls::reload).map_err(ServeError::from).and_then(|()| {
+        let files = options.run_dir.as_deref().zip(options.tls.as_ref());
+        files.map_or(Ok(()), |(dir, tls)| pin(dir, tls).map(drop))
+    });
+    match fresh {
         Ok(()) => tracing::info!("read the certificates again"),
         Err(error) => tracing::error!(%error, "the old certificates stay in use"),
     }

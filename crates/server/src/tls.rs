@@ -46,6 +46,19 @@ impl Tls {
     }
 }
 
+/// The first certificate of the chain, by itself: the one that says who we are.
+pub(crate) fn leaf(options: &TlsOptions) -> Result<String, TlsError> {
+    let wrong = |detail: String| TlsError::File { what: "a certificate", path: options.cert.clone(), detail };
+    let text = std::fs::read_to_string(&options.cert).map_err(|e| wrong(e.to_string()))?;
+    let empty = || TlsError::Empty { path: options.cert.clone() };
+    let begin = text.find(BEGIN).ok_or_else(empty)?;
+    let length = text[begin..].find(END).ok_or_else(empty)? + END.len();
+    Ok(format!("{}\n", &text[begin..begin + length]))
+}
+
+const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+const END: &str = "-----END CERTIFICATE-----";
+
 /// Whether a server could be started with these.
 pub fn check(options: &TlsOptions) -> Result<(), TlsError> {
     read(options).map(drop)

@@ -242,7 +242,9 @@ impl Error {
                 "check that it runs and that its host and port are right; nothing that was acknowledged is lost".into()
             }
             Self::Unwelcome { .. } => {
-                "check user, password (PGPASSWORD) and database name, and that the user may create tables in it".into()
+                "check user, password (PGPASSWORD, or ~/.pgpass) and database name; the user must be allowed to create tables in \
+                 it: as its administrator, `ALTER DATABASE name OWNER TO user` or `GRANT CREATE ON SCHEMA public TO user`"
+                    .into()
             }
             Self::Untrusted { .. } => {
                 "sslrootcert=FILE names the authority that signed its certificate, which must be for the host in the URL".into()

@@ -39,7 +39,7 @@ pub(crate) struct TokenCreateArgs {
     /// For this user instead of for you; admins only.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// With this role at most: viewer, user, operator, admin; without it, your own.
+    /// With this role at most: viewer, user, operator, admin; without it, your own, and `user` for somebody else.
     #[arg(long, value_name = "ROLE")]
     pub(crate) role: Option<String>,
 }

@@ -60,6 +60,12 @@ pub(crate) struct Globals {
     /// Trust the certificates in this file beside those of the system.
     #[arg(long, alias = "tls-ca-cert", value_name = "PATH", global = true)]
     pub(crate) ca_file: Option<PathBuf>,
+    /// Show this certificate, its chain behind it, to a server that knows you by one (PEM).
+    #[arg(id = "client_cert", long = "cert", value_name = "PATH", global = true)]
+    pub(crate) cert: Option<PathBuf>,
+    /// The private key of the certificate, if it is in a file of its own (PEM).
+    #[arg(id = "client_key", long = "key", value_name = "PATH", global = true)]
+    pub(crate) key: Option<PathBuf>,
     /// Send the token also where others can read it: over http:// to another machine.
     #[arg(long, global = true)]
     pub(crate) insecure_http: bool,
@@ -161,6 +167,7 @@ pub(crate) enum Command {
     /// Check a spec file and store its workflow without running it.
     Create(run::CreateArgs),
     /// Create a workflow on a server and have its workers run it.
+    #[command(after_help = run::SUBMIT_EXAMPLES)]
     Submit(run::CreateArgs),
     /// Show where a workflow stands.
     Status(workflows::StatusArgs),

@@ -135,6 +135,13 @@ pub(crate) enum Link {
     Zip,
 }
 
+/// The same arguments, for another command.
+pub(crate) const SUBMIT_EXAMPLES: &str = "\
+Examples:
+  windlass submit pipeline.yaml                                      to the server of this database
+  windlass submit --url https://windlass.example.org pipeline.yaml
+  windlass submit --dry-run pipeline.yaml                            check the file only";
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -269,6 +276,9 @@ pub(crate) struct MachineArgs {
     /// Take a worker on another machine, which cannot be asked from here, for dead. Make sure of it first.
     #[arg(long)]
     pub(crate) assume_dead: bool,
+    /// End workers that live on although their server is gone, and run their jobs again.
+    #[arg(long)]
+    pub(crate) take_over: bool,
     /// Start also if input files are missing that no job makes.
     #[arg(long)]
     pub(crate) force: bool,

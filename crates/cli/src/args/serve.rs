@@ -64,7 +64,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
     /// What is logged: error, warn, info, debug, trace; also per part, as info,windlass_server=debug.
-    #[arg(id = "serve_log_level", long = "log-level", value_name = "LEVEL", default_value = "info")]
+    #[arg(id = "serve_log_level", long = "log-level", value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     pub(crate) log_level: String,
     /// Check settings, files and the database, and say what would be served; do not serve.
     #[arg(long)]
@@ -78,6 +78,10 @@ pub(crate) struct ServeArgs {
 pub(crate) enum LogFormat {
     Text,
     Json,
+}
+
+fn parse_level(text: &str) -> Result<String, String> {
+    windlass_server::logging::check(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
 }
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

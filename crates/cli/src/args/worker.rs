@@ -24,8 +24,9 @@ pub(crate) struct WorkerArgs {
     /// Take jobs of this workflow only, and leave when it is over: an id, a name, the beginning of one, or `last`.
     #[arg(short, long, value_name = "WORKFLOW")]
     pub(crate) workflow: Option<WorkflowRef>,
-    /// Take jobs with labels, if these are among them, and none without labels. Give it again for more.
-    #[arg(long, value_name = "LABEL")]
+    /// A label of this worker. It takes jobs whose labels it has, all of them, and no jobs without labels. Give it again
+    /// for more.
+    #[arg(long, value_name = "LABEL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) label: Vec<String>,
     #[command(flatten)]
     pub(crate) offer: OfferArgs,
@@ -146,8 +147,9 @@ pub(crate) struct RemoteRunArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "WORKFLOW", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Take jobs with labels, if these are among them, and none without labels. Give it again for more.
-    #[arg(long, value_name = "LABEL")]
+    /// A label of this worker. It takes jobs whose labels it has, all of them, and no jobs without labels. Give it again
+    /// for more.
+    #[arg(long, value_name = "LABEL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) label: Vec<String>,
     #[command(flatten)]
     pub(crate) offer: OfferArgs,

@@ -1,5 +1,6 @@
 //! Those who work for a server.
 
+use super::WorkflowRef;
 use clap::{Args, Subcommand};
 use windlass_types::WorkerId;
 
@@ -34,9 +35,9 @@ pub(crate) enum WorkersVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkersListArgs {
-    /// Only those that work for this workflow and no other: its id.
+    /// Only those that may work for this workflow: its id, its name, or `last`.
     #[arg(value_name = "WORKFLOW")]
-    pub(crate) workflow: Option<i64>,
+    pub(crate) workflow: Option<WorkflowRef>,
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 use crate::args::Format;
 use crate::args::tools::{ConfigArgs, ConfigInitArgs, ConfigShowArgs, ConfigVerb};
-use crate::config::{Key, Paths, Value, template};
+use crate::config::{Key, Paths, Problem, Value, template};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::rules;
@@ -156,7 +156,8 @@ fn place_for(paths: &Paths, args: &ConfigInitArgs) -> Result<PathBuf, CliError> 
 }
 
 fn validate(ctx: &Context) -> Result<Exit, CliError> {
-    let mut problems: Vec<String> = ctx.config.problems.iter().map(ToString::to_string).collect();
+    let mut problems: Vec<String> =
+        ctx.config.problems.iter().cloned().chain(halves(ctx)).map(|problem| problem.to_string()).collect();
     if let Some(file) = ctx.config.get("classify.rules_file") {
         let read = rules::classifier(Some(&ctx.cwd.join(&file.text)));
         problems.extend(read.err().map(|error| format!("{}: {error}", file.origin)));
@@ -166,8 +167,29 @@ fn validate(ctx: &Context) -> Result<Exit, CliError> {
         ctx.ui.note(&format!("the settings are good ({} and the environment)", text::count(read, "file")));
         return Ok(Exit::Success);
     }
-    ctx.ui.print_lines(&problems)?;
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&serde_json::json!({ "mistakes": problems }))?;
+    } else {
+        ctx.ui.print_lines(&problems)?;
+    }
     let found = text::count(problems.len() as u64, "mistake");
     Err(CliError::user(format!("the settings have {found}"))
         .with_hint("`windlass config paths` says where they come from"))
+}
+
+/// Settings that mean nothing one without the other. `windlass serve` takes the other one from its command line too.
+fn halves(ctx: &Context) -> Vec<Problem> {
+    let pairs = [
+        ("serve.tls_cert", "serve.tls_key"),
+        ("serve.tls_key", "serve.tls_cert"),
+        ("serve.client_ca", "serve.tls_cert"),
+        ("key", "cert"),
+    ];
+    let found = pairs.into_iter().filter_map(|(one, other)| {
+        let set = ctx.config.get(one).filter(|_| ctx.config.get(other).is_none())?;
+        let said = format!("`{one}` without `{other}` secures nothing");
+        let hint = Some(format!("set `{other}` too, or give it to each command"));
+        Some(Problem { place: set.origin.to_string(), said, hint })
+    });
+    found.collect()
 }

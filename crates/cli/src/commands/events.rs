@@ -13,11 +13,13 @@ use crate::view;
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use windlass_client::{Client, Follow};
+use windlass_client::{Client, Follow, Relocate};
 use windlass_store::Store;
 use windlass_store::model::{EventFilter, EventRow, NewEvent, Severity};
+use windlass_store::wire::error::Sort;
 use windlass_types::{EventId, WorkflowId};
 
 /// Another process is watched through the books, which cannot notify.
@@ -132,7 +134,7 @@ fn follow(ctx: &Context, args: &FollowEventsArgs) -> Result<Exit, CliError> {
     });
     let mut file = file.take().transpose()?;
     if let Some(client) = ctx.server()? {
-        return follow_stream(ctx, client, &*store, workflow.id, args, file);
+        return follow_stream(ctx, client, store, workflow.id, args, file);
     }
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let newest = EventFilter { newest: Some(1), ..EventFilter::default() };
@@ -158,11 +160,11 @@ fn follow(ctx: &Context, args: &FollowEventsArgs) -> Result<Exit, CliError> {
     }
 }
 
-/// The same from a server, which says by itself what is new.
+/// The same from a server, which says by itself what is new. One that is away is waited for, as long as the stream does.
 fn follow_stream(
     ctx: &Context,
     client: &Client,
-    store: &dyn Store,
+    mut store: Arc<dyn Store>,
     workflow: WorkflowId,
     args: &FollowEventsArgs,
     mut file: Option<File>,
@@ -170,7 +172,10 @@ fn follow_stream(
     let newest = EventFilter { newest: Some(1), ..EventFilter::default() };
     let after = store.events(Some(workflow), &newest)?.pop().map(|event| event.id).or(Some(EventId(0)));
     let severity = Some(args.level.into());
-    let mut stream = client.follow(Follow { workflow: Some(workflow), after, severity, category: None });
+    let stream = client.follow(Follow { workflow: Some(workflow), after, severity, category: None });
+    let way_back = || ctx.way_back().map(|find| Box::new(find) as Relocate);
+    let mut stream = stream.relocated_by(way_back());
+    let relocate = way_back();
     stream.connect()?;
     let (sender, events) = mpsc::channel();
     std::thread::spawn(move || {
@@ -184,20 +189,41 @@ fn follow_stream(
         }
     });
     let deadline = args.duration.map(|duration| Instant::now() + duration);
-    let mut was_run = false;
+    let (mut was_run, mut last) = (false, after);
     loop {
-        let row = store.workflow(workflow)?;
-        let is_run = row.is_some_and(|row| view::is_run_by_somebody(store, &row));
-        // What happened until its end is on its way: silence for a moment means that all of it was seen.
+        let is_run = match store.workflow(workflow) {
+            Ok(row) => row.is_some_and(|row| view::is_run_by_somebody(&*store, &row)),
+            Err(error) if is_away(&error) => {
+                if let Some(client) = relocate.as_ref().and_then(|find| find()) {
+                    store = Arc::new(client.books());
+                }
+                // Nobody knows; what is known when it is back counts.
+                was_run
+            }
+            Err(error) => return Err(error.into()),
+        };
         while let Some(event) = heard(&events, deadline)? {
+            last = Some(event.id);
             tell(ctx, &event, file.as_mut())?;
         }
         let is_over = was_run && !is_run;
+        if is_over {
+            // What happened until its end may still be on its way, if the connection was lost in between.
+            let filter = EventFilter { after: last, severity, ..EventFilter::default() };
+            for event in store.events(Some(workflow), &filter)? {
+                tell(ctx, &event, file.as_mut())?;
+            }
+        }
         if is_over || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(Exit::Success);
         }
         was_run |= is_run;
     }
+}
+
+/// The server cannot be reached, or has no database in this moment.
+fn is_away(error: &windlass_store::Error) -> bool {
+    matches!(error, windlass_store::Error::Elsewhere(elsewhere) if elsewhere.sort == Sort::Surroundings)
 }
 
 /// The next event, if one comes before it has been silent for a moment or the time is up.

@@ -75,9 +75,10 @@ impl From<PasswordError> for CliError {
                 let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
                 Self::io(format!("{error}{cause}"))
             }
-            PasswordError::Line { .. } | PasswordError::Name(_) | PasswordError::Password(_) => {
-                Self::user(error.to_string())
-            }
+            PasswordError::Line { .. }
+            | PasswordError::In { .. }
+            | PasswordError::Name(_)
+            | PasswordError::Password(_) => Self::user(error.to_string()),
             PasswordError::Hash(_) => Self::internal(error.to_string()),
         }
     }

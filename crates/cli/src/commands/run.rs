@@ -156,6 +156,7 @@ fn begin(
     say_what_waits(ctx, &spec);
     let output_dir = plan::output_directory(ctx, &args.output)?;
     let store = store.map_or_else(|| ctx.open_or_create(), Ok)?;
+    ctx.refuse_served(&*store)?;
     let lock = store.lock(Lock::Create, ctx.clock.now())?;
     // Somebody else may have made it while we read the file.
     let known = if args.new { None } else { find(ctx, &*store, file)? };
@@ -165,7 +166,7 @@ fn begin(
     }
     let earlier = if args.new { None } else { plan::newest_of(&*store, file, &ctx.cwd)? };
     // Held until the new one is there: what it takes over stands still.
-    let held = earlier.as_ref().map(|row| lay_hold_of(ctx, &*store, row, file)).transpose()?;
+    let held = earlier.as_ref().map(|row| lay_hold_of(ctx, &*store, row, file, args)).transpose()?;
     let earlier = held.as_ref().map(|(_, row)| row);
     let taken = earlier.map(|row| take_over(&*store, row, file, &spec, args)).transpose()?;
     let (reused, news) = taken.unzip();
@@ -185,6 +186,7 @@ fn lay_hold_of(
     store: &dyn Store,
     earlier: &WorkflowRow,
     file: &SpecFile,
+    args: &RunArgs,
 ) -> Result<(Option<LockGuard>, WorkflowRow), CliError> {
     let id = earlier.id;
     let busy = || {
@@ -207,7 +209,7 @@ fn lay_hold_of(
     let row = if store.active_workers(Some(id))?.is_empty() {
         rerun::row(store, id)?
     } else {
-        rerun::clear_up(ctx, store, &lock, id)?
+        rerun::clear_up(ctx, store, &lock, id, args.machine.take_over)?
     };
     Ok((Some(lock), row))
 }

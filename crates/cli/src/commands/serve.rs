@@ -15,7 +15,7 @@ use std::time::Duration;
 use windlass_auth::{Gate, GateOptions};
 use windlass_server::discovery::TOKEN_FILE;
 use windlass_server::options::{Limits, TlsOptions};
-use windlass_server::{ServeError, ServeOptions, logging, tls};
+use windlass_server::{Role, ServeError, ServeOptions, logging, tls};
 
 /// What `--check` found.
 #[derive(Serialize)]
@@ -52,16 +52,25 @@ pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
     warn_if_in_the_clear(ctx, &options);
     let store = ctx.open_here_or_create()?;
     let token_file = options.run_dir.as_ref().filter(|_| !options.no_auth).map(|dir| dir.join(TOKEN_FILE));
-    let ready = |url: &str| {
+    let tell = |role: Role, url: &str| {
+        let word = match role {
+            Role::Active => "active",
+            Role::Standby => "standby",
+        };
         if ctx.ui.json_wanted() {
+            let told = serde_json::json!({"url": url, "role": word, "token_file": token_file});
             // Whoever started it and reads nothing is served all the same.
-            drop(ctx.ui.print_json_line(&serde_json::json!({"url": url, "token_file": token_file})));
+            drop(ctx.ui.print_json_line(&told));
+            return;
+        }
+        if role == Role::Standby {
+            ctx.ui.note(&format!("standing by at {url}: another server has {}", ctx.database_name()));
             return;
         }
         let token = token_file.as_ref().map(|path| format!("; your token is in {}", path.display()));
         ctx.ui.note(&format!("serving {} at {url}{}", ctx.database_name(), token.unwrap_or_default()));
     };
-    windlass_server::serve(options, store, ready)?;
+    windlass_server::serve(options, store, tell)?;
     Ok(Exit::Success)
 }
 
@@ -216,7 +225,7 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
         words.push(format!("--lease={}s", args.lease.as_secs()));
     }
     Ok(UNIT
-        .replace("@USER@", &current_user())
+        .replace("@USER@", current_user().trim_start_matches("uid "))
         .replace("@COMMAND@", &words.join(" "))
         .replace("@PLACE@", &place(ctx)))
 }
@@ -233,7 +242,9 @@ fn place(ctx: &Context) -> String {
         );
     }
     let database = ctx.database();
-    format!("ReadWritePaths={}", quoted(database.parent().unwrap_or(Path::new("/"))))
+    // systemd starts nothing that is to write where nothing is.
+    let there = database.ancestors().skip(1).find(|folder| folder.is_dir());
+    format!("ReadWritePaths={}", quoted(there.unwrap_or(Path::new("/"))))
 }
 
 /// As systemd reads words.

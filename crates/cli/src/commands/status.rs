@@ -68,6 +68,8 @@ fn render(
         lines.push(paint.apply(Tone::Bold, "Failed"));
         lines.extend(failures);
     }
+    let strays = overview.strays.iter();
+    lines.extend(strays.map(|stray| format!("its server is gone, but {}", stray.describe())));
     lines.extend(summary::next_lines(overview, paint));
     lines
 }

@@ -9,7 +9,7 @@ use crate::server;
 use crate::ui::listing::{Field, Listing};
 use crate::ui::table::Column;
 use windlass_api::tokens::{NewToken, Token};
-use windlass_client::{Client, ClientOptions, Kept};
+use windlass_client::{Client, ClientOptions, Kept, Trust};
 use windlass_types::parse_duration;
 
 /// How long a token is good that `login` has made.
@@ -105,15 +105,15 @@ pub(crate) fn login(ctx: &Context, args: &LoginArgs) -> Result<Exit, CliError> {
         None => ctx.ui.ask_secret(&format!("Token for {}: ", args.url))?,
         Some(user) => token_for_password(ctx, args, user)?,
     };
-    let me = called_with(args, Some(token.clone()), None)?.me()?;
-    keyring.keep(Kept { url: args.url.clone(), token, ca_file: args.ca_file.clone() })?;
+    let me = called_with(ctx, args, Some(token.clone()), None)?.me()?;
+    keyring.keep(Kept { url: args.url.clone(), token, trust: trust(ctx, args) })?;
     ctx.ui.note(&format!("you are {}, {} at {}", me.user, me.role, args.url));
     Ok(Exit::Success)
 }
 
 fn token_for_password(ctx: &Context, args: &LoginArgs, user: &str) -> Result<String, CliError> {
     let password = ctx.ui.ask_secret(&format!("Password of {user} at {}: ", args.url))?;
-    let client = called_with(args, None, Some((user.to_owned(), password)))?;
+    let client = called_with(ctx, args, None, Some((user.to_owned(), password)))?;
     let made = client.create_token(&NewToken {
         name: "windlass login".to_owned(),
         scopes: vec!["write".to_owned(), "worker".to_owned()],
@@ -123,7 +123,14 @@ fn token_for_password(ctx: &Context, args: &LoginArgs, user: &str) -> Result<Str
     Ok(made.token)
 }
 
+/// Kept with the token: the files must be found from everywhere.
+fn trust(ctx: &Context, args: &LoginArgs) -> Trust {
+    let ca_file = args.ca_file.as_ref().map(|path| ctx.cwd.join(path));
+    Trust { ca_file, ..ctx.manner().trust.clone() }
+}
+
 fn called_with(
+    ctx: &Context,
     args: &LoginArgs,
     token: Option<String>,
     password: Option<(String, String)>,
@@ -132,9 +139,8 @@ fn called_with(
         url: args.url.clone(),
         token,
         password,
-        ca_file: args.ca_file.clone(),
+        trust: trust(ctx, args),
         insecure_http: args.insecure_http,
-        ..ClientOptions::default()
     })?)
 }
 

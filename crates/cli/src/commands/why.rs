@@ -12,10 +12,13 @@ use crate::{job_logs, select, tail, view};
 use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
-use windlass_core::why::{self, Chain, Evidence, Jobs, Link, Log, Outcome, Situation, Verdict, Workflow};
+use windlass_core::why::{
+    self, Chain, Evidence, Jobs, Link, Log, Offer, Outcome, Situation, Verdict, Workflow,
+};
+use windlass_engine::service::TROUBLE;
 use windlass_store::Store;
-use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
-use windlass_types::{Capacity, JobId, JobStatus};
+use windlass_store::model::{EventFilter, JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
+use windlass_types::{Bytes, Capacity, JobId, JobStatus};
 
 /// So much of the end of each log is searched for what went wrong.
 const LOG_LINES: usize = 2000;
@@ -48,8 +51,9 @@ fn judge(
     let outcome = newest.as_ref().map(outcome_of);
     let logs = newest.as_ref().map(|row| read_logs(ctx, workflow, row)).transpose()?.unwrap_or_default();
     let quoted: Vec<Log<'_>> = logs.iter().map(ReadLog::quoted).collect();
-    let workers: Vec<Capacity> =
-        store.active_workers(Some(workflow.id))?.into_iter().map(|row| row.worker.capacity).collect();
+    let (workers, is_served) = (offers(ctx, store, workflow)?, ctx.server()?.is_some());
+    let labels = table.place_of(number).labels;
+    let trouble = if job.status == JobStatus::Ready { trouble(store, workflow)? } else { None };
     let class = table.class[number];
     let situation = Situation {
         now: ctx.clock.now(),
@@ -58,12 +62,15 @@ fn judge(
         asked: (class != 0).then(|| table.requirements[class as usize]),
         started_at: job.started_at,
         outcome: outcome.as_ref(),
+        labels: &labels,
+        trouble: trouble.as_deref(),
         usual: usual_time(store, workflow, job)?,
         logs: &quoted,
         workflow: Workflow {
             id: workflow.id,
             is_canceled: workflow.is_canceled,
             is_driven: view::is_run_by_somebody(store, workflow),
+            is_served,
             workers: &workers,
         },
         graph: Jobs {
@@ -83,6 +90,35 @@ fn judge(
         },
     };
     why::why(&situation).map_err(|cycle| CliError::new(Kind::Spec, cycle.to_string()))
+}
+
+/// Those who may work on it.
+fn offers(ctx: &Context, store: &dyn Store, workflow: &WorkflowRow) -> Result<Vec<Offer>, CliError> {
+    let Some(client) = ctx.server()? else {
+        let workers = store.active_workers(Some(workflow.id))?.into_iter();
+        return Ok(workers.map(|row| Offer::of(row.worker.capacity)).collect());
+    };
+    let offer = |worker: windlass_client::Worker| Offer {
+        name: format!("worker {} on {}", worker.id, worker.host),
+        capacity: Capacity {
+            cpus: worker.num_cpus,
+            memory: Bytes(worker.memory_bytes),
+            gpus: worker.num_gpus,
+            nodes: 1,
+            max_jobs: worker.max_jobs,
+        },
+        labels: worker.labels,
+        is_draining: worker.is_draining,
+        time_left: worker.time_left_seconds.map(|left| Duration::from_secs(left as u64)),
+    };
+    Ok(client.workers(Some(workflow.id))?.into_iter().map(offer).collect())
+}
+
+/// What the last worker said that could not start a job of the workflow.
+fn trouble(store: &dyn Store, workflow: &WorkflowRow) -> Result<Option<String>, CliError> {
+    let category = Some(TROUBLE.to_owned());
+    let filter = EventFilter { category, newest: Some(1), ..EventFilter::default() };
+    Ok(store.events(Some(workflow.id), &filter)?.pop().map(|event| event.message))
 }
 
 fn gone(job: JobId) -> CliError {

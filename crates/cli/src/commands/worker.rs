@@ -8,9 +8,11 @@ use crate::select;
 use crate::ui::{Ui, text};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::sync::Arc;
 use std::time::Instant;
 use windlass_agent::{
-    Agent, AgentOptions, Control, End, Error, Observer, Outcome, Progress, Until, default_state_dir,
+    Agent, AgentOptions, Control, End, Error, FindAgain, Observer, Outcome, Progress, Until,
+    default_state_dir,
 };
 use windlass_proc::machine::Machine;
 use windlass_types::{Capacity, WorkflowId};
@@ -24,6 +26,7 @@ pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
             .with_hint("--state-dir names another place")
     })?;
     let mut options = AgentOptions::new(client, capacity, ctx.cwd.join(state_dir));
+    options.find_again = ctx.way_back().map(|find| Arc::new(find) as FindAgain);
     options.gpu_devices = machine.gpus;
     options.labels.clone_from(&args.label);
     options.workflow = args.workflow.as_ref().map(|workflow| bound_to(ctx, workflow)).transpose()?;
@@ -89,8 +92,9 @@ fn tell_end(ui: &Ui, outcome: &Outcome) -> Exit {
         End::Stopped => "stopped; jobs that ran go back to be run again",
     };
     let done = text::count(outcome.succeeded, "job");
-    let failed = if outcome.failed > 0 { format!(", {} failed", outcome.failed) } else { String::new() };
-    ui.note(&format!("{why}; {done} completed{failed}"));
+    let count = |count: u64, word: &str| if count > 0 { format!(", {count} {word}") } else { String::new() };
+    let (failed, stopped) = (count(outcome.failed, "failed"), count(outcome.stopped, "stopped"));
+    ui.note(&format!("{why}; {done} completed{failed}{stopped}"));
     if let Some(kept) = &outcome.kept {
         let count = text::count(outcome.undelivered as u64, "result");
         let (kept, state_dir) = (kept.display(), kept.parent().unwrap_or(kept).display());
@@ -100,7 +104,7 @@ fn tell_end(ui: &Ui, outcome: &Outcome) -> Exit {
         ));
         return Exit::Environment;
     }
-    if outcome.end == End::Stopped { Exit::Interrupted } else { Exit::Success }
+    if outcome.end == End::Stopped || outcome.stopped > 0 { Exit::Interrupted } else { Exit::Success }
 }
 
 fn failed(error: Error) -> CliError {

@@ -1,30 +1,44 @@
-//! `windlass workers`: those who work for a server.
+//! `windlass workers`: those who work for a server, or for a run on this machine.
 
 use crate::args::workers::{WorkersArgs, WorkersListArgs, WorkersVerb};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
-use crate::ui::listing::{Field, Listing};
+use crate::select;
+use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
+use std::time::Duration;
+use windlass_client::Worker;
 use windlass_store::model::WorkerRow;
-use windlass_types::{WorkerId, WorkflowId};
+use windlass_types::{Bytes, WorkerId};
 
-const FIELDS: &[Field<WorkerRow>] = &[
-    Field::new("id", |w: &WorkerRow| w.id.0.into()).column(Column::number("ID")),
-    Field::new("kind", |w: &WorkerRow| w.worker.kind.name().into()).column(Column::text("KIND")),
-    Field::new("user", |w: &WorkerRow| (&w.worker.user).into()).column(Column::text("USER")),
+const FIELDS: &[Field<Worker>] = &[
+    Field::new("id", |w: &Worker| w.id.0.into()).column(Column::number("ID")),
+    Field::new("kind", |w: &Worker| (&w.kind).into()).column(Column::text("KIND")),
+    Field::new("user", |w: &Worker| (&w.user).into()).column(Column::text("USER")),
     // Empty: for all that its user may run.
-    Field::new("workflow_id", |w: &WorkerRow| w.worker.workflow.map(|id| id.0).into())
+    Field::new("workflow_id", |w: &Worker| w.workflow_id.map(|id| id.0).into())
         .column(Column::number("WORKFLOW")),
-    Field::new("host", |w: &WorkerRow| (&w.worker.host).into()).column(Column::text("HOST")),
-    Field::new("pid", |w: &WorkerRow| w.worker.pid.into()).column(Column::number("PID")),
-    Field::new("labels", |w: &WorkerRow| w.worker.labels.join(",").into()).column(Column::text("LABELS")),
-    Field::new("cpus", |w: &WorkerRow| w.worker.capacity.cpus.into()).column(Column::number("CPUS")),
-    Field::new("memory_bytes", |w: &WorkerRow| w.worker.capacity.memory.into())
-        .column(Column::number("MEMORY")),
-    Field::new("gpus", |w: &WorkerRow| w.worker.capacity.gpus.into()).column(Column::number("GPUS")),
-    Field::new("is_draining", |w: &WorkerRow| w.is_draining.into()).column(Column::text("DRAINING")),
-    Field::new("started_at", |w: &WorkerRow| w.started_at.into()).column(Column::text("SINCE")),
+    Field::new("host", |w: &Worker| (&w.host).into()).column(Column::text("HOST")),
+    Field::new("pid", |w: &Worker| w.pid.into()).column(Column::number("PID")),
+    Field::new("held_jobs", |w: &Worker| w.held_jobs.into()).column(Column::number("JOBS")),
+    Field::new("silence_seconds", |w: &Worker| w.silence_seconds.map(seconds).into())
+        .column(Column::number("SILENT")),
+    Field::new("labels", |w: &Worker| serde_json::json!(w.labels).into()),
+    Field::shown(Column::text("LABELS"), |w: &Worker| w.labels.join(",").into()),
+    Field::new("cpus", |w: &Worker| w.num_cpus.into()).column(Column::number("CPUS")),
+    Field::new("memory_bytes", |w: &Worker| Bytes(w.memory_bytes).into()).column(Column::number("MEMORY")),
+    Field::new("gpus", |w: &Worker| w.num_gpus.into()).column(Column::number("GPUS")),
+    Field::new("max_jobs", |w: &Worker| w.max_jobs.into()).column(Column::number("MAX")),
+    Field::new("time_left_seconds", |w: &Worker| w.time_left_seconds.map(seconds).into())
+        .column(Column::number("LEFT")),
+    Field::new("is_draining", |w: &Worker| w.is_draining.into()).column(Column::text("DRAINING")),
+    Field::new("started_at", |w: &Worker| w.started_at.into()).column(Column::text("SINCE")),
+    Field::new("ended_at", |w: &Worker| Datum::from(w.ended_at)),
 ];
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs(seconds as u64)
+}
 
 pub(crate) fn run(ctx: &Context, args: &WorkersArgs) -> Result<Exit, CliError> {
     match &args.verb {
@@ -45,7 +59,13 @@ pub(crate) fn run(ctx: &Context, args: &WorkersArgs) -> Result<Exit, CliError> {
 }
 
 fn list(ctx: &Context, args: &WorkersListArgs) -> Result<Exit, CliError> {
-    let workers = ctx.open_read()?.active_workers(args.workflow.map(WorkflowId))?;
+    let store = ctx.open_read()?;
+    let workflow = args.workflow.as_ref().map(|of| select::workflow(&*store, of)).transpose()?;
+    let workflow = workflow.map(|row| row.id);
+    let workers: Vec<Worker> = match ctx.server()? {
+        Some(client) => client.workers(workflow)?,
+        None => store.active_workers(workflow)?.into_iter().map(from_row).collect(),
+    };
     if workers.is_empty() {
         ctx.ui.note("nobody works here now; `windlass worker` starts a worker");
     }
@@ -54,8 +74,36 @@ fn list(ctx: &Context, args: &WorkersListArgs) -> Result<Exit, CliError> {
 }
 
 fn show(ctx: &Context, worker: WorkerId) -> Result<Exit, CliError> {
-    let found = ctx.open_read()?.active_workers(None)?.into_iter().find(|row| row.id == worker);
-    let row = found.ok_or(windlass_store::Error::NoSuchWorker(worker))?;
-    ctx.ui.print_record(&Listing::new(FIELDS), row)?;
+    let found = if let Some(client) = ctx.server()? {
+        client.worker(worker)?
+    } else {
+        let row = ctx.open_read()?.worker(worker)?;
+        from_row(row.ok_or(windlass_store::Error::NoSuchWorker(worker))?)
+    };
+    ctx.ui.print_record(&Listing::new(FIELDS), found)?;
     Ok(Exit::Success)
+}
+
+/// One of a run on this machine: what changes all the time only that run knows.
+fn from_row(row: WorkerRow) -> Worker {
+    let WorkerRow { id, worker, started_at, ended_at, is_draining } = row;
+    Worker {
+        id,
+        kind: worker.kind.name().to_owned(),
+        user: worker.user,
+        host: worker.host,
+        pid: worker.pid,
+        workflow_id: worker.workflow,
+        labels: worker.labels,
+        num_cpus: worker.capacity.cpus,
+        memory_bytes: worker.capacity.memory.0,
+        num_gpus: worker.capacity.gpus,
+        max_jobs: worker.capacity.max_jobs,
+        started_at,
+        ended_at,
+        is_draining,
+        held_jobs: None,
+        silence_seconds: None,
+        time_left_seconds: None,
+    }
 }

@@ -31,8 +31,8 @@ pub(crate) enum Kind {
     Address,
     /// A duration that is not too short.
     Lease,
-    /// Anything.
-    Text,
+    /// What is logged.
+    LogLevel,
     Choice(&'static [&'static str]),
 }
 
@@ -60,6 +60,22 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         meaning: "certificates to trust beside those of the system, when talking to a server",
         example: "\"/etc/ssl/our-ca.pem\"",
+    },
+    Key {
+        name: "cert",
+        arg: "client_cert",
+        kind: Kind::Path,
+        default: None,
+        meaning: "certificate to show to a server that knows you by one (PEM)",
+        example: "\"/home/me/me.pem\"",
+    },
+    Key {
+        name: "key",
+        arg: "client_key",
+        kind: Kind::Path,
+        default: None,
+        meaning: "private key of that certificate, if it is in a file of its own (PEM)",
+        example: "\"/home/me/me.key\"",
     },
     Key {
         name: "format",
@@ -190,6 +206,14 @@ pub(crate) const KEYS: &[Key] = &[
         example: "\"/etc/windlass/clients.pem\"",
     },
     Key {
+        name: "serve.require_client_cert",
+        arg: "require_client_cert",
+        kind: Kind::Choice(&["true", "false"]),
+        default: Some("false"),
+        meaning: "whether nobody is let in who shows no certificate",
+        example: "true",
+    },
+    Key {
         name: "serve.max_requests",
         arg: "max_requests",
         kind: Kind::Count,
@@ -224,7 +248,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "serve.log_level",
         arg: "serve_log_level",
-        kind: Kind::Text,
+        kind: Kind::LogLevel,
         default: Some("info"),
         meaning: "what the server logs: error, warn, info, debug, trace",
         example: "\"info\"",
@@ -246,7 +270,7 @@ impl Key {
     pub(crate) fn check(&self, value: &str) -> Result<(), String> {
         match self.kind {
             Kind::Path if value.is_empty() => Err("must not be empty".to_owned()),
-            Kind::Path | Kind::Text => Ok(()),
+            Kind::Path => Ok(()),
             Kind::Url if value.starts_with("http://") || value.starts_with("https://") => Ok(()),
             Kind::Url => Err("must begin with http:// or https://".to_owned()),
             Kind::Count => match value.parse::<u32>() {
@@ -256,6 +280,7 @@ impl Key {
             Kind::Number => value.parse::<u32>().map(|_| ()).map_err(|_| "must be a whole number".to_owned()),
             Kind::Memory => parse_memory(value).map(|_| ()),
             Kind::Address => parse_listen(value).map(|_| ()),
+            Kind::LogLevel => windlass_server::logging::check(value).map_err(|e| e.to_string()),
             Kind::Lease => parse_lease(value).map(|_| ()),
             Kind::Duration => parse_duration(value).map(|_| ()).map_err(|e| e.to_string()),
             Kind::Choice(choices) if choices.contains(&value) => Ok(()),

@@ -168,6 +168,7 @@ pub(crate) fn next_commands(overview: &Overview) -> Vec<String> {
         });
     }
     match overview.workflow.state {
+        State::Interrupted if !overview.strays.is_empty() => commands.push("windlass serve".to_owned()),
         State::Created | State::Interrupted => commands.push(format!("windlass resume{which}")),
         State::Failed | State::Canceled => commands.push(format!("windlass resume{which} --retry-failed")),
         State::Running | State::Completed => {}
@@ -218,7 +219,7 @@ pub(crate) mod tests {
         };
         let state = State::of(&row, false);
         let workflow = WorkflowView { row, state, jobs: Counts(counts), elapsed_seconds: Some(12.0) };
-        Overview { workflow, running: Vec::new(), failures, is_newest: true }
+        Overview { workflow, running: Vec::new(), failures, is_newest: true, strays: Vec::new() }
     }
 
     pub(crate) fn failure(

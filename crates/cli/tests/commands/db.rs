@@ -3,6 +3,7 @@
 use crate::common::{Sandbox, documented_keys};
 use crate::postgres_server::database;
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 
 fn with_books() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -19,6 +20,11 @@ fn a_database_is_backed_up_and_looked_at() {
     sandbox.windlass(&["db", "migrate"]).exits(0).prints("already");
     sandbox.windlass(&["db", "check"]).exits(0).prints("all is well");
     sandbox.windlass(&["db", "backup", "kept.db"]).exits(0).prints("kept.db (");
+    sandbox.windlass(&["--db", "named.db", "create", "two.yaml"]).exits(0);
+    for file in ["kept.db", "named.db"] {
+        let mode = std::fs::metadata(sandbox.path(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
     sandbox.windlass(&["db", "backup", "kept.db"]).exits(4).says("already something at");
     sandbox.windlass(&["--db", "kept.db", "status"]).exits(0).prints("2 of 2 jobs done");
     let checked = sandbox.json(&["--db", "kept.db", "db", "check"]);
@@ -43,4 +49,20 @@ fn a_database_moves_to_postgres_and_is_used_there() {
     sandbox.windlass(&["--db", &url, "run", "more.yaml"]).exits(0);
     sandbox.windlass(&["--db", &url, "jobs", "2"]).exits(0).prints("completed");
     assert!(target.sql("SELECT name FROM workflow ORDER BY id").contains("more"));
+}
+
+#[test]
+fn who_may_not_make_tables_is_told_who_can_help() {
+    let (sandbox, target) = (Sandbox::new(), database());
+    let name = target.sql("SELECT current_database()");
+    let role = format!("poor_{name}");
+    target.sql(&format!("CREATE ROLE {role} LOGIN"));
+    let url = target.url();
+    let url = format!("postgres://{role}@{}", url.split_once('@').unwrap().1);
+    sandbox
+        .windlass(&["db", "migrate", "--db", &url])
+        .exits(5)
+        .says("permission denied")
+        .says("GRANT CREATE");
+    target.sql(&format!("DROP ROLE {role}"));
 }

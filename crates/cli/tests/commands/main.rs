@@ -51,6 +51,8 @@ mod reuse;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]
+mod secured;
+#[cfg(test)]
 mod served;
 #[cfg(test)]
 mod serving;
@@ -64,6 +66,8 @@ mod spawn;
 mod standby;
 #[cfg(test)]
 mod starts;
+#[cfg(test)]
+mod stranded;
 #[cfg(test)]
 mod transcript;
 #[cfg(test)]

@@ -158,7 +158,7 @@ fn workers_are_seen_drained_and_retired() {
     let mut drained = start();
     eventually("it is there", || workers().len() == 1);
     let id = workers()[0]["id"].to_string();
-    assert_eq!(sandbox.json(&["workers", "show", &id])["labels"], "big");
+    assert_eq!(sandbox.json(&["workers", "show", &id])["labels"], serde_json::json!(["big"]));
     sandbox.windlass(&["workers", "drain", &id]).exits(0);
     assert_eq!(drained.ends(), Some(0));
     eventually("it is gone", || workers().is_empty());

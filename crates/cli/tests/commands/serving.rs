@@ -33,6 +33,10 @@ impl Served {
         this
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
     fn said(&mut self) -> String {
         let mut text = String::new();
         self.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
@@ -87,6 +91,7 @@ fn a_file_has_one_server() {
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let second = sandbox.windlass(&["serve", "--listen", "127.0.0.1:0"]).exits(4);
     assert!(second.stderr.contains("the database is in use by process"), "{}", second.stderr);
+    assert!(!second.stderr.contains("serving"), "{}", second.stderr);
     served.stop();
 }
 

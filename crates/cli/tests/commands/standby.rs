@@ -195,3 +195,64 @@ fn whoever_is_kept_out_learns_no_password() {
         assert!(text.contains("postgres://") && !text.contains("s3cretpw"), "{text}");
     }
 }
+
+/// Jobs are told of the database without its password, and use it all the same.
+#[test]
+fn jobs_of_a_run_add_jobs_to_a_database_that_wants_a_password() {
+    let sandbox = Sandbox::new();
+    let database = database();
+    let db = database.url().replacen("@/", ":hush@/", 1);
+    sandbox.write(
+        "w.yaml",
+        "name: w\njobs:\n  - {name: a, command: 'cat \"$WINDLASS_PGPASSFILE\" > pass.txt; stat -c %a \"$WINDLASS_PGPASSFILE\" >> pass.txt; windlass jobs spawn next.yaml'}\n",
+    );
+    sandbox.write("next.yaml", "jobs:\n  - {name: b, command: touch b-ran}\n");
+    Output::of(&mut at_home(&sandbox, sandbox.command(&["run", "w.yaml", "--db", &db]))).exits(0);
+    assert!(sandbox.path("b-ran").exists());
+    let (line, mode) = (sandbox.read("pass.txt"), "600");
+    assert!(line.contains(":hush\n") && line.trim_end().ends_with(mode), "{line}");
+    let left = std::fs::read_dir(sandbox.path("state/windlass/workers")).unwrap().flatten();
+    let files = left.flat_map(|host| std::fs::read_dir(host.path()).unwrap().flatten());
+    assert!(files.into_iter().all(|file| !file.file_name().to_string_lossy().starts_with("pass-")));
+}
+
+/// Found by its database, a server is found again where another one has taken over.
+#[test]
+fn a_worker_that_found_its_server_by_the_database_finds_the_next_one() {
+    let sandbox = Sandbox::new();
+    let database = database();
+    let db = database.url();
+    sandbox.write(
+        "w.yaml",
+        "name: w\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done; windlass whoami > who.txt'}\n",
+    );
+    let here = |args: &[&str]| Output::of(&mut at_home(&sandbox, sandbox.command(args)));
+    let (first, first_url) = serve(&sandbox, &["--db", &db]);
+    eventually("the first serves", || here(&["--db", &db, "ping"]).code == 0);
+    let (second, second_url) = serve(&sandbox, &["--db", &db]);
+    here(&["--db", &db, "submit", "w.yaml"]).exits(0);
+    let mut command = at_home(&sandbox, sandbox.command(&["worker", "--db", &db, "-w", "last"]));
+    let mut worker = Process(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut follow = at_home(&sandbox, sandbox.command(&["events", "follow", "--db", &db]));
+    eventually("it runs", || sandbox.path("runs").exists());
+    let told = std::fs::File::create(sandbox.path("told")).unwrap();
+    let mut follower = Process(follow.stdout(told).stderr(Stdio::null()).spawn().unwrap());
+    eventually("it follows", || {
+        // On a busy machine the second one may have taken over already.
+        here(&["--db", &db, "events", "create", "-d", "before"]);
+        sandbox.read("told").contains("before")
+    });
+    kill(first.0.id(), "KILL");
+    eventually("the second serves", || {
+        run_dir(&sandbox).join("server.json").exists() && announced(&sandbox)["url"] == second_url.as_str()
+    });
+    sandbox.write("go", "");
+    assert_eq!(worker.0.wait().unwrap().code(), Some(0));
+    let said = std::io::read_to_string(worker.0.stderr.take().unwrap()).unwrap();
+    assert!(said.contains(&format!("is now at {second_url}")) && said.contains("1 job completed"), "{said}");
+    assert!(sandbox.read("who.txt").contains(&second_url), "{first_url}: {}", sandbox.read("who.txt"));
+    assert_eq!(follower.0.wait().unwrap().code(), Some(0));
+    let told = sandbox.read("told");
+    assert!(told.contains("job_completed"), "{told}");
+    kill(second.0.id(), "TERM");
+}

@@ -31,7 +31,7 @@ pub struct JobTable {
 }
 
 impl JobTable {
-    pub(super) fn place_of(&self, index: usize) -> Place {
+    pub fn place_of(&self, index: usize) -> Place {
         let place = self.place.get(index).and_then(|&place| self.places.get(place as usize));
         place.cloned().unwrap_or_default()
     }

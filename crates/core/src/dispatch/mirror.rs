@@ -76,6 +76,11 @@ impl<K: Handle> Mirror<K> {
         self.time_left.is_some()
     }
 
+    /// `None`: for good.
+    pub const fn time_left(&self) -> Option<Duration> {
+        self.time_left
+    }
+
     pub fn pool(&self) -> &Pool {
         &self.pool
     }

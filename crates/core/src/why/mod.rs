@@ -35,6 +35,10 @@ pub struct Situation<'a> {
     pub started_at: Option<Timestamp>,
     /// Its newest attempt that ended.
     pub outcome: Option<&'a Outcome>,
+    /// What it may only run beside.
+    pub labels: &'a [String],
+    /// What the last worker that could not start a job of the workflow said about it.
+    pub trouble: Option<&'a str>,
     /// How long jobs of its kind usually take.
     pub usual: Option<Duration>,
     /// What the newest attempt wrote, or the end of it.
@@ -49,8 +53,22 @@ pub struct Workflow<'a> {
     pub is_canceled: bool,
     /// Some process is running it.
     pub is_driven: bool,
-    /// What each of its workers can give.
-    pub workers: &'a [Capacity],
+    /// That process is a server: workers come and go, and each takes what suits it.
+    pub is_served: bool,
+    /// Those who may work on it.
+    pub workers: &'a [Offer],
+}
+
+/// What a worker can give, and what it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// As it is shown: its number and its machine. Empty where there is only one.
+    pub name: String,
+    pub capacity: Capacity,
+    pub labels: Vec<String>,
+    pub is_draining: bool,
+    /// How long it will be there; `None`: for good.
+    pub time_left: Option<Duration>,
 }
 
 /// All jobs of the workflow, by number.
@@ -257,11 +275,15 @@ impl<'s> Answer<'s> {
         }
         let asked = self.of.asked.unwrap_or(Resources::DEFAULT);
         let workers = self.of.workflow.workers;
+        if self.of.workflow.is_served && !self.is_wanted(&asked, workers) {
+            return;
+        }
         if workers.is_empty() {
             self.headline("ready; the workflow's worker is being started");
             return;
         }
-        let shortages: Vec<Vec<String>> = workers.iter().map(|worker| shortages(&asked, worker)).collect();
+        let shortages: Vec<Vec<String>> =
+            workers.iter().map(|worker| shortages(&asked, &worker.capacity)).collect();
         if shortages.iter().all(|short| !short.is_empty()) {
             self.headline("ready, but it asks for more than any worker can ever give");
             for short in shortages.into_iter().flatten().collect::<std::collections::BTreeSet<_>>() {
@@ -278,9 +300,42 @@ impl<'s> Answer<'s> {
         self.headline("ready; it waits its turn: other jobs hold the resources it asks for");
         self.fact(format!("asks for {}", describe(&asked)));
         for worker in workers {
-            self.fact(format!("a worker has {}", describe_capacity(worker)));
+            self.fact(format!("{} has {}", worker.named(), describe_capacity(&worker.capacity)));
         }
         self.next(format!("windlass jobs {} --status running", self.of.workflow.id), "shows what runs now");
+    }
+
+    /// Whether a worker of the server takes such jobs, if it has room. Says why, where none does.
+    fn is_wanted(&mut self, asked: &Resources, workers: &[Offer]) -> bool {
+        let labels = self.of.labels;
+        let flags = labels.iter().fold(String::new(), |flags, label| flags + " --label " + label);
+        if workers.is_empty() {
+            self.headline("ready, but no worker is there to take it");
+            if let Some(trouble) = self.of.trouble {
+                self.fact(trouble);
+            }
+            self.fact("workers of others, who may run it too, are seen by operators only");
+            self.next(format!("windlass worker{flags}"), "has this machine work for the server");
+            return false;
+        }
+        let unwilling: Vec<(&Offer, String)> =
+            workers.iter().filter_map(|worker| Some((worker, worker.unwilling(asked, labels)?))).collect();
+        if unwilling.len() < workers.len() {
+            if let Some(trouble) = self.of.trouble {
+                self.fact(trouble);
+            }
+            return true;
+        }
+        self.headline("ready, but no worker that is there takes it");
+        for (worker, why) in unwilling {
+            self.fact(format!("{} {why}", worker.named()));
+        }
+        if let Some(trouble) = self.of.trouble {
+            self.fact(trouble);
+        }
+        self.next(format!("windlass worker{flags}"), "has this machine work for the server");
+        self.next("windlass workers".to_owned(), "lists those who are there");
+        false
     }
 
     fn blocked(&mut self) -> Result<(), Cycle> {
@@ -474,6 +529,37 @@ impl<'s> Answer<'s> {
             );
         }
         self.next(format!("windlass resume {workflow} --retry-failed"), "runs what failed again");
+    }
+}
+
+impl Offer {
+    /// Of a worker that takes whatever fits.
+    pub const fn of(capacity: Capacity) -> Self {
+        Self { name: String::new(), capacity, labels: Vec::new(), is_draining: false, time_left: None }
+    }
+
+    fn named(&self) -> &str {
+        if self.name.is_empty() { "a worker" } else { &self.name }
+    }
+
+    /// Why it does not take such a job, however much room it has; what it has too little of is told elsewhere.
+    fn unwilling(&self, asked: &Resources, labels: &[String]) -> Option<String> {
+        let missing: Vec<&str> =
+            labels.iter().filter(|label| !self.labels.contains(label)).map(String::as_str).collect();
+        let too_long = asked.runtime.zip(self.time_left).filter(|(asked, left)| asked > left);
+        match () {
+            () if self.is_draining => {
+                Some("takes nothing more: it finishes what it has, and leaves".to_owned())
+            }
+            () if !missing.is_empty() => Some(format!("does not have the label {}", missing.join(", "))),
+            () if labels.is_empty() && !self.labels.is_empty() => {
+                Some(format!("takes only jobs with labels, of {}", self.labels.join(", ")))
+            }
+            () => too_long.map(|(asked, left)| {
+                let (asked, left) = (format_duration(asked), format_duration(left));
+                format!("is there for {left} only, and it asks for {asked}")
+            }),
+        }
     }
 }
 

@@ -12,7 +12,9 @@ struct World {
     outcomes: [Option<Outcome>; 4],
     is_driven: bool,
     is_canceled: bool,
-    workers: Vec<Capacity>,
+    is_served: bool,
+    workers: Vec<Offer>,
+    labels: Vec<String>,
     asked: Option<Resources>,
     started_at: Option<Timestamp>,
     usual: Option<Duration>,
@@ -30,7 +32,9 @@ impl World {
             outcomes: [const { None }; 4],
             is_driven: true,
             is_canceled: false,
-            workers: vec![capacity],
+            is_served: false,
+            workers: vec![Offer::of(capacity)],
+            labels: Vec::new(),
             asked: None,
             started_at: None,
             usual: None,
@@ -54,12 +58,15 @@ impl World {
             asked: self.asked,
             started_at: self.started_at,
             outcome: self.outcomes[job].as_ref(),
+            labels: &self.labels,
+            trouble: None,
             usual: self.usual,
             logs: &logs,
             workflow: Workflow {
                 id: WorkflowId(7),
                 is_canceled: self.is_canceled,
                 is_driven: self.is_driven,
+                is_served: self.is_served,
                 workers: &self.workers,
             },
             graph: Jobs {
@@ -255,4 +262,27 @@ fn who_is_known_to_have_run_out_of_memory_was_not_ended_by_somebody() {
     assert_eq!(meaning(&world), Some(("Killed".to_owned(), telltale::BY_FORCE)));
     world.outcomes[0] = Some(Outcome { out_of_memory: true, ..killed });
     assert_eq!(meaning(&world), Some(("Killed".to_owned(), "the last line")));
+}
+
+#[test]
+fn a_ready_job_of_a_server_is_told_who_would_take_it() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.is_served = true;
+    world.asked = Some(Resources { runtime: Some(Duration::from_hours(1)), ..Resources::DEFAULT });
+    assert_eq!(world.why(0).headline, "ready; it waits its turn: other jobs hold the resources it asks for");
+
+    let able = world.workers[0].clone();
+    let facts = |world: &World| texts(&world.why(0));
+    world.workers = vec![Offer { name: "worker 3".into(), labels: vec!["gpu".into()], ..able.clone() }];
+    assert_eq!(facts(&world), ["worker 3 takes only jobs with labels, of gpu"]);
+    world.labels = vec!["gpu".into(), "big".into()];
+    assert_eq!(facts(&world), ["worker 3 does not have the label big"]);
+    assert_eq!(commands(&world.why(0))[0], "windlass worker --label gpu --label big");
+    world.labels.clear();
+    world.workers = vec![Offer { is_draining: true, ..able.clone() }];
+    assert!(facts(&world)[0].starts_with("a worker takes nothing more"));
+    world.workers = vec![Offer { time_left: Some(Duration::from_mins(10)), ..able }];
+    assert_eq!(facts(&world), ["a worker is there for 10m only, and it asks for 1h"]);
+    world.workers.clear();
+    assert_eq!(world.why(0).headline, "ready, but no worker is there to take it");
 }

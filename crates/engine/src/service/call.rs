@@ -1,5 +1,6 @@
 //! What reaches the thread of the service.
 
+use super::roster::Present;
 use super::shut::Found;
 use super::talk::{ClaimRequest, Completion, Outline, Quiet, Refused, Reply, ResetWhich, Speaker, Sponsor};
 use std::sync::mpsc::SyncSender;
@@ -59,6 +60,9 @@ pub(super) enum Call {
         worker: WorkerId,
         by: String,
         reply: Reply<()>,
+    },
+    Roster {
+        reply: Reply<Vec<Present>>,
     },
     Start {
         workflow: WorkflowId,
@@ -224,6 +228,7 @@ impl Call {
             Self::Introduce { reply, .. } => reply(Err(why)),
             Self::Exchange { reply, .. } => reply(Err(why)),
             Self::HangUp { .. } | Self::AccessChanged => {}
+            Self::Roster { reply } => reply(Err(why)),
             Self::Drain { reply, .. }
             | Self::Retire { reply, .. }
             | Self::Initialize { reply, .. }

@@ -366,6 +366,9 @@ impl Office {
                 } else {
                     desk.board.on_returned(worker, &key, &mut desk.open.changes)?;
                 }
+                if let ReturnReason::WorkerTrouble(trouble) = &why {
+                    self.note_trouble(worker, &key, trouble);
+                }
                 self.let_go(worker, &key, now, matches!(why, ReturnReason::WorkerTrouble(_)));
             }
         }

@@ -3,6 +3,7 @@
 use super::actions::Errand;
 use super::crews::CrewId;
 use super::exchanges::Exchanges;
+use super::roster::Troubles;
 use super::talk::Reply;
 use crate::pace::Pace;
 use std::collections::{HashMap, HashSet};
@@ -53,6 +54,8 @@ pub(super) struct Mate {
     knows: HashSet<(WorkflowId, RunId)>,
     /// When it last got something, in turns.
     pub(super) served: u64,
+    /// What it said that it cannot do.
+    pub(super) troubles: Troubles,
 }
 
 /// What it is to be told.
@@ -105,6 +108,7 @@ impl Mate {
             outbox: Outbox::default(),
             knows: HashSet::new(),
             served: 0,
+            troubles: Troubles::default(),
         }
     }
 

@@ -17,6 +17,7 @@ mod losses;
 mod mate;
 mod office;
 mod pauses;
+mod roster;
 mod shut;
 mod stale;
 mod talk;
@@ -24,6 +25,7 @@ mod verbs;
 mod workflows;
 
 pub use clock::{Hand, ServiceClock};
+pub use roster::{Present, TROUBLE};
 pub use talk::{
     Bury, ClaimRequest, Completion, Figures, IsCertain, NodeOffer, OnCommit, Outline, Quiet, ReadyJobs,
     Refused, Reply, ResetWhich, ServiceOptions, Speaker, Sponsor,
@@ -138,6 +140,11 @@ impl Service {
     /// The worker is certainly dead: what it held runs again at once.
     pub fn retire(&self, worker: WorkerId, by: &str, reply: Reply<()>) {
         self.call(Call::Retire { worker, by: by.to_owned(), reply });
+    }
+
+    /// Those who are there now.
+    pub fn roster(&self, reply: Reply<Vec<Present>>) {
+        self.call(Call::Roster { reply });
     }
 
     /// Initialises the workflow and lets workers have it.

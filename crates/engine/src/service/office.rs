@@ -119,6 +119,8 @@ impl Office {
             }
             expected = self.next_deadline();
             if let Some(event) = self.next(inbox, expected) {
+                // What is noted because of it happens now, and not when this began to wait for it.
+                self.now.wall = self.options.clock.now().wall;
                 self.on_event(event);
                 for event in inbox.try_iter().take(GATHER) {
                     self.on_event(event);
@@ -266,6 +268,7 @@ impl Office {
             (Call::Exchange { exchange, reply, .. }, _) => self.on_exchange(exchange, reply),
             (Call::HangUp { worker, number, secret }, _) => self.on_hang_up(worker, number, &secret),
             (Call::AccessChanged, _) => self.on_access_changed(),
+            (Call::Roster { reply }, _) => reply(Ok(self.roster())),
             (Call::Drain { worker, reply }, _) => self.on_drain(worker, reply),
             (Call::Retire { worker, by, reply }, _) => self.on_retire(worker, &by, reply),
             (Call::Start { workflow, by, reply }, _) => self.on_start(workflow, &by, reply),

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_auth::{Operation, Relation};
-use windlass_engine::service::Speaker;
+use windlass_engine::service::{Present, Speaker};
 use windlass_store::model::{WorkerFilter, WorkerRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::{WorkerId, WorkflowId};
@@ -98,6 +98,25 @@ pub(crate) struct Worker {
     is_active: bool,
     /// It takes nothing more, and leaves when what it has is done.
     is_draining: bool,
+    /// Jobs that it has now. `null` for those that have no lease, and those that are gone.
+    held_jobs: Option<u64>,
+    /// Seconds since it was last heard of.
+    silence_seconds: Option<f64>,
+    /// Seconds that it will be there, where that is limited.
+    time_left_seconds: Option<f64>,
+}
+
+impl Worker {
+    /// What of it stands in no row.
+    fn with(mut self, present: &[Present]) -> Self {
+        if let Some(present) = present.iter().find(|one| one.worker.0 == self.id) {
+            self.is_draining |= present.is_draining;
+            self.held_jobs = Some(present.held as u64);
+            self.silence_seconds = Some(present.silence.as_secs_f64());
+            self.time_left_seconds = present.time_left.map(|left| left.as_secs_f64());
+        }
+        self
+    }
 }
 
 impl From<WorkerRow> for Worker {
@@ -121,6 +140,9 @@ impl From<WorkerRow> for Worker {
             ended_at: ended_at.map(|at| at.to_string()),
             is_active,
             is_draining,
+            held_jobs: None,
+            silence_seconds: None,
+            time_left_seconds: None,
         }
     }
 }
@@ -167,14 +189,18 @@ async fn list(
     let rows = state.books(move |store| store.workers(&filter)).await?;
     let seen =
         |row: &WorkerRow| caller.may(Operation::ReadWorker, caller.relation_to(&row.worker.user), "").is_ok();
-    Ok(Json(Workers { items: rows.into_iter().filter(seen).map(Worker::from).collect() }))
+    let present = ask(|reply| state.service.roster(reply)).await?;
+    let items = rows.into_iter().filter(seen).map(|row| Worker::from(row).with(&present)).collect();
+    Ok(Json(Workers { items }))
 }
 
 /// A worker
 #[utoipa::path(get, path = "/workers/{id}", tag = "workers", params(("id" = i64, Path,)),
     responses((status = 200, description = "It", body = Worker), (status = 404, description = "There is no such worker")))]
 async fn show(State(state): State<AppState>, caller: Caller, Path(id): Path<i64>) -> Answer<Json<Worker>> {
-    caller.worker(&state, Operation::ReadWorker, WorkerId(id)).await.map(|row| Json(row.into()))
+    let row = caller.worker(&state, Operation::ReadWorker, WorkerId(id)).await?;
+    let present = ask(|reply| state.service.roster(reply)).await?;
+    Ok(Json(Worker::from(row).with(&present)))
 }
 
 /// Have a worker finish what it has, and leave

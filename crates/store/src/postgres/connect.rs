@@ -1,6 +1,7 @@
 //! Connecting: what a URL says, with or without TLS, and never a password in anything that is shown.
 
 use super::fault::{Failure, fault_of};
+use super::passfile;
 use crate::Error;
 use crate::error::Fault;
 use crate::sql::postgres as sql;
@@ -71,6 +72,11 @@ enum Tls {
     Checked(Option<PathBuf>),
 }
 
+/// The URL without what only we understand.
+pub(super) fn plain(url: &str) -> String {
+    take_tls_options(url).0
+}
+
 impl Place {
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let bad = |why: String| Error::BadLocation { why };
@@ -96,7 +102,7 @@ impl Place {
             config.user(std::env::var("USER").unwrap_or_else(|_| "postgres".to_owned()));
         }
         if config.get_password().is_none()
-            && let Ok(password) = std::env::var("PGPASSWORD")
+            && let Some(password) = std::env::var("PGPASSWORD").ok().or_else(|| passfile::password(&config))
         {
             config.password(password);
         }

@@ -137,7 +137,8 @@ fn kind_of(state: &SqlState) -> Kind {
         // 25: not in this state of the transaction, or not while it is a standby; the next one may find another.
         (_, "57014" | "55P03") | ("25" | "40" | "53" | "58", _) => Kind::Passing,
         ("22" | "23", _) => Kind::Refused,
-        ("28" | "3D", _) => Kind::Unwelcome,
+        // Not let in, no such database, or not allowed to do this in it: whoever set it up can help.
+        ("28" | "3D", _) | (_, "42501") => Kind::Unwelcome,
         _ => Kind::Internal,
     }
 }

@@ -11,7 +11,10 @@ mod fault;
 mod link;
 mod lock;
 mod migrate;
+mod passfile;
 mod value;
+
+pub use passfile::{PASS_FILE, line_for};
 
 pub(crate) use fault::Failure;
 pub(crate) use value::column_value;

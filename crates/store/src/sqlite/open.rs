@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +128,10 @@ pub(crate) fn new_file(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error
     new_name.push(format!(".{}.new", uuid::Uuid::new_v4().simple()));
     let new = directory.join(new_name);
     let sync = || File::open(&new).and_then(|file| file.sync_all()).map_err(|e| Error::file("sync", &new, e));
-    let made = make(&new).and_then(|()| sync()).and_then(|()| put_in_place(&new, path, directory));
+    let made = make_private(&new)
+        .and_then(|()| make(&new))
+        .and_then(|()| sync())
+        .and_then(|()| put_in_place(&new, path, directory));
     if made.is_err() {
         for leftover in [new.clone(), sibling(&new, "-journal"), sibling(&new, "-wal"), sibling(&new, "-shm")]
         {
@@ -136,6 +140,12 @@ pub(crate) fn new_file(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error
         }
     }
     made
+}
+
+/// What jobs are told may be secret, so the file is its owner's alone, and the files that SQLite makes beside it are too.
+fn make_private(path: &Path) -> Result<(), Error> {
+    let made = File::options().write(true).create_new(true).mode(0o600).open(path);
+    made.map(drop).map_err(|e| Error::writing("make", path, e))
 }
 
 /// A connection that may write, brought to the newest format.

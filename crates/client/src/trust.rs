@@ -1,0 +1,177 @@
+//! By what a server is known to be the right one, and by which certificate we are known to it.
+
+use crate::Error;
+use reqwest::blocking::ClientBuilder;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The texts of a certificate with its chain, and of its key.
+type ChainAndKey = (Vec<u8>, Vec<u8>);
+
+/// Files, read when a client is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Trust {
+    /// Certificates, in PEM, of authorities that are trusted beside those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// The very certificate of the server, in PEM: it is believed, whatever names stand in it, and no other.
+    pub pin_file: Option<PathBuf>,
+    /// The certificate, its chain behind it, by which we are known; in PEM.
+    pub cert: Option<PathBuf>,
+    /// Its private key; `None`: it is in the same file.
+    pub key: Option<PathBuf>,
+}
+
+impl Trust {
+    pub(crate) fn apply(&self, builder: ClientBuilder) -> Result<ClientBuilder, Error> {
+        if let Some(pin) = &self.pin_file {
+            return Ok(builder.tls_backend_preconfigured(self.pinned(pin)?));
+        }
+        let mut builder = builder;
+        if let Some(path) = &self.ca_file {
+            let bundle = reqwest::Certificate::from_pem_bundle(&read(path)?);
+            let bundle = bundle.map_err(|e| Error::Pem { path: path.clone(), why: e.to_string() })?;
+            if bundle.is_empty() {
+                return Err(holds_none(path, "certificate"));
+            }
+            builder = builder.tls_certs_merge(bundle);
+        }
+        if let Some((chain, key)) = self.identity()? {
+            let mut pem = Vec::new();
+            pem.extend(chain);
+            pem.push(b'\n');
+            pem.extend(key);
+            let path = self.cert.clone().unwrap_or_default();
+            let identity = reqwest::Identity::from_pem(&pem);
+            builder = builder.identity(identity.map_err(|e| Error::Pem { path, why: innermost(&e) })?);
+        }
+        Ok(builder)
+    }
+
+    /// The texts of our certificate and of its key.
+    fn identity(&self) -> Result<Option<ChainAndKey>, Error> {
+        let Some(cert) = &self.cert else { return Ok(None) };
+        let key = self.key.as_ref().unwrap_or(cert);
+        let (chain, secret) = (read(cert)?, read(key)?);
+        certificates(&chain, cert)?;
+        PrivateKeyDer::from_pem_slice(&secret).map_err(|_| holds_none(key, "private key"))?;
+        Ok(Some((chain, secret)))
+    }
+
+    fn pinned(&self, pin: &Path) -> Result<ClientConfig, Error> {
+        let wrong = |path: &Path, e: rustls::Error| Error::Pem { path: path.to_owned(), why: e.to_string() };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let known = certificates(&read(pin)?, pin)?.swap_remove(0);
+        let verifier = Pinned { known, algorithms: algorithms(&provider) };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| wrong(pin, e))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let Some((chain, secret)) = self.identity()? else { return Ok(builder.with_no_client_auth()) };
+        let cert = self.cert.as_deref().unwrap_or(pin);
+        let key = PrivateKeyDer::from_pem_slice(&secret).map_err(|_| holds_none(cert, "private key"))?;
+        builder.with_client_auth_cert(certificates(&chain, cert)?, key).map_err(|e| wrong(cert, e))
+    }
+}
+
+fn algorithms(provider: &CryptoProvider) -> WebPkiSupportedAlgorithms {
+    provider.signature_verification_algorithms
+}
+
+/// Believes one certificate. Whoever shows it must also have its key, which the handshake proves.
+#[derive(Debug)]
+struct Pinned {
+    known: CertificateDer<'static>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _chain: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if *shown == self.known {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// At least one.
+fn certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    found.ok().filter(|found| !found.is_empty()).ok_or_else(|| holds_none(path, "certificate"))
+}
+
+fn holds_none(path: &Path, what: &str) -> Error {
+    Error::Pem { path: path.to_owned(), why: format!("it holds no {what} in PEM") }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_what_they_are_named_for_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pem");
+        std::fs::write(&path, "-----BEGIN X-----\n").unwrap();
+        for trust in [
+            Trust { ca_file: Some(path.clone()), ..Trust::default() },
+            Trust { pin_file: Some(path.clone()), ..Trust::default() },
+            Trust { cert: Some(path.clone()), ..Trust::default() },
+        ] {
+            let error = trust.apply(reqwest::blocking::Client::builder()).unwrap_err();
+            assert!(error.to_string().contains("holds no certificate"), "{error}");
+        }
+        let gone = Trust { cert: Some(dir.path().join("gone")), ..Trust::default() };
+        assert!(matches!(gone.apply(reqwest::blocking::Client::builder()), Err(Error::File { .. })));
+    }
+}
