@@ -224,7 +224,7 @@ fn a_worker_that_found_its_server_by_the_database_finds_the_next_one() {
     let db = database.url();
     sandbox.write(
         "w.yaml",
-        "name: w\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done; windlass whoami > who.txt'}\n",
+        "name: w\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done; until windlass whoami > who.txt; do sleep 0.1; done'}\n",
     );
     let here = |args: &[&str]| Output::of(&mut at_home(&sandbox, sandbox.command(args)));
     let (first, first_url) = serve(&sandbox, &["--db", &db]);
