@@ -112,7 +112,10 @@ where
                 self.shared.session.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
-        read(session.db()).map(Some).map_err(|fault| session.explain(fault))
+        let found = read(session.db()).map(Some).map_err(|fault| session.explain(fault));
+        drop(session);
+        self.shared.look_again();
+        found
     }
 
     /// Runs `work` in the next group commit and waits for it.
@@ -155,6 +158,12 @@ impl<S: Session> Shared<S> {
             Err(TryLockError::Poisoned(poisoned)) => self.commit_group(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => return,
         }
+        self.look_again();
+    }
+
+    /// Whoever came while somebody had the connection has left his request and gone: that somebody sees to it that it is
+    /// taken, whatever he had the connection for.
+    fn look_again(&self) {
         if !self.queue().waiting.is_empty() {
             self.changed.notify_all();
         }
@@ -312,5 +321,45 @@ fn transact<S: Session>(session: &S, group: &mut [Envelope<S::Db>]) -> Result<Ve
 impl<S: Session> fmt::Debug for Writer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Writer")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::{SqliteStore, start_writer};
+    use std::path::Path;
+    use std::thread;
+    use std::time::Duration;
+
+    /// Far beyond anything that should happen: reached only if something hangs.
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    #[test]
+    fn whoever_comes_while_somebody_reads_is_served_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let path: Arc<Path> = directory.path().join("w.db").into();
+        drop(SqliteStore::create(&path).unwrap());
+        let writer = start_writer(&path).unwrap();
+        let (done, served) = mpsc::channel();
+        thread::scope(|scope| {
+            let (reads, reading) = mpsc::channel();
+            let (finish, finished) = mpsc::channel::<()>();
+            let writer = &writer;
+            scope.spawn(move || {
+                writer.peek(true, |_| {
+                    reads.send(()).unwrap();
+                    finished.recv().unwrap();
+                    Ok(())
+                })
+            });
+            reading.recv().unwrap();
+            scope.spawn(move || done.send(writer.call(|_| Ok(7))));
+            while writer.shared.queue().waiting.is_empty() {
+                thread::yield_now();
+            }
+            finish.send(()).unwrap();
+            assert_eq!(served.recv_timeout(PATIENCE).unwrap().unwrap(), 7);
+        });
     }
 }

@@ -92,7 +92,7 @@ impl SqliteStore {
     }
 }
 
-fn start_writer(path: &Arc<Path>) -> Result<Writer<Link>, Error> {
+pub(crate) fn start_writer(path: &Arc<Path>) -> Result<Writer<Link>, Error> {
     let link = Link::new(open::writer(path)?, Arc::clone(path));
     Writer::start(link).map_err(|e| Error::file("start the writer of", path, e))
 }
