@@ -37,11 +37,10 @@ impl Trust {
         }
         let mut builder = builder;
         if let Some(path) = &self.ca_file {
-            let bundle = reqwest::Certificate::from_pem_bundle(&read(path)?);
-            let bundle = bundle.map_err(|e| Error::Pem { path: path.clone(), why: e.to_string() })?;
-            if bundle.is_empty() {
-                return Err(holds_none(path, "certificate"));
-            }
+            let pem = read(path)?;
+            certificates(&pem, path)?;
+            let bundle = reqwest::Certificate::from_pem_bundle(&pem);
+            let bundle = bundle.map_err(|e| Error::Pem { path: path.clone(), why: innermost(&e) })?;
             builder = builder.tls_certs_merge(bundle);
         }
         if let Some((chain, key)) = self.identity()? {

@@ -128,7 +128,7 @@ pub(crate) fn new_file(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error
     new_name.push(format!(".{}.new", uuid::Uuid::new_v4().simple()));
     let new = directory.join(new_name);
     let sync = || File::open(&new).and_then(|file| file.sync_all()).map_err(|e| Error::file("sync", &new, e));
-    let made = make_private(&new)
+    let made = make_private(&new, path)
         .and_then(|()| make(&new))
         .and_then(|()| sync())
         .and_then(|()| put_in_place(&new, path, directory));
@@ -143,8 +143,9 @@ pub(crate) fn new_file(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error
 }
 
 /// What jobs are told may be secret, so the file is its owner's alone, and the files that SQLite makes beside it are too.
-fn make_private(path: &Path) -> Result<(), Error> {
-    let made = File::options().write(true).create_new(true).mode(0o600).open(path);
+/// What goes wrong is told of the name that it will have.
+fn make_private(new: &Path, path: &Path) -> Result<(), Error> {
+    let made = File::options().write(true).create_new(true).mode(0o600).open(new);
     made.map(drop).map_err(|e| Error::writing("make", path, e))
 }
 

@@ -211,8 +211,9 @@ fn the_log_of_a_lost_database_is_not_applied_to_a_new_one() {
 fn a_directory_that_is_not_there() {
     let directory = tempfile::tempdir().unwrap();
     let error = SqliteStore::open_or_create(directory.path().join("no/such/windlass.db")).unwrap_err();
-    assert!(matches!(error, Error::CannotOpen { .. } | Error::ReadOnly { .. }), "{error:?}");
-    assert!(error.hint().is_some());
+    assert!(matches!(error, Error::File { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("no/such/windlass.db"), "{error}");
+    assert!(error.hint().unwrap().contains("exists"));
 }
 
 #[test]
