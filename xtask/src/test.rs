@@ -87,7 +87,7 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         trouble: "root may not become another user here, as PostgreSQL and sshd have to",
-        tests: "test(postgres) or test(standby) or test(upkeep) or test(schema::) or test(over_ssh)",
+        tests: "test(postgres) or test(standby) or test(cut_off::) or test(upkeep) or test(schema::) or test(over_ssh)",
         can_be_set: may_become_another,
     },
 ];

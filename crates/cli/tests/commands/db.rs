@@ -52,7 +52,7 @@ fn a_database_moves_to_postgres_and_is_used_there() {
 }
 
 #[test]
-fn who_may_not_make_tables_is_told_who_can_help() {
+fn who_may_not_make_tables_in_postgres_is_told_who_can_help() {
     let (sandbox, target) = (Sandbox::new(), database());
     let name = target.sql("SELECT current_database()");
     let role = format!("poor_{name}");
