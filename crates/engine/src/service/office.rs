@@ -430,9 +430,17 @@ pub(super) fn refused(error: &windlass_store::Error) -> Refused {
         error if error.is_transient() => Refused::Unavailable { detail, retry_after: TROUBLE_PAUSE },
         E::Closed => Refused::Unavailable { detail, retry_after: TROUBLE_PAUSE },
         E::Action { .. } => Refused::Conflict { code: "action", detail },
-        E::NoSuchWorkflow(_) | E::NoSuchJob(_) | E::NoSuchWorker(_) | E::NoSuch { .. } => {
-            Refused::NotFound(detail)
-        }
+        E::NoSuchWorkflow(_)
+        | E::NoSuchJob(_)
+        | E::NoSuchWorker(_)
+        | E::NoSuchUserData(_)
+        | E::NoSuchRequirementsId(_)
+        | E::NoSuchFile(_)
+        | E::NoSuchEvent(_)
+        | E::NoSuchResult(_)
+        | E::NoSuchMember { .. }
+        | E::NoSuch { .. } => Refused::NotFound(detail),
+        E::NameTaken { .. } => Refused::Conflict { code: "name_taken", detail },
         E::Conflict { .. } | E::StaleRun { .. } => {
             Refused::Unavailable { detail, retry_after: Duration::ZERO }
         }
@@ -445,7 +453,9 @@ pub(super) fn refused(error: &windlass_store::Error) -> Refused {
         E::Circle { .. }
         | E::DuplicateJobName { .. }
         | E::DuplicateName { .. }
+        | E::BadExport { .. }
         | E::OutOfRange { .. }
+        | E::Refused { .. }
         | E::TooManyIterations { .. }
         | E::NoSuchRequirements { .. } => Refused::Invalid { code: "invalid", detail },
         _ => Refused::Internal(detail),

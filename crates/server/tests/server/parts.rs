@@ -54,6 +54,34 @@ fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
 }
 
 #[test]
+fn a_result_that_cannot_be_is_refused_and_not_an_accident() {
+    let bench = Bench::new();
+    let workflow = workflow_of(&bench, "zoe");
+    let parts = parts_of(&bench, workflow);
+    let of_this = json!({"workflow_id": workflow.0, "job_id": parts["jobs"], "run_id": 1, "return_code": 0,
+        "completion_time": "2026-01-01T00:00:00Z", "compute_node_id": parts["compute_nodes"],
+        "exec_time_minutes": 1.0, "status": "completed", "attempt_id": 1});
+    let state = |field: &str, value: Value| {
+        let mut body = of_this.clone();
+        body[field] = value;
+        let answer = bench.post("/api/v1/results").json(&body).send().unwrap();
+        (answer.status().as_u16(), answer.text().unwrap())
+    };
+    for (field, value) in [
+        ("peak_memory_bytes", json!(-14807)),
+        ("avg_memory_bytes", json!(-1)),
+        ("attempt_id", json!(0)),
+        ("status", json!("running")),
+        // There is one of that attempt already.
+        ("return_code", json!(1)),
+    ] {
+        let (status, text) = state(field, value);
+        assert_eq!(status, 422, "{field}: {text}");
+    }
+    assert_eq!(state("attempt_id", json!(2)).0, 200);
+}
+
+#[test]
 fn rules_that_could_never_be_obeyed_are_refused_when_they_come() {
     let bench = Bench::new();
     let workflow = workflow_of(&bench, "zoe");

@@ -2,7 +2,7 @@
 
 use super::call::{Call, limit, offset, sorting};
 use super::input;
-use super::running::minutes;
+use super::running::{minutes, usage};
 use super::table::Table;
 use crate::error::{Answer, ApiError};
 use crate::extract::{Json, Path, Query};
@@ -71,10 +71,16 @@ fn stated(call: &Call, row: &WorkflowRow, body: &ResultModel) -> Answer<StatedRe
             row.id, row.run_id
         )));
     }
+    let attempt = Attempt(input::number("attempt_id", body.attempt_id.unwrap_or(1))?);
+    if attempt < Attempt::FIRST {
+        return Err(ApiError::invalid("attempt_id: attempts are counted from 1"));
+    }
+    // What a number must not be is the same as for a worker's report.
+    usage(body)?;
     Ok(StatedResult {
         job: JobId(body.job_id),
         run: RunId(body.run_id),
-        attempt: Attempt(input::number("attempt_id", body.attempt_id.unwrap_or(1))?),
+        attempt,
         worker: WorkerId(body.compute_node_id),
         status: body.status,
         return_code: input::number("return_code", body.return_code)?,

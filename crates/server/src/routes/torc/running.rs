@@ -291,7 +291,7 @@ pub(super) fn minutes(minutes: f64) -> Answer<Duration> {
     }
 }
 
-fn usage(result: &ResultModel) -> Answer<Usage> {
+pub(super) fn usage(result: &ResultModel) -> Answer<Usage> {
     let bytes = |field: &str, value: Option<i64>| {
         value.map(|value| input::number(field, value).map(Bytes)).transpose()
     };
