@@ -186,24 +186,8 @@ impl From<windlass_store::Error> for ApiError {
         use windlass_store::Error as E;
         let detail = error.to_string();
         let answer = match &error {
-            E::NoSuchWorkflow(_)
-            | E::NoSuchJob(_)
-            | E::NoSuchWorker(_)
-            | E::NoSuchUserData(_)
-            | E::NoSuchRequirementsId(_)
-            | E::NoSuchFile(_)
-            | E::NoSuchEvent(_)
-            | E::NoSuchResult(_)
-            | E::NoSuch { .. }
-            | E::NoSuchMember { .. } => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
-            E::NoSuchRequirements { .. }
-            | E::Circle { .. }
-            | E::DuplicateJobName { .. }
-            | E::DuplicateName { .. }
-            | E::BadExport { .. }
-            | E::OutOfRange { .. }
-            | E::Refused { .. }
-            | E::TooManyIterations { .. } => Self::invalid(detail),
+            error if error.is_missing() => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
+            error if error.is_invalid() => Self::invalid(detail),
             E::NameTaken { .. } => Self::conflict("name_taken", detail),
             E::Busy { .. }
             | E::Conflict { .. }

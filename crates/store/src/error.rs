@@ -182,6 +182,38 @@ impl Error {
         )
     }
 
+    /// It names something that is not there.
+    pub const fn is_missing(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSuchWorkflow(_)
+                | Self::NoSuchJob(_)
+                | Self::NoSuchWorker(_)
+                | Self::NoSuchUserData(_)
+                | Self::NoSuchRequirementsId(_)
+                | Self::NoSuchFile(_)
+                | Self::NoSuchEvent(_)
+                | Self::NoSuchResult(_)
+                | Self::NoSuchMember { .. }
+                | Self::NoSuch { .. }
+        )
+    }
+
+    /// It asks for something that can never be, whenever it is asked for.
+    pub const fn is_invalid(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSuchRequirements { .. }
+                | Self::Circle { .. }
+                | Self::DuplicateJobName { .. }
+                | Self::DuplicateName { .. }
+                | Self::BadExport { .. }
+                | Self::OutOfRange { .. }
+                | Self::Refused { .. }
+                | Self::TooManyIterations { .. }
+        )
+    }
+
     /// For a request that names what it expects to find: if it was done, doing it again is refused and changes nothing.
     /// So a doubt whether it was done is no more than a reason to try again.
     pub(crate) fn for_guarded(self) -> Self {

@@ -430,16 +430,8 @@ pub(super) fn refused(error: &windlass_store::Error) -> Refused {
         error if error.is_transient() => Refused::Unavailable { detail, retry_after: TROUBLE_PAUSE },
         E::Closed => Refused::Unavailable { detail, retry_after: TROUBLE_PAUSE },
         E::Action { .. } => Refused::Conflict { code: "action", detail },
-        E::NoSuchWorkflow(_)
-        | E::NoSuchJob(_)
-        | E::NoSuchWorker(_)
-        | E::NoSuchUserData(_)
-        | E::NoSuchRequirementsId(_)
-        | E::NoSuchFile(_)
-        | E::NoSuchEvent(_)
-        | E::NoSuchResult(_)
-        | E::NoSuchMember { .. }
-        | E::NoSuch { .. } => Refused::NotFound(detail),
+        error if error.is_missing() => Refused::NotFound(detail),
+        error if error.is_invalid() => Refused::Invalid { code: "invalid", detail },
         E::NameTaken { .. } => Refused::Conflict { code: "name_taken", detail },
         E::Conflict { .. } | E::StaleRun { .. } => {
             Refused::Unavailable { detail, retry_after: Duration::ZERO }
@@ -450,14 +442,6 @@ pub(super) fn refused(error: &windlass_store::Error) -> Refused {
         E::Busy { .. } | E::InUse { .. } | E::RunNotBegun { .. } | E::NotBuried { .. } => {
             Refused::Conflict { code: "in_use", detail }
         }
-        E::Circle { .. }
-        | E::DuplicateJobName { .. }
-        | E::DuplicateName { .. }
-        | E::BadExport { .. }
-        | E::OutOfRange { .. }
-        | E::Refused { .. }
-        | E::TooManyIterations { .. }
-        | E::NoSuchRequirements { .. } => Refused::Invalid { code: "invalid", detail },
         _ => Refused::Internal(detail),
     }
 }
