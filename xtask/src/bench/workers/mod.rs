@@ -117,10 +117,11 @@ fn measure(options: &Options, side: &dyn Side, place: &Path) -> Result<Outcome> 
     Ok(Outcome { side: side.name(), jobs, wall, cpu, probes, claims })
 }
 
-/// Each job leaves a file that must not be there before, and then is a program that sleeps.
+/// Each job is a shell that leaves a file that must not be there before, and then, if asked to, a program that sleeps.
 fn load_spec(jobs: usize, sleep: &str) -> String {
+    let sleeps = if sleep == "0" { String::new() } else { format!("; exec sleep {sleep}") };
     format!(
-        "name: load\njobs:\n  - {{name: \"job_{{i}}\", command: \"set -C; : > ran/{{i}}; exec sleep {sleep}\", \
+        "name: load\njobs:\n  - {{name: \"job_{{i}}\", command: \"set -C; : > ran/{{i}}{sleeps}\", \
          parameters: {{i: \"1:{jobs}\"}}}}\n"
     )
 }
