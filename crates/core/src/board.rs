@@ -4,12 +4,14 @@
 //! [`Change`]s that the store commits. Every method is a decision: an event goes in, changes come out.
 
 mod claims;
+mod failure;
 mod later;
 mod sequel;
 mod table;
 mod verbs;
 
-pub use sequel::{Carried, Failed, Retrial, Sequel};
+pub use failure::{Diagnosis, Failure, Next};
+pub use sequel::{Carried, Failed, Followed, Retrial, Sequel};
 pub use table::JobTable;
 pub use verbs::{Again, Stated};
 
@@ -21,7 +23,7 @@ use crate::state::{self, JobEvent};
 use crate::suspects::{self, Evidence};
 use later::Later;
 use rustc_hash::FxHashMap;
-use sequel::Onward;
+use sequel::{Follows, Onward};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
@@ -88,6 +90,14 @@ pub struct Verdict {
     pub job_status: JobStatus,
     pub return_code: i32,
     pub reason: Option<String>,
+}
+
+/// The end of an attempt, as it was judged.
+struct Outcome {
+    event: JobEvent,
+    result: AttemptResult,
+    failure: Option<Box<Failure>>,
+    onward: Onward,
 }
 
 impl Board {
@@ -377,7 +387,7 @@ impl Board {
         ended: &Ended,
         changes: &mut Vec<Change>,
     ) -> Result<Verdict, Stale> {
-        self.on_ended_then(worker, ended, |_| Sequel::Final(None), changes)
+        self.on_ended_then(worker, ended, |_| Sequel::Final(None).into(), changes)
     }
 
     /// Makes the result of an attempt of what was found about its end, and of that what becomes of the job.
@@ -387,7 +397,7 @@ impl Board {
         worker: WorkerId,
         ended: &Ended,
         judged: Judged,
-        onward: Onward,
+        follows: Follows,
         changes: &mut Vec<Change>,
     ) -> Verdict {
         let result = AttemptResult {
@@ -403,8 +413,10 @@ impl Board {
             wall: ended.wall,
             usage: ended.usage,
             files: ended.files.clone(),
+            recovered: ended.recovered.clone(),
         };
-        let job_status = self.end(job, judged.event, result, onward, changes);
+        let Follows { onward, failure } = follows;
+        let job_status = self.end(job, Outcome { event: judged.event, result, failure, onward }, changes);
         Verdict {
             attempt_status: judged.attempt_status,
             job_status,
@@ -459,6 +471,7 @@ impl Board {
             wall: Duration::ZERO,
             usage: Usage::default(),
             files: None,
+            recovered: None,
         };
         let event = match fate {
             _ if self.canceling => JobEvent::Cancel,
@@ -466,7 +479,9 @@ impl Board {
             _ => JobEvent::Requeue,
         };
         let onward = if matches!(fate, Orphan::RunAlone(_)) { Onward::ExcusedAlone } else { Onward::Excused };
-        self.end(job, event, result, onward, changes);
+        let next = if event == JobEvent::Requeue { Next::Excused } else { Next::Final };
+        let failure = Failure { diagnosis: Diagnosis::of_orphan(), next, why: result.reason.clone() };
+        self.end(job, Outcome { event, result, failure: Some(Box::new(failure)), onward }, changes);
     }
 
     /// No more claims; what workers hold becomes canceled as they let go of it, and with it what waits for it. Other jobs
@@ -475,15 +490,9 @@ impl Board {
         self.canceling = true;
     }
 
-    /// Ends the attempt of `job` with `event` and tells its dependents.
-    fn end(
-        &mut self,
-        job: u32,
-        event: JobEvent,
-        result: AttemptResult,
-        onward: Onward,
-        changes: &mut Vec<Change>,
-    ) -> JobStatus {
+    /// Ends the attempt of `job` and tells its dependents.
+    fn end(&mut self, job: u32, outcome: Outcome, changes: &mut Vec<Change>) -> JobStatus {
+        let Outcome { event, result, failure, onward } = outcome;
         let Some((from, to)) = self.transition(job, event) else { return self.status(job) };
         let was_alone = self.ends_trial(job);
         let alone = matches!(onward, Onward::ExcusedAlone);
@@ -494,7 +503,7 @@ impl Board {
         }
         let next_attempt = self.attempt[job as usize];
         let orphaned = result.return_code == return_code::ORPHANED;
-        changes.push(Change::End { from, to, result, next_attempt, orphaned, carried });
+        changes.push(Change::End { from, to, result, next_attempt, orphaned, failure, carried });
         match to {
             // One after the other: a worker that dies again and again dies of one job at a time.
             JobStatus::Ready if alone && was_alone => self.alone.push_front(job),

@@ -1,8 +1,8 @@
 //! What a decision changes, as values. The store applies a list of changes in one transaction, in order.
 
-use crate::board::Carried;
+use crate::board::{Carried, Failure};
 use windlass_types::settings::Trigger;
-use windlass_types::work::{AttemptKey, Exit, FilesSeen, Usage};
+use windlass_types::work::{AttemptKey, Exit, FilesSeen, Recovered, Usage};
 use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
 
 /// One change to the rows of one job, or of one action.
@@ -17,14 +17,15 @@ pub enum Change {
     Claim { job: JobId, attempt: Attempt, worker: WorkerId },
     /// `pending` → `running`, for jobs that run long enough for somebody to look.
     Start { job: JobId, attempt: Attempt, worker: WorkerId, at: Timestamp, pid: u32 },
-    /// An attempt is over: `pending` or `running` → `to`, and a result row. If it leads to `ready`, `carried` is all that
-    /// the next attempt inherits; nothing, where it is absent.
+    /// An attempt is over: `pending` or `running` → `to`, and a result row; with `failure`, if it failed. If it leads to
+    /// `ready`, `carried` is all that the next attempt inherits; nothing, where it is absent.
     End {
         from: JobStatus,
         to: JobStatus,
         result: AttemptResult,
         next_attempt: Attempt,
         orphaned: bool,
+        failure: Option<Box<Failure>>,
         carried: Option<Box<Carried>>,
     },
     /// A claim that certainly never started: `pending` → `ready` with the same attempt number.
@@ -73,4 +74,6 @@ pub struct AttemptResult {
     pub usage: Usage,
     /// Its files, as it found and left them; `None` where it has none.
     pub files: Option<Box<FilesSeen>>,
+    /// How the script went that an earlier failure owed; `None` where none did.
+    pub recovered: Option<Box<Recovered>>,
 }

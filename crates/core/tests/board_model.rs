@@ -288,7 +288,7 @@ proptest! {
                 }
                 3..=5 => {
                     let used = board.used(job);
-                    let then = |failed: Failed<'_>| sequel(failed, how, now);
+                    let then = |failed: Failed<'_>| sequel(failed, how, now).into();
                     let verdict = board.on_ended_then(WORKER, &ended(key, how), then, &mut changes);
                     prop_assert_eq!(verdict.is_ok(), active, "only what a worker holds can end");
                     let interrupted = how % 6 == 5;

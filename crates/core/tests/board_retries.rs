@@ -1,13 +1,15 @@
 //! Jobs that are tried again: when, with what, how often, and what a board that is built anew knows of it.
 
 use std::time::Duration;
-use windlass_core::board::{Board, Carried, JobTable, Orphan, Retrial, Sequel, Stated};
+use windlass_core::board::{
+    Board, Carried, Diagnosis, Followed, JobTable, Next, Orphan, Retrial, Sequel, Stated,
+};
 use windlass_core::change::{AttemptResult, Change};
 use windlass_core::dispatch::Mirror;
 use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_core::handlers::{Budget, Handler, Situation, decide};
 use windlass_types::settings::{FailureCause, FailureHandler, FailureRule};
-use windlass_types::work::{EndCause, Ended, Exit, Recovery, StopReason, Usage};
+use windlass_types::work::{EndCause, Ended, Exit, Recovered, Recovery, StopReason, Usage};
 use windlass_types::{
     Attempt, Bytes, Capacity, FailureClass, JobId, JobStatus as S, Resources, RunId, Timestamp, WorkerId,
     WorkflowId,
@@ -71,7 +73,7 @@ impl Site {
     #[track_caller]
     fn fails(&mut self, job: u32, sequel: Sequel) -> (AttemptResult, Option<Box<Carried>>) {
         let ended = self.ended(job, Exit::Code(75), EndCause::Itself);
-        let ended = self.board.on_ended_then(WORKER, &ended, |_| sequel, &mut self.changes);
+        let ended = self.board.on_ended_then(WORKER, &ended, |_| sequel.into(), &mut self.changes);
         ended.expect("it is held");
         self.mirror.remove(job);
         self.last_end()
@@ -347,7 +349,8 @@ fn from_a_failure_to_the_next_attempt() {
                 budget: Budget { granted: 0, limit: 10 },
                 dice: 0,
             };
-            Sequel::of(decide(Some(&handler), &failed.failure(FailureClass::Memory), &situation), true, now)
+            let decision = decide(Some(&handler), &failed.failure(FailureClass::Memory), &situation);
+            Sequel::of(decision, true, now).into()
         };
         site.board.on_ended_then(WORKER, &ended, sequel, &mut site.changes).unwrap();
         site.mirror.remove(0);
@@ -369,4 +372,36 @@ fn from_a_failure_to_the_next_attempt() {
         "used more than its memory of 1.5 GiB; not tried again after 2 of 2 attempts by rule 1 of handler oom (out of \
          memory)"
     );
+}
+
+/// What was found about a failure goes with its end, and so does the script that came before the attempt.
+#[test]
+fn an_end_tells_what_the_failure_was_and_why_what_is_next() {
+    let diagnosis = Diagnosis::of_orphan();
+    let mut site = Site::new(table(1));
+    let mut told = Vec::new();
+    for sequel in [again(Retrial::default()), Sequel::Ask(Some("no rule".into()))] {
+        site.claim();
+        let mut ended = site.ended(0, Exit::Code(75), EndCause::Itself);
+        ended.recovered = Some(Box::new(Recovered::CannotStart("no shell".into())));
+        let followed = Followed { sequel, diagnosis: Some(diagnosis.clone()) };
+        site.board.on_ended_then(WORKER, &ended, |_| followed, &mut site.changes).unwrap();
+        site.mirror.remove(0);
+        let Some(Change::End { result, failure, .. }) = site.changes.pop() else { panic!("it ended") };
+        assert_eq!(result.recovered, ended.recovered);
+        let failure = failure.expect("it failed");
+        assert_eq!(failure.diagnosis, diagnosis);
+        told.push((failure.next, failure.why));
+    }
+    assert_eq!(told, [(Next::Retry, Some(String::new())), (Next::PendingFailed, Some("no rule".into()))]);
+
+    let mut site = Site::new(table(2));
+    site.claim();
+    let well = site.ended(0, Exit::Code(0), EndCause::Itself);
+    site.board.on_ended_then(WORKER, &well, |_| panic!("nothing failed"), &mut site.changes).unwrap();
+    assert!(matches!(site.changes.pop(), Some(Change::End { failure: None, .. })));
+    site.board.on_orphaned(1, WORKER, Orphan::RunAgain(None), None, Timestamp(1), &mut site.changes);
+    let Some(Change::End { failure: Some(failure), .. }) = site.changes.pop() else { panic!("it is lost") };
+    assert_eq!((failure.next, failure.diagnosis), (Next::Excused, diagnosis));
+    assert_eq!(failure.why.as_deref(), Some("orphaned: worker 7 ended while it ran"));
 }

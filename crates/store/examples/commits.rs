@@ -123,9 +123,11 @@ fn end(workflow: WorkflowId, job: JobId, worker: WorkerId) -> Change {
             wall: Duration::from_millis(1),
             usage: Usage { cpu_time: Duration::from_micros(700), ..Usage::default() },
             files: None,
+            recovered: None,
         },
         next_attempt: Attempt::FIRST,
         orphaned: false,
+        failure: None,
         carried: None,
     }
 }

@@ -1,8 +1,8 @@
 //! What follows the failure of an attempt, as [`crate::handlers`] decided, and what the next attempt inherits.
 
-use super::{Board, Stale, Verdict};
+use super::{Board, Diagnosis, Failure, Next, Stale, Verdict};
 use crate::change::Change;
-use crate::handlers::{Decision, Failure};
+use crate::handlers::{self, Decision};
 use crate::judge::judge;
 use crate::state::JobEvent;
 use serde::{Deserialize, Serialize};
@@ -41,8 +41,8 @@ pub struct Failed<'a> {
 
 impl Failed<'_> {
     /// As rules ask about it.
-    pub fn failure(&self, class: FailureClass) -> Failure<'_> {
-        Failure {
+    pub fn failure(&self, class: FailureClass) -> handlers::Failure<'_> {
+        handlers::Failure {
             return_code: self.return_code,
             exit: Some(self.ended.exit),
             cause: FailureCause::of(&self.ended.cause),
@@ -61,6 +61,19 @@ pub enum Sequel {
     Ask(Option<String>),
     /// It is tried again.
     Again(Box<Retrial>),
+}
+
+/// What follows a failure, and what it was found to be, if anybody looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    pub sequel: Sequel,
+    pub diagnosis: Option<Diagnosis>,
+}
+
+impl From<Sequel> for Followed {
+    fn from(sequel: Sequel) -> Self {
+        Self { sequel, diagnosis: None }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,37 +120,45 @@ pub(super) enum Onward {
     ExcusedAlone,
 }
 
+/// What comes of an attempt that is over.
+pub(super) struct Follows {
+    pub(super) onward: Onward,
+    pub(super) failure: Option<Box<Failure>>,
+}
+
 impl Board {
     /// As [`Board::on_ended`]; `decide` is asked what follows if the attempt failed or was terminated.
     pub fn on_ended_then(
         &mut self,
         worker: WorkerId,
         ended: &Ended,
-        decide: impl FnOnce(Failed<'_>) -> Sequel,
+        decide: impl FnOnce(Failed<'_>) -> Followed,
         changes: &mut Vec<Change>,
     ) -> Result<Verdict, Stale> {
         let job = self.fenced(&ended.key)?;
         let mut judged = judge(ended, self.resources(job), self.codes, self.canceling);
-        let mut onward = Onward::Excused;
+        let mut follows = Follows { onward: Onward::Excused, failure: None };
         if matches!(judged.event, JobEvent::Fail | JobEvent::Terminate) && !self.canceling {
-            let sequel = decide(Failed {
+            let Followed { sequel, diagnosis } = decide(Failed {
                 job,
                 ended,
                 return_code: judged.return_code,
                 asked: self.asked_for_resources(job).then(|| *self.resources(job)),
                 used: self.used(job),
             });
+            let (next, why) = (Next::from(&sequel), sequel.words().map(str::to_owned));
+            follows.failure = diagnosis.map(|diagnosis| Box::new(Failure { diagnosis, next, why }));
             judged.reason = joined(judged.reason, sequel.words());
             match sequel {
                 Sequel::Final(_) => {}
                 Sequel::Ask(_) => judged.event = JobEvent::AwaitVerdict,
                 Sequel::Again(again) => {
                     judged.event = JobEvent::Requeue;
-                    onward = Onward::Retry(again);
+                    follows.onward = Onward::Retry(again);
                 }
             }
         }
-        Ok(self.conclude(job, worker, ended, judged, onward, changes))
+        Ok(self.conclude(job, worker, ended, judged, follows, changes))
     }
 
     /// Attempts of this run that count, with the one that is under way or next.

@@ -1,6 +1,6 @@
 //! What people and other programs decide about single jobs, beside what workers report.
 
-use super::{Board, Onward, Stale};
+use super::{Board, Onward, Outcome, Stale};
 use crate::change::{AttemptResult, Change};
 use crate::state::{self, JobEvent};
 use rustc_hash::FxHashMap;
@@ -61,9 +61,10 @@ impl Board {
             wall: stated.wall,
             usage: stated.usage,
             files: None,
+            recovered: None,
         };
-        let retry = Onward::Retry(Box::default());
-        Ok(self.end(job, event, result, retry, changes))
+        let onward = Onward::Retry(Box::default());
+        Ok(self.end(job, Outcome { event, result, failure: None, onward }, changes))
     }
 
     /// The verdict on a failure that waited for one, or a job that is not to run: `to` is failed, canceled or disabled.

@@ -100,9 +100,11 @@ pub(crate) fn end(key: AttemptKey, worker: WorkerId, status: JobStatus) -> Chang
             wall: Duration::from_millis(1500),
             usage: Usage::default(),
             files: None,
+            recovered: None,
         },
         next_attempt: key.attempt,
         orphaned: false,
+        failure: None,
         carried: None,
     }
 }

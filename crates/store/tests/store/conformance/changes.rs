@@ -47,6 +47,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
         wall: Duration::from_micros(8),
         usage,
         files: None,
+        recovered: None,
     };
     let ended = Change::End {
         from: JobStatus::Running,
@@ -54,6 +55,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
         result: result.clone(),
         next_attempt: Attempt(1),
         orphaned: false,
+        failure: None,
         carried: None,
     };
     commit(store, workflow, vec![ended]).unwrap();
@@ -89,6 +91,7 @@ pub(crate) fn an_orphan_is_counted_and_runs_again(store: &dyn Store) {
         result,
         next_attempt: Attempt(2),
         orphaned: true,
+        failure: None,
         carried: None,
     };
     commit(store, workflow, vec![again, claim(jobs[0], 2, worker)]).unwrap();

@@ -31,10 +31,12 @@ fn with_files(store: &dyn Store) -> (WorkflowId, WorkerId) {
 }
 
 fn ended(change: Change, files: FilesSeen, at: Timestamp) -> Change {
-    let Change::End { from, to, mut result, next_attempt, orphaned, carried } = change else { return change };
+    let Change::End { from, to, mut result, next_attempt, orphaned, failure, carried } = change else {
+        return change;
+    };
     result.files = Some(Box::new(files));
     result.ended_at = at;
-    Change::End { from, to, result, next_attempt, orphaned, carried }
+    Change::End { from, to, result, next_attempt, orphaned, failure, carried }
 }
 
 pub(crate) fn files_are_kept_as_they_were_seen(store: &dyn Store) {
