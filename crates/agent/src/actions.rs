@@ -7,9 +7,9 @@ use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windlass_proc::identity::to_pid;
 use windlass_proc::tree::{self, tag};
 use windlass_proc::{Pid, Signal};
@@ -36,14 +36,29 @@ struct Running {
 /// Is told how one ended, on a thread of its own.
 type Tell = Arc<dyn Fn(ActionReport) + Send + Sync>;
 
-/// The process of the command that runs now.
-type Handle = Arc<Mutex<Slot>>;
+/// What the agent and the thread of an action share.
+type Handle = Arc<Process>;
+
+#[derive(Debug, Default)]
+struct Process {
+    slot: Mutex<Slot>,
+    /// It is over: no command runs, and none will.
+    over: Condvar,
+}
+
+impl Process {
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Slot {
+    /// Of the command that runs now.
     process: Option<Pid>,
     /// No further command is started.
     is_stopped: bool,
+    is_over: bool,
 }
 
 impl fmt::Debug for Actions {
@@ -72,6 +87,8 @@ impl Actions {
         let (workflow, unstarted) = (order.workflow, order.clone());
         let body = move || {
             let report = carry_out(&order, output_dir.as_deref(), &token, &own);
+            own.lock().is_over = true;
+            own.over.notify_all();
             tell(report);
         };
         match thread::Builder::new().name("action".to_owned()).spawn(body) {
@@ -88,6 +105,10 @@ impl Actions {
     /// Whether the server is to hear how it went.
     pub(crate) fn done(&mut self, report: &ActionReport) -> bool {
         self.running.remove(&(report.action, report.attempt)).is_none_or(|running| !running.is_given_up)
+    }
+
+    pub(crate) fn workflows(&self) -> impl Iterator<Item = WorkflowId> {
+        self.running.values().map(|running| running.workflow)
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = (i64, Attempt)> {
@@ -114,10 +135,10 @@ impl Actions {
         if handles.is_empty() {
             return;
         }
+        let asked = Instant::now();
         let body = move || {
-            thread::sleep(grace);
             for handle in &handles {
-                end(handle, Signal::KILL);
+                kill_unless_over(handle, asked, grace);
             }
         };
         // Without a thread they have all the time they want.
@@ -143,17 +164,28 @@ impl Actions {
     }
 
     fn processes(&self) -> Vec<Pid> {
-        let of = |running: &Running| running.handle.lock().unwrap_or_else(PoisonError::into_inner).process;
+        let of = |running: &Running| running.handle.lock().process;
         self.running.values().filter_map(of).collect()
     }
 }
 
 /// The command that runs gets the signal, and no other is started.
 fn end(handle: &Handle, signal: Signal) {
-    let mut slot = handle.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut slot = handle.lock();
     slot.is_stopped = true;
     if let Some(pid) = slot.process {
         tree::signal(pid, &tree::with_descendants([pid]), signal);
+    }
+}
+
+/// Waits for the end of one that was asked to end, and kills it when the time for that is over.
+fn kill_unless_over(handle: &Handle, asked: Instant, grace: Duration) {
+    let left = grace.saturating_sub(asked.elapsed());
+    let waited = handle.over.wait_timeout_while(handle.lock(), left, |slot| !slot.is_over);
+    let (slot, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    if !slot.is_over {
+        drop(slot);
+        end(handle, Signal::KILL);
     }
 }
 
@@ -210,7 +242,7 @@ fn run_one(
     log: &File,
     handle: &Handle,
 ) -> io::Result<ExitStatus> {
-    let mut slot = handle.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut slot = handle.lock();
     if slot.is_stopped {
         return Err(io::Error::other("the worker was stopped"));
     }
@@ -229,7 +261,7 @@ fn run_one(
     slot.process = to_pid(child.id());
     drop(slot);
     let status = child.wait();
-    handle.lock().unwrap_or_else(PoisonError::into_inner).process = None;
+    handle.lock().process = None;
     status
 }
 
@@ -240,6 +272,7 @@ fn code_of(status: ExitStatus) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Weak;
     use std::sync::mpsc::{Receiver, channel};
     use windlass_types::RunId;
 
@@ -283,16 +316,50 @@ mod tests {
         assert!(!directory.path().join("never").exists());
     }
 
+    /// An action that runs: its command has written into the pipe.
+    fn one_under_way(actions: &mut Actions, directory: &Path, command: &str) -> Weak<Process> {
+        let here = directory.join("here");
+        assert!(Command::new("mkfifo").arg(&here).status().unwrap().success());
+        actions.start(order(&[command, "touch never"]), Some(directory.to_owned()));
+        fs::read(&here).unwrap();
+        Arc::downgrade(&actions.running.values().next().unwrap().handle)
+    }
+
+    #[test]
+    fn what_ends_when_it_is_asked_is_waited_for_no_longer() {
+        let directory = tempfile::tempdir().unwrap();
+        let (events, inbox) = channel();
+        let mut actions = Actions::new("token".into(), move |report| events.send(report).unwrap_or_default());
+        let process = one_under_way(&mut actions, directory.path(), "echo > here; sleep 1000");
+        actions.stop_those_of(WorkflowId(2), Duration::ZERO);
+        actions.stop_those_of(WorkflowId(1), Duration::from_hours(1));
+        let report = report(&inbox);
+        assert_eq!(report.return_code, 128 + 15);
+        actions.done(&report);
+        let give_up = Instant::now() + Duration::from_mins(1);
+        while process.strong_count() > 0 {
+            assert!(Instant::now() < give_up, "somebody still waits");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_does_not_end_when_it_is_asked_is_killed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (events, inbox) = channel();
+        let mut actions = Actions::new("token".into(), move |report| events.send(report).unwrap_or_default());
+        let command = "trap '' TERM; echo > here; while :; do sleep 1; done";
+        one_under_way(&mut actions, directory.path(), command);
+        actions.stop_those_of(WorkflowId(1), Duration::from_millis(10));
+        assert_eq!(report(&inbox).return_code, 128 + 9);
+    }
+
     #[test]
     fn one_that_is_stopped_starts_nothing_more() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
         let mut actions = Actions::new("token".into(), move |report| events.send(report).unwrap_or_default());
-        let here = directory.path().join("here");
-        assert!(Command::new("mkfifo").arg(&here).status().unwrap().success());
-        actions.start(order(&["echo > here; sleep 1000", "touch never"]), Some(directory.path().to_owned()));
-        // Comes back when the command has written there.
-        fs::read(&here).unwrap();
+        one_under_way(&mut actions, directory.path(), "echo > here; sleep 1000");
         actions.stop(Signal::TERM);
         let report = report(&inbox);
         assert_eq!((report.return_code, directory.path().join("never").exists()), (128 + 15, false));

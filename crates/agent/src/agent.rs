@@ -11,9 +11,10 @@ use crate::leaving::{End, Hurry, Leaving, Outcome, next_hurry};
 use crate::leftovers::{self, Legacy};
 use crate::observe::{Observer, Progress};
 use crate::options::AgentOptions;
+use crate::sites::Sites;
 use crate::talk::{Lane, Next, Talk, Wish};
 use crate::{Error, backoff};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -23,7 +24,7 @@ use windlass_client::{Client, Keyring};
 use windlass_proc::identity::{Identity, boot_id, boot_time};
 use windlass_proc::{Signal, machine};
 use windlass_types::fleet::{
-    ActionReport, Comeback, ExchangeAnswer, Introduction, StaleReport, StopOrder, Welcome, WorkflowSite,
+    ActionReport, Comeback, ExchangeAnswer, Introduction, StaleReport, StopOrder, Welcome,
 };
 use windlass_types::work::{
     AttemptKey, EndCause, Exit, FromWorker, Report, ReturnReason, StopReason, ToWorker,
@@ -60,7 +61,7 @@ pub struct Agent {
     pub(crate) crew: Option<Crew>,
     crews: u32,
     deaths_in_a_row: u32,
-    sites: HashMap<WorkflowId, WorkflowSite>,
+    sites: Sites,
     /// What the server thinks is ours.
     held: BTreeSet<AttemptKey>,
     /// What the worker process has.
@@ -75,8 +76,6 @@ pub struct Agent {
     legacies: Vec<Legacy>,
     delivery: Option<JoinHandle<Vec<String>>>,
     shown: Progress,
-    /// What kept jobs from being started here, as it was told: once each.
-    troubles: HashSet<(WorkflowId, String)>,
     succeeded: u64,
     failed: u64,
     stopped: u64,
@@ -148,7 +147,7 @@ impl Agent {
             crew: None,
             crews: 0,
             deaths_in_a_row: 0,
-            sites: HashMap::new(),
+            sites: Sites::default(),
             held: BTreeSet::new(),
             busy: BTreeSet::new(),
             leaving: None,
@@ -160,7 +159,6 @@ impl Agent {
             legacies,
             delivery: None,
             shown: Progress::default(),
-            troubles: HashSet::new(),
             succeeded: 0,
             failed: 0,
             stopped: 0,
@@ -296,7 +294,7 @@ impl Agent {
         let mut crew = Crew::start(&self.options, &self.home, self.crews, self.post.clone())?;
         self.notes.crew = Some(crew.process.clone());
         self.home.note(&self.notes)?;
-        for site in self.sites.values() {
+        for site in self.sites.iter() {
             crew.tell(&ToWorker::Workflow(Box::new(site.clone())));
         }
         if let Some(until) = self.lease.until() {
@@ -382,7 +380,7 @@ impl Agent {
             *count += 1;
         }
         if let Report::Returned { why: ReturnReason::WorkerTrouble(trouble), .. } = report
-            && self.troubles.insert((key.workflow, trouble.clone()))
+            && self.sites.note_trouble(key.workflow, trouble)
         {
             observer.notice(&format!("jobs of workflow {} cannot be started here: {trouble}", key.workflow));
         }
@@ -461,6 +459,7 @@ impl Agent {
         // Before anything is woken: what is not ours any more must not go on for a moment.
         self.drop_lost(&welcome.lost, observer);
         self.actions.give_up(&welcome.lost_actions);
+        self.forget_unused();
         self.renew_lease(welcome.lease, sent);
         self.deliver_legacies();
         Ok(())
@@ -580,9 +579,10 @@ impl Agent {
         for StaleReport { key, found } in &answer.stale {
             observer.notice(&format!("the server did not take what was reported of {key}: {found}"));
         }
+        self.forget(answer.over);
         for site in answer.workflows {
             self.tell_crew(&ToWorker::Workflow(Box::new(site.clone())));
-            self.sites.insert(site.workflow, site);
+            self.sites.insert(site);
         }
         let keys: Vec<AttemptKey> = answer.assignments.iter().map(|assignment| assignment.key).collect();
         self.held.extend(&keys);
@@ -605,7 +605,7 @@ impl Agent {
                 self.actions.refuse(&order, "the worker was being stopped");
                 continue;
             }
-            let directory = self.sites.get(&order.workflow).map(|site| PathBuf::from(&site.output_dir));
+            let directory = self.sites.output_dir(order.workflow);
             self.actions.start(order, directory);
         }
         if answer.drain {
@@ -614,6 +614,20 @@ impl Agent {
         if answer.dismissed {
             self.on_dismissed();
         }
+    }
+
+    fn forget(&mut self, over: Vec<WorkflowId>) {
+        for workflow in over {
+            self.sites.forget(workflow);
+            self.tell_crew(&ToWorker::Forget(workflow));
+        }
+    }
+
+    /// A server that took this worker back tells of each workflow anew, and not which were over meanwhile.
+    fn forget_unused(&mut self) {
+        let of_jobs = self.busy.iter().map(|key| key.workflow);
+        let in_use = of_jobs.chain(self.actions.workflows()).collect();
+        self.forget(self.sites.unused(&in_use));
     }
 
     /// What jobs find in their environment to act at the server, for the commands of actions.

@@ -21,6 +21,7 @@ mod leaving;
 mod leftovers;
 mod observe;
 mod options;
+mod sites;
 mod talk;
 mod watch;
 

@@ -97,6 +97,10 @@ impl Exchange {
 pub struct ExchangeAnswer {
     /// Of the exchange that is answered.
     pub number: u64,
+    /// Workflows that are over: what the worker knows of them it may forget. Comes before `workflows`, which speaks of one
+    /// anew should there be more of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over: Vec<WorkflowId>,
     /// Workflows that this worker has not heard of, before the first job of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflows: Vec<WorkflowSite>,

@@ -205,6 +205,8 @@ pub enum ToWorker {
     /// What the jobs of a workflow have in common, before the first of them, and again when that has changed. A worker of
     /// one workflow is told when it is started, and hears nothing of the kind.
     Workflow(Box<WorkflowSite>),
+    /// This workflow is over: what was said of it can be forgotten. What still runs keeps what it began with.
+    Forget(WorkflowId),
     /// Jobs may run until this time on the clock that counts from the boot of the machine. When it is over they are
     /// frozen, and a later time thaws them. Without a word of it they run as long as they like. Answered by
     /// [`FromWorker::Alive`].

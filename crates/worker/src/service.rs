@@ -157,6 +157,7 @@ fn listen(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> Farewell {
         match serde_json::from_slice(&line) {
             Ok(ToWorker::Assign(assignments)) => worker.assign(assignments),
             Ok(ToWorker::Workflow(site)) => lock(&worker.sites).introduce(*site),
+            Ok(ToWorker::Forget(workflow)) => lock(&worker.sites).forget(workflow),
             Ok(ToWorker::Lease(until)) => worker.renew_lease(until),
             Ok(ToWorker::Stop { why, grace }) => worker.stop(why, grace),
             Ok(ToWorker::StopSome(order)) => worker.stop_some(&order),

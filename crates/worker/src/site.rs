@@ -87,6 +87,12 @@ impl Sites {
         self.told.insert(site.workflow, site);
     }
 
+    /// It is over. Should something of it still run, it keeps what it began with.
+    pub(crate) fn forget(&mut self, workflow: WorkflowId) {
+        self.open.remove(&workflow);
+        self.told.remove(&workflow);
+    }
+
     /// The site of a workflow, opened if need be; or, in words, why its jobs cannot run here.
     pub(crate) fn open(
         &mut self,

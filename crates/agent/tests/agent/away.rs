@@ -62,6 +62,23 @@ fn a_server_that_lost_its_memory_takes_it_back_with_all_that_it_holds() {
 }
 
 #[test]
+fn of_a_server_that_lost_its_memory_only_what_is_in_use_is_remembered() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.give([job(1, "true")]);
+    bench.ended(1);
+    bench.server.change(|state| state.has_forgotten = true);
+    bench.server.until("a second introduction", |state| state.introductions.get(1).map(drop));
+    bench.server.give([job(2, "true")]);
+    bench.server.until("job 2 to be given back", |state| {
+        let back = |report: &&Report| matches!(report, Report::Returned { key: of, .. } if *of == key(2));
+        state.reports.iter().find(back).map(drop)
+    });
+    agent.control.interrupt();
+    assert_eq!(agent.end().unwrap().end, End::Drained);
+}
+
+#[test]
 fn long_jobs_stand_still_when_the_lease_is_over_and_go_on_when_they_are_still_ours() {
     let bench = Bench::new(SHORT);
     let agent = bench.hire();

@@ -138,6 +138,38 @@ fn it_leaves_when_it_had_nothing_to_do_for_long_enough() {
 }
 
 #[test]
+fn a_workflow_that_is_over_is_forgotten_until_it_is_told_of_anew() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire();
+    bench.server.give([job(1, "true")]);
+    bench.ended(1);
+    bench.server.change(|state| {
+        state.over.push(key(1).workflow);
+        state.assignments.push(job(2, "true"));
+    });
+    let why = bench.server.until("what is said of job 2", |state| {
+        state.reports.iter().find_map(|report| match report {
+            Report::Returned { key: of, why } if *of == key(2) => Some(why.clone()),
+            _ => None,
+        })
+    });
+    assert!(
+        matches!(&why, ReturnReason::WorkerTrouble(text) if text.contains("told nothing of its workflow")),
+        "{why:?}"
+    );
+    // Both at once: it is over, and there is more of it.
+    let site = bench.site();
+    bench.server.change(|state| {
+        state.over.push(key(1).workflow);
+        state.workflows.push(site);
+        state.assignments.push(job(3, "true"));
+    });
+    assert_eq!(bench.ended(3).exit, Exit::Code(0));
+    agent.control.interrupt();
+    assert_eq!(agent.end().unwrap().end, End::Drained);
+}
+
+#[test]
 fn actions_are_carried_out_and_reported() {
     let bench = Bench::new(LONG);
     let mut agent = bench.start_process();

@@ -34,6 +34,7 @@ pub(crate) struct State {
     pub(crate) has_forgotten: bool,
     pub(crate) keeps: Vec<AttemptKey>,
     /// For the next exchange that can bring them.
+    pub(crate) over: Vec<WorkflowId>,
     pub(crate) workflows: Vec<WorkflowSite>,
     pub(crate) assignments: Vec<Assignment>,
     pub(crate) stops: Vec<StopOrder>,
@@ -215,6 +216,7 @@ impl Server {
 fn take_news(state: &mut State, number: u64, is_newest: bool) -> ExchangeAnswer {
     let mut answer = ExchangeAnswer { number, ..ExchangeAnswer::default() };
     if is_newest {
+        answer.over = std::mem::take(&mut state.over);
         answer.workflows = std::mem::take(&mut state.workflows);
         answer.assignments = std::mem::take(&mut state.assignments);
         answer.stops = std::mem::take(&mut state.stops);

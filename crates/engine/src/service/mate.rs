@@ -61,6 +61,8 @@ pub(super) struct Mate {
 /// What it is to be told.
 #[derive(Default)]
 pub(super) struct Outbox {
+    /// Can wait until there is something to do.
+    pub(super) over: Vec<WorkflowId>,
     pub(super) workflows: Vec<WorkflowSite>,
     pub(super) assignments: Vec<Assignment>,
     pub(super) actions: Vec<ActionOrder>,
@@ -70,6 +72,12 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    /// There is something to do for it.
+    fn speaks_of(&self, workflow: WorkflowId) -> bool {
+        self.assignments.iter().any(|assignment| assignment.key.workflow == workflow)
+            || self.actions.iter().any(|order| order.workflow == workflow)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         let has_orders = !self.assignments.is_empty() || !self.actions.is_empty() || !self.stops.is_empty();
         !has_orders && !self.has_word
@@ -195,9 +203,17 @@ impl Mate {
         self.outbox.assignments.push(assignment);
     }
 
-    /// The workflow is over: should there be more of it one day, the worker hears of it anew.
+    /// The workflow is over, and the worker may forget it: should there be more of it one day, it hears of it anew.
     pub(super) fn forget(&mut self, workflow: WorkflowId) {
+        let before = self.knows.len();
         self.knows.retain(|(known, _)| *known != workflow);
+        self.troubles.retain(|(known, _)| *known != workflow);
+        if !self.outbox.speaks_of(workflow) {
+            self.outbox.workflows.retain(|site| site.workflow != workflow);
+        }
+        if self.knows.len() < before {
+            self.outbox.over.push(workflow);
+        }
     }
 
     pub(super) fn tell_action(&mut self, order: ActionOrder, site: impl FnOnce() -> WorkflowSite) {
@@ -216,6 +232,7 @@ impl Mate {
             }
         }
         ExchangeAnswer {
+            over: news.over,
             workflows: news.workflows,
             assignments: news.assignments,
             actions: news.actions,

@@ -393,6 +393,7 @@ impl Office {
         let Some(Slot::Shut(shut)) = self.slots.remove(&workflow) else { return VecDeque::new() };
         let Shut { queue, left, .. } = *shut;
         drop(self.forget_holds_of(workflow));
+        self.mates.values_mut().for_each(|mate| mate.forget(workflow));
         self.crews.dismiss(workflow);
         for (worker, report) in left.heard {
             let stale = Stale { key: *report.key(), found: why.to_string() };

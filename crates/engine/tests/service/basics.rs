@@ -4,7 +4,7 @@ use crate::world::{
     Planned, Worker, World, after, ask, code, ended, introduce, later, me, plain, someone, sponsor,
 };
 use std::time::Duration;
-use windlass_engine::service::Speaker;
+use windlass_engine::service::{ResetWhich, Speaker};
 use windlass_store::model::EventFilter;
 use windlass_types::JobStatus as S;
 use windlass_types::fleet::{Comeback, Introduction};
@@ -23,6 +23,22 @@ fn jobs_run_in_order_and_the_run_ends() {
     assert!(world.row(workflow).ended_at.is_some());
     assert_eq!(world.service.figures().workflows, 0, "nothing of it stays in memory");
     assert_eq!(world.service.figures().ended, 3);
+}
+
+#[test]
+fn a_worker_hears_that_a_workflow_is_over_and_of_it_anew_when_there_is_more() {
+    let world = World::new();
+    let mut worker = Worker::new(&world, 1);
+    let workflow = world.begin(&[plain()]);
+    assert_eq!(worker.say(&world, vec![]).unwrap().workflows.len(), 1);
+    let mut over = worker.say(&world, vec![ended(worker.held[0].key, 1)]).unwrap().over;
+    over.extend(worker.say(&world, vec![]).unwrap().over);
+    assert_eq!(over, [workflow], "once");
+    ask(|reply| world.service.reset_status(workflow, false, "me", reply)).unwrap();
+    ask(|reply| world.service.reset_jobs(workflow, ResetWhich::Failed, "me", reply)).unwrap();
+    ask(|reply| world.service.initialize(workflow, true, false, "me", reply)).unwrap();
+    let anew = worker.say(&world, vec![]).unwrap();
+    assert_eq!((anew.over.len(), anew.workflows.len(), anew.assignments.len()), (0, 1, 1));
 }
 
 #[test]
