@@ -4,6 +4,7 @@ use super::Carried;
 use crate::dispatch::Place;
 use crate::edges::Edges;
 use serde::{Deserialize, Serialize};
+use windlass_types::settings::FailureHandler;
 use windlass_types::{Attempt, JobId, JobStatus, Resources};
 
 /// The jobs of a workflow as columns, in creation order, without their commands.
@@ -27,6 +28,15 @@ pub struct JobTable {
     /// What earlier attempts left to jobs, by their numbers; only where there is something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub carried: Vec<(u32, Carried)>,
+    /// Index into `handlers`, plus one; empty where no job has a handler.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handler: Vec<u32>,
+    /// Who says what follows the failures of jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handlers: Vec<FailureHandler>,
+    /// Attempts that handlers have granted in this run.
+    #[serde(default)]
+    pub retries_granted: u64,
     pub edges: Edges,
 }
 

@@ -2,7 +2,7 @@
 
 use super::job_events::{self, JobEvent};
 use super::manage::By;
-use super::{action_changes, column};
+use super::{action_changes, column, failures};
 use crate::db::{Db, Pipeline, values};
 use crate::error::{Fault, JobState};
 use crate::sql::common as sql;
@@ -75,8 +75,11 @@ fn send(
             let values = values![at.0, pid, job.0, workflow, attempt.0, worker.0];
             pipe.send(number, sql::START, &values)?;
         }
-        Change::End { from, to, ref result, next_attempt, orphaned, .. } => {
+        Change::End { from, to, ref result, next_attempt, orphaned, ref carried } => {
             send_end(pipe, number, batch, from, to, result, next_attempt, orphaned)?;
+            if to == JobStatus::Ready {
+                failures::carry(pipe, number, batch, result.key.job, carried.as_deref())?;
+            }
         }
         Change::GiveBack { job, worker } => {
             pipe.send(number, sql::GIVE_BACK, &values![job.0, workflow, worker.0])?;
@@ -91,9 +94,11 @@ fn send(
         Change::Retry { job, from, attempt } => {
             let values = values![attempt.next().0, job.0, workflow, from.code(), attempt.0];
             pipe.send(number, sql::RETRY, &values)?;
+            failures::begin_to_count_anew(pipe, number, batch, job, attempt.next())?;
         }
         Change::Reset { job, from, attempt } => {
             pipe.send(number, sql::RESET, &values![attempt.0, job.0, workflow, from.code()])?;
+            failures::begin_to_count_anew(pipe, number, batch, job, attempt)?;
         }
         Change::Action(ref change) => {
             action_changes::send(pipe, number, batch.workflow, batch.run, change)?;

@@ -2,6 +2,7 @@
 
 use super::apply::current_run;
 use super::column;
+use super::failures;
 use crate::db::{Db, Row};
 use crate::error::Fault;
 use crate::model::LoadedJobs;
@@ -9,6 +10,7 @@ use crate::sql::common as sql;
 use std::collections::HashMap;
 use windlass_core::dispatch::Place;
 use windlass_core::edges::Edges;
+use windlass_types::settings::FailureHandler;
 use windlass_types::{Attempt, Bytes, JobId, Resources, WorkflowId};
 
 /// Where the jobs of a workflow lie, ascending.
@@ -67,6 +69,7 @@ impl Blocks {
 }
 
 pub(crate) fn load_jobs(db: &impl Db, workflow: WorkflowId) -> Result<LoadedJobs, Fault> {
+    let run = current_run(db, workflow)?;
     let blocks = Blocks::read(db, workflow)?;
     let classes = load_classes(db, workflow)?;
     let mut loaded = LoadedJobs { ids: blocks.ids().collect(), ..room_for(blocks.job_count()) };
@@ -75,6 +78,7 @@ pub(crate) fn load_jobs(db: &impl Db, workflow: WorkflowId) -> Result<LoadedJobs
     }
     classes.hand_over(&mut loaded);
     loaded.edges = load_edges(db, workflow, &blocks)?;
+    failures::load(db, workflow, run, &blocks, &mut loaded)?;
     Ok(loaded)
 }
 
@@ -108,6 +112,9 @@ struct Classes {
     /// Where jobs belong, and from the kind's id to that. Empty where no kind says so.
     places: Vec<Place>,
     place: HashMap<i64, u32>,
+    /// Who handles failures, and from the kind's id to that, plus one. Empty where nobody does.
+    handlers: Vec<FailureHandler>,
+    handler: HashMap<i64, u32>,
 }
 
 impl Classes {
@@ -115,6 +122,7 @@ impl Classes {
     fn hand_over(self, loaded: &mut LoadedJobs) {
         loaded.requirements = self.requirements;
         loaded.places = self.places;
+        loaded.handlers = self.handlers;
     }
 }
 
@@ -134,7 +142,8 @@ fn load_classes(db: &impl Db, workflow: WorkflowId) -> Result<Classes, Fault> {
         Ok(())
     })?;
     let (places, place) = load_places(db, workflow)?;
-    Ok(Classes { requirements, class, places, place })
+    let (handlers, handler) = failures::load_handlers(db, workflow)?;
+    Ok(Classes { requirements, class, places, place, handlers, handler })
 }
 
 /// Labels and schedulers of kinds, each pair once. Nothing at all where no kind has any.
@@ -196,6 +205,10 @@ fn load_rows(db: &impl Db, block: Block, classes: &Classes, loaded: &mut LoadedJ
         if !classes.places.is_empty() {
             let kind: Option<i64> = row.get(5)?;
             loaded.place.push(kind.and_then(|kind| classes.place.get(&kind)).copied().unwrap_or(0));
+        }
+        if !classes.handler.is_empty() {
+            let kind: Option<i64> = row.get(5)?;
+            loaded.handler.push(kind.and_then(|kind| classes.handler.get(&kind)).copied().unwrap_or(0));
         }
         Ok(())
     })?;

@@ -11,6 +11,7 @@ pub(crate) mod create;
 pub(crate) mod edit;
 pub(crate) mod events;
 pub(crate) mod export;
+mod failures;
 pub(crate) mod fleet;
 pub(crate) mod import;
 pub(crate) mod job_events;

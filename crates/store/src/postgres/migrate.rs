@@ -8,11 +8,18 @@ use crate::error::Fault;
 use crate::migration::{Migration, checksum, latest};
 use crate::sql::postgres as sql;
 
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "initial",
-    sql: include_str!("../../migrations/postgres/0001_initial.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "initial",
+        sql: include_str!("../../migrations/postgres/0001_initial.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "recovery",
+        sql: include_str!("../../migrations/postgres/0002_recovery.sql"),
+    },
+];
 
 const HISTORY: &str = "schema_migration";
 

@@ -72,6 +72,20 @@ super::statements! {
             started_at, ended_at, wall_us, cpu_time_us, peak_memory_bytes, avg_memory_bytes, peak_cpu_percent,
             avg_cpu_percent, reason, files)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+    /// All that the next attempt of a job inherits.
+    CARRY = "
+        INSERT INTO carried (job_id, workflow_id, run_id, not_before, recovery, excused)
+        VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT (job_id) DO UPDATE SET run_id = excluded.run_id, not_before = excluded.not_before,
+            recovery = excluded.recovery, excused = excluded.excused";
+    /// A set of the same name has the same values: they are in the name.
+    KEEP_REQUIREMENTS = "
+        INSERT INTO resource_requirements (workflow_id, name, cpus, memory_bytes, gpus, nodes, runtime_us)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        ON CONFLICT (workflow_id, name) DO UPDATE SET name = excluded.name";
+    POINT_AT_REQUIREMENTS = "
+        UPDATE job SET requirements_id = (SELECT id FROM resource_requirements WHERE workflow_id = $1 AND name = $2)
+        WHERE id = $3";
     FILES_OF_JOB = "SELECT file_id, is_output FROM job_file WHERE job_id = $1 ORDER BY is_output, file_id";
     FILE_SEEN = "UPDATE file SET mtime_ns = $1, size_bytes = $2 WHERE id = $3";
     ADD_COUNT = "UPDATE status_count SET n = n + $1 WHERE workflow_id = $2 AND status = $3";
@@ -130,6 +144,14 @@ super::statements! {
         SELECT status, attempt_id, priority, cancel_on_blocking_job_failure, requirements_id, kind_id
         FROM job WHERE id >= $1 AND id < $2 ORDER BY id";
     LOAD_PLACES = "SELECT id, labels, scheduler_id FROM job_kind WHERE workflow_id = $1 ORDER BY id";
+    LOAD_HANDLED_KINDS = "
+        SELECT id, failure_handler_id FROM job_kind
+        WHERE workflow_id = $1 AND failure_handler_id IS NOT NULL ORDER BY id";
+    LOAD_CARRIED = "
+        SELECT c.job_id, j.status, c.not_before, c.recovery, c.excused
+        FROM carried c JOIN job j ON j.id = c.job_id
+        WHERE c.workflow_id = $1 AND c.run_id = $2 ORDER BY c.job_id";
+    COUNT_RETRIES = "SELECT COUNT(*) FROM failure WHERE workflow_id = $1 AND run_id = $2 AND is_retried = 1";
     LOAD_EDGES = "SELECT job_id, waits_for FROM job_edge WHERE workflow_id = $1 ORDER BY job_id, waits_for";
     LOAD_GATE_MEMBERS = "SELECT gate, job_id FROM gate_member WHERE workflow_id = $1 ORDER BY gate, job_id";
     LOAD_JOB_GATES = "SELECT job_id, gate FROM job_gate WHERE workflow_id = $1 ORDER BY job_id, gate";
@@ -476,6 +498,11 @@ impl From {
 /// What hangs on jobs, and they themselves: from the first id to before the second.
 pub(crate) const DELETE_JOBS: &[&str] = &[
     "DELETE FROM result WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM failure WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM carried WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM ignored WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM decision WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM revision WHERE job_id >= $1 AND job_id < $2",
     "DELETE FROM job_file WHERE job_id >= $1 AND job_id < $2",
     "DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2",
     "DELETE FROM job WHERE id >= $1 AND id < $2",

@@ -10,6 +10,11 @@ use std::path::Path;
 pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
     Migration { version: 2, name: "server", sql: include_str!("../../migrations/sqlite/0002_server.sql") },
+    Migration {
+        version: 3,
+        name: "recovery",
+        sql: include_str!("../../migrations/sqlite/0003_recovery.sql"),
+    },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

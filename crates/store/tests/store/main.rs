@@ -48,6 +48,11 @@ macro_rules! conformance {
                 what_refers_to_nothing_is_refused,
                 many_jobs_with_files_keep_them_apart,
                 work_that_was_done_elsewhere_counts;
+            failures:
+                what_the_next_attempt_inherits_is_kept,
+                whoever_wants_it_again_begins_to_count_anew,
+                one_job_alone_may_ask_for_more,
+                handlers_come_with_the_jobs;
             spawning:
                 a_running_job_adds_jobs,
                 asking_twice_adds_once,

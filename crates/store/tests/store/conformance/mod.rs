@@ -8,6 +8,7 @@ pub(crate) mod contents;
 pub(crate) mod creating;
 pub(crate) mod editing;
 pub(crate) mod exporting;
+pub(crate) mod failures;
 pub(crate) mod fleet;
 pub(crate) mod managing;
 pub(crate) mod model;

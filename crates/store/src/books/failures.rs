@@ -1,0 +1,137 @@
+//! What is made of failures, and what the attempts that follow them inherit.
+
+use super::apply::{bytes, micros};
+use super::column;
+use super::load::Blocks;
+use crate::Batch;
+use crate::db::{Db, Pipeline, values};
+use crate::error::Fault;
+use crate::model::LoadedJobs;
+use crate::sql::common as sql;
+use std::collections::HashMap;
+use windlass_core::board::Carried;
+use windlass_types::settings::FailureHandler;
+use windlass_types::{Attempt, JobId, JobStatus, Resources, RunId, Timestamp, WorkflowId};
+
+/// The job is ready once more, and this is all that its next attempt inherits.
+pub(super) fn carry(
+    pipe: &mut dyn Pipeline,
+    number: usize,
+    batch: &Batch,
+    job: JobId,
+    carried: Option<&Carried>,
+) -> Result<(), Fault> {
+    let nothing = Carried::default();
+    let carried = carried.unwrap_or(&nothing);
+    let recovery = carried.recovery.as_ref().map(column::json_text).transpose()?;
+    let values = values![
+        job.0,
+        batch.workflow.0,
+        batch.run.0,
+        carried.not_before.map(|at| at.0),
+        recovery,
+        carried.excused
+    ];
+    pipe.send(number, sql::CARRY, &values)?;
+    carried
+        .resources
+        .as_ref()
+        .map_or(Ok(()), |resources| send_resources(pipe, number, batch.workflow, job, resources))
+}
+
+/// Somebody wants the job to run again, from attempt `next` on: those before it count for no rule, and nothing is owed.
+pub(super) fn begin_to_count_anew(
+    pipe: &mut dyn Pipeline,
+    number: usize,
+    batch: &Batch,
+    job: JobId,
+    next: Attempt,
+) -> Result<(), Fault> {
+    if next <= Attempt::FIRST {
+        return Ok(());
+    }
+    let carried = Carried { excused: next.0 - 1, ..Carried::default() };
+    carry(pipe, number, batch, job, Some(&carried))
+}
+
+/// The job alone asks for something else from now on. Sets with the same values are shared by name.
+fn send_resources(
+    pipe: &mut dyn Pipeline,
+    number: usize,
+    workflow: WorkflowId,
+    job: JobId,
+    resources: &Resources,
+) -> Result<(), Fault> {
+    let name = name_of(resources);
+    let values = values![
+        workflow.0,
+        name,
+        resources.cpus,
+        bytes(resources.memory),
+        resources.gpus,
+        resources.nodes,
+        resources.runtime.map(micros)
+    ];
+    pipe.send(number, sql::KEEP_REQUIREMENTS, &values)?;
+    pipe.send(number, sql::POINT_AT_REQUIREMENTS, &values![workflow.0, name, job.0])
+}
+
+/// `adjusted:4cpus:12884901888B:3600s`: all that is in the set, to the byte, so that one name is one set.
+fn name_of(resources: &Resources) -> String {
+    let Resources { cpus, memory, gpus, nodes, runtime } = *resources;
+    let mut name = format!("adjusted:{cpus}cpus:{}B", memory.0);
+    let parts = [
+        (gpus > 0).then(|| format!(":{gpus}gpus")),
+        (nodes > 1).then(|| format!(":{nodes}nodes")),
+        runtime.map(|runtime| format!(":{}s", runtime.as_secs_f64())),
+    ];
+    name.extend(parts.into_iter().flatten());
+    name
+}
+
+/// Adds what earlier attempts left to jobs, and how often handlers have spoken.
+pub(super) fn load(
+    db: &impl Db,
+    workflow: WorkflowId,
+    run: RunId,
+    blocks: &Blocks,
+    loaded: &mut LoadedJobs,
+) -> Result<(), Fault> {
+    db.for_each(sql::LOAD_CARRIED, [workflow.0, run.0], |row| {
+        let status = column::status(row, 1)?;
+        let is_ready = status == JobStatus::Ready;
+        let not_before = row.get::<Option<i64>>(2)?.filter(|_| is_ready).map(Timestamp);
+        let recovery = if is_ready || status.is_active() { column::json(row, 3)? } else { None };
+        let carried = Carried { not_before, recovery, excused: row.get(4)?, resources: None };
+        if carried != Carried::default() {
+            loaded.carried.push((blocks.index(row.get(0)?), carried));
+        }
+        Ok(())
+    })?;
+    let granted: i64 = db.one(sql::COUNT_RETRIES, [workflow.0, run.0], |row| row.get(0))?;
+    loaded.retries_granted = granted.unsigned_abs();
+    Ok(())
+}
+
+/// The handlers of a workflow, and from the kind's id to its handler: its index, plus one.
+pub(super) fn load_handlers(
+    db: &impl Db,
+    workflow: WorkflowId,
+) -> Result<(Vec<FailureHandler>, HashMap<i64, u32>), Fault> {
+    let (mut handlers, mut index) = (Vec::new(), HashMap::new());
+    db.for_each(sql::HANDLERS, [workflow.0], |row| {
+        handlers.push(FailureHandler { name: row.get(1)?, rules: column::required_json(row, 2)? });
+        index.insert(row.get::<i64>(0)?, handlers.len() as u32);
+        Ok(())
+    })?;
+    let mut kinds = HashMap::new();
+    if !handlers.is_empty() {
+        db.for_each(sql::LOAD_HANDLED_KINDS, [workflow.0], |row| {
+            if let Some(&handler) = index.get(&row.get::<i64>(1)?) {
+                kinds.insert(row.get(0)?, handler);
+            }
+            Ok(())
+        })?;
+    }
+    Ok((handlers, kinds))
+}
