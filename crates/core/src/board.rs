@@ -480,7 +480,8 @@ impl Board {
         };
         let onward = if matches!(fate, Orphan::RunAlone(_)) { Onward::ExcusedAlone } else { Onward::Excused };
         let next = if event == JobEvent::Requeue { Next::Excused } else { Next::Final };
-        let failure = Failure { diagnosis: Diagnosis::of_orphan(), next, why: result.reason.clone() };
+        let failure =
+            Failure { diagnosis: Diagnosis::of_orphan(), next, why: result.reason.clone(), last_words: None };
         self.end(job, Outcome { event, result, failure: Some(Box::new(failure)), onward }, changes);
     }
 

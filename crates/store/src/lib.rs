@@ -36,11 +36,12 @@ pub use pulse::Pulse;
 
 use lock::{Holder, Lock, LockGuard};
 use model::{
-    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FieldChange, FileRow,
-    FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow,
-    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
-    NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow,
-    SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
+    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FailureFilter, FailureGroup,
+    FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow,
+    JobFilter, JobRelations, JobRow, JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
+    NewEvent, NewUserData, NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate,
+    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
+    WorkflowUpdate,
 };
 use serde_json::Value;
 use windlass_core::change::Change;
@@ -102,6 +103,10 @@ pub trait Store: Fleet + Access + Catalog {
     fn held_jobs(&self, workflow: WorkflowId) -> Result<Vec<HeldJob>, Error>;
     fn jobs(&self, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobRow>, Error>;
     fn results(&self, workflow: WorkflowId, filter: &ResultFilter) -> Result<Vec<ResultRow>, Error>;
+    /// Attempts that ended badly, and what was made of them, in the order of the jobs.
+    fn failures(&self, workflow: WorkflowId, filter: &FailureFilter) -> Result<Vec<FailureRow>, Error>;
+    /// Failures of the current run by what they have in common; those with most open ones first.
+    fn failure_groups(&self, workflow: WorkflowId) -> Result<Vec<FailureGroup>, Error>;
     /// Names by id, for showing what runs. In the order asked for; an unknown id gives an empty name.
     fn job_names(&self, jobs: &[JobId]) -> Result<Vec<String>, Error>;
 

@@ -13,6 +13,8 @@ pub struct Failure {
     pub next: Next,
     /// Why that is next; `None` where there is nothing to say, because nobody made a rule.
     pub why: Option<String>,
+    /// The end of what it said.
+    pub last_words: Option<String>,
 }
 
 /// What a failure was.

@@ -147,7 +147,9 @@ impl Board {
                 used: self.used(job),
             });
             let (next, why) = (Next::from(&sequel), sequel.words().map(str::to_owned));
-            follows.failure = diagnosis.map(|diagnosis| Box::new(Failure { diagnosis, next, why }));
+            let last_words = || ended.last_words.as_deref().map(str::to_owned);
+            follows.failure = diagnosis
+                .map(|diagnosis| Box::new(Failure { diagnosis, next, why, last_words: last_words() }));
             judged.reason = joined(judged.reason, sequel.words());
             match sequel {
                 Sequel::Final(_) => {}

@@ -1,6 +1,9 @@
 -- What is made of failures: of what sort each was, which are alike, what the next attempt brings along, and what people and
 -- agents decided about them.
 
+-- JSON: how the recovery script ended that was owed before the attempt.
+ALTER TABLE result ADD COLUMN recovered TEXT;
+
 -- Beside the result of an attempt that ended badly. No columns of result: most attempts end well.
 CREATE TABLE failure (
     job_id      INTEGER NOT NULL REFERENCES job (id),
@@ -16,8 +19,9 @@ CREATE TABLE failure (
     line        TEXT,
     -- The end of what it said, without secrets.
     last_words  TEXT,
-    -- A handler granted another attempt.
-    is_retried  INTEGER NOT NULL CHECK (is_retried IN (0, 1)),
+    -- What happens to the job after it, and why.
+    next        TEXT    NOT NULL CHECK (next IN ('retry', 'excused', 'pending_failed', 'final')),
+    why         TEXT,
     PRIMARY KEY (job_id, run_id, attempt_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -72,7 +76,8 @@ CREATE TABLE decision (
     settled_by  TEXT
 ) STRICT;
 
-CREATE INDEX decision_on ON decision (workflow_id, job_id);
+CREATE INDEX decision_on ON decision (job_id);
+CREATE INDEX decision_in ON decision (workflow_id);
 
 -- A change that somebody made to a job that waits or has failed, with what was before.
 CREATE TABLE revision (
@@ -91,7 +96,22 @@ CREATE TABLE revision (
     undone_by   TEXT
 ) STRICT;
 
-CREATE INDEX revision_of ON revision (workflow_id, batch);
+CREATE INDEX revision_of ON revision (job_id);
+CREATE INDEX revision_in ON revision (workflow_id, batch);
+
+-- What somebody wants of whoever runs the workflow at the moment, who alone may change where its jobs stand.
+CREATE TABLE wish (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow (id),
+    made_at     INTEGER NOT NULL,
+    made_by     TEXT    NOT NULL CHECK (made_by <> ''),
+    -- JSON: what is wanted, and what came of it.
+    wanted      TEXT    NOT NULL CHECK (json_valid(wanted)),
+    answered_at INTEGER,
+    answer      TEXT    CHECK (answer IS NULL OR json_valid(answer))
+) STRICT;
+
+CREATE INDEX wish_in ON wish (workflow_id, answered_at);
 
 -- A node that fails jobs which others do not gets none for a while.
 CREATE TABLE node_aside (

@@ -75,8 +75,11 @@ fn send(
             let values = values![at.0, pid, job.0, workflow, attempt.0, worker.0];
             pipe.send(number, sql::START, &values)?;
         }
-        Change::End { from, to, ref result, next_attempt, orphaned, ref carried } => {
+        Change::End { from, to, ref result, next_attempt, orphaned, ref failure, ref carried } => {
             send_end(pipe, number, batch, from, to, result, next_attempt, orphaned)?;
+            if let Some(failure) = failure {
+                failures::note(pipe, number, &result.key, failure)?;
+            }
             if to == JobStatus::Ready {
                 failures::carry(pipe, number, batch, result.key.job, carried.as_deref())?;
             }
@@ -184,6 +187,7 @@ fn send_result(pipe: &mut dyn Pipeline, number: usize, result: &AttemptResult) -
     };
     let usage = &result.usage;
     let files = result.files.as_deref().map(column::json_text).transpose()?;
+    let recovered = result.recovered.as_deref().map(column::json_text).transpose()?;
     let values = values![
         result.key.job.0,
         result.key.run.0,
@@ -204,6 +208,7 @@ fn send_result(pipe: &mut dyn Pipeline, number: usize, result: &AttemptResult) -
         usage.avg_cpu_percent,
         result.reason,
         files,
+        recovered,
     ];
     pipe.send(number, sql::INSERT_RESULT, &values)
 }

@@ -1,17 +1,54 @@
 //! What is made of failures, and what the attempts that follow them inherit.
 
-use super::apply::{bytes, micros};
+use super::apply::{bytes, current_run, micros};
 use super::column;
 use super::load::Blocks;
+use super::query::Query;
 use crate::Batch;
-use crate::db::{Db, Pipeline, values};
+use crate::db::{Db, Pipeline, Row, values};
 use crate::error::Fault;
-use crate::model::LoadedJobs;
+use crate::model::{FailureFilter, FailureGroup, FailureRow, LoadedJobs};
 use crate::sql::common as sql;
 use std::collections::HashMap;
-use windlass_core::board::Carried;
+use windlass_core::board::{Carried, Failure};
 use windlass_types::settings::FailureHandler;
-use windlass_types::{Attempt, JobId, JobStatus, Resources, RunId, Timestamp, WorkflowId};
+use windlass_types::work::AttemptKey;
+use windlass_types::{
+    Attempt, FailureClass, JobId, JobStatus, Resources, RunId, Timestamp, WorkerId, WorkflowId,
+};
+
+/// So much of what an attempt said is kept, from the end.
+const LAST_WORDS: usize = 4096;
+
+/// What was made of the failure of an attempt.
+pub(super) fn note(
+    pipe: &mut dyn Pipeline,
+    number: usize,
+    key: &AttemptKey,
+    failure: &Failure,
+) -> Result<(), Fault> {
+    let Failure { diagnosis, next, why, last_words } = failure;
+    let values = values![
+        key.job.0,
+        key.run.0,
+        key.attempt.0,
+        key.workflow.0,
+        diagnosis.class.as_str(),
+        diagnosis.rule,
+        diagnosis.signature.key,
+        diagnosis.signature.message,
+        diagnosis.line,
+        last_words.as_deref().map(|words| end_of(words, LAST_WORDS)),
+        next.as_str(),
+        why
+    ];
+    pipe.send(number, sql::INSERT_FAILURE, &values)
+}
+
+/// At most so many bytes from the end.
+fn end_of(text: &str, most: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
+}
 
 /// The job is ready once more, and this is all that its next attempt inherits.
 pub(super) fn carry(
@@ -134,4 +171,75 @@ pub(super) fn load_handlers(
         })?;
     }
     Ok((handlers, kinds))
+}
+
+pub(super) fn groups(db: &impl Db, workflow: WorkflowId) -> Result<Vec<FailureGroup>, Fault> {
+    let run = current_run(db, workflow)?;
+    let count = |row: &Row<'_>, column| Ok::<_, Fault>(row.get::<i64>(column)?.unsigned_abs());
+    db.all(sql::FAILURE_GROUPS, [workflow.0, run.0], |row| {
+        Ok(FailureGroup {
+            signature: row.get(0)?,
+            class: class(&row.get::<String>(1)?)?,
+            message: row.get(2)?,
+            line: row.get(3)?,
+            attempts: count(row, 4)?,
+            jobs: count(row, 5)?,
+            failed: count(row, 6)?,
+            pending: count(row, 7)?,
+            retried: count(row, 8)?,
+            example: JobId(row.get(9)?),
+        })
+    })
+}
+
+pub(super) fn list(
+    db: &impl Db,
+    workflow: WorkflowId,
+    filter: &FailureFilter,
+) -> Result<Vec<FailureRow>, Fault> {
+    let run = filter.run.map_or_else(|| current_run(db, workflow), Ok)?;
+    let mut query = Query::new(sql::SELECT_FAILURES, vec![]);
+    query.push("f.workflow_id = ? AND f.run_id = ?", vec![Box::new(workflow.0), Box::new(run.0)]);
+    if let Some(signature) = &filter.signature {
+        query.push(" AND f.signature = ?", vec![Box::new(signature.clone())]);
+    }
+    if let Some(job) = filter.job {
+        query.push(" AND f.job_id = ?", vec![Box::new(job.0)]);
+    }
+    if filter.open_only {
+        query.push(" AND f.attempt_id = j.attempt_id AND j.status IN (6, 8, 10)", vec![]);
+    }
+    if !filter.status.is_empty() {
+        let codes: Vec<String> = filter.status.iter().map(|status| status.code().to_string()).collect();
+        query.push(&format!(" AND j.status IN ({})", codes.join(", ")), vec![]);
+    }
+    query.push(" ORDER BY f.job_id, f.attempt_id", vec![]);
+    query.push_page(filter.offset, filter.limit);
+    query.run(db, |row| {
+        Ok(FailureRow {
+            job_id: JobId(row.get(0)?),
+            job_name: row.get(1)?,
+            job_status: column::status(row, 2)?,
+            run_id: RunId(row.get(3)?),
+            attempt_id: Attempt(row.get(4)?),
+            class: class(&row.get::<String>(5)?)?,
+            rule: row.get(6)?,
+            signature: row.get(7)?,
+            message: row.get(8)?,
+            line: row.get(9)?,
+            last_words: row.get(10)?,
+            next: row.get(11)?,
+            why: row.get(12)?,
+            return_code: row.get(13)?,
+            signal: row.get(14)?,
+            out_of_memory: column::flag(row, 15)?,
+            ended_at: Timestamp(row.get(16)?),
+            worker_id: WorkerId(row.get(17)?),
+            host: row.get(18)?,
+        })
+    })
+}
+
+pub(super) fn class(word: &str) -> Result<FailureClass, Fault> {
+    word.parse().map_err(|_| Fault::damage(format!("`{word}` is no class of failures")))
 }

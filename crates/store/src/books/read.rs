@@ -2,7 +2,7 @@
 
 use super::apply::current_run;
 use super::query::{Query, list};
-use super::{column, parts, runs};
+use super::{column, failures, parts, runs};
 use crate::Error;
 use crate::db::{Db, Row, values};
 use crate::error::Fault;
@@ -419,5 +419,8 @@ fn result_row(row: &Row<'_>) -> Result<ResultRow, Fault> {
         peak_cpu_percent: row.get(18)?,
         avg_cpu_percent: row.get(19)?,
         files: column::json(row, 20)?,
+        recovered: column::json(row, 21)?,
+        class: row.get::<Option<String>>(22)?.as_deref().map(failures::class).transpose()?,
+        signature: row.get(23)?,
     })
 }

@@ -2,18 +2,19 @@
 
 use super::manage::By;
 use super::{
-    action_changes, command, create, edit, events, export, fleet, import, load, manage, parts, read, records,
-    runs, spawn,
+    action_changes, command, create, edit, events, export, failures, fleet, import, load, manage, parts,
+    read, records, runs, spawn,
 };
 use crate::db::Db;
 use crate::error::Fault;
 use crate::lock::{Holder, Lock, LockGuard};
 use crate::model::{
-    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FieldChange, FileRow,
-    FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow,
-    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
-    NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow,
-    SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
+    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FailureFilter, FailureGroup,
+    FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow,
+    JobFilter, JobRelations, JobRow, JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
+    NewEvent, NewUserData, NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate,
+    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
+    WorkflowUpdate,
 };
 use crate::{Batch, Done, Error, Location, Store};
 use serde_json::Value;
@@ -197,6 +198,14 @@ impl<B: Backend> Store for Books<B> {
 
     fn kinds(&self, workflow: WorkflowId) -> Result<Vec<KindRow>, Error> {
         self.read(|db| parts::kinds(db, workflow))
+    }
+
+    fn failures(&self, workflow: WorkflowId, filter: &FailureFilter) -> Result<Vec<FailureRow>, Error> {
+        self.read(|db| failures::list(db, workflow, filter))
+    }
+
+    fn failure_groups(&self, workflow: WorkflowId) -> Result<Vec<FailureGroup>, Error> {
+        self.read(|db| failures::groups(db, workflow))
     }
 
     fn handlers(&self, workflow: WorkflowId) -> Result<Vec<HandlerRow>, Error> {

@@ -1,10 +1,11 @@
 //! What goes into the store ([`new`]), what comes out of it ([`rows`]), what users change by hand ([`edit`]), a workflow as
-//! a file ([`export`]), workers ([`fleet`]), who may do what ([`access`]), and what else the contract asks for ([`catalog`]).
+//! a file ([`export`]), what is known of failures ([`failures`]), workers ([`fleet`]), who may do what ([`access`]), and what else the contract asks for ([`catalog`]).
 
 pub mod access;
 pub mod catalog;
 pub mod edit;
 pub mod export;
+pub mod failures;
 pub mod fleet;
 pub mod new;
 pub mod rows;
@@ -13,6 +14,7 @@ pub use access::*;
 pub use catalog::*;
 pub use edit::*;
 pub use export::{Export, ExportOptions, ImportOptions};
+pub use failures::*;
 pub use fleet::*;
 pub use new::*;
 pub use rows::*;

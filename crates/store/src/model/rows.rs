@@ -7,10 +7,10 @@ use std::fmt;
 use std::time::Duration;
 use windlass_core::actions::required_triggers;
 use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
-use windlass_types::work::{AttemptKey, FilesSeen, Stdio};
+use windlass_types::work::{AttemptKey, FilesSeen, Recovered, Stdio};
 use windlass_types::{
-    Attempt, Bytes, EventId, FileId, JobId, JobStatus, KindId, RequirementsId, Resources, ResultId, RunId,
-    StatusCounts, Timestamp, UserDataId, WorkerId, WorkflowId,
+    Attempt, Bytes, EventId, FailureClass, FileId, JobId, JobStatus, KindId, RequirementsId, Resources,
+    ResultId, RunId, StatusCounts, Timestamp, UserDataId, WorkerId, WorkflowId,
 };
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -206,6 +206,14 @@ pub struct ResultRow {
     pub avg_cpu_percent: Option<f64>,
     /// Its files as it found and left them.
     pub files: Option<FilesSeen>,
+    /// How the recovery script ended that was owed before it.
+    #[serde(default)]
+    pub recovered: Option<Recovered>,
+    /// Of a failure: what sort it was, and what those have in common that failed alike.
+    #[serde(default)]
+    pub class: Option<FailureClass>,
+    #[serde(default)]
+    pub signature: Option<String>,
 }
 
 /// [`AttemptKey`] with the field names of the contract.

@@ -70,8 +70,12 @@ super::statements! {
     INSERT_RESULT = "
         INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, exit_code, signal, out_of_memory,
             started_at, ended_at, wall_us, cpu_time_us, peak_memory_bytes, avg_memory_bytes, peak_cpu_percent,
-            avg_cpu_percent, reason, files)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+            avg_cpu_percent, reason, files, recovered)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
+    INSERT_FAILURE = "
+        INSERT INTO failure (job_id, run_id, attempt_id, workflow_id, class, rule, signature, message, line, last_words,
+            next, why)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
     /// All that the next attempt of a job inherits.
     CARRY = "
         INSERT INTO carried (job_id, workflow_id, run_id, not_before, recovery, excused)
@@ -151,7 +155,7 @@ super::statements! {
         SELECT c.job_id, j.status, c.not_before, c.recovery, c.excused
         FROM carried c JOIN job j ON j.id = c.job_id
         WHERE c.workflow_id = $1 AND c.run_id = $2 ORDER BY c.job_id";
-    COUNT_RETRIES = "SELECT COUNT(*) FROM failure WHERE workflow_id = $1 AND run_id = $2 AND is_retried = 1";
+    COUNT_RETRIES = "SELECT COUNT(*) FROM failure WHERE workflow_id = $1 AND run_id = $2 AND next = 'retry'";
     LOAD_EDGES = "SELECT job_id, waits_for FROM job_edge WHERE workflow_id = $1 ORDER BY job_id, waits_for";
     LOAD_GATE_MEMBERS = "SELECT gate, job_id FROM gate_member WHERE workflow_id = $1 ORDER BY gate, job_id";
     LOAD_JOB_GATES = "SELECT job_id, gate FROM job_gate WHERE workflow_id = $1 ORDER BY job_id, gate";
@@ -382,6 +386,27 @@ super::statements! {
         WHERE workflow_id = $3 AND first_job_id = $4";
     DELETE_BLOCK = "DELETE FROM job_block WHERE workflow_id = $1 AND first_job_id = $2";
 
+    // ---- failures ----
+
+    /// Conditions, order, limit and offset are appended.
+    SELECT_FAILURES = "
+        SELECT f.job_id, j.name, j.status, f.run_id, f.attempt_id, f.class, f.rule, f.signature, f.message, f.line,
+            f.last_words, f.next, f.why, r.return_code, r.signal, r.out_of_memory, r.ended_at, r.worker_id, w.host
+        FROM failure f JOIN job j ON j.id = f.job_id
+        JOIN result r ON r.job_id = f.job_id AND r.run_id = f.run_id AND r.attempt_id = f.attempt_id
+        JOIN worker w ON w.id = r.worker_id
+        WHERE ";
+    /// A failure is open while its job stands where it left it: nothing came after it.
+    FAILURE_GROUPS = "
+        SELECT f.signature, MIN(f.class), MIN(f.message), MIN(f.line), COUNT(*), COUNT(DISTINCT f.job_id),
+            SUM(CASE WHEN f.attempt_id = j.attempt_id AND j.status IN (6, 8) THEN 1 ELSE 0 END),
+            SUM(CASE WHEN f.attempt_id = j.attempt_id AND j.status = 10 THEN 1 ELSE 0 END),
+            SUM(CASE WHEN f.next = 'retry' THEN 1 ELSE 0 END), MIN(f.job_id)
+        FROM failure f JOIN job j ON j.id = f.job_id
+        WHERE f.workflow_id = $1 AND f.run_id = $2
+        GROUP BY f.signature
+        ORDER BY 7 DESC, 5 DESC, f.signature";
+
     // ---- events ----
 
     INSERT_EVENT = "
@@ -452,8 +477,11 @@ pub(crate) fn select_results(from: From) -> String {
         "
         SELECT r.id, j.workflow_id, r.job_id, r.run_id, r.attempt_id, j.name, r.status, r.return_code, r.signal,
             r.out_of_memory, r.reason, r.worker_id, r.started_at, r.ended_at, r.wall_us, r.cpu_time_us,
-            r.peak_memory_bytes, r.avg_memory_bytes, r.peak_cpu_percent, r.avg_cpu_percent, r.files
+            r.peak_memory_bytes, r.avg_memory_bytes, r.peak_cpu_percent, r.avg_cpu_percent, r.files, r.recovered, f.class,
+            f.signature
         FROM {from} JOIN job j ON j.id = r.job_id
+        LEFT JOIN failure f ON r.status <> 5 AND f.job_id = r.job_id AND f.run_id = r.run_id
+            AND f.attempt_id = r.attempt_id
         WHERE "
     )
 }
@@ -526,6 +554,7 @@ pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
     "DELETE FROM event WHERE workflow_id = $1",
     "DELETE FROM workflow_group WHERE workflow_id = $1",
     "DELETE FROM record WHERE workflow_id = $1",
+    "DELETE FROM wish WHERE workflow_id = $1",
     "DELETE FROM status_count WHERE workflow_id = $1",
     "DELETE FROM run WHERE workflow_id = $1",
     "DELETE FROM job_block WHERE workflow_id = $1",

@@ -2,9 +2,9 @@
 
 use super::MaySee;
 use crate::model::{
-    ActionRow, EventRow, Export, FieldChange, FileRow, HandlerRow, HeldJob, JobCommand, JobFileRow,
-    JobRelations, JobRow, JobUserDataRow, KindRow, LastRecord, LoadedJobs, RequirementsRow, ResultRow,
-    SchedulerRow, Spawned, UserDataRow, WorkerRow, WorkflowRow,
+    ActionRow, EventRow, Export, FailureGroup, FailureRow, FieldChange, FileRow, HandlerRow, HeldJob,
+    JobCommand, JobFileRow, JobRelations, JobRow, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
+    RequirementsRow, ResultRow, SchedulerRow, Spawned, UserDataRow, WorkerRow, WorkflowRow,
 };
 use windlass_core::redact::Masking;
 use windlass_types::{EventId, FileId, JobId, RequirementsId, RunId, UserDataId, WorkflowId};
@@ -108,6 +108,8 @@ nothing_secret!(
     ActionRow,
     EventId,
     EventRow,
+    FailureGroup,
+    FailureRow,
     FieldChange,
     FileId,
     FileRow,

@@ -6,11 +6,12 @@ use super::table::table;
 use super::{GivenUserData, Request, read_answer};
 use crate::lock::{Holder, Lock, LockGuard};
 use crate::model::{
-    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FieldChange, FileRow,
-    FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow,
-    JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData,
-    NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow,
-    SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow, WorkflowUpdate,
+    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FailureFilter, FailureGroup,
+    FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow,
+    JobFilter, JobRelations, JobRow, JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
+    NewEvent, NewUserData, NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate,
+    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
+    WorkflowUpdate,
 };
 use crate::{Batch, Done, Error, Location, Store};
 use serde_json::Value;

@@ -4,8 +4,9 @@ use super::eyes::{Eyes, Veiled as _};
 use super::{Access, Answer, GivenUserData, Level, Sift as _, Subject};
 use crate::Store;
 use crate::model::{
-    AddJob, DataFilter, EventFilter, Export, ExportOptions, FileUpdate, ImportOptions, JobFilter, JobUpdate,
-    NewEvent, RequirementsChange, RequirementsUpdate, ResultFilter, SpawnRequest, WorkflowUpdate,
+    AddJob, DataFilter, EventFilter, Export, ExportOptions, FailureFilter, FileUpdate, ImportOptions,
+    JobFilter, JobUpdate, NewEvent, RequirementsChange, RequirementsUpdate, ResultFilter, SpawnRequest,
+    WorkflowUpdate,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,6 +37,10 @@ macro_rules! table {
                 -> Vec<JobRow>, of Subject::workflow(*workflow);
             read Results = results(workflow: val WorkflowId, filter: by ResultFilter)
                 -> Vec<ResultRow>, of Subject::workflow(*workflow);
+            read Failures = failures(workflow: val WorkflowId, filter: by FailureFilter)
+                -> Vec<FailureRow>, of Subject::workflow(*workflow);
+            read FailureGroups = failure_groups(workflow: val WorkflowId)
+                -> Vec<FailureGroup>, of Subject::workflow(*workflow);
             read JobNames = job_names(jobs: list JobId) -> Vec<String>, of Subject::Jobs(jobs.clone());
             read JobRelations = job_relations(job: val JobId) -> JobRelations, of Subject::Jobs(vec![*job]);
             read Requirements = requirements(workflow: val WorkflowId)

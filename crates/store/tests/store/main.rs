@@ -52,7 +52,8 @@ macro_rules! conformance {
                 what_the_next_attempt_inherits_is_kept,
                 whoever_wants_it_again_begins_to_count_anew,
                 one_job_alone_may_ask_for_more,
-                handlers_come_with_the_jobs;
+                handlers_come_with_the_jobs,
+                failures_that_are_alike_are_one_group;
             spawning:
                 a_running_job_adds_jobs,
                 asking_twice_adds_once,

@@ -2,14 +2,17 @@
 
 use crate::kit::{NOW, RUN, claim, commit, create, end, job, key, worker, workflow};
 use std::time::Duration;
-use windlass_core::board::Carried;
+use windlass_core::board::{Carried, Diagnosis, Failure, Next};
 use windlass_core::change::Change;
 use windlass_core::edges::Edges;
+use windlass_core::signature::Signature;
 use windlass_store::Store;
-use windlass_store::model::{Listed, NewJob, NewKind, NewWorkflow};
+use windlass_store::model::{FailureFilter, Listed, NewJob, NewKind, NewWorkflow, ResultFilter};
 use windlass_types::settings::FailureHandler;
-use windlass_types::work::Recovery;
-use windlass_types::{Attempt, Bytes, JobId, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
+use windlass_types::work::{Exit, Recovered, Recovery};
+use windlass_types::{
+    Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, Timestamp, WorkerId, WorkflowId,
+};
 
 fn recovery() -> Recovery {
     Recovery {
@@ -69,7 +72,11 @@ pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
     ];
     commit(store, workflow, changes).unwrap();
     let excused = |excused| Carried { excused, ..Carried::default() };
-    assert_eq!(carried(store, workflow), [(1, excused(2))], "nothing is owed once an attempt that counts is over");
+    assert_eq!(
+        carried(store, workflow),
+        [(1, excused(2))],
+        "nothing is owed once an attempt that counts is over"
+    );
 
     store.delete_workflow(workflow, NOW).unwrap_err();
     store.retire_worker(worker, NOW).unwrap();
@@ -141,11 +148,91 @@ pub(crate) fn handlers_come_with_the_jobs(store: &dyn Store) {
     let handlers = [handler("first"), handler("second")];
     let edges = Edges::default();
     let new = NewWorkflow { failure_handlers: &handlers, kinds: &kinds, ..workflow(&[], &edges) };
-    let id = store.create_workflow(&new, &mut Listed::new(jobs.into_iter()), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
     let table = store.load_jobs(id).unwrap();
     assert_eq!((&table.handlers[..], &table.handler[..]), (&handlers[..], &[2, 0, 0, 1][..]));
 
     let (plain, _) = create(store, 1);
     let table = store.load_jobs(plain).unwrap();
     assert!(table.handlers.is_empty() && table.handler.is_empty(), "nobody pays for what he does not have");
+}
+
+fn found(class: FailureClass, key: &str, next: Next) -> Box<Failure> {
+    let message = format!("cannot open …/{key}.dat");
+    Box::new(Failure {
+        diagnosis: Diagnosis {
+            class,
+            signature: Signature { key: key.repeat(16), message },
+            rule: Some("missing-file".into()),
+            line: Some(format!("cannot open /data/7/{key}.dat")),
+        },
+        next,
+        why: Some("it said so".into()),
+        last_words: Some(format!("{}ä{}", "x".repeat(5000), "y".repeat(4095))),
+    })
+}
+
+fn with(mut change: Change, given: Box<Failure>) -> Change {
+    if let Change::End { failure, .. } = &mut change {
+        *failure = Some(given);
+    }
+    change
+}
+
+pub(crate) fn failures_that_are_alike_are_one_group(store: &dyn Store) {
+    use FailureClass::{Data, Transient};
+    let (workflow, jobs) = create(store, 6);
+    let worker = worker(store, workflow);
+    let failed = |job: usize, attempt| end(key(workflow, jobs[job], attempt), worker, JobStatus::Failed);
+    let mut changes: Vec<Change> = jobs[..5].iter().map(|job| claim(*job, 1, worker)).collect();
+    changes.extend((0..3).map(|job| with(failed(job, 1), found(Data, "a", Next::Final))));
+    let first = retried(workflow, jobs[3], 1, worker, Carried::default());
+    changes.push(with(first, found(Transient, "b", Next::Retry)));
+    changes.push(claim(jobs[3], 2, worker));
+    let mut asking = failed(3, 2);
+    if let Change::End { to, result, .. } = &mut asking {
+        (*to, result.status) = (JobStatus::PendingFailed, JobStatus::PendingFailed);
+        result.recovered =
+            Some(Box::new(Recovered::Ended { exit: Exit::Code(3), wall: Duration::from_secs(2) }));
+    }
+    changes.push(with(asking, found(Data, "a", Next::PendingFailed)));
+    changes.push(end(key(workflow, jobs[4], 1), worker, JobStatus::Completed));
+    commit(store, workflow, changes).unwrap();
+
+    let groups = store.failure_groups(workflow).unwrap();
+    let told: Vec<_> = groups
+        .iter()
+        .map(|g| (g.class, &*g.message, g.attempts, g.jobs, g.failed, g.pending, g.retried, g.example))
+        .collect();
+    let data = (Data, "cannot open …/a.dat", 4, 4, 3, 1, 0, jobs[0]);
+    let transient = (Transient, "cannot open …/b.dat", 1, 1, 0, 0, 1, jobs[3]);
+    assert_eq!(told, [data, transient]);
+    assert_eq!(store.load_jobs(workflow).unwrap().retries_granted, 1);
+
+    let listed = |filter| store.failures(workflow, &filter).unwrap();
+    let all = listed(FailureFilter::default());
+    let keys: Vec<_> = all.iter().map(|f| (f.job_id, f.attempt_id.0, &*f.next)).collect();
+    let plain = |job: usize| (jobs[job], 1, "final");
+    let asked = [(jobs[3], 1, "retry"), (jobs[3], 2, "pending_failed")];
+    assert_eq!(keys, [plain(0), plain(1), plain(2), asked[0], asked[1]]);
+    let one = &all[0];
+    assert_eq!((&*one.host, one.return_code, one.why.as_deref()), ("node1", 1, Some("it said so")));
+    assert_eq!(one.line.as_deref(), Some("cannot open /data/7/a.dat"));
+    assert_eq!(one.last_words.as_deref(), Some(&*"y".repeat(4095)), "the end, and no half letter");
+
+    let open = FailureFilter { open_only: true, signature: Some("a".repeat(16)), ..FailureFilter::default() };
+    assert_eq!(listed(open).len(), 4);
+    let of_one = FailureFilter { job: Some(jobs[3]), limit: Some(1), offset: 1, ..FailureFilter::default() };
+    assert_eq!(listed(of_one)[0].attempt_id, Attempt(2));
+    let waiting =
+        FailureFilter { status: vec![JobStatus::PendingFailed], open_only: true, ..FailureFilter::default() };
+    assert_eq!(listed(waiting).len(), 1);
+
+    let results = store.results(workflow, &ResultFilter::default()).unwrap();
+    let labels: Vec<_> =
+        results.iter().map(|r| (r.class, r.signature.is_some(), r.recovered.is_some())).collect();
+    let data = (Some(Data), true, false);
+    let expected =
+        [data, data, data, (Some(Transient), true, false), (Some(Data), true, true), (None, false, false)];
+    assert_eq!(labels, expected);
 }

@@ -18,8 +18,16 @@ fn rows(db: &Path) -> Vec<(String, i64)> {
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
     let mut statement = conn.prepare(tables).unwrap();
     let names: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    let kept =
-        ["counter", "schema_migration", "event", "access_group", "group_member", "api_token", "server_epoch"];
+    let kept = [
+        "counter",
+        "schema_migration",
+        "event",
+        "access_group",
+        "group_member",
+        "api_token",
+        "server_epoch",
+        "node_aside",
+    ];
     let counted = names.into_iter().filter(|name| !kept.contains(&name.as_str())).map(|name| {
         let n = conn.query_row(&format!("SELECT COUNT(*) FROM {name}"), [], |row| row.get(0)).unwrap();
         (name, n)
@@ -33,6 +41,23 @@ fn execute_action(db: &Path, action: i64, worker: i64) {
     let insert = "INSERT INTO action_run (action_id, attempt, run_id, worker_id, cause, started_at)
         VALUES ($1, 1, 1, $2, 'on_jobs_complete', 0)";
     conn.execute(insert, [action, worker]).unwrap();
+}
+
+/// What is known and was decided about the failure of a job.
+fn fail(db: &Path, workflow: i64, job: i64) {
+    let conn = rusqlite::Connection::open(db).unwrap();
+    let rows = format!(
+        "INSERT INTO failure (job_id, run_id, attempt_id, workflow_id, class, signature, message, next)
+            VALUES ({job}, 1, 1, {workflow}, 'data', 'a', '', 'final');
+         INSERT INTO carried (job_id, workflow_id, run_id, excused) VALUES ({job}, {workflow}, 1, 1);
+         INSERT INTO ignored (job_id, workflow_id, run_id) VALUES ({job}, {workflow}, 1);
+         INSERT INTO decision (workflow_id, job_id, run_id, attempt_id, made_at, made_by, is_agent, verdict, reason, state)
+            VALUES ({workflow}, {job}, 1, 1, 0, 'ada', 0, 'ignore', '', 'done');
+         INSERT INTO revision (batch, workflow_id, job_id, made_at, made_by, reason, before, after)
+            VALUES (1, {workflow}, {job}, 0, 'ada', '', '{{}}', '{{}}');
+         INSERT INTO wish (workflow_id, made_at, made_by, wanted) VALUES ({workflow}, 0, 'ada', '[]');"
+    );
+    conn.execute_batch(&rows).unwrap();
 }
 
 #[test]
@@ -77,6 +102,7 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
     store.share(id, group, NOW).unwrap();
     store.add_record(Some(id), "local_scheduler", None, &json!({ "num_cpus": 2 }), NOW).unwrap();
     execute_action(&db, store.actions(id).unwrap()[0].id, worker.0);
+    fail(&db, id.0, jobs[1].0);
     let export = store.export(id, ExportOptions { results: true, events: true }, NOW).unwrap();
     for (table, n) in rows(&db) {
         assert!(n > 0, "this test should put something into `{table}`");
