@@ -1,9 +1,10 @@
 //! What the next attempt asks for: more, but no more than the rule allows and a worker can give, and never less.
 
 use super::{Failure, Situation};
+use crate::room::Room;
 use std::fmt::Display;
 use windlass_types::settings::{FailureCause, FailureRule};
-use windlass_types::{Bytes, Capacity, FailureClass, Growth, Quantity, Resources, format_duration};
+use windlass_types::{Bytes, FailureClass, Growth, Quantity, Resources, format_duration};
 
 pub(super) struct Grown {
     /// `None`: as before.
@@ -25,13 +26,10 @@ pub(super) fn grow(rule: &FailureRule, failure: &Failure<'_>, situation: &Situat
     let mut grown = Grown { resources: None, changes: Vec::new(), stuck: None };
     let Some(asked) = situation.asked else { return grown };
     let mut next = asked;
-    let fits = |worker: &&Capacity, cpus: u32, memory: Bytes| {
-        worker.cpus >= cpus && worker.memory >= memory && worker.gpus >= asked.gpus
-    };
+    let room = Room { workers: situation.workers, asked };
 
     if let Some(growth) = rule.memory {
-        let workers = situation.workers.iter().filter(|worker| fits(worker, asked.cpus, Bytes(0)));
-        let cap = lower(rule.max_memory, "max_memory", workers.map(|worker| worker.memory).max());
+        let cap = lower(rule.max_memory, "max_memory", room.memory());
         next.memory = grown.one("memory", growth, asked.memory, cap.as_ref(), Bytes::to_string);
         if next.memory == asked.memory && ran_out_of(failure, FailureCause::OutOfMemory, FailureClass::Memory)
         {
@@ -47,8 +45,7 @@ pub(super) fn grow(rule: &FailureRule, failure: &Failure<'_>, situation: &Situat
         }
     }
     if let Some(growth) = rule.cpus {
-        let workers = situation.workers.iter().filter(|worker| fits(worker, asked.cpus, next.memory));
-        let cap = lower(rule.max_cpus, "max_cpus", workers.map(|worker| worker.cpus).max());
+        let cap = lower(rule.max_cpus, "max_cpus", room.cpus(next.memory));
         next.cpus = grown.one("cpus", growth, asked.cpus, cap.as_ref(), u32::to_string);
     }
     grown.resources = (next != asked).then_some(next);

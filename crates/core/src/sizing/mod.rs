@@ -64,7 +64,7 @@ impl Default for Rules {
 const MEMORY_WORTH_SAVING: u64 = 1 << 30;
 const CPU_PERCENT_WORTH_SAVING: f64 = 5.0;
 /// Samples of a busy core lie around 100 %, not at it: only more than this above is a second one.
-const CPU_PERCENT_OF_NOISE: f64 = 25.0;
+pub(crate) const CPU_PERCENT_OF_NOISE: f64 = 25.0;
 const RUNTIME_WORTH_SAVING: Duration = Duration::from_mins(30);
 
 const GIB: f64 = 1_073_741_824.0;

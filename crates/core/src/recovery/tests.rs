@@ -1,0 +1,250 @@
+//! The diagnoses and what follows from them, one by one.
+
+use super::*;
+use crate::sizing::Amount;
+use proptest::prelude::*;
+use windlass_types::Bytes;
+
+const GIB: u64 = 1 << 30;
+
+const TERMS: Terms<'static> = Terms {
+    memory_multiplier: 1.5,
+    runtime_multiplier: 1.5,
+    cpu_multiplier: 1.0,
+    retry_unknown: false,
+    workers: &[],
+    longest: None,
+};
+
+const WORKER: Capacity = Capacity { cpus: 8, memory: Bytes(16 * GIB), gpus: 0, nodes: 1, max_jobs: None };
+
+fn asked() -> Resources {
+    Resources { cpus: 2, memory: Bytes(4 * GIB), gpus: 0, nodes: 1, runtime: Some(Duration::from_hours(2)) }
+}
+
+/// Failed with exit code 1 after ten minutes, 1 GiB and half a core.
+fn seen() -> Observation {
+    Observation {
+        status: JobStatus::Failed,
+        return_code: 1,
+        wall: Duration::from_mins(10),
+        peak_memory: Some(Bytes(GIB)),
+        peak_cpu_percent: Some(50.0),
+        avg_cpu_percent: Some(50.0),
+    }
+}
+
+fn last(seen: Observation) -> LastAttempt {
+    LastAttempt { seen, signal: None, out_of_memory: false, class: None }
+}
+
+fn case(last: LastAttempt) -> Case {
+    Case { job: JobId(7), status: last.seen.status, asked: Some(asked()), last: Some(last) }
+}
+
+fn remedy(last: LastAttempt) -> Remedy {
+    with(&case(last), &TERMS)
+}
+
+fn with(case: &Case, terms: &Terms<'_>) -> Remedy {
+    plan(std::slice::from_ref(case), terms).remove(0)
+}
+
+fn changes(remedy: &Remedy) -> Vec<String> {
+    remedy.changes.iter().map(|change| change.to.to_string()).collect()
+}
+
+#[test]
+fn proof_of_oom_gets_more_memory_than_it_had() {
+    let killed = Observation { return_code: 137, peak_memory: Some(Bytes(4 * GIB)), ..seen() };
+    let remedy = remedy(LastAttempt { out_of_memory: true, ..last(killed) });
+    assert_eq!((remedy.diagnosis, remedy.runs_again()), (Diagnosis::OutOfMemory, true));
+    assert_eq!(remedy.evidence, "used 4 GiB of 4 GiB");
+    assert_eq!(changes(&remedy), ["6 GiB"]);
+}
+
+#[test]
+fn a_return_code_of_ones_own_for_oom_and_timeout_changes_nothing() {
+    let oom = LastAttempt { out_of_memory: true, ..last(Observation { return_code: 99, ..seen() }) };
+    assert_eq!(changes(&remedy(oom)), ["6 GiB"]);
+    let late = Observation { status: JobStatus::Terminated, return_code: 98, ..seen() };
+    let late = remedy(LastAttempt { class: Some(FailureClass::Timeout), ..last(late) });
+    assert_eq!((late.diagnosis, changes(&late)), (Diagnosis::Timeout, vec!["3h".to_owned()]));
+}
+
+#[test]
+fn what_was_killed_is_taken_for_oom_unless_its_time_was_nearly_over() {
+    for (minutes, found) in [
+        (1, Diagnosis::OutOfMemory),
+        (100, Diagnosis::OutOfMemory),
+        (107, Diagnosis::OutOfMemory),
+        (109, Diagnosis::Timeout),
+        (120, Diagnosis::Timeout),
+    ] {
+        let killed = Observation { return_code: 137, wall: Duration::from_mins(minutes), ..seen() };
+        assert_eq!(remedy(last(killed)).diagnosis, found, "after {minutes} of 120 minutes");
+    }
+    let killed = last(Observation { return_code: 137, peak_memory: None, ..seen() });
+    assert_eq!(remedy(killed).evidence, "killed by SIGKILL");
+}
+
+#[test]
+fn a_failure_late_in_its_time_is_not_a_timeout() {
+    let late = Observation { wall: Duration::from_mins(119), ..seen() };
+    assert_eq!(remedy(last(late)).diagnosis, Diagnosis::Unknown);
+    let stopped = Observation { return_code: 143, wall: Duration::from_mins(119), ..seen() };
+    assert_eq!(remedy(last(stopped)).diagnosis, Diagnosis::Timeout);
+}
+
+#[test]
+fn a_limit_inside_the_command_is_not_ours() {
+    let inside = LastAttempt { class: Some(FailureClass::Timeout), ..last(seen()) };
+    let remedy = remedy(inside);
+    assert_eq!((remedy.diagnosis, remedy.evidence.as_str()), (Diagnosis::Unknown, "exit code 1, timeout"));
+    assert!(!remedy.runs_again() && remedy.changes.is_empty());
+}
+
+#[test]
+fn a_timeout_gets_more_time() {
+    let late = Observation {
+        status: JobStatus::Terminated,
+        return_code: 152,
+        wall: Duration::from_hours(2),
+        ..seen()
+    };
+    let remedy = remedy(last(late));
+    assert_eq!((remedy.diagnosis, remedy.evidence.as_str()), (Diagnosis::Timeout, "ran 2h of 2h"));
+    assert_eq!(changes(&remedy), ["3h"]);
+}
+
+#[test]
+fn excess_that_nobody_ended_counts_where_nothing_else_explains_the_failure() {
+    let large = Observation { peak_memory: Some(Bytes(5 * GIB)), ..seen() };
+    let busy = Observation { peak_cpu_percent: Some(390.0), ..seen() };
+    assert_eq!(remedy(last(large)).diagnosis, Diagnosis::OutOfMemory);
+    let found = remedy(last(busy));
+    assert_eq!((found.diagnosis, found.evidence.as_str()), (Diagnosis::CpuOveruse, "used 3.9 of 2 CPUs"));
+    assert_eq!(changes(&found), ["4 cpus"]);
+    for class in [FailureClass::Permanent, FailureClass::Data, FailureClass::Transient] {
+        for seen in [large, busy] {
+            let told = remedy(LastAttempt { class: Some(class), ..last(seen) });
+            assert_eq!((told.diagnosis, told.runs_again()), (Diagnosis::Unknown, false), "{class}");
+        }
+    }
+}
+
+#[test]
+fn a_busy_core_a_little_above_itself_is_one_core() {
+    let noisy = Observation { peak_cpu_percent: Some(220.0), ..seen() };
+    assert_eq!(remedy(last(noisy)).diagnosis, Diagnosis::Unknown);
+}
+
+#[test]
+fn all_that_was_too_small_grows_at_once() {
+    let both = Observation { return_code: 137, peak_cpu_percent: Some(600.0), ..seen() };
+    let remedy = remedy(LastAttempt { out_of_memory: true, ..last(both) });
+    assert_eq!(changes(&remedy), ["6 GiB", "6 cpus"]);
+}
+
+#[test]
+fn the_unknown_is_tried_again_only_if_somebody_says_so() {
+    let unknown = case(last(seen()));
+    let Next::Stay(why) = with(&unknown, &TERMS).next else { panic!("it stays") };
+    assert!(why.contains("nobody knows"), "{why}");
+    let bold = with(&unknown, &Terms { retry_unknown: true, ..TERMS });
+    assert!(bold.runs_again() && bold.changes.is_empty());
+}
+
+#[test]
+fn the_loss_of_a_worker_is_nobodys_fault() {
+    let lost = remedy(last(Observation { return_code: -128, ..seen() }));
+    assert_eq!((lost.diagnosis, lost.runs_again(), lost.changes.len()), (Diagnosis::WorkerLost, true, 0));
+}
+
+#[test]
+fn what_was_canceled_comes_back_as_it_was() {
+    let never = Case { status: JobStatus::Canceled, last: None, ..case(last(seen())) };
+    let stopped =
+        Case { status: JobStatus::Canceled, ..case(last(Observation { return_code: 143, ..seen() })) };
+    for case in [never, stopped] {
+        let found = with(&case, &TERMS);
+        assert_eq!(
+            (found.diagnosis, found.runs_again(), found.changes.len()),
+            (Diagnosis::Canceled, true, 0)
+        );
+    }
+}
+
+#[test]
+fn nothing_grows_beyond_what_a_worker_has() {
+    let oom = |memory| {
+        let seen = Observation { return_code: 137, peak_memory: None, ..seen() };
+        let asked = Some(Resources { memory: Bytes(memory), ..asked() });
+        Case { asked, ..case(LastAttempt { out_of_memory: true, ..last(seen) }) }
+    };
+    let terms = Terms { workers: &[WORKER], ..TERMS };
+    let capped = with(&oom(14 * GIB), &terms);
+    assert_eq!(changes(&capped), ["16 GiB"]);
+    assert!(capped.changes[0].evidence.ends_with("; a worker has no more"), "{:?}", capped.changes);
+    let full = with(&oom(16 * GIB), &terms);
+    assert_eq!(full.next, Next::Stay("no worker has more than the 16 GiB that it asks for".to_owned()));
+    assert_eq!(with(&oom(20 * GIB), &terms).changes, [], "and nothing shrinks");
+}
+
+#[test]
+fn cpus_have_to_go_with_the_memory() {
+    let wide = Capacity { cpus: 64, memory: Bytes(4 * GIB), ..WORKER };
+    let both = Observation { return_code: 137, peak_cpu_percent: Some(1600.0), ..seen() };
+    let case = case(LastAttempt { out_of_memory: true, ..last(both) });
+    let found = with(&case, &Terms { workers: &[WORKER, wide], ..TERMS });
+    assert_eq!(changes(&found), ["6 GiB", "8 cpus"], "64 CPUs are there, but not with 6 GiB");
+}
+
+#[test]
+fn time_is_capped_by_how_long_workers_stay() {
+    let late = Observation { return_code: 152, wall: Duration::from_hours(2), ..seen() };
+    let stays = |hours| Terms { longest: Some(Duration::from_hours(hours)), ..TERMS };
+    assert_eq!(with(&case(last(late)), &stays(24)).changes[0].to, Amount::Runtime(Duration::from_hours(3)));
+    assert!(!with(&case(last(late)), &stays(2)).runs_again());
+}
+
+#[test]
+fn what_asks_for_nothing_runs_again_as_it_is() {
+    let free = Case { asked: None, ..case(LastAttempt { out_of_memory: true, ..last(seen()) }) };
+    let found = with(&free, &Terms { workers: &[WORKER], ..TERMS });
+    assert_eq!((found.evidence.as_str(), found.runs_again()), ("used 1 GiB", true));
+    assert!(found.changes.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn no_remedy_asks_for_less_or_for_more_than_there_is(
+        code in prop::sample::select(vec![1, 137, 143, 152, -128]),
+        peak in prop::option::of(1u64..64 * GIB),
+        memory in 1..=WORKER.memory.0,
+        minutes in 0u64..600,
+        cpu in prop::option::of(0.0f64..3200.0),
+        retry_unknown: bool,
+    ) {
+        let seen = Observation {
+            return_code: code,
+            wall: Duration::from_mins(minutes),
+            peak_memory: peak.map(Bytes),
+            peak_cpu_percent: cpu,
+            ..seen()
+        };
+        let asked = Resources { memory: Bytes(memory), ..asked() };
+        let case = Case { asked: Some(asked), ..case(last(seen)) };
+        let longest = Some(Duration::from_hours(4));
+        let found = with(&case, &Terms { workers: &[WORKER], longest, retry_unknown, ..TERMS });
+        for change in &found.changes {
+            let (grew, fits) = match change.to {
+                Amount::Memory(to) => (to > asked.memory, to <= WORKER.memory),
+                Amount::Cpus(to) => (to > asked.cpus, to <= WORKER.cpus),
+                Amount::Runtime(to) => (Some(to) > asked.runtime, Some(to) <= longest),
+            };
+            prop_assert!(grew && fits, "{change:?}");
+        }
+        prop_assert!(found.runs_again() || found.changes.is_empty());
+    }
+}
