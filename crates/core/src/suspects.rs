@@ -1,10 +1,14 @@
 //! Jobs that were there when workers died: which of them run again, which alone, and which is given up.
 //!
 //! To have been there is little evidence. The process that runs jobs may have died of one of them, and the agent that
-//! started it lives to tell; then each job that ran counts as a *witnessed* death. A worker that is not heard of any more
-//! may as well have lost its network or its node: that is *silence*, counts less, and is taken back if it speaks again.
-//! A job with enough against it is tried alone, so that others suffer no longer and the next death says something;
-//! several such deaths, and it is given up.
+//! started it lives to tell; then each job that ran counts as a *witnessed* death. A worker that alone among others is not
+//! heard of any more may have been taken down as a whole, or have lost its network: that is *silence*, and is taken back
+//! if it speaks again. When several fall silent at once the network is likelier than a job, and that somebody says so of a
+//! worker proves little too: that is *hearsay*.
+//!
+//! A job with enough against it is tried alone, so that others suffer no longer and the next death says something: the
+//! workers that die then have nothing in common but this job, and their silence counts as much as a death that was seen.
+//! After three such deaths it is given up.
 
 use crate::board::Orphan;
 use rustc_hash::FxHashMap;
@@ -13,28 +17,41 @@ use windlass_types::{JobId, WorkerId};
 /// How much a death says against a job that ran there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// The worker was not heard of any more, or somebody else says that it is dead.
+    /// Others fell silent with it, or somebody else says that it is dead: hardly because of a job.
+    Hearsay,
+    /// This worker alone was not heard of any more.
     Silence,
     /// The process that ran the job died, and whoever started that process saw it.
     Witnessed,
 }
 
-/// Tried alone from here on: after two deaths that were witnessed, or six silences.
+/// Tried alone from here on: after two deaths that were witnessed, three silences, or much hearsay.
 const SUSPICIOUS: u32 = 6;
-/// Given up if also tried alone: after five deaths that were witnessed, or fifteen silences.
+/// Given up if also tried alone: after three more deaths that were witnessed or silent.
 const GUILTY: u32 = 15;
 
 impl Evidence {
-    const fn weight(self) -> u32 {
+    const ALL: [Self; 3] = [Self::Hearsay, Self::Silence, Self::Witnessed];
+
+    /// What it adds to what spoke against the job before.
+    const fn weight(self, before: u32) -> u32 {
         match self {
-            Self::Silence => 1,
-            Self::Witnessed => 3,
+            Self::Hearsay => 1,
+            // Others were there too.
+            Self::Silence if before < SUSPICIOUS => 2,
+            Self::Silence | Self::Witnessed => 3,
         }
+    }
+
+    /// Says nothing any more if the worker speaks again.
+    const fn is_of_absence(self) -> bool {
+        matches!(self, Self::Hearsay | Self::Silence)
     }
 
     /// Ends the reason in the result of an attempt; by these words it is known again when the books are read.
     const fn words(self) -> &'static str {
         match self {
+            Self::Hearsay => "was lost while it ran",
             Self::Silence => "was not heard of any more while it ran",
             Self::Witnessed => "died while it ran, perhaps of it",
         }
@@ -43,9 +60,8 @@ impl Evidence {
     /// What the reason in a result says against its job.
     #[must_use]
     pub fn of_reason(reason: &str) -> Option<Self> {
-        let all = [Self::Silence, Self::Witnessed];
-        all.into_iter()
-            .find(|evidence| reason.starts_with("orphaned: ") && reason.ends_with(evidence.words()))
+        let says = |evidence: &Self| reason.starts_with("orphaned: ") && reason.ends_with(evidence.words());
+        Self::ALL.into_iter().find(says)
     }
 }
 
@@ -86,7 +102,7 @@ impl Suspects {
         }
     }
 
-    /// Holds a death against a job, now or when the books are read.
+    /// Holds a death against a job, now or when the books are read: in the order in which they happened.
     pub fn charge(&mut self, job: JobId, worker: WorkerId, evidence: Evidence) {
         self.0.entry(job).or_default().push((worker, evidence));
     }
@@ -101,7 +117,7 @@ impl Suspects {
         let mut concerned = Vec::new();
         self.0.retain(|job, charges| {
             let before = charges.len();
-            charges.retain(|charge| *charge != (worker, Evidence::Silence));
+            charges.retain(|(of, evidence)| *of != worker || !evidence.is_of_absence());
             if charges.len() < before {
                 concerned.push(*job);
             }
@@ -124,15 +140,17 @@ impl Suspects {
     }
 
     fn weight(&self, job: JobId) -> u32 {
-        self.0.get(&job).map_or(0, |charges| charges.iter().map(|(_, evidence)| evidence.weight()).sum())
+        let charges = self.0.get(&job).into_iter().flatten();
+        charges.fold(0, |before, (_, evidence)| before + evidence.weight(before))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Evidence::{Silence, Witnessed};
+    use Evidence::{Hearsay, Silence, Witnessed};
     use Whereabouts::{Alone, NotStarted, Running, Waiting};
+    use proptest::prelude::*;
 
     const JOB: JobId = JobId(1);
 
@@ -189,11 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn five_witnessed_deaths_or_many_silences_are_enough() {
-        let table: [(Kind, (u32, u32)); 3] = [
+    fn five_witnessed_deaths_or_six_silences_are_enough_and_much_hearsay() {
+        let table: [(Kind, (u32, u32)); 5] = [
             (|_| Witnessed, (2, 3)),
-            (|_| Silence, (6, 9)),
-            (|death| if death % 2 == 0 { Witnessed } else { Silence }, (4, 4)),
+            (|_| Silence, (3, 3)),
+            (|_| Hearsay, (6, 9)),
+            (|death| if death % 2 == 0 { Witnessed } else { Silence }, (3, 3)),
+            (|death| if death % 2 == 0 { Hearsay } else { Silence }, (4, 5)),
         ];
         for (evidence, expected) in table {
             assert_eq!(deaths_until_given_up(evidence), expected);
@@ -221,19 +241,64 @@ mod tests {
             suspects.charge(JOB, WorkerId(worker), Silence);
         }
         suspects.charge(JobId(2), WorkerId(3), Silence);
-        assert_eq!(suspects.suspicious(), [JOB]);
+        suspects.charge(JOB, WorkerId(3), Hearsay);
+        assert_eq!((suspects.suspicious(), suspects.weight(JOB)), (vec![JOB], 3 + 2 + 2 + 3 + 1));
         assert_eq!(suspects.withdraw(WorkerId(3)), [JOB, JobId(2)]);
-        assert!(!suspects.is_suspicious(JOB));
+        assert_eq!(suspects.weight(JOB), 3 + 2 + 2);
         assert_eq!(suspects.withdraw(WorkerId(1)), [JOB], "its silence, not the death that it saw");
-        assert_eq!(suspects.weight(JOB), 3 + 1);
+        assert!(!suspects.is_suspicious(JOB) && suspects.weight(JOB) == 3 + 2);
         assert!(suspects.withdraw(WorkerId(3)).is_empty(), "once");
     }
 
     #[test]
     fn the_reason_in_a_result_says_what_it_proves() {
-        for evidence in [None, Some(Silence), Some(Witnessed)] {
+        for evidence in [None, Some(Hearsay), Some(Silence), Some(Witnessed)] {
             assert_eq!(Evidence::of_reason(&reason(WorkerId(7), evidence)), evidence);
         }
         assert_eq!(Evidence::of_reason("worker 7 died while it ran, perhaps of it"), None, "not our words");
+    }
+
+    /// Deaths of one job after another, each of another worker: what they prove, and whether the worker speaks again
+    /// before the next.
+    fn histories() -> impl Strategy<Value = Vec<(Evidence, bool)>> {
+        let evidence = prop_oneof![Just(Hearsay), Just(Silence), Just(Witnessed)];
+        proptest::collection::vec((evidence, any::<bool>()), 0..40)
+    }
+
+    proptest! {
+        /// Whatever was taken back might as well never have been; and nobody is given up before he was tried alone
+        /// several times, in workers of which nothing was heard again.
+        #[test]
+        fn only_workers_that_stay_away_count(history in histories()) {
+            let (mut suspects, mut spared) = (Suspects::default(), Suspects::default());
+            let (mut alone, mut lasting) = (0, 0);
+            for (worker, (evidence, returns)) in (1..).zip(history) {
+                let at = if suspects.is_suspicious(JOB) { Alone } else { Running };
+                let lasts = !returns || evidence == Witnessed;
+                lasting += u32::from(lasts);
+                alone = if at == Alone { alone + 1 } else { 0 };
+                if suspects.on_death(JOB, WorkerId(worker), at, evidence) == Orphan::GiveUp {
+                    prop_assert!(alone >= 3 && lasting + u32::from(!lasts) >= 5);
+                    break;
+                }
+                if lasts {
+                    spared.charge(JOB, WorkerId(worker), evidence);
+                } else {
+                    suspects.withdraw(WorkerId(worker));
+                }
+                prop_assert_eq!(suspects.weight(JOB), spared.weight(JOB));
+            }
+        }
+
+        #[test]
+        fn workers_that_were_only_away_never_cost_a_job(silences in proptest::collection::vec(any::<bool>(), 0..100)) {
+            let mut suspects = Suspects::default();
+            for (worker, at_once) in (1..).zip(silences) {
+                let evidence = if at_once { Hearsay } else { Silence };
+                let fate = suspects.on_death(JOB, WorkerId(worker), Running, evidence);
+                prop_assert_eq!(fate, Orphan::RunAgain(Some(evidence)));
+                suspects.withdraw(WorkerId(worker));
+            }
+        }
     }
 }

@@ -34,13 +34,13 @@ pub(crate) fn recall(
     let lost =
         ResultFilter { run, return_code: Some(ORPHANED), failed_only: true, ..ResultFilter::default() };
     let charges = charges(&store.results(workflow, &lost)?, board);
-    let silences = charges.iter().filter(|charge| charge.evidence == Evidence::Silence);
-    let back = match silences.map(|charge| charge.at).min() {
+    let absences = charges.iter().filter(|charge| charge.evidence != Evidence::Witnessed);
+    let back = match absences.map(|charge| charge.at).min() {
         Some(since) => those_back(store, workflow, since)?,
         None => HashSet::new(),
     };
     let mut suspects = Suspects::default();
-    for Charge { job, worker, evidence, .. } in charges {
+    for Charge { job, worker, evidence, .. } in charges.into_iter().rev() {
         if evidence == Evidence::Witnessed || !back.contains(&worker) {
             suspects.charge(job, worker, evidence);
         }
@@ -61,7 +61,7 @@ struct Charge {
 }
 
 /// Every attempt leaves a result, so where the lost ones do not go up to the current one without a gap, one in between
-/// ended by itself, and nothing before it counts. `lost` is in the order of jobs and attempts.
+/// ended by itself, and nothing before it counts. `lost` is in the order of jobs and attempts; the last come first here.
 fn charges(lost: &[ResultRow], board: &Board) -> Vec<Charge> {
     let mut found = Vec::new();
     let mut follower = None;

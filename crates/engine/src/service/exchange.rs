@@ -357,7 +357,7 @@ impl Office {
                 self.on_died_with_it(worker, &key, Evidence::Witnessed);
             }
             Report::Returned { why: ReturnReason::WorkerHung, .. } => {
-                self.on_died_with_it(worker, &key, Evidence::Silence);
+                self.on_died_with_it(worker, &key, Evidence::Hearsay);
             }
             Report::Returned { why, .. } => {
                 let started = desk.held.remove(&key.job).and_then(|hold| hold.started_at);
@@ -379,7 +379,7 @@ impl Office {
     fn on_died_with_it(&mut self, worker: WorkerId, key: &AttemptKey, evidence: Evidence) {
         let mate = self.mates.get(&worker);
         let is_running = mate.is_some_and(|mate| mate.mirror.is_running(key.job));
-        let evidence = if mate.is_some_and(|mate| mate.has_heir) { Evidence::Silence } else { evidence };
+        let evidence = if mate.is_some_and(|mate| mate.has_heir) { Evidence::Hearsay } else { evidence };
         self.orphan_of(key.workflow, key.job, worker, is_running, evidence);
         self.let_go(worker, key, self.now, false);
     }

@@ -2,9 +2,11 @@
 
 use super::call::Told;
 use super::figures::count;
+use super::mate::Mate;
 use super::office::{Office, Slot, refused};
 use super::talk::{Refused, Reply};
 use crate::suspicion;
+use std::time::Instant;
 use windlass_core::board::Orphan;
 use windlass_core::suspects::{Evidence, Whereabouts};
 use windlass_store::model::{NewEvent, Severity, WorkerUpdate};
@@ -48,7 +50,7 @@ impl Office {
     }
 
     /// The worker is not heard of any more: whatever it may have started is an orphan.
-    pub(super) fn lose(&mut self, worker: WorkerId, why: &str) {
+    pub(super) fn lose(&mut self, worker: WorkerId, why: &str, evidence: Evidence) {
         let Some(mut mate) = self.mates.remove(&worker) else { return };
         self.going.entry(worker).or_default();
         if let Some(crew) = mate.crew {
@@ -66,10 +68,28 @@ impl Office {
         held.sort_unstable();
         for (workflow, job) in held {
             let is_running = mate.mirror.is_running(job);
-            self.orphan_of(workflow, job, worker, is_running, Evidence::Silence);
+            self.orphan_of(workflow, job, worker, is_running, evidence);
         }
         self.lose_errands(worker, mate.actions);
         self.note_loss(worker, why);
+    }
+
+    /// The worker was not heard of for longer than its lease.
+    pub(super) fn on_silence(&mut self, worker: WorkerId) {
+        let evidence = if self.are_others_silent(worker) { Evidence::Hearsay } else { Evidence::Silence };
+        self.last_silence = Some(self.now.at);
+        self.lose(worker, "its lease is over", evidence);
+    }
+
+    /// Another worker was lost just now, or may be about to: then they have more in common than a job.
+    fn are_others_silent(&self, worker: WorkerId) -> bool {
+        let lease = self.options.lease;
+        let since = |past: Instant| self.now.at.saturating_duration_since(past);
+        let full = self.lease_from_now();
+        // One that can speak does so three times within its lease.
+        let is_quiet = |mate: &Mate| full.saturating_duration_since(mate.lease_until) > lease / 2;
+        self.last_silence.is_some_and(|last| since(last) < lease)
+            || self.mates.iter().any(|(id, mate)| *id != worker && is_quiet(mate))
     }
 
     fn note_loss(&self, worker: WorkerId, why: &str) {
@@ -187,7 +207,7 @@ impl Office {
     /// Somebody is certain that the worker is dead: one of ours, a runner of Torc, or a local one of an earlier run.
     pub(super) fn on_retire(&mut self, worker: WorkerId, by: &str, reply: Reply<()>) {
         if self.mates.contains_key(&worker) {
-            self.lose(worker, &format!("{by} says that it is dead"));
+            self.lose(worker, &format!("{by} says that it is dead"), Evidence::Hearsay);
             return self.when_committed(worker, reply);
         }
         match self.store.worker(worker) {
@@ -208,7 +228,7 @@ impl Office {
         let Ok(desk) = self.open(workflow) else { return };
         for job in desk.held_by(worker) {
             let is_running = self.desk(workflow).and_then(|desk| desk.held.get(&job)?.started_at).is_some();
-            self.orphan_of(workflow, job, worker, is_running, Evidence::Silence);
+            self.orphan_of(workflow, job, worker, is_running, Evidence::Hearsay);
         }
         self.lose_errands_of(worker, workflow);
     }

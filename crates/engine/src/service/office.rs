@@ -51,6 +51,8 @@ pub(super) struct Office {
     pub(super) lonely: BTreeSet<WorkflowId>,
     /// Workers that are gone, and how many commits there are still to be until the books may say so.
     pub(super) going: HashMap<WorkerId, usize>,
+    /// When a worker was last given up because nothing was heard of it.
+    pub(super) last_silence: Option<Instant>,
     /// What is done once a desk is made anew.
     pub(super) afterwards: Vec<(WorkflowId, Then, Reply<()>)>,
     /// Workflows of which the database did not do what it was asked.
@@ -93,6 +95,7 @@ impl Office {
             acting: BTreeSet::new(),
             lonely: BTreeSet::new(),
             going: HashMap::new(),
+            last_silence: None,
             afterwards: Vec::new(),
             troubled: BTreeSet::new(),
             waited_for: BTreeSet::new(),
@@ -318,7 +321,7 @@ impl Office {
         let mut dead: Vec<WorkerId> = self.mates.iter().filter_map(dead).collect();
         dead.sort_unstable();
         for worker in dead {
-            self.lose(worker, "its lease is over");
+            self.on_silence(worker);
         }
         let overdue = |(id, mate): (&WorkerId, &Mate)| {
             mate.exchanges.deadline().is_some_and(|deadline| deadline <= now).then_some(*id)

@@ -13,6 +13,8 @@ enum Death {
     Seen,
     /// Somebody says that the worker is dead.
     Said,
+    /// Nothing is heard of it any more.
+    Silent,
 }
 
 fn died(key: AttemptKey) -> Report {
@@ -29,6 +31,7 @@ impl Death {
                 worker.send(world, exchange).unwrap();
             }
             Self::Said => ask(|reply| world.service.retire(worker.id, "me", reply)).unwrap(),
+            Self::Silent => world.pass(LEASE + Duration::from_secs(3)),
         }
     }
 }
@@ -58,7 +61,7 @@ fn die_of(world: &World, poison: &str, death: Death) -> Vec<usize> {
 
 #[test]
 fn it_is_tried_alone_and_then_given_up_and_costs_its_neighbours_nothing() {
-    for (death, with_others, alone) in [(Death::Seen, 2, 3), (Death::Said, 6, 9)] {
+    for (death, with_others, alone) in [(Death::Seen, 2, 3), (Death::Silent, 3, 3), (Death::Said, 6, 9)] {
         let world = World::new();
         let workflow = world.begin(&[plain(), plain(), plain()]);
         let beside = die_of(&world, "j0", death);
@@ -126,15 +129,32 @@ fn a_worker_that_was_only_away_says_nothing_against_its_jobs() {
 fn one_that_comes_back_ends_the_suspicion_that_rested_on_it() {
     let mut world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
-    let mut silent: Vec<Worker> = (0..6).map(|_| falls_silent(&world)).collect();
+    let mut silent: Vec<Worker> = (0..3).map(|_| falls_silent(&world)).collect();
     assert_eq!(at_once(&world), 1, "enough to try each alone");
     let mut last = silent.pop().unwrap();
     last.come_back(&world, &[]);
     assert_eq!(at_once(&world), 2);
     world.restart();
     assert_eq!(at_once(&world), 2, "it is in the books that it came back");
+    // A server that starts again waits for all that it ever heard of: not alone with their silence.
+    world.pass(LEASE * 3);
     falls_silent(&world);
     assert_eq!(at_once(&world), 1, "what the others left is in the books too");
+    all_end_well(&world, workflow);
+}
+
+#[test]
+fn workers_that_fall_silent_together_say_little_against_their_jobs() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    for round in 0..4 {
+        let worker = busy(&world);
+        assert_eq!(worker.held.len(), 2, "round {round}: not tried alone");
+        // Another one, that has nothing to do, is cut off a little later.
+        world.pass(LEASE / 4);
+        drop(Worker::new(&world, 1));
+        world.pass(LEASE * 2);
+    }
     all_end_well(&world, workflow);
 }
 
@@ -166,7 +186,7 @@ fn suspicion_outlives_the_server() {
 fn an_attempt_that_ended_by_itself_clears_its_job_also_in_the_books() {
     let mut world = World::new();
     world.begin(&[plain(), plain()]);
-    for _ in 0..5 {
+    for _ in 0..2 {
         falls_silent(&world);
     }
     let mut worker = busy(&world);
