@@ -68,7 +68,14 @@ impl Query {
         };
         let (_, expression) = found.ok_or_else(missing)?;
         let direction = if *descending { "DESC" } else { "ASC" };
-        self.push(&format!(" ORDER BY {expression} {direction}, {id} {direction}"), vec![]);
+        let by = match (*expression == id, descending) {
+            // Never null, and found in order.
+            (true, _) => String::new(),
+            // What is null counts as the least, which not all databases think.
+            (false, false) => format!("{expression} ASC NULLS FIRST, "),
+            (false, true) => format!("{expression} DESC NULLS LAST, "),
+        };
+        self.push(&format!(" ORDER BY {by}{id} {direction}"), vec![]);
         Ok(())
     }
 

@@ -127,7 +127,8 @@ super::statements! {
         SELECT j.requirements_id, j.kind_id, COUNT(*)
         FROM job_block b CROSS JOIN job j
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count AND j.status = 2
-        GROUP BY j.requirements_id, j.kind_id ORDER BY j.requirements_id, j.kind_id";
+        GROUP BY j.requirements_id, j.kind_id
+        ORDER BY j.requirements_id NULLS FIRST, j.kind_id NULLS FIRST";
     SCHEDULERS_OF_KINDS = "SELECT id, scheduler_id FROM job_kind WHERE workflow_id = $1";
     WORK_DONE = "
         SELECT CAST(SUM(r.wall_us) AS BIGINT), MIN(r.started_at), MAX(r.ended_at)

@@ -132,6 +132,13 @@ macro_rules! conformance {
                 lists_are_sorted_and_counted,
                 jobs_added_one_by_one_depend_as_if_added_at_once,
                 records_are_kept_unread;
+            stated:
+                a_stated_result_is_kept_and_changed,
+                only_the_last_attempt_of_a_run_is_listed,
+                what_is_not_known_has_its_place_in_the_order,
+                an_event_is_changed_and_another_says_so,
+                what_ready_jobs_ask_for_is_told_once_each,
+                required_is_what_nobody_makes_and_what_was_made;
             actions:
                 an_action_goes_through_its_life,
                 an_execution_begins_and_ends_once,

@@ -16,3 +16,4 @@ pub(crate) mod reading;
 pub(crate) mod records;
 pub(crate) mod runs;
 pub(crate) mod spawning;
+pub(crate) mod stated;
