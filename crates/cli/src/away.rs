@@ -55,7 +55,12 @@ pub(crate) fn drive(
     plot::after_run(ctx, store, workflow);
     // Somebody else may have finished what we left.
     let is_over = rerun::row(store, workflow)?.ended_at.is_some();
-    Ok(if is_over || outcome.end == End::Dismissed { exit } else { Exit::Interrupted })
+    Ok(match outcome.end {
+        _ if is_over => exit,
+        // There is nothing to stay for, though it is not over.
+        End::Dismissed => Exit::NeedsDecision,
+        _ => Exit::Interrupted,
+    })
 }
 
 /// Works until the workflow is over or we have to go, and shows meanwhile how it stands.

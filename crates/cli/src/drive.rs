@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::inputs;
 use crate::local::LocalHost;
+use crate::rules;
 use crate::strays;
 use crate::ui::summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -51,7 +52,8 @@ pub(crate) fn drive(
     plot::after_run(ctx, store, workflow);
     Ok(match run.end {
         RunEnd::Finished => exit,
-        RunEnd::Canceled | RunEnd::Stuck => Exit::JobsFailed,
+        RunEnd::Canceled => Exit::JobsFailed,
+        RunEnd::Stuck => Exit::NeedsDecision,
         RunEnd::Interrupted => Exit::Interrupted,
     })
 }
@@ -78,7 +80,8 @@ pub(crate) fn conduct(
         begin_next_run(store, &row(store, workflow)?, ctx.clock.now())?;
     }
     let row = row(store, workflow)?;
-    let options = Options { grace: machine.grace, until: until(ctx, machine, &row)? };
+    let until = until(ctx, machine, &row)?;
+    let options = Options { grace: machine.grace, until, classifier: rules::of_settings(ctx)? };
     let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row, options)?.holding(&lock);
     let control = dispatcher.control();
     let listener = Listener::start(signals, move |signal| {

@@ -19,17 +19,19 @@ pub(crate) enum Exit {
     Interrupted = 3,
     Refused = 4,
     Environment = 5,
+    NeedsDecision = 6,
     Internal = 70,
 }
 
 impl Exit {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Success,
         Self::JobsFailed,
         Self::Usage,
         Self::Interrupted,
         Self::Refused,
         Self::Environment,
+        Self::NeedsDecision,
         Self::Internal,
     ];
 
@@ -48,6 +50,9 @@ impl Exit {
             }
             Self::Environment => {
                 "trouble around: damaged database, full disk, permissions, server out of reach"
+            }
+            Self::NeedsDecision => {
+                "somebody has to decide: failures wait for a verdict, or the retry budget is used up"
             }
             Self::Internal => "a bug in windlass",
         }

@@ -1,8 +1,10 @@
 //! Rules of the user for the classes of failures, from the file that the settings name.
 
+use crate::context::Context;
 use crate::error::CliError;
 use serde::Deserialize;
 use std::path::Path;
+use std::sync::Arc;
 use windlass_core::classify::{Classifier, Rule};
 
 /// `[[rule]]`, again and again.
@@ -11,6 +13,12 @@ use windlass_core::classify::{Classifier, Rule};
 struct RulesFile {
     #[serde(default)]
     rule: Vec<Rule>,
+}
+
+/// For whoever runs workflows; `None` where the settings name no file.
+pub(crate) fn of_settings(ctx: &Context) -> Result<Option<Arc<Classifier>>, CliError> {
+    let Some(file) = ctx.config.get("classify.rules_file") else { return Ok(None) };
+    classifier(Some(&ctx.cwd.join(&file.text))).map(|read| Some(Arc::new(read)))
 }
 
 /// The rules that are built in, after those in the file if there is one.

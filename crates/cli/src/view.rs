@@ -28,6 +28,8 @@ pub(crate) enum State {
     Running,
     /// It was started, is not over, and nobody is running it.
     Interrupted,
+    /// Nothing happens before somebody says what is to become of failures.
+    NeedsDecision,
     /// All jobs completed.
     Completed,
     /// All jobs are over, and some did not complete.
@@ -39,6 +41,9 @@ impl State {
     pub(crate) fn of(row: &WorkflowRow, somebody_runs_it: bool) -> Self {
         let counts = &row.counts;
         match () {
+            () if row.started_at.is_some() && !row.is_canceled && needs_verdict(counts) => {
+                Self::NeedsDecision
+            }
             () if somebody_runs_it => Self::Running,
             () if row.is_canceled => Self::Canceled,
             () if counts.settled() < counts.total() => match row.started_at {
@@ -55,6 +60,7 @@ impl State {
             Self::Created => "created",
             Self::Running => "running",
             Self::Interrupted => "interrupted",
+            Self::NeedsDecision => "needs_decision",
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Canceled => "canceled",
@@ -62,9 +68,16 @@ impl State {
     }
 }
 
+/// Nothing is left to be done before somebody says what is to become of failures.
+fn needs_verdict(counts: &StatusCounts) -> bool {
+    let may_go_on = counts.active() + counts.get(JobStatus::Ready) + counts.get(JobStatus::Uninitialized);
+    counts.get(JobStatus::PendingFailed) > 0 && may_go_on == 0
+}
+
 /// How a command that ran the workflow exits.
 pub(crate) fn exit_of(counts: &StatusCounts) -> Exit {
     match () {
+        () if needs_verdict(counts) => Exit::NeedsDecision,
         () if counts.settled() < counts.total() => Exit::Interrupted,
         () if counts.unsuccessful() > 0 => Exit::JobsFailed,
         () => Exit::Success,

@@ -27,6 +27,7 @@ use sequel::{Follows, Onward};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
+use windlass_types::settings::FailureHandler;
 use windlass_types::work::{AttemptKey, EndCause, Ended, Usage, return_code};
 use windlass_types::{
     Attempt, JobId, JobStatus, Resources, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
@@ -47,6 +48,11 @@ pub struct Board {
     /// Class in the ready queue: what a job asks for and where it belongs.
     lane: Vec<u32>,
     lanes: FxHashMap<(u32, Place), u32>,
+    /// Who says what follows failures, and for each job which of them, plus one; empty where nobody does.
+    handlers: Vec<FailureHandler>,
+    handler: Vec<u32>,
+    /// Attempts that handlers had granted in this run when this was read.
+    retries_granted: u64,
     graph: Graph,
     ready: ReadyQueue,
     /// Jobs that are tried alone, and those that are being tried.
@@ -126,6 +132,9 @@ impl Board {
             requirements: table.requirements,
             lane,
             lanes,
+            handlers: table.handlers,
+            handler: table.handler,
+            retries_granted: table.retries_granted,
             graph,
             ready,
             alone: VecDeque::new(),
@@ -323,6 +332,11 @@ impl Board {
         self.class.push(class);
         let lane = self.lane_of(class, added.place_of(index));
         self.lane.push(lane);
+        let handler = added.handler.get(index).copied().unwrap_or(0);
+        if handler != 0 || !self.handler.is_empty() {
+            self.handler.resize(self.ids.len() - 1, 0);
+            self.handler.push(handler);
+        }
     }
 
     /// Class 0 is for those that asked for nothing, whatever that counts as.

@@ -16,6 +16,7 @@ pub mod host;
 mod inbox;
 pub mod observe;
 mod pace;
+mod sequels;
 pub mod service;
 mod suspicion;
 mod takeover;

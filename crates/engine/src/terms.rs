@@ -75,7 +75,8 @@ pub(crate) fn assignments(
     let ids: Vec<JobId> = keys.iter().map(|key| key.job).collect();
     let commands = store.commands(&ids)?;
     let assigned = jobs.iter().zip(keys).zip(commands).map(|((&job, key), command)| {
-        terms.assignment(key, command, *board.resources(job), board.asked_for_resources(job))
+        let assigned = terms.assignment(key, command, *board.resources(job), board.asked_for_resources(job));
+        Assignment { recovery: board.recovery(job).cloned().map(Box::new), ..assigned }
     });
     Ok(assigned.collect())
 }

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+use windlass_core::classify::Classifier;
 use windlass_engine::service::Bury;
 
 /// Where Torc's clients look when nobody tells them where.
@@ -36,6 +38,8 @@ pub struct ServeOptions {
     /// Makes sure that workers of an earlier `windlass run` on this machine are dead. Without it their jobs stay theirs
     /// until somebody retires them.
     pub bury: Option<Bury>,
+    /// Says of what class failures are; `None`: the rules that are built in, and no others.
+    pub classifier: Option<Arc<Classifier>>,
     /// So often whoever follows events is looked at again: a right that was taken away ends what it was good for.
     pub check_rights: Duration,
     /// Events that this server writes are told at once; how often to look for those that somebody else wrote.
@@ -120,6 +124,7 @@ impl Default for ServeOptions {
             run_dir: None,
             shutdown_grace: Duration::from_secs(10),
             bury: None,
+            classifier: None,
             check_rights: Duration::from_secs(10),
             look_for_events: Duration::from_secs(1),
         }

@@ -326,6 +326,7 @@ impl Site {
             on_commit: Some(Arc::new(move || events.nudge())),
             is_certain: Some(Arc::new(move || pulse.is_certain())),
             overlap,
+            classifier: options.classifier.clone(),
             ..ServiceOptions::default()
         }
     }

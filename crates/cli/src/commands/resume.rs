@@ -8,6 +8,7 @@ use crate::error::{CliError, Exit};
 use crate::rerun;
 use crate::select;
 use crate::ui::summary;
+use windlass_types::JobStatus;
 
 pub(crate) fn run(ctx: &Context, args: &ResumeArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
@@ -16,7 +17,8 @@ pub(crate) fn run(ctx: &Context, args: &ResumeArgs) -> Result<Exit, CliError> {
         return Err(CliError::refused(format!("workflow {} ({}) was canceled", row.id, row.name))
             .with_hint("`windlass resume --retry-failed` starts it again"));
     }
-    let starts_anew = args.retry_failed && (row.is_canceled || row.counts.unsuccessful() > 0);
+    let ended_badly = row.counts.unsuccessful() + row.counts.get(JobStatus::PendingFailed) > 0;
+    let starts_anew = args.retry_failed && (row.is_canceled || ended_badly);
     if !starts_anew && summary::is_over(&row) {
         let news = format!("nothing to do: workflow {} ({}) is over", row.id, row.name);
         return summary::report_over(ctx, &*store, row.id, &news, "");

@@ -132,15 +132,8 @@ fn go_on(ctx: &Context, store: &dyn Store, row: &WorkflowRow, args: &RunArgs) ->
 /// Parts of a spec that are kept for a later version: nobody should count on them now.
 fn say_what_waits(ctx: &Context, spec: &Workflow<'_>) {
     let is_ours = |action: &Action| action.action_type == ActionType::RunCommands;
-    let waiting = [
-        ("failure handlers", !spec.failure_handlers().is_empty()),
-        ("actions of the type schedule_nodes", spec.actions().iter().any(|one| !is_ours(&one.action))),
-        ("pending_failed", spec.settings().use_pending_failed),
-    ];
-    let named: Vec<&str> =
-        waiting.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
-    if !named.is_empty() {
-        ctx.ui.warn(&format!("{}: kept and shown, but not acted on by this version", named.join(", ")));
+    if spec.actions().iter().any(|one| !is_ours(&one.action)) {
+        ctx.ui.warn("actions of the type schedule_nodes: kept and shown, but not acted on by this version");
     }
 }
 

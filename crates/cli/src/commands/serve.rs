@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::error::{CliError, Exit, with_sources};
 use crate::local;
 use crate::plan::current_user;
+use crate::rules;
 use crate::server;
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -97,6 +98,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         owner: current_user(),
         run_dir: Some(run_dir(ctx)?),
         bury: Some(Arc::new(|worker| local::bury(worker).is_ok())),
+        classifier: rules::of_settings(ctx)?,
         ..ServeOptions::default()
     };
     options.check()?;

@@ -94,7 +94,7 @@ pub(crate) const fn tone(state: State) -> Option<Tone> {
         State::Created => None,
         State::Running => Some(Tone::Busy),
         State::Completed => Some(Tone::Good),
-        State::Failed => Some(Tone::Bad),
+        State::Failed | State::NeedsDecision => Some(Tone::Bad),
         State::Interrupted | State::Canceled => Some(Tone::Warn),
     }
 }

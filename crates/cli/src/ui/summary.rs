@@ -170,7 +170,9 @@ pub(crate) fn next_commands(overview: &Overview) -> Vec<String> {
     match overview.workflow.state {
         State::Interrupted if !overview.strays.is_empty() => commands.push("windlass serve".to_owned()),
         State::Created | State::Interrupted => commands.push(format!("windlass resume{which}")),
-        State::Failed | State::Canceled => commands.push(format!("windlass resume{which} --retry-failed")),
+        State::Failed | State::Canceled | State::NeedsDecision => {
+            commands.push(format!("windlass resume{which} --retry-failed"));
+        }
         State::Running | State::Completed => {}
     }
     commands

@@ -47,6 +47,7 @@ mod postgres_server;
 #[cfg(test)]
 mod remote;
 #[cfg(test)]
+mod retries;
 mod reuse;
 #[cfg(test)]
 mod runs;

@@ -2,11 +2,12 @@
 
 use super::{Board, Diagnosis, Failure, Next, Stale, Verdict};
 use crate::change::Change;
+use crate::dispatch::Place;
 use crate::handlers::{self, Decision};
 use crate::judge::judge;
 use crate::state::JobEvent;
 use serde::{Deserialize, Serialize};
-use windlass_types::settings::FailureCause;
+use windlass_types::settings::{FailureCause, FailureHandler};
 use windlass_types::work::{Ended, Recovery};
 use windlass_types::{FailureClass, Resources, Timestamp, WorkerId};
 
@@ -37,6 +38,12 @@ pub struct Failed<'a> {
     pub asked: Option<Resources>,
     /// Attempts that count, this one included.
     pub used: u32,
+    /// Who says what follows, by his number among [`Board::handlers`].
+    pub handler: Option<usize>,
+    /// Where it belongs.
+    pub place: &'a Place,
+    /// How many jobs the workflow has.
+    pub jobs: u64,
 }
 
 impl Failed<'_> {
@@ -145,6 +152,9 @@ impl Board {
                 return_code: judged.return_code,
                 asked: self.asked_for_resources(job).then(|| *self.resources(job)),
                 used: self.used(job),
+                handler: self.handler(job),
+                place: &self.demand(job).place,
+                jobs: self.ids.len() as u64,
             });
             let (next, why) = (Next::from(&sequel), sequel.words().map(str::to_owned));
             let last_words = || ended.last_words.as_deref().map(str::to_owned);
@@ -169,6 +179,19 @@ impl Board {
         self.attempt[job as usize].0.saturating_sub(excused)
     }
 
+    fn handler(&self, job: u32) -> Option<usize> {
+        self.handler.get(job as usize)?.checked_sub(1).map(|number| number as usize)
+    }
+
+    pub fn handlers(&self) -> &[FailureHandler] {
+        &self.handlers
+    }
+
+    /// Attempts that handlers had granted in this run when the board was made.
+    pub const fn retries_granted(&self) -> u64 {
+        self.retries_granted
+    }
+
     /// The script that is owed before the attempt that is under way or next.
     pub fn recovery(&self, job: u32) -> Option<&Recovery> {
         self.carried.get(&job)?.recovery.as_ref()
@@ -181,6 +204,11 @@ impl Board {
 
     pub fn is_halted(&self) -> bool {
         self.halted
+    }
+
+    /// Somebody has it go on all the same.
+    pub fn on_go_on(&mut self) {
+        self.halted = false;
     }
 
     /// Notes what the next attempt inherits, and says so for the books.

@@ -1,6 +1,6 @@
 //! What one worker holds: what runs there, and what waits in its queue.
 
-use super::demand::{Demand, Taste};
+use super::demand::{Demand, Place, Taste};
 use super::pool::{Placement, Pool};
 use super::queue::{Fit, ReadyQueue};
 use rustc_hash::FxHashMap;
@@ -117,6 +117,11 @@ impl<K: Handle> Mirror<K> {
     fn counts_as(&self, demand: &Demand) -> Resources {
         let uncounted = !demand.is_named && self.pool.counts_jobs();
         if uncounted { Resources::UNCOUNTED } else { demand.resources }
+    }
+
+    /// Jobs that belong there are for it.
+    pub fn suits(&self, place: &Place) -> bool {
+        self.taste.suits(place)
     }
 
     /// It may start here at some time, when there is room.

@@ -17,13 +17,16 @@ use crate::host::WorkerHost;
 use crate::inbox::{Event, Inbox, Post};
 use crate::observe::Observer;
 use crate::pace::Pace;
+use crate::sequels::Sequels;
 use crate::suspicion;
 use crate::terms::Terms;
 use crate::{Error, takeover};
 use commits::{Decided, InFlight};
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_core::board::Board;
+use windlass_core::classify::Classifier;
 use windlass_core::dispatch::Mirror;
 use windlass_core::suspects::Suspects;
 use windlass_store::Store;
@@ -45,6 +48,8 @@ pub struct Options {
     pub grace: Duration,
     /// When the run ends, whatever is left to do; `None`: when everything is done.
     pub until: Option<Until>,
+    /// Says of what class failures are; `None`: the rules that are built in, and no others.
+    pub classifier: Option<Arc<Classifier>>,
 }
 
 /// The end of a run whose time is limited. Nothing is started that asks for more time than is left; what still runs is
@@ -68,7 +73,7 @@ impl Until {
 pub enum RunEnd {
     /// Every job is settled.
     Finished,
-    /// Some jobs wait for a decision.
+    /// Some jobs wait for a decision, or all of them do: the retries are used up. It can be resumed.
     Stuck,
     /// Stopped on request; it can be resumed.
     Interrupted,
@@ -108,6 +113,7 @@ pub struct Dispatcher<'a> {
     options: Options,
     workflow: WorkflowRow,
     terms: Terms,
+    sequels: Sequels,
     board: Board,
     agenda: Agenda,
     worker: Option<ActiveWorker>,
@@ -179,6 +185,11 @@ impl<'a> Dispatcher<'a> {
                 .notice("an action was under way when an earlier process died; `windlass actions` shows it");
         }
         let has_added = !store.spawners(workflow.id)?.is_empty();
+        let mut sequels = Sequels::of(store, &workflow, &board, options.classifier.clone())?;
+        if sequels.is_used_up() {
+            // Whoever calls this wants it to go on.
+            store.add_event(&sequels.renew(&workflow), clock.now())?;
+        }
         let inbox = Inbox::new().map_err(Error::Wait)?;
         let now = Instant::now();
         Ok(Self {
@@ -190,6 +201,7 @@ impl<'a> Dispatcher<'a> {
             options,
             terms: Terms::of(&workflow),
             workflow,
+            sequels,
             board,
             agenda,
             worker: None,
@@ -257,6 +269,7 @@ impl<'a> Dispatcher<'a> {
         }
         self.begin_actions()?;
         while !self.is_over() {
+            self.let_go_of_what_is_due()?;
             if self.has_lock()? {
                 self.carry_out_next();
                 self.claim_more()?;
@@ -353,9 +366,24 @@ impl<'a> Dispatcher<'a> {
         let retry = self.in_flight.as_ref().and_then(|f| f.retry_at);
         let trouble = self.trouble.as_ref().map(|t| t.until).filter(|until| *until > now);
         let progress = Some(self.shown + PROGRESS_INTERVAL);
+        let due = self.board.next_due().map(|due| now + due.since(self.clock.now()));
         let warning = self.warns_at();
-        let until = [linger, retry, trouble, warning, self.kill_by, progress].into_iter().flatten().min()?;
+        let until =
+            [linger, retry, trouble, due, warning, self.kill_by, progress].into_iter().flatten().min()?;
         self.inbox.next(until)
+    }
+
+    /// Jobs that had to wait before they are tried again may be claimed when their time has come.
+    fn let_go_of_what_is_due(&mut self) -> Result<(), Error> {
+        if self.board.next_due().is_none() {
+            return Ok(());
+        }
+        self.board.on_time(self.clock.now());
+        if self.board.has_ready() && self.worker.is_none() && self.stop.is_none() {
+            // Nothing else was there to be done when the run began.
+            self.start_worker()?;
+        }
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
@@ -383,7 +411,11 @@ impl<'a> Dispatcher<'a> {
             Some(StopReason::Interrupted) => RunEnd::Interrupted,
             None => RunEnd::Stuck,
         };
-        if end != RunEnd::Interrupted {
+        if self.board.is_halted() && matches!(end, RunEnd::Stuck | RunEnd::Interrupted) {
+            let event = self.sequels.used_up_event(&self.workflow);
+            self.insist(|store| store.add_event(&event, now))?;
+        }
+        if matches!(end, RunEnd::Finished | RunEnd::Canceled) {
             self.insist(|store| store.end_run(id, end == RunEnd::Canceled, now))?;
         }
         Ok(end)

@@ -1,8 +1,9 @@
 //! What a worker says, and what it means for the board.
 
 use super::{Dispatcher, Held};
+use crate::sequels::Around;
 use std::time::Instant;
-use windlass_core::board::Stale;
+use windlass_core::board::{Failed, Stale};
 use windlass_core::dispatch::Mirror;
 use windlass_types::WorkerId;
 use windlass_types::work::{AttemptKey, Ended, FromWorker, Report, ReturnReason};
@@ -52,7 +53,13 @@ impl Dispatcher<'_> {
     }
 
     fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
-        let verdict = self.board.on_ended(worker, ended, &mut self.open.changes)?;
+        let Self { board, sequels, host, clock, open, .. } = self;
+        let follow = |failed: Failed<'_>| {
+            let around = Around { workers: &|_| vec![host.capacity()], node: None, now: clock.now() };
+            sequels.follow(failed, &around)
+        };
+        let verdict = board.on_ended_then(worker, ended, follow, &mut open.changes)?;
+        self.halt_if_used_up();
         self.deaths_in_a_row = 0;
         self.suspects.on_ended(ended.key.job);
         self.something_ended = true;
@@ -63,6 +70,14 @@ impl Dispatcher<'_> {
         let name = self.let_go(&ended.key);
         self.open.ends.push((ended.key, name, verdict, ended.wall));
         Ok(())
+    }
+
+    /// So much has failed that it is not worth the while: what runs may end, and nothing more begins.
+    fn halt_if_used_up(&mut self) {
+        if self.sequels.is_used_up() && !self.board.is_halted() {
+            self.board.on_halt();
+            self.observer.notice(&self.sequels.used_up_event(&self.workflow).message);
+        }
     }
 
     /// The worker gives up a claim that never started.

@@ -6,6 +6,7 @@ use super::office::refused;
 use super::shut::{Found, Waiting};
 use super::talk::{Outline, ReadyJobs, Refused};
 use crate::agenda::Agenda;
+use crate::sequels::Sequels;
 use crate::suspicion;
 use crate::terms::{Terms, return_codes};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_core::board::{Board, Stale};
 use windlass_core::change::Change;
+use windlass_core::classify::Classifier;
 use windlass_core::suspects::Suspects;
 use windlass_store::Store;
 use windlass_store::model::{HeldJob, ResultFilter, WorkerKind, WorkflowRow};
@@ -28,6 +30,7 @@ pub(super) struct Desk {
     pub(super) row: WorkflowRow,
     pub(super) terms: Terms,
     pub(super) board: Board,
+    pub(super) sequels: Sequels,
     pub(super) held: HashMap<JobId, Hold>,
     pub(super) suspects: Suspects,
     pub(super) agenda: Agenda,
@@ -61,8 +64,19 @@ pub(super) struct Desk {
     pub(super) awaits_word: bool,
     /// How its jobs stand is counted for its actions.
     pub(super) is_counted: bool,
+    /// It stands still because its retries are used up, and the books do not say so yet.
+    pub(super) owes_word_of_halt: bool,
+    /// Nothing more happens unless somebody decides, as far as was seen when last looked.
+    pub(super) waits_for_decision: bool,
     /// What the figures count of it: ready and held.
     pub(super) figures: (usize, usize),
+}
+
+/// What a new desk is given.
+pub(super) struct Birth {
+    pub(super) number: u64,
+    /// Of all rules for the classes of failures, where there are more than those built in.
+    pub(super) classifier: Option<Arc<Classifier>>,
 }
 
 /// A job that somebody holds.
@@ -134,7 +148,7 @@ impl NoDesk {
 
 impl Desk {
     /// As [`Self::read`], unless the workflow is not active: then nobody needs a desk for it.
-    pub(super) fn read_if_active(store: &dyn Store, id: WorkflowId, birth: u64) -> Found {
+    pub(super) fn read_if_active(store: &dyn Store, id: WorkflowId, birth: Birth) -> Found {
         match store.workflow(id)? {
             Some(row) if is_active(&row) => Self::read(store, id, birth).map(|desk| Some(Box::new(desk))),
             _ => Ok(None),
@@ -142,7 +156,7 @@ impl Desk {
     }
 
     /// Reads all that is known of a workflow. Jobs that nobody has looked at stay so.
-    pub(super) fn read(store: &dyn Store, id: WorkflowId, birth: u64) -> Result<Self, NoDesk> {
+    pub(super) fn read(store: &dyn Store, id: WorkflowId, birth: Birth) -> Result<Self, NoDesk> {
         let row = store.workflow(id)?.ok_or(NoDesk::NotFound)?;
         let table = store.load_jobs(id)?;
         let mut board =
@@ -156,6 +170,10 @@ impl Desk {
         let mut open = Decided::default();
         board.on_resumed(&mut open.changes);
         let suspects = suspicion::recall(store, &row, &mut board)?;
+        let sequels = Sequels::of(store, &row, &board, birth.classifier)?;
+        if sequels.is_used_up() {
+            board.on_halt();
+        }
         let hold = |held: HeldJob| {
             let (worker, attempt, started_at) = (held.worker, held.attempt, held.started_at);
             // Nobody remembers whether the worker has heard of it.
@@ -169,9 +187,10 @@ impl Desk {
         let agenda = Agenda::noted(store, id)?;
         let joined = joined(store, &row, &agenda, &held)?;
         Ok(Self {
-            birth,
+            birth: birth.number,
             terms: Terms::of(&row),
             board,
+            sequels,
             held,
             suspects,
             agenda,
@@ -191,6 +210,8 @@ impl Desk {
             wall: store.work_done(id)?.wall,
             awaits_word: false,
             is_counted: false,
+            owes_word_of_halt: false,
+            waits_for_decision: false,
             figures: (0, 0),
             row,
         })

@@ -201,7 +201,7 @@ impl Office {
     pub(super) fn note_if_dismissed(&mut self, worker: WorkerId) {
         let Some(bound) = self.mates.get(&worker).and_then(|mate| mate.bound) else { return };
         let is_over = match self.desk(bound) {
-            Some(desk) => !desk.is_active && desk.row.started_at.is_some(),
+            Some(desk) => (!desk.is_active && desk.row.started_at.is_some()) || desk.waits_for_decision,
             None => match self.store.workflow(bound) {
                 Ok(Some(row)) => row.started_at.is_some() && !desk::is_active(&row),
                 Ok(None) => true,
@@ -386,8 +386,8 @@ impl Office {
 
     fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
         let (key, now) = (ended.key, self.now);
+        let verdict = self.conclude_attempt(worker, ended)?;
         let Some(desk) = self.desk(key.workflow) else { return Ok(()) };
-        let verdict = desk.board.on_ended(worker, ended, &mut desk.open.changes)?;
         desk.held.remove(&key.job);
         desk.suspects.on_ended(key.job);
         if verdict.job_status.is_settled() {

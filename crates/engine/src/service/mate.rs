@@ -3,6 +3,7 @@
 use super::actions::Errand;
 use super::crews::CrewId;
 use super::exchanges::Exchanges;
+use super::failures::Tally;
 use super::roster::Troubles;
 use super::talk::Reply;
 use crate::pace::Pace;
@@ -39,6 +40,8 @@ pub(super) struct Mate {
     /// It is kept free for a job of this workflow that is to be tried alone.
     pub(super) reserved: Option<WorkflowId>,
     pub(super) pace: Pace,
+    /// How its attempts ended lately.
+    pub(super) tally: Tally,
     pub(super) lease_until: Instant,
     pub(super) rests_until: Option<Instant>,
     /// It wants nothing more, or is to want nothing more.
@@ -105,6 +108,7 @@ impl Mate {
             alone: None,
             reserved: None,
             pace: Pace::reaching(REACH),
+            tally: Tally::default(),
             lease_until,
             rests_until: None,
             is_draining: false,

@@ -12,6 +12,7 @@ mod crews;
 mod desk;
 mod exchange;
 mod exchanges;
+mod failures;
 mod figures;
 mod losses;
 mod mate;

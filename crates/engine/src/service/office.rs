@@ -2,13 +2,13 @@
 //!
 //! [`super::exchange`] hears workers, [`super::claims`] finds jobs for them, [`super::losses`] sees to what they leave behind,
 //! [`super::actions`] to what is done beside the jobs, [`super::commits`] to what goes to disk and what is done afterwards,
-//! [`super::workflows`] to workflows as a whole, [`super::shut`] to those that are not at hand for a moment, and
+//! [`super::failures`] to what follows failures, [`super::workflows`] to workflows as a whole, [`super::shut`] to those that are not at hand for a moment, and
 //! [`super::verbs`] to clients that claim and complete jobs themselves.
 
 use super::call::{Call, Event};
 use super::clock::Moment;
 use super::crews::Crews;
-use super::desk::{Desk, is_active};
+use super::desk::{Birth, Desk, is_active};
 use super::figures::Gauges;
 use super::mate::Mate;
 use super::pauses::{late_by, tick};
@@ -57,6 +57,8 @@ pub(super) struct Office {
     pub(super) afterwards: Vec<(WorkflowId, Then, Reply<()>)>,
     /// Workflows of which the database did not do what it was asked.
     pub(super) troubled: BTreeSet<WorkflowId>,
+    /// Workflows with jobs that wait for their time.
+    pub(super) delaying: BTreeSet<WorkflowId>,
     /// Workflows that somebody waits for.
     pub(super) waited_for: BTreeSet<WorkflowId>,
     pub(super) notes: Notes,
@@ -98,6 +100,7 @@ impl Office {
             last_silence: None,
             afterwards: Vec::new(),
             troubled: BTreeSet::new(),
+            delaying: BTreeSet::new(),
             waited_for: BTreeSet::new(),
             notes,
             is_stopping: false,
@@ -161,7 +164,7 @@ impl Office {
         let waits = self.mates.values().filter_map(|mate| mate.exchanges.deadline()).min();
         let retries = self.troubled.iter().filter_map(|workflow| self.retry_at(*workflow));
         let latest = now + tick(self.options.lease);
-        retries.chain(waits).min().unwrap_or(latest).clamp(now, latest)
+        retries.chain(waits).chain(self.next_due()).min().unwrap_or(latest).clamp(now, latest)
     }
 
     fn on_event(&mut self, event: Event) {
@@ -331,6 +334,7 @@ impl Office {
         for mate in self.mates.values_mut().filter(rested) {
             mate.rests_until = None;
         }
+        self.let_go_of_what_is_due();
         self.retire_those_gone();
         self.send_away_who_waited_too_long();
     }
@@ -353,6 +357,7 @@ impl Office {
                 self.make_anew_if_due(workflow);
                 self.let_in_whoever_waits(workflow);
                 self.conclude_if_over(workflow);
+                self.look_after_failures(workflow);
                 self.note_figures(workflow);
             }
             self.answer_those_roused();
@@ -409,9 +414,9 @@ impl Office {
         self.desk(workflow).ok_or_else(|| unavailable(&format!("workflow {workflow} is not at hand")))
     }
 
-    pub(super) const fn new_birth(&mut self) -> u64 {
+    pub(super) fn new_birth(&mut self) -> Birth {
         self.next_birth += 1;
-        self.next_birth
+        Birth { number: self.next_birth, classifier: self.options.classifier.clone() }
     }
 }
 

@@ -60,6 +60,8 @@ struct Left {
     over: Vec<AttemptKey>,
     /// Nobody has said yet what is to run in its next run.
     awaits_word: bool,
+    /// It stands still because its retries are used up.
+    owes_word_of_halt: bool,
 }
 
 /// What was found in the books: no desk is needed for a workflow that is not active.
@@ -194,8 +196,9 @@ impl Office {
             if let Some(mate) = desk.reserved.and_then(|worker| self.mates.get_mut(&worker)) {
                 mate.reserved = None;
             }
-            (shut.is_unknown, shut.queue, shut.left.over) = (false, desk.queue, desk.over);
             shut.left.awaits_word = desk.awaits_word;
+            shut.left.owes_word_of_halt = desk.owes_word_of_halt;
+            (shut.is_unknown, shut.queue, shut.left.over) = (false, desk.queue, desk.over);
         }
         self.crews.place(workflow, |_| None);
         self.slots.insert(workflow, Slot::Shut(Box::new(shut)));
@@ -349,6 +352,10 @@ impl Office {
         let Some(desk) = self.desk(workflow) else { return };
         desk.open.tickets.extend(left.tickets);
         desk.awaits_word = left.awaits_word;
+        if left.owes_word_of_halt {
+            desk.board.on_halt();
+            desk.owes_word_of_halt = true;
+        }
         let is_over = |key: &AttemptKey| {
             let status = desk.board.index(key.job).map(|job| desk.board.status(job));
             status.is_some_and(windlass_types::JobStatus::is_settled)

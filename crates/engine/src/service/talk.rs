@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass_core::classify::Classifier;
 use windlass_store::model::NewWorker;
 use windlass_types::work::Usage;
 use windlass_types::{Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId};
@@ -96,6 +97,8 @@ pub struct ServiceOptions {
     pub is_certain: Option<IsCertain>,
     /// For how long a server before this one may have gone on to renew leases after this one has taken over.
     pub overlap: Duration,
+    /// Says of what class failures are; `None`: the rules that are built in, and no others.
+    pub classifier: Option<Arc<Classifier>>,
     pub clock: ServiceClock,
 }
 
@@ -109,6 +112,7 @@ impl Default for ServiceOptions {
             on_commit: None,
             is_certain: None,
             overlap: Duration::ZERO,
+            classifier: None,
             clock: ServiceClock::default(),
         }
     }

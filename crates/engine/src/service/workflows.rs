@@ -86,6 +86,7 @@ impl Office {
     /// Notes that the run is under way, if it is not. Comes before anything that is to run in it: a run that has begun and
     /// has nothing to do ends by itself, but nobody would look at a job that is ready in a run that is over.
     pub(super) fn begin(&mut self, workflow: WorkflowId, by: &str) -> Result<RunId, Refused> {
+        self.go_on(workflow, by)?;
         let (store, now) = (self.store.acting_as(by), self.now.wall);
         let desk = self.open(workflow)?;
         let run = desk.row.run_id;
@@ -314,7 +315,8 @@ impl Office {
         }
         let (store, now) = (self.store.acting_as(by), self.now.wall);
         let run = store.begin_next_run(workflow, &[], now).map_err(|error| refused(&error))?;
-        self.open(workflow)?.awaits_word = true;
+        let desk = self.open(workflow)?;
+        (desk.awaits_word, desk.owes_word_of_halt) = (true, false);
         self.make_anew(workflow);
         self.tell_bound(workflow);
         Ok(run)

@@ -39,7 +39,7 @@ fn add(store: &SqliteStore, caller: AttemptKey, jobs: Vec<SpawnJob>) {
 
 fn run(store: &SqliteStore, host: &mut Host, witness: &mut Witness, workflow: &WorkflowRow) -> Summary {
     let row = store.workflow(workflow.id).unwrap().unwrap();
-    let options = Options { grace: Duration::from_secs(1), until: None };
+    let options = Options { grace: Duration::from_secs(1), until: None, classifier: None };
     Dispatcher::new(store, host, witness, row, options).unwrap().run().unwrap()
 }
 
@@ -112,7 +112,7 @@ fn a_process_that_takes_over_finds_what_was_added() {
         Act::Hold
     });
     let (mut witness, row) = (Witness::default(), store.workflow(workflow.id).unwrap().unwrap());
-    let options = Options { grace: Duration::from_secs(1), until: None };
+    let options = Options { grace: Duration::from_secs(1), until: None, classifier: None };
     let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options).unwrap();
     let control = dispatcher.control();
     std::thread::scope(|scope| {

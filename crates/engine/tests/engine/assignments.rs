@@ -95,7 +95,7 @@ fn assigned(store: &SqliteStore, settings: &Settings) -> Vec<Assignment> {
         Act::Exit(0)
     });
     let (mut witness, row) = (Witness::default(), store.workflow(id).unwrap().unwrap());
-    let options = Options { grace: Duration::from_secs(1), until: None };
+    let options = Options { grace: Duration::from_secs(1), until: None, classifier: None };
     let dispatcher = Dispatcher::new(store, &mut host, &mut witness, row, options).unwrap();
     let summary = dispatcher.run().unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 2);
@@ -159,7 +159,7 @@ fn a_workflow_chooses_the_return_codes_of_what_is_ended() {
     for (cause, expected) in [(EndCause::Timeout, (1, 24)), (EndCause::OutOfMemory, (1, 42))] {
         let (mut witness, row) = (Witness::default(), store.workflow(id).unwrap().unwrap());
         let mut host = Host::new(move |_, _| Act::End(Exit::Signal(9), cause.clone()));
-        let options = Options { grace: Duration::from_secs(1), until: None };
+        let options = Options { grace: Duration::from_secs(1), until: None, classifier: None };
         Dispatcher::new(&store, &mut host, &mut witness, row, options).unwrap().run().unwrap();
         assert_eq!(attempts(&store, id, "plain").last(), Some(&expected));
         let row = store.workflow(id).unwrap().unwrap();

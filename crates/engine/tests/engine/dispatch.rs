@@ -17,7 +17,7 @@ const DIAMOND: [Planned; 4] = [
 ];
 
 fn options() -> Options {
-    Options { grace: Duration::from_secs(1), until: None }
+    Options { grace: Duration::from_secs(1), until: None, classifier: None }
 }
 
 fn run(

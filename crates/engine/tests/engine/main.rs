@@ -8,3 +8,5 @@ mod assignments;
 mod common;
 #[cfg(test)]
 mod dispatch;
+#[cfg(test)]
+mod retries;

@@ -4,6 +4,7 @@
 mod actions;
 mod basics;
 mod clients;
+mod failures;
 mod fairness;
 mod leases;
 mod model;

@@ -1,14 +1,17 @@
 //! Random introductions, exchanges, lost answers, repeats, deaths and restarts, edits, retries and resets, with a database
 //! that fails now and then; and what holds whatever happens.
 
-use crate::world::{LEASE, Worker, World, after, code, ended, later, me, plain, started};
+use crate::world::{
+    Failing, LEASE, Planned, Worker, World, after, code, ended, handled, later, me, plain, started,
+};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use windlass_engine::service::{Quiet, Refused, Reply, ResetWhich, Service};
 use windlass_store::faults::{Asked, Outcome};
-use windlass_store::model::{JobFilter, NewUserData, ResultFilter};
+use windlass_store::model::{JobFilter, NewUserData, ResultFilter, ResultRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer};
+use windlass_types::settings::FailureRule;
 use windlass_types::work::{AttemptKey, Report, ReturnReason};
 use windlass_types::{JobId, JobStatus as S, RunId, Timestamp, WorkerId, WorkflowId};
 
@@ -83,6 +86,23 @@ impl Kind {
     }
 }
 
+/// For one code at once, after a script; for another a little later; for a third nothing.
+fn failing() -> Failing {
+    let at_once = FailureRule {
+        exit_codes: vec![1],
+        recovery_script: Some("fix".into()),
+        max_retries: 3,
+        ..FailureRule::default()
+    };
+    let later = FailureRule {
+        exit_codes: vec![2],
+        delay: Some(Duration::from_secs(5)),
+        max_retries: 2,
+        ..FailureRule::default()
+    };
+    Failing { rules: vec![at_once, later], ..Failing::default() }
+}
+
 struct Model {
     world: World,
     workflows: Vec<WorkflowId>,
@@ -96,7 +116,13 @@ impl Model {
     fn new() -> Self {
         let world = World::new();
         let graph = [plain(), plain(), after(&[0]), after(&[0, 1]), plain(), after(&[2, 3])];
-        let workflows = vec![world.begin(&graph), world.begin(&vec![plain(); 5])];
+        let handled_graph =
+            [handled(), handled(), Planned { is_handled: true, ..after(&[0]) }, after(&[1, 2])];
+        let workflows = vec![
+            world.begin(&graph),
+            world.begin(&vec![plain(); 5]),
+            world.begin_failing(&handled_graph, &failing()),
+        ];
         Self { world, workflows, workers: Vec::new(), live: HashMap::new(), edits: 0 }
     }
 
@@ -306,6 +332,22 @@ impl Model {
             completed.sort_unstable();
             completed.dedup();
             assert_eq!(completed.len(), count, "no job completes twice");
+            let mut keys: Vec<_> = results.iter().map(|row| (row.key.job_id, row.key.attempt_id)).collect();
+            keys.dedup();
+            assert_eq!(keys.len(), results.len(), "every attempt leaves one result");
+            self.check_attempts(workflow, &results);
+        }
+    }
+
+    /// The attempt of a job is never behind what it has left, and rules grant what they allow.
+    fn check_attempts(&self, workflow: WorkflowId, results: &[ResultRow]) {
+        for job in self.world.store.jobs(workflow, &JobFilter::default()).unwrap() {
+            let mine = results.iter().filter(|row| row.key.job_id == job.id);
+            let newest = mine.clone().map(|row| row.key.attempt_id).max();
+            assert!(newest.is_none_or(|newest| newest <= job.attempt_id), "attempts only rise: {job:?}");
+            for row in mine {
+                assert!(row.reason.as_deref().is_none_or(is_within_its_rule), "{row:?}");
+            }
         }
     }
 
@@ -352,10 +394,18 @@ fn insist(world: &World, exchange: &Exchange) -> Result<ExchangeAnswer, Refused>
     panic!("exchange {} of worker {} is never heard", exchange.number, exchange.worker);
 }
 
+/// `attempt 3 of 3 by rule 1 …`: no rule grants more than it allows.
+fn is_within_its_rule(reason: &str) -> bool {
+    let words: Vec<&str> = reason.split(' ').collect();
+    let ["attempt", granted, "of", allowed, ..] = words[..] else { return true };
+    let number = |text: &str| text.parse::<u32>().expect("a number");
+    (2..=number(allowed)).contains(&number(granted))
+}
+
 /// What a worker says of what it holds: some of it started, ended or is handed back.
 fn reports(held: &[AttemptKey], how: u8) -> Vec<Report> {
     let of = |(number, key): (usize, &AttemptKey)| match (how as usize + number) % 5 {
-        1 | 2 => Some(ended(*key, i32::from(how > 230))),
+        1 | 2 => Some(ended(*key, if how > 200 { i32::from(how) % 4 } else { 0 })),
         3 => Some(started(*key)),
         4 if how > 128 => Some(Report::Returned { key: *key, why: ReturnReason::Recalled }),
         _ => None,

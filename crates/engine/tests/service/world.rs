@@ -13,6 +13,7 @@ use windlass_store::model::{
 };
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::settings::{FailureHandler, FailureRule, Settings};
 use windlass_types::work::{Assignment, AttemptKey, EndCause, Ended, Exit, Report, Usage};
 use windlass_types::{Attempt, Bytes, Capacity, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
 
@@ -43,6 +44,19 @@ pub(crate) struct Planned {
     pub(crate) cpus: u32,
     pub(crate) runtime: Option<Duration>,
     pub(crate) labels: Vec<String>,
+    /// The handler of the workflow is for it.
+    pub(crate) is_handled: bool,
+}
+
+/// What a workflow says about failures.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failing {
+    pub(crate) rules: Vec<FailureRule>,
+    pub(crate) settings: Settings,
+}
+
+pub(crate) fn handled() -> Planned {
+    Planned { is_handled: true, ..Planned::default() }
 }
 
 pub(crate) fn plain() -> Planned {
@@ -141,6 +155,11 @@ impl World {
 
     /// Creates a workflow; every job is called `j` and its number.
     pub(crate) fn create(&self, jobs: &[Planned]) -> WorkflowRow {
+        self.create_failing(jobs, &Failing::default())
+    }
+
+    /// The same where failures are handled.
+    pub(crate) fn create_failing(&self, jobs: &[Planned], failing: &Failing) -> WorkflowRow {
         let mut edges = EdgesBuilder::default();
         let names: Vec<String> = (0..jobs.len()).map(|number| format!("j{number}")).collect();
         let requirements: Vec<NewRequirements<'_>> = jobs
@@ -155,8 +174,12 @@ impl World {
         let kinds: Vec<NewKind<'_>> = jobs
             .iter()
             .zip(&names)
-            .map(|(job, name)| NewKind { name, labels: &job.labels, ..NewKind::default() })
+            .map(|(job, name)| {
+                let failure_handler = job.is_handled.then_some(0);
+                NewKind { name, labels: &job.labels, failure_handler, ..NewKind::default() }
+            })
             .collect();
+        let handlers = [FailureHandler { name: "again".into(), rules: failing.rules.clone() }];
         for (job, planned) in (0..).zip(jobs) {
             edges.depend(job, &planned.waits_for);
         }
@@ -167,6 +190,8 @@ impl World {
             output_dir: "/tmp",
             requirements: &requirements,
             kinds: &kinds,
+            failure_handlers: &handlers,
+            settings: Some(&failing.settings),
             edges: &edges.finish(),
             ..NewWorkflow::default()
         };
@@ -174,7 +199,7 @@ impl World {
             name,
             command: "true",
             requirements: (job.cpus > 0 || job.runtime.is_some()).then_some(number),
-            kind: (!job.labels.is_empty()).then_some(number),
+            kind: (job.is_handled || !job.labels.is_empty()).then_some(number),
             priority: job.priority,
             status: JobStatus::Uninitialized,
             ..NewJob::default()
@@ -185,7 +210,11 @@ impl World {
 
     /// Creates a workflow and lets workers have it.
     pub(crate) fn begin(&self, jobs: &[Planned]) -> WorkflowId {
-        let row = self.create(jobs);
+        self.begin_failing(jobs, &Failing::default())
+    }
+
+    pub(crate) fn begin_failing(&self, jobs: &[Planned], failing: &Failing) -> WorkflowId {
+        let row = self.create_failing(jobs, failing);
         ask(|reply| self.service.start_workflow(row.id, "me", reply)).unwrap();
         row.id
     }
