@@ -22,7 +22,7 @@ use crate::judge::{Judged, ReturnCodes};
 use crate::state::{self, JobEvent};
 use crate::suspects::{self, Evidence};
 use later::Later;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sequel::{Follows, Onward};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -111,11 +111,13 @@ impl Board {
     pub fn new(workflow: WorkflowId, run: RunId, table: JobTable) -> Result<Self, Cycle> {
         let mut graph = Graph::new(table.ids.len() as u32, &table.edges)?;
         let (ready, lanes, lane) = claims::lanes(&table);
+        let ignored: FxHashSet<u32> = table.ignored.iter().copied().collect();
         let mut counts = StatusCounts::default();
         for (job, &status) in (0u32..).zip(&table.status) {
             counts.add(status, 1);
             if status.is_settled() {
-                graph.settle(job, !status.is_unsuccessful(), |_, _| {});
+                let well = !status.is_unsuccessful() || ignored.contains(&job);
+                graph.settle(job, well, |_, _| {});
             }
         }
         let carried = table.carried;
@@ -183,6 +185,11 @@ impl Board {
     /// Class 0 is "nothing asked for", which limits nothing.
     pub fn asked_for_resources(&self, job: u32) -> bool {
         self.class[job as usize] != 0
+    }
+
+    /// Those that wait for it.
+    pub fn dependents(&self, job: u32) -> impl Iterator<Item = u32> + '_ {
+        self.graph.dependents(job)
     }
 
     pub fn status(&self, job: u32) -> JobStatus {

@@ -15,6 +15,7 @@ pub mod handlers;
 pub mod judge;
 pub mod lines;
 mod order;
+pub mod orders;
 pub mod outline;
 pub mod recovery;
 pub mod redact;

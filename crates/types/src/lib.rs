@@ -9,6 +9,7 @@ mod failure;
 pub mod fleet;
 mod growth;
 mod id;
+pub mod orders;
 mod resources;
 pub mod series;
 pub mod settings;

@@ -7,6 +7,7 @@ mod handlers;
 
 pub use handlers::{FailureCause, FailureHandler, FailureRule, RetryBudget, StderrPattern};
 
+use crate::orders::TriagePolicy;
 use crate::work::Stdio;
 use crate::{Bytes, ParseAmountError, parse_duration};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ pub struct Settings {
     /// How many retries failure handlers may grant in a run, all jobs together (ours).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_budget: Option<RetryBudget>,
+    /// What agents may decide about failures alone (ours).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub triage: Option<TriagePolicy>,
     #[serde(skip_serializing_if = "is_false")]
     pub enable_ro_crate: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]

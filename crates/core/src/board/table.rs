@@ -37,6 +37,9 @@ pub struct JobTable {
     /// Attempts that handlers have granted in this run.
     #[serde(default)]
     pub retries_granted: u64,
+    /// Those that failed, and whose failure is to count for nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<u32>,
     pub edges: Edges,
 }
 

@@ -1,0 +1,151 @@
+//! What somebody wants done about jobs that have failed or wait, and what came of it.
+
+use crate::{Attempt, Bytes, JobId, JobStatus, Resources};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// Orders that are given together: each is carried out or refused by itself, and what is carried out is one commit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Orders {
+    /// Who gives them, if it is an agent: its name. A person is known by whoever asks in his name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Nothing is changed; the answer says what would be.
+    #[serde(default)]
+    pub dry_run: bool,
+    pub orders: Vec<Order>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    pub job: JobId,
+    pub verdict: Verdict,
+    /// What the job is to be from then on.
+    #[serde(default)]
+    pub changes: Changes,
+    #[serde(default)]
+    pub reason: String,
+    /// From 0 to 1, how sure whoever decided is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// Lines of what the job said that speak for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It runs again.
+    Retry,
+    /// It has failed, and so has what waits for it.
+    Fail,
+    /// It has failed, and what waits for it goes on as if it had not.
+    Ignore,
+    /// It stays where it is, and is changed.
+    Change,
+}
+
+impl Verdict {
+    pub const ALL: [Self; 4] = [Self::Retry, Self::Fail, Self::Ignore, Self::Change];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Fail => "fail",
+            Self::Ignore => "ignore",
+            Self::Change => "change",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for Verdict {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|verdict| verdict.as_str() == text);
+        found.ok_or_else(|| format!("`{text}` is no verdict (known: retry, fail, ignore, change)"))
+    }
+}
+
+/// What of a job is to be otherwise. What is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Changes {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What a job asks for with these, that asked for something before.
+    pub fn applied_to(&self, asked: Resources) -> Resources {
+        let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
+        Resources {
+            cpus: self.cpus.unwrap_or(asked.cpus),
+            memory: self.memory_bytes.unwrap_or(asked.memory),
+            runtime: self.runtime_seconds.and_then(seconds).or(asked.runtime),
+            ..asked
+        }
+    }
+}
+
+/// What came of one order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub job: JobId,
+    pub verdict: Verdict,
+    pub answer: Answer,
+    /// Why, or what it comes to.
+    pub words: String,
+    /// Where the job stood, and in which attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<JobStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It was done, or would be.
+    Done,
+    /// It waits for a person.
+    Proposed,
+    Refused,
+}
+
+/// What agents may decide alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TriagePolicy {
+    /// Below it a decision of an agent waits for a person. One that does not say how sure it is, is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_confidence: Option<f64>,
+    /// How often agents may have one job tried again in a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_agent_retries: Option<u32>,
+    /// Agents have to quote what the job said.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub require_evidence: bool,
+}
