@@ -1,11 +1,9 @@
 //! What a decision changes, as values. The store applies a list of changes in one transaction, in order.
 
 use crate::board::{Carried, Failure};
-use serde::{Deserialize, Serialize};
-use windlass_types::orders::{Changes, Verdict};
 use windlass_types::settings::Trigger;
 use windlass_types::work::{AttemptKey, Exit, FilesSeen, Recovered, Usage};
-use windlass_types::{Attempt, JobId, JobStatus, RequirementsId, Resources, Timestamp, WorkerId};
+use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
 
 /// One change to the rows of one job, or of one action.
 ///
@@ -42,74 +40,6 @@ pub enum Change {
     Action(ActionChange),
     /// Those that wait for the job go on as if this attempt had not failed.
     Ignore { job: JobId, attempt: Attempt },
-    /// What somebody decided about a failure, or wants to.
-    Decide(Box<Decision>),
-    /// What became of a decision that waited for a person.
-    Settle { decision: i64, is_done: bool, by: String, at: Timestamp },
-    /// The job, which nobody holds, is otherwise from now on.
-    Revise(Box<Revision>),
-}
-
-/// What somebody decided about the failure of an attempt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    pub key: AttemptKey,
-    pub by: String,
-    pub is_agent: bool,
-    pub at: Timestamp,
-    pub verdict: Verdict,
-    pub confidence: Option<f64>,
-    pub reason: String,
-    pub evidence: Vec<String>,
-    pub changes: Changes,
-    /// Carried out; else it waits for a person.
-    pub is_done: bool,
-}
-
-/// What somebody changed about a job.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Revision {
-    pub job: JobId,
-    /// Where the job stands, which is nobody's.
-    pub from: JobStatus,
-    /// Those that were made together, within the workflow.
-    pub batch: i64,
-    pub by: String,
-    pub at: Timestamp,
-    pub reason: String,
-    pub before: Edition,
-    pub after: Edition,
-}
-
-/// What of a job somebody can change while it waits; only what changes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Edition {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Asked>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<i32>,
-}
-
-/// What a job asks for, and where it says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
-    #[serde(flatten)]
-    pub resources: Resources,
-    pub by: AskedBy,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AskedBy {
-    /// It names nothing.
-    Nothing,
-    /// A set that it may share with others.
-    Row(RequirementsId),
-    /// The job alone.
-    Itself,
 }
 
 /// One change to the rows of one action.

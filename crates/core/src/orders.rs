@@ -2,13 +2,46 @@
 //! all jobs stand afterwards.
 
 use crate::board::{Again, Board, JobTable};
-use crate::change::{Asked, AskedBy, Change, Edition};
+use crate::change::Change;
 use crate::graph::Cycle;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashSet};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use windlass_types::orders::{Order, TriagePolicy, Verdict};
 use windlass_types::{
-    Attempt, JobId, JobStatus, Resources, RunId, WorkflowId, format_duration,
+    Attempt, JobId, JobStatus, RequirementsId, Resources, RunId, WorkflowId, format_duration,
 };
+
+/// What of a job somebody can change while it waits; only what changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Edition {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+}
+
+/// What a job asks for, and where it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    #[serde(flatten)]
+    pub resources: Resources,
+    pub by: AskedBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskedBy {
+    /// It names nothing.
+    Nothing,
+    /// A set that it may share with others.
+    Row(RequirementsId),
+    /// The job alone.
+    Itself,
+}
 
 /// What is known of the job of an order.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +67,10 @@ pub struct House {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// It is carried out; with what of the job changes, if anything does.
-    Done { words: String, revision: Option<Box<(Edition, Edition)>> },
+    Done {
+        words: String,
+        revision: Option<Box<(Edition, Edition)>>,
+    },
     /// It is carried out once a person agrees.
     Proposed(String),
     Refused(String),
@@ -63,10 +99,9 @@ pub fn judge(order: &Order, is_agent: bool, house: &House, case: &Case<'_>) -> J
 fn stands_wrong(verdict: Verdict, status: JobStatus) -> Option<String> {
     use JobStatus::{Completed, Disabled, Failed, PendingFailed, Terminated};
     let (fits, remedy) = match verdict {
-        Verdict::Retry => (
-            matches!(status, PendingFailed | Failed | Terminated),
-            "only what has failed can be tried again",
-        ),
+        Verdict::Retry => {
+            (matches!(status, PendingFailed | Failed | Terminated), "only what has failed can be tried again")
+        }
         Verdict::Fail => (status == PendingFailed, "only what waits for a decision can be made to fail"),
         Verdict::Ignore => {
             (matches!(status, PendingFailed | Failed | Terminated), "only a failure can be ignored")
@@ -110,12 +145,16 @@ fn oversteps(order: &Order, house: &House, case: &Case<'_>) -> Option<String> {
     }
     let most = house.policy.max_agent_retries.filter(|_| order.verdict == Verdict::Retry);
     if let Some(most) = most.filter(|most| case.agent_retries >= *most) {
-        return Some(format!("agents have had it tried again {} times, which is all they may ({most})", case.agent_retries));
+        return Some(format!(
+            "agents have had it tried again {} times, which is all they may ({most})",
+            case.agent_retries
+        ));
     }
     if house.policy.require_evidence && order.evidence.iter().all(|line| line.trim().is_empty()) {
         return Some("the workflow wants evidence: quote lines of what the job said".to_owned());
     }
-    let missing = order.evidence.iter().find(|line| !line.trim().is_empty() && !case.said.contains(line.trim()));
+    let missing =
+        order.evidence.iter().find(|line| !line.trim().is_empty() && !case.said.contains(line.trim()));
     missing.map(|line| format!("the job did not say `{}`", line.trim()))
 }
 
@@ -191,11 +230,10 @@ pub fn plan(
     run: RunId,
     table: &JobTable,
     chosen: &[(u32, Verdict)],
-    done: &FxHashMap<JobId, Attempt>,
+    done: &HashMap<JobId, Attempt, FxBuildHasher>,
 ) -> Result<Vec<Change>, Impossible> {
-    let of = |wanted: Verdict| {
-        chosen.iter().filter(move |(_, verdict)| *verdict == wanted).map(|(job, _)| *job)
-    };
+    let of =
+        |wanted: Verdict| chosen.iter().filter(move |(_, verdict)| *verdict == wanted).map(|(job, _)| *job);
     if chosen.iter().all(|(_, verdict)| *verdict == Verdict::Change) {
         return Ok(Vec::new());
     }

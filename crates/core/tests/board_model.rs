@@ -49,7 +49,11 @@ impl Rows {
                     assert_eq!(*worker, WORKER);
                     self.step(index(*job), S::Pending, S::Ready);
                 }
-                Change::HandOver { .. } | Change::Retry { .. } | Change::Reset { .. } | Change::Action(_) => {
+                Change::HandOver { .. }
+                | Change::Retry { .. }
+                | Change::Reset { .. }
+                | Change::Ignore { .. }
+                | Change::Action(_) => {
                     panic!("only people ask for this: {change:?}");
                 }
                 Change::End { from, to, result, next_attempt, carried, .. } => {

@@ -36,15 +36,16 @@ pub use pulse::Pulse;
 
 use lock::{Holder, Lock, LockGuard};
 use model::{
-    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FailureFilter, FailureGroup,
-    FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow,
-    JobFilter, JobRelations, JobRow, JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
-    NewEvent, NewUserData, NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate,
-    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
-    WorkflowUpdate,
+    ActionRow, AddJob, DataFilter, DecisionFilter, DecisionRow, EventFilter, EventRow, Export, ExportOptions,
+    FailureFilter, FailureGroup, FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob,
+    ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow, JobSource, JobUpdate,
+    JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, RequirementsChange,
+    RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionRow, SchedulerRow, SpawnRequest,
+    Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
 use serde_json::Value;
 use windlass_core::change::Change;
+use windlass_types::orders::{Outcome, Wanted};
 use windlass_types::work::AttemptKey;
 use windlass_types::{
     EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkflowId,
@@ -107,6 +108,22 @@ pub trait Store: Fleet + Access + Catalog {
     fn failures(&self, workflow: WorkflowId, filter: &FailureFilter) -> Result<Vec<FailureRow>, Error>;
     /// Failures of the current run by what they have in common; those with most open ones first.
     fn failure_groups(&self, workflow: WorkflowId) -> Result<Vec<FailureGroup>, Error>;
+    fn decisions(&self, workflow: WorkflowId, filter: &DecisionFilter) -> Result<Vec<DecisionRow>, Error>;
+    /// What was changed about jobs; of all times or of one.
+    fn revisions(&self, workflow: WorkflowId, batch: Option<i64>) -> Result<Vec<RevisionRow>, Error>;
+    /// Carries out what somebody wants done about jobs that failed or wait, while nobody runs the workflow.
+    fn carry_out(&self, workflow: WorkflowId, wanted: &Wanted, now: Timestamp)
+    -> Result<Vec<Outcome>, Error>;
+    /// Leaves a wish for whoever runs the workflow.
+    fn add_wish(&self, workflow: WorkflowId, wanted: &Wanted, now: Timestamp) -> Result<i64, Error>;
+    /// Wishes that nobody has answered.
+    fn open_wishes(&self, workflow: WorkflowId) -> Result<Vec<i64>, Error>;
+    /// As [`Store::carry_out`], by whoever runs the workflow.
+    fn grant_wish(&self, workflow: WorkflowId, wish: i64, now: Timestamp) -> Result<(), Error>;
+    /// What came of it, once somebody has answered.
+    fn wish_answer(&self, wish: i64) -> Result<Option<WishAnswer>, Error>;
+    /// Nobody is to answer it any more; `false`: somebody has.
+    fn withdraw_wish(&self, wish: i64, now: Timestamp) -> Result<bool, Error>;
     /// Names by id, for showing what runs. In the order asked for; an unknown id gives an empty name.
     fn job_names(&self, jobs: &[JobId]) -> Result<Vec<String>, Error>;
 

@@ -18,6 +18,22 @@ pub struct Orders {
     pub orders: Vec<Order>,
 }
 
+/// What may be wanted of whoever has the workflow in hand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    Orders(Orders),
+    /// A decision that waits for a person is carried out, or not.
+    Settle {
+        decision: i64,
+        agreed: bool,
+    },
+    /// What was changed together is put back.
+    Undo {
+        batch: i64,
+    },
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {

@@ -1,7 +1,8 @@
 use super::*;
 use crate::edges::EdgesBuilder;
 use JobStatus as S;
-use windlass_types::{Bytes, RequirementsId};
+use windlass_types::Bytes;
+use windlass_types::orders::Changes;
 
 const GIB: u64 = 1 << 30;
 
@@ -19,15 +20,17 @@ fn order(verdict: Verdict) -> Order {
     Order {
         job: JobId(1),
         verdict,
-        changes: Default::default(),
+        changes: Changes::default(),
         reason: "because".into(),
         confidence: None,
         evidence: vec![],
     }
 }
 
-const HOUSE: House =
-    House { asks: true, policy: TriagePolicy { min_confidence: None, max_agent_retries: None, require_evidence: false } };
+const HOUSE: House = House {
+    asks: true,
+    policy: TriagePolicy { min_confidence: None, max_agent_retries: None, require_evidence: false },
+};
 
 fn refusal(order: &Order, is_agent: bool, house: &House, case: &Case<'_>) -> String {
     match judge(order, is_agent, house, case) {
@@ -49,7 +52,8 @@ fn where_a_job_stands_says_what_can_be_done() {
     assert_eq!(possible(Verdict::Retry), [S::Failed, S::Terminated, S::PendingFailed]);
     assert_eq!(possible(Verdict::Ignore), [S::Failed, S::Terminated, S::PendingFailed]);
     assert_eq!(possible(Verdict::Fail), [S::PendingFailed]);
-    let waiting = [S::Uninitialized, S::Blocked, S::Ready, S::Failed, S::Canceled, S::Terminated, S::PendingFailed];
+    let waiting =
+        [S::Uninitialized, S::Blocked, S::Ready, S::Failed, S::Canceled, S::Terminated, S::PendingFailed];
     assert_eq!(possible(Verdict::Change), waiting);
 }
 
@@ -59,7 +63,9 @@ fn only_what_differs_is_a_revision() {
     order.changes.memory_bytes = Some(Bytes(2 * GIB));
     order.changes.priority = Some(0);
     order.changes.command = Some("work".into());
-    let Judgement::Done { words, revision } = judge(&order, false, &HOUSE, &case(S::Failed)) else { panic!() };
+    let Judgement::Done { words, revision } = judge(&order, false, &HOUSE, &case(S::Failed)) else {
+        panic!()
+    };
     assert_eq!(words, "retry with memory 1 GiB → 2 GiB");
     let (before, after) = *revision.unwrap();
     assert_eq!(before, Edition { asked: Some(asked(GIB)), ..Edition::default() });
@@ -67,7 +73,9 @@ fn only_what_differs_is_a_revision() {
     assert_eq!((after.command, after.priority), (None, None));
 
     order.changes.memory_bytes = None;
-    let Judgement::Done { revision: None, words } = judge(&order, false, &HOUSE, &case(S::Failed)) else { panic!() };
+    let Judgement::Done { revision: None, words } = judge(&order, false, &HOUSE, &case(S::Failed)) else {
+        panic!()
+    };
     assert_eq!(words, "retry");
     order.verdict = Verdict::Change;
     assert_eq!(refusal(&order, false, &HOUSE, &case(S::Failed)), "nothing would change");
@@ -99,12 +107,15 @@ fn an_agent_may_less_than_a_person() {
     assert!(refusal(&retry, true, &closed, &case(S::PendingFailed)).contains("use_pending_failed"));
     assert!(matches!(judge(&retry, true, &HOUSE, &case(S::PendingFailed)), Judgement::Done { .. }));
 
-    let policy = TriagePolicy { min_confidence: Some(0.8), max_agent_retries: Some(2), require_evidence: true };
+    let policy =
+        TriagePolicy { min_confidence: Some(0.8), max_agent_retries: Some(2), require_evidence: true };
     let strict = House { policy, ..HOUSE };
     assert!(refusal(&retry, true, &strict, &case(S::PendingFailed)).contains("evidence"));
     let mut quoting = order(Verdict::Retry);
     quoting.evidence = vec!["fatal: out of cheese".into()];
-    let unsure = |order: &Order| matches!(judge(order, true, &strict, &case(S::PendingFailed)), Judgement::Proposed(_));
+    let unsure = |order: &Order| {
+        matches!(judge(order, true, &strict, &case(S::PendingFailed)), Judgement::Proposed(_))
+    };
     assert!(unsure(&quoting), "it did not say how sure it is");
     quoting.confidence = Some(0.7);
     assert!(unsure(&quoting));
@@ -114,7 +125,10 @@ fn an_agent_may_less_than_a_person() {
     assert!(refusal(&quoting, true, &strict, &tired).contains("2 times"));
     quoting.evidence.push("invented".into());
     assert!(refusal(&quoting, true, &strict, &case(S::PendingFailed)).contains("did not say `invented`"));
-    assert!(matches!(judge(&retry, false, &strict, &case(S::Failed)), Judgement::Done { .. }), "a person may");
+    assert!(
+        matches!(judge(&retry, false, &strict, &case(S::Failed)), Judgement::Done { .. }),
+        "a person may"
+    );
 }
 
 /// Jobs 0 and 1, then 2 that waits for both, then 3 that waits for 2.
@@ -173,7 +187,11 @@ fn what_follows_from_a_verdict() {
 
     let failed = [Failed, Failed, Canceled, Canceled];
     assert_eq!(carried_out(failed, &[(0, Verdict::Retry)]), [Ready, Failed, Blocked, Blocked]);
-    assert_eq!(carried_out(failed, &[(0, Verdict::Ignore)]), [Failed, Failed, Canceled, Canceled], "the other counts");
+    assert_eq!(
+        carried_out(failed, &[(0, Verdict::Ignore)]),
+        [Failed, Failed, Canceled, Canceled],
+        "the other counts"
+    );
     let both = [(0, Verdict::Ignore), (1, Verdict::Ignore)];
     assert_eq!(carried_out(failed, &both), [Failed, Failed, Ready, Blocked]);
     let mixed = [(0, Verdict::Retry), (1, Verdict::Ignore)];

@@ -33,11 +33,12 @@ CREATE TABLE carried (
 
 CREATE INDEX carried_in ON carried (workflow_id, run_id);
 
--- A job has failed and those that wait for it are to go on as if it had not.
+-- The attempt has failed, and those that wait for its job are to go on as if it had not.
 CREATE TABLE ignored (
     job_id      BIGINT NOT NULL PRIMARY KEY,
     workflow_id BIGINT NOT NULL,
-    run_id      BIGINT NOT NULL CHECK (run_id >= 1)
+    run_id      BIGINT NOT NULL CHECK (run_id >= 1),
+    attempt_id  BIGINT NOT NULL CHECK (attempt_id >= 1)
 );
 
 CREATE INDEX ignored_in ON ignored (workflow_id, run_id);
@@ -52,7 +53,7 @@ CREATE TABLE decision (
     made_at     BIGINT NOT NULL,
     made_by     TEXT COLLATE "C" NOT NULL CHECK (made_by <> ''),
     is_agent    BIGINT NOT NULL CHECK (is_agent IN (0, 1)),
-    verdict     TEXT COLLATE "C" NOT NULL CHECK (verdict IN ('retry', 'fail', 'ignore')),
+    verdict     TEXT COLLATE "C" NOT NULL CHECK (verdict IN ('retry', 'fail', 'ignore', 'change')),
     confidence  DOUBLE PRECISION CHECK (confidence BETWEEN 0 AND 1),
     reason      TEXT COLLATE "C" NOT NULL,
     evidence    TEXT COLLATE "C",

@@ -42,11 +42,12 @@ CREATE TABLE carried (
 
 CREATE INDEX carried_in ON carried (workflow_id, run_id);
 
--- A job has failed and those that wait for it are to go on as if it had not.
+-- The attempt has failed, and those that wait for its job are to go on as if it had not.
 CREATE TABLE ignored (
     job_id      INTEGER NOT NULL PRIMARY KEY REFERENCES job (id),
     workflow_id INTEGER NOT NULL REFERENCES workflow (id),
-    run_id      INTEGER NOT NULL CHECK (run_id >= 1)
+    run_id      INTEGER NOT NULL CHECK (run_id >= 1),
+    attempt_id  INTEGER NOT NULL CHECK (attempt_id >= 1)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX ignored_in ON ignored (workflow_id, run_id);
@@ -62,7 +63,7 @@ CREATE TABLE decision (
     made_at     INTEGER NOT NULL,
     made_by     TEXT    NOT NULL CHECK (made_by <> ''),
     is_agent    INTEGER NOT NULL CHECK (is_agent IN (0, 1)),
-    verdict     TEXT    NOT NULL CHECK (verdict IN ('retry', 'fail', 'ignore')),
+    verdict     TEXT    NOT NULL CHECK (verdict IN ('retry', 'fail', 'ignore', 'change')),
     -- From 0 to 1, where whoever decided says so.
     confidence  REAL    CHECK (confidence BETWEEN 0 AND 1),
     reason      TEXT    NOT NULL,

@@ -106,6 +106,9 @@ fn send(
         Change::Action(ref change) => {
             action_changes::send(pipe, number, batch.workflow, batch.run, change)?;
         }
+        Change::Ignore { job, attempt } => {
+            pipe.send(number, sql::IGNORE, &values![job.0, workflow, batch.run.0, attempt.0])?;
+        }
     }
     Ok(expected(change).map(|(_, found)| found.status).zip(to(change)))
 }
@@ -119,6 +122,7 @@ fn expected(change: &Change) -> Option<(JobId, JobState)> {
         Change::End { from, ref result, .. } => (result.key.job, from, Some(result.key.attempt)),
         Change::GiveBack { job, .. } | Change::HandOver { job, .. } => (job, JobStatus::Pending, None),
         Change::Retry { job, from, attempt } => (job, from, Some(attempt)),
+        Change::Ignore { job, attempt } => (job, JobStatus::Failed, Some(attempt)),
         Change::Action(_) => return None,
     };
     Some((job, JobState { status, attempt }))
@@ -132,7 +136,7 @@ const fn to(change: &Change) -> Option<JobStatus> {
         Change::Start { .. } => JobStatus::Running,
         Change::GiveBack { .. } | Change::Retry { .. } => JobStatus::Ready,
         Change::Reset { .. } => JobStatus::Uninitialized,
-        Change::Action(_) => return None,
+        Change::Action(_) | Change::Ignore { .. } => return None,
     })
 }
 

@@ -92,7 +92,7 @@ pub(super) fn begin_to_count_anew(
 }
 
 /// The job alone asks for something else from now on. Sets with the same values are shared by name.
-fn send_resources(
+pub(super) fn send_resources(
     pipe: &mut dyn Pipeline,
     number: usize,
     workflow: WorkflowId,
@@ -143,6 +143,10 @@ pub(super) fn load(
         if carried != Carried::default() {
             loaded.carried.push((blocks.index(row.get(0)?), carried));
         }
+        Ok(())
+    })?;
+    db.for_each(sql::LOAD_IGNORED, [workflow.0, run.0], |row| {
+        loaded.ignored.push(blocks.index(row.get(0)?));
         Ok(())
     })?;
     let granted: i64 = db.one(sql::COUNT_RETRIES, [workflow.0, run.0], |row| row.get(0))?;

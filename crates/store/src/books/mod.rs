@@ -19,6 +19,7 @@ pub(crate) mod lists;
 pub(crate) mod load;
 pub(crate) mod manage;
 pub(crate) mod one_by_one;
+pub(crate) mod orders;
 pub(crate) mod parts;
 pub(crate) mod query;
 pub(crate) mod read;
@@ -26,6 +27,7 @@ pub(crate) mod records;
 pub(crate) mod runs;
 pub(crate) mod spawn;
 mod store;
+mod wishes;
 
 pub(crate) use store::Backend;
 pub(crate) use store::Books;

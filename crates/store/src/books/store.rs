@@ -2,23 +2,24 @@
 
 use super::manage::By;
 use super::{
-    action_changes, command, create, edit, events, export, failures, fleet, import, load, manage, parts,
-    read, records, runs, spawn,
+    action_changes, command, create, edit, events, export, failures, fleet, import, load, manage, orders,
+    parts, read, records, runs, spawn, wishes,
 };
 use crate::db::Db;
 use crate::error::Fault;
 use crate::lock::{Holder, Lock, LockGuard};
 use crate::model::{
-    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FailureFilter, FailureGroup,
-    FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow,
-    JobFilter, JobRelations, JobRow, JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
-    NewEvent, NewUserData, NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate,
-    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
-    WorkflowUpdate,
+    ActionRow, AddJob, DataFilter, DecisionFilter, DecisionRow, EventFilter, EventRow, Export, ExportOptions,
+    FailureFilter, FailureGroup, FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob,
+    ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow, JobSource, JobUpdate,
+    JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, RequirementsChange,
+    RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionRow, SchedulerRow, SpawnRequest,
+    Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
 use crate::{Batch, Done, Error, Location, Store};
 use serde_json::Value;
 use std::sync::Arc;
+use windlass_types::orders::{Outcome, Wanted};
 use windlass_types::work::AttemptKey;
 use windlass_types::{
     EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkflowId,
@@ -206,6 +207,45 @@ impl<B: Backend> Store for Books<B> {
 
     fn failure_groups(&self, workflow: WorkflowId) -> Result<Vec<FailureGroup>, Error> {
         self.read(|db| failures::groups(db, workflow))
+    }
+
+    fn decisions(&self, workflow: WorkflowId, filter: &DecisionFilter) -> Result<Vec<DecisionRow>, Error> {
+        self.read(|db| orders::decisions(db, workflow, filter))
+    }
+
+    fn revisions(&self, workflow: WorkflowId, batch: Option<i64>) -> Result<Vec<RevisionRow>, Error> {
+        self.read(|db| orders::revisions(db, workflow, batch))
+    }
+
+    fn carry_out(
+        &self,
+        workflow: WorkflowId,
+        wanted: &Wanted,
+        now: Timestamp,
+    ) -> Result<Vec<Outcome>, Error> {
+        let wanted = wanted.clone();
+        self.edit(workflow, now, move |db, by| orders::carry_out(db, workflow, &wanted, by))
+    }
+
+    fn add_wish(&self, workflow: WorkflowId, wanted: &Wanted, now: Timestamp) -> Result<i64, Error> {
+        let wanted = wanted.clone();
+        self.act(now, move |db, by| wishes::add(db, workflow, &wanted, by))
+    }
+
+    fn open_wishes(&self, workflow: WorkflowId) -> Result<Vec<i64>, Error> {
+        self.read(|db| wishes::open(db, workflow))
+    }
+
+    fn grant_wish(&self, workflow: WorkflowId, wish: i64, now: Timestamp) -> Result<(), Error> {
+        self.act(now, move |db, by| wishes::grant(db, workflow, wish, by))
+    }
+
+    fn wish_answer(&self, wish: i64) -> Result<Option<WishAnswer>, Error> {
+        self.read(|db| wishes::answer(db, wish))
+    }
+
+    fn withdraw_wish(&self, wish: i64, now: Timestamp) -> Result<bool, Error> {
+        self.act(now, move |db, _| wishes::withdraw(db, wish))
     }
 
     fn handlers(&self, workflow: WorkflowId) -> Result<Vec<HandlerRow>, Error> {

@@ -8,6 +8,7 @@ pub mod export;
 pub mod failures;
 pub mod fleet;
 pub mod new;
+pub mod orders;
 pub mod rows;
 
 pub use access::*;
@@ -17,6 +18,7 @@ pub use export::{Export, ExportOptions, ImportOptions};
 pub use failures::*;
 pub use fleet::*;
 pub use new::*;
+pub use orders::*;
 pub use rows::*;
 
 /// For fields where saying `null` is something else than saying nothing.

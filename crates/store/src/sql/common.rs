@@ -90,6 +90,23 @@ super::statements! {
     POINT_AT_REQUIREMENTS = "
         UPDATE job SET requirements_id = (SELECT id FROM resource_requirements WHERE workflow_id = $1 AND name = $2)
         WHERE id = $3";
+    POINT_AT_ROW = "UPDATE job SET requirements_id = $1 WHERE id = $2";
+    IGNORE = "
+        INSERT INTO ignored (job_id, workflow_id, run_id, attempt_id) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (job_id) DO UPDATE SET run_id = excluded.run_id, attempt_id = excluded.attempt_id";
+    DECIDE = "
+        INSERT INTO decision (workflow_id, job_id, run_id, attempt_id, made_at, made_by, is_agent, verdict, confidence,
+            reason, evidence, changes, state)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+    SETTLE = "
+        UPDATE decision SET state = $1, settled_by = $2, settled_at = $3
+        WHERE id = $4 AND workflow_id = $5 AND state = 'proposed'";
+    REVISE = "
+        UPDATE job SET command = COALESCE($1, command), priority = COALESCE($2, priority)
+        WHERE id = $3 AND workflow_id = $4 AND status = $5 AND worker_id IS NULL";
+    INSERT_REVISION = "
+        INSERT INTO revision (batch, workflow_id, job_id, made_at, made_by, reason, before, after)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
     FILES_OF_JOB = "SELECT file_id, is_output FROM job_file WHERE job_id = $1 ORDER BY is_output, file_id";
     FILE_SEEN = "UPDATE file SET mtime_ns = $1, size_bytes = $2 WHERE id = $3";
     ADD_COUNT = "UPDATE status_count SET n = n + $1 WHERE workflow_id = $2 AND status = $3";
@@ -406,6 +423,53 @@ super::statements! {
         WHERE f.workflow_id = $1 AND f.run_id = $2
         GROUP BY f.signature
         ORDER BY 7 DESC, 5 DESC, f.signature";
+
+    // ---- orders ----
+
+    /// Failures that are to count for nothing, while their jobs stand where they left them.
+    LOAD_IGNORED = "
+        SELECT i.job_id FROM ignored i JOIN job j ON j.id = i.job_id
+        WHERE i.workflow_id = $1 AND i.run_id = $2 AND i.attempt_id = j.attempt_id AND j.status IN (6, 8)
+        ORDER BY i.job_id";
+    /// What became of the next attempt says whether it was right to try again. Conditions and order are appended.
+    SELECT_DECISIONS = "
+        SELECT d.id, d.job_id, j.name, d.run_id, d.attempt_id, d.made_at, d.made_by, d.is_agent, d.verdict, d.confidence,
+            d.reason, d.evidence, d.changes, d.state, d.settled_at, d.settled_by, n.status, f.class, f.signature, f.message
+        FROM decision d JOIN job j ON j.id = d.job_id
+        LEFT JOIN result n ON n.job_id = d.job_id AND n.run_id = d.run_id AND n.attempt_id = d.attempt_id + 1
+        LEFT JOIN failure f ON f.job_id = d.job_id AND f.run_id = d.run_id AND f.attempt_id = d.attempt_id
+        WHERE ";
+    SELECT_REVISIONS = "
+        SELECT r.id, r.batch, r.job_id, j.name, j.status, r.made_at, r.made_by, r.reason, r.before, r.after, r.undone_at,
+            r.undone_by
+        FROM revision r JOIN job j ON j.id = r.job_id
+        WHERE ";
+    LAST_BATCH = "SELECT COALESCE(MAX(batch), 0) FROM revision WHERE workflow_id = $1";
+    UNDO_BATCH = "
+        UPDATE revision SET undone_at = $1, undone_by = $2
+        WHERE workflow_id = $3 AND batch = $4 AND undone_at IS NULL";
+    ADD_WISH = "
+        INSERT INTO wish (workflow_id, made_at, made_by, wanted) VALUES ($1, $2, $3, $4) RETURNING id";
+    OPEN_WISHES = "
+        SELECT id FROM wish WHERE workflow_id = $1 AND answered_at IS NULL ORDER BY id";
+    WANTED = "SELECT made_by, wanted FROM wish WHERE id = $1 AND workflow_id = $2 AND answered_at IS NULL";
+    ANSWER_WISH = "UPDATE wish SET answered_at = $1, answer = $2 WHERE id = $3 AND answered_at IS NULL";
+    WITHDRAW_WISH = "DELETE FROM wish WHERE id = $1 AND answered_at IS NULL";
+    WISH = "SELECT answer FROM wish WHERE id = $1";
+    ORDERED_JOB = "
+        SELECT status, attempt_id, requirements_id, command, priority FROM job WHERE id = $1 AND workflow_id = $2";
+    SAID = "
+        SELECT COALESCE(line, ''), COALESCE(last_words, '') FROM failure
+        WHERE job_id = $1 AND run_id = $2 AND attempt_id = $3";
+    AGENT_RETRIES = "
+        SELECT COUNT(*) FROM decision
+        WHERE job_id = $1 AND run_id = $2 AND is_agent = 1 AND verdict = 'retry' AND state = 'done'";
+    /// The newest attempt of each job that left a result in a run.
+    ATTEMPTS_DONE = "
+        SELECT r.job_id, MAX(r.attempt_id) FROM job_block b CROSS JOIN result r
+        WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count
+            AND r.run_id = $2
+        GROUP BY r.job_id";
 
     // ---- events ----
 

@@ -2,11 +2,12 @@
 
 use super::MaySee;
 use crate::model::{
-    ActionRow, EventRow, Export, FailureGroup, FailureRow, FieldChange, FileRow, HandlerRow, HeldJob,
-    JobCommand, JobFileRow, JobRelations, JobRow, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
-    RequirementsRow, ResultRow, SchedulerRow, Spawned, UserDataRow, WorkerRow, WorkflowRow,
+    ActionRow, DecisionRow, EventRow, Export, FailureGroup, FailureRow, FieldChange, FileRow, HandlerRow,
+    HeldJob, JobCommand, JobFileRow, JobRelations, JobRow, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
+    RequirementsRow, ResultRow, RevisionRow, SchedulerRow, Spawned, UserDataRow, WorkerRow, WorkflowRow,
 };
 use windlass_core::redact::Masking;
+use windlass_types::orders::Outcome;
 use windlass_types::{EventId, FileId, JobId, RequirementsId, RunId, UserDataId, WorkflowId};
 
 /// Which names mean secrets, for somebody who may not see those of a workflow; `None`: he may. The workflow is `None`
@@ -106,6 +107,7 @@ nothing_secret!(
     bool,
     String,
     ActionRow,
+    DecisionRow,
     EventId,
     EventRow,
     FailureGroup,
@@ -122,9 +124,11 @@ nothing_secret!(
     JobUserDataRow,
     LastRecord,
     LoadedJobs,
+    Outcome,
     RequirementsId,
     RequirementsRow,
     ResultRow,
+    RevisionRow,
     RunId,
     SchedulerRow,
     Spawned,

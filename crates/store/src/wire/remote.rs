@@ -6,17 +6,18 @@ use super::table::table;
 use super::{GivenUserData, Request, read_answer};
 use crate::lock::{Holder, Lock, LockGuard};
 use crate::model::{
-    ActionRow, AddJob, DataFilter, EventFilter, EventRow, Export, ExportOptions, FailureFilter, FailureGroup,
-    FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob, ImportOptions, JobCommand, JobFileRow,
-    JobFilter, JobRelations, JobRow, JobSource, JobUpdate, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
-    NewEvent, NewUserData, NewWorkflow, RequirementsChange, RequirementsRow, RequirementsUpdate,
-    ResultFilter, ResultRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WorkerRow, WorkflowRow,
-    WorkflowUpdate,
+    ActionRow, AddJob, DataFilter, DecisionFilter, DecisionRow, EventFilter, EventRow, Export, ExportOptions,
+    FailureFilter, FailureGroup, FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob,
+    ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow, JobSource, JobUpdate,
+    JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, RequirementsChange,
+    RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionRow, SchedulerRow, SpawnRequest,
+    Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
 use crate::{Batch, Done, Error, Location, Store};
 use serde_json::Value;
 use std::io::Read;
 use std::sync::Arc;
+use windlass_types::orders::{Outcome, Wanted};
 use windlass_types::work::AttemptKey;
 use windlass_types::{
     EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkflowId,
@@ -107,6 +108,9 @@ macro_rules! methods {
     };
 }
 
+/// A server carries out at once what is wanted.
+const WISHES: &str = "a wish for whoever runs a workflow";
+
 impl<T: Transport + 'static> Store for Remote<T> {
     table!(methods);
 
@@ -154,6 +158,26 @@ impl<T: Transport + 'static> Store for Remote<T> {
 
     fn end_run(&self, workflow: WorkflowId, canceled: bool, now: Timestamp) -> Result<(), Error> {
         self.direct("the end of a run")?.end_run(workflow, canceled, now)
+    }
+
+    fn add_wish(&self, workflow: WorkflowId, wanted: &Wanted, now: Timestamp) -> Result<i64, Error> {
+        self.direct(WISHES)?.add_wish(workflow, wanted, now)
+    }
+
+    fn open_wishes(&self, workflow: WorkflowId) -> Result<Vec<i64>, Error> {
+        self.direct(WISHES)?.open_wishes(workflow)
+    }
+
+    fn grant_wish(&self, workflow: WorkflowId, wish: i64, now: Timestamp) -> Result<(), Error> {
+        self.direct(WISHES)?.grant_wish(workflow, wish, now)
+    }
+
+    fn wish_answer(&self, wish: i64) -> Result<Option<WishAnswer>, Error> {
+        self.direct(WISHES)?.wish_answer(wish)
+    }
+
+    fn withdraw_wish(&self, wish: i64, now: Timestamp) -> Result<bool, Error> {
+        self.direct(WISHES)?.withdraw_wish(wish, now)
     }
 
     fn jobs_after(&self, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, Error> {

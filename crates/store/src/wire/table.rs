@@ -4,12 +4,13 @@ use super::eyes::{Eyes, Veiled as _};
 use super::{Access, Answer, GivenUserData, Level, Sift as _, Subject};
 use crate::Store;
 use crate::model::{
-    AddJob, DataFilter, EventFilter, Export, ExportOptions, FailureFilter, FileUpdate, ImportOptions,
-    JobFilter, JobUpdate, NewEvent, RequirementsChange, RequirementsUpdate, ResultFilter, SpawnRequest,
-    WorkflowUpdate,
+    AddJob, DataFilter, DecisionFilter, EventFilter, Export, ExportOptions, FailureFilter, FileUpdate,
+    ImportOptions, JobFilter, JobUpdate, NewEvent, RequirementsChange, RequirementsUpdate, ResultFilter,
+    SpawnRequest, WorkflowUpdate,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use windlass_types::orders::Wanted;
 use windlass_types::work::AttemptKey;
 use windlass_types::{
     EventId, FileId, JobId, RequirementsId, Resources, ResultId, Timestamp, UserDataId, WorkflowId,
@@ -41,6 +42,12 @@ macro_rules! table {
                 -> Vec<FailureRow>, of Subject::workflow(*workflow);
             read FailureGroups = failure_groups(workflow: val WorkflowId)
                 -> Vec<FailureGroup>, of Subject::workflow(*workflow);
+            read Decisions = decisions(workflow: val WorkflowId, filter: by DecisionFilter)
+                -> Vec<DecisionRow>, of Subject::workflow(*workflow);
+            read Revisions = revisions(workflow: val WorkflowId, batch: val Option<i64>)
+                -> Vec<RevisionRow>, of Subject::workflow(*workflow);
+            change CarryOut = carry_out(workflow: val WorkflowId, wanted: by Wanted) at Timestamp
+                -> Vec<Outcome>, of Subject::workflow(*workflow);
             read JobNames = job_names(jobs: list JobId) -> Vec<String>, of Subject::Jobs(jobs.clone());
             read JobRelations = job_relations(job: val JobId) -> JobRelations, of Subject::Jobs(vec![*job]);
             read Requirements = requirements(workflow: val WorkflowId)

@@ -54,6 +54,11 @@ macro_rules! conformance {
                 one_job_alone_may_ask_for_more,
                 handlers_come_with_the_jobs,
                 failures_that_are_alike_are_one_group;
+            orders:
+                a_person_has_it_tried_again_with_more,
+                what_is_ignored_holds_nobody_up,
+                an_agent_proposes_and_a_person_agrees,
+                whoever_runs_it_grants_wishes;
             spawning:
                 a_running_job_adds_jobs,
                 asking_twice_adds_once,

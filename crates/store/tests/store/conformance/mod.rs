@@ -12,6 +12,7 @@ pub(crate) mod failures;
 pub(crate) mod fleet;
 pub(crate) mod managing;
 pub(crate) mod model;
+pub(crate) mod orders;
 pub(crate) mod reading;
 pub(crate) mod records;
 pub(crate) mod runs;

@@ -50,7 +50,7 @@ fn fail(db: &Path, workflow: i64, job: i64) {
         "INSERT INTO failure (job_id, run_id, attempt_id, workflow_id, class, signature, message, next)
             VALUES ({job}, 1, 1, {workflow}, 'data', 'a', '', 'final');
          INSERT INTO carried (job_id, workflow_id, run_id, excused) VALUES ({job}, {workflow}, 1, 1);
-         INSERT INTO ignored (job_id, workflow_id, run_id) VALUES ({job}, {workflow}, 1);
+         INSERT INTO ignored (job_id, workflow_id, run_id, attempt_id) VALUES ({job}, {workflow}, 1, 1);
          INSERT INTO decision (workflow_id, job_id, run_id, attempt_id, made_at, made_by, is_agent, verdict, reason, state)
             VALUES ({workflow}, {job}, 1, 1, 0, 'ada', 0, 'ignore', '', 'done');
          INSERT INTO revision (batch, workflow_id, job_id, made_at, made_by, reason, before, after)

@@ -1,0 +1,429 @@
+//! What people and agents decide about failures and change about jobs. All of it is decided by [`windlass_core::orders`] on
+//! what the rows say, and written in the same transaction.
+
+use super::apply::apply;
+use super::failures::send_resources;
+use super::load::load_jobs;
+use super::manage::By;
+use super::{column, read, runs};
+use crate::db::{Db, Pipeline, values};
+use crate::error::Fault;
+use crate::model::{DecisionFilter, DecisionRow, DecisionState, LoadedJobs, RevisionRow, WorkflowRow};
+use crate::sql::common as sql;
+use crate::{Batch, Error};
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::json;
+use windlass_core::change::Change;
+use windlass_core::orders::{
+    Asked, AskedBy, Case, Edition, House, Impossible, Judgement, difference, judge, plan,
+};
+use windlass_types::orders::{Answer, Order, Orders, Outcome, Verdict, Wanted};
+use windlass_types::{Attempt, JobId, JobStatus, RequirementsId, RunId, WorkflowId};
+
+mod lists;
+
+pub(crate) use lists::{decisions, revisions};
+
+pub(crate) fn carry_out(
+    db: &impl Db,
+    workflow: WorkflowId,
+    wanted: &Wanted,
+    by: By<'_>,
+) -> Result<Vec<Outcome>, Fault> {
+    let row = read::workflow(db, workflow)?.ok_or(Error::NoSuchWorkflow(workflow))?;
+    let desk = Desk { db, row: &row, table: load_jobs(db, workflow)?, by };
+    match wanted {
+        Wanted::Orders(orders) => desk.give(orders),
+        Wanted::Settle { decision, agreed } => desk.settle(*decision, *agreed),
+        Wanted::Undo { batch } => desk.undo(*batch),
+    }
+}
+
+/// Where orders about one workflow are carried out.
+struct Desk<'a, D> {
+    db: &'a D,
+    row: &'a WorkflowRow,
+    table: LoadedJobs,
+    by: By<'a>,
+}
+
+/// A job that somebody named, as it stands.
+struct Named {
+    index: u32,
+    status: JobStatus,
+    attempt: Attempt,
+    asked: Asked,
+    command: String,
+    priority: i32,
+    agent_retries: u32,
+    said: String,
+}
+
+/// What is written when all has been judged.
+#[derive(Default)]
+struct Accepted<'o> {
+    /// Jobs by number, and what becomes of them.
+    verdicts: Vec<(u32, Verdict)>,
+    revisions: Vec<Revised>,
+    decisions: Vec<Decided<'o>>,
+}
+
+struct Revised {
+    job: JobId,
+    from: JobStatus,
+    reason: String,
+    before: Edition,
+    after: Edition,
+}
+
+struct Decided<'o> {
+    order: &'o Order,
+    attempt: Attempt,
+    state: DecisionState,
+}
+
+impl<D: Db> Desk<'_, D> {
+    fn give(&self, orders: &Orders) -> Result<Vec<Outcome>, Fault> {
+        let mut accepted = Accepted::default();
+        let mut outcomes = Vec::with_capacity(orders.orders.len());
+        let mut named = FxHashSet::default();
+        for order in &orders.orders {
+            let is_first = named.insert(order.job);
+            outcomes.push(self.judge(order, orders.agent.is_some(), is_first, &mut accepted)?);
+        }
+        if !orders.dry_run {
+            self.write(&accepted, orders.agent.as_deref(), true)?;
+        }
+        Ok(outcomes)
+    }
+
+    /// What comes of one order, and for what is to be written.
+    fn judge<'o>(
+        &self,
+        order: &'o Order,
+        is_agent: bool,
+        is_first: bool,
+        accepted: &mut Accepted<'o>,
+    ) -> Result<Outcome, Fault> {
+        let outcome = |answer, words| Outcome {
+            job: order.job,
+            verdict: order.verdict,
+            answer,
+            words,
+            status: None,
+            attempt: None,
+        };
+        let Some(named) = self.find(order.job)? else {
+            let words = format!("workflow {} has no job {}", self.row.id, order.job);
+            return Ok(outcome(Answer::Refused, words));
+        };
+        let stands =
+            |outcome| Outcome { status: Some(named.status), attempt: Some(named.attempt), ..outcome };
+        if !is_first {
+            return Ok(stands(outcome(Answer::Refused, "it is named twice".to_owned())));
+        }
+        let decided = |state| Decided { order, attempt: named.attempt, state };
+        Ok(stands(match judge(order, is_agent, &self.house(), &named.case()) {
+            Judgement::Refused(words) => outcome(Answer::Refused, words),
+            Judgement::Proposed(words) => {
+                accepted.decisions.push(decided(DecisionState::Proposed));
+                outcome(Answer::Proposed, words)
+            }
+            Judgement::Done { words, revision } => {
+                accepted.verdicts.push((named.index, order.verdict));
+                if order.verdict != Verdict::Change {
+                    accepted.decisions.push(decided(DecisionState::Done));
+                }
+                accepted.revisions.extend(revision.map(|revision| Revised {
+                    job: order.job,
+                    from: named.status,
+                    reason: order.reason.clone(),
+                    before: revision.0,
+                    after: revision.1,
+                }));
+                outcome(Answer::Done, words)
+            }
+        }))
+    }
+
+    fn house(&self) -> House {
+        let settings = &self.row.settings;
+        House { asks: settings.use_pending_failed, policy: settings.triage.unwrap_or_default() }
+    }
+
+    fn find(&self, job: JobId) -> Result<Option<Named>, Fault> {
+        let (run, found) = (self.row.run_id, self.table.ids.binary_search(&job).ok());
+        let Some(index) = found else { return Ok(None) };
+        let found = self.db.optional(sql::ORDERED_JOB, [job.0, self.row.id.0], |row| {
+            let by = match row.get::<Option<i64>>(2)? {
+                Some(id) => AskedBy::Row(RequirementsId(id)),
+                None => AskedBy::Nothing,
+            };
+            let resources = self.table.requirements[self.table.class[index] as usize];
+            Ok(Named {
+                index: index as u32,
+                status: column::status(row, 0)?,
+                attempt: Attempt(row.get(1)?),
+                asked: Asked { resources, by },
+                command: row.get(3)?,
+                priority: row.get(4)?,
+                agent_retries: 0,
+                said: String::new(),
+            })
+        })?;
+        let Some(mut named) = found else { return Ok(None) };
+        let retries: i64 = self.db.one(sql::AGENT_RETRIES, [job.0, run.0], |row| row.get(0))?;
+        named.agent_retries = u32::try_from(retries).unwrap_or(u32::MAX);
+        let attempt = i64::from(named.attempt.0);
+        let said = self.db.optional(sql::SAID, [job.0, run.0, attempt], |row| {
+            Ok(format!("{}\n{}", row.get::<String>(0)?, row.get::<String>(1)?))
+        })?;
+        named.said = said.unwrap_or_default();
+        Ok(Some(named))
+    }
+
+    /// Writes what was accepted; `agent` is who decided, unless it is our actor. `notes_decisions`: else they are there.
+    fn write(
+        &self,
+        accepted: &Accepted<'_>,
+        agent: Option<&str>,
+        notes_decisions: bool,
+    ) -> Result<(), Fault> {
+        let (workflow, run) = (self.row.id, self.row.run_id);
+        self.revise(&accepted.revisions)?;
+        if notes_decisions {
+            self.decide(&accepted.decisions, agent)?;
+        }
+        let has_verdicts = accepted.verdicts.iter().any(|(_, verdict)| *verdict != Verdict::Change);
+        if has_verdicts {
+            let changes = self.plan(&accepted.verdicts)?;
+            apply(self.db, &Batch { workflow, run, changes: changes.into() }, self.by.actor)?;
+            self.reopen_run()?;
+        }
+        self.tell(accepted, agent)
+    }
+
+    fn plan(&self, verdicts: &[(u32, Verdict)]) -> Result<Vec<Change>, Fault> {
+        let (workflow, run) = (self.row.id, self.row.run_id);
+        let done = attempts_done(self.db, workflow, run)?;
+        plan(workflow, run, &self.table, verdicts, &done).map_err(|why| match why {
+            Impossible::Held(_) => Error::StillActive { workflow, held: self.row.counts.active() }.into(),
+            Impossible::Cycle(cycle) => Fault::damage(cycle.to_string()),
+        })
+    }
+
+    /// What is ready in a run that is over would never be looked at.
+    fn reopen_run(&self) -> Result<(), Fault> {
+        let row = self.row;
+        let is_over = row.ended_at.is_some() || row.is_canceled;
+        let counts = runs::counts(self.db, row.id)?;
+        if is_over && counts.settled() < counts.total() {
+            self.db.execute(sql::ANSWER_CANCEL, [0, row.id.0])?;
+            runs::begin_run(self.db, row.id, self.by)?;
+        }
+        Ok(())
+    }
+
+    fn revise(&self, revisions: &[Revised]) -> Result<(), Fault> {
+        if revisions.is_empty() {
+            return Ok(());
+        }
+        let workflow = self.row.id;
+        let batch: i64 = self.db.one(sql::LAST_BATCH, [workflow.0], |row| row.get(0))?;
+        let sent = self.db.pipeline(|pipe| {
+            for (number, revised) in revisions.iter().enumerate() {
+                self.send_revision(pipe, number, batch + 1, revised)?;
+            }
+            Ok(())
+        });
+        match sent {
+            Err(Fault::Untouched(number)) => {
+                let job = revisions[number].job;
+                Err(Fault::damage(format!("job {job} is not where it was a moment ago")))
+            }
+            other => other,
+        }
+    }
+
+    fn send_revision(
+        &self,
+        pipe: &mut dyn Pipeline,
+        number: usize,
+        batch: i64,
+        revised: &Revised,
+    ) -> Result<(), Fault> {
+        let Revised { job, from, reason, before, after } = revised;
+        let workflow = self.row.id;
+        let values = values![after.command, after.priority, job.0, workflow.0, from.code()];
+        pipe.send(number, sql::REVISE, &values)?;
+        match after.asked.map(|asked| (asked.by, asked.resources)) {
+            Some((AskedBy::Itself, resources)) => send_resources(pipe, number, workflow, *job, &resources)?,
+            Some((AskedBy::Row(row), _)) => {
+                pipe.send(number, sql::POINT_AT_ROW, &values![Some(row.0), job.0])?;
+            }
+            Some((AskedBy::Nothing, _)) => {
+                pipe.send(number, sql::POINT_AT_ROW, &values![None::<i64>, job.0])?;
+            }
+            None => {}
+        }
+        let (before, after) = (column::json_text(before)?, column::json_text(after)?);
+        let By { actor, now } = self.by;
+        let values = values![batch, workflow.0, job.0, now.0, actor, reason, before, after];
+        pipe.send(number, sql::INSERT_REVISION, &values)
+    }
+
+    fn decide(&self, decisions: &[Decided<'_>], agent: Option<&str>) -> Result<(), Fault> {
+        self.db.pipeline(|pipe| {
+            for (number, Decided { order, attempt, state }) in decisions.iter().enumerate() {
+                let evidence = column::json_text(&order.evidence)?;
+                let changes = column::json_text(&order.changes)?;
+                let values = values![
+                    self.row.id.0,
+                    order.job.0,
+                    self.row.run_id.0,
+                    attempt.0,
+                    self.by.now.0,
+                    agent.unwrap_or(self.by.actor),
+                    i64::from(agent.is_some()),
+                    order.verdict.as_str(),
+                    order.confidence,
+                    order.reason,
+                    evidence,
+                    changes,
+                    state.as_str()
+                ];
+                pipe.send(number, sql::DECIDE, &values)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// One note for all that was ordered together.
+    fn tell(&self, accepted: &Accepted<'_>, agent: Option<&str>) -> Result<(), Fault> {
+        let mut parts = Vec::new();
+        for verdict in Verdict::ALL {
+            let n = accepted.verdicts.iter().filter(|(_, given)| *given == verdict).count();
+            if n > 0 {
+                parts.push(format!("{verdict} {n}"));
+            }
+        }
+        let proposed = accepted.decisions.iter().filter(|d| d.state == DecisionState::Proposed).count();
+        if proposed > 0 {
+            parts.push(format!("{proposed} to be decided by a person"));
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let reason = accepted.decisions.first().map(|decided| decided.order.reason.as_str());
+        let reason = reason.or(accepted.revisions.first().map(|revised| revised.reason.as_str()));
+        let reason = reason.filter(|reason| !reason.is_empty());
+        let who = agent.map(|agent| format!(" by agent `{agent}`")).unwrap_or_default();
+        let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let message = format!("jobs were decided on{who}: {}{why}", parts.join(", "));
+        let told = json!({ "agent": agent, "jobs": accepted.verdicts.len(), "reason": reason });
+        self.by.note(self.db, self.row.id, "orders", message, told)
+    }
+
+    fn settle(&self, decision: i64, agreed: bool) -> Result<Vec<Outcome>, Fault> {
+        let filter = DecisionFilter { state: Some(DecisionState::Proposed), ..DecisionFilter::default() };
+        let found = decisions(self.db, self.row.id, &filter)?.into_iter().find(|row| row.id == decision);
+        let Some(row) = found else {
+            let what = format!("decision {decision}: none of that number waits for a person");
+            return Err(Error::OutOfRange { what }.into());
+        };
+        let order = as_order(&row);
+        let mut accepted = Accepted::default();
+        let outcome = if agreed {
+            self.judge(&order, false, true, &mut accepted)?
+        } else {
+            let answer = Answer::Done;
+            let words = "declined; the job waits on".to_owned();
+            Outcome { job: order.job, verdict: order.verdict, answer, words, status: None, attempt: None }
+        };
+        if agreed && outcome.answer != Answer::Done {
+            return Ok(vec![outcome]);
+        }
+        let state = if agreed { DecisionState::Done } else { DecisionState::Declined };
+        let values = values![state.as_str(), self.by.actor, self.by.now.0, decision, self.row.id.0];
+        self.db.execute(sql::SETTLE, values)?;
+        self.write(&accepted, None, false)?;
+        Ok(vec![outcome])
+    }
+
+    /// Puts back what was changed together, where nobody has the job and it is not over.
+    fn undo(&self, batch: i64) -> Result<Vec<Outcome>, Fault> {
+        let rows = revisions(self.db, self.row.id, Some(batch))?;
+        if rows.is_empty() || rows.iter().any(|row| row.undone_at.is_some()) {
+            let why = if rows.is_empty() { "there is none of that number" } else { "it is undone already" };
+            return Err(Error::OutOfRange { what: format!("revision {batch}: {why}") }.into());
+        }
+        let mut accepted = Accepted::default();
+        let mut outcomes = Vec::new();
+        for row in &rows {
+            let can = !(row.job_status.is_active() || row.job_status == JobStatus::Completed);
+            let (answer, words) = if can {
+                (Answer::Done, difference(&row.after, &row.before))
+            } else {
+                (Answer::Refused, format!("it is `{}`", row.job_status))
+            };
+            outcomes.push(Outcome {
+                job: row.job_id,
+                verdict: Verdict::Change,
+                answer,
+                words,
+                status: Some(row.job_status),
+                attempt: None,
+            });
+            if can {
+                accepted
+                    .verdicts
+                    .push((self.table.ids.binary_search(&row.job_id).unwrap_or(0) as u32, Verdict::Change));
+                accepted.revisions.push(put_back(row, batch));
+            }
+        }
+        self.db.execute(sql::UNDO_BATCH, values![self.by.now.0, self.by.actor, self.row.id.0, batch])?;
+        self.write(&accepted, None, true)?;
+        Ok(outcomes)
+    }
+}
+
+impl Named {
+    fn case(&self) -> Case<'_> {
+        Case {
+            status: self.status,
+            asked: self.asked,
+            command: &self.command,
+            priority: self.priority,
+            agent_retries: self.agent_retries,
+            said: &self.said,
+        }
+    }
+}
+
+fn put_back(row: &RevisionRow, batch: i64) -> Revised {
+    Revised {
+        job: row.job_id,
+        from: row.job_status,
+        reason: format!("revision {batch} is undone"),
+        before: row.after.clone(),
+        after: row.before.clone(),
+    }
+}
+
+fn as_order(row: &DecisionRow) -> Order {
+    Order {
+        job: row.job_id,
+        verdict: row.verdict,
+        changes: row.changes.clone(),
+        reason: row.reason.clone(),
+        confidence: row.confidence,
+        evidence: row.evidence.clone(),
+    }
+}
+
+/// Of each job that left a result in a run, its newest attempt there.
+fn attempts_done(db: &impl Db, workflow: WorkflowId, run: RunId) -> Result<FxHashMap<JobId, Attempt>, Fault> {
+    let pairs = db
+        .all(sql::ATTEMPTS_DONE, [workflow.0, run.0], |row| Ok((JobId(row.get(0)?), Attempt(row.get(1)?))))?;
+    Ok(pairs.into_iter().collect())
+}

@@ -1,0 +1,90 @@
+//! Lists of what was decided and changed.
+
+use crate::books::column;
+use crate::books::failures::class;
+use crate::books::query::Query;
+use crate::db::{Db, Row};
+use crate::error::Fault;
+use crate::model::{DecisionFilter, DecisionRow, DecisionState, RevisionRow};
+use crate::sql::common as sql;
+use windlass_types::{Attempt, JobId, RunId, Timestamp, WorkflowId};
+
+pub(crate) fn decisions(
+    db: &impl Db,
+    workflow: WorkflowId,
+    filter: &DecisionFilter,
+) -> Result<Vec<DecisionRow>, Fault> {
+    let mut query = Query::new(sql::SELECT_DECISIONS, vec![]);
+    query.push("d.workflow_id = ?", vec![Box::new(workflow.0)]);
+    if !filter.jobs.is_empty() {
+        let jobs: Vec<String> = filter.jobs.iter().map(|job| job.0.to_string()).collect();
+        query.push(&format!(" AND d.job_id IN ({})", jobs.join(", ")), vec![]);
+    }
+    if let Some(run) = filter.run {
+        query.push(" AND d.run_id = ?", vec![Box::new(run.0)]);
+    }
+    if let Some(state) = filter.state {
+        query.push(" AND d.state = ?", vec![Box::new(state.as_str())]);
+    }
+    query.push(" ORDER BY d.id", vec![]);
+    query.push_page(filter.offset, filter.limit);
+    query.run(db, decision_row)
+}
+
+fn decision_row(row: &Row<'_>) -> Result<DecisionRow, Fault> {
+    let verdict: String = row.get(8)?;
+    let state: String = row.get(13)?;
+    let known = DecisionState::ALL.into_iter().find(|known| known.as_str() == state);
+    let next: Option<i64> = row.get(16)?;
+    Ok(DecisionRow {
+        id: row.get(0)?,
+        job_id: JobId(row.get(1)?),
+        job_name: row.get(2)?,
+        run_id: RunId(row.get(3)?),
+        attempt_id: Attempt(row.get(4)?),
+        made_at: Timestamp(row.get(5)?),
+        made_by: row.get(6)?,
+        is_agent: column::flag(row, 7)?,
+        verdict: verdict.parse().map_err(Fault::damage)?,
+        confidence: row.get(9)?,
+        reason: row.get(10)?,
+        evidence: column::json(row, 11)?.unwrap_or_default(),
+        changes: column::json(row, 12)?.unwrap_or_default(),
+        state: known.ok_or_else(|| Fault::damage(format!("`{state}` is no state of a decision")))?,
+        settled_at: column::time(row, 14)?,
+        settled_by: row.get(15)?,
+        next_status: next.map(|_| column::status(row, 16)).transpose()?,
+        class: row.get::<Option<String>>(17)?.as_deref().map(class).transpose()?,
+        signature: row.get(18)?,
+        message: row.get(19)?,
+    })
+}
+
+pub(crate) fn revisions(
+    db: &impl Db,
+    workflow: WorkflowId,
+    batch: Option<i64>,
+) -> Result<Vec<RevisionRow>, Fault> {
+    let mut query = Query::new(sql::SELECT_REVISIONS, vec![]);
+    query.push("r.workflow_id = ?", vec![Box::new(workflow.0)]);
+    if let Some(batch) = batch {
+        query.push(" AND r.batch = ?", vec![Box::new(batch)]);
+    }
+    query.push(" ORDER BY r.id", vec![]);
+    query.run(db, |row| {
+        Ok(RevisionRow {
+            id: row.get(0)?,
+            batch: row.get(1)?,
+            job_id: JobId(row.get(2)?),
+            job_name: row.get(3)?,
+            job_status: column::status(row, 4)?,
+            made_at: Timestamp(row.get(5)?),
+            made_by: row.get(6)?,
+            reason: row.get(7)?,
+            before: column::required_json(row, 8)?,
+            after: column::required_json(row, 9)?,
+            undone_at: column::time(row, 10)?,
+            undone_by: row.get(11)?,
+        })
+    })
+}

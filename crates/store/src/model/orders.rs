@@ -1,0 +1,87 @@
+//! What people and agents decided about failures and changed about jobs.
+
+use serde::{Deserialize, Serialize};
+use windlass_core::orders::Edition;
+use windlass_types::orders::{Changes, Outcome, Verdict};
+use windlass_types::{Attempt, FailureClass, JobId, JobStatus, RunId, Timestamp};
+
+/// A decision about a failure, and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecisionRow {
+    pub id: i64,
+    pub job_id: JobId,
+    pub job_name: String,
+    pub run_id: RunId,
+    /// The attempt that had failed.
+    pub attempt_id: Attempt,
+    pub made_at: Timestamp,
+    pub made_by: String,
+    pub is_agent: bool,
+    pub verdict: Verdict,
+    pub confidence: Option<f64>,
+    pub reason: String,
+    pub evidence: Vec<String>,
+    pub changes: Changes,
+    pub state: DecisionState,
+    /// Who agreed or did not, and when.
+    pub settled_at: Option<Timestamp>,
+    pub settled_by: Option<String>,
+    /// How the attempt ended that followed.
+    pub next_status: Option<JobStatus>,
+    pub class: Option<FailureClass>,
+    pub signature: Option<String>,
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecisionState {
+    /// It waits for a person.
+    Proposed,
+    Done,
+    Declined,
+}
+
+impl DecisionState {
+    pub const ALL: [Self; 3] = [Self::Proposed, Self::Done, Self::Declined];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Proposed => "proposed",
+            Self::Done => "done",
+            Self::Declined => "declined",
+        }
+    }
+}
+
+/// Which decisions to list. Empty fields match everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DecisionFilter {
+    pub jobs: Vec<JobId>,
+    pub run: Option<RunId>,
+    pub state: Option<DecisionState>,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+/// A change that somebody made to a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RevisionRow {
+    pub id: i64,
+    /// Those of one number were made together.
+    pub batch: i64,
+    pub job_id: JobId,
+    pub job_name: String,
+    pub job_status: JobStatus,
+    pub made_at: Timestamp,
+    pub made_by: String,
+    pub reason: String,
+    pub before: Edition,
+    pub after: Edition,
+    pub undone_at: Option<Timestamp>,
+    pub undone_by: Option<String>,
+}
+
+/// What came of a wish: what was done, or why nothing could be.
+pub type WishAnswer = Result<Vec<Outcome>, String>;

@@ -1,0 +1,205 @@
+//! What people and agents decide about failures and change about jobs.
+
+use crate::kit::{NOW, claim, commit, end, job, key, status_of, worker, workflow};
+use windlass_core::board::{Diagnosis, Failure, Next};
+use windlass_core::change::Change;
+use windlass_core::edges::EdgesBuilder;
+use windlass_core::signature::Signature;
+use windlass_store::model::{
+    DecisionFilter, DecisionState, JobFilter, Listed, NewJob, NewRequirements, NewWorkflow,
+};
+use windlass_store::{Error, Store};
+use windlass_types::orders::{Answer, Changes, Order, Orders, Outcome, TriagePolicy, Verdict, Wanted};
+use windlass_types::settings::Settings;
+use windlass_types::{Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, WorkflowId};
+
+const GIB: u64 = 1 << 30;
+
+/// Two jobs and one that waits for both; the first failed so that somebody is asked, the second for good.
+fn failed(store: &dyn Store, policy: Option<TriagePolicy>) -> (WorkflowId, Vec<JobId>) {
+    let mut edges = EdgesBuilder::default();
+    edges.depend(2, &[0, 1]);
+    let edges = edges.finish();
+    let resources = Resources { memory: Bytes(GIB), ..Resources::DEFAULT };
+    let requirements = [NewRequirements { name: "small", resources }];
+    let settings = Settings { use_pending_failed: true, triage: policy, ..Settings::default() };
+    let new = NewWorkflow { settings: Some(&settings), ..workflow(&requirements, &edges) };
+    let jobs = ["a", "b", "c"].map(|name| NewJob {
+        requirements: Some(0),
+        cancel_on_blocking_job_failure: true,
+        ..job(name)
+    });
+    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
+    let jobs = store.load_jobs(id).unwrap().ids;
+    let worker = worker(store, id);
+    store.begin_run(id, NOW).unwrap();
+    let blocked = Change::Status { job: jobs[2], from: JobStatus::Ready, to: JobStatus::Blocked };
+    let mut asking = end(key(id, jobs[0], 1), worker, JobStatus::PendingFailed);
+    if let Change::End { failure, .. } = &mut asking {
+        *failure = Some(Box::new(Failure {
+            diagnosis: Diagnosis {
+                class: FailureClass::Memory,
+                signature: Signature { key: "a".repeat(16), message: "no room".into() },
+                rule: None,
+                line: None,
+            },
+            next: Next::PendingFailed,
+            why: None,
+            last_words: Some("reading\nno room for 7 more\n".into()),
+        }));
+    }
+    let failing = end(key(id, jobs[1], 1), worker, JobStatus::Failed);
+    let changes = vec![blocked, claim(jobs[0], 1, worker), claim(jobs[1], 1, worker), asking, failing];
+    commit(store, id, changes).unwrap();
+    store.end_run(id, false, NOW).unwrap();
+    store.retire_worker(worker, NOW).unwrap();
+    (id, jobs)
+}
+
+fn order(job: JobId, verdict: Verdict) -> Order {
+    Order {
+        job,
+        verdict,
+        changes: Changes::default(),
+        reason: "because".into(),
+        confidence: None,
+        evidence: Vec::new(),
+    }
+}
+
+fn give(store: &dyn Store, id: WorkflowId, agent: Option<&str>, orders: Vec<Order>) -> Vec<Outcome> {
+    let orders = Orders { agent: agent.map(str::to_owned), dry_run: false, orders };
+    store.carry_out(id, &Wanted::Orders(orders), NOW).unwrap()
+}
+
+fn answers(outcomes: &[Outcome]) -> Vec<Answer> {
+    outcomes.iter().map(|outcome| outcome.answer).collect()
+}
+
+fn memory_of(store: &dyn Store, id: WorkflowId, job: usize) -> u64 {
+    let table = store.load_jobs(id).unwrap();
+    table.requirements[table.class[job] as usize].memory.0
+}
+
+pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
+    let (id, jobs) = failed(store, None);
+    let mut more = order(jobs[0], Verdict::Retry);
+    more.changes = Changes { memory_bytes: Some(Bytes(2 * GIB)), priority: Some(7), ..Changes::default() };
+    let orders = Orders { dry_run: true, orders: vec![more.clone()], agent: None };
+    let tried = store.carry_out(id, &Wanted::Orders(orders), NOW).unwrap();
+    assert_eq!(tried[0].words, "retry with memory 1 GiB → 2 GiB, priority 0 → 7");
+    assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed, "nothing was done");
+
+    let nobody = order(JobId(987_654), Verdict::Retry);
+    let outcomes = give(store, id, None, vec![more.clone(), nobody, order(jobs[2], Verdict::Fail), more]);
+    assert_eq!(answers(&outcomes), [Answer::Done, Answer::Refused, Answer::Refused, Answer::Refused]);
+    let table = store.load_jobs(id).unwrap();
+    assert_eq!(table.status, [JobStatus::Ready, JobStatus::Failed, JobStatus::Blocked]);
+    assert_eq!((table.attempt[0], table.priority[0]), (Attempt(2), 7));
+    assert_eq!(
+        (memory_of(store, id, 0), memory_of(store, id, 1)),
+        (2 * GIB, GIB),
+        "the others share what they did"
+    );
+    assert!(store.workflow(id).unwrap().unwrap().ended_at.is_none(), "the run goes on");
+
+    let decisions = store.decisions(id, &DecisionFilter::default()).unwrap();
+    let told = |d: &windlass_store::model::DecisionRow| (d.verdict, d.attempt_id, d.is_agent, d.state);
+    assert_eq!(
+        decisions.iter().map(told).collect::<Vec<_>>(),
+        [(Verdict::Retry, Attempt(1), false, DecisionState::Done)]
+    );
+    assert_eq!((decisions[0].class, &*decisions[0].reason), (Some(FailureClass::Memory), "because"));
+
+    let revisions = store.revisions(id, None).unwrap();
+    assert_eq!((revisions.len(), revisions[0].batch, revisions[0].job_id), (1, 1, jobs[0]));
+    let undone = store.carry_out(id, &Wanted::Undo { batch: 1 }, NOW).unwrap();
+    assert_eq!(undone[0].words, "memory 2 GiB → 1 GiB, priority 7 → 0");
+    let table = store.load_jobs(id).unwrap();
+    assert_eq!((table.class[0], table.priority[0]), (table.class[1], 0), "and shares it again");
+    assert!(matches!(store.carry_out(id, &Wanted::Undo { batch: 1 }, NOW), Err(Error::OutOfRange { .. })));
+    assert!(matches!(store.carry_out(id, &Wanted::Undo { batch: 9 }, NOW), Err(Error::OutOfRange { .. })));
+    let revisions = store.revisions(id, None).unwrap();
+    assert_eq!(
+        revisions.iter().map(|r| (r.batch, r.undone_at.is_some())).collect::<Vec<_>>(),
+        [(1, true), (2, false)]
+    );
+}
+
+pub(crate) fn what_is_ignored_holds_nobody_up(store: &dyn Store) {
+    let (id, jobs) = failed(store, None);
+    let both = vec![order(jobs[0], Verdict::Ignore), order(jobs[1], Verdict::Ignore)];
+    assert_eq!(answers(&give(store, id, None, both)), [Answer::Done; 2]);
+    let table = store.load_jobs(id).unwrap();
+    assert_eq!(table.status, [JobStatus::Failed, JobStatus::Failed, JobStatus::Ready]);
+    assert_eq!(table.ignored, [0, 1]);
+    // Once it is tried again it counts again.
+    give(store, id, None, vec![order(jobs[0], Verdict::Retry)]);
+    let table = store.load_jobs(id).unwrap();
+    assert_eq!(
+        (table.status[0], table.status[2], table.ignored),
+        (JobStatus::Ready, JobStatus::Blocked, vec![1])
+    );
+}
+
+pub(crate) fn an_agent_proposes_and_a_person_agrees(store: &dyn Store) {
+    let policy =
+        TriagePolicy { min_confidence: Some(0.8), max_agent_retries: Some(1), require_evidence: true };
+    let (id, jobs) = failed(store, Some(policy));
+    let mut proposal = order(jobs[0], Verdict::Retry);
+    proposal.confidence = Some(0.5);
+    assert_eq!(
+        answers(&give(store, id, Some("ai"), vec![proposal.clone()])),
+        [Answer::Refused],
+        "no evidence"
+    );
+    proposal.evidence = vec!["no room for 7 more".into()];
+    assert_eq!(answers(&give(store, id, Some("ai"), vec![proposal.clone()])), [Answer::Proposed]);
+    assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed);
+    assert_eq!(
+        answers(&give(store, id, Some("ai"), vec![order(jobs[1], Verdict::Retry)])),
+        [Answer::Refused]
+    );
+
+    let waiting = DecisionFilter { state: Some(DecisionState::Proposed), ..DecisionFilter::default() };
+    let proposed = store.decisions(id, &waiting).unwrap();
+    assert_eq!((proposed.len(), &*proposed[0].made_by, proposed[0].confidence), (1, "ai", Some(0.5)));
+    assert_eq!(proposed[0].evidence, ["no room for 7 more"]);
+    let settled =
+        store.carry_out(id, &Wanted::Settle { decision: proposed[0].id, agreed: true }, NOW).unwrap();
+    assert_eq!(answers(&settled), [Answer::Done]);
+    assert_eq!(status_of(store, id, jobs[0]), JobStatus::Ready);
+    let row =
+        store.decisions(id, &DecisionFilter { jobs: vec![jobs[0]], ..DecisionFilter::default() }).unwrap();
+    assert_eq!((row.len(), row[0].state, row[0].is_agent), (1, DecisionState::Done, true));
+    assert!(row[0].settled_by.is_some());
+    let again = store.carry_out(id, &Wanted::Settle { decision: proposed[0].id, agreed: false }, NOW);
+    assert!(matches!(again, Err(Error::OutOfRange { .. })));
+}
+
+pub(crate) fn whoever_runs_it_grants_wishes(store: &dyn Store) {
+    let (id, jobs) = failed(store, None);
+    let wanted = Wanted::Orders(Orders { orders: vec![order(jobs[0], Verdict::Fail)], ..Orders::default() });
+    let wish = store.add_wish(id, &wanted, NOW).unwrap();
+    let nonsense = store.add_wish(id, &Wanted::Undo { batch: 4 }, NOW).unwrap();
+    let unwanted = store.add_wish(id, &wanted, NOW).unwrap();
+    assert_eq!(store.open_wishes(id).unwrap(), [wish, nonsense, unwanted]);
+    assert!(store.withdraw_wish(unwanted, NOW).unwrap());
+    for wish in store.open_wishes(id).unwrap() {
+        assert_eq!(store.wish_answer(wish).unwrap(), None);
+        store.grant_wish(id, wish, NOW).unwrap();
+    }
+    assert!(store.open_wishes(id).unwrap().is_empty());
+    assert_eq!(answers(&store.wish_answer(wish).unwrap().unwrap().unwrap()), [Answer::Done]);
+    assert!(store.wish_answer(nonsense).unwrap().unwrap().unwrap_err().contains("revision 4"));
+    assert!(!store.withdraw_wish(wish, NOW).unwrap());
+    let table = store.load_jobs(id).unwrap();
+    assert_eq!(table.status, [JobStatus::Failed, JobStatus::Failed, JobStatus::Canceled]);
+    assert!(
+        store
+            .jobs(id, &JobFilter { status: vec![JobStatus::Canceled], ..JobFilter::default() })
+            .unwrap()
+            .len()
+            == 1
+    );
+}
