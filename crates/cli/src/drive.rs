@@ -84,9 +84,13 @@ pub(crate) fn conduct(
     let options = Options { grace: machine.grace, until, classifier: rules::of_settings(ctx)? };
     let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row, options)?.holding(&lock);
     let control = dispatcher.control();
-    let listener = Listener::start(signals, move |signal| {
-        if signal == SIGUSR1 { control.look_for_cancel() } else { control.interrupt() }
-    })?;
+    let listener =
+        Listener::start(
+            signals,
+            move |signal| {
+                if signal == SIGUSR1 { control.look() } else { control.interrupt() }
+            },
+        )?;
     let run = dispatcher.run();
     drop(listener);
     Ok(run?)

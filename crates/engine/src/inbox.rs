@@ -33,7 +33,7 @@ pub(crate) enum Event {
     Committed(Result<(), windlass_store::Error>),
     ActionEnded(ActionReport),
     Interrupt,
-    LookForCancel,
+    Look,
 }
 
 #[derive(Debug)]

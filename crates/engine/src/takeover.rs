@@ -94,7 +94,7 @@ fn may_have_started(buried: &Buried, key: &AttemptKey, pid: Option<u32>) -> bool
     pid.is_some() || buried.may_have_started(key)
 }
 
-fn load(store: &dyn Store, workflow: &WorkflowRow, capacity: Capacity) -> Result<Board, Error> {
+pub(crate) fn load(store: &dyn Store, workflow: &WorkflowRow, capacity: Capacity) -> Result<Board, Error> {
     let mut table = store.load_jobs(workflow.id)?;
     if let Some(unasked) = table.requirements.first_mut().filter(|_| capacity.max_jobs.is_some()) {
         *unasked = Resources::UNCOUNTED;

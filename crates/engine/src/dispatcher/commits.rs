@@ -50,6 +50,7 @@ impl Dispatcher<'_> {
     /// Claims jobs for the worker if it has room now or will soon run dry.
     pub(super) fn claim_more(&mut self) -> Result<(), Error> {
         if self.stop.is_some()
+            || self.wishes.are_there
             || self.actions_hold_jobs()
             || self.in_flight.is_some()
             || self.trouble.as_ref().is_some_and(super::Trouble::lasts)
@@ -139,7 +140,8 @@ impl Dispatcher<'_> {
     /// Somebody waits for the next commit: a worker for its assignments, or everybody because nothing else will come.
     fn is_awaited(&self) -> bool {
         let nothing_runs = self.worker.as_ref().and_then(|w| w.mirror.as_ref()).is_none_or(Mirror::is_idle);
-        !self.open.assignments.is_empty() || !self.open.orders.is_empty() || nothing_runs
+        let somebody = !self.open.assignments.is_empty() || !self.open.orders.is_empty();
+        somebody || nothing_runs || self.wishes.are_there
     }
 
     pub(super) fn on_committed(&mut self, result: Result<(), windlass_store::Error>) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 //!
 //! [`reports`] says what a worker's words mean, [`commits`] when decisions go to disk and what is done afterwards,
 //! [`workers`] how workers come and go, [`added`] what becomes of jobs that jobs add, [`show`] what somebody who watches is
-//! told, [`actions`] what is done beside the jobs.
+//! told, [`actions`] what is done beside the jobs, [`wishes`] what others want done about them.
 
 mod actions;
 mod added;
@@ -10,6 +10,7 @@ mod commits;
 mod holding;
 mod reports;
 mod show;
+mod wishes;
 mod workers;
 
 use crate::agenda::Agenda;
@@ -34,6 +35,7 @@ use windlass_store::lock::LockGuard;
 use windlass_store::model::WorkflowRow;
 use windlass_types::work::{AttemptKey, StopReason};
 use windlass_types::{Capacity, Clock, StatusCounts, Timestamp, WorkerId};
+use wishes::Wishes;
 use workers::ActiveWorker;
 
 /// How long to wait before trying again when the disk is full or the worker cannot start anything.
@@ -97,9 +99,9 @@ impl Control {
         self.0.send(Event::Interrupt);
     }
 
-    /// Somebody may have asked for cancellation: look.
-    pub fn look_for_cancel(&self) {
-        self.0.send(Event::LookForCancel);
+    /// Somebody may have asked for something: look.
+    pub fn look(&self) {
+        self.0.send(Event::Look);
     }
 }
 
@@ -135,6 +137,7 @@ pub struct Dispatcher<'a> {
     has_added: bool,
     /// As of when the books were last looked through for what others have written.
     foreign_commits: Option<i64>,
+    wishes: Wishes,
     stop: Option<StopReason>,
     interrupts: u32,
     kill_by: Option<Instant>,
@@ -217,6 +220,7 @@ impl<'a> Dispatcher<'a> {
             over: Vec::new(),
             has_added,
             foreign_commits,
+            wishes: Wishes::none(now),
             stop: None,
             interrupts: 0,
             kill_by: None,
@@ -268,9 +272,11 @@ impl<'a> Dispatcher<'a> {
             self.start_worker()?;
         }
         self.begin_actions()?;
-        while !self.is_over() {
+        while !self.is_over()? {
             self.let_go_of_what_is_due()?;
+            self.look_for_wishes_in_time()?;
             if self.has_lock()? {
+                self.grant_wishes()?;
                 self.carry_out_next();
                 self.claim_more()?;
                 self.submit_if_due();
@@ -316,7 +322,7 @@ impl<'a> Dispatcher<'a> {
                 self.on_interrupt();
                 Ok(())
             }
-            Event::LookForCancel => self.on_look_for_cancel(),
+            Event::Look => self.on_look_for_cancel().and_then(|()| self.look_for_wishes()),
         }
     }
 
@@ -386,7 +392,16 @@ impl<'a> Dispatcher<'a> {
         Ok(())
     }
 
-    fn is_over(&self) -> bool {
+    /// Whoever wished for something in the last moment is attended to.
+    fn is_over(&mut self) -> Result<bool, Error> {
+        if !self.has_nothing_to_do() {
+            return Ok(false);
+        }
+        self.look_for_wishes()?;
+        Ok(self.stop.is_some() || !self.wishes.are_there)
+    }
+
+    fn has_nothing_to_do(&self) -> bool {
         let committed = self.open.changes.is_empty() && self.in_flight.is_none();
         let nothing_held = self.held.is_empty();
         let no_more_to_do = self.stop.is_some() || self.board.is_finished() || self.board.is_stuck();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use windlass_engine::{Dispatcher, Options, RunEnd, Summary};
 use windlass_store::Store;
 use windlass_store::model::{EventFilter, Listed, NewJob, NewKind, NewRequirements, NewWorkflow};
-use windlass_store::sqlite::SqliteStore;
+use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::settings::{FailureCause, FailureHandler, FailureRule, RetryBudget, Settings};
 use windlass_types::work::{Assignment, EndCause, Exit};
 use windlass_types::{Bytes, JobStatus, Resources, Timestamp, WorkflowId};
@@ -147,4 +147,55 @@ fn a_failure_that_nobody_foresaw_ends_the_run_with_a_question() {
     assert_eq!(store.workflow(workflow).unwrap().unwrap().ended_at, None);
     let (summary, _) = run(&store, workflow, |_, _| Act::Exit(0));
     assert_eq!(summary.end, RunEnd::Stuck, "nobody has answered");
+}
+
+#[test]
+fn a_failure_is_decided_on_while_the_workflow_runs() {
+    use windlass_types::orders::{Answer, Changes, Order, Orders, Verdict, Wanted};
+    let (directory, store) = database();
+    let settings = Settings { use_pending_failed: true, ..Settings::default() };
+    let later = FailureRule { delay: Some(Duration::from_secs(2)), max_retries: 3, ..rule(9) };
+    let workflow = create(&store, 2, vec![later], &settings);
+    let jobs = store.load_jobs(workflow).unwrap().ids;
+    let failing = jobs[0];
+    // Somebody else sees the failure while the other job waits for its next attempt, and has it tried again with more.
+    let other = SqliteStore::open(directory.path().join("windlass.db"), OpenMode::ReadWrite).unwrap().store;
+    let somebody = std::thread::spawn(move || {
+        wait_until(|| other.load_jobs(workflow).unwrap().status[0] == JobStatus::PendingFailed);
+        let order = |job, verdict, memory_bytes| Order {
+            job,
+            verdict,
+            changes: Changes { memory_bytes, ..Changes::default() },
+            reason: "more room".into(),
+            confidence: None,
+            evidence: vec![],
+        };
+        let more = Some(Bytes(500 * MIB));
+        let orders = vec![order(jobs[0], Verdict::Retry, more), order(jobs[1], Verdict::Fail, None)];
+        let wanted = Wanted::Orders(Orders { orders, ..Orders::default() });
+        let wish = other.add_wish(workflow, &wanted, Timestamp(5)).unwrap();
+        wait_until(|| other.wish_answer(wish).unwrap().is_some());
+        other.wish_answer(wish).unwrap().unwrap().unwrap()
+    });
+    let (summary, _) = run(&store, workflow, move |assignment, _| match assignment.key.attempt.0 {
+        1 if assignment.key.job == failing => Act::Exit(7),
+        1 => Act::Exit(9),
+        _ => Act::Exit(0),
+    });
+    let answers: Vec<Answer> = somebody.join().unwrap().iter().map(|outcome| outcome.answer).collect();
+    assert_eq!(answers, [Answer::Done, Answer::Refused], "who waits to be tried again is not made to fail");
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 2));
+    let table = store.load_jobs(workflow).unwrap();
+    let asked = |job: usize| table.requirements[table.class[job] as usize].memory.0;
+    assert_eq!((asked(0), asked(1)), (500 * MIB, 400 * MIB));
+    assert_eq!(attempts(&store, workflow, "j0"), [(1, 7), (2, 0)]);
+    assert_eq!(attempts(&store, workflow, "j1"), [(1, 9), (2, 0)]);
+}
+
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < patience, "it never came");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
