@@ -40,6 +40,7 @@ impl Context {
         let cwd = std::env::current_dir()
             .map_err(|e| CliError::io(format!("cannot tell the current directory: {e}")))?;
         let (db, url) = server::which(globals, &config)?;
+        db.as_deref().map_or(Ok(()), refuse_other_urls)?;
         let db = db.map(|path| absolute(&cwd, &path));
         let (manner, server) = (Manner::new(globals, &cwd)?, OnceLock::new());
         Ok(Self { ui: Ui::new(globals), clock: Clock, cwd, config, db, url, manner, server })
@@ -235,6 +236,21 @@ impl Context {
 /// The URL of a PostgreSQL database, where a path was expected.
 fn postgres(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| Location::is_postgres(text))
+}
+
+/// Nobody has a folder called `mysql:`, with another one in it.
+fn refuse_other_urls(db: &Path) -> Result<(), CliError> {
+    let Some((scheme, _)) =
+        db.to_str().filter(|text| !Location::is_postgres(text)).and_then(|text| text.split_once("://"))
+    else {
+        return Ok(());
+    };
+    let hint = match scheme {
+        "http" | "https" => "--url names a server; --db a file, or postgres://USER@HOST:PORT/DATABASE",
+        _ => "it is a file, or a database of PostgreSQL: postgres://USER@HOST:PORT/DATABASE",
+    };
+    let shown = Location::without_password(&db.to_string_lossy());
+    Err(CliError::user(format!("{shown} is no database that windlass can use")).with_hint(hint))
 }
 
 /// A path becomes absolute; a URL stays as it is.

@@ -38,6 +38,7 @@ use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use ui::Ui;
+use windlass_store::Location;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -102,7 +103,23 @@ fn run(cli: Cli, ui: &Ui, config: Config) -> Result<Exit, CliError> {
             "{flag} has no effect: `windlass serve` runs a server, and without one the database is a file"
         ));
     }
+    if cli.torc.names_password() || names_password(std::env::args_os()) {
+        ctx.ui.warn(
+            "a password stands on the command line, where everybody on this machine can read it; PGPASSWORD, ~/.pgpass or \
+             `windlass login` are for that",
+        );
+    }
     commands::dispatch(&ctx, &command)
+}
+
+/// Whether the URL of a database holds one.
+fn names_password(words: impl Iterator<Item = OsString>) -> bool {
+    words.skip(1).any(|word| {
+        let word = word.to_string_lossy();
+        let value = word.strip_prefix("--").and_then(|flag| flag.split_once('='));
+        let url = value.map_or(&*word, |(_, url)| url);
+        Location::is_postgres(url) && Location::without_password(url) != url
+    })
 }
 
 fn refuse_foreign_format(command: &args::Command, format: Format) -> Result<(), CliError> {
@@ -119,4 +136,22 @@ fn refuse_foreign_format(command: &args::Command, format: Format) -> Result<(), 
 fn bug() -> CliError {
     CliError::internal("this is a bug in windlass; nothing that was completed is lost")
         .with_hint("`windlass resume` goes on; please report what is printed above")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_on_the_command_line_is_seen() {
+        let said = |words: &[&str]| names_password(words.iter().map(OsString::from));
+        assert!(said(&["windlass", "status", "--db", "postgres://me:secret@db/w"]));
+        assert!(said(&["windlass", "status", "--db=postgresql://me:secret@db/w?sslmode=require"]));
+        assert!(said(&["windlass", "db", "copy", "postgres://me@db/w?password=secret"]));
+        assert!(!said(&["windlass", "status", "--db", "postgres://me@db:5432/w?sslmode=require"]));
+        assert!(
+            !said(&["windlass", "exec", "-c", "curl http://me:secret@there"]),
+            "that is for the job to know"
+        );
+    }
 }

@@ -106,6 +106,10 @@ pub(crate) struct TorcGlobals {
 }
 
 impl TorcGlobals {
+    pub(crate) const fn names_password(&self) -> bool {
+        self.password.is_some()
+    }
+
     /// Those that were given and would have changed where Torc keeps its workflows.
     pub(crate) fn ignored(&self) -> Vec<&'static str> {
         let given = [("--standalone", self.standalone), ("--in-memory", self.in_memory)];

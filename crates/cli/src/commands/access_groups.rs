@@ -4,7 +4,7 @@ use crate::args::access_groups::{AccessGroupsVerb, AddUserArgs, CreateGroupArgs,
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::select;
-use crate::ui::listing::{Field, Listing};
+use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
 use windlass_api::torc::{AccessGroupModel, UserGroupMembershipModel as Member};
 use windlass_client::Client;
@@ -14,14 +14,15 @@ const GROUPS: &[Field<AccessGroupModel>] = &[
     Field::new("name", |g: &AccessGroupModel| (&g.name).into()).column(Column::text("NAME")),
     Field::new("description", |g: &AccessGroupModel| g.description.as_ref().into())
         .column(Column::elastic("DESCRIPTION")),
-    Field::new("created_at", |g: &AccessGroupModel| g.created_at.as_ref().into()),
+    Field::new("created_at", |g: &AccessGroupModel| g.created_at.as_deref().map(Datum::time).into()),
 ];
 
 const MEMBERS: &[Field<Member>] = &[
     Field::new("group_id", |m: &Member| m.group_id.into()),
     Field::new("user_name", |m: &Member| (&m.user_name).into()).column(Column::text("USER")),
     Field::new("role", |m: &Member| (&m.role).into()).column(Column::text("ROLE")),
-    Field::new("created_at", |m: &Member| m.created_at.as_ref().into()).column(Column::text("SINCE")),
+    Field::new("created_at", |m: &Member| m.created_at.as_deref().map(Datum::time).into())
+        .column(Column::text("SINCE")),
 ];
 
 pub(crate) fn run(ctx: &Context, verb: &AccessGroupsVerb) -> Result<Exit, CliError> {

@@ -6,7 +6,7 @@ use crate::args::access::{
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::server;
-use crate::ui::listing::{Field, Listing};
+use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
 use windlass_api::tokens::{NewToken, Token};
 use windlass_client::{Client, ClientOptions, Kept, Trust};
@@ -21,10 +21,13 @@ const TOKENS: &[Field<Token>] = &[
     Field::new("user", |t: &Token| (&t.user).into()).column(Column::text("USER")),
     Field::new("role", |t: &Token| (&t.role).into()).column(Column::text("ROLE")),
     Field::new("scopes", |t: &Token| t.scopes.join(" ").into()).column(Column::text("SCOPES")),
-    Field::new("created_at", |t: &Token| (&t.created_at).into()),
-    Field::new("expires_at", |t: &Token| t.expires_at.as_ref().into()).column(Column::text("EXPIRES")),
-    Field::new("last_used_at", |t: &Token| t.last_used_at.as_ref().into()).column(Column::text("LAST USED")),
-    Field::new("revoked_at", |t: &Token| t.revoked_at.as_ref().into()).column(Column::text("REVOKED")),
+    Field::new("created_at", |t: &Token| Datum::time(&t.created_at)),
+    Field::new("expires_at", |t: &Token| t.expires_at.as_deref().map(Datum::time).into())
+        .column(Column::text("EXPIRES")),
+    Field::new("last_used_at", |t: &Token| t.last_used_at.as_deref().map(Datum::time).into())
+        .column(Column::text("LAST USED")),
+    Field::new("revoked_at", |t: &Token| t.revoked_at.as_deref().map(Datum::time).into())
+        .column(Column::text("REVOKED")),
 ];
 
 pub(crate) fn run(ctx: &Context, verb: &TokenVerb) -> Result<Exit, CliError> {

@@ -5,7 +5,7 @@ use crate::args::worker::{OfferArgs, WorkerArgs};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::select;
-use crate::ui::{Ui, text};
+use crate::ui::{Ui, WorkerLine, text};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
@@ -47,7 +47,9 @@ pub(crate) fn work(ui: &Ui, options: AgentOptions) -> Result<Outcome, CliError> 
     let url = options.client.url().to_owned();
     let agent = Agent::new(options).map_err(failed)?;
     let listener = Listener::start(signals, agent.control())?;
-    let end = agent.run(&mut Watcher { ui, url, is_known: false }).map_err(failed);
+    let mut watcher = Watcher { ui, line: ui.worker_line(&url), url, is_known: false };
+    let end = agent.run(&mut watcher).map_err(failed);
+    drop(watcher);
     drop(listener);
     end
 }
@@ -126,23 +128,32 @@ fn failed(error: Error) -> CliError {
     }
 }
 
-/// Tells what should be known, line by line.
+/// Tells what should be known, line by line; on a terminal also how things stand.
 struct Watcher<'a> {
     ui: &'a Ui,
+    line: Option<WorkerLine>,
     url: String,
     is_known: bool,
 }
 
 impl Observer for Watcher<'_> {
     fn notice(&mut self, text: &str) {
-        self.ui.note(text);
+        match &self.line {
+            Some(line) => line.above(text),
+            None => self.ui.note(text),
+        }
     }
 
     fn progress(&mut self, progress: &Progress) {
         if let Some(worker) = progress.worker.filter(|_| !self.is_known) {
             self.is_known = true;
-            self.ui
-                .note(&format!("worker {worker} works for {}; Ctrl-C to let it finish and leave", self.url));
+            self.notice(&format!(
+                "worker {worker} works for {}; Ctrl-C to let it finish and leave",
+                self.url
+            ));
+        }
+        if let Some(line) = &self.line {
+            line.show(progress);
         }
     }
 }

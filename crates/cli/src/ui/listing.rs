@@ -124,6 +124,13 @@ datum_from! {
     serde_json::Value => |value| Self::Json(value);
 }
 
+impl Datum {
+    /// A time that a server wrote out.
+    pub(crate) fn time(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Time)
+    }
+}
+
 impl<T: Into<Self>> From<Option<T>> for Datum {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Nothing, Into::into)

@@ -1,6 +1,7 @@
 //! The only place that prints. Data goes to stdout, everything else to stderr.
 
 mod ask;
+mod beside;
 mod csv;
 pub(crate) mod diff;
 pub(crate) mod listing;
@@ -21,6 +22,8 @@ use std::path::Path;
 use style::{Paint, Tone};
 use table::Table;
 use windlass_spec::Diagnostics;
+
+pub(crate) use beside::WorkerLine;
 
 #[derive(Debug)]
 pub(crate) struct Ui {

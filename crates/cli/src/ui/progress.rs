@@ -96,7 +96,7 @@ fn rate(jobs_per_second: f64) -> String {
 }
 
 /// Without fractions, which would flicker.
-fn seconds(duration: Duration) -> String {
+pub(super) fn seconds(duration: Duration) -> String {
     match duration.as_secs() {
         few @ 0..60 => format!("{few}s"),
         many => format_duration(Duration::from_secs(many)),

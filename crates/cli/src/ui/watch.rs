@@ -102,14 +102,14 @@ impl Drop for Live {
 }
 
 /// Goes up over the old block, writes the new one, clears what is left of the old. Lines of a block fit the terminal.
-fn repaint(old: usize, block: &[String]) -> String {
+pub(super) fn repaint(old: usize, block: &[String]) -> String {
     let new = block.iter().flat_map(|line| ["\x1b[2K", line, "\n"]).collect::<String>();
     if old == 0 && block.is_empty() { String::new() } else { format!("{}{new}\x1b[J", up(old)) }
 }
 
 /// Takes the old block away and writes lines where it was. It is cleared first: a line that is wider than the terminal
 /// wraps onto the next row, which must have nothing on it any more.
-fn replace(old: usize, lines: &[String]) -> String {
+pub(super) fn replace(old: usize, lines: &[String]) -> String {
     let new = lines.iter().flat_map(|line| [line, "\n"]).collect::<String>();
     format!("{}\x1b[J{new}", up(old))
 }
@@ -224,7 +224,7 @@ fn end_line(end: &AttemptEnd<'_>, paint: Paint) -> String {
     format!("{status}  {name}  after {wall}, {what}{again}")
 }
 
-fn write_err(text: &str) {
+pub(super) fn write_err(text: &str) {
     drop(io::stderr().lock().write_all(text.as_bytes()));
 }
 

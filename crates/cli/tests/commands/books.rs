@@ -215,6 +215,9 @@ fn errors_say_what_to_do() {
         .says("hint: `windlass run SPEC`");
     empty.windlass(&["create", "no.yaml"]).exits(2).says("no.yaml").says("hint:");
     empty.windlass(&["status", "--db", "no.db"]).exits(2).says("no.db").says("hint:");
+    let foreign = empty.windlass(&["status", "--db", "mysql://me:secret@foo/bar"]);
+    foreign.exits(2).says("mysql://me@foo/bar is no database").says("postgres://");
+    empty.windlass(&["status", "--db", "http://there:8080"]).exits(2).says("--url names a server");
     empty.windlass(&["statsu"]).exits(2).says("status");
 
     let sandbox = with_diamond();

@@ -322,3 +322,22 @@ fn paths_are_not_tricked() {
     assert_eq!(bench.get("/health").send().unwrap().status(), 200, "and it still answers");
     assert_eq!(judge(Operation::Sql, Role::Admin, Scopes::ALL, Relation::Own), Verdict::ForbidRole);
 }
+
+#[test]
+fn whoever_is_refused_hears_who_may_on_both_prefixes() {
+    let bench = Bench::new();
+    let workflow = workflow_of(&bench, "ana");
+    for (prefix, field) in [(API, "hint"), ("/torc-service/v1", "errorMessage")] {
+        for (role, scope, remedy) in
+            [(Role::Viewer, "admin", "it takes the role user"), (Role::User, "read", "the scope `write`")]
+        {
+            let token = token(&bench, "ana", role, scope);
+            let url = format!("{}{prefix}/workflows/{workflow}", bench.server.url);
+            let answer = bench.client.delete(url).bearer_auth(token).send().unwrap();
+            assert_eq!(answer.status(), 403);
+            let told = answer.json::<Value>().unwrap();
+            let told = told[field].as_str().unwrap_or_else(|| panic!("{prefix}: {told}"));
+            assert!(told.contains(remedy), "{prefix}: {told}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use std::sync::mpsc;
 use std::time::Duration;
 use windlass_api::torc::query::View;
-use windlass_auth::{Operation, Principal, Relation, Verdict, judge};
+use windlass_auth::{Operation, Principal, Relation, Verdict, judge, remedy};
 use windlass_engine::service::{Quiet, Reply, Service};
 use windlass_store::Store;
 use windlass_store::model::{Part, SortBy, WorkflowRow};
@@ -127,18 +127,21 @@ impl Call {
         relation: Relation,
         missing: impl FnOnce() -> ApiError,
     ) -> Answer<()> {
-        match judge(operation, self.who.role, self.who.scopes, relation) {
-            Verdict::Allow => Ok(()),
-            Verdict::Hide => Err(missing()),
-            Verdict::ForbidScope => Err(ApiError::new(
+        let verdict = judge(operation, self.who.role, self.who.scopes, relation);
+        let refused = match verdict {
+            Verdict::Allow => return Ok(()),
+            Verdict::Hide => return Err(missing()),
+            Verdict::ForbidScope => ApiError::new(
                 StatusCode::FORBIDDEN,
                 "scope",
                 "what you showed is not good for this: it lacks the scope",
-            )),
-            Verdict::ForbidRole => {
-                Err(ApiError::forbidden(format!("a {} may not do this here", self.who.role)))
-            }
-        }
+            ),
+            Verdict::ForbidRole => ApiError::forbidden(format!("a {} may not do this here", self.who.role)),
+        };
+        Err(match remedy(operation, verdict, relation) {
+            Some(remedy) => refused.with_hint(remedy),
+            None => refused,
+        })
     }
 }
 
