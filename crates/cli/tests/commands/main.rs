@@ -48,6 +48,7 @@ mod postgres_server;
 mod remote;
 #[cfg(test)]
 mod retries;
+#[cfg(test)]
 mod reuse;
 #[cfg(test)]
 mod runs;
