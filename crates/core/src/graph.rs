@@ -87,12 +87,11 @@ impl Graph {
     /// A job that was added waits for another one, too. `over`: whether that one ended well, if it is over already.
     pub fn wait_for(&mut self, job: u32, on: u32, over: Option<bool>) {
         let (node, on) = (self.node(job), self.node(on));
-        if let Some(well) = over {
-            self.tainted[node as usize] |= !well;
-        } else {
-            self.waiting[node as usize] += 1;
-            self.later.entry(on).or_default().push(node);
+        match over {
+            Some(well) => self.tainted[node as usize] |= !well,
+            None => self.waiting[node as usize] += 1,
         }
+        self.later.entry(on).or_default().push(node);
     }
 
     /// All that `job` waited for is over.
@@ -132,10 +131,11 @@ impl Graph {
             for i in self.range(node) {
                 self.pass_on(self.targets[i], ill, &mut freed);
             }
-            if !self.later.is_empty() {
-                for next in self.later.remove(&node).unwrap_or_default() {
+            if let Some(later) = self.later.remove(&node) {
+                for &next in &later {
                     self.pass_on(next, ill, &mut freed);
                 }
+                self.later.insert(node, later);
             }
         }
     }
@@ -152,7 +152,7 @@ impl Graph {
         }
     }
 
-    /// The jobs that wait for `job`, directly or through one gate. Later ones are among them until it is over.
+    /// The jobs that wait for `job`, directly or through one gate.
     pub fn dependents(&self, job: u32) -> impl Iterator<Item = u32> + '_ {
         let node = self.node(job);
         let later = self.later.get(&node).map_or(&[][..], Vec::as_slice);

@@ -1,12 +1,16 @@
 //! The board against a model of fifty lines that recomputes everything from scratch.
 
 use proptest::prelude::*;
+use rustc_hash::FxBuildHasher;
+use std::collections::HashMap;
 use std::time::Duration;
 use windlass_core::board::{Board, Carried, Failed, JobTable, Orphan, Retrial, Sequel};
 use windlass_core::change::Change;
 use windlass_core::dispatch::Mirror;
 use windlass_core::edges::{Edges, EdgesBuilder};
+use windlass_core::orders::{Impossible, plan};
 use windlass_core::suspects::Evidence;
+use windlass_types::orders::Verdict;
 use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, Recovery, StopReason, Usage};
 use windlass_types::{
     Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp, WorkerId,
@@ -25,6 +29,8 @@ struct Rows {
     carried: Vec<Carried>,
     /// (job, attempt) of every result row; no attempt may have two.
     results: Vec<(usize, u32)>,
+    /// The attempt of each job whose failure is to count for nothing.
+    ignored: Vec<Option<u32>>,
 }
 
 impl Rows {
@@ -49,13 +55,24 @@ impl Rows {
                     assert_eq!(*worker, WORKER);
                     self.step(index(*job), S::Pending, S::Ready);
                 }
-                Change::HandOver { .. }
-                | Change::Retry { .. }
-                | Change::Reset { .. }
-                | Change::Ignore { .. }
-                | Change::Action(_) => {
-                    panic!("only people ask for this: {change:?}");
+                Change::HandOver { .. } | Change::Action(_) => {
+                    panic!("only others ask for this: {change:?}");
                 }
+                Change::Retry { job, from, attempt } => {
+                    let job = index(*job);
+                    assert_eq!(attempt.0, self.attempt[job]);
+                    assert!(self.results.contains(&(job, attempt.0)), "what never ran is not tried again");
+                    assert_ne!(*from, S::Completed, "completed work is not done twice");
+                    self.step(job, *from, S::Ready);
+                    self.begin_anew(job, attempt.0 + 1);
+                }
+                Change::Reset { job, from, attempt } => {
+                    let job = index(*job);
+                    assert!(!from.is_active(), "nobody holds what goes back");
+                    self.step(job, *from, S::Uninitialized);
+                    self.begin_anew(job, attempt.0);
+                }
+                Change::Ignore { job, attempt } => self.ignored[index(*job)] = Some(attempt.0),
                 Change::End { from, to, result, next_attempt, carried, .. } => {
                     let job = index(result.key.job);
                     self.step(job, *from, *to);
@@ -72,6 +89,28 @@ impl Rows {
         }
     }
 
+    /// As the store does: what was before counts for no rule.
+    fn begin_anew(&mut self, job: usize, next: u32) {
+        assert!(next >= self.attempt[job], "attempts rise");
+        self.attempt[job] = next;
+        self.carried[job] = Carried { excused: next - 1, ..Carried::default() };
+    }
+
+    fn is_ignored(&self, job: usize) -> bool {
+        let failed = matches!(self.status[job], S::Failed | S::Terminated);
+        failed && self.ignored[job] == Some(self.attempt[job])
+    }
+
+    /// The newest attempt of each job that left a result.
+    fn done(&self) -> HashMap<JobId, Attempt, FxBuildHasher> {
+        let mut done = HashMap::default();
+        for &(job, attempt) in &self.results {
+            let newest = done.entry(self.ids[job]).or_insert(Attempt(attempt));
+            *newest = (*newest).max(Attempt(attempt));
+        }
+        done
+    }
+
     fn step(&mut self, job: usize, from: S, to: S) {
         assert_eq!(self.status[job], from, "job {job} → {to}");
         self.status[job] = to;
@@ -80,7 +119,11 @@ impl Rows {
 
 /// A board as a process would build it that starts now, after a crash.
 fn rebuilt(rows: &Rows, world: &World) -> Board {
-    let table = JobTable {
+    Board::new(WorkflowId(1), RunId(1), as_read(rows, world)).expect("no cycle")
+}
+
+fn as_read(rows: &Rows, world: &World) -> JobTable {
+    JobTable {
         ids: rows.ids.clone(),
         status: rows.status.clone(),
         attempt: rows.attempt.iter().map(|attempt| Attempt(*attempt)).collect(),
@@ -92,10 +135,23 @@ fn rebuilt(rows: &Rows, world: &World) -> Board {
             .zip(rows.carried.clone())
             .filter(|(_, carried)| *carried != Carried::default())
             .collect(),
+        ignored: (0..rows.ids.len() as u32).filter(|job| rows.is_ignored(*job as usize)).collect(),
         edges: edges(&world.depends),
         ..JobTable::default()
+    }
+}
+
+/// What somebody may order about each job that has failed; `how` are the dice.
+fn orders(rows: &Rows, how: u8, which: u16) -> Vec<(u32, Verdict)> {
+    let failed =
+        |job: &u32| matches!(rows.status[*job as usize], S::Failed | S::Terminated | S::PendingFailed);
+    let chosen = (0..rows.ids.len() as u32).filter(failed).filter(|job| which >> (job % 16) & 1 == 1);
+    let verdict = |job: u32| match (u32::from(how) + job) % 3 {
+        0 => Verdict::Retry,
+        1 if rows.status[job as usize] == S::PendingFailed => Verdict::Fail,
+        _ => Verdict::Ignore,
     };
-    Board::new(WorkflowId(1), RunId(1), table).expect("no cycle")
+    chosen.map(|job| (job, verdict(job))).collect()
 }
 
 fn edges(depends: &[Vec<u32>]) -> Edges {
@@ -137,15 +193,17 @@ fn add_jobs(board: &mut Board, rows: &mut Rows, world: &mut World, caller: u32, 
     rows.status.extend(&added.status);
     rows.attempt.extend(added.attempt.iter().map(|attempt| attempt.0));
     rows.carried.extend(added.ids.iter().map(|_| Carried::default()));
+    rows.ignored.extend(added.ids.iter().map(|_| None));
     let mut changes = Vec::new();
     assert_eq!(board.on_added(&added, &mut changes), old..old + count);
     changes
 }
 
 /// Where a job that no worker holds and that is not over must stand, by the rules alone.
-fn expected(job: usize, depends: &[Vec<u32>], cancel: &[bool], status: &[S]) -> S {
-    let over = depends[job].iter().all(|&d| status[d as usize].is_settled());
-    let badly = depends[job].iter().any(|&d| status[d as usize].is_unsuccessful());
+fn expected(job: usize, depends: &[Vec<u32>], cancel: &[bool], rows: &Rows) -> S {
+    let over = depends[job].iter().all(|&d| rows.status[d as usize].is_settled());
+    let ill = |job: usize| rows.status[job].is_unsuccessful() && !rows.is_ignored(job);
+    let badly = depends[job].iter().any(|&d| ill(d as usize));
     match (over, badly && cancel[job]) {
         (false, _) => S::Blocked,
         (true, true) => S::Canceled,
@@ -161,7 +219,7 @@ fn check(board: &Board, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
         if matches!(status, S::Blocked | S::Ready)
             || (status == S::Canceled && !rows.results.iter().any(|r| r.0 == job))
         {
-            assert_eq!(status, expected(job, depends, cancel, &rows.status), "job {job}");
+            assert_eq!(status, expected(job, depends, cancel, rows), "job {job}");
         }
     }
     assert_eq!(*board.counts(), counts);
@@ -198,8 +256,9 @@ fn sequel(failed: Failed<'_>, how: u8, now: i64) -> Sequel {
         return_code: failed.return_code,
         limit: Duration::from_secs(1),
     };
-    match how / 6 % 6 {
-        0 | 1 => Sequel::Final(None),
+    match how / 6 % 7 {
+        0 => Sequel::Final(None),
+        1 => Sequel::Ask(None),
         2 => Sequel::Again(Box::default()),
         3 => Sequel::Again(Box::new(Retrial { recovery: Some(recovery), ..Retrial::default() })),
         _ => {
@@ -241,7 +300,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_sequence_of_reports_breaks_the_invariants(mut world in world()) {
+    fn no_sequence_of_reports_and_decisions_breaks_the_invariants(mut world in world()) {
         let n = world.depends.len();
         let table = JobTable {
             ids: (0..n as i64).map(|i| JobId(FIRST_ID + i)).collect(),
@@ -260,6 +319,7 @@ proptest! {
             attempt: vec![1; n],
             carried: vec![Carried::default(); n],
             results: Vec::new(),
+            ignored: vec![None; n],
         };
         let mut now = 0;
         let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
@@ -276,7 +336,7 @@ proptest! {
             let job = u32::from(which) % rows.ids.len() as u32;
             let key = board.key(job);
             let active = board.status(job).is_active();
-            match what % 10 {
+            match what % 13 {
                 0 | 1 => {
                     let before = rows.status.clone();
                     let taken = board.claim(WORKER, &mut mirror, usize::from(how % 3), &mut changes);
@@ -323,6 +383,34 @@ proptest! {
                     board.on_time(Timestamp(now));
                     prop_assert!(board.next_due().is_none_or(|at| at.0 > now));
                 }
+                // People and agents decide, and some are told too late.
+                9 | 10 => {
+                    let chosen = orders(&rows, how, which);
+                    let table = as_read(&rows, &world);
+                    match plan(WorkflowId(1), RunId(1), &table, &chosen, &rows.done()) {
+                        Ok(planned) => changes = planned,
+                        Err(Impossible::Held(job)) => prop_assert!(board.status(job).is_active()),
+                        Err(Impossible::Cycle(cycle)) => panic!("{cycle}"),
+                    }
+                }
+                // Somebody resets a job, and with it what was built on it.
+                11 => {
+                    let again = board.plan_again(&[job], false, true, &rows.done());
+                    if let Ok(again) = again {
+                        changes = again.changes;
+                    }
+                }
+                12 if how < 32 => {
+                    // The workflow is canceled; somebody has it go on later.
+                    board.on_cancel();
+                    for job in board.held().collect::<Vec<_>>() {
+                        let cause = EndCause::Stopped(StopReason::Canceled);
+                        let stopped = Ended { cause, ..ended(board.key(job), 5) };
+                        board.on_ended(WORKER, &stopped, &mut changes).unwrap();
+                        mirror.remove(job);
+                    }
+                    prop_assert!(board.claim(WORKER, &mut mirror, 1, &mut changes).is_empty());
+                }
                 _ => {
                     if active {
                         let fate = match (board.status(job), how % 4) {
@@ -339,6 +427,14 @@ proptest! {
                 }
             }
             rows.apply(&changes);
+            if matches!(what % 13, 9..=12) {
+                // The board cannot be wound back: it is made anew from the rows.
+                board = rebuilt(&rows, &world);
+                changes.clear();
+                board.on_initialize(&mut changes);
+                rows.apply(&changes);
+                board.on_time(Timestamp(now));
+            }
             check(&board, &rows, &world.depends, &world.cancel);
             // A crash in this moment loses nothing: whoever takes over has nothing to decide anew.
             let mut again = rebuilt(&rows, &world);
@@ -356,7 +452,12 @@ proptest! {
             }
         }
 
-        // Whatever happened, the rest can be brought to an end.
+        // Whatever happened, the rest can be brought to an end, once somebody has decided on what waits for that.
+        changes.clear();
+        for job in board.jobs_that(|status| status == S::PendingFailed) {
+            prop_assert!(board.on_decided(job, S::Failed, &mut changes));
+        }
+        rows.apply(&changes);
         let mut rounds = 0;
         while !board.is_finished() {
             prop_assert!(!board.is_stuck());
@@ -413,7 +514,8 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
     let verdict = board.on_ended(WORKER, &stopped, &mut changes).unwrap();
     let ids = (0..4).map(|i| JobId(FIRST_ID + i)).collect();
     let carried = vec![Carried::default(); 4];
-    let mut rows = Rows { ids, status: before, attempt: vec![1; 4], carried, results: Vec::new() };
+    let (attempt, ignored) = (vec![1; 4], vec![None; 4]);
+    let mut rows = Rows { ids, status: before, attempt, carried, results: Vec::new(), ignored };
     rows.apply(&changes);
     assert_eq!((verdict.attempt_status, verdict.job_status), (S::Canceled, S::Canceled));
     assert_eq!(rows.status, [S::Canceled, S::Canceled, S::Ready, S::Canceled]);
