@@ -62,6 +62,8 @@ pub struct Board {
     later: Later,
     /// What attempts left to the next one: few jobs have any.
     carried: FxHashMap<u32, Carried>,
+    /// Jobs whose failure counts for nothing.
+    ignored: FxHashSet<u32>,
     counts: StatusCounts,
     canceling: bool,
     /// Nothing more is begun.
@@ -143,6 +145,7 @@ impl Board {
             alone_now: Vec::new(),
             later: Later::default(),
             carried: FxHashMap::default(),
+            ignored,
             counts,
             canceling: false,
             halted: false,
@@ -314,7 +317,8 @@ impl Board {
         }
         for &(job, on) in &added.edges.direct {
             let status = self.status(on);
-            let over = status.is_settled().then(|| !status.is_unsuccessful());
+            let well = !status.is_unsuccessful() || self.ignored.contains(&on);
+            let over = status.is_settled().then_some(well);
             self.graph.wait_for(job, on, over);
         }
         let all = first..self.ids.len() as u32;
