@@ -39,6 +39,15 @@ pub(crate) trait Db {
         each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault>;
 
+    /// The same question about each of these, whose number is its `$1`; `each` is told the place of the one that a row is
+    /// about. In their order.
+    fn for_each_of(
+        &self,
+        sql: &'static str,
+        keys: &[i64],
+        each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault>;
+
     /// Sends all that `fill` gives without waiting for the answers in between, where that saves time. Each statement must
     /// touch a row: the first that does not, or that fails, undoes all of them and is told ([`Fault::Untouched`]).
     fn pipeline(&self, fill: impl FnOnce(&mut dyn Pipeline) -> Result<(), Fault>) -> Result<(), Fault>;
@@ -113,6 +122,22 @@ pub(crate) trait Db {
 pub(crate) trait Pipeline {
     /// `number` is how the caller calls it, should it touch nothing.
     fn send(&mut self, number: usize, sql: &'static str, values: &[Value<'_>]) -> Result<(), Fault>;
+
+    /// One of many that each do something to one row of their own and look at no other. What is done to the same `row` is
+    /// done in the order in which it comes; `None` is a row that nobody else has to do with.
+    fn send_row(
+        &mut self,
+        number: usize,
+        row: Option<i64>,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<(), Fault>;
+
+    /// Something has to be found. It is only looked for.
+    fn require(&mut self, number: usize, sql: &'static str, values: &[Value<'_>]) -> Result<(), Fault>;
+
+    /// Whether rows that come one by one are put together here.
+    fn gathers(&self) -> bool;
 }
 
 /// Rows on their way into a table. What is wrong with one may be told at a later one, or at the end.
@@ -375,6 +400,13 @@ impl Row<'_> {
         match self {
             Self::Sqlite(row) => crate::sqlite::session::column_value(row, index),
             Self::Postgres(row) => crate::postgres::column_value(row, index),
+        }
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Self::Sqlite(row) => row.as_ref().column_count(),
+            Self::Postgres(row) => row.len(),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Somebody who finds the connection free commits at once, on his own thread: handing over to another thread and back costs
 //! more than the commit itself. Whoever comes meanwhile leaves his request in the queue, and a thread of its own
-//! commits all that gathered there in one go.
+//! commits all that gathered there in one go. Where the database is far away ([`Session::IS_NEAR`]) whoever need not wait
+//! for his changes leaves them there too.
 //!
 //! Each request runs in a savepoint, so that a request that fails takes nobody along. Trouble with the disk is
 //! different: then the whole group is rolled back and everybody is told, and may come again.
@@ -39,6 +40,9 @@ pub(crate) trait Session: Send + 'static {
     fn undo_request(&self) -> Result<(), Fault>;
 
     fn explain(&self, fault: Fault) -> Error;
+
+    /// Whether a commit takes about as long as handing it to another thread.
+    const IS_NEAR: bool;
 
     /// Asked after each commit: whether [`Session::tidy_up`] would be worth its while.
     fn is_untidy(&self) -> bool;
@@ -87,9 +91,14 @@ where
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Commits changes, alone or together with what others want.
+    /// Commits changes, alone or together with what others want. Returns before that is done where it takes a while.
     pub(crate) fn apply(&self, batch: Batch, actor: Arc<str>, done: Done) {
-        self.submit(Box::new(Submission { batch, actor, done }));
+        let submission = Box::new(Submission { batch, actor, done });
+        if S::IS_NEAR {
+            return self.submit(submission);
+        }
+        self.shared.enqueue(Envelope(Some(submission)));
+        self.shared.changed.notify_all();
     }
 
     /// Commits at once if nobody else is at it; else waits for a free place in the queue, not for the commit.

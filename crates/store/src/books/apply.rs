@@ -14,36 +14,47 @@ use windlass_types::{Attempt, Bytes, Clock, JobId, JobStatus, RunId, WorkflowId}
 
 /// All of the batch or, with the savepoint or transaction around it undone, nothing.
 pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Fault> {
-    check_run(db, batch)?;
-    let mut moved = Moved::default();
+    let now = Clock.now();
+    // In one go, because each time that somebody far away is waited for costs more than a change.
     let sent = db.pipeline(|pipe| {
+        pipe.require(OF_RUN, sql::IS_CURRENT_RUN, &values![batch.workflow.0, batch.run.0])?;
+        let mut moved = Moved::default();
         for (number, change) in batch.changes.iter().enumerate() {
             if let Some((from, to)) = send(pipe, number, batch, change)? {
                 moved.note(from, to);
             }
         }
-        Ok(())
+        let events = batch.changes.iter().filter_map(|change| job_events::told(change, batch.run));
+        job_events::send(pipe, batch.workflow, actor, now, &events.collect::<Vec<JobEvent>>())?;
+        moved.send(pipe, batch.changes.len(), batch.workflow)
     });
     match sent {
-        Err(Fault::Untouched(number)) => return Err(conflict(db, batch, &batch.changes[number])?),
+        Err(Fault::Untouched(number)) => return Err(unfit(db, batch, number)?),
         other => other?,
     }
     note_files(db, batch)?;
-    let events: Vec<JobEvent> =
-        batch.changes.iter().filter_map(|change| job_events::told(change, batch.run)).collect();
-    let now = Clock.now();
-    job_events::write(db, batch.workflow, actor, now, &events)?;
-    action_changes::note(db, batch.workflow, &batch.changes, By { actor, now })?;
-    moved.write(db, batch.workflow)
+    action_changes::note(db, batch.workflow, &batch.changes, By { actor, now })
 }
 
-/// A batch that was decided in an earlier run changes nothing.
-fn check_run(db: &impl Db, batch: &Batch) -> Result<(), Fault> {
-    let found = current_run(db, batch.workflow)?;
-    if found != batch.run {
-        return Err(Error::StaleRun { workflow: batch.workflow, expected: batch.run, found }.into());
+/// What is called so belongs to the run; the changes are called by their numbers, and the counts come after them.
+const OF_RUN: usize = usize::MAX;
+
+/// Why the batch cannot be: what is called `number` was not there.
+fn unfit(db: &impl Db, batch: &Batch, number: usize) -> Result<Fault, Fault> {
+    let workflow = batch.workflow;
+    if number == OF_RUN {
+        // A batch that was decided in an earlier run changes nothing.
+        let found = current_run(db, workflow)?;
+        return Ok(Error::StaleRun { workflow, expected: batch.run, found }.into());
     }
-    Ok(())
+    match batch.changes.get(number) {
+        Some(change) => conflict(db, batch, change),
+        None => Ok(no_count(workflow, number - batch.changes.len())),
+    }
+}
+
+fn no_count(workflow: WorkflowId, status: usize) -> Fault {
+    Fault::damage(format!("workflow {workflow} has no count of state {status}"))
 }
 
 pub(crate) fn current_run(db: &impl Db, workflow: WorkflowId) -> Result<RunId, Fault> {
@@ -66,14 +77,19 @@ fn send(
             return Err(Error::OutOfRange { what }.into());
         }
         Change::Status { job, from, to } => {
-            pipe.send(number, sql::SET_STATUS, &values![to.code(), job.0, workflow, from.code()])?;
+            pipe.send_row(
+                number,
+                Some(job.0),
+                sql::SET_STATUS,
+                &values![to.code(), job.0, workflow, from.code()],
+            )?;
         }
         Change::Claim { job, attempt, worker } => {
-            pipe.send(number, sql::CLAIM, &values![worker.0, job.0, workflow, attempt.0])?;
+            pipe.send_row(number, Some(job.0), sql::CLAIM, &values![worker.0, job.0, workflow, attempt.0])?;
         }
         Change::Start { job, attempt, worker, at, pid } => {
             let values = values![at.0, pid, job.0, workflow, attempt.0, worker.0];
-            pipe.send(number, sql::START, &values)?;
+            pipe.send_row(number, Some(job.0), sql::START, &values)?;
         }
         Change::End { from, to, ref result, next_attempt, orphaned, ref failure, ref carried } => {
             send_end(pipe, number, batch, from, to, result, next_attempt, orphaned)?;
@@ -85,10 +101,10 @@ fn send(
             }
         }
         Change::GiveBack { job, worker } => {
-            pipe.send(number, sql::GIVE_BACK, &values![job.0, workflow, worker.0])?;
+            pipe.send_row(number, Some(job.0), sql::GIVE_BACK, &values![job.0, workflow, worker.0])?;
         }
         Change::HandOver { job, from, to } => {
-            pipe.send(number, sql::HAND_OVER, &values![to.0, job.0, workflow, from.0])?;
+            pipe.send_row(number, Some(job.0), sql::HAND_OVER, &values![to.0, job.0, workflow, from.0])?;
         }
         Change::Retry { job, from, .. } | Change::Reset { job, from, .. } if from.is_active() => {
             let what = format!("another attempt of job {job}, which is `{from}`");
@@ -96,11 +112,12 @@ fn send(
         }
         Change::Retry { job, from, attempt } => {
             let values = values![attempt.next().0, job.0, workflow, from.code(), attempt.0];
-            pipe.send(number, sql::RETRY, &values)?;
+            pipe.send_row(number, Some(job.0), sql::RETRY, &values)?;
             failures::begin_to_count_anew(pipe, number, batch, job, attempt.next())?;
         }
         Change::Reset { job, from, attempt } => {
-            pipe.send(number, sql::RESET, &values![attempt.0, job.0, workflow, from.code()])?;
+            let values = values![attempt.0, job.0, workflow, from.code()];
+            pipe.send_row(number, Some(job.0), sql::RESET, &values)?;
             failures::begin_to_count_anew(pipe, number, batch, job, attempt)?;
         }
         Change::Action(ref change) => {
@@ -176,9 +193,9 @@ fn send_end(
         key.attempt.0,
         result.worker.0
     ];
-    pipe.send(number, sql::END, &values)?;
+    pipe.send_row(number, Some(key.job.0), sql::END, &values)?;
     if to == JobStatus::Ready && next_attempt > key.attempt && !orphaned {
-        pipe.send(number, sql::MARK_RETRIED, &values![key.job.0])?;
+        pipe.send_row(number, Some(key.job.0), sql::MARK_RETRIED, &values![key.job.0])?;
     }
     send_result(pipe, number, result)
 }
@@ -214,7 +231,8 @@ fn send_result(pipe: &mut dyn Pipeline, number: usize, result: &AttemptResult) -
         files,
         recovered,
     ];
-    pipe.send(number, sql::INSERT_RESULT, &values)
+    // Nobody else writes a result of this attempt.
+    pipe.send_row(number, None, sql::INSERT_RESULT, &values)
 }
 
 /// Keeps with each file how it was last seen. What was seen is in the order of the job's files.
@@ -282,17 +300,18 @@ impl Moved {
     }
 
     pub(crate) fn write(&self, db: &impl Db, workflow: WorkflowId) -> Result<(), Fault> {
-        let sent = db.pipeline(|pipe| {
-            for (status, n) in self.0.iter().enumerate().filter(|(_, n)| **n != 0) {
-                pipe.send(status, sql::ADD_COUNT, &values![*n, workflow.0, status as i64])?;
-            }
-            Ok(())
-        });
-        match sent {
-            Err(Fault::Untouched(status)) => {
-                Err(Fault::damage(format!("workflow {workflow} has no count of state {status}")))
-            }
+        match db.pipeline(|pipe| self.send(pipe, 0, workflow)) {
+            Err(Fault::Untouched(status)) => Err(no_count(workflow, status)),
             other => other,
         }
+    }
+
+    /// Each is called by its state, counted from `first`.
+    fn send(&self, pipe: &mut dyn Pipeline, first: usize, workflow: WorkflowId) -> Result<(), Fault> {
+        for (status, n) in self.0.iter().enumerate().filter(|(_, n)| **n != 0) {
+            let values = values![*n, workflow.0, status as i64];
+            pipe.send_row(first + status, None, sql::ADD_COUNT, &values)?;
+        }
+        Ok(())
     }
 }

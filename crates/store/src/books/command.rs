@@ -13,12 +13,16 @@ use windlass_types::work::Stdio;
 use windlass_types::{FileId, JobId};
 
 pub(crate) fn commands(db: &impl Db, jobs: &[JobId]) -> Result<Vec<JobCommand>, Fault> {
+    let ids: Vec<i64> = jobs.iter().map(|job| job.0).collect();
+    let mut found: Vec<(JobCommand, Refers)> = Vec::with_capacity(jobs.len());
+    db.for_each_of(sql::JOB_COMMAND, &ids, |place, row| {
+        missing(jobs, found.len(), place)?;
+        found.push((command(row, jobs[place])?, Refers::read(row)?));
+        Ok(())
+    })?;
+    missing(jobs, found.len(), jobs.len())?;
     let mut known = Known::default();
-    let mut commands = Vec::with_capacity(jobs.len());
-    for &id in jobs {
-        let found =
-            db.optional(sql::JOB_COMMAND, [id.0], |row| Ok((command(row, id)?, Refers::read(row)?)))?;
-        let (mut command, refers) = found.ok_or(Error::NoSuchJob(id))?;
+    let complete = |(mut command, refers): (JobCommand, Refers)| {
         if let Some(kind) = refers.kind {
             known.kind(db, kind)?.complete(&mut command);
         }
@@ -26,9 +30,17 @@ pub(crate) fn commands(db: &impl Db, jobs: &[JobId]) -> Result<Vec<JobCommand>, 
             command.hash_files = known.hashes_files(db, refers.workflow)?;
             add_files(db, &mut command)?;
         }
-        commands.push(command);
+        Ok(command)
+    };
+    found.into_iter().map(complete).collect()
+}
+
+/// All up to `place` have to be there.
+fn missing(jobs: &[JobId], found: usize, place: usize) -> Result<(), Fault> {
+    match jobs.get(found) {
+        Some(&job) if found < place => Err(Error::NoSuchJob(job).into()),
+        _ => Ok(()),
     }
-    Ok(commands)
 }
 
 /// The job's own.

@@ -1,6 +1,6 @@
 //! What happens to single jobs, as events: numbers in a row, many rows in a statement, words only when somebody reads.
 
-use crate::db::{Db, Value, values};
+use crate::db::{Pipeline, Value, values};
 use crate::error::Fault;
 use crate::model::Severity;
 use crate::sql::server::insert_job_events;
@@ -94,8 +94,8 @@ const fn ending(to: JobStatus) -> (&'static str, Severity) {
 const SIZES: [usize; 3] = [32, 4, 1];
 static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| SIZES.map(insert_job_events));
 
-pub(crate) fn write(
-    db: &impl Db,
+pub(crate) fn send(
+    pipe: &mut dyn Pipeline,
     workflow: WorkflowId,
     actor: &str,
     at: Timestamp,
@@ -103,13 +103,14 @@ pub(crate) fn write(
 ) -> Result<(), Fault> {
     let mut left = events;
     let mut values = Vec::with_capacity(COMMON + WIDTH * SIZES[0].min(events.len()));
-    for (size, sql) in SIZES.into_iter().zip(STATEMENTS.iter()) {
+    let gathers = pipe.gathers();
+    for (size, sql) in SIZES.into_iter().zip(STATEMENTS.iter()).filter(|(size, _)| *size == 1 || !gathers) {
         while left.len() >= size {
             let (now, later) = left.split_at(size);
             values.clear();
             values.extend::<[_; COMMON]>(values![workflow.0, at.0, actor]);
             values.extend(now.iter().flat_map(JobEvent::values));
-            db.execute_values(sql, &values)?;
+            pipe.send_row(0, None, sql, &values)?;
             left = later;
         }
     }

@@ -6,7 +6,8 @@
 use super::connect::{Place, wait};
 use super::copy::{Copying, insert_jobs};
 use super::fault::Failure;
-use super::value::Kept;
+use super::gather::{Gathered, for_many};
+use super::value::Parameter;
 use crate::Error;
 use crate::db::{Db, JobChunk, Pipeline, Row, Table, Value, values};
 use crate::error::Fault;
@@ -23,7 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, RowStream, Statement};
 
 /// Rows that are handed on at once.
 const ROWS_AT_ONCE: usize = 1000;
@@ -48,7 +50,10 @@ pub(crate) struct Link {
     pub(super) common: Arc<Common>,
     client: RefCell<Option<Arc<Client>>>,
     prepared: RefCell<HashMap<String, Statement>>,
+    for_many: RefCell<HashMap<&'static str, Option<Statement>>>,
     in_transaction: Cell<bool>,
+    /// A transaction that reads is to begin with its first statement.
+    is_fresh: Cell<bool>,
     /// The number of the transaction that writes.
     number: RefCell<String>,
     /// Who works on it, in PostgreSQL.
@@ -68,7 +73,9 @@ impl Link {
             common,
             client: RefCell::default(),
             prepared: RefCell::default(),
+            for_many: RefCell::default(),
             in_transaction: Cell::new(false),
+            is_fresh: Cell::new(false),
             number: RefCell::default(),
             backend: Cell::new(0),
         }
@@ -81,6 +88,7 @@ impl Link {
         }
         self.in_transaction.set(false);
         self.prepared.borrow_mut().clear();
+        self.for_many.borrow_mut().clear();
         let client = Arc::new(self.common.place.connect()?);
         *self.client.borrow_mut() = Some(Arc::clone(&client));
         Ok(client)
@@ -108,6 +116,15 @@ impl Link {
         Ok(wait(client.batch_execute(sql))??)
     }
 
+    /// Sends what can fail only if all that comes after it does as well: nobody waits for the answer.
+    fn say(&self, sql: &str) -> Result<(), Fault> {
+        let client = self.client()?;
+        match wait(async { start(Box::pin(client.batch_execute(sql)).as_mut()).await })? {
+            Some(answer) => Ok(answer?),
+            None => Ok(()),
+        }
+    }
+
     /// To be shown: it holds no password.
     pub(crate) fn url(&self) -> &str {
         &self.common.place.url
@@ -118,7 +135,7 @@ impl Link {
         Copying::new(self, table, columns)
     }
 
-    fn prepared(&self, client: &Client, sql: &str) -> Result<Statement, Fault> {
+    pub(super) fn prepared(&self, client: &Client, sql: &str) -> Result<Statement, Fault> {
         if let Some(statement) = self.prepared.borrow().get(sql) {
             return Ok(statement.clone());
         }
@@ -127,14 +144,75 @@ impl Link {
         Ok(statement)
     }
 
+    /// For many rows at once what `sql` is for one, if there is such a thing.
+    pub(super) fn prepared_for_many(
+        &self,
+        client: &Client,
+        sql: &'static str,
+    ) -> Result<Option<Statement>, Fault> {
+        if let Some(known) = self.for_many.borrow().get(sql) {
+            return Ok(known.clone());
+        }
+        let text = for_many(sql, self.prepared(client, sql)?.params());
+        let statement = text.map(|text| self.prepared(client, &text)).transpose()?;
+        self.for_many.borrow_mut().insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    /// What is read from here on is of one moment. Nobody is asked yet: that goes with the first statement.
     pub(super) fn begin_reading(&self) -> Result<(), Fault> {
         self.connect()?;
-        self.run(sql::BEGIN_READ).or_else(|fault| self.again(fault, || self.run(sql::BEGIN_READ)))?;
+        self.is_fresh.set(true);
         self.in_transaction.set(true);
         Ok(())
     }
 
-    /// A connection that was idle may have been lost without anybody noticing. Nothing was done on it yet.
+    /// Ends what was read. Nobody has to wait for that.
+    pub(super) fn end_reading(&self) {
+        let was_begun = self.in_transaction.replace(false) && !self.is_fresh.replace(false);
+        if was_begun {
+            // The next one who reads finds out if the connection is lost.
+            self.say(sql::ROLLBACK).unwrap_or_default();
+        }
+    }
+
+    /// Asks, and begins the transaction in the same breath if that is still to be done.
+    fn ask(&self, sql: &str, is_kept: bool, values: &[impl ToSql + Sync]) -> Result<RowStream, Fault> {
+        let is_first = self.is_fresh.replace(false);
+        let asked = self.try_asking(sql, is_kept, values, is_first);
+        match asked {
+            // A connection that was idle may have been lost without anybody noticing. Nothing was done on it yet.
+            Err(fault) if is_first && fault.is_lost() => {
+                self.hang_up();
+                self.connect()?;
+                self.in_transaction.set(true);
+                self.try_asking(sql, is_kept, values, true)
+            }
+            other => other,
+        }
+    }
+
+    fn try_asking(
+        &self,
+        sql: &str,
+        is_kept: bool,
+        values: &[impl ToSql + Sync],
+        is_first: bool,
+    ) -> Result<RowStream, Fault> {
+        let client = self.client()?;
+        let statement = if is_kept { self.prepared(&client, sql)? } else { wait(client.prepare(sql))?? };
+        let rows = wait(async {
+            let mut begin = Box::pin(client.batch_execute(sql::BEGIN_READ));
+            let begun = if is_first { start(begin.as_mut()).await } else { Some(Ok(())) };
+            let mut rows = Box::pin(client.query_raw(&statement, values));
+            let answer = start(rows.as_mut()).await;
+            finish(begin, begun).await?;
+            finish(rows, answer).await
+        })??;
+        Ok(rows)
+    }
+
+    /// The same for a transaction that writes.
     fn again(&self, fault: Fault, work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
         if !fault.is_lost() {
             return Err(fault);
@@ -221,7 +299,9 @@ impl Link {
 type Answer<T> = Result<T, tokio_postgres::Error>;
 
 /// Sends the statement: a future of the library does so when it is first polled. Its answer, should it be there already.
-async fn start<T>(mut future: Pin<&mut (impl Future<Output = Answer<T>> + ?Sized)>) -> Option<Answer<T>> {
+pub(super) async fn start<T>(
+    mut future: Pin<&mut (impl Future<Output = Answer<T>> + ?Sized)>,
+) -> Option<Answer<T>> {
     std::future::poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(answer) => Poll::Ready(Some(answer)),
         Poll::Pending => Poll::Ready(None),
@@ -229,7 +309,7 @@ async fn start<T>(mut future: Pin<&mut (impl Future<Output = Answer<T>> + ?Sized
     .await
 }
 
-async fn finish<T>(
+pub(super) async fn finish<T>(
     future: Pin<Box<impl Future<Output = Answer<T>> + ?Sized>>,
     answer: Option<Answer<T>>,
 ) -> Answer<T> {
@@ -258,9 +338,7 @@ impl Db for Link {
         values: &[Value<'_>],
         each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let client = self.client()?;
-        let statement = self.prepared(&client, sql)?;
-        for_each(&client, &statement, values, each)
+        for_each(self.ask(sql, true, values)?, each)
     }
 
     fn for_each_once(
@@ -269,24 +347,32 @@ impl Db for Link {
         values: &[Value<'_>],
         each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let client = self.client()?;
-        let statement = wait(client.prepare(sql))??;
-        for_each(&client, &statement, values, each)
+        for_each(self.ask(sql, false, values)?, each)
+    }
+
+    /// As one statement.
+    fn for_each_of(
+        &self,
+        sql: &'static str,
+        keys: &[i64],
+        mut each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        if let [key] = keys {
+            return self.for_each_value(sql, &values![*key], |row| each(0, row));
+        }
+        let keys = Parameter::Many(keys.iter().map(|key| Value::Int(*key)).collect());
+        let rows = self.ask(&about_each(sql), true, &[keys])?;
+        for_each(rows, |row| {
+            // Counted from 1, in the last column.
+            let place: i64 = row.get(row.width() - 1)?;
+            each(usize::try_from(place - 1).unwrap_or_default(), row)
+        })
     }
 
     fn pipeline(&self, fill: impl FnOnce(&mut dyn Pipeline) -> Result<(), Fault>) -> Result<(), Fault> {
-        let client = self.client()?;
-        let mut gathered = Gathered { link: self, client: &client, statements: Vec::new() };
+        let mut gathered = Gathered::new(self);
         fill(&mut gathered)?;
-        if gathered.statements.is_empty() {
-            return Ok(());
-        }
-        let outcome = wait(send(&client, &gathered.statements))?;
-        if outcome.is_err() && !self.is_lost() {
-            // After this the transaction can be asked what it found instead.
-            self.run(sql::UNDO_PIPELINE)?;
-        }
-        outcome
+        gathered.deliver()
     }
 
     fn load_into(&self, table: &'static Table) -> Result<Copying<'_>, Fault> {
@@ -298,13 +384,17 @@ impl Db for Link {
     }
 }
 
-fn for_each(
-    client: &Client,
-    statement: &Statement,
-    values: &[Value<'_>],
-    mut each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    let rows = wait(client.query_raw(statement, values.iter().copied()))??;
+/// A question about one, whose number is `$1`, becomes one about each in a list. Each is looked up by its key, whatever
+/// PostgreSQL thinks of the size of the table.
+fn about_each(sql: &str) -> String {
+    let question = sql.replace("$1", "asked.id");
+    format!(
+        "SELECT found.*, asked.place FROM unnest($1::bigint[]) WITH ORDINALITY AS asked(id, place)
+         CROSS JOIN LATERAL ({question} OFFSET 0) AS found ORDER BY asked.place"
+    )
+}
+
+fn for_each(rows: RowStream, mut each: impl FnMut(&Row<'_>) -> Result<(), Fault>) -> Result<(), Fault> {
     let mut chunks = Box::pin(rows.ready_chunks(ROWS_AT_ONCE));
     while let Some(chunk) = wait(chunks.next())? {
         for row in chunk {
@@ -314,53 +404,9 @@ fn for_each(
     Ok(())
 }
 
-/// Statements that are sent together.
-struct Gathered<'l> {
-    link: &'l Link,
-    client: &'l Client,
-    statements: Vec<Waiting>,
-}
-
-struct Waiting {
-    number: usize,
-    statement: Statement,
-    values: Vec<Kept>,
-}
-
-impl Pipeline for Gathered<'_> {
-    fn send(&mut self, number: usize, sql: &'static str, values: &[Value<'_>]) -> Result<(), Fault> {
-        let statement = self.link.prepared(self.client, sql)?;
-        let values = values.iter().map(|value| Kept::from(*value)).collect();
-        self.statements.push(Waiting { number, statement, values });
-        Ok(())
-    }
-}
-
-/// Sends all, then reads the answers in their order: the first that is not as it should be counts.
-async fn send(client: &Client, statements: &[Waiting]) -> Result<(), Fault> {
-    let mut begin = Box::pin(client.batch_execute(sql::BEGIN_PIPELINE));
-    let begun = start(begin.as_mut()).await;
-    let mut sent = Vec::with_capacity(statements.len());
-    for Waiting { number, statement, values } in statements {
-        let values: Vec<Value<'_>> = values.iter().map(Kept::value).collect();
-        let mut future = Box::pin(client.execute_raw(statement, values));
-        let answer = start(future.as_mut()).await;
-        sent.push((*number, future, answer));
-    }
-    finish(begin, begun).await?;
-    let mut first = Ok(());
-    for (number, future, answer) in sent {
-        let outcome = match finish(future, answer).await {
-            Ok(0) => Err(Fault::Untouched(number)),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.into()),
-        };
-        first = first.and(outcome);
-    }
-    first
-}
-
 impl Session for Link {
+    const IS_NEAR: bool = false;
+
     type Db = Self;
 
     fn db(&self) -> &Self {
@@ -393,11 +439,11 @@ impl Session for Link {
     }
 
     fn begin_request(&self) -> Result<(), Fault> {
-        self.run(sql::BEGIN_REQUEST)
+        self.say(sql::BEGIN_REQUEST)
     }
 
     fn keep_request(&self) -> Result<(), Fault> {
-        self.run(sql::KEEP_REQUEST)
+        self.say(sql::KEEP_REQUEST)
     }
 
     fn undo_request(&self) -> Result<(), Fault> {

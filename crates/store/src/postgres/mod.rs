@@ -8,6 +8,7 @@
 mod connect;
 mod copy;
 mod fault;
+mod gather;
 mod link;
 mod lock;
 mod migrate;
@@ -130,7 +131,7 @@ impl Backend for Postgres {
         let free = self.readers().pop();
         let link = free.unwrap_or_else(|| Link::new(Arc::clone(&self.common)));
         let value = link.begin_reading().and_then(|()| query(&link));
-        link.roll_back();
+        link.end_reading();
         let mut readers = self.readers();
         if readers.len() < KEPT && !link.is_lost() {
             readers.push(link);

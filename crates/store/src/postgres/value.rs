@@ -32,6 +32,28 @@ impl ToSql for Value<'_> {
     to_sql_checked!();
 }
 
+/// What stands for a `$n`: a value, or one of each row where a statement is for many rows.
+#[derive(Debug)]
+pub(super) enum Parameter<'v> {
+    One(Value<'v>),
+    Many(Vec<Value<'v>>),
+}
+
+impl ToSql for Parameter<'_> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match self {
+            Self::One(value) => value.to_sql(ty, out),
+            Self::Many(values) => values.to_sql(ty, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
 /// A value that waits to be sent.
 #[derive(Debug)]
 pub(super) enum Kept {

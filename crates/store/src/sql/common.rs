@@ -42,6 +42,7 @@ super::statements! {
 
     // ---- changes, one job each; a row that is not as expected is not touched ----
 
+    IS_CURRENT_RUN = "SELECT 1 FROM workflow WHERE id = $1 AND run_id = $2";
     CURRENT_RUN = "SELECT run_id FROM workflow WHERE id = $1";
     SET_STATUS = "UPDATE job SET status = $1 WHERE id = $2 AND workflow_id = $3 AND status = $4";
     CLAIM = "

@@ -79,6 +79,8 @@ pub(crate) const BEGIN_REQUEST: &str = "SAVEPOINT request";
 pub(crate) const KEEP_REQUEST: &str = "RELEASE SAVEPOINT request";
 pub(crate) const UNDO_REQUEST: &str = "ROLLBACK TO SAVEPOINT request";
 
-/// Ends with what is around it.
-pub(crate) const BEGIN_PIPELINE: &str = "SAVEPOINT pipeline";
+/// Ends with what is around it. Statements over arrays find each row by its key, also while PostgreSQL has not counted the
+/// rows of a new workflow and would rather read them all.
+pub(crate) const BEGIN_PIPELINE: &str = "
+    SAVEPOINT pipeline; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 pub(crate) const UNDO_PIPELINE: &str = "ROLLBACK TO SAVEPOINT pipeline";

@@ -44,6 +44,8 @@ impl Link {
 }
 
 impl Session for Link {
+    const IS_NEAR: bool = true;
+
     type Db = Connection;
 
     fn db(&self) -> &Connection {

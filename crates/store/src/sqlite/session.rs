@@ -44,6 +44,19 @@ impl Db for Connection {
         for_each(&mut self.prepare(sql)?, values, each)
     }
 
+    fn for_each_of(
+        &self,
+        sql: &'static str,
+        keys: &[i64],
+        mut each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut statement = self.prepare_cached(sql)?;
+        for (place, key) in keys.iter().enumerate() {
+            for_each(&mut statement, &values![*key], |row| each(place, row))?;
+        }
+        Ok(())
+    }
+
     /// Nobody is far away: each statement is run as it comes.
     fn pipeline(&self, fill: impl FnOnce(&mut dyn Pipeline) -> Result<(), Fault>) -> Result<(), Fault> {
         fill(&mut AtOnce(self))
@@ -66,6 +79,29 @@ impl Pipeline for AtOnce<'_> {
             0 => Err(Fault::Untouched(number)),
             _ => Ok(()),
         }
+    }
+
+    fn send_row(
+        &mut self,
+        number: usize,
+        _row: Option<i64>,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<(), Fault> {
+        self.send(number, sql, values)
+    }
+
+    fn require(&mut self, number: usize, sql: &'static str, values: &[Value<'_>]) -> Result<(), Fault> {
+        let mut is_found = false;
+        self.0.for_each_value(sql, values, |_| {
+            is_found = true;
+            Ok(())
+        })?;
+        if is_found { Ok(()) } else { Err(Fault::Untouched(number)) }
+    }
+
+    fn gathers(&self) -> bool {
+        false
     }
 }
 
