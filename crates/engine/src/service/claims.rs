@@ -1,14 +1,15 @@
 //! Finding jobs for workers that wait: the workflows take turns, and each worker gets what fits it.
 
-use super::desk::Desk;
+use super::desk::{Claimed, Desk};
 use super::figures::count;
 use super::mate::Mate;
 use super::office::{Office, Slot};
 use crate::terms::assignments;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use windlass_core::change::Change;
 use windlass_core::dispatch::Want;
 use windlass_store::Error;
-use windlass_types::{WorkerId, WorkflowId};
+use windlass_types::{JobId, WorkerId, WorkflowId};
 
 impl Office {
     /// Puts the workflow where it belongs in the order of each crew.
@@ -116,49 +117,66 @@ impl Office {
         let ahead = if mate.mirror.has_limited_time() && desk.board.asks_for_time() { 0 } else { ahead };
         let want = Want { most, ahead };
         let taken = desk.board.claim_ready(worker, &mut mate.mirror, want, &mut desk.open.changes);
-        !taken.is_empty() && self.assign(worker, workflow, &taken)
-    }
-
-    /// What was claimed goes to the worker once it is on disk. `false`: the commands could not be read.
-    fn assign(&mut self, worker: WorkerId, workflow: WorkflowId, jobs: &[u32]) -> bool {
-        let Self { slots, mates, store, .. } = self;
-        let (Some(Slot::Open(desk)), Some(mate)) = (slots.get_mut(&workflow), mates.get_mut(&worker)) else {
-            return false;
-        };
-        let assigned = match assignments(&**store, &desk.board, &desk.terms, jobs) {
-            Ok(assigned) => assigned,
-            Err(error) => {
-                self.unclaim(worker, workflow, jobs, &error);
-                return false;
-            }
-        };
-        for assignment in assigned {
-            desk.hold(worker, &assignment.key, false);
-            mate.held.insert(assignment.key.job, workflow);
-            desk.open.assignments.push((worker, assignment));
+        if !taken.is_empty() {
+            self.assign(worker, workflow, &taken);
         }
-        // Whoever waits is not sent away while something for him is on its way.
-        let newest = mate.exchanges.newest();
-        self.owe(worker, newest, workflow);
-        count(&self.gauges.assigned, jobs.len());
-        self.stirred.insert(workflow);
-        true
+        !taken.is_empty()
     }
 
-    /// What was just claimed is ready again: nobody was told, and nothing of it is on its way to the disk.
-    fn unclaim(&mut self, worker: WorkerId, workflow: WorkflowId, jobs: &[u32], error: &Error) {
+    /// What was claimed goes to the worker once it is on disk.
+    fn assign(&mut self, worker: WorkerId, workflow: WorkflowId, jobs: &[u32]) {
         let Self { slots, mates, .. } = self;
         let (Some(Slot::Open(desk)), Some(mate)) = (slots.get_mut(&workflow), mates.get_mut(&worker)) else {
             return;
         };
-        // The claims are the last changes there are.
-        let before = desk.open.changes.len().saturating_sub(jobs.len());
-        desk.open.changes.truncate(before);
         for &job in jobs {
             let key = desk.board.key(job);
+            desk.hold(worker, &key, false);
+            mate.held.insert(key.job, workflow);
+            desk.open.claimed.push(Claimed { worker, job, key });
+        }
+        // Whoever waits is not sent away while something for him is on its way.
+        let newest = mate.exchanges.newest();
+        self.owe(worker, newest, workflow);
+        self.stirred.insert(workflow);
+    }
+
+    /// Reads what is to be done for the jobs that were claimed: for all of them at once, because a database may be far away.
+    pub(super) fn read_claimed(&mut self, workflow: WorkflowId) {
+        let Self { slots, store, .. } = self;
+        let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else { return };
+        let claimed = std::mem::take(&mut desk.open.claimed);
+        if claimed.is_empty() {
+            return;
+        }
+        let jobs: Vec<u32> = claimed.iter().map(|claimed| claimed.job).collect();
+        match assignments(&**store, &desk.board, &desk.terms, &jobs) {
+            Ok(assigned) => {
+                let workers = claimed.iter().map(|claimed| claimed.worker);
+                desk.open.assignments.extend(workers.zip(assigned));
+                count(&self.gauges.assigned, jobs.len());
+            }
+            Err(error) => self.unclaim(workflow, &claimed, &error),
+        }
+    }
+
+    /// What was just claimed is ready again: nobody was told, and nothing of it is on its way to the disk.
+    fn unclaim(&mut self, workflow: WorkflowId, claimed: &[Claimed], error: &Error) {
+        let Self { slots, mates, .. } = self;
+        let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else { return };
+        // The last claim of each: an earlier one was given back.
+        let mut jobs: HashSet<JobId> = claimed.iter().map(|claimed| claimed.key.job).collect();
+        let changes = std::mem::take(&mut desk.open.changes).into_iter().rev();
+        let kept = changes.filter(|change| !matches!(change, Change::Claim { job, .. } if jobs.remove(job)));
+        desk.open.changes = kept.collect();
+        desk.open.changes.reverse();
+        for Claimed { worker, key, .. } in claimed {
             // It is held under this key, so it is not stale; and the claim was never written, so neither is its end.
-            drop(desk.board.on_returned(worker, &key, &mut Vec::new()));
-            mate.let_go(key.job);
+            drop(desk.board.on_returned(*worker, key, &mut Vec::new()));
+            desk.held.remove(&key.job);
+            if let Some(mate) = mates.get_mut(worker) {
+                mate.let_go(key.job);
+            }
         }
         self.on_trouble(workflow, error);
         self.place(workflow);

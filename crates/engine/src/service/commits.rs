@@ -8,6 +8,7 @@ use super::figures::count;
 use super::office::{Office, Slot, TROUBLE_PAUSE};
 use std::sync::Arc;
 use windlass_store::{Batch, Error};
+use windlass_types::work::Assignment;
 use windlass_types::{WorkerId, WorkflowId};
 
 impl Office {
@@ -17,6 +18,8 @@ impl Office {
         if desk.in_flight.is_some() || desk.open.is_empty() {
             return;
         }
+        self.read_claimed(workflow);
+        let Some(desk) = self.desk(workflow) else { return };
         let mut then = std::mem::take(&mut desk.open);
         let changes: Arc<[_]> = std::mem::take(&mut then.changes).into();
         desk.note_work(&changes);
@@ -109,7 +112,7 @@ impl Office {
         &mut self,
         workflow: WorkflowId,
         worker: WorkerId,
-        assignment: windlass_types::work::Assignment,
+        assignment: Assignment,
     ) {
         let Self { slots, mates, roused, .. } = self;
         let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else { return };

@@ -93,6 +93,8 @@ pub(super) struct Hold {
 #[derive(Default)]
 pub(super) struct Decided {
     pub(super) changes: Vec<Change>,
+    /// Jobs that were claimed; what is to be done for them is read when all of it goes to disk.
+    pub(super) claimed: Vec<Claimed>,
     pub(super) assignments: Vec<(WorkerId, Assignment)>,
     /// Reports that the changes come from.
     pub(super) heard: Vec<(WorkerId, Report)>,
@@ -105,6 +107,14 @@ pub(super) struct Decided {
     pub(super) told: Vec<Told>,
     /// Workers that are gone; what they held is among the changes.
     pub(super) gone: Vec<WorkerId>,
+}
+
+/// A job on its way to a worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claimed {
+    pub(super) worker: WorkerId,
+    pub(super) job: u32,
+    pub(super) key: AttemptKey,
 }
 
 impl Decided {

@@ -173,7 +173,7 @@ impl Office {
         if desk.board.status(job).is_settled() {
             desk.over.push(key);
         }
-        desk.open.assignments.retain(|(_, assignment)| assignment.key.job != key.job);
+        desk.open.claimed.retain(|claimed| claimed.key.job != key.job);
         self.note_going(worker, workflow);
         if fate != Orphan::NeverStarted {
             count(&self.gauges.orphaned, 1);
