@@ -25,6 +25,8 @@ pub(super) struct Fleet<'a> {
     token: Option<String>,
     server: Child,
     workers: Vec<Child>,
+    /// They came with a workflow and leave with it.
+    are_bound: bool,
     /// What was used before there was anything to do.
     before: Cpu,
 }
@@ -48,7 +50,16 @@ impl<'a> Fleet<'a> {
             thread::sleep(PAUSE);
         }
         let token = side.token()?;
-        Ok(Self { side, place, address, token, server, workers: Vec::new(), before: Cpu::default() })
+        Ok(Self {
+            side,
+            place,
+            address,
+            token,
+            server,
+            workers: Vec::new(),
+            are_bound: false,
+            before: Cpu::default(),
+        })
     }
 
     pub(super) fn http(&self) -> Http {
@@ -67,6 +78,7 @@ impl<'a> Fleet<'a> {
         if !self.workers.is_empty() {
             return Ok(());
         }
+        self.are_bound = workflow.is_some();
         self.before = self.look()?;
         for number in 0..options.workers {
             let seat = Seat {
@@ -94,6 +106,11 @@ impl<'a> Fleet<'a> {
     fn look(&self) -> Result<Cpu> {
         let workers: Vec<u32> = self.workers.iter().map(Child::id).collect();
         Cpu::look(self.server.id(), self.side.database()?, &workers)
+    }
+
+    /// Those that are of no use for another workflow.
+    pub(super) fn dismiss_bound_workers(&mut self) -> Result<()> {
+        if self.are_bound { self.dismiss_workers() } else { Ok(()) }
     }
 
     pub(super) fn dismiss_workers(&mut self) -> Result<()> {

@@ -35,11 +35,18 @@ use super::machine::Machine;
 struct Outcome {
     side: String,
     jobs: usize,
+    loads: Vec<Load>,
+    /// Ready jobs, and how long a claim of one took.
+    claims: Vec<(usize, Latencies)>,
+}
+
+/// All jobs, each of one kind.
+struct Load {
+    /// As [`Options::sleeps`] has it.
+    sleep: String,
     wall: Duration,
     cpu: Cpu,
     probes: Vec<(&'static str, Latencies)>,
-    /// Ready jobs, and how long a claim of one took.
-    claims: Vec<(usize, Latencies)>,
 }
 
 pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<std::path::PathBuf>) -> Result<()> {
@@ -82,30 +89,19 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<std::path
 
 fn print_head(options: &Options) {
     println!("{}", Machine::look().describe());
-    println!(
-        "{} workers of {} slots, {} jobs of {} s",
-        options.workers, options.slots, options.jobs, options.sleep
-    );
+    println!("{} workers of {} slots, {} jobs", options.workers, options.slots, options.jobs);
 }
 
 fn measure(options: &Options, side: &dyn Side, place: &Path) -> Result<Outcome> {
     let jobs = side.share(options);
-    fs::create_dir(place.join("ran"))?;
     let mut fleet = Fleet::serve(side, place)?;
     let http = fleet.http();
     // Something to claim that no worker takes: they have no label.
     let decoy = fleet.submit("decoy", &decoy_spec(10_000))?;
-    fleet.add_workers(options, None)?;
-    let begun = Instant::now();
-    let load = fleet.submit("load", &load_spec(jobs, &options.sleep))?;
-    fleet.add_workers(options, Some(load))?;
-    let probe = Probe::start(&http, load, decoy);
-    fleet::wait_until_complete(&http, load, options.patience)?;
-    let wall = begun.elapsed();
-    let probes = probe.stop()?;
-    let cpu = fleet.cpu()?;
-    check_books(&http, load, jobs)?;
-    check_files(&place.join("ran"), jobs)?;
+    let mut loads = Vec::new();
+    for sleep in &options.sleeps {
+        loads.push(bear(options, &mut fleet, place, decoy, (jobs, sleep))?);
+    }
     fleet.dismiss_workers()?;
 
     let mut claims = Vec::new();
@@ -114,16 +110,49 @@ fn measure(options: &Options, side: &dyn Side, place: &Path) -> Result<Outcome> 
         claims.push((size, probe::claims(&http, id, 200.min(size / 2))?));
     }
     fleet.end()?;
-    Ok(Outcome { side: side.name(), jobs, wall, cpu, probes, claims })
+    Ok(Outcome { side: side.name(), jobs, loads, claims })
+}
+
+/// Submits jobs to workers that are there, or starts these where they come with the workflow, and sees them done.
+fn bear(
+    options: &Options,
+    fleet: &mut Fleet<'_>,
+    place: &Path,
+    decoy: i64,
+    (jobs, sleep): (usize, &str),
+) -> Result<Load> {
+    let http = fleet.http();
+    let ran = format!("ran-{sleep}");
+    fs::create_dir(place.join(&ran))?;
+    fleet.add_workers(options, None)?;
+    let before = fleet.cpu()?;
+    let begun = Instant::now();
+    let load = fleet.submit(&format!("load-{sleep}"), &load_spec(jobs, sleep, &ran))?;
+    fleet.add_workers(options, Some(load))?;
+    let probe = Probe::start(&http, load, decoy);
+    fleet::wait_until_complete(&http, load, options.patience)?;
+    let wall = begun.elapsed();
+    let probes = probe.stop()?;
+    let cpu = fleet.cpu()?.since(before);
+    check_books(&http, load, jobs)?;
+    check_files(&place.join(&ran), jobs)?;
+    fleet.dismiss_bound_workers()?;
+    Ok(Load { sleep: sleep.to_owned(), wall, cpu, probes })
 }
 
 /// Each job is a shell that leaves a file that must not be there before, and then, if asked to, a program that sleeps.
-fn load_spec(jobs: usize, sleep: &str) -> String {
-    let sleeps = if sleep == "0" { String::new() } else { format!("; exec sleep {sleep}") };
+fn load_spec(jobs: usize, sleep: &str, ran: &str) -> String {
+    let sleeps = if sleep == options::NO_SLEEP { String::new() } else { format!("; exec sleep {sleep}") };
     format!(
-        "name: load\njobs:\n  - {{name: \"job_{{i}}\", command: \"set -C; : > ran/{{i}}{sleeps}\", \
+        "name: load\njobs:\n  - {{name: \"job_{{i}}\", command: \"set -C; : > {ran}/{{i}}{sleeps}\", \
          parameters: {{i: \"1:{jobs}\"}}}}\n"
     )
+}
+
+/// What a job is, in words.
+fn kind_of(sleep: &str) -> String {
+    let shell = "a shell that leaves a file";
+    if sleep == options::NO_SLEEP { shell.to_owned() } else { format!("{shell}, then `sleep {sleep}`") }
 }
 
 fn decoy_spec(jobs: usize) -> String {
@@ -156,19 +185,20 @@ fn check_files(directory: &Path, jobs: usize) -> Result<()> {
 }
 
 fn render(outcome: &Outcome) -> String {
-    let seconds = outcome.wall.as_secs_f64();
-    let mut text = format!(
-        "\n{}: {} jobs in {seconds:.1} s, {:.0} jobs/s; every job completed once\n",
-        outcome.side,
-        outcome.jobs,
-        outcome.jobs as f64 / seconds
-    );
+    let mut text = format!("\n{}\n", outcome.side);
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         writeln!(text, "  {name:<30} {value}").expect("a String takes everything");
     };
-    line("CPU ms per job", &outcome.cpu.per_job(outcome.jobs));
-    for (name, latencies) in &outcome.probes {
-        line(name, latencies);
+    for load in &outcome.loads {
+        let (jobs, seconds) = (outcome.jobs, load.wall.as_secs_f64());
+        let rate = jobs as f64 / seconds;
+        let done = format!("{jobs} jobs in {seconds:.1} s, {rate:.0} jobs/s; every job completed once");
+        line("a job is", &kind_of(&load.sleep));
+        line("all of them", &done);
+        line("CPU ms per job", &load.cpu.per_job(jobs));
+        for (name, latencies) in &load.probes {
+            line(name, latencies);
+        }
     }
     for (size, latencies) in &outcome.claims {
         line(&format!("claim, {size} ready, idle"), latencies);
@@ -185,7 +215,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("windlass-bench-test-{}", std::process::id()));
         let ran = directory.join("ran");
         fs::create_dir_all(&ran).unwrap();
-        let spec = load_spec(3, "0");
+        let spec = load_spec(3, options::NO_SLEEP, "ran");
         let command = spec.split('"').nth(3).unwrap().replace("{i}", "1");
         let succeeds = || {
             let mut shell = std::process::Command::new("sh");

@@ -10,13 +10,17 @@ use crate::bench::options::{number, split_value};
 pub(super) const HELP: &str = "\
 cargo xtask bench workers [OPTIONS]: one server, many workers, many short jobs
 
-Starts a server and its workers, submits jobs that each sleep a few milliseconds, and asks for lists, status and
-claims meanwhile. Prints jobs per second, the CPU time of everybody, how long the questions took, and how long a claim
-takes when ever more jobs are ready. On SQLite, on PostgreSQL (whose server is started for this), and the same with
-torc-server and torc's runners where they are on the machine.
+Starts a server and its workers, submits short jobs, and asks for lists, status and claims meanwhile. Prints jobs per
+second, the CPU time of everybody, how long the questions took, and how long a claim takes when ever more jobs are ready.
+On SQLite, on PostgreSQL (whose server is started for this), and the same with torc-server and torc's runners where they
+are on the machine.
 
-  --workers N      (default 16)            --jobs N     (default 20000)
-  --sleep SECONDS  of each job (default 0.002)
+A job is `sh -c 'set -C; : > FILE'`: one program, about a millisecond of CPU, a few milliseconds from start to end with as
+many at once as here. With a number of seconds it is that and then `exec sleep SECONDS`: a second program, which costs as
+much again. Both kinds are measured, one after the other, with the same server and the same workers.
+
+  --workers N      (default 16)            --jobs N     of each kind (default 20000)
+  --sleep S,S      kinds of jobs: 0 for the shell alone, or seconds (default 0,0.002)
   --slots N        jobs at once per worker (default 2)
   --side NAME,NAME sqlite, postgres, torc (default all three)
   --sizes N,N      ready jobs for the claims (default 1000,10000,100000)
@@ -27,11 +31,15 @@ torc-server and torc's runners where they are on the machine.
   --keep           leave the directory
 ";
 
+/// The shell alone.
+pub(super) const NO_SLEEP: &str = "0";
+
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) workers: usize,
     pub(super) jobs: usize,
-    pub(super) sleep: String,
+    /// Kinds of jobs: [`NO_SLEEP`], or how many seconds each sleeps.
+    pub(super) sleeps: Vec<String>,
     pub(super) slots: usize,
     pub(super) sizes: Vec<usize>,
     pub(super) sides: Vec<SideName>,
@@ -54,7 +62,7 @@ impl Default for Options {
         Self {
             workers: 16,
             jobs: 20_000,
-            sleep: "0.002".into(),
+            sleeps: vec![NO_SLEEP.into(), "0.002".into()],
             slots: 2,
             sizes: vec![1_000, 10_000, 100_000],
             sides: vec![SideName::Sqlite, SideName::Postgres, SideName::Torc],
@@ -80,7 +88,7 @@ impl Options {
                 "--slots" => options.slots = number(value()?)?,
                 "--patience" => options.patience = Duration::from_secs(number(value()?)? as u64),
                 "--sizes" => options.sizes = value()?.split(',').map(number).collect::<Result<_>>()?,
-                "--sleep" => options.sleep = seconds(value()?)?,
+                "--sleep" => options.sleeps = value()?.split(',').map(seconds).collect::<Result<_>>()?,
                 "--side" => options.sides = value()?.split(',').map(side).collect::<Result<_>>()?,
                 "--windlass" => options.windlass = Some(value()?.into()),
                 "--torc" => options.torc = Some(value()?.into()),
@@ -93,8 +101,8 @@ impl Options {
 }
 
 fn seconds(text: &str) -> Result<String> {
-    text.parse::<f64>().with_context(|| format!("`{text}` is no number of seconds"))?;
-    Ok(text.to_owned())
+    let number: f64 = text.parse().with_context(|| format!("`{text}` is no number of seconds"))?;
+    Ok(if number > 0.0 { text.to_owned() } else { NO_SLEEP.to_owned() })
 }
 
 fn side(name: &str) -> Result<SideName> {
@@ -120,6 +128,7 @@ mod tests {
         assert_eq!((options.workers, options.jobs), (4, 1000));
         assert_eq!(options.sides, [SideName::Postgres, SideName::Torc]);
         assert_eq!(options.sizes, [10, 20]);
+        assert_eq!(parsed("--sleep 0.0,0.01").unwrap().sleeps, [NO_SLEEP, "0.01"]);
         assert!(parsed("--side oracle").is_err() && parsed("--sleep soon").is_err() && parsed("x").is_err());
     }
 }
