@@ -36,6 +36,9 @@ use windlass_types::{Attempt, WorkflowId};
 const WORKER_DEATHS: u32 = 12;
 /// How often one that stays although there is nothing to do asks again, if the server would rather see it go.
 const CALM: Duration = Duration::from_secs(5);
+/// One that has more than it can run at once asks only after this: until then it will have something to report, and the
+/// answer to that brings whatever there is.
+const STOCKED: Duration = Duration::from_millis(25);
 /// Longest pause between two tries to reach the server.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Nothing is due: look around all the same.
@@ -572,6 +575,10 @@ impl Agent {
         self.renew_lease(self.lease.length(), sent);
         for answer in ready {
             self.obey(answer, observer);
+        }
+        let reported = said.is_some_and(|exchange| !exchange.reports.is_empty());
+        if reported && self.busy.len() > self.options.capacity.slots() {
+            self.calm_until = self.calm_until.max(Some(Instant::now() + STOCKED));
         }
     }
 

@@ -37,3 +37,10 @@ pub struct Capacity {
     /// At most so many jobs at once, whatever they ask for.
     pub max_jobs: Option<u32>,
 }
+
+impl Capacity {
+    /// Roughly how many jobs it can run at once, and at least one.
+    pub fn slots(&self) -> usize {
+        self.max_jobs.unwrap_or(self.cpus.saturating_mul(self.nodes.max(1))).max(1) as usize
+    }
+}

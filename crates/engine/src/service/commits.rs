@@ -108,12 +108,7 @@ impl Office {
     }
 
     /// A claim that is on disk goes to its worker, if it still is its worker and the workflow still wants it.
-    pub(super) fn hand_out(
-        &mut self,
-        workflow: WorkflowId,
-        worker: WorkerId,
-        assignment: Assignment,
-    ) {
+    pub(super) fn hand_out(&mut self, workflow: WorkflowId, worker: WorkerId, assignment: Assignment) {
         let Self { slots, mates, roused, .. } = self;
         let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else { return };
         let Ok(job) = desk.fenced(worker, &assignment.key) else { return };

@@ -180,9 +180,7 @@ impl Mate {
 
     /// Roughly how many jobs it runs at once.
     pub(super) fn slots(&self) -> usize {
-        let slots =
-            self.capacity.max_jobs.unwrap_or(self.capacity.cpus.saturating_mul(self.capacity.nodes.max(1)));
-        slots.max(1) as usize
+        self.capacity.slots()
     }
 
     /// It no longer has the job.
@@ -255,8 +253,9 @@ fn mirror(capacity: Capacity, labels: &[String]) -> Mirror<JobId> {
 /// Secrets are long and random, so nothing slower is needed to keep them from being guessed.
 pub(super) fn secret_hash(secret: &str) -> String {
     use sha2::{Digest as _, Sha256};
+    let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or_default();
     let hash = Sha256::digest(secret.as_bytes());
-    hash.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    hash.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Handed to a worker when it is introduced: what it has to quote ever after.
