@@ -424,19 +424,32 @@ fn check_run(desk: &Desk, run: RunId) -> Result<(), Refused> {
     Err(Refused::Conflict { code: "run_mismatch", detail })
 }
 
+/// So many jobs are looked up one by one; of more than that all are read.
+const ONE_BY_ONE: usize = 32;
+
 fn index(desk: &Desk, job: JobId) -> Result<u32, Refused> {
     desk.board
         .index(job)
         .ok_or_else(|| Refused::NotFound(format!("there is no job {job} in workflow {}", desk.id())))
 }
 
-/// Of each job that left a result in the current run, its newest attempt there.
+/// Of each of these jobs that left a result in the current run, its newest attempt there.
 pub(super) fn attempts_done(
     store: &dyn Store,
     row: &WorkflowRow,
+    jobs: &[JobId],
 ) -> Result<HashMap<JobId, Attempt, rustc_hash::FxBuildHasher>, Refused> {
-    let filter = ResultFilter { run: Some(row.run_id), ..ResultFilter::default() };
-    let results = store.results(row.id, &filter).map_err(|error| refused(&error))?;
+    let read = |job| {
+        let filter = ResultFilter { job, run: Some(row.run_id), ..ResultFilter::default() };
+        store.results(row.id, &filter).map_err(|error| refused(&error))
+    };
+    let results = match jobs.len() {
+        0..=ONE_BY_ONE => {
+            let each = jobs.iter().map(|job| read(Some(*job))).collect::<Result<Vec<_>, _>>()?;
+            each.concat()
+        }
+        _ => read(None)?,
+    };
     let mut done: HashMap<JobId, Attempt, _> = HashMap::default();
     for result in results {
         let newest = done.entry(result.key.job_id).or_insert(result.key.attempt_id);

@@ -6,8 +6,10 @@ use super::mate::Mate;
 use super::office::{Office, refused, unavailable};
 use super::talk::{Refused, Reply, ResetWhich};
 use crate::{Error, added};
+use std::collections::HashMap;
 use std::sync::Arc;
 use windlass_core::board::Orphan;
+use windlass_core::change::Change;
 use windlass_store::model::{SpawnRequest, Spawned, WorkerKind};
 use windlass_types::fleet::StopOrder;
 use windlass_types::work::StopReason;
@@ -169,11 +171,18 @@ impl Office {
         if !desk.is_quiet() {
             return Err(unavailable("something of this workflow is just being written"));
         }
-        let done = super::verbs::attempts_done(&*store, &desk.row)?;
-        let again = desk.board.plan_again(chosen, to_ready, with_dependents, &done).map_err(|job| {
+        let held = |job| {
             let detail = format!("job {} is being worked on", desk.board.key(job).job);
             Refused::Conflict { code: "job_active", detail }
-        })?;
+        };
+        let plan = |done: &_| desk.board.plan_again(chosen, to_ready, with_dependents, done).map_err(held);
+        // Which attempts there were is asked only of those that begin anew.
+        let anew = plan(&HashMap::default())?.changes.into_iter().filter_map(|change| match change {
+            Change::Reset { job, .. } => Some(job),
+            _ => None,
+        });
+        let done = super::verbs::attempts_done(&*store, &desk.row, &anew.collect::<Vec<_>>())?;
+        let again = plan(&done)?;
         if !again.changes.is_empty() {
             desk.open.changes = again.changes;
             desk.is_outdated = true;
