@@ -42,7 +42,7 @@ pub(super) fn note(
         next.as_str(),
         why
     ];
-    pipe.send(number, sql::INSERT_FAILURE, &values)
+    pipe.send_row(number, None, sql::INSERT_FAILURE, &values)
 }
 
 /// At most so many bytes from the end.
