@@ -2,7 +2,7 @@
 
 use crate::actions::Actions;
 use crate::callers::{Call, Caller, Order, Way};
-use crate::crew::Crew;
+use crate::crew::{Crew, REPORT_LINGER};
 use crate::event::Event;
 use crate::home::{Home, Me, Notes, Process, unique};
 use crate::journal::{Entry, Journal, is_last_word, key_of};
@@ -38,7 +38,7 @@ const WORKER_DEATHS: u32 = 12;
 const CALM: Duration = Duration::from_secs(5);
 /// One that has more than it can run at once asks only after this: until then it will have something to report, and the
 /// answer to that brings whatever there is.
-const STOCKED: Duration = Duration::from_millis(25);
+const STOCKED: Duration = REPORT_LINGER.saturating_mul(2);
 /// Longest pause between two tries to reach the server.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Nothing is due: look around all the same.

@@ -21,7 +21,7 @@ use windlass_worker::{Launched, WorkerOptions};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long its reports gather while it has more to do than it can do at once: a small part of what it is given ahead, so
 /// that it never waits for work because of it.
-const REPORT_LINGER: Duration = Duration::from_millis(30);
+pub(crate) const REPORT_LINGER: Duration = Duration::from_millis(30);
 /// How long one that was told to quit may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// It reads all the time; one that does not for so long hangs.
