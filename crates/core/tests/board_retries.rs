@@ -405,3 +405,35 @@ fn an_end_tells_what_the_failure_was_and_why_what_is_next() {
     assert_eq!((failure.next, failure.diagnosis), (Next::Excused, diagnosis));
     assert_eq!(failure.why.as_deref(), Some("orphaned: worker 7 ended while it ran"));
 }
+
+/// Clients that run jobs themselves say how they ended, and nothing of what they said.
+#[test]
+fn what_is_stated_of_a_failure_has_a_class_as_well() {
+    let mut site = Site::new(table(3));
+    site.claim();
+    let stated = Stated {
+        worker: WORKER,
+        status: S::Failed,
+        return_code: 137,
+        reason: None,
+        started_at: None,
+        ended_at: Timestamp(1),
+        wall: Duration::ZERO,
+        usage: Usage::default(),
+        again: false,
+    };
+    let cases = [
+        (Stated { status: S::Completed, return_code: 0, ..stated.clone() }, None),
+        (
+            Stated { status: S::Terminated, return_code: 152, ..stated.clone() },
+            Some((FailureClass::Timeout, Next::Final)),
+        ),
+        (Stated { return_code: 127, again: true, ..stated }, Some((FailureClass::Permanent, Next::Retry))),
+    ];
+    for (job, (stated, told)) in (0..).zip(cases) {
+        let key = site.board.key(job);
+        site.board.on_stated(&key, stated, &mut site.changes).unwrap();
+        let Some(Change::End { failure, .. }) = site.changes.pop() else { panic!("it ended") };
+        assert_eq!(failure.map(|failure| (failure.diagnosis.class, failure.next)), told);
+    }
+}

@@ -190,3 +190,23 @@ fn a_delay_and_a_script_that_is_owed_outlive_the_process() {
     assert_eq!(codes, [9, 0]);
     assert!(sandbox.path("put.right").exists());
 }
+
+/// A class of the user's own rules is as good as one of those that are built in.
+#[test]
+fn rules_of_the_user_say_of_what_class_a_failure_is() {
+    let sandbox = Sandbox::new();
+    sandbox.write("windlass.toml", "[classify]\nrules_file = \"rules.toml\"\n");
+    sandbox.write(
+        "rules.toml",
+        "[[rule]]\nname = \"seats\"\nclass = \"transient\"\nstderr = [\"no seat left\"]\n",
+    );
+    sandbox.write(
+        "seats.yaml",
+        "name: seats\nfailure_handlers: [{name: again, rules: [{classes: [transient]}]}]\njobs:\n  - {name: a, command: \
+         'test $WINDLASS_ATTEMPT_ID -ge 2 || { echo no seat left >&2; exit 1; }', failure_handler: again}\n",
+    );
+    sandbox.windlass(&["run", "seats.yaml"]).exits(0);
+    assert_eq!(results(&sandbox, "a").len(), 2);
+    sandbox.write("rules.toml", "[[rule]]\nname = 3\n");
+    sandbox.windlass(&["run", "--new", "seats.yaml"]).exits(2).says("rules.toml");
+}

@@ -1,7 +1,8 @@
 //! What people and other programs decide about single jobs, beside what workers report.
 
-use super::{Board, Onward, Outcome, Stale};
+use super::{Board, Diagnosis, Failure, Next, Onward, Outcome, Stale};
 use crate::change::{AttemptResult, Change};
+use crate::classify::{Cause, Classifier, Evidence};
 use crate::state::{self, JobEvent};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
@@ -48,6 +49,7 @@ impl Board {
             JobStatus::PendingFailed => JobEvent::AwaitVerdict,
             _ => JobEvent::Fail,
         };
+        let failure = self.stated_failure(&stated, event);
         let result = AttemptResult {
             key: *key,
             worker: stated.worker,
@@ -64,7 +66,26 @@ impl Board {
             recovered: None,
         };
         let onward = Onward::Retry(Box::default());
-        Ok(self.end(job, Outcome { event, result, failure: None, onward }, changes))
+        Ok(self.end(job, Outcome { event, result, failure, onward }, changes))
+    }
+
+    /// Nobody says more about it than what it returned.
+    fn stated_failure(&self, stated: &Stated, event: JobEvent) -> Option<Box<Failure>> {
+        let next = match event {
+            JobEvent::Requeue => Next::Retry,
+            JobEvent::AwaitVerdict => Next::PendingFailed,
+            JobEvent::Fail | JobEvent::Terminate => Next::Final,
+            _ => return None,
+        };
+        let is_timeout = stated.status == JobStatus::Terminated && stated.return_code == self.codes.timeout;
+        let evidence = Evidence {
+            cause: if is_timeout { Cause::Timeout } else { Cause::Itself },
+            wall: stated.wall,
+            peak_memory: stated.usage.peak_memory,
+            ..Evidence::of_exit(stated.return_code, "")
+        };
+        let diagnosis = Diagnosis::of(Classifier::standard(), &evidence);
+        Some(Box::new(Failure { diagnosis, next, why: stated.reason.clone(), last_words: None }))
     }
 
     /// The verdict on a failure that waited for one, or a job that is not to run: `to` is failed, canceled or disabled.
