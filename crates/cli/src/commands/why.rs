@@ -61,6 +61,11 @@ fn judge(
         job: number as u32,
         asked: (class != 0).then(|| table.requirements[class as usize]),
         started_at: job.started_at,
+        not_before: table
+            .carried
+            .iter()
+            .find(|(job, _)| *job == number as u32)
+            .and_then(|(_, it)| it.not_before),
         outcome: outcome.as_ref(),
         labels: &labels,
         trouble: trouble.as_deref(),

@@ -33,6 +33,8 @@ pub struct Situation<'a> {
     pub asked: Option<Resources>,
     /// If it runs.
     pub started_at: Option<Timestamp>,
+    /// It is to be tried again, but not earlier.
+    pub not_before: Option<Timestamp>,
     /// Its newest attempt that ended.
     pub outcome: Option<&'a Outcome>,
     /// What it may only run beside.
@@ -271,6 +273,14 @@ impl<'s> Answer<'s> {
             return;
         }
         if self.undriven("ready, but nothing runs the workflow") {
+            return;
+        }
+        if let Some(wait) = self.of.not_before.map(|at| at.since(self.of.now)).filter(|wait| !wait.is_zero())
+        {
+            self.headline(format!("ready, and tried again in {}", format_duration(wait)));
+            if let Some(reason) = self.of.outcome.and_then(|outcome| outcome.reason.as_deref()) {
+                self.fact(reason);
+            }
             return;
         }
         let asked = self.of.asked.unwrap_or(Resources::DEFAULT);

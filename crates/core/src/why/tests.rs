@@ -17,6 +17,7 @@ struct World {
     labels: Vec<String>,
     asked: Option<Resources>,
     started_at: Option<Timestamp>,
+    not_before: Option<Timestamp>,
     usual: Option<Duration>,
     logs: Vec<(&'static str, &'static str)>,
 }
@@ -37,6 +38,7 @@ impl World {
             labels: Vec::new(),
             asked: None,
             started_at: None,
+            not_before: None,
             usual: None,
             logs: Vec::new(),
         }
@@ -57,6 +59,7 @@ impl World {
             job: job as u32,
             asked: self.asked,
             started_at: self.started_at,
+            not_before: self.not_before,
             outcome: self.outcomes[job].as_ref(),
             labels: &self.labels,
             trouble: None,
@@ -285,4 +288,16 @@ fn a_ready_job_of_a_server_is_told_who_would_take_it() {
     assert_eq!(facts(&world), ["a worker is there for 10m only, and it asks for 1h"]);
     world.workers.clear();
     assert_eq!(world.why(0).headline, "ready, but no worker is there to take it");
+}
+
+#[test]
+fn who_waits_before_he_is_tried_again_waits_for_nobody() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.not_before = Some(Timestamp(NOW.0 + 90_000_000));
+    world.outcomes[0] = Some(Outcome { reason: Some("attempt 2 of 3 in 2m".into()), ..failure(75) });
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, and tried again in 1m 30s");
+    assert_eq!(verdict.evidence, [Evidence::Fact { text: "attempt 2 of 3 in 2m".into() }]);
+    world.not_before = Some(NOW);
+    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
 }
