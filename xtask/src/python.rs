@@ -1,5 +1,5 @@
-//! The Python programs that tests are run with: Torc's own client and schemathesis, in an environment of their own below
-//! the target directory. Made once, and again when what is pinned changes.
+//! The Python programs that tests are run with: Torc's own client, schemathesis and the SDK of MCP, in an environment of
+//! their own below the target directory. Made once, and again when what is pinned changes.
 
 use std::env;
 use std::fs;
@@ -26,7 +26,9 @@ pub(crate) fn provide() -> Result<PathBuf> {
     if fs::read(&stamp).is_ok_and(|there| there == wanted) {
         return Ok(place);
     }
-    eprintln!("Torc's Python client and schemathesis are missing: installing them (once, a minute)");
+    eprintln!(
+        "Torc's Python client, schemathesis and the SDK of MCP are missing: installing them (once, a minute)"
+    );
     create(&place)?;
     let pip = place.join("bin/python");
     run(Command::new(pip)

@@ -13,7 +13,7 @@ cargo xtask test [ARGS...]: runs every test of the workspace
   1. looks for the programs that the tests start; installs the missing ones as root on Debian,
      otherwise prints the command that does
   2. installs cargo-nextest if it is missing (`cargo install cargo-nextest --locked`)
-  3. installs Torc's Python client and schemathesis below the target directory (pinned versions)
+  3. installs Torc's Python client, schemathesis and the SDK of MCP below the target directory (pinned versions)
   4. builds the workspace, so that tests may start the `windlass` binary
   5. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
   6. cargo nextest run --workspace ARGS...; where not even root may mount a disk or make a namespace (some containers),

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::error::CliError;
 use crate::server::{self, Manner};
 use crate::ui::Ui;
+use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -55,6 +56,21 @@ impl Context {
             self.server.set(found).ok();
         }
         Ok(self.server.get().and_then(Option::as_ref))
+    }
+
+    /// The words that have another `windlass` work on the same database or server.
+    pub(crate) fn globals_again(&self) -> Vec<OsString> {
+        let trust = &self.manner.trust;
+        let named = [
+            ("--db", self.db.as_ref().map(|path| path.as_os_str())),
+            ("--url", self.url.as_ref().map(AsRef::as_ref)),
+            ("--ca-file", trust.ca_file.as_ref().map(|path| path.as_os_str())),
+            ("--cert", trust.cert.as_ref().map(|path| path.as_os_str())),
+            ("--key", trust.key.as_ref().map(|path| path.as_os_str())),
+        ];
+        let given = named.into_iter().filter_map(|(flag, value)| Some([flag.into(), value?.to_owned()]));
+        let in_the_clear = self.manner.insecure_http.then(|| "--insecure-http".into());
+        given.flatten().chain(in_the_clear).collect()
     }
 
     /// How servers are talked to, as it was said.

@@ -3,7 +3,6 @@
 mod args;
 mod away;
 mod changes;
-mod classes;
 mod commands;
 mod config;
 mod context;

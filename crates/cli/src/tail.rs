@@ -1,46 +1,10 @@
-//! Reading the end of a file, and what is added to it.
+//! Reading what is added to a file.
 
 use crate::job_logs::Stream;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read as _};
 use std::path::PathBuf;
-
-const BLOCK: u64 = 64 * 1024;
-
-/// Moves to the start of the last `lines` lines. A last line without its newline counts.
-pub(crate) fn skip_to_last_lines(file: &mut (impl Read + Seek), lines: usize) -> io::Result<()> {
-    let end = file.seek(SeekFrom::End(0))?;
-    let start = last_lines_start(file, end, lines)?;
-    file.seek(SeekFrom::Start(start)).map(|_| ())
-}
-
-fn last_lines_start(file: &mut (impl Read + Seek), end: u64, lines: usize) -> io::Result<u64> {
-    if lines == 0 {
-        return Ok(end);
-    }
-    // The newline that ends the last line does not begin another one.
-    let mut to_pass = lines;
-    let mut block_end = end;
-    let mut block = Vec::new();
-    while block_end > 0 {
-        let block_start = block_end.saturating_sub(BLOCK);
-        file.seek(SeekFrom::Start(block_start))?;
-        block.clear();
-        file.by_ref().take(block_end - block_start).read_to_end(&mut block)?;
-        for (i, _) in block.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
-            let after = block_start + i as u64 + 1;
-            if after == end {
-                continue;
-            }
-            to_pass -= 1;
-            if to_pass == 0 {
-                return Ok(after);
-            }
-        }
-        block_end = block_start;
-    }
-    Ok(0)
-}
+use windlass_insight::tail::skip_to_last_lines;
 
 /// A file that grows, and how much of it was read.
 #[derive(Debug)]
@@ -97,40 +61,7 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Cursor as Bytes, Write as _};
-
-    fn last(text: &str, lines: usize) -> String {
-        let mut file = Bytes::new(text.as_bytes());
-        skip_to_last_lines(&mut file, lines).unwrap();
-        let mut rest = String::new();
-        file.read_to_string(&mut rest).unwrap();
-        rest
-    }
-
-    #[test]
-    fn the_last_lines() {
-        for (text, lines, expected) in [
-            ("a\nb\nc\n", 2, "b\nc\n"),
-            ("a\nb\nc", 2, "b\nc"),
-            ("a\nb\nc\n", 9, "a\nb\nc\n"),
-            ("a\nb\nc\n", 0, ""),
-            ("a\n\n\n", 2, "\n\n"),
-            ("", 3, ""),
-            ("\n", 1, "\n"),
-        ] {
-            assert_eq!(last(text, lines), expected, "{text:?} {lines}");
-        }
-    }
-
-    #[test]
-    fn the_last_lines_of_a_long_file() {
-        let lines: Vec<String> = (0..40_000).map(|i| format!("line {i}")).collect();
-        let text = lines.join("\n") + "\n";
-        assert_eq!(last(&text, 1), "line 39999\n");
-        let many = last(&text, 20_000);
-        assert!(many.starts_with("line 20000\n"));
-        assert_eq!(many.lines().count(), 20_000);
-    }
+    use std::io::Write as _;
 
     #[test]
     fn news_of_a_growing_file_and_of_one_that_is_not_there() {

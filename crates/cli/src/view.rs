@@ -10,69 +10,15 @@ use crate::ui::listing::Record;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use std::path::PathBuf;
 use std::time::Duration;
+pub(crate) use windlass_insight::{State, is_run_by_somebody};
+use windlass_insight::{is_elsewhere, needs_verdict};
+use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
-use windlass_store::{Location, Store};
 use windlass_types::work::Stdio;
 use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp};
 
 /// So many failed or running jobs are named; the counts say how many there are.
 const NAMED: u64 = 10;
-
-/// Where a workflow stands, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum State {
-    /// Never started.
-    Created,
-    /// Somebody is running it.
-    Running,
-    /// It was started, is not over, and nobody is running it.
-    Interrupted,
-    /// Nothing happens before somebody says what is to become of failures.
-    NeedsDecision,
-    /// All jobs completed.
-    Completed,
-    /// All jobs are over, and some did not complete.
-    Failed,
-    Canceled,
-}
-
-impl State {
-    pub(crate) fn of(row: &WorkflowRow, somebody_runs_it: bool) -> Self {
-        let counts = &row.counts;
-        match () {
-            () if row.started_at.is_some() && !row.is_canceled && needs_verdict(counts) => {
-                Self::NeedsDecision
-            }
-            () if somebody_runs_it => Self::Running,
-            () if row.is_canceled => Self::Canceled,
-            () if counts.settled() < counts.total() => match row.started_at {
-                None => Self::Created,
-                Some(_) => Self::Interrupted,
-            },
-            () if counts.unsuccessful() > 0 => Self::Failed,
-            () => Self::Completed,
-        }
-    }
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Running => "running",
-            Self::Interrupted => "interrupted",
-            Self::NeedsDecision => "needs_decision",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Canceled => "canceled",
-        }
-    }
-}
-
-/// Nothing is left to be done before somebody says what is to become of failures.
-fn needs_verdict(counts: &StatusCounts) -> bool {
-    let may_go_on = counts.active() + counts.get(JobStatus::Ready) + counts.get(JobStatus::Uninitialized);
-    counts.get(JobStatus::PendingFailed) > 0 && may_go_on == 0
-}
 
 /// How a command that ran the workflow exits.
 pub(crate) fn exit_of(counts: &StatusCounts) -> Exit {
@@ -242,17 +188,4 @@ fn list(store: &dyn Store, row: &WorkflowRow, status: &[JobStatus]) -> Result<Ve
 fn elapsed(row: &WorkflowRow, state: State, now: Timestamp) -> Option<Duration> {
     let end = row.ended_at.or((state == State::Running).then_some(now))?;
     Some(end.since(row.started_at?))
-}
-
-fn is_elsewhere(store: &dyn Store) -> bool {
-    matches!(store.location(), Location::Server(_))
-}
-
-/// Whether some process runs the workflow now; a server runs what was started and is not over. A lock that cannot be
-/// looked at counts as free: being able to show the workflow matters more.
-pub(crate) fn is_run_by_somebody(store: &dyn Store, row: &WorkflowRow) -> bool {
-    if is_elsewhere(store) {
-        return row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled;
-    }
-    store.lock_holder(row.id).is_ok_and(|holder| holder.is_some())
 }

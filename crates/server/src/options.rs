@@ -42,6 +42,8 @@ pub struct ServeOptions {
     pub classifier: Option<Arc<Classifier>>,
     /// So often whoever follows events is looked at again: a right that was taken away ends what it was good for.
     pub check_rights: Duration,
+    /// What agents may do at `/mcp`, each with the rights of whoever sent it. `None`: they are not spoken to.
+    pub mcp: Option<AgentRights>,
     /// Events that this server writes are told at once; how often to look for those that somebody else wrote.
     pub look_for_events: Duration,
 }
@@ -54,6 +56,13 @@ impl fmt::Debug for ServeOptions {
             .field("run_dir", &self.run_dir)
             .finish_non_exhaustive()
     }
+}
+
+/// What agents may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentRights {
+    Read,
+    Write,
 }
 
 /// What one caller, or all of them, may ask of the server at a time.
@@ -126,6 +135,7 @@ impl Default for ServeOptions {
             bury: None,
             classifier: None,
             check_rights: Duration::from_secs(10),
+            mcp: None,
             look_for_events: Duration::from_secs(1),
         }
     }

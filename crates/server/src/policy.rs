@@ -36,6 +36,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/docs", Public),
     ("GET", "/openapi.json", Public),
     ("GET", "/metrics", Needs(Metrics)),
+    ("POST", "/mcp", Needs(Look)),
     ("GET", "/ping", Needs(Look)),
     ("GET", "/version", Needs(Look)),
 

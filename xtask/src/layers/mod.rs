@@ -57,6 +57,16 @@ const HOUSE: &[Room] = &[
         may_use: &["windlass-types", "windlass-core", "windlass-store", "windlass-api"],
     },
     Room {
+        name: "windlass-insight",
+        layer: 3,
+        may_use: &["windlass-types", "windlass-core", "windlass-store"],
+    },
+    Room {
+        name: "windlass-mcp",
+        layer: 4,
+        may_use: &["windlass-types", "windlass-spec", "windlass-core", "windlass-store", "windlass-insight"],
+    },
+    Room {
         name: "windlass-agent",
         layer: 4,
         may_use: &[
@@ -70,7 +80,7 @@ const HOUSE: &[Room] = &[
     },
     Room {
         name: "windlass-server",
-        layer: 4,
+        layer: 5,
         may_use: &[
             "windlass-types",
             "windlass-core",
@@ -78,11 +88,12 @@ const HOUSE: &[Room] = &[
             "windlass-engine",
             "windlass-api",
             "windlass-auth",
+            "windlass-mcp",
         ],
     },
     Room {
         name: "windlass",
-        layer: 5,
+        layer: 6,
         may_use: &[
             "windlass-types",
             "windlass-spec",
@@ -96,6 +107,8 @@ const HOUSE: &[Room] = &[
             "windlass-auth",
             "windlass-client",
             "windlass-agent",
+            "windlass-insight",
+            "windlass-mcp",
             "windlass-server",
         ],
     },
@@ -127,6 +140,7 @@ const OWNED: &[Owned] = &[
         because: "SQL lives behind the store's use cases",
     },
     Owned { dependency: "axum", owner: "windlass-server", because: "requests are answered in one place" },
+    Owned { dependency: "rmcp", owner: "windlass-mcp", because: "it changes often" },
     Owned { dependency: "clap", owner: "windlass", because: "arguments are parsed at the edge" },
 ];
 

@@ -27,7 +27,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
-    ("Share", &["serve", "worker", "workers", "remote", "ping"]),
+    ("Share", &["serve", "worker", "workers", "remote", "ping", "mcp"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers", "actions"]),
     ("Who you are", &["login", "logout", "whoami", "token", "password", "access-groups"]),
     ("Windlass itself", &["config", "completions", "help"]),

@@ -12,6 +12,7 @@ pub(crate) mod edit;
 pub(crate) mod help;
 pub(crate) mod jobs;
 pub(crate) mod logs;
+pub(crate) mod mcp;
 mod order;
 pub(crate) mod page;
 pub(crate) mod plan;
@@ -255,6 +256,8 @@ pub(crate) enum Command {
     Workers(workers::WorkersArgs),
     /// Ask a server how it is.
     Ping,
+    /// Let an AI agent look at workflows, and act on them if you allow it: an MCP server.
+    Mcp(mcp::McpArgs),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.

@@ -60,6 +60,9 @@ pub(crate) struct ServeArgs {
     /// A request takes at most so long, waits and streams not counted.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub(crate) request_timeout: Duration,
+    /// Speak to AI agents at /mcp, each with the rights of its token: `read` lets them look, `write` also act.
+    #[arg(long, value_enum, value_name = "RIGHTS", num_args = 0..=1, require_equals = true, default_missing_value = "read")]
+    pub(crate) mcp: Option<AgentRights>,
     /// Write the log as text for people, or as JSON, one object per line.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
@@ -72,6 +75,21 @@ pub(crate) struct ServeArgs {
     /// Print a systemd unit for this server as it is set up, and do not serve.
     #[arg(long, conflicts_with = "check")]
     pub(crate) print_systemd_unit: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgentRights {
+    Read,
+    Write,
+}
+
+impl From<AgentRights> for windlass_server::options::AgentRights {
+    fn from(rights: AgentRights) -> Self {
+        match rights {
+            AgentRights::Read => Self::Read,
+            AgentRights::Write => Self::Write,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,4 +1,5 @@
-//! `windlass __docs`: the man pages and the reference of the command line, from the definition of the command line.
+//! `windlass __docs`: the man pages and the reference of the command line, from the definition of the command line; and
+//! the tools that agents are offered.
 
 use crate::args::{self, help::GROUPS, tools::DocsArgs};
 use crate::error::{CliError, Exit};
@@ -19,7 +20,10 @@ fn write_all(dir: &Path) -> io::Result<()> {
     write_man(&man, &command, "windlass")?;
     let reference = dir.join("reference");
     std::fs::create_dir_all(&reference)?;
-    std::fs::write(reference.join("cli.md"), markdown(&command))
+    std::fs::write(reference.join("cli.md"), markdown(&command))?;
+    let mut tools = serde_json::to_string_pretty(&windlass_mcp::describe_tools())?;
+    tools.push('\n');
+    std::fs::write(reference.join("mcp-tools.json"), tools)
 }
 
 /// One page per command, verbs included: `windlass-jobs-list.1`.

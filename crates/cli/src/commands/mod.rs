@@ -20,6 +20,7 @@ mod files;
 mod jobs;
 mod logs;
 mod manage;
+mod mcp;
 mod parts;
 mod password;
 mod ping;
@@ -149,6 +150,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Actions(args) => actions::run(ctx, args),
         Command::Workers(args) => workers::run(ctx, args),
         Command::Ping => ping::run(ctx),
+        Command::Mcp(args) => mcp::run(ctx, args),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),

@@ -1,7 +1,6 @@
 //! `windlass resources`: what jobs asked for and what they used; and better requirements, learned from that.
 
 use crate::args::resources::{CheckArgs, CorrectArgs, ResourcesArgs, ResourcesVerb, SizingArgs};
-use crate::classes::{self, Class, Which};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::select;
@@ -11,6 +10,7 @@ use crate::ui::text;
 use serde::Serialize;
 use std::time::Duration;
 use windlass_core::sizing::{Measure, Rules, Sizing};
+use windlass_insight::classes::{self, Class, Which};
 use windlass_store::model::{RequirementsChange, UsedBy, WorkflowRow};
 use windlass_types::{Bytes, JobId, Resources, WorkflowId, format_duration};
 

@@ -96,6 +96,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         auth_config: args.auth_config.as_ref().map(absolute),
         password_file: args.password_file.as_ref().map(absolute),
         owner: current_user(),
+        mcp: args.mcp.map(Into::into),
         run_dir: Some(run_dir(ctx)?),
         bury: Some(Arc::new(|worker| local::bury(worker).is_ok())),
         classifier: rules::of_settings(ctx)?,

@@ -1,7 +1,6 @@
 //! `windlass tune`: better requirements, learned from what was used, as a patch to the spec file.
 
 use crate::args::resources::TuneArgs;
-use crate::classes::{self, Class, Which};
 use crate::context::Context;
 use crate::deliver;
 use crate::error::{CliError, Exit, Kind};
@@ -12,6 +11,7 @@ use crate::{select, spec_files};
 use serde::Serialize;
 use std::borrow::Cow;
 use windlass_core::sizing::{Amount, Change, Sizing};
+use windlass_insight::classes::{self, Class, Which};
 use windlass_spec::patch::{Edit, NewValue, PatchError, set_values};
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;

@@ -23,11 +23,11 @@ fn man_pages_and_reference_are_up_to_date() {
     for (name, text) in &made {
         assert!(there[name] == *text, "{name} is out of date: run `cargo xtask docs`");
     }
-    let reference = fs::read_to_string(checked_in.join("reference/cli.md")).unwrap();
-    assert!(
-        sandbox.read("docs/reference/cli.md") == reference,
-        "cli.md is out of date: run `cargo xtask docs`"
-    );
+    for page in ["cli.md", "mcp-tools.json"] {
+        let there = fs::read_to_string(checked_in.join("reference").join(page)).unwrap();
+        let made = sandbox.read(&format!("docs/reference/{page}"));
+        assert!(made == there, "{page} is out of date: run `cargo xtask docs`");
+    }
 }
 
 #[test]

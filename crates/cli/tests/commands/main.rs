@@ -40,6 +40,8 @@ mod kill;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod plans;
 #[cfg(test)]
 #[path = "../../../store/tests/postgres_server/mod.rs"]

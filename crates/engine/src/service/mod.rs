@@ -26,7 +26,7 @@ mod verbs;
 mod workflows;
 
 pub use clock::{Hand, ServiceClock};
-pub use roster::{Present, TROUBLE};
+pub use roster::Present;
 pub use talk::{
     Bury, ClaimRequest, Completion, Figures, IsCertain, NodeOffer, OnCommit, Outline, Quiet, ReadyJobs,
     Refused, Reply, ResetWhich, ServiceOptions, Speaker, Sponsor,

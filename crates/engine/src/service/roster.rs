@@ -2,7 +2,7 @@
 
 use super::office::Office;
 use std::time::Duration;
-use windlass_store::model::{NewEvent, Severity};
+use windlass_store::model::{NewEvent, Severity, WORKER_TROUBLE};
 use windlass_types::work::AttemptKey;
 use windlass_types::{WorkerId, WorkflowId};
 
@@ -50,7 +50,7 @@ impl Office {
             workflow: Some(key.workflow),
             job: Some(key.job),
             severity: Severity::Warning,
-            category: TROUBLE.to_owned(),
+            category: WORKER_TROUBLE.to_owned(),
             message: format!("worker {worker} could not start it: {trouble}"),
             data: Some(serde_json::json!({ "worker_id": worker, "trouble": trouble })),
         };
@@ -59,9 +59,6 @@ impl Office {
         self.tell_of_commit();
     }
 }
-
-/// The category of such events.
-pub const TROUBLE: &str = "worker_trouble";
 
 /// What a worker could not start, and why, as it was noted: few are different.
 pub(super) type Troubles = std::collections::HashSet<(WorkflowId, String)>;

@@ -52,12 +52,16 @@ async fn books(
     caller: Caller,
     Json(request): Json<Request>,
 ) -> Answer<Response> {
-    let answer = match (authorize(&state, &caller, &request).await?, request.access().level) {
-        (Err(hidden), _) => wire::Answer::new::<()>(Err(hidden)),
-        (Ok(workflows), Level::Read) => read(&state, &caller, request, workflows).await?,
-        (Ok(workflows), Level::Change) => change(&state, &caller, request, &workflows).await?,
-    };
-    Ok(respond(answer))
+    Ok(respond(perform(&state, &caller, request).await?))
+}
+
+/// Does what the request asks for, in the caller's name, if he may.
+pub(super) async fn perform(state: &AppState, caller: &Caller, request: Request) -> Answer<wire::Answer> {
+    match (authorize(state, caller, &request).await?, request.access().level) {
+        (Err(hidden), _) => Ok(wire::Answer::new::<()>(Err(hidden))),
+        (Ok(workflows), Level::Read) => read(state, caller, request, workflows).await,
+        (Ok(workflows), Level::Change) => change(state, caller, request, &workflows).await,
+    }
 }
 
 /// Make a workflow from its lines

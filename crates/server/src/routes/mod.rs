@@ -5,6 +5,7 @@ mod books;
 mod docs;
 pub(crate) mod events;
 pub(crate) mod health;
+mod mcp;
 mod metrics;
 mod tokens;
 mod torc;
@@ -14,9 +15,9 @@ mod workflows;
 use crate::state::AppState;
 use utoipa_axum::router::OpenApiRouter;
 
-/// Routes without a prefix, for those who watch over the server.
+/// Routes without a prefix, for those who watch over the server, and for agents.
 pub(crate) fn plain() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(health::routes()).merge(metrics::routes())
+    OpenApiRouter::new().merge(health::routes()).merge(metrics::routes()).merge(mcp::routes())
 }
 
 /// Our own routes below [`crate::error::API_PREFIX`], done in a moment.

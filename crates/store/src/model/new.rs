@@ -213,6 +213,9 @@ impl Default for NewJob<'_> {
     }
 }
 
+/// The category of events that tell of workers that could not start something.
+pub const WORKER_TROUBLE: &str = "worker_trouble";
+
 /// Something to be noted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewEvent {

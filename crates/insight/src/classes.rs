@@ -1,41 +1,40 @@
-//! Classes of jobs with what they used: the jobs of one entry of the spec that ask for the same. Shared by `resources`
-//! and `tune`.
+//! Classes of jobs with what they used: the jobs of one entry of the spec that ask for the same.
 
-use crate::error::CliError;
 use std::collections::{BTreeMap, HashMap};
 use windlass_core::sizing::{self, Observation, Rules, Sizing};
-use windlass_store::Store;
 use windlass_store::model::{JobFilter, ResultFilter, ResultRow, WorkflowRow};
+use windlass_store::{Error, Store};
 use windlass_types::work::return_code;
 use windlass_types::{JobId, JobStatus, KindId, Resources, RunId};
 
 const PAGE: u64 = 2000;
 
 /// Which attempts count.
-pub(crate) struct Which<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Which<'a> {
     /// `None`: of each job, the newest run in which it ran.
-    pub(crate) run: Option<RunId>,
+    pub run: Option<RunId>,
     /// Those that failed as well.
-    pub(crate) failed: bool,
+    pub failed: bool,
     /// Only these jobs; none: all.
-    pub(crate) jobs: &'a [JobId],
+    pub jobs: &'a [JobId],
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Class {
+pub struct Class {
     /// The entry of the spec, or the set of requirements where a job is an entry of its own.
-    pub(crate) name: String,
+    pub name: String,
     /// The set of requirements that they use.
-    pub(crate) requirements: String,
-    pub(crate) kind: Option<KindId>,
-    pub(crate) asked: Resources,
-    pub(crate) jobs: Vec<JobId>,
-    pub(crate) observations: Vec<Observation>,
+    pub requirements: String,
+    pub kind: Option<KindId>,
+    pub asked: Resources,
+    pub jobs: Vec<JobId>,
+    pub observations: Vec<Observation>,
 }
 
 impl Class {
     /// The name of the set that the class gets for itself; the same every time, so that correcting twice makes one set.
-    pub(crate) fn corrected_name(&self) -> String {
+    pub fn corrected_name(&self) -> String {
         match self.requirements.strip_suffix(&self.suffix()) {
             Some(_) => self.requirements.clone(),
             None => format!("{}{}", self.requirements, self.suffix()),
@@ -48,7 +47,7 @@ impl Class {
 }
 
 /// Judges each class by what its jobs used.
-pub(crate) fn judge(classes: Vec<Class>, rules: &Rules) -> Vec<(Class, Sizing)> {
+pub fn judge(classes: Vec<Class>, rules: &Rules) -> Vec<(Class, Sizing)> {
     let judge = |class: Class| {
         let sizing = sizing::size(
             &sizing::Class {
@@ -65,7 +64,7 @@ pub(crate) fn judge(classes: Vec<Class>, rules: &Rules) -> Vec<(Class, Sizing)> 
 }
 
 /// The same by the set of requirements that they use, as the spec names it: one class for each.
-pub(crate) fn by_requirements(classes: Vec<Class>) -> Vec<Class> {
+pub fn by_requirements(classes: Vec<Class>) -> Vec<Class> {
     let mut merged: Vec<Class> = Vec::new();
     for class in classes {
         let name = class.requirements.strip_suffix(&class.suffix()).unwrap_or(&class.requirements).to_owned();
@@ -81,7 +80,7 @@ pub(crate) fn by_requirements(classes: Vec<Class>) -> Vec<Class> {
 }
 
 /// The classes that ask for something and have at least one result, in the order of their first jobs.
-pub(crate) fn load(store: &dyn Store, row: &WorkflowRow, which: &Which<'_>) -> Result<Vec<Class>, CliError> {
+pub fn load(store: &dyn Store, row: &WorkflowRow, which: &Which<'_>) -> Result<Vec<Class>, Error> {
     let mut classes = gather(store, row, which)?;
     let class_of: HashMap<JobId, usize> = classes
         .iter()
@@ -97,7 +96,7 @@ pub(crate) fn load(store: &dyn Store, row: &WorkflowRow, which: &Which<'_>) -> R
     Ok(classes)
 }
 
-fn gather(store: &dyn Store, row: &WorkflowRow, which: &Which<'_>) -> Result<Vec<Class>, CliError> {
+fn gather(store: &dyn Store, row: &WorkflowRow, which: &Which<'_>) -> Result<Vec<Class>, Error> {
     let kinds: HashMap<String, KindId> =
         store.kinds(row.id)?.into_iter().map(|kind| (kind.name, kind.id)).collect();
     let sets: HashMap<String, Resources> =
@@ -134,7 +133,7 @@ fn newest_results(
     store: &dyn Store,
     row: &WorkflowRow,
     which: &Which<'_>,
-) -> Result<BTreeMap<JobId, ResultRow>, CliError> {
+) -> Result<BTreeMap<JobId, ResultRow>, Error> {
     let mut newest = BTreeMap::new();
     let mut after = None;
     loop {

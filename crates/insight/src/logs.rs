@@ -1,0 +1,114 @@
+//! Where the output of jobs lies: `OUTPUT_DIR/job_stdio/job_wf{W}_j{J}_r{R}_a{A}.o`, `.e` and `.log`. How it is read for
+//! those who only want its end is in [`crate::tail`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+use windlass_store::model::WorkflowRow;
+use windlass_store::{Error, Store};
+use windlass_types::JobId;
+use windlass_types::work::{AttemptKey, Stdio, StdioMode};
+
+/// In the output directory.
+pub const FOLDER: &str = "job_stdio";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+    /// Both in one file.
+    Combined,
+}
+
+impl Stream {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Combined => "output",
+        }
+    }
+
+    const fn extension(self) -> &'static str {
+        match self {
+            Self::Stdout => "o",
+            Self::Stderr => "e",
+            Self::Combined => "log",
+        }
+    }
+}
+
+pub fn path(workflow: &WorkflowRow, key: AttemptKey, stream: Stream) -> PathBuf {
+    let file = format!("{}.{}", key.stem(), stream.extension());
+    Path::new(&workflow.output_dir).join(FOLDER).join(file)
+}
+
+/// Says which database the logs in this folder belong to: its name, on one line.
+const OWNER: &str = ".database";
+
+/// Makes the folder this database's. Logs are named by numbers that only one database hands out once, so a folder has one
+/// owner; `Some` if that is another database, which is still there.
+pub fn claim(logs: &Path, database: &Path) -> io::Result<Option<PathBuf>> {
+    let marker = logs.join(OWNER);
+    let owner = match std::fs::read_to_string(&marker) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        owner => Some(PathBuf::from(owner?.trim_end())),
+    };
+    let is_ours = |owner: &PathBuf| owner == database || same_file(owner, database);
+    match owner {
+        Some(owner) if is_ours(&owner) => Ok(None),
+        Some(other) if other.exists() || is_server(&other) => Ok(Some(other)),
+        _ => std::fs::write(marker, format!("{}\n", database.display())).map(|()| None),
+    }
+}
+
+/// The books of a server go by its address.
+fn is_server(owner: &Path) -> bool {
+    ["http://", "https://"].iter().any(|scheme| owner.to_str().is_some_and(|text| text.starts_with(scheme)))
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// What the job says about its output, or else its workflow.
+pub fn stdio(store: &dyn Store, workflow: &WorkflowRow, job: JobId) -> Result<Stdio, Error> {
+    let own = store.commands(&[job])?.first().and_then(|command| command.stdio);
+    Ok(own.unwrap_or_else(|| workflow.settings.stdio(workflow.stdio)))
+}
+
+/// The streams that are kept.
+pub const fn kept(mode: StdioMode) -> &'static [Stream] {
+    match mode {
+        StdioMode::Separate => &[Stream::Stdout, Stream::Stderr],
+        StdioMode::Combined => &[Stream::Combined],
+        StdioMode::None => &[],
+        StdioMode::NoStdout => &[Stream::Stderr],
+        StdioMode::NoStderr => &[Stream::Stdout],
+    }
+}
+
+/// The files of an attempt that are there, what most likely says why it failed first. One that printed nothing has none.
+pub fn written(workflow: &WorkflowRow, key: AttemptKey) -> Vec<(Stream, PathBuf)> {
+    let streams = [Stream::Stderr, Stream::Stdout, Stream::Combined];
+    let files = streams.map(|stream| (stream, path(workflow, key, stream)));
+    files.into_iter().filter(|(_, file)| file.exists()).collect()
+}
+
+/// The file to look at first, and which stream in it says something, if any does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clue {
+    pub path: PathBuf,
+    pub spoken: Option<Stream>,
+}
+
+/// What most likely says why a job failed: what it wrote to stderr, else to stdout. `None` if nothing was to be kept.
+pub fn first_to_look_at(workflow: &WorkflowRow, key: AttemptKey, stdio: Stdio) -> Option<Clue> {
+    let has_text = |file: &Path| std::fs::metadata(file).is_ok_and(|meta| meta.len() > 0);
+    let spoken = written(workflow, key).into_iter().find(|(_, file)| has_text(file));
+    match spoken {
+        Some((stream, path)) => Some(Clue { path, spoken: Some(stream) }),
+        None => {
+            kept(stdio.mode).last().map(|stream| Clue { path: path(workflow, key, *stream), spoken: None })
+        }
+    }
+}

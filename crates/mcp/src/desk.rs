@@ -1,0 +1,194 @@
+//! What an agent sits at.
+
+use crate::shown;
+use serde_json::Value;
+use std::sync::Arc;
+use windlass_core::redact::{Masking, Redactor};
+use windlass_core::why::Offer;
+use windlass_store::model::{JobFilter, JobRow, RequirementsChange, UsedBy, WorkflowRow};
+use windlass_store::{Location, Store};
+use windlass_types::{Clock, JobId, Resources, Timestamp, WorkflowId};
+
+/// The books that are read in, who does what changes something, and what may be done at all. Cheap to clone.
+#[derive(Clone)]
+pub struct Desk {
+    pub books: Arc<dyn Store>,
+    pub hands: Arc<dyn Hands>,
+    /// Which names of variables mean secrets.
+    pub masking: Masking,
+    /// What the agent calls itself: its decisions are kept under this name.
+    pub agent: String,
+    /// Without it, tools that change something are not even listed.
+    pub allow_write: bool,
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Desk").field("allow_write", &self.allow_write).finish_non_exhaustive()
+    }
+}
+
+/// Those who act for an agent. What they do is what its person may do, and nothing more.
+pub trait Hands: Send + Sync {
+    /// Whether workflows can be made from specs here.
+    fn makes_workflows(&self) -> bool {
+        false
+    }
+
+    /// Makes a workflow and says what there is now.
+    fn create(&self, _spec: &SpecText) -> Result<Value, Trouble> {
+        Err(Trouble::refused("workflows cannot be made here"))
+    }
+
+    /// Writes a spec to a new file and says where it is.
+    fn save(&self, _spec: &SpecText, _path: &str) -> Result<Value, Trouble> {
+        Err(Trouble::refused("files cannot be written here"))
+    }
+
+    /// Has the workflow run, and comes back while it does.
+    fn start(&self, workflow: WorkflowId) -> Result<Value, Trouble>;
+    fn cancel(&self, workflow: WorkflowId) -> Result<Value, Trouble>;
+    /// Sends jobs back to run again: those that did not end well, or all that ran.
+    fn reset(&self, workflow: WorkflowId, failed_only: bool) -> Result<Value, Trouble>;
+    /// Those who may work on the workflow now.
+    fn workers(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Vec<Offer>, Trouble> {
+        let rows = books.active_workers(Some(workflow))?;
+        Ok(rows.into_iter().map(|row| Offer::of(row.worker.capacity)).collect())
+    }
+
+    /// The environment of a job as it is, to find its secrets in what it wrote. Never shown.
+    fn environment(&self, books: &dyn Store, job: &JobRow) -> Result<Vec<(String, String)>, Trouble> {
+        let mut all = books.workflow(job.workflow_id)?.map(|row| row.env).unwrap_or_default();
+        all.extend(books.commands(&[job.id])?.into_iter().flat_map(|command| command.env));
+        Ok(all)
+    }
+}
+
+/// For those who only look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHands;
+
+impl NoHands {
+    fn nobody<T>() -> Result<T, Trouble> {
+        Err(Trouble::refused("nothing can be changed here"))
+    }
+}
+
+impl Hands for NoHands {
+    fn start(&self, _: WorkflowId) -> Result<Value, Trouble> {
+        Self::nobody()
+    }
+
+    fn cancel(&self, _: WorkflowId) -> Result<Value, Trouble> {
+        Self::nobody()
+    }
+
+    fn reset(&self, _: WorkflowId, _: bool) -> Result<Value, Trouble> {
+        Self::nobody()
+    }
+}
+
+/// A spec as an agent wrote it.
+#[derive(Clone, Debug)]
+pub struct SpecText(pub String);
+
+/// What a job asks for.
+pub(crate) fn requirements(books: &dyn Store, job: &JobRow) -> Result<Resources, Trouble> {
+    let sets = books.requirements(job.workflow_id)?.into_iter();
+    let mut own = sets.filter(|set| Some(&set.name) == job.resource_requirements.as_ref());
+    Ok(own.next().map_or(Resources::DEFAULT, |set| set.resources))
+}
+
+/// A set of requirements for this job alone, from its next attempt on.
+pub(crate) fn change_for(books: &dyn Store, job: &JobRow, resources: Resources) -> Result<(), Trouble> {
+    let used_by = UsedBy::Jobs(vec![job.id]);
+    let change = RequirementsChange { name: format!("job {}", job.id), resources, used_by };
+    books.change_requirements(job.workflow_id, &[change], Desk::now())?;
+    Ok(())
+}
+
+/// Why something was not done, for an agent: what, and what may help.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Trouble {
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Trouble {
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None }
+    }
+
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<windlass_store::Error> for Trouble {
+    fn from(error: windlass_store::Error) -> Self {
+        Self { hint: error.hint(), message: error.to_string() }
+    }
+}
+
+impl From<windlass_insight::why::Error> for Trouble {
+    fn from(error: windlass_insight::why::Error) -> Self {
+        match error {
+            windlass_insight::why::Error::Store(error) => error.into(),
+            other => Self::refused(other.to_string()),
+        }
+    }
+}
+
+impl Desk {
+    pub(crate) fn now() -> Timestamp {
+        Clock.now()
+    }
+
+    pub(crate) fn workflow(&self, id: i64) -> Result<WorkflowRow, Trouble> {
+        let found = self.books.workflow(WorkflowId(id))?;
+        found.ok_or_else(|| {
+            Trouble::refused(format!("there is no workflow {id}"))
+                .with_hint("list_workflows says which there are")
+        })
+    }
+
+    pub(crate) fn job_of(&self, workflow: &WorkflowRow, id: i64) -> Result<JobRow, Trouble> {
+        let filter = JobFilter { ids: vec![JobId(id)], ..JobFilter::default() };
+        let found = self.books.jobs(workflow.id, &filter)?.pop();
+        found.ok_or_else(|| Trouble::refused(format!("workflow {} has no job {id}", workflow.id)))
+    }
+
+    /// A job by its number alone. Newer workflows are likelier.
+    pub(crate) fn job(&self, id: i64) -> Result<(WorkflowRow, JobRow), Trouble> {
+        let mut rows = self.books.workflows()?;
+        rows.sort_by_key(|row| std::cmp::Reverse(row.id));
+        for row in rows {
+            let filter = JobFilter { ids: vec![JobId(id)], ..JobFilter::default() };
+            if let Some(job) = self.books.jobs(row.id, &filter)?.pop() {
+                return Ok((row, job));
+            }
+        }
+        Err(Trouble::refused(format!("there is no job {id}"))
+            .with_hint("jobs go by their ids, not their names"))
+    }
+
+    /// The workflow is at a server.
+    pub(crate) fn is_served(&self) -> bool {
+        matches!(self.books.location(), Location::Server(_))
+    }
+
+    /// Takes the secrets of a job out of what it wrote.
+    pub(crate) fn redactor(&self, job: &JobRow) -> Result<Redactor, Trouble> {
+        let environment = self.hands.environment(&*self.books, job)?;
+        let pairs = environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Ok(Redactor::new(&self.masking, pairs))
+    }
+
+    /// An answer as it may be shown, whatever it is about.
+    pub(crate) fn show(answer: Value) -> Value {
+        shown::redact(answer, &Redactor::default())
+    }
+}

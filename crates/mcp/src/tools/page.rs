@@ -1,0 +1,57 @@
+//! Pages of long lists.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Of a list without a limit.
+pub(super) const USUAL: u64 = 50;
+/// Of any list.
+pub(super) const MOST: u64 = 500;
+
+/// How much of a list is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) offset: u64,
+    pub(super) limit: u64,
+}
+
+impl Page {
+    pub(super) fn new(offset: Option<u64>, limit: Option<u64>) -> Self {
+        Self { offset: offset.unwrap_or(0), limit: limit.unwrap_or(USUAL).clamp(1, MOST) }
+    }
+
+    /// One more than is shown: it says whether there is more.
+    pub(super) const fn asked(&self) -> u64 {
+        self.limit + 1
+    }
+
+    /// What was found from the offset on, in the shape of a list.
+    pub(super) fn show<T, S: Serialize>(&self, mut rows: Vec<T>, view: impl Fn(T) -> S) -> Value {
+        let has_more = rows.len() as u64 > self.limit;
+        rows.truncate(self.limit as usize);
+        let items: Vec<S> = rows.into_iter().map(view).collect();
+        let next = has_more.then(|| self.offset + items.len() as u64);
+        json!({ "count": items.len(), "has_more": has_more, "next_offset": next, "items": items })
+    }
+
+    /// The same for a list that is all in memory.
+    pub(super) fn of_all<T, S: Serialize>(&self, rows: Vec<T>, view: impl Fn(T) -> S) -> Value {
+        let rows = rows.into_iter().skip(self.offset as usize).take(self.limit as usize + 1).collect();
+        self.show(rows, view)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_whether_there_is_more() {
+        let page = Page::new(Some(1), Some(2));
+        let shown = page.of_all(vec![1, 2, 3, 4], |n| n);
+        assert_eq!(shown, json!({"count": 2, "has_more": true, "next_offset": 3, "items": [2, 3]}));
+        let last = Page::new(Some(3), Some(2)).of_all(vec![1, 2, 3, 4], |n| n);
+        assert_eq!(last, json!({"count": 1, "has_more": false, "next_offset": null, "items": [4]}));
+        assert_eq!(Page::new(None, Some(1_000_000)).limit, MOST);
+    }
+}

@@ -1,0 +1,147 @@
+//! What jobs ask for and use, and changes of it.
+
+use super::Answer;
+use super::page::Page;
+use crate::desk::{Desk, Trouble, change_for, requirements};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use windlass_core::sizing::{Rules, Sizing};
+use windlass_insight::classes::{self, Which};
+use windlass_store::model::{RequirementsChange, UsedBy};
+use windlass_types::{JobId, Resources, parse_duration};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Check {
+    workflow_id: i64,
+    /// Attempts that failed count as well.
+    #[serde(default)]
+    include_failed: bool,
+    /// At most so many classes (50; never more than 500).
+    limit: Option<u64>,
+    offset: Option<u64>,
+}
+
+pub(super) fn check(desk: &Desk, args: &Check) -> Answer {
+    let sizings = sizings(desk, args.workflow_id, args.include_failed)?;
+    let of_note = |sizing: &Sizing| !sizing.changes.is_empty() || !sizing.excesses.is_empty();
+    let shown = sizings.into_iter().filter(of_note).collect();
+    Ok(Page::new(args.offset, args.limit).of_all(shown, |sizing| sizing))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Analyze {
+    workflow_id: i64,
+    /// Only attempts that completed.
+    #[serde(default)]
+    completed_only: bool,
+    /// At most so many classes (50; never more than 500).
+    limit: Option<u64>,
+    offset: Option<u64>,
+}
+
+pub(super) fn analyze(desk: &Desk, args: &Analyze) -> Answer {
+    let sizings = sizings(desk, args.workflow_id, !args.completed_only)?;
+    Ok(Page::new(args.offset, args.limit).of_all(sizings, |sizing| sizing))
+}
+
+fn sizings(desk: &Desk, workflow: i64, failed: bool) -> Result<Vec<Sizing>, Trouble> {
+    let row = desk.workflow(workflow)?;
+    let which = Which { run: None, failed, jobs: &[] };
+    let judged = classes::judge(classes::load(&*desk.books, &row, &which)?, &Rules::default());
+    Ok(judged.into_iter().map(|(_, sizing)| sizing).collect())
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Update {
+    job_id: i64,
+    num_cpus: Option<u32>,
+    /// For example `8g`.
+    memory: Option<String>,
+    /// For example `PT2H` or `90m`.
+    runtime: Option<String>,
+}
+
+pub(super) fn update(desk: &Desk, args: &Update) -> Answer {
+    let (_, job) = desk.job(args.job_id)?;
+    let before = requirements(&*desk.books, &job)?;
+    let mut resources = before;
+    resources.cpus = args.num_cpus.unwrap_or(resources.cpus);
+    if let Some(memory) = &args.memory {
+        resources.memory = parse("memory", memory.parse())?;
+    }
+    if let Some(runtime) = &args.runtime {
+        resources.runtime = Some(parse("runtime", parse_duration(runtime))?);
+    }
+    if resources == before {
+        return Err(Trouble::refused(format!("nothing was to change for job {}", job.id))
+            .with_hint("name num_cpus, memory or runtime"));
+    }
+    change_for(&*desk.books, &job, resources)?;
+    Ok(json!({ "job_id": job.id, "name": job.name, "before": view(&before), "now": view(&resources),
+        "holds": "from its next attempt on" }))
+}
+
+fn parse<T>(what: &str, parsed: Result<T, windlass_types::ParseAmountError>) -> Result<T, Trouble> {
+    parsed.map_err(|why| Trouble::refused(format!("{what}: {why}")))
+}
+
+fn view(resources: &Resources) -> Value {
+    json!({
+        "num_cpus": resources.cpus, "memory": resources.memory.to_string(), "num_gpus": resources.gpus,
+        "num_nodes": resources.nodes, "runtime_seconds": resources.runtime.map(|time| time.as_secs_f64()),
+    })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Regroup {
+    workflow_id: i64,
+    groups: Vec<Group>,
+    /// Says what would change, and changes nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    memory: String,
+    num_cpus: u32,
+    runtime: String,
+    num_gpus: Option<u32>,
+    num_nodes: Option<u32>,
+    /// Of the set of requirements; one is made up if it is left out.
+    name: Option<String>,
+    job_ids: Vec<i64>,
+}
+
+pub(super) fn regroup(desk: &Desk, args: &Regroup) -> Answer {
+    let workflow = desk.workflow(args.workflow_id)?;
+    let mut changes = Vec::new();
+    for (number, group) in (1..).zip(&args.groups) {
+        for id in &group.job_ids {
+            desk.job_of(&workflow, *id)?;
+        }
+        let resources = Resources {
+            cpus: group.num_cpus,
+            memory: parse("memory", group.memory.parse())?,
+            gpus: group.num_gpus.unwrap_or(0),
+            nodes: group.num_nodes.unwrap_or(1),
+            runtime: Some(parse("runtime", parse_duration(&group.runtime))?),
+        };
+        let name = group.name.clone().unwrap_or_else(|| format!("group {number} of {}", group.job_ids.len()));
+        let used_by = UsedBy::Jobs(group.job_ids.iter().copied().map(JobId).collect());
+        changes.push(RequirementsChange { name, resources, used_by });
+    }
+    if !args.dry_run {
+        desk.books.change_requirements(workflow.id, &changes, Desk::now())?;
+    }
+    let groups = changes.iter().zip(&args.groups).map(|(change, group)| {
+        json!({ "name": change.name, "resources": view(&change.resources), "jobs": group.job_ids.len() })
+    });
+    Ok(json!({ "workflow_id": workflow.id, "dry_run": args.dry_run, "groups": groups.collect::<Vec<_>>() }))
+}

@@ -1,0 +1,148 @@
+//! The Model Context Protocol for agents, at `/mcp`: each request is answered at the desk of its own caller.
+//!
+//! His books are those of `/books`, asked in his name: what he may not see there, his agent does not see here. What
+//! changes something goes to the service in his name too. Nothing is kept between requests.
+
+use super::books;
+use crate::caller::Caller;
+use crate::error::{Answer, ApiError};
+use crate::options::AgentRights;
+use crate::state::{AppState, ask};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+use std::io::Read;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass_auth::Operation;
+use windlass_engine::service::ResetWhich;
+use windlass_mcp::{Desk, Hands, Trouble};
+use windlass_store::model::JobRow;
+use windlass_store::wire::error::{Elsewhere, Sort};
+use windlass_store::wire::{Remote, Request as Asked, Transport};
+use windlass_store::{Error, Location, Store};
+use windlass_types::{Timestamp, WorkflowId};
+
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(mcp))
+}
+
+/// Speak the Model Context Protocol
+///
+/// For AI agents: one JSON-RPC message in, one out ("streamable HTTP", without sessions). The tools see and do what
+/// whoever sends the request may see and do. Not there unless the server was started with `--mcp`.
+#[utoipa::path(post, path = "/mcp", tag = "agents", request_body = serde_json::Value, responses(
+    (status = 200, description = "The answer", body = serde_json::Value),
+    (status = 202, description = "Taken note of"),
+    (status = 404, description = "This server does not speak it")))]
+async fn mcp(State(state): State<AppState>, caller: Caller, request: Request) -> Answer<Response> {
+    let rights = state.options.mcp.ok_or_else(|| {
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", "this server does not speak to agents")
+            .with_hint("`windlass serve --mcp` does")
+    })?;
+    let desk = desk(&state, &caller, rights);
+    Ok(windlass_mcp::respond(desk, request).await.map(Body::new))
+}
+
+fn desk(state: &AppState, caller: &Caller, rights: AgentRights) -> Desk {
+    let seat = Seat { state: state.clone(), caller: caller.clone(), runtime: Handle::current() };
+    Desk {
+        books: Arc::new(Remote::new(seat.clone())),
+        hands: Arc::new(seat),
+        masking: state.auth.masking(),
+        agent: format!("agent of {}", caller.user()),
+        allow_write: rights == AgentRights::Write,
+    }
+}
+
+/// The place of one caller. Used on threads that may block.
+#[derive(Clone, Debug)]
+struct Seat {
+    state: AppState,
+    caller: Caller,
+    runtime: Handle,
+}
+
+impl Transport for Seat {
+    fn location(&self) -> Location {
+        Location::Server("this server".to_owned())
+    }
+
+    fn call(&self, request: &Asked, _now: Timestamp) -> Result<Vec<u8>, Error> {
+        let answer = self.runtime.block_on(books::perform(&self.state, &self.caller, request.clone()));
+        answer.map(|answer| answer.body).map_err(|refused| elsewhere(refused).into())
+    }
+
+    fn create(&self, _lines: Box<dyn Read + Send>, _now: Timestamp) -> Result<Vec<u8>, Error> {
+        Err(elsewhere(ApiError::forbidden("workflows are not made here")).into())
+    }
+}
+
+/// A refusal, as books that are elsewhere tell it.
+fn elsewhere(refused: ApiError) -> Elsewhere {
+    let sort = match refused.status.as_u16() {
+        404 | 410 => Sort::Missing,
+        401 | 403 => Sort::Forbidden,
+        400 | 413 | 422 => Sort::Wrong,
+        429 | 502..=504 => Sort::Surroundings,
+        500.. => Sort::Internal,
+        _ => Sort::Refused,
+    };
+    Elsewhere { sort, code: refused.code.into_owned(), message: refused.detail, hint: refused.hint }
+}
+
+fn trouble(refused: ApiError) -> Trouble {
+    Trouble { message: refused.detail, hint: refused.hint }
+}
+
+impl Seat {
+    /// Does something to a workflow if he may.
+    fn to_workflow<T, F>(&self, operation: Operation, id: WorkflowId, work: F) -> Result<T, Trouble>
+    where
+        F: AsyncFnOnce(&AppState, &str) -> Answer<T>,
+    {
+        let done = self.runtime.block_on(async {
+            self.caller.workflow(&self.state, operation, id).await?;
+            let done = work(&self.state, self.caller.user()).await;
+            self.state.events.nudge();
+            done
+        });
+        done.map_err(trouble)
+    }
+}
+
+impl Hands for Seat {
+    fn start(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
+        let run = self.to_workflow(Operation::ChangeWorkflow, workflow, async |state, by| {
+            ask(|reply| state.service.start_workflow(workflow, by, reply)).await
+        })?;
+        Ok(json!({ "workflow_id": workflow, "run_id": run, "state": "workers may have it" }))
+    }
+
+    fn cancel(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
+        self.to_workflow(Operation::CancelWorkflow, workflow, async |state, by| {
+            ask(|reply| state.service.cancel(workflow, by, reply)).await
+        })?;
+        Ok(json!({ "workflow_id": workflow, "state": "canceling: workers end what runs" }))
+    }
+
+    fn reset(&self, workflow: WorkflowId, failed_only: bool) -> Result<Value, Trouble> {
+        let which = if failed_only { ResetWhich::Failed } else { ResetWhich::All };
+        let jobs = self.to_workflow(Operation::ChangeWorkflow, workflow, async |state, by| {
+            ask(|reply| state.service.reset_jobs(workflow, which, by, reply)).await
+        })?;
+        Ok(json!({ "workflow_id": workflow, "jobs": jobs, "next": "run_workflow has them run" }))
+    }
+
+    /// As it is, although he may not see it: it is what is taken out of what he sees.
+    fn environment(&self, _: &dyn Store, job: &JobRow) -> Result<Vec<(String, String)>, Trouble> {
+        let store = &*self.state.store;
+        let mut all = store.workflow(job.workflow_id)?.map(|row| row.env).unwrap_or_default();
+        all.extend(store.commands(&[job.id])?.into_iter().flat_map(|command| command.env));
+        Ok(all)
+    }
+}
