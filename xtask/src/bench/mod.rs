@@ -9,6 +9,7 @@ mod measure;
 mod options;
 mod peers;
 mod report;
+mod retries;
 mod rounds;
 mod statistics;
 mod table;
@@ -37,10 +38,12 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         print!("{}", options::HELP);
         return Ok(());
     }
-    if let Some((first, rest)) = words.split_first()
-        && first == "workers"
-    {
-        return bench_workers(rest);
+    // Something else altogether: they have their own words.
+    let build = || build_windlass(&target_directory()?).map_err(anyhow::Error::msg);
+    match words.split_first() {
+        Some((first, rest)) if first == "workers" => return workers::main(rest, build),
+        Some((first, rest)) if first == "retries" => return retries::main(rest, build),
+        _ => {}
     }
     let known: Vec<&str> = LIST.iter().map(|(name, _)| *name).collect();
     let options = Options::parse(words, &known)?;
@@ -59,11 +62,6 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         fs::remove_dir_all(&ground).with_context(|| format!("cannot remove {}", ground.display()))?;
     }
     publish(&outcome?, options.json.as_deref())
-}
-
-/// Something else altogether: it has its own words.
-fn bench_workers(words: &[String]) -> Result<()> {
-    workers::main(words, || build_windlass(&target_directory()?).map_err(anyhow::Error::msg))
 }
 
 fn perform(options: &Options, surroundings: &Surroundings<'_>, ground: &Path) -> Result<Report> {
