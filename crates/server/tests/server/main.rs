@@ -5,6 +5,8 @@ mod access;
 #[cfg(test)]
 mod actions;
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod bench;
 #[cfg(test)]
 mod books;
