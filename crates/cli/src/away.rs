@@ -136,17 +136,17 @@ impl windlass_agent::Observer for Reporter {
 }
 
 /// How fast it goes.
-struct Meter {
+pub(crate) struct Meter {
     began: Instant,
     settled: u64,
 }
 
 impl Meter {
-    fn new(counts: StatusCounts) -> Self {
+    pub(crate) fn new(counts: StatusCounts) -> Self {
         Self { began: Instant::now(), settled: counts.settled() }
     }
 
-    fn progress(&mut self, counts: StatusCounts) -> Progress {
+    pub(crate) fn progress(&mut self, counts: StatusCounts) -> Progress {
         let elapsed = self.began.elapsed();
         let done = counts.settled().saturating_sub(self.settled);
         let jobs_per_second = done as f64 / elapsed.as_secs_f64().max(0.001);

@@ -202,11 +202,18 @@ impl WorkerHost for LocalHost {
 
 /// Makes sure that a worker is dead with all that it started.
 pub(crate) fn bury(worker: &NewWorker) -> Result<bury::Report, bury::Error> {
+    make_sure_dead(&remembered(worker), PATIENCE)
+}
+
+/// Looks for a worker, and does nothing to it.
+pub(crate) fn look_for(worker: &NewWorker) -> Result<bury::Life, bury::Error> {
+    bury::look_for(&remembered(worker))
+}
+
+fn remembered(worker: &NewWorker) -> Deceased<'_> {
     let ledger = Path::new(&worker.ledger_path);
     let process = Identity { pid: worker.pid, start_ticks: worker.pid_start_ticks };
-    let deceased =
-        Deceased { host: &worker.host, boot_id: &worker.boot_id, process, token: &worker.token, ledger };
-    make_sure_dead(&deceased, PATIENCE)
+    Deceased { host: &worker.host, boot_id: &worker.boot_id, process, token: &worker.token, ledger }
 }
 
 fn watch(options: &mut WorkerOptions, workflow: &WorkflowRow) {

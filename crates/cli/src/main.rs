@@ -14,6 +14,7 @@ mod job_logs;
 mod local;
 mod plan;
 mod recordings;
+mod recovery;
 mod rerun;
 mod rules;
 mod select;
@@ -28,6 +29,7 @@ mod tail;
 mod tar;
 mod ui;
 mod view;
+mod wishes;
 
 use args::{Cli, Format};
 use config::{Config, Paths};

@@ -26,22 +26,22 @@ pub(crate) fn begin<T>(
     workflow: WorkflowId,
     choose: impl FnOnce(&WorkflowRow) -> Result<(Vec<JobId>, T), CliError>,
 ) -> Result<(Option<RunId>, T), CliError> {
-    begin_from(ctx, store, workflow, false, choose)
+    begin_from(ctx, store, workflow, &MachineArgs::default(), choose)
 }
 
-/// The same; workers that live on without their server are ended if `take_over` says so.
+/// The same; what was said of this machine also says what is done about workers of earlier processes.
 fn begin_from<T>(
     ctx: &Context,
     store: &dyn Store,
     workflow: WorkflowId,
-    take_over: bool,
+    machine: &MachineArgs,
     choose: impl FnOnce(&WorkflowRow) -> Result<(Vec<JobId>, T), CliError>,
 ) -> Result<(Option<RunId>, T), CliError> {
     // A server refuses while a worker holds a job, and sees to dead ones itself.
     let served = ctx.server()?.is_some();
     let lock = if served { None } else { Some(store.lock(Lock::Workflow(workflow), ctx.clock.now())?) };
     let row = match &lock {
-        Some(lock) => clear_up(ctx, store, lock, workflow, take_over)?,
+        Some(lock) => clear_up(ctx, store, lock, workflow, machine)?,
         None => row(store, workflow)?,
     };
     let (again, found) = choose(&row)?;
@@ -57,10 +57,10 @@ pub(crate) fn clear_up(
     store: &dyn Store,
     _held: &LockGuard,
     workflow: WorkflowId,
-    take_over_strays: bool,
+    machine: &MachineArgs,
 ) -> Result<WorkflowRow, CliError> {
-    strays::refuse(store, workflow, take_over_strays)?;
-    let mut host = LocalHost::new(&MachineArgs::default(), &database(store)?);
+    strays::refuse(store, workflow, machine.take_over)?;
+    let mut host = LocalHost::new(machine, &database(store)?);
     take_over(store, &mut host, &mut Notices(ctx), &row(store, workflow)?, ctx.clock.now())?;
     row(store, workflow)
 }
@@ -87,7 +87,7 @@ pub(crate) fn begin_changed(
         return Ok(None);
     }
     // Once more, now that nobody else can change anything.
-    let (run, news) = begin_from(ctx, store, row.id, machine.take_over, |row| {
+    let (run, news) = begin_from(ctx, store, row.id, machine, |row| {
         let books = Books::load(store, row)?;
         let changes = changes::of_workflow(&books, terms)?;
         let again = going_back(&books, &changes, failed)?;

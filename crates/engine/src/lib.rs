@@ -12,6 +12,7 @@
 mod added;
 mod agenda;
 mod dispatcher;
+mod examine;
 pub mod host;
 mod inbox;
 pub mod observe;
@@ -23,6 +24,8 @@ mod takeover;
 mod terms;
 
 pub use dispatcher::{Control, Dispatcher, Options, RunEnd, Summary, Until};
+pub use examine::{Examined, examine};
+pub use sequels::budget_is_used_up;
 pub use takeover::{begin_next_run, holders, take_over};
 
 use windlass_types::{Capacity, Resources, WorkflowId};

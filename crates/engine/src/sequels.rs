@@ -82,14 +82,7 @@ impl Sequels {
 
     /// What the books say of the budget.
     fn recall(&mut self, store: &dyn Store, workflow: &WorkflowRow) -> Result<(), Error> {
-        let filter = EventFilter {
-            category: Some(BUDGET_EVENT.to_owned()),
-            newest: Some(1),
-            ..EventFilter::default()
-        };
-        let last = store.events(Some(workflow.id), &filter)?.pop().and_then(|event| event.data);
-        let of_run = |data: &serde_json::Value| data["run_id"].as_i64() == Some(workflow.run_id.0);
-        let Some(noted) = last.filter(of_run) else { return Ok(()) };
+        let Some(noted) = noted(store, workflow)? else { return Ok(()) };
         self.is_used_up = noted["is_used_up"] == true;
         if !self.is_used_up {
             self.before = noted["granted"].as_u64().unwrap_or(0).min(self.granted);
@@ -156,6 +149,19 @@ impl Sequels {
         let data = serde_json::json!({ "run_id": workflow.run_id, "is_used_up": true, "granted": granted });
         budget_event(workflow.id, Severity::Error, message, data)
     }
+}
+
+/// The last word about the budget in this run.
+fn noted(store: &dyn Store, workflow: &WorkflowRow) -> Result<Option<serde_json::Value>, Error> {
+    let filter =
+        EventFilter { category: Some(BUDGET_EVENT.to_owned()), newest: Some(1), ..EventFilter::default() };
+    let last = store.events(Some(workflow.id), &filter)?.pop().and_then(|event| event.data);
+    Ok(last.filter(|data| data["run_id"].as_i64() == Some(workflow.run_id.0)))
+}
+
+/// Whether nothing more is begun because all retries that the workflow may have were granted.
+pub fn budget_is_used_up(store: &dyn Store, workflow: &WorkflowRow) -> Result<bool, Error> {
+    Ok(noted(store, workflow)?.is_some_and(|noted| noted["is_used_up"] == true))
 }
 
 fn budget_event(

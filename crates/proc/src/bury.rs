@@ -59,6 +59,26 @@ pub enum Error {
     BootId(#[source] io::Error),
 }
 
+/// What can be told of a worker from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    Alive,
+    /// Its process is not there any more, or was on a machine or in a container that has been started anew.
+    Gone,
+    /// It ran on another machine.
+    OutOfSight,
+}
+
+/// Looks for a worker, and does nothing to it.
+pub fn look_for(worker: &Deceased<'_>) -> Result<Life, Error> {
+    let here = Place { host: &machine::hostname(), boot_id: &identity::boot_id().map_err(Error::BootId)? };
+    Ok(match here.sight_of(&Place { host: worker.host, boot_id: worker.boot_id }) {
+        Sight::Full if worker.process.is_alive() => Life::Alive,
+        Sight::Full | Sight::OtherNamespace | Sight::EarlierBoot => Life::Gone,
+        Sight::None => Life::OutOfSight,
+    })
+}
+
 /// Returns when nothing of that worker lives, or says why that cannot be.
 pub fn make_sure_dead(worker: &Deceased<'_>, patience: Duration) -> Result<Report, Error> {
     let here = Place { host: &machine::hostname(), boot_id: &identity::boot_id().map_err(Error::BootId)? };

@@ -19,7 +19,20 @@ Results are kept in .windlass/ in this directory or the nearest one above it tha
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Run",
-        &["run", "resume", "exec", "create", "submit", "plan", "cancel", "reinit", "reset-status", "demo"],
+        &[
+            "run",
+            "resume",
+            "recover",
+            "watch",
+            "exec",
+            "create",
+            "submit",
+            "plan",
+            "cancel",
+            "reinit",
+            "reset-status",
+            "demo",
+        ],
     ),
     (
         "Look",

@@ -16,6 +16,7 @@ pub(crate) mod mcp;
 mod order;
 pub(crate) mod page;
 pub(crate) mod plan;
+pub(crate) mod recover;
 mod refs;
 pub(crate) mod resources;
 pub(crate) mod run;
@@ -216,6 +217,10 @@ pub(crate) enum Command {
     Why(plan::WhyArgs),
     /// Say of what class a failure is, from its log and how it ended.
     Classify(classify::ClassifyArgs),
+    /// Bring a workflow back that stopped with failures: diagnose, ask for more, run again.
+    Recover(recover::RecoverArgs),
+    /// Follow a workflow until it is over, and recover it on the way.
+    Watch(recover::WatchArgs),
     /// Have what changed since a workflow ran run again, with all that builds on it.
     Reinit(plan::ReinitArgs),
     /// Have jobs run again, and what was built on them.

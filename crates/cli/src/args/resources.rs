@@ -144,7 +144,7 @@ pub(crate) struct PlotResourcesArgs {
     pub(crate) run: Option<RunId>,
 }
 
-fn parse_multiplier(text: &str) -> Result<f64, String> {
+pub(super) fn parse_multiplier(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if (1.0..=1000.0).contains(&factor) => Ok(factor),
         _ => Err("write a factor of at least 1, for example 1.2".to_owned()),

@@ -49,6 +49,8 @@ pub(crate) enum WorkflowsVerb {
     CheckResources(super::resources::CheckArgs),
     /// Give jobs better requirements; as `windlass resources correct`.
     CorrectResources(super::resources::CorrectArgs),
+    /// Find running jobs whose worker is gone, and have them run again.
+    SyncStatus(super::recover::SyncStatusArgs),
     /// As `windlass run`; the older spelling.
     #[command(hide = true)]
     Run(super::run::RunArgs),

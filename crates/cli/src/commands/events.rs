@@ -222,7 +222,7 @@ fn follow_stream(
 }
 
 /// The server cannot be reached, or has no database in this moment.
-fn is_away(error: &windlass_store::Error) -> bool {
+pub(crate) fn is_away(error: &windlass_store::Error) -> bool {
     matches!(error, windlass_store::Error::Elsewhere(elsewhere) if elsewhere.sort == Sort::Surroundings)
 }
 

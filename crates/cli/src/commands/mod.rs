@@ -14,7 +14,7 @@ mod demo;
 mod docs;
 mod edit_jobs;
 mod edit_parts;
-mod events;
+pub(crate) mod events;
 mod exec;
 mod files;
 mod jobs;
@@ -26,6 +26,7 @@ mod password;
 mod ping;
 mod plan;
 pub(crate) mod plot;
+mod recover;
 mod reinit;
 mod relations;
 mod remote;
@@ -39,10 +40,12 @@ mod spawn;
 mod spec;
 mod status;
 mod submit;
+mod sync_status;
 mod token;
 mod transfer;
 mod tune;
 mod user_data;
+mod watch;
 mod why;
 pub(crate) mod worker;
 mod workers;
@@ -131,6 +134,8 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Import(args) => transfer::import(ctx, args),
         Command::Why(args) => why::run(ctx, args),
         Command::Classify(args) => classify::run(ctx, args),
+        Command::Recover(args) => recover::run(ctx, args),
+        Command::Watch(args) => watch::run(ctx, args),
         Command::Plan(args) => plan::run(ctx, args),
         Command::Tune(args) => tune::run(ctx, args),
         Command::Plot(args) => plot::run(ctx, args),
@@ -179,6 +184,7 @@ fn workflows_verb(ctx: &Context, verb: &WorkflowsVerb) -> Result<Exit, CliError>
         WorkflowsVerb::CheckResources(args) => resources::check(ctx, args),
         WorkflowsVerb::CorrectResources(args) => resources::correct(ctx, args),
         WorkflowsVerb::ResetStatus(args) => reset_status::run(ctx, args),
+        WorkflowsVerb::SyncStatus(args) => sync_status::run(ctx, args),
         WorkflowsVerb::Run(args) => run::run(ctx, args),
         WorkflowsVerb::Create(args) => create::run(ctx, args),
         WorkflowsVerb::Status(args) => status::run(ctx, args),

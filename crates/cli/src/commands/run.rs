@@ -202,7 +202,7 @@ fn lay_hold_of(
     let row = if store.active_workers(Some(id))?.is_empty() {
         rerun::row(store, id)?
     } else {
-        rerun::clear_up(ctx, store, &lock, id, args.machine.take_over)?
+        rerun::clear_up(ctx, store, &lock, id, &args.machine)?
     };
     Ok((Some(lock), row))
 }

@@ -47,6 +47,8 @@ mod plans;
 #[path = "../../../store/tests/postgres_server/mod.rs"]
 mod postgres_server;
 #[cfg(test)]
+mod recovering;
+#[cfg(test)]
 mod remote;
 #[cfg(test)]
 mod retries;
@@ -75,7 +77,11 @@ mod stranded;
 #[cfg(test)]
 mod transcript;
 #[cfg(test)]
+mod triaged;
+#[cfg(test)]
 mod trouble;
+#[cfg(test)]
+mod watched;
 #[cfg(test)]
 mod who;
 #[cfg(test)]

@@ -94,7 +94,7 @@ pub struct Remedy {
     pub changes: Vec<Change>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "what", content = "why")]
 pub enum Next {
     RunAgain,

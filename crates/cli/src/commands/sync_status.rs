@@ -1,0 +1,82 @@
+//! `windlass workflows sync-status`: running jobs whose worker is gone go back.
+
+use crate::args::MachineArgs;
+use crate::args::recover::SyncStatusArgs;
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::recovery::orphans::{self, Held, State};
+use crate::select;
+use crate::ui::table::{Cell, Column, Table};
+use crate::ui::text;
+use serde::Serialize;
+use windlass_types::WorkflowId;
+
+/// For programs.
+#[derive(Serialize)]
+struct SyncView {
+    workflow_id: WorkflowId,
+    name: String,
+    dry_run: bool,
+    /// How many go back.
+    lost: usize,
+    jobs: Vec<Held>,
+}
+
+pub(crate) fn run(ctx: &Context, args: &SyncStatusArgs) -> Result<Exit, CliError> {
+    let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
+    let row = select::workflow(&*store, &args.workflow)?;
+    let mut jobs = orphans::look(ctx, &*store, row.id)?;
+    if args.assume_dead {
+        for job in jobs.iter_mut().filter(|job| job.state == State::Unknown) {
+            job.state = State::Gone;
+        }
+    }
+    let lost = jobs.iter().filter(|job| job.goes_back()).count();
+    if lost > 0 && !args.dry_run {
+        let machine = MachineArgs { assume_dead: args.assume_dead, ..MachineArgs::default() };
+        orphans::clear(ctx, &*store, row.id, &machine)?;
+    }
+    if ctx.ui.json_wanted() {
+        let view = SyncView { workflow_id: row.id, name: row.name, dry_run: args.dry_run, lost, jobs };
+        ctx.ui.print_json(&view)?;
+        return Ok(Exit::Success);
+    }
+    let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
+    ctx.ui.print_line(&match (jobs.len(), lost, args.dry_run) {
+        (0, ..) => format!("{of}: no job is noted as running"),
+        (held, 0, _) => {
+            format!("{of}: {}, none of which lost its worker", text::count(held as u64, "running job"))
+        }
+        (_, lost, true) => format!("{of}: {} would go back (-128)", text::count(lost as u64, "lost job")),
+        (_, lost, false) => format!("{of}: {} went back (-128)", text::count(lost as u64, "lost job")),
+    })?;
+    if !jobs.is_empty() {
+        ctx.ui.print_table(&table(&jobs))?;
+    }
+    if lost > 0 && !args.dry_run {
+        ctx.ui.note(&format!("next: windlass resume {}", row.id));
+    }
+    Ok(Exit::Success)
+}
+
+fn table(jobs: &[Held]) -> Table {
+    let mut table = Table::new(vec![
+        Column::number("ID"),
+        Column::elastic("NAME"),
+        Column::number("ATTEMPT"),
+        Column::number("WORKER"),
+        Column::text("IS"),
+        Column::elastic("BECAUSE"),
+    ]);
+    for job in jobs {
+        table.row(vec![
+            Cell::new(job.job_id.to_string()),
+            Cell::new(&job.name),
+            Cell::new(job.attempt_id.to_string()),
+            Cell::new(job.worker_id.to_string()),
+            Cell::new(job.state.name()),
+            Cell::new(&job.evidence),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,167 @@
+//! An agent that decides on failures which wait for a decision. It is a program of the user's, told what to do by a prompt,
+//! and acts through `windlass mcp` or the command line. Whatever goes wrong with it, the recovery goes on.
+
+mod prompt;
+mod session;
+
+use crate::args::recover::AiArgs;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::rerun;
+use crate::ui::text;
+use session::{Ended, Session};
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use windlass_store::Store;
+use windlass_store::model::WorkflowRow;
+use windlass_types::{JobStatus, format_duration};
+
+/// What people know it by.
+pub(crate) fn name(args: &AiArgs) -> &str {
+    args.command.as_deref().unwrap_or(&args.agent)
+}
+
+/// Has the agent decide on what waits for a decision. Errors are only those of the books: an agent that is not there, fails
+/// or takes too long is told of, and that is all.
+pub(crate) fn ask(
+    ctx: &Context,
+    store: &dyn Store,
+    row: &WorkflowRow,
+    args: &AiArgs,
+) -> Result<(), CliError> {
+    let waiting = row.counts.get(JobStatus::PendingFailed);
+    if waiting == 0 {
+        return Ok(());
+    }
+    let failed = |why: String| {
+        ctx.ui.warn(&format!("the agent `{}` {why}; going on without it", name(args)));
+        Ok(())
+    };
+    let program = match Program::find(args) {
+        Ok(program) => program,
+        Err(why) => return failed(why),
+    };
+    let asked = match prepare(ctx, store, row, &program)? {
+        Ok(session) => session,
+        Err(why) => return failed(why),
+    };
+    let jobs = text::count(waiting, "job");
+    ctx.ui.note(&format!("asking `{}` about {jobs}; its log is {}", name(args), asked.log.display()));
+    let ended = match asked.run(args.limit) {
+        Ok(Ended::Well) => None,
+        Ok(Ended::Badly(how)) => Some(format!("failed ({how})")),
+        Ok(Ended::TimedOut) => Some(format!("took longer than {}", format_duration(args.limit))),
+        Err(error) => Some(format!("could not be started: {error}")),
+    };
+    let left = rerun::row(store, row.id)?.counts.get(JobStatus::PendingFailed);
+    let decided = text::count(waiting.saturating_sub(left), "job");
+    ctx.ui.note(&format!("it decided on {decided} of {waiting}"));
+    ended.map_or(Ok(()), failed)
+}
+
+/// What is started.
+pub(super) enum Program {
+    /// Claude's command line, which is told of the MCP server by a file.
+    Claude(PathBuf),
+    /// Gets the prompt as its last argument.
+    Named(PathBuf),
+    /// For a shell; gets the prompt on its standard input.
+    Command(String),
+}
+
+impl Program {
+    fn find(args: &AiArgs) -> Result<Self, String> {
+        if let Some(command) = &args.command {
+            return Ok(Self::Command(command.clone()));
+        }
+        let wanted = &args.agent;
+        let path = on_path(wanted).ok_or("is not installed: there is no such program on PATH")?;
+        let is_claude = Path::new(wanted).file_name().is_some_and(|name| name == "claude");
+        Ok(if is_claude { Self::Claude(path) } else { Self::Named(path) })
+    }
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(is_program);
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_program)
+}
+
+fn prepare(
+    ctx: &Context,
+    store: &dyn Store,
+    row: &WorkflowRow,
+    program: &Program,
+) -> Result<Result<Session, String>, CliError> {
+    let server = mcp_server(ctx)?;
+    let prompt = prompt::write(row, &store.failure_groups(row.id)?, &server);
+    let mut variables = surroundings(ctx, row)?;
+    let command = server.iter().map(|word| text::shell_quote(word)).collect::<Vec<_>>().join(" ");
+    variables.push(("WINDLASS_MCP_COMMAND".into(), command.into()));
+    Ok(Session::new(row, program, prompt, &server, variables))
+}
+
+/// The command line of an MCP server for these books, word by word.
+fn mcp_server(ctx: &Context) -> Result<Vec<String>, CliError> {
+    let program =
+        std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
+    let mut words = vec![program.display().to_string(), "mcp".to_owned(), "--allow-write".to_owned()];
+    words.extend(books(ctx)?);
+    Ok(words)
+}
+
+/// How to name the books on a command line. The URL of a database may hold a password, which only the environment gets.
+fn books(ctx: &Context) -> Result<Vec<String>, CliError> {
+    if ctx.is_postgres() {
+        return Ok(Vec::new());
+    }
+    let mut words: Vec<String> =
+        ctx.globals_again().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    // What was found from here is named, so that it is found from anywhere.
+    if !words.iter().any(|word| word == "--db" || word == "--url") {
+        words.extend(match ctx.server()? {
+            Some(client) => ["--url".to_owned(), client.url().to_owned()],
+            None => ["--db".to_owned(), ctx.database().display().to_string()],
+        });
+    }
+    Ok(words)
+}
+
+/// What those who are asked or called find in their environment: the names of the contract twice.
+pub(super) fn surroundings(ctx: &Context, row: &WorkflowRow) -> Result<Vec<(OsString, OsString)>, CliError> {
+    let mut variables: Vec<(OsString, OsString)> = Vec::new();
+    let mut both = |name: &str, value: String| {
+        variables.push((format!("WINDLASS_{name}").into(), value.clone().into()));
+        variables.push((format!("TORC_{name}").into(), value.into()));
+    };
+    both("WORKFLOW_ID", row.id.to_string());
+    both("RUN_ID", row.run_id.to_string());
+    both("OUTPUT_DIR", row.output_dir.clone());
+    match ctx.server()? {
+        Some(client) => {
+            both("API_URL", client.url().to_owned());
+            variables.push(("WINDLASS_URL".into(), client.url().into()));
+        }
+        None => variables.push(("WINDLASS_DB".into(), ctx.database().into())),
+    }
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_where_a_shell_would() {
+        assert_eq!(on_path("sh").unwrap().file_name().unwrap(), "sh");
+        assert_eq!(on_path("/bin/sh"), Some("/bin/sh".into()));
+        assert_eq!(on_path("/etc/passwd"), None, "it cannot be run");
+        assert_eq!(on_path("surely-no-such-agent"), None);
+    }
+}

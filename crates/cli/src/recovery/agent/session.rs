@@ -1,0 +1,128 @@
+//! The process of an agent: started without a terminal, logged, and ended with all that it started when its time is over.
+
+use super::Program;
+use serde_json::json;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use windlass_proc::identity::to_pid;
+use windlass_proc::tree;
+use windlass_store::model::WorkflowRow;
+
+/// How often it is looked whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub(super) struct Session {
+    command: Command,
+    /// On its standard input.
+    input: Option<String>,
+    pub(super) log: PathBuf,
+}
+
+pub(super) enum Ended {
+    Well,
+    Badly(ExitStatus),
+    TimedOut,
+}
+
+impl Session {
+    /// `server` is the command line of an MCP server. Says why there can be none.
+    pub(super) fn new(
+        row: &WorkflowRow,
+        program: &Program,
+        prompt: String,
+        server: &[String],
+        variables: Vec<(OsString, OsString)>,
+    ) -> Result<Self, String> {
+        let files = Files::new(row, server).map_err(|e| format!("cannot be given its files: {e}"))?;
+        let noted = writeln!(&files.sink, "{prompt}\n---").and_then(|()| files.sink.try_clone());
+        let errors = noted.map_err(|e| format!("cannot be logged: {e}"))?;
+        let (mut command, input) = match program {
+            Program::Claude(path) => {
+                let mut command = Command::new(path);
+                command.arg("--print").arg(&prompt).arg("--mcp-config").arg(&files.config);
+                command.args(["--allowedTools", "mcp__windlass"]);
+                (command, None)
+            }
+            Program::Named(path) => {
+                let mut command = Command::new(path);
+                command.arg(&prompt);
+                (command, None)
+            }
+            Program::Command(line) => {
+                let mut command = Command::new("/bin/sh");
+                command.args(["-c", line]);
+                (command, Some(prompt))
+            }
+        };
+        command.envs(variables).env("WINDLASS_MCP_CONFIG", &files.config);
+        command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+        command.stdout(files.sink).stderr(errors);
+        Ok(Self { command, input, log: files.log })
+    }
+
+    pub(super) fn run(mut self, limit: Duration) -> io::Result<Ended> {
+        let deadline = Instant::now() + limit;
+        let mut child = self.command.spawn()?;
+        if let (Some(input), Some(mut stdin)) = (self.input, child.stdin.take()) {
+            // One that does not read it holds nobody up.
+            std::thread::spawn(move || stdin.write_all(input.as_bytes()).unwrap_or_default());
+        }
+        loop {
+            match child.try_wait()? {
+                Some(end) if end.success() => return Ok(Ended::Well),
+                Some(end) => return Ok(Ended::Badly(end)),
+                None if Instant::now() >= deadline => {
+                    end_all(&mut child);
+                    return Ok(Ended::TimedOut);
+                }
+                None => std::thread::sleep(LOOK_EVERY),
+            }
+        }
+    }
+}
+
+/// With all that it started: first nothing of it may start anything more.
+fn end_all(child: &mut Child) {
+    if let Some(pid) = to_pid(child.id()) {
+        tree::freeze(|| tree::with_descendants([pid]));
+        tree::with_descendants([pid]).into_iter().for_each(tree::kill);
+    }
+    // It is dead, or nothing can be done about it.
+    drop(child.wait());
+}
+
+/// Where it writes, and where it reads how to reach us.
+struct Files {
+    log: PathBuf,
+    sink: File,
+    config: PathBuf,
+}
+
+impl Files {
+    fn new(row: &WorkflowRow, server: &[String]) -> io::Result<Self> {
+        let folder = Path::new(&row.output_dir);
+        std::fs::create_dir_all(folder)?;
+        let (log, sink) = new_log(folder, row)?;
+        let config = log.with_extension("mcp.json");
+        let [command, args @ ..] = server else { return Err(io::Error::other("there is no MCP server")) };
+        let servers = json!({ "mcpServers": { "windlass": { "command": command, "args": args } } });
+        std::fs::write(&config, format!("{servers:#}\n"))?;
+        Ok(Self { log, sink, config })
+    }
+}
+
+/// Each time another one: `agent_wf3_r1_2.log`.
+fn new_log(folder: &Path, row: &WorkflowRow) -> io::Result<(PathBuf, File)> {
+    let mut number = 1;
+    loop {
+        let path = folder.join(format!("agent_wf{}_r{}_{number}.log", row.id, row.run_id));
+        match File::create_new(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            made => return made.map(|file| (path, file)),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Carries a plan out: what a job asks for from now on is its own, and what runs again goes back with what was built on it.
+
+use super::{Patient, Plan};
+use crate::context::Context;
+use crate::error::{CliError, Kind};
+use crate::{rerun, wishes};
+use std::collections::HashMap;
+use windlass_core::recovery::Remedy;
+use windlass_core::reset::{Choice, Standing, plan_reset};
+use windlass_core::sizing::Amount;
+use windlass_store::Store;
+use windlass_store::model::{RequirementsChange, UsedBy, WorkflowRow};
+use windlass_types::orders::{Answer, Changes, Order, Orders, Outcome, Verdict, Wanted};
+use windlass_types::{JobId, JobStatus, Resources, write_duration, write_size};
+
+pub(super) fn out(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
+    // Nobody decides about jobs that did not fail: what was stopped as a whole begins anew as a whole.
+    if plan.row.is_canceled { in_next_run(ctx, store, plan) } else { by_orders(ctx, store, plan) }
+}
+
+/// In the run that there is, also while other jobs of it run.
+fn by_orders(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
+    let orders = plan.again().map(|patient| order(&patient.remedy)).collect();
+    let wanted = Wanted::Orders(Orders { agent: None, dry_run: false, orders });
+    let outcomes = wishes::have_done(ctx, store, plan.row.id, &wanted)?;
+    let refused: Vec<&Outcome> =
+        outcomes.iter().filter(|outcome| outcome.answer == Answer::Refused).collect();
+    for outcome in refused.iter().take(NAMED) {
+        // Somebody else was quicker.
+        ctx.ui.warn(&format!("job {} stays as it is: {}", outcome.job, outcome.words));
+    }
+    if refused.len() > NAMED {
+        ctx.ui.warn(&format!("{} more stay as they are", refused.len() - NAMED));
+    }
+    Ok(())
+}
+
+/// So many jobs that stay are named.
+const NAMED: usize = 10;
+
+fn order(remedy: &Remedy) -> Order {
+    let mut changes = Changes::default();
+    for change in &remedy.changes {
+        match change.to {
+            Amount::Memory(memory) => changes.memory_bytes = Some(memory),
+            Amount::Cpus(cpus) => changes.cpus = Some(cpus),
+            Amount::Runtime(runtime) => changes.runtime_seconds = Some(runtime.as_secs_f64()),
+        }
+    }
+    let reason = format!("recover: {} ({})", remedy.diagnosis, remedy.evidence);
+    Order {
+        job: remedy.job,
+        verdict: Verdict::Retry,
+        changes,
+        reason,
+        confidence: None,
+        evidence: Vec::new(),
+    }
+}
+
+/// In a run of its own, while nobody runs the workflow.
+fn in_next_run(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
+    let workflow = plan.row.id;
+    rerun::begin(ctx, store, workflow, |row| {
+        let changes = changes(plan);
+        if !changes.is_empty() {
+            store.change_requirements(workflow, &changes, ctx.clock.now())?;
+        }
+        Ok((going_back(store, row, plan)?, ()))
+    })?;
+    Ok(())
+}
+
+/// Jobs that come to ask for the same share a set, which is nobody else's.
+fn changes(plan: &Plan) -> Vec<RequirementsChange> {
+    let mut sets: HashMap<Resources, Vec<JobId>> = HashMap::new();
+    for patient in plan.again() {
+        if let Some(resources) = asked_then(patient) {
+            sets.entry(resources).or_default().push(patient.remedy.job);
+        }
+    }
+    let change = |(resources, jobs)| RequirementsChange {
+        name: name_of(&resources),
+        resources,
+        used_by: UsedBy::Jobs(jobs),
+    };
+    sets.into_iter().map(change).collect()
+}
+
+/// What it asks for from now on; `None`: as before.
+fn asked_then(patient: &Patient) -> Option<Resources> {
+    let mut asked = patient.found.case.asked?;
+    for change in &patient.remedy.changes {
+        match change.to {
+            Amount::Memory(memory) => asked.memory = memory,
+            Amount::Cpus(cpus) => asked.cpus = cpus,
+            Amount::Runtime(runtime) => asked.runtime = Some(runtime),
+        }
+    }
+    (!patient.remedy.changes.is_empty()).then_some(asked)
+}
+
+/// All that is in the set, so that one name is one set.
+fn name_of(resources: &Resources) -> String {
+    let Resources { cpus, memory, gpus, nodes, runtime } = *resources;
+    let runtime = runtime.map_or_else(|| "unsaid".to_owned(), write_duration);
+    format!("recovered:{cpus}cpus:{}:{gpus}gpus:{nodes}nodes:{runtime}", write_size(memory))
+}
+
+/// Those that run again, and what was built on them.
+fn going_back(store: &dyn Store, row: &WorkflowRow, plan: &Plan) -> Result<Vec<JobId>, CliError> {
+    let table = store.load_jobs(row.id)?;
+    let standing = |&status: &JobStatus| Standing { status, return_code: None };
+    let standings: Vec<Standing> = table.status.iter().map(standing).collect();
+    let number = |job: &JobId| table.ids.binary_search(job).ok().map(|index| index as u32);
+    let jobs = plan.again().filter_map(|patient| number(&patient.remedy.job)).collect();
+    let reset = plan_reset(&standings, &table.edges, &Choice { jobs, ..Choice::default() });
+    let reset = reset.map_err(|refused| CliError::new(Kind::Refused, refused.to_string()))?;
+    Ok(reset.all().into_iter().map(|number| table.ids[number as usize]).collect())
+}

@@ -1,0 +1,25 @@
+//! A command of the user's that puts right what made jobs fail.
+
+use super::agent::surroundings;
+use crate::context::Context;
+use crate::error::CliError;
+use std::process::{Command, Stdio};
+use windlass_store::model::WorkflowRow;
+
+/// Runs it, with the workflow's id as its last argument. What it prints is talk, not data.
+pub(super) fn run(ctx: &Context, row: &WorkflowRow, command: &str) -> Result<(), CliError> {
+    ctx.ui.note(&format!("running the recovery hook: {command}"));
+    let mut shell = Command::new("/bin/sh");
+    // The command may have words of its own; what follows them is quoted whatever they are.
+    shell.args(["-c", &format!("{command} \"$@\""), "sh", &row.id.to_string()]);
+    shell.stdin(Stdio::null()).envs(surroundings(ctx, row)?);
+    let stderr = std::io::stderr();
+    let talk = rustix::io::dup(&stderr).map_err(|e| CliError::io(format!("cannot use stderr: {e}")))?;
+    let ended = shell.stdout(Stdio::from(talk)).status();
+    let ended = ended.map_err(|e| CliError::io(format!("cannot start the recovery hook: {e}")))?;
+    if ended.success() {
+        return Ok(());
+    }
+    Err(CliError::refused(format!("the recovery hook failed ({ended}); nothing was changed"))
+        .with_hint("see what it printed above; `--dry-run` shows what is to be recovered"))
+}

@@ -1,0 +1,241 @@
+//! `windlass recover` and `workflows sync-status` with real processes and real limits.
+
+use crate::common::{Sandbox, children_of, eventually, is_alive, kill};
+use serde_json::{Value, json};
+use std::process::Child;
+
+/// One runs out of memory, one out of time, one fails for reasons of its own, and one waits for the first two.
+const AILING: &str = r#"name: ailing
+resource_requirements:
+  - {name: small, num_cpus: 1, memory: 40m, runtime: PT1S}
+jobs:
+  - {name: fine, command: "true", resource_requirements: small}
+  - {name: large, command: "python3 -c 'print(len(bytearray(50 << 20)))'", resource_requirements: small}
+  - {name: slow, command: "sleep 2", resource_requirements: small}
+  - {name: typo, command: "test -e fixed || { echo 'SyntaxError: invalid syntax' >&2; exit 1; }", resource_requirements: small}
+  - {name: report, command: "true", depends_on: [large, slow]}
+"#;
+
+fn ailing() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("ailing.yaml", AILING);
+    sandbox.windlass(&["run", "ailing.yaml"]).exits(1);
+    sandbox
+}
+
+/// Where each job stands, in which attempt.
+pub(crate) fn standing(sandbox: &Sandbox) -> Value {
+    let jobs = sandbox.json(&["jobs"]);
+    let of =
+        |job: &Value| (job["name"].as_str().unwrap().to_owned(), json!([job["status"], job["attempt_id"]]));
+    jobs.as_array().unwrap().iter().map(of).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn job<'a>(plan: &'a Value, name: &str) -> &'a Value {
+    plan["jobs"].as_array().unwrap().iter().find(|job| job["name"] == name).unwrap()
+}
+
+#[test]
+fn each_job_gets_what_its_own_measurements_ask_for() {
+    let sandbox = ailing();
+    let before = standing(&sandbox);
+    let plan = sandbox.json(&["recover", "--dry-run"]);
+    assert_eq!((&plan["run_again"], &plan["stay"], &plan["dry_run"]), (&json!(2), &json!(1), &json!(true)));
+    let (large, slow, typo) = (job(&plan, "large"), job(&plan, "slow"), job(&plan, "typo"));
+    assert_eq!(large["diagnosis"], "out_of_memory");
+    assert_eq!(
+        (&large["changes"][0]["resource"], &large["changes"][0]["from"]),
+        (&json!("memory"), &json!(40 << 20))
+    );
+    assert!(large["changes"][0]["to"].as_u64().unwrap() >= 60 << 20, "{large}");
+    assert_eq!(slow["diagnosis"], "timeout");
+    assert_eq!((&slow["changes"][0]["from"], &slow["changes"][0]["to"]), (&json!(1.0), &json!(60.0)));
+    assert_eq!((&typo["diagnosis"], &typo["runs_again"]), (&json!("unknown"), &json!(false)));
+    assert_eq!(standing(&sandbox), before, "it was a rehearsal");
+
+    let said = sandbox.windlass(&["recover"]).exits(0).prints("2 jobs will run again, 1 stays as it is");
+    assert!(said.stdout.contains("memory 40 MiB") && said.stdout.contains("runtime 1m"), "{}", said.stdout);
+    let after = standing(&sandbox);
+    assert_eq!(after["large"], json!(["ready", 2]));
+    assert_eq!(after["slow"], json!(["ready", 2]));
+    assert_eq!(after["report"][0], "blocked", "it comes back with what it waits for");
+    assert_eq!((&after["fine"], &after["typo"]), (&before["fine"], &before["typo"]), "the rest is untouched");
+
+    // Nobody else asks for more.
+    let sets = sandbox.json(&["resource-requirements"]);
+    let small = sets.as_array().unwrap().iter().find(|set| set["name"] == "small").unwrap();
+    assert_eq!(
+        (&small["memory_bytes"], &small["runtime_seconds"]),
+        (&json!(40 << 20), &json!(1.0)),
+        "{small}"
+    );
+
+    sandbox.windlass(&["resume"]).exits(1).says("4 completed, 1 failed");
+    sandbox.windlass(&["recover"]).exits(1).prints("0 jobs will run again").says("--retry-unknown");
+}
+
+#[test]
+fn one_command_brings_it_back_and_goes_on() {
+    let sandbox = ailing();
+    sandbox.write("fixed", "");
+    let done = sandbox.windlass(&["recover", "--retry-unknown", "--run"]).exits(0);
+    assert!(done.stderr.contains("5 completed"), "{}", done.stderr);
+    sandbox.windlass(&["recover"]).exits(0).prints("there is nothing to recover");
+}
+
+#[test]
+fn factors_and_the_size_of_the_machine_say_how_much_more() {
+    let sandbox = ailing();
+    let more =
+        sandbox.json(&["recover", "--dry-run", "--memory-multiplier", "4", "--runtime-multiplier", "300"]);
+    assert!(job(&more, "large")["changes"][0]["to"].as_u64().unwrap() >= 160 << 20, "{more}");
+    assert!(job(&more, "slow")["changes"][0]["to"].as_f64().unwrap() >= 300.0, "{more}");
+    let capped = sandbox.json(&["recover", "--dry-run", "--memory", "50m"]);
+    assert_eq!(job(&capped, "large")["changes"][0]["to"], 50 << 20);
+    let full = sandbox.json(&["recover", "--dry-run", "--memory", "40m"]);
+    assert_eq!(job(&full, "large")["runs_again"], false);
+    assert!(job(&full, "large")["stays_because"].as_str().unwrap().contains("no worker has more"), "{full}");
+}
+
+#[test]
+fn a_hook_puts_right_what_nobody_can_explain() {
+    let sandbox = ailing();
+    let hook = "env | sort > hook.env; echo talk; sh -c 'echo \"$@\" > hook.args; touch fixed' hook one";
+    let done =
+        sandbox.windlass(&["recover", "--recovery-hook", hook, "--format", "json"]).exits(0).says("talk");
+    let plan: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(plan["run_again"], 3);
+    assert_eq!(sandbox.read("hook.args"), "one 1\n", "the workflow is the last argument");
+    let env = sandbox.read("hook.env");
+    for variable in [
+        "TORC_WORKFLOW_ID=1\n",
+        "TORC_RUN_ID=1\n",
+        "WINDLASS_WORKFLOW_ID=1\n",
+        "WINDLASS_RUN_ID=1\n",
+        "WINDLASS_DB=",
+    ] {
+        assert!(env.contains(variable), "{variable}{env}");
+    }
+    sandbox.windlass(&["resume"]).exits(0).says("5 completed");
+}
+
+#[test]
+fn a_hook_that_fails_leaves_everything_as_it_was() {
+    let sandbox = ailing();
+    let before = standing(&sandbox);
+    sandbox.windlass(&["recover", "--recovery-hook", "exit 3; :"]).exits(4).says("nothing was changed");
+    assert_eq!(standing(&sandbox), before);
+    // Without anything unexplained it is not even run.
+    sandbox.write("fixed", "");
+    sandbox.windlass(&["recover", "--retry-unknown", "--run"]).exits(0);
+    sandbox.windlass(&["recover", "--recovery-hook", "touch called; :"]).exits(0);
+    assert!(!sandbox.path("called").exists());
+}
+
+#[test]
+fn jobs_are_recovered_while_others_run() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "both.yaml",
+        r#"name: both
+resource_requirements: [{name: small, num_cpus: 1, memory: 40m, runtime: PT1H}]
+jobs:
+  - {name: long, command: "while [ ! -e go ]; do sleep 0.05; done"}
+  - {name: large, command: "python3 -c 'print(len(bytearray(50 << 20)))'", resource_requirements: small}
+  - {name: report, command: "true", depends_on: [large]}
+"#,
+    );
+    let mut run = sandbox.start(&["run", "both.yaml", "-j2"]);
+    eventually("it runs out of memory", || sandbox.path(".windlass").exists() && failed(&sandbox, "large"));
+    sandbox.windlass(&["recover"]).exits(0).prints("1 job will run again");
+    eventually("it is done", || standing(&sandbox)["report"][0] == "completed");
+    let then = standing(&sandbox);
+    assert_eq!((&then["large"], &then["long"]), (&json!(["completed", 2]), &json!(["running", 1])));
+    sandbox.write("go", "");
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+}
+
+fn failed(sandbox: &Sandbox, name: &str) -> bool {
+    let jobs = sandbox.windlass(&["jobs", "--format", "json"]);
+    let jobs: Value = serde_json::from_str(&jobs.stdout).unwrap_or_default();
+    jobs.as_array()
+        .is_some_and(|jobs| jobs.iter().any(|job| job["name"] == name && job["status"] == "failed"))
+}
+
+#[test]
+fn what_was_canceled_as_a_whole_begins_anew() {
+    let sandbox = Sandbox::new();
+    sandbox.write("c.yaml", "name: c\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n  - {name: b, command: 'true', depends_on: [a]}\n");
+    let mut run = sandbox.start(&["run", "c.yaml"]);
+    eventually("it runs", || sandbox.path("runs").exists());
+    sandbox.windlass(&["cancel", "--wait", "--grace", "1s"]).exits(0);
+    run.wait().unwrap();
+    sandbox.write("go", "");
+    sandbox.windlass(&["recover", "--run"]).exits(0).prints("canceled").says("2 completed");
+}
+
+/// A run and its worker, both killed in the same moment: nobody is left to note anything.
+fn die(sandbox: &Sandbox, run: &mut Child) -> Vec<u32> {
+    let workers = children_of(run.id());
+    let jobs: Vec<u32> = workers.iter().flat_map(|worker| children_of(*worker)).collect();
+    for pid in [&[run.id()], workers.as_slice()].concat() {
+        kill(pid, "STOP");
+    }
+    for pid in [workers.as_slice(), &[run.id()]].concat() {
+        kill(pid, "KILL");
+    }
+    run.wait().unwrap();
+    assert_eq!(sandbox.json(&["jobs"])[0]["status"], "running");
+    jobs
+}
+
+#[test]
+fn jobs_of_a_dead_worker_go_back_with_the_code_of_the_contract() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "s.yaml",
+        "name: s\njobs: [{name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}]\n",
+    );
+    let mut run = sandbox.start(&["run", "s.yaml"]);
+    eventually("it runs", || {
+        sandbox.path("runs").exists() && sandbox.json(&["jobs"])[0]["status"] == "running"
+    });
+
+    // Whoever is alive is left alone.
+    let alive = sandbox.json(&["workflows", "sync-status"]);
+    assert_eq!((&alive["lost"], &alive["jobs"][0]["state"]), (&json!(0), &json!("alive")), "{alive}");
+
+    let left = die(&sandbox, &mut run);
+    let found = sandbox.json(&["workflows", "sync-status", "--dry-run"]);
+    assert_eq!((&found["lost"], &found["jobs"][0]["state"]), (&json!(1), &json!("gone")), "{found}");
+    assert_eq!(sandbox.json(&["jobs"])[0]["status"], "running", "it was a rehearsal");
+
+    sandbox.windlass(&["workflows", "sync-status"]).exits(0).prints("1 lost job went back (-128)");
+    assert!(left.iter().all(|pid| !is_alive(*pid)), "dead before again");
+    assert_eq!(standing(&sandbox)["a"], json!(["ready", 2]));
+    let results = sandbox.json(&["results"]);
+    assert_eq!(
+        (&results[0]["return_code"], &results[0]["attempt_id"]),
+        (&json!(-128), &json!(1)),
+        "{results}"
+    );
+    sandbox.windlass(&["workflows", "sync-status"]).exits(0).prints("no job is noted as running");
+    sandbox.write("go", "");
+    sandbox.windlass(&["resume"]).exits(0);
+}
+
+#[test]
+fn recover_sees_to_the_dead_first() {
+    let sandbox = Sandbox::new();
+    sandbox.write("s.yaml", "name: s\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n  - {name: b, command: exit 3}\n");
+    let mut run = sandbox.start(&["run", "s.yaml"]);
+    eventually("it runs", || sandbox.path("runs").exists() && failed(&sandbox, "b"));
+    die(&sandbox, &mut run);
+    sandbox.windlass(&["recover", "--dry-run", "--retry-unknown"]).exits(0).says("a: its worker");
+    sandbox
+        .windlass(&["recover", "--retry-unknown"])
+        .exits(0)
+        .says("may have been running")
+        .prints("1 job will");
+    assert_eq!(standing(&sandbox), json!({ "a": ["ready", 2], "b": ["ready", 2] }));
+}

@@ -1,0 +1,127 @@
+//! Agents that decide on failures which nobody foresaw: pretended ones, with the real command line.
+
+use crate::common::{Output, Sandbox, eventually, is_alive};
+use crate::recovering::standing;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
+
+const ODD: &str = "name: odd
+use_pending_failed: true
+jobs:
+  - {name: odd, command: 'test -e fixed || { echo \"checksum of part 7 is odd\" >&2; exit 3; }'}
+  - {name: after, command: 'true', depends_on: [odd]}
+";
+
+fn odd() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("odd.yaml", ODD);
+    sandbox.windlass(&["run", "odd.yaml"]).exits(6);
+    sandbox
+}
+
+fn script(sandbox: &Sandbox, name: &str, text: &str) -> String {
+    sandbox.write(name, &format!("#!/bin/sh\n{text}\n"));
+    let path = sandbox.path(name);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+/// What the agent was told and said.
+fn log(sandbox: &Sandbox) -> String {
+    sandbox.read("windlass_output/agent_wf1_r1_1.log")
+}
+
+#[test]
+fn an_agent_is_told_all_and_its_decisions_hold() {
+    let sandbox = odd();
+    let binary = env!("CARGO_BIN_EXE_windlass");
+    let agent = script(
+        &sandbox,
+        "agent",
+        &format!(
+            "cat > told; touch fixed; echo I looked into it; exec {binary} recover \"$WINDLASS_WORKFLOW_ID\" --retry-unknown"
+        ),
+    );
+    let ai = ["recover", "--ai-recovery", "--ai-agent-command", &agent];
+    sandbox.windlass(&ai).exits(0).says("it decided on 1 job of 1").prints("nothing to recover");
+    let told = sandbox.read("told");
+    for part in [
+        "workflow 1 (odd)",
+        "list_pending_failed_jobs",
+        "checksum of part 7 is odd",
+        "mcp --allow-write --db",
+    ] {
+        assert!(told.contains(part), "{part}\n{told}");
+    }
+    let log = log(&sandbox);
+    assert!(log.contains("checksum of part 7") && log.contains("I looked into it"), "{log}");
+    sandbox.windlass(&["resume"]).exits(0).says("2 completed");
+}
+
+#[test]
+fn watch_asks_the_agent_and_goes_on() {
+    let sandbox = odd();
+    let binary = env!("CARGO_BIN_EXE_windlass");
+    let agent =
+        format!("cat > /dev/null; touch fixed; {binary} recover \"$TORC_WORKFLOW_ID\" --retry-unknown");
+    sandbox.windlass(&["watch"]).exits(6).says("wait for a decision");
+    let ai = ["watch", "--ai-recovery", "--ai-agent-command", &agent];
+    sandbox.windlass(&ai).exits(0).says("2 completed");
+}
+
+#[test]
+fn an_agent_that_is_not_there_or_fails_does_no_harm() {
+    let sandbox = odd();
+    let missing = ["recover", "--ai-recovery", "--ai-agent", "surely-no-such-agent"];
+    sandbox.windlass(&missing).exits(1).says("is not installed").says("going on without it").prints("odd");
+    let failing = ["recover", "--ai-recovery", "--ai-agent-command", "echo no idea; exit 9"];
+    sandbox.windlass(&failing).exits(1).says("failed (exit status: 9)").says("it decided on 0 jobs of 1");
+    assert_eq!(standing(&sandbox)["odd"], json!(["pending_failed", 1]));
+    assert!(log(&sandbox).contains("no idea"));
+}
+
+#[test]
+fn an_agent_that_takes_too_long_is_ended_with_all_it_started() {
+    let sandbox = odd();
+    let agent = "sh -c 'echo $$ > child.pid; sleep 600' & wait";
+    let ai = ["recover", "--ai-recovery", "--ai-timeout", "1s", "--ai-agent-command", agent];
+    sandbox.windlass(&ai).exits(1).says("took longer than 1.0s");
+    let child: u32 = sandbox.read("child.pid").trim().parse().unwrap();
+    eventually("its child is gone too", || !is_alive(child));
+}
+
+#[test]
+fn claude_is_told_of_the_server_for_tools() {
+    let sandbox = odd();
+    script(
+        &sandbox,
+        "bin/claude",
+        "for word; do echo \"$word\"; done > words; cp \"$WINDLASS_MCP_CONFIG\" config",
+    );
+    let path = format!("{}:{}", sandbox.path("bin").display(), std::env::var("PATH").unwrap());
+    let mut command = sandbox.command(&["recover", "--ai-recovery"]);
+    Output::of(command.env("PATH", path)).exits(1).says("asking `claude` about 1 job");
+    let words = sandbox.read("words");
+    assert!(words.starts_with("--print\nYou look after workflow 1"), "{words}");
+    assert!(
+        words.contains("\n--mcp-config\n") && words.ends_with("\n--allowedTools\nmcp__windlass\n"),
+        "{words}"
+    );
+    let config: Value = serde_json::from_str(&sandbox.read("config")).unwrap();
+    let server = &config["mcpServers"]["windlass"];
+    assert_eq!(
+        (&server["args"][0], &server["args"][1]),
+        (&json!("mcp"), &json!("--allow-write")),
+        "{config}"
+    );
+}
+
+#[test]
+fn nobody_is_asked_where_nothing_waits() {
+    let sandbox = Sandbox::new();
+    sandbox.write("f.yaml", "name: f\njobs: [{name: a, command: exit 3}]\n");
+    sandbox.windlass(&["run", "f.yaml"]).exits(1);
+    let ai = ["recover", "--ai-recovery", "--ai-agent-command", "touch asked"];
+    sandbox.windlass(&ai).exits(1);
+    assert!(!sandbox.path("asked").exists());
+}

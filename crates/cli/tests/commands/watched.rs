@@ -1,0 +1,106 @@
+//! `windlass watch`: follows, recovers, goes on, and says how it went.
+
+use crate::common::{Output, Sandbox, eventually};
+use crate::recovering::standing;
+use crate::serving::Served;
+use serde_json::json;
+use std::process::{Child, Stdio};
+
+/// Runs out of memory with what it asks for first.
+const LARGE: &str = r#"name: large
+resource_requirements: [{name: small, num_cpus: 1, memory: 40m, runtime: PT1H}]
+jobs:
+  - {name: large, command: "python3 -c 'print(len(bytearray(50 << 20)))'", resource_requirements: small}
+  - {name: report, command: "true", depends_on: [large]}
+"#;
+
+const WAITS: &str = "name: w\njobs: [{name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done; exit $(cat go)'}]\n";
+
+fn watching(sandbox: &Sandbox, args: &[&str]) -> Child {
+    let mut command = sandbox.command(&[&["watch"], args].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn ended(child: Child) -> Output {
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Output {
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+        code: output.status.code().unwrap_or(-1),
+    }
+}
+
+#[test]
+fn a_stopped_workflow_is_recovered_and_run() {
+    let sandbox = Sandbox::new();
+    sandbox.write("large.yaml", LARGE);
+    sandbox.windlass(&["run", "large.yaml"]).exits(1);
+    sandbox.windlass(&["watch"]).exits(1).says("--recover");
+    let watched = sandbox.windlass(&["watch", "--recover"]).exits(0).says("(1 of 3)").says("2 completed");
+    assert!(watched.stdout.contains("out of memory"), "{}", watched.stdout);
+    assert_eq!(standing(&sandbox)["large"], json!(["completed", 2]));
+    sandbox.windlass(&["watch"]).exits(0);
+}
+
+#[test]
+fn for_programs_it_prints_one_value() {
+    let sandbox = Sandbox::new();
+    sandbox.write("large.yaml", LARGE);
+    sandbox.windlass(&["run", "large.yaml"]).exits(1);
+    let overview = sandbox.json(&["watch", "--recover"]);
+    assert_eq!((&overview["state"], &overview["jobs"]["completed"]), (&json!("completed"), &json!(2)));
+}
+
+#[test]
+fn recoveries_are_limited() {
+    let sandbox = Sandbox::new();
+    sandbox.write("no.yaml", "name: no\njobs: [{name: a, command: exit 3}]\n");
+    sandbox.windlass(&["run", "no.yaml"]).exits(1);
+    let recover = ["watch", "--recover", "--retry-unknown", "--max-retries", "2"];
+    sandbox.windlass(&recover).exits(1).says("(2 of 2)").says("--max-retries");
+    assert_eq!(standing(&sandbox)["a"], json!(["failed", 3]));
+    // What nobody can help with is not tried at all.
+    sandbox.windlass(&["watch", "--recover"]).exits(1).prints("unknown");
+    assert_eq!(standing(&sandbox)["a"], json!(["failed", 3]));
+}
+
+#[test]
+fn a_run_of_somebody_else_is_followed_to_its_end() {
+    for (code, exit) in [("0", 0), ("3", 1)] {
+        let sandbox = Sandbox::new();
+        sandbox.write("w.yaml", WAITS);
+        let mut run = sandbox.start(&["run", "w.yaml"]);
+        eventually("it runs", || sandbox.path("runs").exists());
+        let watch = watching(&sandbox, &[]);
+        sandbox.write("go.new", code);
+        std::fs::rename(sandbox.path("go.new"), sandbox.path("go")).unwrap();
+        ended(watch).exits(exit);
+        run.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_nobody_runs_is_told_or_gone_on_with() {
+    let sandbox = Sandbox::new();
+    sandbox.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    sandbox.windlass(&["create", "w.yaml"]).exits(0);
+    sandbox.windlass(&["watch"]).exits(3).says("nobody runs workflow 1");
+    sandbox.windlass(&["watch", "--recover"]).exits(0).says("1 completed");
+}
+
+#[test]
+fn a_servers_workflow_is_followed_and_recovered() {
+    let sandbox = Sandbox::new();
+    sandbox.write("large.yaml", LARGE);
+    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let mut worker = sandbox.start(&["worker"]);
+    sandbox.windlass(&["submit", "large.yaml"]).exits(0);
+    sandbox.windlass(&["watch", "--recover"]).exits(0).says("2 completed");
+    assert_eq!(standing(&sandbox)["large"], json!(["completed", 2]));
+    let held = sandbox.json(&["workflows", "sync-status"]);
+    assert_eq!(held["jobs"], json!([]));
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    served.stop();
+}
