@@ -62,6 +62,14 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/workflows/{id}/events/stream", Needs(ReadWorkflow)),
     ("POST", "/workflows/{id}/start", Needs(ChangeWorkflow)),
 
+    ("GET", "/workflows/{id}/failures", Needs(ReadWorkflow)),
+    ("GET", "/workflows/{id}/failures/{signature}", Needs(ReadWorkflow)),
+    ("POST", "/workflows/{id}/orders", Needs(ChangeWorkflow)),
+    ("GET", "/workflows/{id}/decisions", Needs(ReadWorkflow)),
+    ("POST", "/workflows/{id}/decisions/{decision_id}", Needs(ChangeWorkflow)),
+    ("GET", "/workflows/{id}/revisions", Needs(ReadWorkflow)),
+    ("POST", "/workflows/{id}/revisions/{revision}/undo", Needs(ChangeWorkflow)),
+
     ("GET", "/workflows", Needs(Look)),
     ("POST", "/workflows", Needs(CreateWorkflow)),
     ("GET", "/workflows/{id}", Needs(ReadWorkflow)),

@@ -4,6 +4,7 @@
 mod books;
 mod docs;
 pub(crate) mod events;
+mod failures;
 pub(crate) mod health;
 mod mcp;
 mod metrics;
@@ -27,6 +28,7 @@ pub(crate) fn brief() -> OpenApiRouter<AppState> {
         .merge(tokens::routes())
         .merge(workers::routes())
         .merge(workflows::routes())
+        .merge(failures::routes())
         .merge(books::routes())
 }
 

@@ -15,6 +15,8 @@ mod documents;
 #[cfg(test)]
 mod endings;
 #[cfg(test)]
+mod failures;
+#[cfg(test)]
 mod following;
 #[cfg(test)]
 mod hanging_up;

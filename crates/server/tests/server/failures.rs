@@ -1,0 +1,120 @@
+//! Failures and decisions about them over HTTP: groups, orders, proposals, revisions.
+
+use crate::bench::Bench;
+use serde_json::{Value, json};
+
+fn call(bench: &Bench, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let method = method.parse().unwrap();
+    let answer = bench.request(method, &format!("/api/v1{path}")).json(body).send().unwrap();
+    (answer.status().as_u16(), answer.json().unwrap())
+}
+
+#[track_caller]
+fn good(bench: &Bench, method: &str, path: &str, body: &Value) -> Value {
+    let (status, answer) = call(bench, method, path, body);
+    assert_eq!(status, 200, "{method} {path}: {answer}");
+    answer
+}
+
+/// A workflow whose first two jobs have failed and wait for a decision, and a third that waits for them.
+fn waiting(bench: &Bench) -> (i64, Vec<i64>) {
+    let made = |path: &str, body: &Value| good(bench, "POST", path, body)["id"].as_i64().unwrap();
+    let workflow = made("/workflows", &json!({"name": "w", "user": "me", "use_pending_failed": true}));
+    let job = |name: &str, after: &[i64]| {
+        let body =
+            json!({"workflow_id": workflow, "name": name, "command": "true", "depends_on_job_ids": after});
+        made("/jobs", &body)
+    };
+    let mut jobs = vec![job("a", &[]), job("b", &[])];
+    jobs.push(job("merge", &jobs));
+    good(bench, "POST", &format!("/workflows/{workflow}/initialize_jobs"), &json!(null));
+    let node = json!({"workflow_id": workflow, "compute_node_type": "local", "hostname": "h", "memory_gb": 1.0,
+        "num_cpus": 2, "num_gpus": 0, "num_nodes": 1, "pid": 1, "start_time": "2026-01-01T00:00:00Z"});
+    let node = made("/compute_nodes", &node);
+    good(bench, "POST", &format!("/workflows/{workflow}/claim_next_jobs?limit=2"), &json!(null));
+    for job in &jobs[..2] {
+        good(bench, "PUT", &format!("/jobs/{job}/start_job/1/{node}"), &json!(null));
+        let result = json!({"job_id": job, "workflow_id": workflow, "run_id": 1, "attempt_id": 1, "return_code": 3,
+            "exec_time_minutes": 0.1, "completion_time": "2026-01-01T00:00:01Z", "status": "pending_failed",
+            "compute_node_id": node});
+        good(bench, "POST", &format!("/jobs/{job}/complete_job/pending_failed/1"), &result);
+    }
+    (workflow, jobs)
+}
+
+fn status(bench: &Bench, job: i64) -> Value {
+    good(bench, "GET", &format!("/jobs/{job}"), &json!(null))["status"].clone()
+}
+
+#[test]
+fn failures_are_grouped_decided_on_and_put_back() {
+    let bench = Bench::new();
+    let (workflow, jobs) = waiting(&bench);
+    let of = |rest: &str| format!("/workflows/{workflow}/{rest}");
+    let groups = good(&bench, "GET", &of("failures"), &json!(null));
+    assert_eq!((&groups["items"][0]["pending"], groups["items"].as_array().unwrap().len()), (&json!(2), 1));
+    let key = groups["items"][0]["signature"].as_str().unwrap();
+    let failures = good(&bench, "GET", &of(&format!("failures/{key}?limit=1&offset=1")), &json!(null));
+    assert_eq!(
+        (&failures["items"][0]["job_id"], &failures["items"][0]["return_code"]),
+        (&json!(jobs[1]), &json!(3))
+    );
+    assert_eq!(call(&bench, "GET", &of("failures/0000"), &json!(null)).0, 404);
+
+    let change = json!({"job_id": jobs[2], "verdict": "change", "changes": {"memory_bytes": 1_u64 << 30, "priority": 7}});
+    let orders = json!({"dry_run": true, "orders": [
+        {"job_id": jobs[0], "verdict": "retry", "reason": "again"}, change,
+        {"job_id": 999, "verdict": "fail"}]});
+    let answers = good(&bench, "POST", &of("orders"), &orders);
+    let said: Vec<&Value> = answers["items"].as_array().unwrap().iter().map(|item| &item["answer"]).collect();
+    assert_eq!(said, ["done", "done", "refused"]);
+    assert_eq!(status(&bench, jobs[0]), "pending_failed", "nothing was done");
+    let orders = json!({"orders": orders["orders"]});
+    good(&bench, "POST", &of("orders"), &orders);
+    assert_eq!(status(&bench, jobs[0]), "ready");
+    let decisions = good(&bench, "GET", &of("decisions"), &json!(null));
+    assert_eq!(
+        (&decisions["items"][0]["reason"], &decisions["items"][0]["state"]),
+        (&json!("again"), &json!("done"))
+    );
+
+    let revisions = good(&bench, "GET", &of("revisions"), &json!(null));
+    assert_eq!(revisions["items"][0]["after"]["priority"], 7);
+    good(&bench, "POST", &of("revisions/1/undo"), &json!(null));
+    assert_eq!(call(&bench, "POST", &of("revisions/1/undo"), &json!(null)).0, 409);
+    assert_eq!(call(&bench, "POST", &of("revisions/9/undo"), &json!(null)).0, 404);
+    let revisions = good(&bench, "GET", &of("revisions?revision=2"), &json!(null));
+    assert_eq!(revisions["items"][0]["after"]["priority"], 0);
+    assert_eq!(call(&bench, "GET", "/workflows/999/failures", &json!(null)).0, 404);
+}
+
+#[test]
+fn agents_decide_on_what_waits_and_nonsense_is_refused() {
+    let bench = Bench::new();
+    let (workflow, jobs) = waiting(&bench);
+    let of = |rest: &str| format!("/workflows/{workflow}/{rest}");
+    let order = |agent: &str, job: i64, verdict: &str| {
+        json!({"agent": agent, "orders": [
+        {"job_id": job, "verdict": verdict, "confidence": 0.9}]})
+    };
+    let answer = good(&bench, "POST", &of("orders"), &order("robot", jobs[2], "change"));
+    assert_eq!(answer["items"][0]["answer"], "refused", "it waits for others: {answer}");
+    let answer = good(&bench, "POST", &of("orders"), &order("robot", jobs[1], "fail"));
+    assert_eq!(answer["items"][0]["answer"], "done", "{answer}");
+    assert_eq!((status(&bench, jobs[1]), status(&bench, jobs[2])), (json!("failed"), json!("blocked")));
+    good(&bench, "POST", &of("orders"), &order("robot", jobs[0], "fail"));
+    assert_eq!(status(&bench, jobs[2]), "canceled", "nothing that it waits for is open any more");
+    let decision = &good(&bench, "GET", &of("decisions"), &json!(null))["items"][0];
+    assert_eq!((&decision["made_by"], &decision["is_agent"]), (&json!("robot"), &json!(true)));
+    for wrong in [
+        json!({"orders": [{"job_id": jobs[0], "verdict": "maybe"}]}),
+        json!({"orders": [{"job_id": jobs[0], "verdict": "retry", "colour": 1}]}),
+        json!({"agent": " ", "orders": []}),
+        json!({"orders": [{"job_id": jobs[0], "verdict": "retry", "reason": "a\0b"}]}),
+    ] {
+        let (status, answer) = call(&bench, "POST", &of("orders"), &wrong);
+        assert_eq!(status, 422, "{wrong}: {answer}");
+    }
+    let (status, answer) = call(&bench, "POST", &of("decisions/77"), &json!({"agreed": true}));
+    assert_eq!(status, 404, "{answer}");
+}
