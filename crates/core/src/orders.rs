@@ -96,6 +96,11 @@ pub fn judge(order: &Order, is_agent: bool, house: &House, case: &Case<'_>) -> J
     Judgement::Done { words: in_words(order.verdict, revision.as_deref()), revision }
 }
 
+/// Whether it can be decided so about a job that stands like this, if nothing else speaks against it.
+pub fn fits(verdict: Verdict, status: JobStatus) -> bool {
+    stands_wrong(verdict, status).is_none()
+}
+
 fn stands_wrong(verdict: Verdict, status: JobStatus) -> Option<String> {
     use JobStatus::{Completed, Disabled, Failed, PendingFailed, Terminated};
     let (fits, remedy) = match verdict {

@@ -34,10 +34,8 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
             "demo",
         ],
     ),
-    (
-        "Look",
-        &["status", "list", "jobs", "results", "logs", "why", "classify", "files", "user-data", "events"],
-    ),
+    ("Look", &["status", "list", "jobs", "results", "logs", "why", "files", "user-data", "events"]),
+    ("Mend", &["failures", "triage", "revisions", "classify"]),
     ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
     ("Share", &["serve", "worker", "workers", "remote", "ping", "mcp"]),

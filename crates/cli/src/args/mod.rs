@@ -23,6 +23,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod spec;
 pub(crate) mod tools;
+pub(crate) mod triage;
 pub(crate) mod usage;
 pub(crate) mod worker;
 pub(crate) mod workers;
@@ -215,6 +216,12 @@ pub(crate) enum Command {
     Plan(plan::PlanArgs),
     /// Explain where a job stands, and what to type next.
     Why(plan::WhyArgs),
+    /// What failed, in groups of what failed alike, and what is to become of them.
+    Failures(triage::FailuresArgs),
+    /// Failures that wait for a decision: list, show, retry, fail, ignore, approve, report …
+    Triage(triage::TriageArgs),
+    /// What somebody changed about failed and waiting jobs: list, show, undo.
+    Revisions(triage::RevisionsArgs),
     /// Say of what class a failure is, from its log and how it ended.
     Classify(classify::ClassifyArgs),
     /// Bring a workflow back that stopped with failures: diagnose, ask for more, run again.
@@ -306,6 +313,9 @@ impl Command {
             | Self::FailureHandlers(_)
             | Self::Actions(_)
             | Self::Classify(_)
+            | Self::Failures(_)
+            | Self::Triage(_)
+            | Self::Revisions(_)
             | Self::Token(_)
             | Self::AccessGroups(_)
             | Self::Remote(_)

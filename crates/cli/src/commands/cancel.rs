@@ -165,7 +165,8 @@ fn wait_until_free(store: &dyn Store, workflow: WorkflowId) -> Result<(), CliErr
     Ok(())
 }
 
-fn tell(holder: &Holder) -> Result<(), CliError> {
+/// Has whoever runs a workflow look into the books.
+pub(crate) fn tell(holder: &Holder) -> Result<(), CliError> {
     let here = hostname();
     if holder.host != here {
         return Err(CliError::refused(format!("the workflow is run by {holder}, and this is {here}"))

@@ -146,7 +146,7 @@ const fn origin(origin: Origin) -> &'static str {
     }
 }
 
-const fn class(class: FailureClass) -> Datum {
+pub(crate) const fn class(class: FailureClass) -> Datum {
     let tone = match class {
         FailureClass::Transient | FailureClass::Infrastructure => Some(Tone::Warn),
         FailureClass::Unknown => None,

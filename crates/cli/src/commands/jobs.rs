@@ -1,12 +1,15 @@
 //! `windlass jobs`: the jobs of a workflow.
 
 use super::relations::{Relations, Uses};
+use crate::args::Format;
 use crate::args::jobs::{JobsListArgs, OneJobArgs};
 use crate::args::workflows::ListOfWorkflowArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::history::History;
 use crate::select;
 use crate::ui::listing::{Datum, Field, Listing, PAGE};
+use crate::ui::style::Tone;
 use crate::ui::table::Column;
 use crate::view;
 use std::time::Duration;
@@ -18,11 +21,13 @@ use windlass_types::{JobId, JobStatus, Timestamp};
 pub(crate) struct Row {
     job: JobRow,
     uses: Uses,
+    /// Only of one that is shown alone.
+    history: History,
 }
 
 impl From<JobRow> for Row {
     fn from(job: JobRow) -> Self {
-        Self { job, uses: Uses::default() }
+        Self { job, uses: Uses::default(), history: History::default() }
     }
 }
 
@@ -55,6 +60,15 @@ const RELATIONSHIPS: &[Field<Row>] = &[
     Field::new("output_user_data_ids", |row: &Row| ids(&row.uses.output_user_data)),
 ];
 
+const HISTORY: &[Field<Row>] = &[
+    Field::new("decisions", |row: &Row| {
+        serde_json::to_value(&row.history.decisions).unwrap_or_default().into()
+    }),
+    Field::new("revisions", |row: &Row| {
+        serde_json::to_value(&row.history.revisions).unwrap_or_default().into()
+    }),
+];
+
 fn ids(ids: &[i64]) -> Datum {
     Datum::Json(ids.into())
 }
@@ -82,7 +96,7 @@ pub(crate) fn list(ctx: &Context, args: &JobsListArgs) -> Result<Exit, CliError>
     let listing = Listing::new(FIELDS);
     let listing = if args.include_relationships { listing.with(RELATIONSHIPS) } else { listing };
     let listing = listing.without(&args.page.exclude)?;
-    let row = |job: JobRow| Row { uses: relations.take(job.id), job };
+    let row = |job: JobRow| Row { uses: relations.take(job.id), ..Row::from(job) };
     let printed = if args.page.is_rearranged() {
         let rows = store.jobs(workflow.id, &filter)?.into_iter().map(row).collect();
         ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)?
@@ -140,7 +154,18 @@ pub(crate) fn get(ctx: &Context, args: &OneJobArgs) -> Result<Exit, CliError> {
 /// A job with all that hangs on it.
 pub(crate) fn print_record(ctx: &Context, store: &dyn Store, job: JobRow) -> Result<(), CliError> {
     let uses = store.job_relations(job.id)?.into();
-    ctx.ui.print_record(&Listing::new(FIELDS).with(RELATIONSHIPS), Row { job, uses })
+    let history = History::of(store, job.workflow_id, job.id)?;
+    let listing = Listing::new(FIELDS).with(RELATIONSHIPS);
+    if ctx.ui.format() != Format::Table {
+        return ctx.ui.print_record(&listing.with(HISTORY), Row { job, uses, history });
+    }
+    let told = history.lines();
+    ctx.ui.print_record(&listing, Row { job, uses, history })?;
+    if told.is_empty() {
+        return Ok(());
+    }
+    let heading = ctx.ui.paint_out().apply(Tone::Bold, "DECISIONS AND CHANGES");
+    ctx.ui.print_lines(&[vec![String::new(), heading], told].concat())
 }
 
 /// A job that runs, and since when.

@@ -4,7 +4,7 @@ mod access_groups;
 mod actions;
 mod analyze;
 mod bundle;
-mod cancel;
+pub(crate) mod cancel;
 mod classify;
 mod completions;
 mod config;
@@ -16,6 +16,7 @@ mod edit_jobs;
 mod edit_parts;
 pub(crate) mod events;
 mod exec;
+mod failures;
 mod files;
 mod jobs;
 mod logs;
@@ -34,6 +35,7 @@ mod reset_status;
 mod resources;
 mod results;
 mod resume;
+mod revisions;
 mod run;
 mod serve;
 mod spawn;
@@ -43,6 +45,7 @@ mod submit;
 mod sync_status;
 mod token;
 mod transfer;
+mod triage;
 mod tune;
 mod user_data;
 mod watch;
@@ -133,6 +136,9 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Export(args) => transfer::export(ctx, args),
         Command::Import(args) => transfer::import(ctx, args),
         Command::Why(args) => why::run(ctx, args),
+        Command::Failures(args) => failures::run(ctx, args),
+        Command::Triage(args) => triage::run(ctx, args),
+        Command::Revisions(args) => revisions::run(ctx, args),
         Command::Classify(args) => classify::run(ctx, args),
         Command::Recover(args) => recover::run(ctx, args),
         Command::Watch(args) => watch::run(ctx, args),

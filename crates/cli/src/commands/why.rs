@@ -5,15 +5,26 @@
 use crate::args::plan::WhyArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit, Kind};
+use crate::history::History;
 use crate::ui::style::{Paint, Tone};
 use crate::ui::text;
 use crate::{job_logs, select};
+use serde::Serialize;
 use std::time::Duration;
 use windlass_core::why::{Chain, Evidence, Link, Offer, Verdict};
 use windlass_insight::why;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{Bytes, Capacity};
+
+/// For programs.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    verdict: Verdict,
+    #[serde(flatten)]
+    history: History,
+}
 
 pub(crate) fn run(ctx: &Context, args: &WhyArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
@@ -27,10 +38,11 @@ pub(crate) fn run(ctx: &Context, args: &WhyArgs) -> Result<Exit, CliError> {
         name_of: &|path| job_logs::short(path, &ctx.cwd),
     };
     let verdict = why::explain(&*store, &workflow, &job, asker)?;
+    let history = History::of(&*store, workflow.id, job.id)?;
     if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&verdict)?;
+        ctx.ui.print_json(&Answer { verdict, history })?;
     } else {
-        ctx.ui.print_lines(&render(&verdict, &workflow, ctx.ui.paint_out()))?;
+        ctx.ui.print_lines(&render(&verdict, &history, &workflow, ctx.ui.paint_out()))?;
     }
     Ok(Exit::Success)
 }
@@ -61,7 +73,7 @@ pub(crate) fn offer(worker: windlass_client::Worker) -> Offer {
     }
 }
 
-fn render(verdict: &Verdict, workflow: &WorkflowRow, paint: Paint) -> Vec<String> {
+fn render(verdict: &Verdict, history: &History, workflow: &WorkflowRow, paint: Paint) -> Vec<String> {
     let title = paint.apply(Tone::Bold, &text::one_line(&verdict.name));
     let status = paint.apply(Tone::of(verdict.status), verdict.status.name());
     let place =
@@ -71,6 +83,7 @@ fn render(verdict: &Verdict, workflow: &WorkflowRow, paint: Paint) -> Vec<String
     section(&mut lines, "Evidence", verdict.evidence.iter().flat_map(|one| evidence(one, paint)), paint);
     let chain = verdict.chain.iter().flat_map(|chain| chain_lines(chain, paint));
     section(&mut lines, "Because of", chain, paint);
+    section(&mut lines, "Decisions and changes", history.lines().into_iter(), paint);
     let width = verdict.next.iter().map(|next| text::width(&next.command)).max().unwrap_or(0);
     let next = verdict.next.iter().map(|next| {
         let blanks = " ".repeat(width - text::width(&next.command));

@@ -150,6 +150,9 @@ fn what_happened(failure: &Failure) -> String {
     }
 }
 
+/// So many failures are worth a look at what they have in common.
+const MANY: u64 = 10;
+
 /// The commands that help from here.
 pub(crate) fn next_commands(overview: &Overview) -> Vec<String> {
     let id = overview.workflow.row.id;
@@ -170,7 +173,15 @@ pub(crate) fn next_commands(overview: &Overview) -> Vec<String> {
     match overview.workflow.state {
         State::Interrupted if !overview.strays.is_empty() => commands.push("windlass serve".to_owned()),
         State::Created | State::Interrupted => commands.push(format!("windlass resume{which}")),
-        State::Failed | State::Canceled | State::NeedsDecision => {
+        State::NeedsDecision => {
+            commands.push(format!("windlass triage{which}"));
+            commands.push(format!("windlass resume{which} --retry-failed"));
+        }
+        State::Failed | State::Canceled => {
+            let counts = &overview.workflow.row.counts;
+            if counts.get(JobStatus::Failed) + counts.get(JobStatus::Terminated) >= MANY {
+                commands.push(format!("windlass failures{which}"));
+            }
             commands.push(format!("windlass resume{which} --retry-failed"));
         }
         State::Running | State::Completed => {}

@@ -77,6 +77,8 @@ mod stranded;
 #[cfg(test)]
 mod transcript;
 #[cfg(test)]
+mod triage;
+#[cfg(test)]
 mod triaged;
 #[cfg(test)]
 mod trouble;

@@ -368,8 +368,8 @@ impl<'s> Answer<'s> {
             n => format!(" and {} other {}", n - 1, if n == 2 { "job" } else { "jobs" }),
         };
         self.headline(format!("blocked by {} ({}), {what}{others}", root.name, root.job));
-        if chain.roots.iter().any(|root| root.status == JobStatus::PendingFailed) {
-            self.decide();
+        if let Some(root) = chain.roots.iter().find(|root| root.status == JobStatus::PendingFailed) {
+            self.decide(root.job);
         }
         self.fact(format!("{} of the jobs that it depends on are not over", chain.waiting));
         let root = root.job;
@@ -438,12 +438,13 @@ impl<'s> Answer<'s> {
             }
             None => self.headline("it failed, and somebody is to decide what happens next"),
         }
-        self.decide();
+        self.decide(self.of.id);
     }
 
-    fn decide(&mut self) {
-        let workflow = self.of.workflow.id;
-        self.next(format!("windlass resume {workflow} --retry-failed"), "runs what failed again");
+    fn decide(&mut self, job: JobId) {
+        self.next(format!("windlass triage show {job}"), "shows what it said and what was decided before");
+        self.next(format!("windlass triage retry {job}"), "runs it again; `--memory`, `--runtime` change it");
+        self.next(format!("windlass triage fail {job}"), "lets it fail, or `ignore`: the others go on");
     }
 
     fn terminated(&mut self) {

@@ -6,7 +6,7 @@ use super::recording::Recording;
 use super::shape::Map;
 use super::tables::{
     ACTION, ActionField, DYNAMIC_JOBS, EXECUTION_CONFIG, FAILURE_HANDLER, Part, REQUIREMENTS,
-    RESOURCE_MONITOR, RequirementsField, SLURM_SCHEDULER,
+    RESOURCE_MONITOR, RequirementsField, SLURM_SCHEDULER, TRIAGE,
 };
 use super::workflow::Building;
 use crate::diagnostic::Diagnostic;
@@ -37,6 +37,7 @@ impl<'s> Building<'s, Recording<'s>> {
                     self.spec.settings.resource_monitor =
                         self.section(&event, "resource_monitor", &RESOURCE_MONITOR)?;
                 }
+                Part::Triage => self.spec.settings.triage = self.section(&event, "triage", &TRIAGE)?,
                 Part::DynamicJobs => {
                     self.spec.settings.dynamic_jobs = self.section(&event, "dynamic_jobs", &DYNAMIC_JOBS)?;
                 }

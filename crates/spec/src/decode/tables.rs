@@ -7,7 +7,7 @@ mod settings;
 pub(super) use handlers::{FAILURE_HANDLER, FAILURE_RULE};
 pub(crate) use settings::{ACTION, STDIO};
 pub(super) use settings::{
-    ActionField, DYNAMIC_JOBS, EXECUTION_CONFIG, RESOURCE_MONITOR, SLURM_SCHEDULER, StdioField,
+    ActionField, DYNAMIC_JOBS, EXECUTION_CONFIG, RESOURCE_MONITOR, SLURM_SCHEDULER, StdioField, TRIAGE,
 };
 
 use super::shape::{Field, FieldId, Map, Type, fields};
@@ -61,6 +61,7 @@ pub(super) enum Part {
     ExecutionConfig,
     ResourceMonitor,
     DynamicJobs,
+    Triage,
 }
 
 fields! {
@@ -125,6 +126,8 @@ fields! {
         "Limits for jobs that add jobs."),
     WorkflowField::UsePendingFailed => Field::optional("use_pending_failed", Type::Boolean,
         "A failure that no handler knows waits for a decision instead of failing the job.").default("false"),
+    WorkflowField::Part(Part::Triage) => Field::optional("triage", Type::Map(&TRIAGE),
+        "What agents may decide alone about failures that wait for a decision.").elsewhere(&["triage_policy"]),
     WorkflowField::ChangeDetection => Field::optional("change_detection", Type::Choice(&["mtime", "content"]),
         "How a changed file is told from an unchanged one: by time and size, or by what is in it.").default("mtime"),
     WorkflowField::EnableRoCrate => Field::optional("enable_ro_crate", Type::Boolean,

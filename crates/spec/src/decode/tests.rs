@@ -5,11 +5,12 @@ mod rules;
 
 use crate::decode::shape::{Map, Type};
 use crate::decode::tables::{
-    EXECUTION_CONFIG, FAILURE_HANDLER, FAILURE_RULE, RESOURCE_MONITOR, SLURM_SCHEDULER, WORKFLOW,
+    EXECUTION_CONFIG, FAILURE_HANDLER, FAILURE_RULE, RESOURCE_MONITOR, SLURM_SCHEDULER, TRIAGE, WORKFLOW,
 };
 use crate::model::{JobMore, List, Named, Parameter, ParameterMode, ParameterValues, Spec};
 use serde_json::{Value, json};
 use windlass_types::FailureClass;
+use windlass_types::orders::TriagePolicy;
 use windlass_types::settings::{
     ActionType, ChangeDetection, ExecutionConfig, FailureCause, FailureHandler, ResourceMonitor, Settings,
     SlurmScheduler, Trigger,
@@ -296,6 +297,8 @@ fn tables_and_types_have_the_same_fields() {
     same(&EXECUTION_CONFIG, serde_json::to_value(config));
     let monitor: ResourceMonitor = serde_json::from_value(sample(&RESOURCE_MONITOR)).unwrap();
     same(&RESOURCE_MONITOR, serde_json::to_value(monitor));
+    let policy: TriagePolicy = serde_json::from_value(sample(&TRIAGE)).unwrap();
+    same(&TRIAGE, serde_json::to_value(policy));
 }
 
 /// What is written for every field of the maps above comes out again.
@@ -311,6 +314,9 @@ fn sections_come_out_as_they_are_written() {
     let monitor = sample(&RESOURCE_MONITOR);
     let settings = good(&of("resource_monitor", &monitor)).settings.clone();
     assert_eq!(serde_json::to_value(settings.resource_monitor).unwrap(), monitor);
+    let policy = sample(&TRIAGE);
+    let settings = good(&of("triage", &policy)).settings.clone();
+    assert_eq!(serde_json::to_value(settings.triage).unwrap(), policy);
     let handler = sample(&FAILURE_HANDLER);
     let text = of("failure_handlers", &json!([handler]));
     let (found, span) = &good(&text).failure_handlers[0];

@@ -31,6 +31,34 @@ pub(in crate::decode) static DYNAMIC_JOBS: Map = Map::new(
         .default("1000")],
 );
 
+pub(in crate::decode) static TRIAGE: Map = Map::new(
+    "triage section",
+    "What agents may decide alone about failures that wait for a decision (`use_pending_failed`). People may decide anything.",
+    &[
+        Field::optional(
+            "min_confidence",
+            Type::Number(0.0, 1.0),
+            "What an agent is less sure of, or does not say how sure it is of, waits for a person.",
+        )
+        .default("no limit")
+        .elsewhere(&["confidence", "threshold"]),
+        Field::optional(
+            "max_agent_retries",
+            Type::Integer(0, MOST),
+            "So often agents may have one job tried again in a run.",
+        )
+        .default("no limit")
+        .elsewhere(&["max_retries", "retries"]),
+        Field::optional(
+            "require_evidence",
+            Type::Boolean,
+            "An agent has to quote what the job said; that it did is checked.",
+        )
+        .default("false")
+        .elsewhere(&["evidence"]),
+    ],
+);
+
 pub(in crate::decode) static SLURM_SCHEDULER: Map = Map::new(
     "Slurm scheduler",
     "What is asked of Slurm for an allocation.",

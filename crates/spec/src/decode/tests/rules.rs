@@ -80,6 +80,12 @@ fn values_of_the_wrong_kind_or_size() {
         ("execution_config: {stdio: {mode: both}}", "unknown-value `mode` cannot be `both`"),
         ("resource_monitor: {sample_interval_seconds: 0}", "out-of-range `sample_interval_seconds` is `0`"),
         ("resource_monitor: {jobs: {granularity: fine}}", "unknown-value `granularity` cannot be `fine`"),
+        ("triage: {min_confidence: 1.5}", "out-of-range `min_confidence` is `1.5`"),
+        ("triage: {max_agent_retries: -1}", "out-of-range `max_agent_retries` is `-1`"),
+        (
+            "triage: {require_evidence: maybe}",
+            "wrong-type `require_evidence` must be `true` or `false`, not `maybe`",
+        ),
         ("resource_monitor: true", "wrong-type `resource_monitor` must be a map, not `true`"),
         (
             "actions: [{action_type: run_commands, commands: [x]}]",

@@ -1,0 +1,328 @@
+//! What is decided about failures and changed about jobs: in groups, one by one, and how to take it back.
+
+use super::page::{ConfirmArgs, PageArgs};
+use super::run::parse_memory;
+use super::{JobRef, WorkflowRef};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use std::time::Duration;
+use windlass_types::orders::Changes;
+use windlass_types::{Bytes, FailureClass};
+
+/// A class of failures, as one of the words that a shell can complete.
+fn class() -> impl TypedValueParser<Value = FailureClass> {
+    let names = FailureClass::ALL.map(FailureClass::as_str);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<FailureClass>())
+}
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Failures are one group when they have the same class, the same end and, but for numbers, names and paths, the same words. \
+A group goes by its key, of which the beginning is enough.
+
+Examples:
+  windlass failures                                  what failed, in groups
+  windlass failures --group 3fa2                     the jobs of one group
+  windlass failures retry 3fa2 --memory 8g --reason 'the index grew'
+  windlass failures ignore 3fa2 9c41 --reason 'empty samples'
+  windlass failures fail 3fa2 --reason 'no such reference' --dry-run
+
+What is decided holds at once, also while the rest of the workflow runs. If nobody runs it, `windlass resume` goes on."
+)]
+pub(crate) struct FailuresArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<FailuresVerb>,
+    #[command(flatten)]
+    pub(crate) list: FailuresListArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FailuresListArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// The jobs of this group instead, by its key or the beginning of it.
+    #[arg(short, long, value_name = "KEY")]
+    pub(crate) group: Option<String>,
+    /// Also failures that something came after: they were tried again.
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FailuresVerb {
+    /// List the groups of a workflow, or the jobs of one.
+    List(FailuresListArgs),
+    /// Have the jobs of groups run again, perhaps changed.
+    Retry(GroupOrderArgs),
+    /// Let the jobs of groups be failed that wait for a decision, and with them what depends on them.
+    Fail(GroupVerdictArgs),
+    /// Let what depends on the jobs of groups go on as if they had completed.
+    Ignore(GroupVerdictArgs),
+    /// Change the jobs of groups, and leave them where they are.
+    Change(GroupOrderArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GroupVerdictArgs {
+    /// Groups: their keys, or the beginnings of them.
+    #[arg(value_name = "KEY", required = true)]
+    pub(crate) groups: Vec<String>,
+    /// Workflow: its id, its name, or `last`.
+    #[arg(short, long, value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Why; kept with the decision, for those who ask later.
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) confirm: ConfirmArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GroupOrderArgs {
+    #[command(flatten)]
+    pub(crate) which: GroupVerdictArgs,
+    #[command(flatten)]
+    pub(crate) changes: ChangesArgs,
+}
+
+/// What of jobs is to be otherwise.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "What changes about the jobs")]
+pub(crate) struct ChangesArgs {
+    /// The memory that each asks for from now on, such as 8g.
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    memory: Option<Bytes>,
+    /// The time that each may take from now on, such as 2h or PT2H.
+    #[arg(long, value_name = "DURATION", value_parser = windlass_types::parse_duration)]
+    runtime: Option<Duration>,
+    /// The CPUs that each asks for from now on.
+    #[arg(long, visible_alias = "num-cpus", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cpus: Option<u32>,
+    /// Another command for each.
+    #[arg(long, value_name = "CMD")]
+    command: Option<String>,
+    /// Another priority; larger ones start first.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
+}
+
+impl From<&ChangesArgs> for Changes {
+    fn from(args: &ChangesArgs) -> Self {
+        Self {
+            memory_bytes: args.memory,
+            runtime_seconds: args.runtime.map(|runtime| runtime.as_secs_f64()),
+            cpus: args.cpus,
+            command: args.command.clone(),
+            priority: args.priority,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+In a workflow with `use_pending_failed: true`, failures that no rule is for wait for a decision (`pending_failed`), and \
+what depends on them waits too. A decision says who made it and why, and `windlass triage report` how often it was right.
+
+Examples:
+  windlass triage                                          what waits, and the last words of each
+  windlass triage show align_7                             all about one
+  windlass triage retry align_7 --memory 8g --reason 'out of memory'
+  windlass triage retry 'align_*' --class transient        several, by name and class
+  windlass triage fail 12 13 --reason 'bad input'          what depends on them is canceled
+  windlass triage ignore qc_3 --reason 'an empty sample'   what depends on it goes on
+  windlass triage approve 4                                what an agent proposed
+  windlass triage report"
+)]
+pub(crate) struct TriageArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<TriageVerb>,
+    #[command(flatten)]
+    pub(crate) list: TriageListArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TriageVerb {
+    /// List what waits for a decision, with the last words of each.
+    List(TriageListArgs),
+    /// Show all about the failure of a job, and what was decided about it.
+    Show(TriageShowArgs),
+    /// Have jobs run again, perhaps changed.
+    Retry(RetryArgs),
+    /// Let jobs be failed, and with them what depends on them.
+    Fail(VerdictArgs),
+    /// Let what depends on jobs go on as if they had completed.
+    Ignore(VerdictArgs),
+    /// Carry out what an agent proposed.
+    Approve(SettleArgs),
+    /// Do not carry out what an agent proposed; the job waits on.
+    Decline(SettleArgs),
+    /// List what was decided, and what came of it.
+    Decisions(DecisionsArgs),
+    /// Say how often each agent and person was right.
+    Report(ReportArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TriageListArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    #[command(flatten)]
+    pub(crate) which: FilterArgs,
+    /// Show so many of the last lines of what each said.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) lines: usize,
+    /// List at most this many.
+    #[arg(short, long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+}
+
+/// Which failures are meant.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct FilterArgs {
+    /// Only of this group, by its key or the beginning of it; give it again for more.
+    #[arg(short, long, value_name = "KEY")]
+    pub(crate) group: Vec<String>,
+    /// Only of this class; give it again for more.
+    #[arg(long, value_name = "CLASS", value_parser = class())]
+    pub(crate) class: Vec<FailureClass>,
+}
+
+impl FilterArgs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.group.is_empty() && self.class.is_empty()
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TriageShowArgs {
+    /// Job: its id, its name, or the beginning of its name.
+    #[arg(value_name = "JOB")]
+    pub(crate) job: JobRef,
+    /// Workflow of the job, if it is named by its name: id, name, or `last`.
+    #[arg(short, long, value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerdictArgs {
+    /// Jobs: ids, names, or patterns of names with `*` and `?`.
+    #[arg(value_name = "JOB", required_unless_present_any = ["group", "class"])]
+    pub(crate) jobs: Vec<JobRef>,
+    /// Workflow: its id, its name, or `last`.
+    #[arg(short, long, value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    #[command(flatten)]
+    pub(crate) which: FilterArgs,
+    /// Why; kept with the decision, for those who ask later.
+    #[arg(short, long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) confirm: ConfirmArgs,
+    #[command(flatten)]
+    pub(crate) agent: AgentArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    pub(crate) which: VerdictArgs,
+    #[command(flatten)]
+    pub(crate) changes: ChangesArgs,
+}
+
+/// An agent is bound by the workflow's policy; a person is not.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "For agents")]
+pub(crate) struct AgentArgs {
+    /// Decide as this agent: the workflow's policy holds, and the report counts it apart.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// How sure it is, from 0 to 1.
+    #[arg(long, value_name = "X", requires = "agent")]
+    pub(crate) confidence: Option<f64>,
+    /// A line of what the job said that speaks for the decision; give it again for more.
+    #[arg(long, value_name = "LINE", requires = "agent")]
+    pub(crate) evidence: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SettleArgs {
+    /// The numbers of proposals, as `windlass triage` shows them.
+    #[arg(value_name = "DECISION", required = true)]
+    pub(crate) decisions: Vec<i64>,
+    /// Workflow that they belong to: id, name, or `last`.
+    #[arg(short, long, value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DecisionsArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Only those about this job, by id or name.
+    #[arg(short, long, value_name = "JOB")]
+    pub(crate) job: Option<JobRef>,
+    /// Only proposals that wait for a person.
+    #[arg(long)]
+    pub(crate) proposed: bool,
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// All workflows of the database together.
+    #[arg(short, long, conflicts_with = "workflow")]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+What is changed together is one revision: who changed which jobs, why, from what to what. It can be undone as long as its \
+jobs wait or have failed.
+
+Examples:
+  windlass revisions
+  windlass revisions show 3
+  windlass revisions undo 3"
+)]
+pub(crate) struct RevisionsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<RevisionsVerb>,
+    #[command(flatten)]
+    pub(crate) list: super::workflows::ListOfWorkflowArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RevisionsVerb {
+    /// List what was changed about the jobs of a workflow.
+    List(super::workflows::ListOfWorkflowArgs),
+    /// Show what one revision changed, job by job.
+    Show(RevisionArgs),
+    /// Put back what a revision changed.
+    Undo(RevisionArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RevisionArgs {
+    /// The number that `windlass revisions` shows.
+    #[arg(value_name = "N")]
+    pub(crate) revision: i64,
+    /// Workflow that it belongs to: id, name, or `last`.
+    #[arg(short, long, value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+}

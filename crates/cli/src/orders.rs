@@ -1,0 +1,210 @@
+//! Orders about failed and waiting jobs, given to whoever may carry them out: a server, the process that runs the workflow,
+//! or, if nobody does, this one. And what came of them, in words.
+
+use crate::commands::cancel;
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::ui::style::Tone;
+use crate::ui::{summary, text};
+use crate::view;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use windlass_store::lock::Holder;
+use windlass_store::model::WorkflowRow;
+use windlass_store::{Error, Locked, Store};
+use windlass_types::orders::{Answer, Outcome, Verdict, Wanted};
+use windlass_types::{JobId, WorkflowId};
+
+/// Who runs a workflow looks for wishes once a second, or when a signal says so. A disk may be slow.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// So many jobs are named.
+const NAMED: usize = 5;
+
+/// Has it done, by whom it may be done. What each order came to.
+pub(crate) fn give(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    wanted: &Wanted,
+) -> Result<Vec<Outcome>, CliError> {
+    loop {
+        match store.carry_out(workflow, wanted, ctx.clock.now()) {
+            Err(Error::Busy { what: Locked::Workflow(_), holder }) => {
+                if let Some(outcomes) = wish(ctx, store, workflow, wanted, holder.as_ref())? {
+                    return Ok(outcomes);
+                }
+                // Whoever ran it is gone: nobody is in the way any more.
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Leaves a wish to who runs the workflow, and waits for the answer. `None`: it stopped before it saw the wish.
+fn wish(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    wanted: &Wanted,
+    holder: Option<&Holder>,
+) -> Result<Option<Vec<Outcome>>, CliError> {
+    let wish = store.add_wish(workflow, wanted, ctx.clock.now())?;
+    if let Some(holder) = holder {
+        // It looks once in a while, told or not.
+        cancel::tell(holder).ok();
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = store.wish_answer(wish)? {
+            return answer.map(Some).map_err(CliError::refused);
+        }
+        let is_gone = store.lock_holder(workflow)?.is_none();
+        if (is_gone || Instant::now() > deadline) && store.withdraw_wish(wish, ctx.clock.now())? {
+            return if is_gone { Ok(None) } else { Err(unanswered(workflow, holder)) };
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn unanswered(workflow: WorkflowId, holder: Option<&Holder>) -> CliError {
+    let who = holder.map_or_else(|| "another process".to_owned(), ToString::to_string);
+    CliError::refused(format!(
+        "workflow {workflow} is run by {who}, which did not answer within {} s; nothing was changed",
+        PATIENCE.as_secs()
+    ))
+    .with_hint("see whether it is stopped or its disk is full, and try again")
+}
+
+/// What orders came to, for people and programs.
+pub(crate) struct Given<'a> {
+    pub(crate) workflow: &'a WorkflowRow,
+    pub(crate) dry_run: bool,
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+#[derive(Serialize)]
+struct GivenView<'a> {
+    workflow_id: WorkflowId,
+    dry_run: bool,
+    done: usize,
+    proposed: usize,
+    refused: usize,
+    jobs: Vec<OutcomeView<'a>>,
+}
+
+#[derive(Serialize)]
+struct OutcomeView<'a> {
+    job_id: JobId,
+    name: &'a str,
+    verdict: Verdict,
+    answer: Answer,
+    words: &'a str,
+    status: Option<windlass_types::JobStatus>,
+    attempt_id: Option<windlass_types::Attempt>,
+}
+
+impl Given<'_> {
+    /// Prints what came of the orders; the exit code says whether all were carried out.
+    pub(crate) fn show(&self, ctx: &Context, store: &dyn Store) -> Result<Exit, CliError> {
+        let ids: Vec<JobId> = self.outcomes.iter().map(|outcome| outcome.job).collect();
+        let names = store.job_names(&ids)?;
+        if ctx.ui.json_wanted() {
+            ctx.ui.print_json(&self.view(&names))?;
+        } else {
+            ctx.ui.print_lines(&self.lines(ctx, &names))?;
+            if !self.dry_run && self.count(Answer::Done) > 0 {
+                self.say_next(ctx, store)?;
+            }
+        }
+        Ok(self.exit())
+    }
+
+    fn count(&self, answer: Answer) -> usize {
+        self.outcomes.iter().filter(|outcome| outcome.answer == answer).count()
+    }
+
+    fn exit(&self) -> Exit {
+        match (self.count(Answer::Refused), self.count(Answer::Proposed)) {
+            (0, 0) => Exit::Success,
+            (0, _) => Exit::NeedsDecision,
+            _ => Exit::Refused,
+        }
+    }
+
+    fn view<'n>(&'n self, names: &'n [String]) -> GivenView<'n> {
+        let one = |(outcome, name): (&'n Outcome, &'n String)| OutcomeView {
+            job_id: outcome.job,
+            name,
+            verdict: outcome.verdict,
+            answer: outcome.answer,
+            words: &outcome.words,
+            status: outcome.status,
+            attempt_id: outcome.attempt,
+        };
+        GivenView {
+            workflow_id: self.workflow.id,
+            dry_run: self.dry_run,
+            done: self.count(Answer::Done),
+            proposed: self.count(Answer::Proposed),
+            refused: self.count(Answer::Refused),
+            jobs: self.outcomes.iter().zip(names).map(one).collect(),
+        }
+    }
+
+    /// Those of whom the same is to be said on one line.
+    fn lines(&self, ctx: &Context, names: &[String]) -> Vec<String> {
+        let mut alike: Vec<((Answer, &str), Vec<&str>)> = Vec::new();
+        for (outcome, name) in self.outcomes.iter().zip(names) {
+            let key = (outcome.answer, outcome.words.as_str());
+            match alike.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, jobs)) => jobs.push(name),
+                None => alike.push((key, vec![name])),
+            }
+        }
+        let paint = ctx.ui.paint_out();
+        let line = |((answer, words), jobs): ((Answer, &str), Vec<&str>)| {
+            let (word, tone) = match answer {
+                Answer::Done if self.dry_run => ("would", Tone::Good),
+                Answer::Done => ("done", Tone::Good),
+                Answer::Proposed => ("proposed", Tone::Warn),
+                Answer::Refused => ("refused", Tone::Bad),
+            };
+            format!("{}: {} ({})", paint.apply(tone, word), text::one_line(words), in_words(&jobs))
+        };
+        alike.into_iter().map(line).collect()
+    }
+
+    /// Where the workflow stands now, and how it goes on.
+    fn say_next(&self, ctx: &Context, store: &dyn Store) -> Result<(), CliError> {
+        let Some(now) = store.workflow(self.workflow.id)? else { return Ok(()) };
+        let counts = summary::counts_line(&now.counts, ctx.ui.paint_err());
+        ctx.ui.note(&format!("workflow {} ({}): {counts}", now.id, text::one_line(&now.name)));
+        let is_over = now.counts.settled() == now.counts.total();
+        let waits = windlass_insight::needs_verdict(&now.counts);
+        if !is_over && !waits && !view::is_run_by_somebody(store, &now) {
+            ctx.ui.note(&format!("next: windlass resume {}", now.id));
+        }
+        Ok(())
+    }
+}
+
+/// `a, b, c, d, e and 45 more`
+fn in_words(names: &[&str]) -> String {
+    let named: Vec<String> = names.iter().take(NAMED).map(|name| text::one_line(name)).collect();
+    match names.len().saturating_sub(NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_are_named_by_the_first_of_them() {
+        assert_eq!(in_words(&["a", "b"]), "a, b");
+        assert_eq!(in_words(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
+    }
+}
