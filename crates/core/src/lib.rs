@@ -14,6 +14,7 @@ pub mod graph;
 pub mod handlers;
 pub mod judge;
 pub mod lines;
+pub mod nodes;
 mod order;
 pub mod orders;
 pub mod outline;

@@ -1,7 +1,7 @@
 //! The books of workers.
 
 use crate::Error;
-use crate::model::{NewWorker, WorkerFilter, WorkerRow, WorkerUpdate};
+use crate::model::{NewWorker, NodeAside, WorkerFilter, WorkerRow, WorkerUpdate};
 use windlass_types::{Timestamp, WorkerId, WorkflowId};
 
 /// Who executes jobs: processes here, workers elsewhere, runners of Torc.
@@ -18,4 +18,11 @@ pub trait Fleet: Send + Sync {
     fn delete_workers(&self, workers: &[WorkerId], now: Timestamp) -> Result<(), Error>;
     /// Workflows whose current run has begun and is not over, and that are not archived; ascending.
     fn active_workflows(&self) -> Result<Vec<WorkflowId>, Error>;
+
+    /// Nodes that get no jobs, and those that have served their time and not been trusted again; by host.
+    fn nodes_aside(&self) -> Result<Vec<NodeAside>, Error>;
+    /// In the place of what was said of the node before.
+    fn set_node_aside(&self, node: &NodeAside, now: Timestamp) -> Result<(), Error>;
+    /// It is trusted again, for this reason. `false`: it was already.
+    fn release_node(&self, host: &str, why: &str, now: Timestamp) -> Result<bool, Error>;
 }

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use windlass_core::actions::{Key, Stage};
 use windlass_core::change::{ActionChange, Change};
+use windlass_core::nodes::Standing;
 use windlass_store::Store;
 use windlass_store::model::{ActionRow, WorkerFilter, WorkerKind};
 use windlass_types::fleet::{ActionOrder, ActionReport, WorkflowSite};
@@ -78,14 +79,13 @@ impl Office {
 
     /// Gives the worker the next action of the workflow, if one is for it.
     fn offer_action(&mut self, worker: WorkerId, workflow: WorkflowId) {
-        if !self.mates.get(&worker).is_some_and(Mate::may_act) {
-            return;
-        }
+        let Some(mate) = self.mates.get(&worker).filter(|mate| mate.may_act()) else { return };
+        let is_aside = mate.standing == Standing::SetAside;
         let Some(desk) = self.desk(workflow) else { return };
         let is_over = desk.has_no_jobs_left() && desk.agenda.actions.is_wound_up();
         let stage = if is_over { Stage::Leaving } else { Stage::Working };
         if !desk.joined.contains(&worker) {
-            if !desk.agenda.actions.is_wanted(worker, stage) {
+            if is_aside || !desk.agenda.actions.is_wanted(worker, stage) {
                 return;
             }
             desk.join(worker);

@@ -5,7 +5,7 @@ use super::shut::Found;
 use super::talk::{ClaimRequest, Completion, Outline, Quiet, Refused, Reply, ResetWhich, Speaker, Sponsor};
 use std::sync::mpsc::SyncSender;
 use windlass_store::Store;
-use windlass_store::model::{ActionRow, SpawnRequest, Spawned};
+use windlass_store::model::{ActionRow, NodeAside, SpawnRequest, Spawned};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::{JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
@@ -63,6 +63,16 @@ pub(super) enum Call {
     },
     Roster {
         reply: Reply<Vec<Present>>,
+    },
+    SetNodeAside {
+        node: NodeAside,
+        by: String,
+        reply: Reply<NodeAside>,
+    },
+    ReleaseNode {
+        host: String,
+        by: String,
+        reply: Reply<()>,
     },
     Start {
         workflow: WorkflowId,
@@ -229,7 +239,9 @@ impl Call {
             Self::Exchange { reply, .. } => reply(Err(why)),
             Self::HangUp { .. } | Self::AccessChanged => {}
             Self::Roster { reply } => reply(Err(why)),
+            Self::SetNodeAside { reply, .. } => reply(Err(why)),
             Self::Drain { reply, .. }
+            | Self::ReleaseNode { reply, .. }
             | Self::Retire { reply, .. }
             | Self::Initialize { reply, .. }
             | Self::Cancel { reply, .. }

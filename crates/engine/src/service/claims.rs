@@ -8,6 +8,7 @@ use crate::terms::assignments;
 use std::collections::{BTreeSet, HashSet};
 use windlass_core::change::Change;
 use windlass_core::dispatch::Want;
+use windlass_core::nodes::Standing;
 use windlass_store::Error;
 use windlass_types::{JobId, WorkerId, WorkflowId};
 
@@ -65,9 +66,13 @@ impl Office {
             return;
         }
         let before = mate.held.len();
-        self.go_round(worker, 0);
-        if ahead > 0 {
-            self.go_round(worker, ahead);
+        if mate.standing == Standing::OnProbation {
+            self.try_node(worker);
+        } else {
+            self.go_round(worker, 0, None);
+            if ahead > 0 {
+                self.go_round(worker, ahead, None);
+            }
         }
         let Some(mate) = self.mates.get_mut(&worker) else { return };
         if mate.held.len() > before {
@@ -81,8 +86,19 @@ impl Office {
         }
     }
 
-    /// Goes round the workflows that have something for the worker until it has enough.
-    fn go_round(&mut self, worker: WorkerId, ahead: usize) {
+    /// One job says whether its node is to be trusted again.
+    fn try_node(&mut self, worker: WorkerId) {
+        if !self.may_be_probed(worker) {
+            return;
+        }
+        let held = self.mates.get(&worker).map(|mate| mate.held.keys().copied().collect());
+        let before: HashSet<JobId> = held.unwrap_or_default();
+        self.go_round(worker, 0, Some(1));
+        self.note_probe(worker, &before);
+    }
+
+    /// Goes round the workflows that have something for the worker until it has enough, or as many as it may have.
+    fn go_round(&mut self, worker: WorkerId, ahead: usize, most: Option<usize>) {
         let Some(crew) = self.mates.get(&worker).and_then(|mate| mate.crew) else { return };
         let mut after = None;
         while let Some(turn) = self.crews.next(crew, after) {
@@ -95,9 +111,12 @@ impl Office {
             }
             let Some(mate) = self.mates.get(&worker) else { return };
             let share = (mate.slots() + ahead).div_ceil(rivals);
-            if self.claim_some(worker, workflow, share, ahead) {
+            if self.claim_some(worker, workflow, most.unwrap_or(share), ahead) {
                 self.crews.served(crew, workflow);
                 self.place(workflow);
+                if most.is_some() {
+                    return;
+                }
             }
             let Some(mate) = self.mates.get(&worker) else { return };
             if mate.mirror.is_full() && mate.mirror.queued() >= ahead {
@@ -191,7 +210,7 @@ impl Office {
         let candidates = self.crews.members_for(workflow);
         let Some(Slot::Open(desk)) = self.slots.get_mut(&workflow) else { return };
         let suits = |mate: &Mate| {
-            let free = mate.reserved.is_none() && mate.alone.is_none();
+            let free = mate.reserved.is_none() && mate.alone.is_none() && mate.standing == Standing::Trusted;
             free && !mate.is_draining && !mate.is_to_drain && desk.board.could_try_alone(&mate.mirror)
         };
         let loads = candidates.into_iter().filter_map(|worker| {

@@ -194,6 +194,7 @@ impl Office {
             mate.sees_all = sees_all;
             mate.bound = who.workflow;
         }
+        self.settle_on_node(worker, &who.host);
         self.note_if_dismissed(worker);
     }
 

@@ -48,9 +48,12 @@ impl Office {
             let members = crews.members_for(key.workflow).into_iter().filter_map(|id| mates.get(&id));
             members.filter(|mate| mate.mirror.suits(place)).map(|mate| mate.capacity).collect()
         };
+        let mut class = None;
         let follow = |failed: Failed<'_>| {
             let around = Around { workers: &workers, node: record(mates, worker), now: now.wall };
-            sequels.follow(failed, &around)
+            let followed = sequels.follow(failed, &around);
+            class = followed.diagnosis.as_ref().map(|diagnosis| diagnosis.class);
+            followed
         };
         let verdict = board.on_ended_then(worker, ended, follow, &mut open.changes)?;
         if sequels.is_used_up() && !board.is_halted() {
@@ -60,6 +63,7 @@ impl Office {
         if let Some(mate) = mates.get_mut(&worker) {
             mate.tally.note(verdict.attempt_status == JobStatus::Failed);
         }
+        self.weigh_node(worker, &key, verdict.attempt_status, class);
         Ok(verdict)
     }
 

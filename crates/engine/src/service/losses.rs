@@ -52,6 +52,7 @@ impl Office {
     /// The worker is not heard of any more: whatever it may have started is an orphan.
     pub(super) fn lose(&mut self, worker: WorkerId, why: &str, evidence: Evidence) {
         let Some(mut mate) = self.mates.remove(&worker) else { return };
+        self.leave_node(&mate, worker);
         self.going.entry(worker).or_default();
         if let Some(crew) = mate.crew {
             self.crews.leave(crew, worker, mate.served);
@@ -262,9 +263,9 @@ impl Office {
                 Ok(()) | Err(_) => {
                     self.going.remove(&worker);
                     self.tell_of_commit();
-                    if let Some(mate) = self.mates.remove(&worker)
-                        && let Some(crew) = mate.crew
-                    {
+                    let Some(mate) = self.mates.remove(&worker) else { continue };
+                    self.leave_node(&mate, worker);
+                    if let Some(crew) = mate.crew {
                         self.crews.leave(crew, worker, mate.served);
                     }
                 }

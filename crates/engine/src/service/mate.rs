@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use windlass_core::actions::Key;
 use windlass_core::dispatch::{Mirror, Taste};
+use windlass_core::nodes::Standing;
 use windlass_types::fleet::{ActionOrder, ExchangeAnswer, StopOrder, WorkflowSite};
 use windlass_types::work::Assignment;
 use windlass_types::{Capacity, JobId, RunId, WorkflowId};
@@ -23,6 +24,9 @@ const REST: Duration = Duration::from_secs(1);
 pub(super) struct Mate {
     /// Who introduced it.
     pub(super) user: String,
+    /// The node that it is on, and whether that one is given jobs.
+    pub(super) host: String,
+    pub(super) standing: Standing,
     /// It may be given everybody's jobs.
     pub(super) sees_all: bool,
     pub(super) secret_hash: String,
@@ -97,6 +101,8 @@ impl Mate {
     ) -> Self {
         Self {
             user: user.to_owned(),
+            host: String::new(),
+            standing: Standing::Trusted,
             sees_all: false,
             secret_hash,
             capacity,
@@ -145,6 +151,7 @@ impl Mate {
         willing
             && self.crew.is_some()
             && self.alone.is_none()
+            && self.standing != Standing::SetAside
             && self.rests_until.is_none_or(|until| until <= now)
             && self.exchanges.has_wait()
     }

@@ -16,6 +16,7 @@ mod failures;
 mod figures;
 mod losses;
 mod mate;
+mod nodes;
 mod office;
 mod pauses;
 mod roster;
@@ -40,7 +41,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use windlass_store::Store;
-use windlass_store::model::{ActionRow, SpawnRequest, Spawned, WorkflowRow};
+use windlass_store::model::{ActionRow, NodeAside, SpawnRequest, Spawned, WorkflowRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::{JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
@@ -141,6 +142,16 @@ impl Service {
     /// The worker is certainly dead: what it held runs again at once.
     pub fn retire(&self, worker: WorkerId, by: &str, reply: Reply<()>) {
         self.call(Call::Retire { worker, by: by.to_owned(), reply });
+    }
+
+    /// The node gets no jobs until then. Who says so, and since when, is filled in.
+    pub fn set_node_aside(&self, node: NodeAside, by: &str, reply: Reply<NodeAside>) {
+        self.call(Call::SetNodeAside { node, by: by.to_owned(), reply });
+    }
+
+    /// The node is trusted again, whatever it did.
+    pub fn release_node(&self, host: &str, by: &str, reply: Reply<()>) {
+        self.call(Call::ReleaseNode { host: host.to_owned(), by: by.to_owned(), reply });
     }
 
     /// Those who are there now.

@@ -2,7 +2,8 @@
 //!
 //! [`super::exchange`] hears workers, [`super::claims`] finds jobs for them, [`super::losses`] sees to what they leave behind,
 //! [`super::actions`] to what is done beside the jobs, [`super::commits`] to what goes to disk and what is done afterwards,
-//! [`super::failures`] to what follows failures, [`super::workflows`] to workflows as a whole, [`super::shut`] to those that are not at hand for a moment, and
+//! [`super::failures`] to what follows failures, [`super::nodes`] to nodes that fail what others do not,
+//! [`super::workflows`] to workflows as a whole, [`super::shut`] to those that are not at hand for a moment, and
 //! [`super::verbs`] to clients that claim and complete jobs themselves.
 
 use super::call::{Call, Event};
@@ -11,6 +12,7 @@ use super::crews::Crews;
 use super::desk::{Birth, Desk, is_active};
 use super::figures::Gauges;
 use super::mate::Mate;
+use super::nodes::Nodes;
 use super::pauses::{late_by, tick};
 use super::shut::Shut;
 use super::stale::Notes;
@@ -39,6 +41,7 @@ pub(super) struct Office {
     pub(super) slots: HashMap<WorkflowId, Slot>,
     pub(super) mates: HashMap<WorkerId, Mate>,
     pub(super) crews: Crews,
+    pub(super) nodes: Nodes,
     pub(super) gauges: Arc<Gauges>,
     pub(super) now: Moment,
     pub(super) next_birth: u64,
@@ -89,6 +92,7 @@ impl Office {
             slots: HashMap::new(),
             mates: HashMap::new(),
             crews: Crews::default(),
+            nodes: Nodes::default(),
             gauges,
             now,
             next_birth: 0,
@@ -275,6 +279,8 @@ impl Office {
             (Call::HangUp { worker, number, secret }, _) => self.on_hang_up(worker, number, &secret),
             (Call::AccessChanged, _) => self.on_access_changed(),
             (Call::Roster { reply }, _) => reply(Ok(self.roster())),
+            (Call::SetNodeAside { node, by, reply }, _) => self.on_set_node_aside(node, &by, reply),
+            (Call::ReleaseNode { host, by, reply }, _) => self.on_release_node(&host, &by, reply),
             (Call::Drain { worker, reply }, _) => self.on_drain(worker, reply),
             (Call::Retire { worker, by, reply }, _) => self.on_retire(worker, &by, reply),
             (Call::Start { workflow, by, reply }, _) => self.on_start(workflow, &by, reply),
@@ -334,6 +340,7 @@ impl Office {
         for mate in self.mates.values_mut().filter(rested) {
             mate.rests_until = None;
         }
+        self.look_at_nodes();
         self.let_go_of_what_is_due();
         self.retire_those_gone();
         self.send_away_who_waited_too_long();

@@ -2,12 +2,13 @@
 
 use super::office::Office;
 use std::time::Duration;
-use windlass_store::model::{NewEvent, Severity, WORKER_TROUBLE};
+use windlass_core::nodes::Standing;
+use windlass_store::model::{NewEvent, NodeAside, Severity, WORKER_TROUBLE};
 use windlass_types::work::AttemptKey;
 use windlass_types::{WorkerId, WorkflowId};
 
 /// A worker that the service has a lease with, as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Present {
     pub worker: WorkerId,
     /// Jobs that it has: running, and waiting there.
@@ -18,6 +19,9 @@ pub struct Present {
     pub time_left: Option<Duration>,
     /// It takes nothing more.
     pub is_draining: bool,
+    /// Its node gets nothing, or one job at a time, for this reason.
+    pub standing: Standing,
+    pub set_aside: Option<NodeAside>,
 }
 
 impl Office {
@@ -34,6 +38,8 @@ impl Office {
                     + now.saturating_duration_since(self.now.at),
                 time_left: mate.mirror.time_left(),
                 is_draining: mate.is_draining || mate.is_to_drain || mate.is_leaving,
+                standing: mate.standing,
+                set_aside: self.nodes.aside(&mate.host).cloned(),
             })
             .collect();
         present.sort_unstable_by_key(|one| one.worker);

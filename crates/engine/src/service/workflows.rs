@@ -18,6 +18,7 @@ use windlass_types::{JobId, JobStatus, RunId, WorkerId, WorkflowId};
 impl Office {
     /// Takes up what the books know to be under way: workers that may come back, and workflows that are not over.
     pub(super) fn take_up(&mut self) -> Result<(), Error> {
+        self.recall_nodes()?;
         let mut unleased = Vec::new();
         for row in self.store.active_workers(None)? {
             match (row.worker.kind, &row.worker.secret_hash) {
@@ -29,6 +30,7 @@ impl Office {
                     mate.bound = worker.workflow;
                     mate.is_to_drain = row.is_draining;
                     self.mates.insert(row.id, mate);
+                    self.settle_on_node(row.id, &row.worker.host);
                 }
                 (WorkerKind::Local, _) => unleased.push(row),
                 _ => {}

@@ -8,6 +8,7 @@ mod failures;
 mod fairness;
 mod leases;
 mod model;
+mod nodes;
 mod poison;
 mod scale;
 mod trouble;

@@ -3,10 +3,12 @@
 use super::apply::{bytes, current_run};
 use super::manage::By;
 use super::query::{Query, list};
-use super::{Backend, Books, column, events};
+use super::{Backend, Books, column, events, nodes};
 use crate::db::{Db, Row, values};
 use crate::error::Fault;
-use crate::model::{NewEvent, NewWorker, Severity, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate};
+use crate::model::{
+    NewEvent, NewWorker, NodeAside, Severity, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate,
+};
 use crate::sql::server as sql;
 use crate::{Error, Fleet};
 use serde_json::json;
@@ -42,6 +44,20 @@ impl<B: Backend> Fleet for Books<B> {
 
     fn active_workflows(&self) -> Result<Vec<WorkflowId>, Error> {
         self.read(|db| db.all(sql::OPEN_RUNS, values![], |row| row.get(0).map(WorkflowId)))
+    }
+
+    fn nodes_aside(&self) -> Result<Vec<NodeAside>, Error> {
+        self.read(|db| db.all(sql::NODES_ASIDE, values![], nodes::node_row))
+    }
+
+    fn set_node_aside(&self, node: &NodeAside, now: Timestamp) -> Result<(), Error> {
+        let node = node.clone();
+        self.act(now, move |db, by| nodes::set_aside(db, &node, by))
+    }
+
+    fn release_node(&self, host: &str, why: &str, now: Timestamp) -> Result<bool, Error> {
+        let (host, why) = (host.to_owned(), why.to_owned());
+        self.act(now, move |db, by| nodes::release(db, &host, &why, by))
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod job_events;
 pub(crate) mod lists;
 pub(crate) mod load;
 pub(crate) mod manage;
+mod nodes;
 pub(crate) mod one_by_one;
 pub(crate) mod orders;
 pub(crate) mod parts;

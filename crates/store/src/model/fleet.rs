@@ -139,3 +139,16 @@ pub struct WorkerFilter {
     pub offset: u64,
     pub limit: Option<u64>,
 }
+
+/// A node that fails jobs which others do not, or of which somebody says so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeAside {
+    pub host: String,
+    pub since: Timestamp,
+    /// Then it is tried with one job.
+    pub until: Timestamp,
+    pub set_by: String,
+    pub reason: String,
+    /// What was counted; `None`: somebody set it aside by hand.
+    pub evidence: Option<Value>,
+}

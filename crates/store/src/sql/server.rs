@@ -38,6 +38,15 @@ super::statements! {
         WHERE r.ended_at IS NULL AND w.id = r.workflow_id AND w.run_id = r.run_id AND w.is_archived = 0
         ORDER BY r.workflow_id";
 
+    // ---- nodes that are set aside ----
+
+    NODES_ASIDE = "SELECT host, since, until, set_by, reason, evidence FROM node_aside ORDER BY host";
+    SET_NODE_ASIDE = "
+        INSERT INTO node_aside (host, since, until, set_by, reason, evidence) VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT (host) DO UPDATE SET since = excluded.since, until = excluded.until, set_by = excluded.set_by,
+            reason = excluded.reason, evidence = excluded.evidence";
+    RELEASE_NODE = "DELETE FROM node_aside WHERE host = $1";
+
     // ---- who may do what ----
 
     INSERT_GROUP = "INSERT INTO access_group (name, description, created_at) VALUES ($1, $2, $3) RETURNING id";

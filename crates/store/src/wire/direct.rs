@@ -4,9 +4,9 @@
 use super::remote::{Remote, Transport};
 use crate::model::{
     ActionRunRow, AddAction, AddFile, AddUserData, Counted, DependencyRow, EventRow, GroupRow, JobDetails,
-    JobFilter, JobRelations, MemberRow, NewEvent, NewToken, NewWorker, Part, ReadyRow, RecordRow, ResultRow,
-    SettingsUpdate, StatedResult, TokenRow, UserDataUpdate, WorkDone, WorkerFilter, WorkerRow, WorkerUpdate,
-    WorkflowFilter, WorkflowGroupRow, WorkflowRow,
+    JobFilter, JobRelations, MemberRow, NewEvent, NewToken, NewWorker, NodeAside, Part, ReadyRow, RecordRow,
+    ResultRow, SettingsUpdate, StatedResult, TokenRow, UserDataUpdate, WorkDone, WorkerFilter, WorkerRow,
+    WorkerUpdate, WorkflowFilter, WorkflowGroupRow, WorkflowRow,
 };
 use crate::{Access, Catalog, Error, Fleet};
 use serde_json::Value;
@@ -42,6 +42,18 @@ impl<T: Transport + 'static> Fleet for Remote<T> {
 
     fn active_workflows(&self) -> Result<Vec<WorkflowId>, Error> {
         self.direct(FLEET)?.active_workflows()
+    }
+
+    fn nodes_aside(&self) -> Result<Vec<NodeAside>, Error> {
+        self.direct(FLEET)?.nodes_aside()
+    }
+
+    fn set_node_aside(&self, node: &NodeAside, now: Timestamp) -> Result<(), Error> {
+        self.direct(FLEET)?.set_node_aside(node, now)
+    }
+
+    fn release_node(&self, host: &str, why: &str, now: Timestamp) -> Result<bool, Error> {
+        self.direct(FLEET)?.release_node(host, why, now)
     }
 }
 

@@ -120,6 +120,7 @@ macro_rules! conformance {
                 commands_and_names_come_in_the_order_asked_for,
                 workflows_do_not_see_each_other;
             fleet:
+                a_node_is_set_aside_and_released,
                 a_worker_comes_back_as_it_was_written,
                 a_worker_is_changed_where_it_is_said,
                 workers_are_filtered_sorted_and_counted,

@@ -4,7 +4,7 @@ use crate::kit::{NOW, claim, commit, create, new_worker, worker};
 use serde_json::json;
 use windlass_core::change::Change;
 use windlass_store::model::{
-    Counted, EventFilter, NewWorker, SortBy, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate,
+    Counted, EventFilter, NewWorker, NodeAside, SortBy, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate,
 };
 use windlass_store::{Error, Store};
 use windlass_types::{Bytes, Capacity, Timestamp, WorkerId};
@@ -43,6 +43,35 @@ pub(crate) fn a_worker_comes_back_as_it_was_written(store: &dyn Store) {
     assert_eq!(row, WorkerRow { id, worker: new, started_at: NOW, ended_at: None, is_draining: false });
     assert_eq!(store.worker(WorkerId(id.0 + 1)).unwrap(), None);
     assert_eq!(happened(store, "compute_node_started"), 1);
+}
+
+pub(crate) fn a_node_is_set_aside_and_released(store: &dyn Store) {
+    assert_eq!(store.nodes_aside().unwrap(), []);
+    let later = |micros| Timestamp(NOW.0 + micros);
+    let bad = NodeAside {
+        host: "node é".into(),
+        since: NOW,
+        until: later(600),
+        set_by: "server".into(),
+        reason: "9 of its last 10 attempts failed; 3 of 120 elsewhere".into(),
+        evidence: Some(json!({ "failed": 9, "ended": 10 })),
+    };
+    let other = NodeAside { host: "a".into(), evidence: None, reason: String::new(), ..bad.clone() };
+    store.set_node_aside(&bad, NOW).unwrap();
+    store.set_node_aside(&other, NOW).unwrap();
+    assert_eq!(store.nodes_aside().unwrap(), [other.clone(), bad.clone()], "by host");
+    let longer =
+        NodeAside { since: later(700), until: later(1900), set_by: "me".into(), evidence: None, ..bad };
+    store.set_node_aside(&longer, later(700)).unwrap();
+    assert_eq!(store.nodes_aside().unwrap(), [other, longer]);
+    assert!(store.release_node("node é", "a job went well", later(800)).unwrap());
+    assert!(!store.release_node("node é", "again", later(900)).unwrap(), "it was released already");
+    assert_eq!(store.nodes_aside().unwrap().len(), 1);
+    assert_eq!((happened(store, "node_set_aside"), happened(store, "node_released")), (3, 1));
+    let filter = EventFilter { category: Some("node_released".into()), ..EventFilter::default() };
+    let event = store.events(None, &filter).unwrap().remove(0);
+    assert_eq!(event.message, "node node é is trusted again: a job went well");
+    assert_eq!((event.workflow_id, event.data.unwrap()["host"].as_str()), (None, Some("node é")));
 }
 
 pub(crate) fn a_worker_is_changed_where_it_is_said(store: &dyn Store) {

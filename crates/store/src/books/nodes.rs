@@ -1,0 +1,54 @@
+//! Nodes that get no jobs for a while. Each change leaves an event that says who made it and why.
+
+use super::manage::By;
+use super::{column, events};
+use crate::db::{Db, Row, values};
+use crate::error::Fault;
+use crate::model::{NewEvent, NodeAside, Severity};
+use crate::sql::server as sql;
+use serde_json::{Value, json};
+use windlass_types::Timestamp;
+
+pub(super) fn set_aside(db: &impl Db, node: &NodeAside, by: By<'_>) -> Result<(), Fault> {
+    let evidence = node.evidence.as_ref().map(column::json_text).transpose()?;
+    let values = values![node.host, node.since.0, node.until.0, node.set_by, node.reason, evidence];
+    db.execute(sql::SET_NODE_ASIDE, values)?;
+    let NodeAside { host, until, reason, .. } = node;
+    let message = format!("node {host} gets no jobs until {until}: {reason}");
+    note(db, "node_set_aside", Severity::Warning, message, json!(node), by)
+}
+
+/// `false`: it was trusted already.
+pub(super) fn release(db: &impl Db, host: &str, why: &str, by: By<'_>) -> Result<bool, Fault> {
+    let was_aside = db.execute(sql::RELEASE_NODE, values![host])? > 0;
+    if was_aside {
+        let message = format!("node {host} is trusted again: {why}");
+        note(db, "node_released", Severity::Info, message, json!({ "host": host, "reason": why }), by)?;
+    }
+    Ok(was_aside)
+}
+
+fn note(
+    db: &impl Db,
+    category: &str,
+    severity: Severity,
+    message: String,
+    data: Value,
+    by: By<'_>,
+) -> Result<(), Fault> {
+    let category = category.to_owned();
+    let event = NewEvent { workflow: None, job: None, severity, category, message, data: Some(data) };
+    events::note(db, by.actor, &event, by.now)?;
+    Ok(())
+}
+
+pub(super) fn node_row(row: &Row<'_>) -> Result<NodeAside, Fault> {
+    Ok(NodeAside {
+        host: row.get(0)?,
+        since: Timestamp(row.get(1)?),
+        until: Timestamp(row.get(2)?),
+        set_by: row.get(3)?,
+        reason: row.get(4)?,
+        evidence: column::json(row, 5)?,
+    })
+}
