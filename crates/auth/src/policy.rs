@@ -32,6 +32,8 @@ pub enum Operation {
     SpeakAsWorker,
     /// To drain or retire a worker.
     ManageWorker,
+    /// To set nodes aside, which concerns everybody who has workers there.
+    ManageNodes,
     ReadGroup,
     CreateGroup,
     /// To say who is in a group.
@@ -122,6 +124,7 @@ pub const fn rule(operation: Operation) -> Rule {
         O::CancelWorkflow                       => (CANCEL,             USER,     USER,     OPERATOR),
         O::DeleteWorkflow | O::ShareWorkflow | O::ManageWorker
                                                 => (MODIFY,             USER,     OPERATOR, OPERATOR),
+        O::ManageNodes                          => (MODIFY,             OPERATOR, OPERATOR, OPERATOR),
         O::ReadSecrets                          => (MODIFY,             USER,     NOBODY,   NOBODY),
         O::Work                                 => (WORK.and(MODIFY),   USER,     USER,     OPERATOR),
         O::IntroduceWorker                      => (WORK,               USER,     USER,     USER),
@@ -208,6 +211,7 @@ mod tests {
             (O::ReadSecrets, Relation::Shared, [F, F, F, F]),
             (O::ReadSecrets, Relation::Other, [F, H, F, F]),
             (O::SpeakAsWorker, Relation::Other, [F, H, A, A]),
+            (O::ManageNodes, Relation::Own, [F, F, A, A]),
             (O::Administer, Relation::Own, [F, F, F, A]),
             (O::ReadTokens, Relation::Other, [H, H, F, A]),
             (O::Sql, Relation::Own, [F, F, F, F]),

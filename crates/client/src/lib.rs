@@ -11,6 +11,7 @@ mod events;
 pub mod fleet;
 mod groups;
 mod keyring;
+mod nodes;
 mod tokens;
 mod trust;
 mod verbs;
@@ -19,6 +20,7 @@ pub use books::{RemoteStore, ServerBooks};
 pub use error::{Error, Problem};
 pub use events::{EventStream, Follow, Relocate};
 pub use keyring::{Kept, Keyring, origin};
+pub use nodes::Node;
 pub use trust::Trust;
 pub use verbs::{Health, Worker};
 

@@ -41,6 +41,13 @@ pub struct Worker {
     pub silence_seconds: Option<f64>,
     #[serde(default)]
     pub time_left_seconds: Option<f64>,
+    /// `trusted`, `set_aside` or `on_probation`, as its node is; why, and until when it gets nothing.
+    #[serde(default)]
+    pub standing: Option<String>,
+    #[serde(default)]
+    pub set_aside_because: Option<String>,
+    #[serde(default)]
+    pub set_aside_until: Option<Timestamp>,
 }
 
 impl Client {

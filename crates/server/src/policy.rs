@@ -14,8 +14,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use windlass_auth::Operation::{
     self, Administer, CancelWorkflow, ChangeGroup, ChangeTokens, ChangeWorkflow, CreateGroup, CreateWorkflow,
-    DeleteGroup, DeleteWorkflow, IntroduceWorker, Look, ManageWorker, Metrics, ReadGroup, ReadTokens,
-    ReadWorker, ReadWorkflow, ShareWorkflow, SpeakAsWorker, Work,
+    DeleteGroup, DeleteWorkflow, IntroduceWorker, Look, ManageNodes, ManageWorker, Metrics, ReadGroup,
+    ReadTokens, ReadWorker, ReadWorkflow, ShareWorkflow, SpeakAsWorker, Work,
 };
 use windlass_auth::{Principal, Relation};
 
@@ -55,6 +55,10 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/workers/{id}", Needs(ReadWorker)),
     ("POST", "/workers/{id}/drain", Needs(ManageWorker)),
     ("POST", "/workers/{id}/retire", Needs(ManageWorker)),
+
+    ("GET", "/nodes", Needs(Look)),
+    ("POST", "/nodes", Needs(ManageNodes)),
+    ("DELETE", "/nodes/{host}", Needs(ManageNodes)),
 
     ("POST", "/books", Needs(Look)),
     ("POST", "/books/create", Needs(CreateWorkflow)),

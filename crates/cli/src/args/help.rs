@@ -38,7 +38,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Mend", &["failures", "triage", "revisions", "classify"]),
     ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
-    ("Share", &["serve", "worker", "workers", "remote", "ping", "mcp"]),
+    ("Share", &["serve", "worker", "workers", "nodes", "remote", "ping", "mcp"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers", "actions"]),
     ("Who you are", &["login", "logout", "whoami", "token", "password", "access-groups"]),
     ("Windlass itself", &["config", "completions", "help"]),

@@ -13,6 +13,7 @@ pub(crate) mod help;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod mcp;
+pub(crate) mod nodes;
 mod order;
 pub(crate) mod page;
 pub(crate) mod plan;
@@ -266,6 +267,8 @@ pub(crate) enum Command {
     /// Those who work for a server: list, show, drain, retire.
     #[command(alias = "compute-nodes")]
     Workers(workers::WorkersArgs),
+    /// Nodes that get no jobs for a while: list, set-aside, release.
+    Nodes(nodes::NodesArgs),
     /// Ask a server how it is.
     Ping,
     /// Let an AI agent look at workflows, and act on them if you allow it: an MCP server.
@@ -319,6 +322,7 @@ impl Command {
             | Self::Token(_)
             | Self::AccessGroups(_)
             | Self::Remote(_)
+            | Self::Nodes(_)
             | Self::Workers(_) => true,
             Self::Workflows(args) => {
                 matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Status(_)))

@@ -22,6 +22,7 @@ mod jobs;
 mod logs;
 mod manage;
 mod mcp;
+mod nodes;
 mod parts;
 mod password;
 mod ping;
@@ -160,6 +161,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::AccessGroups(args) => access_groups::run(ctx, &args.verb),
         Command::Actions(args) => actions::run(ctx, args),
         Command::Workers(args) => workers::run(ctx, args),
+        Command::Nodes(args) => nodes::run(ctx, args),
         Command::Ping => ping::run(ctx),
         Command::Mcp(args) => mcp::run(ctx, args),
         Command::Config(args) => config::run(ctx, args),

@@ -32,9 +32,24 @@ const FIELDS: &[Field<Worker>] = &[
     Field::new("time_left_seconds", |w: &Worker| w.time_left_seconds.map(seconds).into())
         .column(Column::number("LEFT")),
     Field::new("is_draining", |w: &Worker| w.is_draining.into()).column(Column::text("DRAINING")),
+    Field::new("standing", |w: &Worker| w.standing.clone().into()),
+    Field::new("set_aside_until", |w: &Worker| Datum::from(w.set_aside_until)),
+    Field::new("set_aside_because", |w: &Worker| w.set_aside_because.clone().into()),
+    // Empty: it gets all that fits.
+    Field::shown(Column::text("RESTS"), rest),
     Field::new("started_at", |w: &Worker| w.started_at.into()).column(Column::text("SINCE")),
     Field::new("ended_at", |w: &Worker| Datum::from(w.ended_at)),
 ];
+
+/// Why its node gets nothing, or little.
+fn rest(worker: &Worker) -> Datum {
+    let why = worker.set_aside_because.as_deref().unwrap_or_default();
+    match (worker.standing.as_deref(), worker.set_aside_until) {
+        (Some("set_aside"), Some(until)) => format!("until {until}: {why}").into(),
+        (Some("on_probation"), _) => format!("on probation: {why}").into(),
+        _ => "".into(),
+    }
+}
 
 fn seconds(seconds: f64) -> Duration {
     Duration::from_secs(seconds as u64)
@@ -105,5 +120,8 @@ fn from_row(row: WorkerRow) -> Worker {
         held_jobs: None,
         silence_seconds: None,
         time_left_seconds: None,
+        standing: None,
+        set_aside_because: None,
+        set_aside_until: None,
     }
 }

@@ -174,6 +174,36 @@ fn workers_are_seen_drained_and_retired() {
     served.stop();
 }
 
+/// Its workers get nothing until it is released; what they would do waits.
+#[test]
+fn a_node_is_set_aside_listed_and_released() {
+    let (sandbox, served) = served();
+    let _worker = Kept(sandbox.start(&["worker", "--persistent"]));
+    let workers = || sandbox.json(&["workers", "list"]).as_array().unwrap().clone();
+    eventually("it is there", || workers().len() == 1);
+    let host = workers()[0]["host"].as_str().unwrap().to_owned();
+    assert_eq!(workers()[0]["standing"], "trusted");
+    sandbox.windlass(&["nodes"]).exits(0).says("no node is set aside");
+    let set = ["nodes", "set-aside", &host, "--for", "2h", "--reason", "its disk is full"];
+    sandbox.windlass(&set).exits(0).says("gets no jobs until");
+    let nodes = sandbox.json(&["nodes", "list"]);
+    assert_eq!((&nodes[0]["host"], &nodes[0]["standing"]), (&host.as_str().into(), &"set_aside".into()));
+    assert_eq!((&nodes[0]["reason"], &nodes[0]["set_by"]), (&"its disk is full".into(), &"tester".into()));
+    assert_eq!(workers()[0]["set_aside_because"], "its disk is full");
+    sandbox.windlass(&["workers"]).exits(0).prints("its disk is full");
+
+    sandbox.write("chain.yaml", CHAIN);
+    sandbox.windlass(&["submit", "chain.yaml"]).exits(0);
+    assert_eq!(sandbox.json(&["jobs", "list", "1"])[0]["status"], "ready", "nobody takes it");
+    sandbox.windlass(&["nodes", "release", &host]).exits(0).says("gets jobs again");
+    eventually("it is done", || {
+        let jobs = sandbox.json(&["jobs", "list", "1"]);
+        jobs.as_array().unwrap().iter().all(|job| job["status"] == "completed")
+    });
+    sandbox.windlass(&["nodes", "release", &host]).exits(2).says("is not set aside");
+    served.stop();
+}
+
 #[test]
 fn a_token_opens_the_door_until_it_is_revoked() {
     let (sandbox, served) = served();

@@ -8,6 +8,7 @@ mod failures;
 pub(crate) mod health;
 mod mcp;
 mod metrics;
+mod nodes;
 mod tokens;
 mod torc;
 mod workers;
@@ -27,6 +28,7 @@ pub(crate) fn brief() -> OpenApiRouter<AppState> {
         .merge(docs::routes())
         .merge(tokens::routes())
         .merge(workers::routes())
+        .merge(nodes::routes())
         .merge(workflows::routes())
         .merge(failures::routes())
         .merge(books::routes())

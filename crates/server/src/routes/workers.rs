@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_auth::{Operation, Relation};
+use windlass_core::nodes::Standing;
 use windlass_engine::service::{Present, Speaker};
 use windlass_store::model::{WorkerFilter, WorkerRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
@@ -104,6 +105,11 @@ pub(crate) struct Worker {
     silence_seconds: Option<f64>,
     /// Seconds that it will be there, where that is limited.
     time_left_seconds: Option<f64>,
+    /// `trusted`, `set_aside` (its node gets no jobs) or `on_probation` (one at a time until one goes well).
+    standing: &'static str,
+    /// Why it is not trusted, and until when its node gets nothing.
+    set_aside_because: Option<String>,
+    set_aside_until: Option<String>,
 }
 
 impl Worker {
@@ -114,6 +120,9 @@ impl Worker {
             self.held_jobs = Some(present.held as u64);
             self.silence_seconds = Some(present.silence.as_secs_f64());
             self.time_left_seconds = present.time_left.map(|left| left.as_secs_f64());
+            self.standing = present.standing.as_str();
+            self.set_aside_because = present.set_aside.as_ref().map(|aside| aside.reason.clone());
+            self.set_aside_until = present.set_aside.as_ref().map(|aside| aside.until.to_string());
         }
         self
     }
@@ -143,6 +152,9 @@ impl From<WorkerRow> for Worker {
             held_jobs: None,
             silence_seconds: None,
             time_left_seconds: None,
+            standing: Standing::Trusted.as_str(),
+            set_aside_because: None,
+            set_aside_until: None,
         }
     }
 }

@@ -25,6 +25,8 @@ mod limits;
 #[cfg(test)]
 mod manners;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod parts;
 #[cfg(test)]
 mod reach;

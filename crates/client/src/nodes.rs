@@ -1,0 +1,49 @@
+//! Nodes that get no jobs for a while.
+
+use crate::{Client, Error, TIMEOUT};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+use windlass_types::Timestamp;
+
+/// A node that is set aside, or on probation after that, as a server tells of it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Node {
+    pub host: String,
+    /// `set_aside` or `on_probation`.
+    pub standing: String,
+    pub since: Timestamp,
+    pub until: Timestamp,
+    pub set_by: String,
+    pub reason: String,
+    #[serde(default)]
+    pub evidence: Option<Value>,
+}
+
+impl Client {
+    /// Those that are not trusted, by name.
+    pub fn nodes(&self) -> Result<Vec<Node>, Error> {
+        #[derive(Deserialize)]
+        struct Nodes {
+            items: Vec<Node>,
+        }
+        Ok(self.get::<Nodes>("/api/v1/nodes")?.items)
+    }
+
+    /// The node gets no jobs for so long.
+    pub fn set_node_aside(&self, host: &str, spell: Duration, reason: &str) -> Result<Node, Error> {
+        #[derive(Serialize)]
+        struct NewAside<'a> {
+            host: &'a str,
+            seconds: u64,
+            reason: &'a str,
+        }
+        self.post("/api/v1/nodes", &NewAside { host, seconds: spell.as_secs(), reason })
+    }
+
+    /// The node is trusted again.
+    pub fn release_node(&self, host: &str) -> Result<(), Error> {
+        let url = self.address_of("/api/v1/nodes", host)?;
+        self.call::<serde::de::IgnoredAny>(self.http.delete(url), TIMEOUT).map(|_| ())
+    }
+}

@@ -1,0 +1,76 @@
+//! Nodes that get no jobs: who may say so, what is told of them, and what workers there get.
+
+use crate::access::{status, token};
+use crate::bench::Bench;
+use crate::work::{Worker, begun};
+use reqwest::Method;
+use serde_json::{Value, json};
+use windlass_auth::Role;
+
+const NODES: &str = "/api/v1/nodes";
+
+fn listed(bench: &Bench) -> Vec<Value> {
+    let answer: Value = bench.get(NODES).send().unwrap().json().unwrap();
+    answer["items"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_node_is_set_aside_and_released() {
+    let bench = Bench::new();
+    begun(&bench, 20);
+    let mut worker = Worker::join(&bench);
+    let body = json!({"host": "host", "seconds": 3600, "reason": "its disk is full"});
+    let node: Value =
+        bench.post(NODES).json(&body).send().unwrap().error_for_status().unwrap().json().unwrap();
+    assert_eq!((&node["standing"], &node["set_by"]), (&json!("set_aside"), &json!("owner")));
+    assert_eq!(listed(&bench), [node]);
+    worker.work(&bench);
+    assert_eq!(worker.holds(), 0);
+    let workers: Value = bench.get("/api/v1/workers").send().unwrap().json().unwrap();
+    let told = &workers["items"][0];
+    assert_eq!(
+        (&told["standing"], &told["set_aside_because"]),
+        (&json!("set_aside"), &json!("its disk is full"))
+    );
+    let release = || bench.request(Method::DELETE, "/api/v1/nodes/host").send().unwrap();
+    assert_eq!(release().status(), 200);
+    worker.work(&bench);
+    assert_eq!(worker.holds(), 4);
+    assert_eq!(listed(&bench), [] as [Value; 0]);
+    let again = release();
+    assert_eq!(again.status(), 404);
+    let problem: Value = again.json().unwrap();
+    assert_eq!(problem["detail"], "node host is not set aside");
+}
+
+#[test]
+fn only_operators_say_which_nodes_get_jobs() {
+    let bench = Bench::new();
+    let body = json!({"host": "n1", "seconds": 60});
+    for (role, expected) in
+        [(Role::Viewer, 403), (Role::User, 403), (Role::Operator, 200), (Role::Admin, 200)]
+    {
+        let token = token(&bench, "somebody", role, "write");
+        assert_eq!(status(&bench, &token, "POST", NODES, Some(&body)), expected, "{role}");
+        assert_eq!(status(&bench, &token, "GET", NODES, None), 200, "{role}: everybody may see it");
+        assert_eq!(status(&bench, &token, "DELETE", "/api/v1/nodes/n1", None), expected, "{role}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let bench = Bench::new();
+    let long = "x".repeat(1001);
+    for body in [
+        json!({"host": "", "seconds": 60}),
+        json!({"host": "n1", "seconds": 0}),
+        json!({"host": "n1", "seconds": 40_000_000}),
+        json!({"host": "n1", "seconds": 60, "reason": long}),
+        json!({"host": "n1"}),
+    ] {
+        let answer = bench.post(NODES).json(&body).send().unwrap();
+        assert_eq!(answer.status(), 422, "{body}");
+        assert_eq!(answer.headers()["content-type"], "application/problem+json");
+    }
+    assert_eq!(listed(&bench), [] as [Value; 0]);
+}
