@@ -301,16 +301,16 @@ fn decisions_are_checked_before_they_are_carried_out() {
     worker.wait().unwrap();
 }
 
-/// What the official SDK sees.
+/// What a script with the official SDK prints.
 #[track_caller]
-fn session(sandbox: &Sandbox, arguments: &[&str]) -> Value {
+fn session(sandbox: &Sandbox, script: &str, arguments: &[&str]) -> Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("../../target"), PathBuf::from);
     let python = target.join("torc-client/bin/python");
     assert!(python.exists(), "{} is missing: `cargo xtask test` installs it", python.display());
     let output = Command::new(python)
-        .arg(root.join("tests/mcp/session.py"))
+        .arg(root.join("tests/mcp").join(script))
         .args(arguments)
         .current_dir(sandbox.path("."))
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -336,10 +336,10 @@ fn saw_the_failure(seen: &Value) {
 fn the_official_sdk_over_stdio() {
     let sandbox = shaky();
     let windlass = env!("CARGO_BIN_EXE_windlass");
-    let seen = session(&sandbox, &["stdio", windlass, "1"]);
+    let seen = session(&sandbox, "session.py", &["stdio", windlass, "1"]);
     saw_the_failure(&seen);
     assert!(seen["refusal"].as_str().unwrap().contains("--allow-write"), "{}", seen["refusal"]);
-    let seen = session(&sandbox, &["stdio", windlass, "1", "--allow-write"]);
+    let seen = session(&sandbox, "session.py", &["stdio", windlass, "1", "--allow-write"]);
     assert!(seen["refusal"].as_str().unwrap().contains("confirm: true"), "{}", seen["refusal"]);
 }
 
@@ -349,7 +349,47 @@ fn the_official_sdk_over_http_with_a_token() {
     let _server = Served::start(&sandbox, &["--mcp"]);
     let place = found(&sandbox);
     let (url, token) = (place["url"].as_str().unwrap(), place["token"].as_str().unwrap());
-    let seen = session(&sandbox, &["http", url, token, "1"]);
+    let seen = session(&sandbox, "session.py", &["http", url, token, "1"]);
     saw_the_failure(&seen);
     assert!(seen["refusal"].as_str().unwrap().contains("--allow-write"), "{}", seen["refusal"]);
+}
+
+/// One that needs more memory than it asks for, and one that no memory helps.
+const HUNGRY: &str = r#"
+name: hungry
+use_pending_failed: true
+resource_requirements: [{name: little, num_cpus: 1, memory: 60m}]
+jobs:
+  - {name: hungry, command: '(head -c 150000000 /dev/zero; sleep 1) | tail -c 150000000 | wc -c', resource_requirements: little}
+  - {name: wrong, command: 'echo "SyntaxError: invalid syntax" >&2; exit 1', resource_requirements: little}
+  - {name: after_hungry, command: echo then, depends_on: [hungry]}
+  - {name: after_wrong, command: echo never, depends_on: [wrong]}
+"#;
+
+#[test]
+fn the_official_sdk_decides_and_what_it_decided_happens() {
+    let sandbox = Sandbox::new();
+    sandbox.write("hungry.yaml", HUNGRY);
+    sandbox.windlass(&["run", "hungry.yaml", "--quiet"]).exits(6);
+    let seen = session(&sandbox, "decide.py", &[env!("CARGO_BIN_EXE_windlass"), "1"]);
+    assert_eq!(seen["names"], json!(["hungry", "wrong"]));
+    let statuses = |told: &Value| -> Vec<String> {
+        let results = told["results"].as_array().unwrap().iter();
+        results.map(|result| result["status"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(statuses(&seen["would"]), ["would_apply"; 2], "{seen}");
+    assert_eq!(statuses(&seen["told"]), ["applied"; 2], "{seen}");
+
+    sandbox.windlass(&["resume", "--quiet"]).exits(1);
+    let jobs = &sandbox.json(&["status"])["jobs"];
+    let counts = ["completed", "failed", "canceled"].map(|status| jobs[status].as_u64().unwrap());
+    assert_eq!(
+        counts,
+        [2, 1, 1],
+        "the retried one succeeds, and what waits for the other is canceled: {jobs}"
+    );
+    let results = sandbox.json(&["results", "list"]);
+    let results = results["items"].as_array().or(results.as_array()).unwrap();
+    let hungry = results.iter().filter(|row| row["job_name"] == "hungry");
+    assert_eq!(hungry.map(|row| &row["out_of_memory"]).collect::<Vec<_>>(), [&json!(true), &json!(false)]);
 }
