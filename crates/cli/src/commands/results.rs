@@ -49,6 +49,8 @@ const FIELDS: &[Field<Row>] = &[
     Field::new("signal", |row: &Row| row.result.signal.into()),
     Field::new("out_of_memory", |row: &Row| row.result.out_of_memory.into()),
     Field::new("reason", |row: &Row| row.result.reason.as_ref().into()),
+    Field::new("class", |row: &Row| row.result.class.map(|class| class.to_string()).into()),
+    Field::new("signature", |row: &Row| row.result.signature.as_ref().into()),
     Field::new("worker_id", |row: &Row| row.result.worker_id.0.into()),
     Field::new("started_at", |row: &Row| row.result.started_at.into()),
     Field::new("ended_at", |row: &Row| row.result.ended_at.into()),

@@ -84,6 +84,8 @@ fn results_have_stable_field_names() {
         "signal",
         "out_of_memory",
         "reason",
+        "class",
+        "signature",
         "worker_id",
         "started_at",
         "ended_at",
