@@ -32,7 +32,6 @@ mod tail;
 mod tar;
 mod ui;
 mod view;
-mod wishes;
 
 use args::{Cli, Format};
 use config::{Config, Paths};

@@ -3,7 +3,7 @@
 use super::{Patient, Plan};
 use crate::context::Context;
 use crate::error::{CliError, Kind};
-use crate::{rerun, wishes};
+use crate::{orders, rerun};
 use std::collections::HashMap;
 use windlass_core::recovery::Remedy;
 use windlass_core::reset::{Choice, Standing, plan_reset};
@@ -20,9 +20,9 @@ pub(super) fn out(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), C
 
 /// In the run that there is, also while other jobs of it run.
 fn by_orders(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
-    let orders = plan.again().map(|patient| order(&patient.remedy)).collect();
-    let wanted = Wanted::Orders(Orders { agent: None, dry_run: false, orders });
-    let outcomes = wishes::have_done(ctx, store, plan.row.id, &wanted)?;
+    let given = plan.again().map(|patient| order(&patient.remedy)).collect();
+    let wanted = Wanted::Orders(Orders { agent: None, dry_run: false, orders: given });
+    let outcomes = orders::give(ctx, store, plan.row.id, &wanted)?;
     let refused: Vec<&Outcome> =
         outcomes.iter().filter(|outcome| outcome.answer == Answer::Refused).collect();
     for outcome in refused.iter().take(NAMED) {
