@@ -185,7 +185,8 @@ fn die(sandbox: &Sandbox, run: &mut Child) -> Vec<u32> {
         kill(pid, "KILL");
     }
     run.wait().unwrap();
-    assert_eq!(sandbox.json(&["jobs"])[0]["status"], "running");
+    let noted = sandbox.json(&["jobs"])[0]["status"].clone();
+    assert!(noted == "running" || noted == "pending", "nobody has noted its end: {noted}");
     jobs
 }
 
