@@ -301,16 +301,23 @@ fn decisions_are_checked_before_they_are_carried_out() {
     worker.wait().unwrap();
 }
 
-/// What a script with the official SDK prints.
+/// The Python that has the official SDK, and a script for it.
 #[track_caller]
-fn session(sandbox: &Sandbox, script: &str, arguments: &[&str]) -> Value {
+fn sdk(script: &str) -> (PathBuf, PathBuf) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("../../target"), PathBuf::from);
     let python = target.join("torc-client/bin/python");
     assert!(python.exists(), "{} is missing: `cargo xtask test` installs it", python.display());
+    (python, root.join("tests/mcp").join(script))
+}
+
+/// What a script with the official SDK prints.
+#[track_caller]
+fn session(sandbox: &Sandbox, script: &str, arguments: &[&str]) -> Value {
+    let (python, script) = sdk(script);
     let output = Command::new(python)
-        .arg(root.join("tests/mcp").join(script))
+        .arg(script)
         .args(arguments)
         .current_dir(sandbox.path("."))
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -392,4 +399,22 @@ fn the_official_sdk_decides_and_what_it_decided_happens() {
     let results = results["items"].as_array().or(results.as_array()).unwrap();
     let hungry = results.iter().filter(|row| row["job_name"] == "hungry");
     assert_eq!(hungry.map(|row| &row["out_of_memory"]).collect::<Vec<_>>(), [&json!(true), &json!(false)]);
+}
+
+#[test]
+fn watch_has_an_agent_decide_and_goes_on() {
+    let sandbox = Sandbox::new();
+    sandbox.write("hungry.yaml", HUNGRY);
+    sandbox.windlass(&["run", "hungry.yaml", "--quiet"]).exits(6);
+    let (python, script) = sdk("decide.py");
+    let agent =
+        format!("'{}' '{}' '{}' 1", python.display(), script.display(), env!("CARGO_BIN_EXE_windlass"));
+    let watch = ["watch", "--recover", "--ai-recovery", "--ai-agent-command", &agent];
+    sandbox.windlass(&watch).exits(1);
+    let jobs = &sandbox.json(&["status"])["jobs"];
+    let counts = ["completed", "failed", "canceled"].map(|status| jobs[status].as_u64().unwrap());
+    assert_eq!(counts, [2, 1, 1], "{jobs}");
+    let report = sandbox.json(&["triage", "report"]);
+    let told = ["is_agent", "decisions", "completed", "fails", "right"].map(|field| report[0][field].clone());
+    assert_eq!(told, [json!(true), json!(2), json!(1), json!(1), json!(2)], "{report}");
 }
