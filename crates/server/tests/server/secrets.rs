@@ -5,7 +5,8 @@ use crate::bench::Bench;
 use serde_json::Value;
 use windlass_auth::Role;
 use windlass_store::model::{
-    DataFilter, EventFilter, ExportOptions, JobFilter, Listed, NewJob, NewKind, NewWorkflow, ResultFilter,
+    DataFilter, DecisionFilter, EventFilter, ExportOptions, FailureFilter, JobFilter, Listed, NewJob,
+    NewKind, NewWorkflow, ResultFilter,
 };
 use windlass_store::wire::Request;
 use windlass_types::work::AttemptKey;
@@ -53,6 +54,10 @@ fn questions(id: WorkflowId, job: JobId) -> Vec<Request> {
         Request::HeldJobs { workflow },
         Request::Jobs { workflow, filter: JobFilter::default() },
         Request::Results { workflow, filter: ResultFilter::default() },
+        Request::Failures { workflow, filter: FailureFilter::default() },
+        Request::FailureGroups { workflow },
+        Request::Decisions { workflow, filter: DecisionFilter::default() },
+        Request::Revisions { workflow, batch: None },
         Request::JobNames { jobs: vec![job] },
         Request::JobRelations { job },
         Request::Requirements { workflow },
@@ -79,6 +84,7 @@ fn questions(id: WorkflowId, job: JobId) -> Vec<Request> {
 /// What changes something, and answers with nothing that was there before.
 const CHANGES: &[&str] = &[
     "begin_next_run",
+    "carry_out",
     "request_cancel",
     "add_event",
     "spawn",
