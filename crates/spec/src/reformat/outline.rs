@@ -2,6 +2,9 @@
 
 use crate::source::Span;
 
+/// What counts as nothing between two things. Other blanks that Unicode knows are part of what somebody wrote.
+pub(super) const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
+
 /// Lines become no longer than this where they can be broken.
 pub(super) const WIDTH: usize = 100;
 
@@ -75,7 +78,7 @@ impl<'s> Comments<'s> {
         while let Some(span) = self.rest.next_if(|span| span.start < place) {
             comments.push(self.written(span));
             let behind = &self.text[span.end as usize..];
-            let blanks = &behind[..behind.len() - behind.trim_start().len()];
+            let blanks = &behind[..behind.len() - behind.trim_start_matches(BLANKS).len()];
             if blanks.matches('\n').count() > 1 {
                 comments.push(String::new());
             }
@@ -118,11 +121,11 @@ impl<'s> Comments<'s> {
     pub(super) fn is_apart(&mut self, start: u32) -> bool {
         let first = self.rest.peek().map_or(start, |span| span.start.min(start));
         let before = &self.text[..first as usize];
-        let blanks = &before[before.trim_end().len()..];
+        let blanks = &before[before.trim_end_matches(BLANKS).len()..];
         blanks.matches('\n').count() > 1
     }
 
     fn written(&self, span: Span) -> String {
-        self.text[span.start as usize..span.end as usize].trim_end().to_owned()
+        self.text[span.start as usize..span.end as usize].trim_end_matches(BLANKS).to_owned()
     }
 }

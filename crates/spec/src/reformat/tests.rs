@@ -138,3 +138,13 @@ fn what_has_no_place_is_refused_rather_than_lost() {
         assert_eq!(code, Some("cannot-format"), "{text}");
     }
 }
+
+/// Found by chance: laid out once, this could not be laid out again.
+#[test]
+fn a_file_that_is_one_text_is_left_alone() {
+    let text = "#\"my][[: o日c.5\\n=#t-1a+5j: #\"# t日]]\u{2028}cf*a\"#'y';(\n  |\n";
+    for text in [text, "# a comment with 5\n|\n  text\n", "|2\n  text\n", ">\n  a\n", "#\n\u{2028}\n"] {
+        let source = Source { name: "chance", text: text.as_bytes(), format: Some(Format::Yaml) };
+        assert!(reformat(source).is_err(), "{text:?}");
+    }
+}

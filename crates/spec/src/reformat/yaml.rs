@@ -5,7 +5,7 @@
 mod read;
 
 use super::Unusual;
-use super::outline::{Comments, WIDTH};
+use super::outline::{BLANKS, Comments, WIDTH};
 use crate::source::Span;
 use read::{Kind, Node, Style};
 
@@ -20,6 +20,10 @@ pub(super) fn lay_out(text: &str) -> Result<String, Unusual> {
         ends_with_blanks: false,
     };
     match &root.kind {
+        // Nothing that anybody wants laid out, and the parser does not always say rightly where such a text begins.
+        Kind::Scalar { text, style } if !text.is_empty() || matches!(style, Style::Block) => {
+            return Err(Unusual { why: "the file is one text, and no map", at: None });
+        }
         Kind::Map { .. } | Kind::List { .. } if root.properties.is_empty() && !layout.fits(&root, 0) => {
             layout.block(&root, 0, false)?;
         }
@@ -166,13 +170,13 @@ impl Layout<'_> {
         self.out.push('\n');
         let indent = body
             .lines()
-            .find(|line| !line.trim().is_empty())
+            .find(|line| !line.trim_matches(BLANKS).is_empty())
             .map_or(0, |line| line.len() - line.trim_start_matches(' ').len());
         self.ends_with_blanks = indicator.ends_with('+');
         // The margin of what comes next is no line of the text.
         let body = Some(body.trim_end_matches(' ')).filter(|body| body.ends_with('\n')).unwrap_or(body);
         let mut lines: Vec<&str> = body.lines().collect();
-        let is_empty = |line: &mut &str| line.trim().is_empty() && line.len() <= indent;
+        let is_empty = |line: &mut &str| line.trim_matches(BLANKS).is_empty() && line.len() <= indent;
         while !self.ends_with_blanks && lines.pop_if(is_empty).is_some() {}
         for line in lines {
             if line.len() > indent {
@@ -217,7 +221,7 @@ impl Layout<'_> {
                 Style::Plain if !text.contains('\n') => text.clone().into_owned(),
                 _ => crate::write::yaml_quoted(text),
             },
-            Kind::Scalar { .. } | Kind::Alias => source.trim_matches([' ', '\t', '\r', '\n']).to_owned(),
+            Kind::Scalar { .. } | Kind::Alias => source.trim_matches(BLANKS).to_owned(),
             Kind::List { items, .. } => {
                 let items: Vec<String> =
                     items.iter().map(|item| self.line(item)).collect::<Result<_, _>>()?;

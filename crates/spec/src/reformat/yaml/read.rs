@@ -1,6 +1,7 @@
 //! A YAML document as it is written: styles, anchors, tags and comments included.
 
 use super::Unusual;
+use crate::reformat::outline::BLANKS;
 use crate::source::Span;
 use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 use std::borrow::Cow;
@@ -176,7 +177,7 @@ impl<'s, I: Iterator<Item = (Event<'s>, Span)>> Reader<'s, I> {
     /// Where the `|` or `>` stands whose text begins at `start`: in the last line before it that is not blank.
     fn indicator(&self, before: u32, start: u32) -> u32 {
         let between = &self.text[before as usize..start.max(before) as usize];
-        let line = between.trim_end().rfind('\n').map_or(0, |at| at + 1);
+        let line = between.trim_end_matches(BLANKS).rfind('\n').map_or(0, |at| at + 1);
         before + (line + between[line..].find(['|', '>']).unwrap_or(0)) as u32
     }
 
