@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use windlass_core::recovery::{Case, LastAttempt};
-use windlass_core::sizing::Observation;
 use windlass_store::model::{
     DecisionFilter, DecisionState, JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow,
 };
@@ -77,14 +76,7 @@ fn last_attempts(store: &dyn Store, workflow: &WorkflowRow) -> Result<HashMap<Jo
 
 fn last_attempt(row: &ResultRow) -> LastAttempt {
     LastAttempt {
-        seen: Observation {
-            status: row.status,
-            return_code: row.return_code,
-            wall: row.wall,
-            peak_memory: row.peak_memory_bytes,
-            peak_cpu_percent: row.peak_cpu_percent,
-            avg_cpu_percent: row.avg_cpu_percent,
-        },
+        seen: row.observation(),
         signal: row.signal,
         out_of_memory: row.out_of_memory,
         class: row.class,

@@ -89,7 +89,7 @@ pub fn load(store: &dyn Store, row: &WorkflowRow, which: &Which<'_>) -> Result<V
         .collect();
     for (job, newest) in newest_results(store, row, which)? {
         if let Some(&index) = class_of.get(&job) {
-            classes[index].observations.push(observation(&newest));
+            classes[index].observations.push(newest.observation());
         }
     }
     classes.retain(|class| !class.observations.is_empty());
@@ -154,16 +154,5 @@ fn counts(result: &ResultRow, which: &Which<'_>) -> bool {
         // Stopped by somebody, or by the death of a worker: says nothing about what it needs.
         JobStatus::Canceled => false,
         _ => which.failed && result.return_code != return_code::ORPHANED,
-    }
-}
-
-fn observation(row: &ResultRow) -> Observation {
-    Observation {
-        status: row.status,
-        return_code: row.return_code,
-        wall: row.wall,
-        peak_memory: row.peak_memory_bytes,
-        peak_cpu_percent: row.peak_cpu_percent,
-        avg_cpu_percent: row.avg_cpu_percent,
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 use windlass_core::actions::required_triggers;
+use windlass_core::sizing::Observation;
 use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
 use windlass_types::work::{AttemptKey, FilesSeen, Recovered, Stdio};
 use windlass_types::{
@@ -214,6 +215,20 @@ pub struct ResultRow {
     pub class: Option<FailureClass>,
     #[serde(default)]
     pub signature: Option<String>,
+}
+
+impl ResultRow {
+    /// What was measured of it.
+    pub fn observation(&self) -> Observation {
+        Observation {
+            status: self.status,
+            return_code: self.return_code,
+            wall: self.wall,
+            peak_memory: self.peak_memory_bytes,
+            peak_cpu_percent: self.peak_cpu_percent,
+            avg_cpu_percent: self.avg_cpu_percent,
+        }
+    }
 }
 
 /// [`AttemptKey`] with the field names of the contract.
