@@ -67,6 +67,16 @@ const HOUSE: &[Room] = &[
         may_use: &["windlass-types", "windlass-spec", "windlass-core", "windlass-store", "windlass-insight"],
     },
     Room {
+        name: "windlass-payload",
+        layer: 3,
+        may_use: &["windlass-types", "windlass-proc", "windlass-core"],
+    },
+    Room {
+        name: "windlass-requests",
+        layer: 4,
+        may_use: &["windlass-types", "windlass-core", "windlass-store", "windlass-engine"],
+    },
+    Room {
         name: "windlass-agent",
         layer: 4,
         may_use: &[
@@ -89,6 +99,7 @@ const HOUSE: &[Room] = &[
             "windlass-api",
             "windlass-auth",
             "windlass-mcp",
+            "windlass-requests",
         ],
     },
     Room {
@@ -109,6 +120,8 @@ const HOUSE: &[Room] = &[
             "windlass-agent",
             "windlass-insight",
             "windlass-mcp",
+            "windlass-payload",
+            "windlass-requests",
             "windlass-server",
         ],
     },

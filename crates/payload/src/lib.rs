@@ -1,0 +1,1 @@
+//! What runs on a worker for a node of a request: reads its manifest, runs the steps, measures, writes and merges outputs.
