@@ -10,6 +10,7 @@ pub mod fleet;
 mod growth;
 mod id;
 pub mod orders;
+pub mod payload;
 mod resources;
 pub mod series;
 pub mod settings;

@@ -1,0 +1,230 @@
+//! What the jobs of a work unit leave: reports, metrics, merged files.
+
+use super::LumiMask;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `proc_<node>.json`: how a node went. Written last: a node whose report says nothing of a failure is done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeReport {
+    pub unit: String,
+    pub node: u32,
+    pub site: String,
+    pub attempt: u32,
+    /// Those that ran, the failed one included.
+    pub steps: Vec<StepMetrics>,
+    pub outputs: Vec<ProducedFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<NodeFailure>,
+    /// LFNs of inputs that could not be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bad_inputs: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFailure {
+    /// Absent if it failed outside of a step: inputs, storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// That of the job report if there is one, else that of the process. Codes above 255 are those of CMS.
+    pub exit_code: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    pub message: String,
+}
+
+/// An unmerged file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProducedFile {
+    pub lfn: String,
+    pub dataset: String,
+    pub tier: String,
+    pub step: String,
+    pub size: u64,
+    /// Eight hexadecimal digits.
+    pub adler32: String,
+    pub events: u64,
+    pub events_from: EventsFrom,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lumis: LumiMask,
+}
+
+/// Who counted the events of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventsFrom {
+    /// The job report of the step.
+    Report,
+    /// We did: it is an event file.
+    File,
+    /// Nobody: what was expected of the node.
+    Expected,
+}
+
+/// What a step of one node used and did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepMetrics {
+    pub step: String,
+    pub threads: u32,
+    pub wall_sec: f64,
+    /// Of the step and everything it started.
+    pub cpu_sec: f64,
+    /// CPU time over wall time and threads.
+    pub cpu_efficiency: f64,
+    pub peak_rss_mb: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_vsize_mb: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup_memory_mb: Option<f64>,
+    pub events_read: u64,
+    pub events_written: u64,
+    pub time_per_event_sec: f64,
+    pub read_mb: f64,
+    pub write_mb: f64,
+    pub exit_code: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+}
+
+/// `merge_output.json`: what a unit gives. Its presence means that all of it is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeOutput {
+    pub request: String,
+    pub unit: String,
+    pub number: u32,
+    pub site: String,
+    pub datasets: BTreeMap<String, Vec<MergedFile>>,
+    pub counts: MergeCounts,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergedFile {
+    pub lfn: String,
+    pub size: u64,
+    pub adler32: String,
+    pub events: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lumis: LumiMask,
+    /// LFNs of the inputs of the nodes that are in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeCounts {
+    pub nodes: u64,
+    pub files: u64,
+    pub bytes: u64,
+    /// Of all datasets together.
+    pub events: u64,
+}
+
+/// `metrics.json`: what the nodes of a unit used, step by step. Steps are named, never numbered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UnitMetrics {
+    pub request: String,
+    pub unit: String,
+    pub site: String,
+    pub jobs_sampled: u64,
+    pub steps: BTreeMap<String, StepSummary>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepSummary {
+    pub threads: u32,
+    pub samples: u64,
+    pub wall_sec: Spread,
+    pub cpu_sec: Spread,
+    pub cpu_efficiency: Spread,
+    pub peak_rss_mb: Spread,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup_memory_mb: Option<Spread>,
+    pub time_per_event_sec: Spread,
+    pub read_mb: Spread,
+    pub write_mb: Spread,
+    pub events_read: Spread,
+    pub events_written: Spread,
+    pub totals: Totals,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    pub wall_sec: f64,
+    pub cpu_sec: f64,
+    pub events_read: u64,
+    pub events_written: u64,
+    pub read_mb: f64,
+    pub write_mb: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    pub min: f64,
+    pub max: f64,
+    pub mean: f64,
+    pub median: f64,
+}
+
+impl Spread {
+    /// Of finite values; nothing if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        let (&min, &max) = (values.first()?, values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len().is_multiple_of(2) {
+            f64::midpoint(values[middle - 1], values[middle])
+        } else {
+            values[middle]
+        };
+        Some(Self { min, max, mean: values.iter().sum::<f64>() / values.len() as f64, median })
+    }
+}
+
+/// `step_profile.json`: what earlier rounds measured, and what follows from it for the steps of this one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepProfile {
+    pub round: u32,
+    pub jobs_sampled: u64,
+    pub steps: BTreeMap<String, StepTuning>,
+}
+
+/// Medians over the jobs sampled, and how the step is to be run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepTuning {
+    pub cpu_efficiency: f64,
+    pub rss_mb: f64,
+    pub wall_sec_per_event: f64,
+    /// With which it was measured.
+    pub threads: u32,
+    /// With which it is to run from now on. Absent: as the manifest says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_threads: Option<u32>,
+    /// How many side by side, each with a share of the events. Absent: one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instances: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "the numbers are exact")]
+    fn the_spread_of_values() {
+        let spread = Spread::of([4.0, 1.0, f64::NAN, 2.0, 9.0]).unwrap();
+        assert_eq!((spread.min, spread.max, spread.mean, spread.median), (1.0, 9.0, 4.0, 3.0));
+        assert_eq!(Spread::of([5.0, 1.0, 3.0]).unwrap().median, 3.0);
+        assert_eq!(Spread::of([f64::INFINITY]), None);
+    }
+
+    #[test]
+    fn a_profile_reads_what_the_specification_shows() {
+        let text = r#"{"round": 1, "jobs_sampled": 42, "steps": {"DIGI":
+            {"cpu_efficiency": 0.85, "rss_mb": 1800, "wall_sec_per_event": 0.05, "threads": 8}}}"#;
+        let profile: StepProfile = serde_json::from_str(text).unwrap();
+        assert_eq!(profile.steps["DIGI"].threads, 8);
+        assert_eq!(profile.steps["DIGI"].instances, None);
+    }
+}
