@@ -20,6 +20,7 @@ pub mod orders;
 pub mod outline;
 pub mod recovery;
 pub mod redact;
+pub mod requests;
 pub mod reset;
 pub mod reuse;
 mod room;

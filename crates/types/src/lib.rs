@@ -4,6 +4,7 @@
 //! pass *instants* from), no policy. Decisions belong to `windlass-core`, parsing of spec files to `windlass-spec`.
 
 mod amount;
+pub mod catalog;
 mod digest;
 mod failure;
 pub mod fleet;
@@ -11,6 +12,7 @@ mod growth;
 mod id;
 pub mod orders;
 pub mod payload;
+pub mod requests;
 mod resources;
 pub mod series;
 pub mod settings;

@@ -1,0 +1,271 @@
+//! What is kept about a request while it lives: the rows of the books as values.
+//!
+//! A request has one [`Process`] (the *workflow* of the requests API); a process has runs (there: *DAGs*), one after the
+//! other; its outputs gather in blocks; and what is to be done about outputs is a list of [`OutputStep`]s that survives
+//! any crash.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use windlass_types::requests::{BlockStatus, Request, RequestStatus, RunStatus, SiteStatus};
+use windlass_types::{RunId, Timestamp, WorkflowId};
+
+/// A request and where it stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestRow {
+    /// `priority` and `production_steps` are what they are now; the others as they were wished for.
+    pub request: Request,
+    pub status: RequestStatus,
+    /// Rises with every change. A change that quotes another one than it finds is refused.
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// When it came to its status.
+    pub since: Timestamp,
+    /// What somebody wants of it and the reconciler has not seen to yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<Wanted>,
+    /// Why it is held, failed or aborted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it was last said of it that it is stuck, so that it is not said at every pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alerted_at: Option<Timestamp>,
+}
+
+/// What a person asked for. Kept until it is done, so that a crash forgets nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wanted {
+    pub what: Want,
+    pub by: String,
+    pub reason: String,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Want {
+    /// A clean stop; it goes on when its turn comes again.
+    Stop,
+    /// The end of it.
+    Abort,
+}
+
+/// The workflow of a request, as the requests API has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    pub uuid: String,
+    pub request_name: String,
+    /// Counted from 0; a round is planned once and has one run plus those that go on with it.
+    pub round: u32,
+    /// Generated events start here in the next round: past all that were ever planned.
+    pub next_first_event: u64,
+    pub next_first_lumi: u32,
+    /// Number of the first block of the next round.
+    pub next_block: u32,
+    pub category_throttles: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_metrics: Option<Value>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// One submission to a backend (R-016; the requests API calls it a DAG).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRow {
+    pub uuid: String,
+    pub process: String,
+    pub round: u32,
+    /// The run that this one goes on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    pub backend: Backend,
+    pub submit_dir: String,
+    pub status: RunStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_requested_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    pub totals: RunTotals,
+    pub counts: NodeCounts,
+    /// Work units that are completed, those of the runs before it in this round included.
+    pub units_completed: u32,
+    pub units_failed: u32,
+    /// How far the news of its work units have been read.
+    pub units_read: i64,
+    pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<Timestamp>,
+}
+
+/// Where a run executes, and what it is called there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "backend", rename_all = "snake_case")]
+pub enum Backend {
+    /// `None` until it is handed over.
+    Engine {
+        workflow: Option<WorkflowId>,
+        run: Option<RunId>,
+    },
+    Htcondor {
+        schedd: Option<String>,
+        cluster: Option<String>,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunTotals {
+    pub nodes: u64,
+    pub edges: u64,
+    /// By role.
+    pub by_role: BTreeMap<String, u64>,
+    pub units: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeCounts {
+    pub idle: u64,
+    pub running: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub held: u64,
+}
+
+/// A line of the history of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunEvent {
+    pub run: String,
+    pub event_type: String,
+    pub from: Option<RunStatus>,
+    pub to: Option<RunStatus>,
+    pub counts: NodeCounts,
+    pub detail: Map<String, Value>,
+    pub at: Timestamp,
+}
+
+/// Work units `first_unit..=last_unit` of a round, as one block of one dataset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockRow {
+    pub uuid: String,
+    pub process: String,
+    pub round: u32,
+    /// Counted from 0 within the process and dataset.
+    pub index: u32,
+    pub dataset: String,
+    pub first_unit: u32,
+    pub last_unit: u32,
+    /// Work units whose files are registered and protected.
+    pub units_completed: u32,
+    /// What the catalog calls it, once it is open there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub is_closed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tape_rule: Option<String>,
+    pub status: BlockStatus,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl BlockRow {
+    pub const fn total_units(&self) -> u32 {
+        self.last_unit - self.first_unit + 1
+    }
+}
+
+/// Something to be done in the catalog about outputs (DESIGN 6.6). Each may be done twice without harm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputStep {
+    pub block: String,
+    /// `None`: about the block as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<u32>,
+    pub kind: StepKind,
+    pub state: StepState,
+    /// Attempts that failed since the last success.
+    pub attempts: u32,
+    /// Not before then.
+    pub due_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failed_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// The id of the rule, the name of the block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// What it is about: the files of the unit and the site they are at.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub detail: Value,
+}
+
+/// In the order in which they are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// The block is opened in the catalog.
+    Open,
+    /// The files of a unit are registered in it.
+    Register,
+    /// They are protected where they are.
+    Protect,
+    /// The block is closed.
+    Close,
+    /// It is to go to tape.
+    Archive,
+    /// Undoing: rules are removed, files made invalid.
+    Invalidate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepState {
+    Pending,
+    Done,
+    /// Given up after too long; a person has to look.
+    Failed,
+}
+
+/// A site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SiteRow {
+    pub name: String,
+    pub status: SiteStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_until: Option<Timestamp>,
+    pub total_slots: Option<u64>,
+    pub running_slots: u64,
+    pub pending_slots: u64,
+    #[serde(default)]
+    pub thresholds: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub schedd_name: Option<String>,
+    #[serde(default)]
+    pub collector_host: Option<String>,
+    #[serde(default)]
+    pub storage_element: Option<String>,
+    /// Where files are kept: a path of LFNs begins here.
+    #[serde(default)]
+    pub storage_path: Option<String>,
+    pub updated_at: Timestamp,
+}
+
+/// A site that gets no work: of one request, or of none where `request` is `None`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SiteBan {
+    pub id: i64,
+    pub site: String,
+    #[serde(default)]
+    pub request: Option<String>,
+    pub reason: String,
+    #[serde(default)]
+    pub failure_data: Value,
+    pub by: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    #[serde(default)]
+    pub removed_at: Option<Timestamp>,
+    #[serde(default)]
+    pub removed_by: Option<String>,
+}

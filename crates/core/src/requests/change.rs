@@ -1,0 +1,93 @@
+//! What a decision about a request changes, as values. The store applies the changes of one [`Commit`] in one transaction.
+
+use super::book::{BlockRow, NodeCounts, OutputStep, Process, RunEvent, RunRow, StepKind, StepState, Wanted};
+use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus};
+use windlass_types::{RunId, Timestamp, WorkflowId};
+
+/// All or nothing, and only if the request is still at the version that the decision was made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit {
+    pub request: String,
+    pub version: i64,
+    pub changes: Vec<RequestChange>,
+    /// Who decided: a person, or `lifecycle`.
+    pub by: String,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestChange {
+    /// Through here and nowhere else: leaves a line in the audit trail.
+    Status {
+        from: RequestStatus,
+        to: RequestStatus,
+        reason: Option<String>,
+    },
+    Priority(i64),
+    /// What is left of them.
+    ProductionSteps(Vec<ProductionStep>),
+    Urgent(bool),
+    SupersededBy(Option<String>),
+    Wanted(Option<Wanted>),
+    Alerted(Option<Timestamp>),
+    /// Made or replaced as a whole.
+    Process(Box<Process>),
+    AddRun(Box<RunRow>),
+    Run {
+        run: String,
+        change: RunChange,
+    },
+    History(Box<RunEvent>),
+    /// A block of a new round, or none if it is there already.
+    AddBlock(Box<BlockRow>),
+    Block {
+        block: String,
+        change: BlockChange,
+    },
+    /// Something to do; no change if it is there already.
+    AddStep(Box<OutputStep>),
+    /// How it went.
+    Step {
+        block: String,
+        unit: Option<u32>,
+        kind: StepKind,
+        state: StepState,
+        attempts: u32,
+        due_at: Timestamp,
+        first_failed_at: Option<Timestamp>,
+        last_error: Option<String>,
+        result: Option<String>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunChange {
+    Status {
+        from: RunStatus,
+        to: RunStatus,
+    },
+    /// It was handed to the engine.
+    Engine {
+        workflow: WorkflowId,
+        run: RunId,
+    },
+    Counts(NodeCounts),
+    Units {
+        completed: u32,
+        failed: u32,
+        read: i64,
+    },
+    Stop {
+        at: Timestamp,
+        reason: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum BlockChange {
+    Status { from: BlockStatus, to: BlockStatus },
+    Opened { name: String },
+    Closed,
+    UnitsCompleted(u32),
+    TapeRule(String),
+}

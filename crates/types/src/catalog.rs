@@ -1,0 +1,115 @@
+//! Datasets, the files they consist of, and where those are. Plain data, the same for every catalog.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Events of one lumi section that are in one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileLumi {
+    pub run: u32,
+    pub lumi: u32,
+    /// `None`: the catalog does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u32>,
+}
+
+/// A file of a dataset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CatalogFile {
+    pub lfn: String,
+    pub size: u64,
+    pub events: u64,
+    /// By algorithm: `adler32`, `md5`, …
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub checksums: BTreeMap<String, String>,
+    /// Ascending by run and lumi. The events of the file are in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lumis: Vec<FileLumi>,
+    /// Site → path or URL there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub replicas: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<String>,
+}
+
+/// Which lumis of which runs: run → ranges, both ends included. As CMS writes it: `{"356164": [[11, 15], [40, 40]]}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LumiMask(pub BTreeMap<u32, Vec<(u32, u32)>>);
+
+impl LumiMask {
+    /// Ranges ascending, without overlap, neighbours joined.
+    #[must_use]
+    pub fn normalized(mut self) -> Self {
+        for ranges in self.0.values_mut() {
+            ranges.sort_unstable();
+            let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+            for &(first, last) in ranges.iter() {
+                match joined.last_mut() {
+                    Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
+                    _ => joined.push((first, last)),
+                }
+            }
+            *ranges = joined;
+        }
+        self.0.retain(|_, ranges| !ranges.is_empty());
+        self
+    }
+
+    /// For a normalized mask.
+    pub fn contains(&self, run: u32, lumi: u32) -> bool {
+        self.0.get(&run).is_some_and(|ranges| {
+            let after = ranges.partition_point(|&(first, _)| first <= lumi);
+            after > 0 && lumi <= ranges[after - 1].1
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds one lumi; cheap when they come in order.
+    pub fn push(&mut self, run: u32, lumi: u32) {
+        let ranges = self.0.entry(run).or_default();
+        match ranges.last_mut() {
+            Some(last) if last.1.checked_add(1) == Some(lumi) => last.1 = lumi,
+            Some(last) if (last.0..=last.1).contains(&lumi) => {}
+            _ => ranges.push((lumi, lumi)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mask(ranges: &[(u32, &[(u32, u32)])]) -> LumiMask {
+        LumiMask(ranges.iter().map(|(run, ranges)| (*run, ranges.to_vec())).collect())
+    }
+
+    #[test]
+    fn ranges_are_joined_and_searched() {
+        let mask = mask(&[(1, &[(5, 9), (1, 2), (3, 3), (8, 12), (20, 20)]), (2, &[])]).normalized();
+        assert_eq!(mask, super::tests::mask(&[(1, &[(1, 3), (5, 12), (20, 20)])]));
+        let inside: Vec<u32> = (0..25).filter(|lumi| mask.contains(1, *lumi)).collect();
+        assert_eq!(inside, [1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 20]);
+        assert!(!mask.contains(2, 1));
+    }
+
+    #[test]
+    fn a_mask_is_written_as_cms_does() {
+        let text = r#"{"356164":[[11,15],[40,40]],"356165":[[1,10]]}"#;
+        let mask: LumiMask = serde_json::from_str(text).unwrap();
+        assert!(mask.contains(356_164, 40) && !mask.contains(356_165, 11));
+        assert_eq!(serde_json::to_string(&mask).unwrap(), text);
+    }
+
+    #[test]
+    fn lumis_in_order_make_ranges() {
+        let mut made = LumiMask::default();
+        for lumi in [1, 2, 2, 3, 7] {
+            made.push(9, lumi);
+        }
+        assert_eq!(made, mask(&[(9, &[(1, 3), (7, 7)])]));
+    }
+}

@@ -1,0 +1,25 @@
+//! Requests: what somebody wants produced, and the states of everything that is kept about producing it.
+//!
+//! Plain data. What is a valid request, and what follows which state, is decided in `windlass-core` (`requests`); how a
+//! request becomes work units, there too (`plan`).
+
+mod request;
+mod status;
+
+pub use request::{Generation, ProductionStep, Request, SplittingParams};
+pub use status::{
+    BlockStatus, CleanupPolicy, NodeRole, ParseNameError, RequestStatus, RunStatus, SiteStatus,
+    SplittingAlgo, UnitStatus,
+};
+
+use std::fmt;
+
+/// How the first, second, … work unit of a run is called: `mg_000000`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitName(pub u32);
+
+impl fmt::Display for UnitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mg_{:06}", self.0)
+    }
+}
