@@ -9,7 +9,6 @@
 
 mod access;
 mod books;
-mod catalog;
 mod db;
 mod error;
 #[doc(hidden)]
@@ -19,6 +18,7 @@ mod location;
 pub mod lock;
 mod migration;
 pub mod model;
+mod parts;
 pub mod postgres;
 mod pulse;
 mod sql;
@@ -28,10 +28,10 @@ pub mod wire;
 mod writer;
 
 pub use access::Access;
-pub use catalog::Catalog;
 pub use error::{Error, JobState, Locked};
 pub use fleet::Fleet;
 pub use location::{Location, open};
+pub use parts::Parts;
 pub use pulse::Pulse;
 
 use lock::{Holder, Lock, LockGuard};
@@ -64,8 +64,8 @@ pub struct Batch {
 }
 
 /// The use cases; those about workers are in [`Fleet`], about who may do what in [`Access`], about the parts of workflows
-/// one by one in [`Catalog`]. Reads may be called from any thread and never wait for the writer.
-pub trait Store: Fleet + Access + Catalog {
+/// one by one in [`Parts`]. Reads may be called from any thread and never wait for the writer.
+pub trait Store: Fleet + Access + Parts {
     /// Creates a workflow and all its jobs in one transaction.
     fn create_workflow(
         &self,

@@ -4,7 +4,6 @@
 mod access;
 mod action_changes;
 pub(crate) mod apply;
-mod catalog;
 pub(crate) mod column;
 pub(crate) mod command;
 pub(crate) mod create;
@@ -21,6 +20,7 @@ pub(crate) mod manage;
 mod nodes;
 pub(crate) mod one_by_one;
 pub(crate) mod orders;
+mod part_calls;
 pub(crate) mod parts;
 pub(crate) mod query;
 pub(crate) mod read;

@@ -1,24 +1,25 @@
 //! What goes into the store ([`new`]), what comes out of it ([`rows`]), what users change by hand ([`edit`]), a workflow as
-//! a file ([`export`]), what is known of failures ([`failures`]), workers ([`fleet`]), who may do what ([`access`]), and what else the contract asks for ([`catalog`]).
+//! a file ([`export`]), what is known of failures ([`failures`]), workers ([`fleet`]), who may do what ([`access`]), and
+//! what else the contract asks for ([`parts`]).
 
 pub mod access;
-pub mod catalog;
 pub mod edit;
 pub mod export;
 pub mod failures;
 pub mod fleet;
 pub mod new;
 pub mod orders;
+pub mod parts;
 pub mod rows;
 
 pub use access::*;
-pub use catalog::*;
 pub use edit::*;
 pub use export::{Export, ExportOptions, ImportOptions};
 pub use failures::*;
 pub use fleet::*;
 pub use new::*;
 pub use orders::*;
+pub use parts::*;
 pub use rows::*;
 
 /// For fields where saying `null` is something else than saying nothing.

@@ -8,7 +8,7 @@ use crate::model::{
     ResultRow, SettingsUpdate, StatedResult, TokenRow, UserDataUpdate, WorkDone, WorkerFilter, WorkerRow,
     WorkerUpdate, WorkflowFilter, WorkflowGroupRow, WorkflowRow,
 };
-use crate::{Access, Catalog, Error, Fleet};
+use crate::{Access, Error, Fleet, Parts};
 use serde_json::Value;
 use windlass_types::settings::{FailureHandler, SlurmScheduler};
 use windlass_types::{EventId, FileId, JobId, ResultId, Timestamp, UserDataId, WorkerId, WorkflowId};
@@ -129,43 +129,43 @@ impl<T: Transport + 'static> Access for Remote<T> {
     }
 }
 
-const CATALOG: &str = "parts of workflows in this way";
+const PARTS: &str = "parts of workflows in this way";
 
-impl<T: Transport + 'static> Catalog for Remote<T> {
+impl<T: Transport + 'static> Parts for Remote<T> {
     fn count(&self, what: &Counted) -> Result<u64, Error> {
-        self.direct(CATALOG)?.count(what)
+        self.direct(PARTS)?.count(what)
     }
 
     fn workflow_of(&self, part: Part) -> Result<Option<WorkflowId>, Error> {
-        self.direct(CATALOG)?.workflow_of(part)
+        self.direct(PARTS)?.workflow_of(part)
     }
 
     fn list_workflows(&self, filter: &WorkflowFilter) -> Result<Vec<WorkflowRow>, Error> {
-        self.direct(CATALOG)?.list_workflows(filter)
+        self.direct(PARTS)?.list_workflows(filter)
     }
 
     fn update_settings(&self, id: WorkflowId, update: &SettingsUpdate, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.update_settings(id, update, now)
+        self.direct(PARTS)?.update_settings(id, update, now)
     }
 
     fn work_done(&self, workflow: WorkflowId) -> Result<WorkDone, Error> {
-        self.direct(CATALOG)?.work_done(workflow)
+        self.direct(PARTS)?.work_done(workflow)
     }
 
     fn job(&self, id: JobId) -> Result<Option<JobDetails>, Error> {
-        self.direct(CATALOG)?.job(id)
+        self.direct(PARTS)?.job(id)
     }
 
     fn job_details(&self, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobDetails>, Error> {
-        self.direct(CATALOG)?.job_details(workflow, filter)
+        self.direct(PARTS)?.job_details(workflow, filter)
     }
 
     fn job_ids(&self, workflow: WorkflowId) -> Result<Vec<JobId>, Error> {
-        self.direct(CATALOG)?.job_ids(workflow)
+        self.direct(PARTS)?.job_ids(workflow)
     }
 
     fn relations(&self, jobs: &[JobId]) -> Result<Vec<JobRelations>, Error> {
-        self.direct(CATALOG)?.relations(jobs)
+        self.direct(PARTS)?.relations(jobs)
     }
 
     fn dependencies(
@@ -174,7 +174,7 @@ impl<T: Transport + 'static> Catalog for Remote<T> {
         offset: u64,
         limit: Option<u64>,
     ) -> Result<Vec<DependencyRow>, Error> {
-        self.direct(CATALOG)?.dependencies(workflow, offset, limit)
+        self.direct(PARTS)?.dependencies(workflow, offset, limit)
     }
 
     fn ready_requirements(
@@ -182,7 +182,7 @@ impl<T: Transport + 'static> Catalog for Remote<T> {
         workflow: WorkflowId,
         scheduler: Option<i64>,
     ) -> Result<Vec<ReadyRow>, Error> {
-        self.direct(CATALOG)?.ready_requirements(workflow, scheduler)
+        self.direct(PARTS)?.ready_requirements(workflow, scheduler)
     }
 
     fn add_files(
@@ -191,11 +191,11 @@ impl<T: Transport + 'static> Catalog for Remote<T> {
         files: &[AddFile],
         now: Timestamp,
     ) -> Result<Vec<FileId>, Error> {
-        self.direct(CATALOG)?.add_files(workflow, files, now)
+        self.direct(PARTS)?.add_files(workflow, files, now)
     }
 
     fn required_files(&self, workflow: WorkflowId) -> Result<Vec<FileId>, Error> {
-        self.direct(CATALOG)?.required_files(workflow)
+        self.direct(PARTS)?.required_files(workflow)
     }
 
     fn add_user_data_list(
@@ -204,19 +204,19 @@ impl<T: Transport + 'static> Catalog for Remote<T> {
         list: &[AddUserData],
         now: Timestamp,
     ) -> Result<Vec<UserDataId>, Error> {
-        self.direct(CATALOG)?.add_user_data_list(workflow, list, now)
+        self.direct(PARTS)?.add_user_data_list(workflow, list, now)
     }
 
     fn update_user_data(&self, id: UserDataId, update: &UserDataUpdate, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.update_user_data(id, update, now)
+        self.direct(PARTS)?.update_user_data(id, update, now)
     }
 
     fn missing_user_data(&self, workflow: WorkflowId) -> Result<Vec<UserDataId>, Error> {
-        self.direct(CATALOG)?.missing_user_data(workflow)
+        self.direct(PARTS)?.missing_user_data(workflow)
     }
 
     fn clear_ephemeral(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, Error> {
-        self.direct(CATALOG)?.clear_ephemeral(workflow, now)
+        self.direct(PARTS)?.clear_ephemeral(workflow, now)
     }
 
     fn add_handler(
@@ -225,15 +225,15 @@ impl<T: Transport + 'static> Catalog for Remote<T> {
         handler: &FailureHandler,
         now: Timestamp,
     ) -> Result<i64, Error> {
-        self.direct(CATALOG)?.add_handler(workflow, handler, now)
+        self.direct(PARTS)?.add_handler(workflow, handler, now)
     }
 
     fn update_handler(&self, id: i64, handler: &FailureHandler, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.update_handler(id, handler, now)
+        self.direct(PARTS)?.update_handler(id, handler, now)
     }
 
     fn delete_handler(&self, id: i64, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.delete_handler(id, now)
+        self.direct(PARTS)?.delete_handler(id, now)
     }
 
     fn add_scheduler(
@@ -242,67 +242,67 @@ impl<T: Transport + 'static> Catalog for Remote<T> {
         scheduler: &SlurmScheduler,
         now: Timestamp,
     ) -> Result<i64, Error> {
-        self.direct(CATALOG)?.add_scheduler(workflow, scheduler, now)
+        self.direct(PARTS)?.add_scheduler(workflow, scheduler, now)
     }
 
     fn update_scheduler(&self, id: i64, scheduler: &SlurmScheduler, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.update_scheduler(id, scheduler, now)
+        self.direct(PARTS)?.update_scheduler(id, scheduler, now)
     }
 
     fn delete_scheduler(&self, id: i64, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.delete_scheduler(id, now)
+        self.direct(PARTS)?.delete_scheduler(id, now)
     }
 
     fn add_action(&self, workflow: WorkflowId, action: &AddAction, now: Timestamp) -> Result<i64, Error> {
-        self.direct(CATALOG)?.add_action(workflow, action, now)
+        self.direct(PARTS)?.add_action(workflow, action, now)
     }
 
     fn update_action(&self, id: i64, action: &AddAction, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.update_action(id, action, now)
+        self.direct(PARTS)?.update_action(id, action, now)
     }
 
     fn delete_action(&self, id: i64, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.delete_action(id, now)
+        self.direct(PARTS)?.delete_action(id, now)
     }
 
     fn rearm_actions(&self, workflow: WorkflowId, everything: bool, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.rearm_actions(workflow, everything, now)
+        self.direct(PARTS)?.rearm_actions(workflow, everything, now)
     }
 
     fn action_runs(&self, workflow: WorkflowId) -> Result<Vec<ActionRunRow>, Error> {
-        self.direct(CATALOG)?.action_runs(workflow)
+        self.direct(PARTS)?.action_runs(workflow)
     }
 
     fn result(&self, id: ResultId) -> Result<Option<ResultRow>, Error> {
-        self.direct(CATALOG)?.result(id)
+        self.direct(PARTS)?.result(id)
     }
 
     fn add_result(&self, result: &StatedResult, now: Timestamp) -> Result<ResultId, Error> {
-        self.direct(CATALOG)?.add_result(result, now)
+        self.direct(PARTS)?.add_result(result, now)
     }
 
     fn update_result(&self, id: ResultId, result: &StatedResult, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.update_result(id, result, now)
+        self.direct(PARTS)?.update_result(id, result, now)
     }
 
     fn delete_results(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, Error> {
-        self.direct(CATALOG)?.delete_results(workflow, now)
+        self.direct(PARTS)?.delete_results(workflow, now)
     }
 
     fn add_events(&self, events: &[NewEvent], now: Timestamp) -> Result<Vec<EventId>, Error> {
-        self.direct(CATALOG)?.add_events(events, now)
+        self.direct(PARTS)?.add_events(events, now)
     }
 
     fn event(&self, id: EventId) -> Result<Option<EventRow>, Error> {
-        self.direct(CATALOG)?.event(id)
+        self.direct(PARTS)?.event(id)
     }
 
     fn update_event(&self, id: EventId, data: &Value, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.update_event(id, data, now)
+        self.direct(PARTS)?.update_event(id, data, now)
     }
 
     fn delete_events(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, Error> {
-        self.direct(CATALOG)?.delete_events(workflow, now)
+        self.direct(PARTS)?.delete_events(workflow, now)
     }
 
     fn add_record(
@@ -313,26 +313,26 @@ impl<T: Transport + 'static> Catalog for Remote<T> {
         data: &Value,
         now: Timestamp,
     ) -> Result<i64, Error> {
-        self.direct(CATALOG)?.add_record(workflow, kind, name, data, now)
+        self.direct(PARTS)?.add_record(workflow, kind, name, data, now)
     }
 
     fn records(&self, workflow: Option<WorkflowId>, kind: &str) -> Result<Vec<RecordRow>, Error> {
-        self.direct(CATALOG)?.records(workflow, kind)
+        self.direct(PARTS)?.records(workflow, kind)
     }
 
     fn record(&self, id: i64) -> Result<Option<RecordRow>, Error> {
-        self.direct(CATALOG)?.record(id)
+        self.direct(PARTS)?.record(id)
     }
 
     fn update_record(&self, id: i64, data: &Value, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.update_record(id, data, now)
+        self.direct(PARTS)?.update_record(id, data, now)
     }
 
     fn delete_record(&self, id: i64, now: Timestamp) -> Result<(), Error> {
-        self.direct(CATALOG)?.delete_record(id, now)
+        self.direct(PARTS)?.delete_record(id, now)
     }
 
     fn delete_records(&self, workflow: WorkflowId, kind: &str, now: Timestamp) -> Result<u64, Error> {
-        self.direct(CATALOG)?.delete_records(workflow, kind, now)
+        self.direct(PARTS)?.delete_records(workflow, kind, now)
     }
 }

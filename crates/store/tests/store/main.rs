@@ -130,7 +130,7 @@ macro_rules! conformance {
                 groups_have_members_with_roles,
                 a_shared_workflow_is_seen_by_the_members,
                 a_token_counts_until_it_is_revoked;
-            catalog:
+            parts:
                 work_is_summed_up_over_all_attempts,
                 an_added_job_is_all_that_was_said,
                 a_job_is_changed_in_all_its_fields,

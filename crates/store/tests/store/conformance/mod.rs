@@ -2,7 +2,6 @@
 
 pub(crate) mod access;
 pub(crate) mod actions;
-pub(crate) mod catalog;
 pub(crate) mod changes;
 pub(crate) mod contents;
 pub(crate) mod creating;
@@ -13,6 +12,7 @@ pub(crate) mod fleet;
 pub(crate) mod managing;
 pub(crate) mod model;
 pub(crate) mod orders;
+pub(crate) mod parts;
 pub(crate) mod reading;
 pub(crate) mod records;
 pub(crate) mod runs;

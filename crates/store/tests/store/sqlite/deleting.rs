@@ -9,7 +9,7 @@ use windlass_store::model::{
     EventFilter, ExportOptions, ImportOptions, NewAction, NewJob, NewKind, NewUserData, NewWorkflow,
 };
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::{Access as _, Catalog as _, Error, Fleet as _, Store};
+use windlass_store::{Access as _, Error, Fleet as _, Parts as _, Store};
 use windlass_types::settings::{Action, FailureHandler, SlurmScheduler};
 
 /// How many rows each table has that belong to workflows.

@@ -1,4 +1,4 @@
-//! [`Catalog`] on a SQLite file: which connection does what.
+//! [`Parts`] on a database: which connection does what.
 
 use super::{Backend, Books, action_changes, events, lists, one_by_one, read};
 use crate::model::{
@@ -6,12 +6,12 @@ use crate::model::{
     JobRelations, NewEvent, Part, ReadyRow, RecordRow, ResultRow, SettingsUpdate, StatedResult,
     UserDataUpdate, WorkDone, WorkflowFilter, WorkflowRow,
 };
-use crate::{Catalog, Error};
+use crate::{Error, Parts};
 use serde_json::Value;
 use windlass_types::settings::{FailureHandler, SlurmScheduler};
 use windlass_types::{EventId, FileId, JobId, ResultId, Timestamp, UserDataId, WorkflowId};
 
-impl<B: Backend> Catalog for Books<B> {
+impl<B: Backend> Parts for Books<B> {
     fn count(&self, what: &Counted) -> Result<u64, Error> {
         self.read(|db| lists::count(db, what))
     }

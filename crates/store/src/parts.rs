@@ -14,7 +14,7 @@ use windlass_types::{EventId, FileId, JobId, ResultId, Timestamp, UserDataId, Wo
 ///
 /// Sorting by a field that a list does not have is [`Error::OutOfRange`]. Changes to the jobs of a workflow, or to what
 /// they refer to, are refused while somebody else runs it.
-pub trait Catalog: Send + Sync {
+pub trait Parts: Send + Sync {
     /// How many lines a list has without offset and limit. Cheap for jobs where only states are asked for.
     fn count(&self, what: &Counted) -> Result<u64, Error>;
     /// The workflow that something belongs to; `None` if it is not there or belongs to none.
