@@ -47,8 +47,12 @@ pub struct Wanted {
 pub enum Want {
     /// A clean stop; it goes on when its turn comes again.
     Stop,
-    /// The end of it.
+    /// The end of it, because nobody wants it any more: what is unfinished of its outputs is taken back.
     Abort,
+    /// The end of it, because it cannot succeed or a new version takes its place: its outputs stay as they are.
+    Fail,
+    /// Out of `held`: it goes on where it was.
+    Release,
 }
 
 /// The workflow of a request, as the requests API has it.
@@ -63,6 +67,15 @@ pub struct Process {
     pub next_first_lumi: u32,
     /// Number of the first block of the next round.
     pub next_block: u32,
+    /// There is input that the rounds planned so far leave to later ones.
+    #[serde(default)]
+    pub more_input: bool,
+    /// Events that are registered in the first output dataset; what generation is measured by (DESIGN 6.5).
+    #[serde(default)]
+    pub events_produced: u64,
+    /// Those of them that this round made.
+    #[serde(default)]
+    pub events_of_round: u64,
     pub category_throttles: BTreeMap<String, u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_metrics: Option<Value>,
@@ -225,6 +238,15 @@ pub enum StepState {
     Done,
     /// Given up after too long; a person has to look.
     Failed,
+    /// No longer wanted: its block is being taken back.
+    Dropped,
+}
+
+impl StepState {
+    /// It stands in the way of what comes after it.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Pending | Self::Failed)
+    }
 }
 
 /// A site.

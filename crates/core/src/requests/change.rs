@@ -17,7 +17,8 @@ pub struct Commit {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestChange {
-    /// Through here and nowhere else: leaves a line in the audit trail.
+    /// Through here and nowhere else: leaves a line in the audit trail. The row's `since` is the time of the commit, its
+    /// `reason` is this one, and its `alerted_at` is forgotten.
     Status {
         from: RequestStatus,
         to: RequestStatus,
@@ -62,6 +63,7 @@ pub enum RequestChange {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunChange {
+    /// To `submitted` sets `submitted_at`; to one that is an end, `completed_at`: the time of the commit.
     Status {
         from: RunStatus,
         to: RunStatus,
