@@ -43,6 +43,9 @@ pub struct Request {
     pub site_whitelist: Vec<String>,
     #[serde(default)]
     pub site_blacklist: Vec<String>,
+    /// Jobs may run at any site that is allowed, wherever their inputs are kept (ReqMgr2: `TrustSitelists`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trust_sitelists: bool,
 
     pub splitting_algo: SplittingAlgo,
     #[serde(default)]
