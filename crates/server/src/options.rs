@@ -46,6 +46,8 @@ pub struct ServeOptions {
     pub mcp: Option<AgentRights>,
     /// Events that this server writes are told at once; how often to look for those that somebody else wrote.
     pub look_for_events: Duration,
+    /// Requests are looked at when something happens to them; how often to look at all of them, in case that was missed.
+    pub look_for_requests: Duration,
 }
 
 impl fmt::Debug for ServeOptions {
@@ -137,6 +139,7 @@ impl Default for ServeOptions {
             check_rights: Duration::from_secs(10),
             mcp: None,
             look_for_events: Duration::from_secs(1),
+            look_for_requests: Duration::from_mins(1),
         }
     }
 }

@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Gate, GateOptions, Secret};
 use windlass_engine::service::{Bury, Service, ServiceOptions};
+use windlass_requests::{Lifecycle, Reconciler};
 use windlass_store::lock::{self, Lock, LockGuard};
 use windlass_store::{Location, Pulse, Store};
 use windlass_types::Clock;
@@ -287,9 +288,12 @@ impl Site {
         let pulse = lock.pulse();
         let service = Service::start(Arc::clone(&store), self.service_options(options, &events, &pulse))?;
         self.metrics.include(service.clone());
+        let lifecycle =
+            Lifecycle::start(options.look_for_requests, Reconciler).map_err(ServeError::Runtime)?;
         let state = AppState {
             store,
             service,
+            lifecycle,
             auth,
             events,
             metrics: Arc::clone(&self.metrics),
@@ -335,6 +339,7 @@ impl Site {
     fn end(self, active: Option<Active>) {
         self.stop.cancel();
         if let Some(active) = &active {
+            active.state.lifecycle.stop();
             // Waits are answered by this, so it comes before waiting for the answers.
             active.state.service.stop();
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use windlass_auth::Gate;
 use windlass_engine::service::Service;
+use windlass_requests::Lifecycle;
 use windlass_store::{Pulse, Store};
 use windlass_types::{Clock, Timestamp};
 
@@ -18,6 +19,8 @@ use windlass_types::{Clock, Timestamp};
 pub struct AppState {
     pub store: Arc<dyn Store>,
     pub service: Service,
+    /// Owns the states of requests: whoever changes something about one nudges it.
+    pub lifecycle: Lifecycle,
     pub auth: Arc<Gate>,
     pub events: Publisher,
     pub metrics: Arc<Metrics>,

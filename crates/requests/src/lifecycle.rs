@@ -1,0 +1,251 @@
+//! The handle of the reconciler, and the loop that makes its passes: when it was told something, when something is due,
+//! and otherwise at an interval, in case that telling failed.
+//!
+//! Passes follow each other at a distance of at least what the last one took. So a thousand nudges cost one pass, and the
+//! reconciler never takes more than half of one processor.
+
+use crate::mailbox::{Heard, Mailbox};
+use serde::Serialize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use windlass_types::{Clock, Timestamp, WorkflowId};
+
+/// Shortest pause between two passes: what comes at once is seen to at once, together.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// What makes the passes.
+pub trait Rounds: Send {
+    /// Looks at what was heard of, or at everything, and does what follows.
+    fn pass(&mut self, heard: &Heard) -> PassReport;
+}
+
+/// What one pass came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PassReport {
+    /// Requests that were looked at.
+    pub evaluated: u64,
+    /// Those among them that something was decided about.
+    pub changed: u64,
+    /// What went wrong; of each request what went wrong last.
+    pub errors: Vec<Trouble>,
+    /// Something is due then. The interval is a pass anyway.
+    pub look_again: Option<Timestamp>,
+    /// What is being done outside: planning, submitting, calls to the catalog.
+    pub under_way: u64,
+}
+
+/// Something went wrong and will be tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// `None`: it was the pass as a whole.
+    pub request: Option<String>,
+    pub error: String,
+}
+
+/// How it goes, for `GET /lifecycle/status`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LifecycleStatus {
+    pub running: bool,
+    pub cycle_interval_sec: f64,
+    /// Since the start of the server.
+    pub passes: u64,
+    pub last_pass_at: Option<Timestamp>,
+    pub last_duration_sec: Option<f64>,
+    pub last: PassReport,
+    /// Unless it is nudged before.
+    pub next_pass_at: Option<Timestamp>,
+}
+
+/// The handle; cheap to clone. When the last one is dropped the reconciler ends, after its pass.
+#[derive(Clone, Debug)]
+pub struct Lifecycle(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    mailbox: Arc<Mailbox>,
+    status: Arc<Mutex<LifecycleStatus>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Lifecycle {
+    /// Starts the loop on a thread of its own, with a pass over everything.
+    pub fn start(interval: Duration, mut rounds: impl Rounds + 'static) -> std::io::Result<Self> {
+        let lifecycle = Self::prepare(interval);
+        let (mailbox, status) = (Arc::clone(&lifecycle.0.mailbox), Arc::clone(&lifecycle.0.status));
+        let thread = thread::Builder::new()
+            .name("windlass-requests".into())
+            .spawn(move || run(&mailbox, &status, interval, &mut rounds))?;
+        *lifecycle.0.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(lifecycle)
+    }
+
+    fn prepare(interval: Duration) -> Self {
+        let status = LifecycleStatus {
+            running: true,
+            cycle_interval_sec: interval.as_secs_f64(),
+            ..LifecycleStatus::default()
+        };
+        let mailbox = Arc::new(Mailbox::default());
+        mailbox.tell(|heard| heard.all = true);
+        Self(Arc::new(Handle { mailbox, status: Arc::new(Mutex::new(status)), thread: Mutex::new(None) }))
+    }
+
+    /// Something happened to this request: somebody wants something of it, or it is new.
+    pub fn nudge(&self, request: &str) {
+        self.0.mailbox.tell(|heard| heard.requests.extend([request.to_owned()]));
+    }
+
+    /// Something changed that may concern any request: a limit, a site, a setting.
+    pub fn nudge_all(&self) {
+        self.0.mailbox.tell(|heard| heard.all = true);
+    }
+
+    /// Something happened to a workflow of the engine, which may be the run of a request.
+    pub fn nudge_workflow(&self, workflow: WorkflowId) {
+        self.0.mailbox.tell(|heard| heard.workflows.extend([workflow]));
+    }
+
+    pub fn status(&self) -> LifecycleStatus {
+        self.0.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends it; returns when the pass that is under way is over.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+impl Handle {
+    fn stop(&self) {
+        self.mailbox.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+        {
+            // A panic of the loop itself has been told by the hook.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn run(mailbox: &Mailbox, status: &Mutex<LifecycleStatus>, interval: Duration, rounds: &mut dyn Rounds) {
+    let set = |change: &dyn Fn(&mut LifecycleStatus)| {
+        change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+    };
+    let mut wait_until = Instant::now();
+    while let Some(mut heard) = mailbox.wait(wait_until) {
+        // Nobody told anything: then it was the interval, or something is due. Either way all are looked at.
+        heard.all |= heard.is_empty();
+        let (began, began_at) = (Instant::now(), Clock.now());
+        let report = guarded(rounds, &heard);
+        let took = began.elapsed();
+        let pause = interval_until(&report, interval);
+        set(&|status| {
+            status.passes += 1;
+            status.last_pass_at = Some(began_at);
+            status.last_duration_sec = Some(took.as_secs_f64());
+            status.last = report.clone();
+            status.next_pass_at = Some(Clock.now().after(pause));
+        });
+        wait_until = Instant::now() + pause;
+        if !mailbox.rest(Instant::now() + took.max(SHORTEST_PAUSE)) {
+            break;
+        }
+    }
+    set(&|status| {
+        status.running = false;
+        status.next_pass_at = None;
+    });
+}
+
+/// A panic in a pass is told like any other error, and the next pass begins anew from the rows.
+fn guarded(rounds: &mut dyn Rounds, heard: &Heard) -> PassReport {
+    catch_unwind(AssertUnwindSafe(|| rounds.pass(heard))).unwrap_or_else(|_| {
+        tracing::error!("a pass over the requests has failed; the next one begins anew");
+        let error = "the pass has failed; the log of the server says where".to_owned();
+        PassReport { errors: vec![Trouble { request: None, error }], ..PassReport::default() }
+    })
+}
+
+/// How long to wait for the next pass if nobody says anything.
+fn interval_until(report: &PassReport, interval: Duration) -> Duration {
+    report.look_again.map_or(interval, |due| due.since(Clock.now()).min(interval))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{self, Receiver, Sender};
+
+    /// Tells what each pass heard, and does as it is told.
+    struct Scripted {
+        heard: Sender<Heard>,
+        go_on: Receiver<PassReport>,
+    }
+
+    impl Rounds for Scripted {
+        fn pass(&mut self, heard: &Heard) -> PassReport {
+            self.heard.send(heard.clone()).unwrap();
+            self.go_on.recv().expect("told to fail")
+        }
+    }
+
+    fn scripted(interval: Duration) -> (Lifecycle, Receiver<Heard>, Sender<PassReport>) {
+        let (heard, seen) = mpsc::channel();
+        let (go, go_on) = mpsc::channel();
+        (Lifecycle::start(interval, Scripted { heard, go_on }).unwrap(), seen, go)
+    }
+
+    #[test]
+    fn what_is_told_during_a_pass_is_one_more_pass() {
+        let (lifecycle, seen, go) = scripted(Duration::from_hours(1));
+        assert!(seen.recv().unwrap().all, "the first pass is over everything");
+        for _ in 0..100 {
+            lifecycle.nudge("b");
+            lifecycle.nudge("a");
+            lifecycle.nudge_workflow(WorkflowId(7));
+        }
+        go.send(PassReport { evaluated: 3, ..PassReport::default() }).unwrap();
+        let second = seen.recv().unwrap();
+        assert_eq!(second.requests.into_iter().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(second.workflows.into_iter().collect::<Vec<_>>(), [WorkflowId(7)]);
+        assert!(!second.all);
+        assert_eq!((lifecycle.status().passes, lifecycle.status().last.evaluated), (1, 3));
+        go.send(PassReport::default()).unwrap();
+        lifecycle.stop();
+        assert!(!lifecycle.status().running);
+        assert!(seen.try_recv().is_err(), "nothing more was told, so there is no third pass");
+    }
+
+    #[test]
+    fn what_is_due_is_looked_at_without_a_nudge() {
+        let (lifecycle, seen, go) = scripted(Duration::from_hours(1));
+        seen.recv().unwrap();
+        go.send(PassReport { look_again: Some(Clock.now()), ..PassReport::default() }).unwrap();
+        assert!(seen.recv().unwrap().all);
+        go.send(PassReport::default()).unwrap();
+        lifecycle.stop();
+    }
+
+    #[test]
+    fn a_pass_that_panics_is_told_and_the_next_one_comes() {
+        let (lifecycle, seen, go) = scripted(Duration::from_millis(1));
+        seen.recv().unwrap();
+        // The pass waits for what comes after it: nothing ever will.
+        drop(go);
+        // A second and a third one come all the same.
+        seen.recv().unwrap();
+        seen.recv().unwrap();
+        let status = lifecycle.status();
+        assert!(status.running && status.last.errors[0].request.is_none(), "{status:?}");
+        lifecycle.stop();
+    }
+}
