@@ -249,6 +249,119 @@ impl StepState {
     }
 }
 
+impl StepKind {
+    pub const ALL: [Self; 6] =
+        [Self::Open, Self::Register, Self::Protect, Self::Close, Self::Archive, Self::Invalidate];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Register => "register",
+            Self::Protect => "protect",
+            Self::Close => "close",
+            Self::Archive => "archive",
+            Self::Invalidate => "invalidate",
+        }
+    }
+}
+
+impl StepState {
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Done, Self::Failed, Self::Dropped];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// A request that is not over, with all that a decision about it begins with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenRequest {
+    /// Without its `payload_config`, which may be long and which nobody decides by.
+    pub row: RequestRow,
+    pub process: Option<Process>,
+    /// The newest one.
+    pub run: Option<RunRow>,
+    pub blocks: BlockCounts,
+    pub steps: StepCounts,
+}
+
+/// How many blocks of a process are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockCounts {
+    pub open: u64,
+    pub complete: u64,
+    pub archived: u64,
+    pub failed: u64,
+    pub invalidated: u64,
+}
+
+impl BlockCounts {
+    pub const fn total(&self) -> u64 {
+        self.open + self.complete + self.archived + self.failed + self.invalidated
+    }
+
+    pub const fn of_mut(&mut self, status: BlockStatus) -> &mut u64 {
+        match status {
+            BlockStatus::Open => &mut self.open,
+            BlockStatus::Complete => &mut self.complete,
+            BlockStatus::Archived => &mut self.archived,
+            BlockStatus::Failed => &mut self.failed,
+            BlockStatus::Invalidated => &mut self.invalidated,
+        }
+    }
+}
+
+/// What is still to be done about the outputs of a process. What is done is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepCounts {
+    pub pending: u64,
+    pub failed: u64,
+    /// When the first of those pending is due.
+    pub next_due: Option<Timestamp>,
+}
+
+/// A line of the audit trail of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transition {
+    /// Counted from 1 within the request.
+    pub n: u32,
+    /// `None`: it came to be.
+    pub from: Option<RequestStatus>,
+    pub to: RequestStatus,
+    pub at: Timestamp,
+    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Something that a person should know. Kept until it was told, so that a crash loses none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewAlert {
+    /// One word, stable: for programs.
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub detail: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AlertRow {
+    pub id: i64,
+    #[serde(flatten)]
+    pub alert: NewAlert,
+    pub at: Timestamp,
+    /// When it was handed to whoever tells people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_at: Option<Timestamp>,
+}
+
 /// A site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SiteRow {
@@ -273,19 +386,27 @@ pub struct SiteRow {
     pub updated_at: Timestamp,
 }
 
-/// A site that gets no work: of one request, or of none where `request` is `None`.
+/// That a site is to get no work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SiteBan {
-    pub id: i64,
+pub struct NewBan {
     pub site: String,
+    /// Of this request; `None`: of any.
     #[serde(default)]
     pub request: Option<String>,
     pub reason: String,
     #[serde(default)]
     pub failure_data: Value,
     pub by: String,
-    pub created_at: Timestamp,
     pub expires_at: Timestamp,
+}
+
+/// A site that gets no work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SiteBan {
+    pub id: i64,
+    #[serde(flatten)]
+    pub ban: NewBan,
+    pub created_at: Timestamp,
     #[serde(default)]
     pub removed_at: Option<Timestamp>,
     #[serde(default)]

@@ -1,6 +1,9 @@
 //! What a decision about a request changes, as values. The store applies the changes of one [`Commit`] in one transaction.
 
-use super::book::{BlockRow, NodeCounts, OutputStep, Process, RunEvent, RunRow, StepKind, StepState, Wanted};
+use super::book::{
+    BlockRow, NewAlert, NodeCounts, OutputStep, Process, RunEvent, RunRow, RunTotals, StepKind, StepState,
+    Wanted,
+};
 use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus};
 use windlass_types::{RunId, Timestamp, WorkflowId};
 
@@ -38,8 +41,9 @@ pub enum RequestChange {
         run: String,
         change: RunChange,
     },
+    /// Something that happened to a run; that its status changed is noted anyway.
     History(Box<RunEvent>),
-    /// A block of a new round, or none if it is there already.
+    /// A block of a new round; no change if the process has one of that dataset and index.
     AddBlock(Box<BlockRow>),
     Block {
         block: String,
@@ -59,11 +63,13 @@ pub enum RequestChange {
         last_error: Option<String>,
         result: Option<String>,
     },
+    Alert(Box<NewAlert>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunChange {
-    /// To `submitted` sets `submitted_at`; to one that is an end, `completed_at`: the time of the commit.
+    /// To `submitted` sets `submitted_at`; to one that is an end, `completed_at`: the time of the commit. Leaves a line in
+    /// the run's history.
     Status {
         from: RunStatus,
         to: RunStatus,
@@ -73,6 +79,8 @@ pub enum RunChange {
         workflow: WorkflowId,
         run: RunId,
     },
+    /// How large it is, once it is planned.
+    Totals(RunTotals),
     Counts(NodeCounts),
     Units {
         completed: u32,

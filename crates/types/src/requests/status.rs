@@ -155,4 +155,9 @@ impl RunStatus {
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Submitted | Self::Running)
     }
+
+    /// Nothing of it runs any more; what is left, if anything, is for another run.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Completed | Self::Partial | Self::Failed | Self::Removed | Self::Stopped)
+    }
 }
