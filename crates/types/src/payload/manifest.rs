@@ -184,6 +184,9 @@ pub struct Output {
     /// Of the files, without a dot. Absent: `txt`.
     #[serde(default = "txt")]
     pub extension: String,
+    /// A file without events is no failure: there is a filter, or a mask that may leave nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_empty: bool,
 }
 
 fn txt() -> String {

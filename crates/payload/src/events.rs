@@ -1,0 +1,206 @@
+//! Event files: text, one event per line, `run lumi event`, then anything.
+
+use crate::files::read_pieces;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use windlass_types::payload::{EventWindow, LumiMask, mask_contains, mask_insert};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    pub run: u64,
+    pub lumi: u64,
+    pub number: u64,
+    pub rest: &'a str,
+}
+
+impl<'a> Event<'a> {
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let (run, line) = number(line)?;
+        let (lumi, line) = number(line)?;
+        let (event, rest) = number(line)?;
+        Some(Self { run, lumi, number: event, rest })
+    }
+}
+
+/// The number at the beginning, and what comes after the blank behind it.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    // `parse` would take a sign.
+    if !word.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some((word.parse().ok()?, rest))
+}
+
+/// What is in an event file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    pub events: u64,
+    pub lumis: LumiMask,
+}
+
+/// Counts as bytes come, without keeping them. Gives up at the first line that is no event.
+#[derive(Debug, Default)]
+pub struct Counter {
+    contents: Contents,
+    /// The beginning of a line whose end has not come yet; of a long one the first [`HEAD`] bytes.
+    line: Vec<u8>,
+    last: Option<(u64, u64)>,
+    other: bool,
+}
+
+/// Three numbers and their blanks fit into this.
+const HEAD: usize = 64;
+
+impl Counter {
+    pub fn add(&mut self, bytes: &[u8]) {
+        if self.other {
+            return;
+        }
+        let mut pieces = bytes.split(|byte| *byte == b'\n');
+        self.keep(pieces.next().unwrap_or_default());
+        for piece in pieces {
+            self.end_line();
+            self.keep(piece);
+        }
+    }
+
+    /// `None` if it is not an event file. An empty file is one, without events.
+    pub fn finish(mut self) -> Option<Contents> {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        (!self.other).then_some(self.contents)
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = HEAD.saturating_sub(self.line.len());
+        self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn end_line(&mut self) {
+        // A long line is cut within what is behind its numbers, perhaps in the middle of a character.
+        let text = String::from_utf8_lossy(&self.line);
+        let Some(Event { run, lumi, .. }) = Event::parse(&text) else {
+            self.other = true;
+            return;
+        };
+        self.contents.events += 1;
+        if self.last != Some((run, lumi)) {
+            mask_insert(&mut self.contents.lumis, run, lumi);
+            self.last = Some((run, lumi));
+        }
+        self.line.clear();
+    }
+}
+
+/// What is in a file, if it is an event file.
+pub fn contents_of(path: &Path) -> io::Result<Option<Contents>> {
+    let mut counter = Counter::default();
+    read_pieces(path, |piece| {
+        counter.add(piece);
+        Ok(())
+    })?;
+    Ok(counter.finish())
+}
+
+/// Which events of a file are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    pub events: Option<EventWindow>,
+    pub lumis: Option<&'a LumiMask>,
+}
+
+impl Wanted<'_> {
+    /// `position` counts from 1.
+    pub fn includes(&self, position: u64, run: u64, lumi: u64) -> bool {
+        self.events.is_none_or(|window| (window.first..=window.last).contains(&position))
+            && self.lumis.is_none_or(|mask| mask_contains(mask, run, lumi))
+    }
+}
+
+/// Why an event file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("line {0} is no event")]
+    NoEvent(u64),
+}
+
+/// Hands over the wanted events of a file, in their order.
+pub fn read(
+    path: &Path,
+    wanted: Wanted<'_>,
+    mut each: impl FnMut(Event<'_>) -> io::Result<()>,
+) -> Result<(), ReadError> {
+    let mut reader = BufReader::with_capacity(64 * 1024, File::open(path)?);
+    let mut line = String::new();
+    for position in 1u64.. {
+        if wanted.events.is_some_and(|window| position > window.last) {
+            break;
+        }
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            break;
+        }
+        let event = Event::parse(line.trim_end_matches('\n')).ok_or(ReadError::NoEvent(position))?;
+        if wanted.includes(position, event.run, event.lumi) {
+            each(event)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "1 1 1 a\n1 1 2\n1 2 3 b c\n2 7 18446744073709551615 x\n";
+
+    fn numbers(wanted: Wanted<'_>) -> Vec<u64> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), TEXT).unwrap();
+        let mut found = Vec::new();
+        read(file.path(), wanted, |event| {
+            found.push(event.number);
+            Ok(())
+        })
+        .unwrap();
+        found
+    }
+
+    #[test]
+    fn windows_and_masks_choose_events() {
+        assert_eq!(numbers(Wanted::default()), [1, 2, 3, u64::MAX]);
+        let events = Some(EventWindow { first: 2, last: 3 });
+        assert_eq!(numbers(Wanted { events, lumis: None }), [2, 3]);
+        let mask = LumiMask::from([(1, vec![(2, 9)]), (2, vec![(7, 7)])]);
+        assert_eq!(numbers(Wanted { events: None, lumis: Some(&mask) }), [3, u64::MAX]);
+        assert_eq!(numbers(Wanted { events, lumis: Some(&mask) }), [3]);
+    }
+
+    #[test]
+    fn contents_are_counted_in_pieces_of_any_size() {
+        let long = format!("{TEXT}2 8 5 {}\n2 8 6", "y".repeat(1000));
+        for size in [1, 2, 7, 64, 5000] {
+            let mut counter = Counter::default();
+            long.as_bytes().chunks(size).for_each(|piece| counter.add(piece));
+            let contents = counter.finish().unwrap();
+            assert_eq!(contents.events, 6, "pieces of {size}");
+            assert_eq!(contents.lumis, LumiMask::from([(1, vec![(1, 2)]), (2, vec![(7, 8)])]));
+        }
+        assert_eq!(Counter::default().finish(), Some(Contents::default()));
+    }
+
+    #[test]
+    fn other_files_are_not_event_files() {
+        for text in ["root\0\0\n", "1 1\n", "1 1 x\n", "1 1 1\n\n", "+1 1 1\n", "1 1 18446744073709551616\n"]
+        {
+            let mut counter = Counter::default();
+            counter.add(text.as_bytes());
+            assert_eq!(counter.finish(), None, "{text:?}");
+        }
+    }
+}

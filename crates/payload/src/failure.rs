@@ -1,0 +1,105 @@
+//! Why a job of a work unit failed, in the words that its log, its report and its exit code need.
+
+use crate::codes;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use windlass_types::FailureClass;
+use windlass_types::payload::NodeFailure;
+
+/// A failure of a payload job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Of the job report if there is one, else of the process; 128 + n for a signal.
+    pub code: i32,
+    pub signal: Option<i32>,
+    pub step: Option<String>,
+    pub message: String,
+    /// Known for codes of CMS and for what went wrong in the payload itself. Otherwise what the step said decides.
+    pub class: Option<FailureClass>,
+    pub bad_inputs: Vec<String>,
+}
+
+impl Failure {
+    pub fn new(code: i32, message: impl Into<String>) -> Self {
+        let message = message.into();
+        let class = codes::class_of(code, &message);
+        Self { code, signal: None, step: None, message, class, bad_inputs: Vec::new() }
+    }
+
+    /// Something of the file system failed while this was done to that file.
+    pub fn io(code: i32, doing: &str, path: &Path, error: &io::Error) -> Self {
+        Self::new(code, format!("cannot {doing} {}: {error}", path.display()))
+    }
+
+    #[must_use]
+    pub fn with_class(self, class: FailureClass) -> Self {
+        Self { class: Some(class), ..self }
+    }
+
+    #[must_use]
+    pub fn with_bad_inputs(self, bad_inputs: Vec<String>) -> Self {
+        Self { bad_inputs, ..self }
+    }
+
+    /// What the process ends with.
+    pub fn process_code(&self) -> u8 {
+        codes::process_code(self.code, self.class)
+    }
+
+    pub fn to_report(&self) -> NodeFailure {
+        NodeFailure {
+            step: self.step.clone(),
+            exit_code: self.code,
+            signal: self.signal,
+            message: self.message.clone(),
+        }
+    }
+}
+
+/// The last line on stderr. Its class, where there is one, is what the default rules of classification look for.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("windlass payload: ")?;
+        if let Some(class) = self.class {
+            write!(f, "{class} failure {}: ", self.code)?;
+        }
+        if let Some(step) = &self.step {
+            write!(f, "step {step}: ")?;
+        }
+        // One line: whoever reads logs by their lines must not lose the class.
+        f.write_str(&self.message.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::classify::{Classifier, Evidence};
+
+    fn class_of_line(line: &str) -> FailureClass {
+        let tail = format!("step 17 of 200\ncurl: (7) Connection refused\n{line}\n");
+        Classifier::standard().classify(&Evidence::of_exit(1, &tail)).class
+    }
+
+    #[test]
+    fn the_last_line_tells_the_class_whatever_else_it_says() {
+        for class in FailureClass::ALL.into_iter().filter(|class| *class != FailureClass::Unknown) {
+            let said = "cannot read /store/a\nConnection refused, No space left on device";
+            let failure =
+                Failure { step: Some("RECO".to_owned()), ..Failure::new(8021, said).with_class(class) };
+            let line = failure.to_string();
+            assert_eq!(line.lines().count(), 1);
+            assert_eq!(class_of_line(&line), class, "{line}");
+        }
+    }
+
+    #[test]
+    fn where_the_class_is_not_known_what_the_step_said_decides() {
+        let failure = Failure { step: Some("RECO".to_owned()), ..Failure::new(7, "ended with exit code 7") };
+        assert_eq!(failure.to_string(), "windlass payload: step RECO: ended with exit code 7");
+        assert_eq!(class_of_line(&failure.to_string()), FailureClass::Transient);
+    }
+}

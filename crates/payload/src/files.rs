@@ -1,0 +1,189 @@
+//! Files that others look at: written under another name, synced, renamed; with the checksum taken on the way.
+
+use adler2::Adler32;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Pieces in which files are read.
+const PIECE: usize = 256 * 1024;
+
+/// Counts bytes and takes their checksum.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum {
+    adler: Adler32,
+    pub size: u64,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self { adler: Adler32::new(), size: 0 }
+    }
+}
+
+impl Sum {
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.adler.write_slice(bytes);
+        self.size += bytes.len() as u64;
+    }
+
+    /// Eight hexadecimal digits.
+    pub fn adler32(&self) -> String {
+        format!("{:08x}", self.adler.checksum())
+    }
+}
+
+/// Reads a file piece by piece.
+pub fn read_pieces(path: &Path, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(length) => each(&piece[..length])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+pub fn sum_of(path: &Path) -> io::Result<Sum> {
+    let mut sum = Sum::default();
+    read_pieces(path, |piece| {
+        sum.add(piece);
+        Ok(())
+    })?;
+    Ok(sum)
+}
+
+/// A file on its way. Dropped before [`Draft::publish`], it is gone; killed before, it has a name that nobody reads, and
+/// the next attempt overwrites it.
+#[derive(Debug)]
+pub struct Draft {
+    file: Option<BufWriter<File>>,
+    path: PathBuf,
+    place: PathBuf,
+    sum: Sum,
+}
+
+impl Draft {
+    /// Makes the directory, if need be.
+    pub fn new(place: &Path) -> io::Result<Self> {
+        let path = draft_of(place)?;
+        if let Some(directory) = place.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let file = File::create(&path)?;
+        Ok(Self {
+            file: Some(BufWriter::with_capacity(PIECE, file)),
+            path,
+            place: place.to_owned(),
+            sum: Sum::default(),
+        })
+    }
+
+    /// Where it is written until it is published, for programs that write it by themselves.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn sum(&self) -> &Sum {
+        &self.sum
+    }
+
+    pub fn copy_from(&mut self, path: &Path) -> io::Result<()> {
+        read_pieces(path, |piece| self.write_all(piece))
+    }
+
+    /// On disk with all that was written, then under its name, and the name on disk as well.
+    pub fn publish(mut self) -> io::Result<Sum> {
+        let Some(mut writer) = self.file.take() else { return Ok(self.sum) };
+        writer.flush()?;
+        writer.get_ref().sync_all()?;
+        fs::rename(&self.path, &self.place)?;
+        sync_directory(&self.place)?;
+        Ok(self.sum)
+    }
+}
+
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(file) = &mut self.file else { return Err(io::Error::other("it is published already")) };
+        file.write_all(bytes)?;
+        self.sum.add(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // A draft that stays behind harms nobody.
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+/// `.name.part` beside it: hidden, and the same for each attempt.
+pub fn draft_of(place: &Path) -> io::Result<PathBuf> {
+    let name = place.file_name().ok_or_else(|| io::Error::other("it has no file name"))?;
+    Ok(place.with_file_name(format!(".{}.part", name.to_string_lossy())))
+}
+
+fn sync_directory(place: &Path) -> io::Result<()> {
+    match place.parent() {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Writes a value as JSON, whole or not at all.
+pub fn write_json(place: &Path, value: &impl Serialize) -> io::Result<()> {
+    let mut draft = Draft::new(place)?;
+    serde_json::to_writer_pretty(&mut draft, value)?;
+    draft.write_all(b"\n")?;
+    draft.publish().map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_with_its_checksum() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("store/a/x.txt");
+        let mut draft = Draft::new(&place).unwrap();
+        draft.write_all(b"Wikipedia").unwrap();
+        assert!(!place.exists());
+        let sum = draft.publish().unwrap();
+        assert_eq!((sum.size, sum.adler32().as_str()), (9, "11e60398"), "the example that everybody knows");
+        assert_eq!(sum_of(&place).unwrap().adler32(), "11e60398");
+        assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn a_draft_that_is_given_up_leaves_the_old_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("x");
+        write_json(&place, &1).unwrap();
+        Draft::new(&place).unwrap().write_all(b"half").unwrap();
+        assert_eq!(fs::read_to_string(&place).unwrap(), "1\n");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn checksums_do_not_depend_on_pieces() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..=250u8).cycle().take(PIECE * 2 + 17).collect();
+        fs::write(dir.path().join("x"), &bytes).unwrap();
+        let sum = sum_of(&dir.path().join("x")).unwrap();
+        assert_eq!(sum.adler32(), format!("{:08x}", adler2::adler32_slice(&bytes)));
+        assert_eq!(sum.size, bytes.len() as u64);
+    }
+}

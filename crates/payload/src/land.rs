@@ -1,0 +1,60 @@
+//! Whether a site will do for a unit: its storage can be written to, and the inputs can be read from there.
+
+use crate::codes;
+use crate::failure::Failure;
+use crate::files::draft_of;
+use crate::place::Place;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+use windlass_types::FailureClass;
+use windlass_types::payload::Input;
+
+/// Looks, and clears away what an earlier life of the unit left beside its manifest: where a landing runs, the whole unit
+/// begins anew, perhaps at another site, and old reports must not be taken for new ones.
+pub fn land(place: &Place) -> Result<(), Failure> {
+    check_storage(place)?;
+    check_inputs(place)?;
+    let results = place.results();
+    match fs::remove_dir_all(&results) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::io(codes::STORAGE, "remove the old reports in", &results, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_storage(place: &Place) -> Result<(), Failure> {
+    let storage = place.storage();
+    let probe = storage.join(format!("windlass-probe-{}-{}", place.manifest.tag, place.manifest.unit));
+    try_write(storage, &probe)
+        .map_err(|error| Failure::io(codes::STORAGE, "write to the storage of the site", storage, &error))
+}
+
+fn try_write(storage: &Path, probe: &Path) -> io::Result<()> {
+    if !storage.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such directory"));
+    }
+    let draft = draft_of(probe)?;
+    let mut file = File::create(&draft)?;
+    file.write_all(b"windlass\n")?;
+    file.sync_all()?;
+    fs::remove_file(&draft)
+}
+
+/// A file that another site is said to have may be in reach from there. One that nobody has is lost.
+fn check_inputs(place: &Place) -> Result<(), Failure> {
+    let inputs = place.manifest.nodes.iter().flat_map(|node| &node.inputs);
+    let missing: Vec<&Input> = inputs.filter(|input| place.find_input(input).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut lfns: Vec<String> = missing.iter().map(|input| input.lfn.clone()).collect();
+    lfns.dedup();
+    let is_elsewhere = |input: &&Input| input.replicas.keys().any(|site| *site != place.site);
+    let class =
+        if missing.iter().all(is_elsewhere) { FailureClass::Infrastructure } else { FailureClass::Data };
+    let named = lfns.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let said = format!("{} of the inputs cannot be opened at {}: {named}", lfns.len(), place.site);
+    Err(Failure::new(codes::FILE_OPEN, said).with_class(class).with_bad_inputs(lfns))
+}

@@ -1,0 +1,134 @@
+//! Where things are: the manifest, what the jobs of its unit leave beside it, and the files of a site.
+
+use crate::codes;
+use crate::failure::Failure;
+use serde::de::DeserializeOwned;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use windlass_types::payload::{
+    Input, MergeOutput, Node, NodeReport, StepProfile, UnitManifest, UnitMetrics, check_name,
+};
+
+/// A work unit at a site.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub manifest: UnitManifest,
+    pub site: String,
+    /// Holds the manifest.
+    directory: PathBuf,
+}
+
+impl Place {
+    /// Reads and checks the manifest.
+    pub fn open(manifest: &Path, site: &str) -> Result<Self, Failure> {
+        let trouble =
+            |error: &io::Error| Failure::io(codes::CONFIGURATION, "read the manifest", manifest, error);
+        let path = fs::canonicalize(manifest).map_err(|error| trouble(&error))?;
+        let text = fs::read(&path).map_err(|error| trouble(&error))?;
+        let unit: UnitManifest = serde_json::from_slice(&text).map_err(|error| {
+            Failure::new(codes::CONFIGURATION, format!("the manifest {} is wrong: {error}", path.display()))
+        })?;
+        let faults = unit.faults();
+        if !faults.is_empty() {
+            let said = format!("the manifest {} is wrong: {}", path.display(), faults.join("; "));
+            return Err(Failure::new(codes::CONFIGURATION, said));
+        }
+        let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
+        Self::new(unit, site, directory)
+    }
+
+    /// Of a manifest that is in order.
+    pub fn new(manifest: UnitManifest, site: &str, directory: PathBuf) -> Result<Self, Failure> {
+        if let Err(error) = check_name(site) {
+            return Err(Failure::new(codes::CONFIGURATION, format!("the site cannot be `{site}`: {error}")));
+        }
+        if !manifest.sites.contains_key(site) {
+            let known = manifest.sites.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let said = format!("site {site} is not in the manifest of {}; there are: {known}", manifest.unit);
+            return Err(Failure::new(codes::CONFIGURATION, said));
+        }
+        Ok(Self { manifest, site: site.to_owned(), directory })
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where an LFN is at a site of the manifest.
+    pub fn path_at(&self, site: &str, lfn: &str) -> Option<PathBuf> {
+        let storage = &self.manifest.sites.get(site)?.storage_path;
+        Some(PathBuf::from(format!("{}{lfn}", storage.trim_end_matches('/'))))
+    }
+
+    /// Where an LFN is, or goes, here.
+    pub fn path_of(&self, lfn: &str) -> PathBuf {
+        // `new` has seen that the site is there.
+        self.path_at(&self.site, lfn).unwrap_or_else(|| PathBuf::from(lfn))
+    }
+
+    pub fn storage(&self) -> &Path {
+        Path::new(self.manifest.sites.get(&self.site).map_or("/", |site| &site.storage_path))
+    }
+
+    /// What the jobs of the unit leave.
+    pub fn results(&self) -> PathBuf {
+        self.directory.join(&self.manifest.unit)
+    }
+
+    pub fn report_path(&self, node: u32) -> PathBuf {
+        self.results().join(format!("proc_{node}.json"))
+    }
+
+    pub fn metrics_path(&self) -> PathBuf {
+        self.results().join("metrics.json")
+    }
+
+    pub fn merge_output_path(&self) -> PathBuf {
+        self.results().join("merge_output.json")
+    }
+
+    pub fn node(&self, index: u32) -> Result<&Node, Failure> {
+        self.manifest.node(index).ok_or_else(|| {
+            let unit = &self.manifest.unit;
+            Failure::new(codes::CONFIGURATION, format!("{unit} has no node {index}"))
+        })
+    }
+
+    pub fn report(&self, node: u32) -> io::Result<Option<NodeReport>> {
+        read_json(&self.report_path(node))
+    }
+
+    pub fn merge_output(&self) -> io::Result<Option<MergeOutput>> {
+        read_json(&self.merge_output_path())
+    }
+
+    pub fn metrics(&self) -> io::Result<Option<UnitMetrics>> {
+        read_json(&self.metrics_path())
+    }
+
+    pub fn step_profile(&self) -> io::Result<Option<StepProfile>> {
+        read_json(&self.directory.join("step_profile.json"))
+    }
+
+    /// Where an input can be read from here: the copy of this site first, then those of others that are in reach.
+    pub fn find_input(&self, input: &Input) -> Option<PathBuf> {
+        let here = input.replicas.get(&self.site).map(PathBuf::from);
+        let stored = self.path_of(&input.lfn);
+        let elsewhere = input.replicas.values().map(PathBuf::from);
+        here.into_iter().chain([stored]).chain(elsewhere).find(|path| can_read(path))
+    }
+}
+
+fn can_read(path: &Path) -> bool {
+    fs::File::open(path).and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// `None` if there is no such file.
+fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read(path) {
+        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,123 @@
+//! Writes job reports, in the shape in which real ones are.
+
+use super::{FileName, JobReport};
+use quick_xml::escape::escape;
+use std::fmt::{self, Write};
+use windlass_types::payload::LumiMask;
+
+/// The report as XML.
+pub fn write(report: &JobReport) -> String {
+    let mut text = String::new();
+    compose(report, &mut text).expect("a String takes everything");
+    text
+}
+
+fn compose(report: &JobReport, out: &mut String) -> fmt::Result {
+    out.write_str("<FrameworkJobReport>\n")?;
+    for input in &report.inputs {
+        out.write_str("\n<InputFile>\n<State  Value=\"closed\"/>\n")?;
+        names(&input.name, out)?;
+        element("InputType", &input.kind, out)?;
+        element("EventsRead", &input.events_read, out)?;
+        runs(&input.lumis, out)?;
+        out.write_str("</InputFile>\n")?;
+    }
+    for file in &report.outputs {
+        out.write_str("\n<File>\n<State  Value=\"closed\"/>\n")?;
+        names(&file.name, out)?;
+        element("ModuleLabel", &file.module, out)?;
+        element("GUID", &file.guid, out)?;
+        element("OutputModuleClass", &file.module_class, out)?;
+        if let Some(events) = file.events {
+            element("TotalEvents", &events, out)?;
+        }
+        runs(&file.lumis, out)?;
+        out.write_str("<Inputs>\n")?;
+        for lfn in &file.inputs {
+            writeln!(out, "<Input>\n  <LFN>{}</LFN>\n</Input>", escape(lfn))?;
+        }
+        out.write_str("</Inputs>\n</File>\n")?;
+    }
+    tail(report, out)
+}
+
+fn tail(report: &JobReport, out: &mut String) -> fmt::Result {
+    for (tag, files) in [("SkippedFile", &report.skipped), ("FallbackAttempt", &report.fallbacks)] {
+        for FileName { lfn, pfn } in files {
+            writeln!(out, "<{tag} Pfn=\"{}\" Lfn=\"{}\" />", escape(pfn), escape(lfn))?;
+        }
+    }
+    for error in &report.errors {
+        let (status, kind) = (error.status, escape(&error.kind));
+        writeln!(
+            out,
+            "<FrameworkError ExitStatus=\"{status}\" Type=\"{kind}\" >\n{}\n</FrameworkError>",
+            escape(&error.text)
+        )?;
+    }
+    for (summary, metrics) in &report.performance {
+        writeln!(out, "<PerformanceReport>\n  <PerformanceSummary Metric=\"{}\">", escape(summary))?;
+        for (name, value) in metrics {
+            writeln!(out, "    <Metric Name=\"{}\" Value=\"{value}\"/>", escape(name))?;
+        }
+        out.write_str("  </PerformanceSummary>\n</PerformanceReport>\n")?;
+    }
+    out.write_str("</FrameworkJobReport>\n")
+}
+
+fn names(name: &FileName, out: &mut String) -> fmt::Result {
+    element("LFN", &name.lfn, out)?;
+    element("PFN", &name.pfn, out)
+}
+
+fn element(tag: &str, value: &impl ToString, out: &mut String) -> fmt::Result {
+    writeln!(out, "<{tag}>{}</{tag}>", escape(value.to_string()))
+}
+
+fn runs(lumis: &LumiMask, out: &mut String) -> fmt::Result {
+    out.write_str("<Runs>\n")?;
+    for (run, ranges) in lumis {
+        writeln!(out, "<Run ID=\"{run}\">")?;
+        for lumi in ranges.iter().flat_map(|&(first, last)| first..=last) {
+            writeln!(out, "   <LumiSection ID=\"{lumi}\"/>")?;
+        }
+        out.write_str("</Run>\n")?;
+    }
+    out.write_str("</Runs>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FrameworkError, InputFile, OutputFile, parse};
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let name = |lfn: &str| FileName { lfn: lfn.to_owned(), pfn: "a <&\"'> b".to_owned() };
+        let lumis = LumiMask::from([(1, vec![(1, 3), (7, 7)]), (2, vec![(5, 5)])]);
+        let report = JobReport {
+            inputs: vec![InputFile {
+                name: name("/store/a"),
+                kind: "primaryFiles".to_owned(),
+                events_read: u64::MAX,
+                lumis: lumis.clone(),
+            }],
+            outputs: vec![OutputFile {
+                name: name("/store/b"),
+                module: "m".to_owned(),
+                module_class: "PoolOutputModule".to_owned(),
+                guid: "g".to_owned(),
+                events: Some(0),
+                lumis,
+                inputs: vec!["/store/a".to_owned()],
+            }],
+            errors: vec![FrameworkError { status: 8021, kind: "t".to_owned(), text: "]]> & <".to_owned() }],
+            skipped: vec![name("/store/c")],
+            fallbacks: vec![name("/store/d")],
+            performance: BTreeMap::from([("Timing".to_owned(), BTreeMap::from([("x".to_owned(), 0.25)]))]),
+            complete: true,
+        };
+        assert_eq!(parse(&write(&report)), report);
+    }
+}

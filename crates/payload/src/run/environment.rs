@@ -1,0 +1,183 @@
+//! What a step is told: variables, and the lists of files that they name. Documented in `docs/guide/payload.md`.
+
+use crate::place::Place;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use windlass_types::payload::{EventWindow, LumiMask, Node, Step, UnitManifest};
+
+/// One file that a step reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepInput {
+    pub path: PathBuf,
+    /// Empty for what another step of the node made.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub lfn: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<EventWindow>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lumis: Option<LumiMask>,
+}
+
+impl StepInput {
+    pub fn whole(path: PathBuf) -> Self {
+        Self { path, ..Self::default() }
+    }
+}
+
+/// Where a step finds and leaves things.
+#[derive(Clone, Debug)]
+pub(super) struct StepFiles {
+    pub(super) directory: PathBuf,
+    /// One for each output of the step; of an intermediate step, the one that it hands on. The first is handed on.
+    pub(super) outputs: Vec<PathBuf>,
+    pub(super) report: PathBuf,
+    inputs: PathBuf,
+    details: PathBuf,
+    outputs_list: PathBuf,
+}
+
+impl StepFiles {
+    pub(super) fn new(manifest: &UnitManifest, step: &Step, directory: &Path) -> Self {
+        let of_output = |output: &windlass_types::payload::Output| {
+            directory.join(format!("{}.{}", output.tier, output.extension))
+        };
+        let mut outputs: Vec<PathBuf> = manifest.outputs_of(&step.name).map(of_output).collect();
+        if outputs.is_empty() {
+            outputs.push(directory.join(format!("{}.out", step.name)));
+        }
+        Self {
+            outputs,
+            report: directory.join("FrameworkJobReport.xml"),
+            inputs: directory.join("inputs.txt"),
+            details: directory.join("inputs.json"),
+            outputs_list: directory.join("outputs.txt"),
+            directory: directory.to_owned(),
+        }
+    }
+}
+
+/// The lists that the variables name.
+pub(super) fn write_lists(files: &StepFiles, inputs: &[StepInput]) -> io::Result<()> {
+    fs::write(&files.inputs, lines(inputs.iter().map(|input| &input.path)))?;
+    fs::write(&files.details, serde_json::to_vec_pretty(inputs)?)?;
+    fs::write(&files.outputs_list, lines(files.outputs.iter()))
+}
+
+fn lines<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> String {
+    paths.fold(String::new(), |text, path| text + &path.to_string_lossy() + "\n")
+}
+
+/// Variables that are not set for every step, and that our own environment may have.
+const SOMETIMES: [&str; 8] = [
+    "WINDLASS_FIRST_EVENT",
+    "WINDLASS_LAST_EVENT",
+    "WINDLASS_RUN_NUMBER",
+    "WINDLASS_FIRST_LUMI",
+    "WINDLASS_EVENTS_PER_LUMI",
+    "WINDLASS_SKIP_EVENTS",
+    "WINDLASS_MAX_EVENTS",
+    "WINDLASS_SIMULATION",
+];
+
+pub(super) fn clear(command: &mut Command) {
+    for name in SOMETIMES {
+        command.env_remove(name);
+    }
+}
+
+/// What there is to tell.
+pub(super) struct Told<'a> {
+    pub(super) place: &'a Place,
+    pub(super) node: &'a Node,
+    pub(super) step: &'a Step,
+    pub(super) threads: u32,
+    pub(super) attempt: u32,
+    pub(super) expected: u64,
+    /// It is the first, and there are no inputs.
+    pub(super) generates: bool,
+}
+
+impl Told<'_> {
+    pub(super) fn variables(&self, inputs: &[StepInput], files: &StepFiles) -> Vec<(&'static str, String)> {
+        let path = |path: &Path| path.to_string_lossy().into_owned();
+        let manifest = &self.place.manifest;
+        let mut told = vec![
+            ("WINDLASS_REQUEST", manifest.request.clone()),
+            ("WINDLASS_UNIT", manifest.unit.clone()),
+            ("WINDLASS_NODE", self.node.index.to_string()),
+            ("WINDLASS_SITE", self.place.site.clone()),
+            ("WINDLASS_MANIFEST_DIR", path(self.place.directory())),
+            ("WINDLASS_STEP", self.step.name.clone()),
+            ("WINDLASS_ATTEMPT", self.attempt.to_string()),
+            ("WINDLASS_THREADS", self.threads.to_string()),
+            ("WINDLASS_SEED", seed(manifest, self.node.index, &self.step.name).to_string()),
+            ("WINDLASS_MEMORY_MB", self.node.estimates.memory_mb.to_string()),
+            ("WINDLASS_INPUTS", path(&files.inputs)),
+            ("WINDLASS_INPUT_DETAILS", path(&files.details)),
+            ("WINDLASS_EVENTS", self.expected.to_string()),
+            ("WINDLASS_OUTPUT", path(&files.outputs[0])),
+            ("WINDLASS_OUTPUTS", path(&files.outputs_list)),
+            ("WINDLASS_JOB_REPORT", path(&files.report)),
+        ];
+        if let (true, Some(made)) = (self.generates, self.node.generate) {
+            told.extend([
+                ("WINDLASS_FIRST_EVENT", made.first_event.to_string()),
+                ("WINDLASS_LAST_EVENT", made.last_event.to_string()),
+                ("WINDLASS_RUN_NUMBER", made.run.to_string()),
+                ("WINDLASS_FIRST_LUMI", made.first_lumi.to_string()),
+                ("WINDLASS_EVENTS_PER_LUMI", made.events_per_lumi.unwrap_or(0).to_string()),
+            ]);
+        }
+        if let Some((skip, most)) = skip_and_most(inputs) {
+            told.push(("WINDLASS_SKIP_EVENTS", skip.to_string()));
+            told.push(("WINDLASS_MAX_EVENTS", most.map_or_else(|| "-1".to_owned(), |most| most.to_string())));
+        }
+        if let Some(simulation) = &self.step.simulation
+            && let Ok(text) = serde_json::to_string(simulation)
+        {
+            told.push(("WINDLASS_SIMULATION", text));
+        }
+        told
+    }
+}
+
+/// For programs that read their inputs as one stream: how many events to skip, and how many to read then. `None` where
+/// there are windows in several files: whether they touch, nobody here knows.
+fn skip_and_most(inputs: &[StepInput]) -> Option<(u64, Option<u64>)> {
+    match inputs {
+        [StepInput { events: Some(window), .. }] => {
+            Some((window.first - 1, Some(window.last - window.first + 1)))
+        }
+        _ if inputs.iter().all(|input| input.events.is_none()) => Some((0, None)),
+        _ => None,
+    }
+}
+
+/// What the random numbers of a step begin with: the same for every attempt, another one for every node and step.
+fn seed(manifest: &UnitManifest, node: u32, step: &str) -> u64 {
+    let UnitManifest { seed, number, request, tag, .. } = manifest;
+    let text =
+        windlass_types::digest(format!("{request}\n{tag}\n{seed}\n{number}\n{node}\n{step}").as_bytes());
+    u64::from_str_radix(&text[..16], 16).unwrap_or(*seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(window: Option<(u64, u64)>) -> StepInput {
+        StepInput { events: window.map(|(first, last)| EventWindow { first, last }), ..StepInput::default() }
+    }
+
+    #[test]
+    fn windows_as_one_stream() {
+        assert_eq!(skip_and_most(&[]), Some((0, None)));
+        assert_eq!(skip_and_most(&[input(None), input(None)]), Some((0, None)));
+        assert_eq!(skip_and_most(&[input(Some((11, 20)))]), Some((10, Some(10))));
+        assert_eq!(skip_and_most(&[input(Some((11, 20))), input(Some((1, 5)))]), None);
+        assert_eq!(skip_and_most(&[input(Some((11, 20))), input(None)]), None);
+    }
+}

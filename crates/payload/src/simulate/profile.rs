@@ -1,0 +1,91 @@
+//! How demanding the simulated programs are. The numbers are data: `profiles.json`.
+//!
+//! The law is Amdahl's: of the work of an event a fraction `f` has to be done by one thread, the rest is shared by all.
+//! With `n` threads the wall time is the work times `f + (1 − f) / n`, and the CPU time is the work, so the CPU
+//! efficiency is `1 / (n·f + 1 − f)`.
+
+use serde::Deserialize;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    pub name: String,
+    /// Of the work of an event, what one thread has to do alone.
+    pub serial_fraction: f64,
+    pub base_mb: u64,
+    pub mb_per_thread: u64,
+    /// CPU time of one event.
+    pub sec_per_event: f64,
+    /// Of its output.
+    pub kb_per_event: u64,
+}
+
+static PROFILES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("profiles.json"))
+        .expect("a test has read the profiles that are built in")
+});
+
+const DEFAULT: usize = 1;
+
+/// The one that a name begins with, in upper or lower case; DIGI if there is none.
+pub fn profile(name: &str) -> &'static Profile {
+    let name = name.to_ascii_uppercase();
+    PROFILES.iter().find(|profile| name.starts_with(&profile.name)).unwrap_or(&PROFILES[DEFAULT])
+}
+
+/// What it takes, all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// CPU time that one thread spends alone.
+    pub serial: Duration,
+    /// CPU time that each thread spends beside the others.
+    pub parallel: Duration,
+    pub memory: u64,
+    /// Bytes of output for each event.
+    pub event_size: usize,
+}
+
+/// A speed of 1000 is a thousand times faster, and smaller in memory and in files.
+pub fn demand(profile: &Profile, events: u64, threads: u32, speed: f64) -> Demand {
+    let speed = if speed.is_finite() && speed > 0.0 { speed } else { 1.0 };
+    let work = events as f64 * profile.sec_per_event / speed;
+    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    let memory = (profile.base_mb + profile.mb_per_thread * u64::from(threads)) as f64 * 1024.0 * 1024.0;
+    Demand {
+        serial: seconds(work * profile.serial_fraction),
+        parallel: seconds(work * (1.0 - profile.serial_fraction) / f64::from(threads.max(1))),
+        memory: (memory / speed) as u64,
+        event_size: (profile.kb_per_event as f64 * 1024.0 / speed) as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_are_found_by_the_beginning_of_a_name() {
+        assert_eq!(PROFILES.len(), 5);
+        assert_eq!(profile("GEN-SIM").name, "GEN");
+        assert_eq!(profile("MiniAOD").name, "MINI");
+        assert_eq!(profile("whatever").name, "DIGI");
+    }
+
+    #[test]
+    fn wall_time_follows_amdahl_and_the_work_stays_the_same() {
+        let made = profile("GEN");
+        for threads in [1u32, 2, 8] {
+            let demand = demand(made, 1000, threads, 1.0);
+            let wall = (demand.serial + demand.parallel).as_secs_f64();
+            let expected = 50.0 * (0.3 + 0.7 / f64::from(threads));
+            assert!((wall - expected).abs() < 1e-6, "{threads} threads: {wall} and {expected}");
+            let work = demand.serial.as_secs_f64() + demand.parallel.as_secs_f64() * f64::from(threads);
+            assert!((work - 50.0).abs() < 1e-6, "{threads} threads: {work}");
+        }
+        assert_eq!(demand(made, 1, 2, 1.0).memory, 2000 * 1024 * 1024);
+        assert_eq!(demand(made, 1, 2, 1000.0).memory, 2000 * 1024 * 1024 / 1000);
+        assert_eq!(demand(made, 1, 1, 100.0).event_size, 512);
+    }
+}

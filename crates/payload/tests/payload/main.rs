@@ -1,0 +1,7 @@
+//! What runs on a worker, with real reports, files and processes. One program for all of it.
+
+// `cfg(test)` is what tells clippy that helpers may unwrap.
+#[cfg(test)]
+mod reports;
+#[cfg(test)]
+mod units;

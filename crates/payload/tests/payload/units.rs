@@ -1,0 +1,425 @@
+//! Whole work units with real files and real processes: steps are shell commands, event files are text.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use windlass_payload::{Control, Failure, Place, cleanup, land, merge, run};
+use windlass_types::FailureClass;
+use windlass_types::payload::{
+    EventWindow, EventsFrom, Generation, Input, LumiMask, Merge, Node, NodeReport, Output, Site, Step,
+    StepProfile, StepTuning, UnitManifest,
+};
+
+/// A unit with two sites in a directory of its own.
+struct Unit {
+    dir: tempfile::TempDir,
+    manifest: UnitManifest,
+}
+
+const SITE: &str = "T1";
+
+impl Unit {
+    /// Two nodes that take every event of their inputs and add the name of the step.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = |name: &str| Site { storage_path: dir.path().join(name).display().to_string() };
+        let manifest = UnitManifest {
+            request: "r1".to_owned(),
+            tag: "t1".to_owned(),
+            unit: "mg_000000".to_owned(),
+            number: 0,
+            steps: vec![step("DIGI", TAKE_ALL), step("RECO", TAKE_ALL)],
+            nodes: vec![node(0, "/store/in/a.txt"), node(1, "/store/in/b.txt")],
+            outputs: vec![output("RECO")],
+            merge: Merge::default(),
+            sites: BTreeMap::from([(SITE.to_owned(), storage("t1")), ("T2".to_owned(), storage("t2"))]),
+            seed: 7,
+        };
+        let unit = Self { dir, manifest };
+        fs::create_dir_all(unit.path("work")).unwrap();
+        unit.write("t1/store/in/a.txt", "1 1 1\n1 1 2\n1 2 3\n");
+        unit.write("t1/store/in/b.txt", "1 3 4\n2 1 5\n");
+        unit
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn place(&self) -> Place {
+        self.write("run/mg_000000.json", &serde_json::to_string(&self.manifest).unwrap());
+        Place::open(&self.path("run/mg_000000.json"), SITE).unwrap()
+    }
+
+    fn run(&self, node: u32) -> Result<NodeReport, Failure> {
+        self.run_with(node, &Control::default())
+    }
+
+    fn run_with(&self, node: u32, control: &Control) -> Result<NodeReport, Failure> {
+        let (work_dir, program) = (self.path("work"), Path::new("/nonexistent/windlass"));
+        let options = run::Options { node, attempt: 1, work_dir: &work_dir, program, keep: false };
+        let ended = run::run(&self.place(), &options, control);
+        assert_eq!(fs::read_dir(&work_dir).unwrap().count(), 0, "the scratch directory is gone");
+        ended
+    }
+
+    fn merge(&self) -> Result<windlass_types::payload::MergeOutput, Failure> {
+        merge::merge(&self.place(), &self.path("work"), &Control::default())
+    }
+
+    fn report(&self, node: u32) -> NodeReport {
+        self.place().report(node).unwrap().unwrap()
+    }
+}
+
+const TAKE_ALL: &str =
+    r#"for f in $(cat "$WINDLASS_INPUTS"); do sed "s/\$/ $WINDLASS_STEP/" "$f"; done > "$WINDLASS_OUTPUT""#;
+
+fn step(name: &str, command: &str) -> Step {
+    Step {
+        name: name.to_owned(),
+        command: Some(command.to_owned()),
+        threads: 1,
+        reads: None,
+        simulation: None,
+    }
+}
+
+fn node(index: u32, lfn: &str) -> Node {
+    let input = Input { lfn: lfn.to_owned(), ..Input::default() };
+    Node { index, inputs: vec![input], expected_events: 3, ..Node::default() }
+}
+
+fn output(step: &str) -> Output {
+    Output {
+        dataset: format!("/A/B/{step}"),
+        tier: step.to_owned(),
+        step: step.to_owned(),
+        unmerged_base: format!("/store/unmerged/B/A/{step}"),
+        merged_base: format!("/store/mc/B/A/{step}"),
+        extension: "txt".to_owned(),
+        may_be_empty: false,
+    }
+}
+
+const UNMERGED: &str = "t1/store/unmerged/B/A/RECO/t1-mg_000000";
+const MERGED: &str = "t1/store/mc/B/A/RECO/t1-mg_000000-0.txt";
+
+#[test]
+fn a_unit_from_landing_to_cleanup() {
+    let unit = Unit::new();
+    land::land(&unit.place()).unwrap();
+    let first = unit.run(0).unwrap();
+    assert_eq!(first.steps.iter().map(|step| step.step.as_str()).collect::<Vec<_>>(), ["DIGI", "RECO"]);
+    assert_eq!((first.steps[1].events_read, first.steps[1].events_written), (3, 3));
+    assert!(
+        first.steps.iter().all(|step| step.wall_sec > 0.0 && step.peak_rss_mb >= 0.0 && step.exit_code == 0)
+    );
+    let file = &first.outputs[0];
+    assert_eq!((file.events, file.events_from), (3, EventsFrom::File));
+    assert_eq!(file.lumis, LumiMask::from([(1, vec![(1, 2)])]));
+    assert_eq!(
+        unit.read(&format!("{UNMERGED}/RECO_0.txt")),
+        "1 1 1 DIGI RECO\n1 1 2 DIGI RECO\n1 2 3 DIGI RECO\n"
+    );
+    unit.run(1).unwrap();
+
+    let merged = unit.merge().unwrap();
+    let file = &merged.datasets["/A/B/RECO"][0];
+    let text = unit.read(MERGED);
+    assert_eq!(text.lines().count(), 5);
+    assert!(
+        text.starts_with("1 1 1 ") && text.ends_with("2 1 5 DIGI RECO\n"),
+        "in the order of the nodes: {text}"
+    );
+    assert_eq!((file.events, file.size), (5, text.len() as u64));
+    assert_eq!(file.adler32, format!("{:08x}", adler2::adler32_slice(text.as_bytes())));
+    assert_eq!(file.lumis, LumiMask::from([(1, vec![(1, 3)]), (2, vec![(1, 1)])]));
+    assert_eq!(file.parents, ["/store/in/a.txt", "/store/in/b.txt"]);
+    assert_eq!((merged.counts.nodes, merged.counts.files, merged.counts.events), (2, 1, 5));
+    let metrics = unit.place().metrics().unwrap().unwrap();
+    assert_eq!((metrics.jobs_sampled, metrics.steps["RECO"].totals.events_written), (2, 5));
+
+    assert_eq!(cleanup::cleanup(&unit.place(), false).unwrap(), 2);
+    assert!(!unit.path(UNMERGED).exists() && unit.path(MERGED).exists());
+    assert_eq!(cleanup::cleanup(&unit.place(), false).unwrap(), 0, "again there is nothing to do");
+    assert_eq!(unit.merge().unwrap(), merged, "also when what it was made of is gone");
+}
+
+#[test]
+fn the_same_node_twice_gives_the_same_bytes() {
+    let unit = Unit::new();
+    let first = unit.run(0).unwrap();
+    let bytes = unit.read(&format!("{UNMERGED}/RECO_0.txt"));
+    let second = unit.run(0).unwrap();
+    assert_eq!(first.outputs, second.outputs);
+    assert_eq!(bytes, unit.read(&format!("{UNMERGED}/RECO_0.txt")));
+}
+
+#[test]
+fn steps_are_told_what_they_need() {
+    let mut unit = Unit::new();
+    unit.manifest.steps = vec![step(
+        "GEN",
+        "env | grep ^WINDLASS_ | sort > \"$WINDLASS_MANIFEST_DIR/told\"; echo 1 1 1 > $WINDLASS_OUTPUT",
+    )];
+    unit.manifest.outputs = vec![output("GEN")];
+    let made = Generation {
+        first_event: 5_000_000_000,
+        last_event: 5_000_000_009,
+        run: 1,
+        first_lumi: 8,
+        events_per_lumi: None,
+    };
+    unit.manifest.nodes = vec![Node { generate: Some(made), ..Node::default() }];
+    unit.run(0).unwrap();
+    let told = unit.read("run/told");
+    for line in [
+        "WINDLASS_FIRST_EVENT=5000000000",
+        "WINDLASS_LAST_EVENT=5000000009",
+        "WINDLASS_FIRST_LUMI=8",
+        "WINDLASS_EVENTS=10",
+        "WINDLASS_STEP=GEN",
+        "WINDLASS_SITE=T1",
+        "WINDLASS_NODE=0",
+        "WINDLASS_ATTEMPT=1",
+        "WINDLASS_THREADS=1",
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line} in {told}");
+    }
+    unit.manifest.nodes = vec![node(0, "/store/in/a.txt")];
+    unit.manifest.nodes[0].inputs[0].events = Some(EventWindow { first: 2, last: 3 });
+    unit.run(0).unwrap();
+    let told = unit.read("run/told");
+    assert!(told.contains("WINDLASS_SKIP_EVENTS=1\n") && told.contains("WINDLASS_MAX_EVENTS=2\n"), "{told}");
+    assert!(!told.contains("FIRST_EVENT"), "{told}");
+}
+
+#[test]
+fn what_was_measured_before_sets_the_threads() {
+    let mut unit = Unit::new();
+    unit.manifest.steps[1].command =
+        Some(format!("echo $WINDLASS_THREADS > $WINDLASS_MANIFEST_DIR/threads; {TAKE_ALL}"));
+    let tuning = StepTuning { threads: 8, run_threads: Some(4), ..StepTuning::default() };
+    let profile =
+        StepProfile { steps: BTreeMap::from([("RECO".to_owned(), tuning)]), ..StepProfile::default() };
+    unit.write("run/step_profile.json", &serde_json::to_string(&profile).unwrap());
+    assert_eq!(unit.run(0).unwrap().steps[1].threads, 4);
+    assert_eq!(unit.read("run/threads"), "4\n");
+}
+
+#[test]
+fn ends_of_steps_are_told_in_the_report_and_leave_no_output() {
+    let mut unit = Unit::new();
+    for (command, code, process, class) in [
+        ("exit 7", 7, 7, None),
+        ("kill -SEGV $$", 139, 139, None),
+        ("true", 60302, 70, Some(FailureClass::Permanent)),
+        (": > $WINDLASS_OUTPUT", 60450, 70, Some(FailureClass::Permanent)),
+        (
+            "echo '<FrameworkJobReport><FrameworkError ExitStatus=\"50660\" Type=\"x\">too much</FrameworkError>' > $WINDLASS_JOB_REPORT; exit 228",
+            50660,
+            1,
+            Some(FailureClass::Memory),
+        ),
+        (
+            "echo '<FrameworkJobReport><FrameworkError ExitStatus=\"8001\">site-local-config not found</FrameworkError>' > $WINDLASS_JOB_REPORT",
+            8001,
+            71,
+            Some(FailureClass::Infrastructure),
+        ),
+    ] {
+        unit.manifest.steps[1].command = Some(command.to_owned());
+        let failure = unit.run(0).unwrap_err();
+        assert_eq!(
+            (failure.code, failure.process_code(), failure.class),
+            (code, process, class),
+            "{command}: {failure}"
+        );
+        assert_eq!(failure.step.as_deref(), Some("RECO"));
+        let report = unit.report(0);
+        assert_eq!(report.failure.unwrap().exit_code, code);
+        assert_eq!(report.steps.len(), 2);
+        assert!(report.outputs.is_empty() && !unit.path(UNMERGED).exists());
+        assert_eq!(unit.merge().unwrap_err().class, Some(FailureClass::Data), "nothing is merged");
+    }
+}
+
+#[test]
+fn a_file_without_events_may_be_all_right() {
+    let mut unit = Unit::new();
+    unit.manifest.steps[1].command = Some(": > $WINDLASS_OUTPUT".to_owned());
+    unit.manifest.outputs[0].may_be_empty = true;
+    assert_eq!(unit.run(0).unwrap().outputs[0].events, 0);
+    unit.run(1).unwrap();
+    assert_eq!(unit.merge().unwrap().counts.events, 0);
+}
+
+#[test]
+fn inputs_that_cannot_be_read_are_named() {
+    let mut unit = Unit::new();
+    fs::remove_file(unit.path("t1/store/in/b.txt")).unwrap();
+    let failure = unit.run(1).unwrap_err();
+    assert_eq!((failure.code, failure.process_code(), failure.class), (8028, 66, Some(FailureClass::Data)));
+    assert_eq!(unit.report(1).bad_inputs, ["/store/in/b.txt"]);
+    assert_eq!(land::land(&unit.place()).unwrap_err().class, Some(FailureClass::Data));
+
+    let elsewhere = unit.path("t2/b.txt").display().to_string();
+    unit.manifest.nodes[1].inputs[0].replicas.insert("T2".to_owned(), elsewhere);
+    let failure = land::land(&unit.place()).unwrap_err();
+    assert_eq!(failure.class, Some(FailureClass::Infrastructure), "another site may do");
+    unit.write("t2/b.txt", "1 3 4\n");
+    land::land(&unit.place()).unwrap();
+    assert_eq!(unit.run(1).unwrap().outputs[0].events, 1, "the copy of the other site is in reach");
+}
+
+#[test]
+fn a_site_without_storage_does_not_do() {
+    let unit = Unit::new();
+    fs::remove_dir_all(unit.path("t1")).unwrap();
+    let failure = land::land(&unit.place()).unwrap_err();
+    assert_eq!((failure.code, failure.process_code()), (60321, 74));
+    assert_eq!(failure.class, Some(FailureClass::Infrastructure));
+    let failure = Place::open(&unit.path("run/mg_000000.json"), "T9").unwrap_err();
+    assert!(failure.message.contains("there are: T1, T2"), "{failure}");
+}
+
+#[test]
+fn a_landing_begins_the_unit_anew() {
+    let unit = Unit::new();
+    unit.run(0).unwrap();
+    unit.run(1).unwrap();
+    unit.merge().unwrap();
+    land::land(&unit.place()).unwrap();
+    assert_eq!(unit.place().merge_output().unwrap(), None);
+    assert_eq!(unit.place().report(0).unwrap(), None);
+}
+
+#[test]
+fn storage_that_cannot_be_written_to_is_the_site_s_fault() {
+    let unit = Unit::new();
+    // Root may write everywhere, but nobody makes a directory below a file.
+    unit.write("t1/store/unmerged", "");
+    let failure = unit.run(0).unwrap_err();
+    assert_eq!((failure.code, failure.process_code()), (60311, 74));
+    assert_eq!((failure.class, failure.step), (Some(FailureClass::Infrastructure), None));
+    assert!(unit.report(0).outputs.is_empty());
+}
+
+#[test]
+fn merge_finds_out_what_was_changed_behind_its_back() {
+    let unit = Unit::new();
+    unit.run(0).unwrap();
+    unit.run(1).unwrap();
+    let file = format!("{UNMERGED}/RECO_1.txt");
+    let good = unit.read(&file);
+    for (bad, what) in [(good.replace("2 1 5", "2 1 6"), "adler32"), (format!("{good}2 1 7\n"), "size")] {
+        unit.write(&file, &bad);
+        let failure = unit.merge().unwrap_err();
+        assert!(failure.message.contains(what) && failure.class == Some(FailureClass::Data), "{failure}");
+        assert!(!unit.path(MERGED).exists() && unit.place().merge_output().unwrap().is_none());
+    }
+    fs::remove_file(unit.path(&file)).unwrap();
+    assert!(unit.merge().unwrap_err().message.contains("RECO_1.txt"));
+    unit.write(&file, &good);
+    assert_eq!(unit.merge().unwrap().counts.events, 5);
+}
+
+#[test]
+fn merge_counts_events() {
+    let unit = Unit::new();
+    unit.run(0).unwrap();
+    unit.run(1).unwrap();
+    let report = unit.path("run/mg_000000/proc_1.json");
+    let lied = fs::read_to_string(&report).unwrap().replace("\"events\": 2", "\"events\": 3");
+    fs::write(&report, lied).unwrap();
+    assert!(unit.merge().unwrap_err().message.contains("events 2, told 3"));
+}
+
+#[test]
+fn merged_files_are_closed_before_they_get_too_large() {
+    let mut unit = Unit::new();
+    unit.manifest.merge.max_bytes = Some(50);
+    unit.run(0).unwrap();
+    unit.run(1).unwrap();
+    let merged = unit.merge().unwrap();
+    let files = &merged.datasets["/A/B/RECO"];
+    assert_eq!(files.iter().map(|file| file.events).collect::<Vec<_>>(), [3, 2]);
+    assert!(files[1].lfn.ends_with("t1-mg_000000-1.txt"));
+    assert_eq!(files[1].parents, ["/store/in/b.txt"]);
+}
+
+#[test]
+fn a_merge_command_is_held_to_what_it_was_given() {
+    let mut unit = Unit::new();
+    unit.run(0).unwrap();
+    unit.run(1).unwrap();
+    for (command, says) in [
+        ("exit 3", "exit code 3"),
+        ("true", "wrote nothing"),
+        ("head -n 1 $(head -n 1 $WINDLASS_INPUTS) > $WINDLASS_OUTPUT", "1 events out of 5"),
+    ] {
+        unit.manifest.merge.command = Some(command.to_owned());
+        let failure = unit.merge().unwrap_err();
+        assert!(failure.message.contains(says), "{failure}");
+        assert!(!unit.path(MERGED).exists());
+    }
+    let sort = "cat $(cat $WINDLASS_INPUTS) | sort -r > x.$$; mv x.$$ $WINDLASS_OUTPUT";
+    unit.manifest.merge.command = Some(sort.to_owned());
+    let merged = unit.merge().unwrap();
+    let text = unit.read(MERGED);
+    assert!(text.starts_with("2 1 5"), "{text}");
+    assert_eq!(
+        merged.datasets["/A/B/RECO"][0].adler32,
+        format!("{:08x}", adler2::adler32_slice(text.as_bytes()))
+    );
+}
+
+#[test]
+fn cleanup_leaves_other_units_alone_and_waits_for_the_merge() {
+    let unit = Unit::new();
+    unit.run(0).unwrap();
+    let other = "t1/store/unmerged/B/A/RECO/t1-mg_000001/RECO_0.txt";
+    unit.write(other, "1 1 1\n");
+    let failure = cleanup::cleanup(&unit.place(), false).unwrap_err();
+    assert!(failure.message.contains("not merged"), "{failure}");
+    assert!(unit.path(UNMERGED).exists());
+    assert_eq!(cleanup::cleanup(&unit.place(), true).unwrap(), 1);
+    assert!(unit.path(other).exists() && !unit.path(UNMERGED).exists());
+}
+
+#[test]
+fn a_signal_for_the_job_ends_its_step_and_is_reported() {
+    let mut unit = Unit::new();
+    unit.manifest.steps[0].command = Some("touch $WINDLASS_MANIFEST_DIR/begun; sleep 1000".to_owned());
+    let control = Control::default();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| unit.run_with(0, &control));
+        while !unit.path("run/begun").exists() {
+            std::thread::yield_now();
+        }
+        control.signal(15, true);
+        let failure = running.join().unwrap().unwrap_err();
+        assert_eq!((failure.code, failure.process_code(), failure.signal), (143, 143, Some(15)));
+    });
+    assert_eq!(unit.report(0).steps.len(), 1);
+}
+
+#[test]
+fn manifests_that_lead_elsewhere_are_refused() {
+    let mut unit = Unit::new();
+    unit.manifest.outputs[0].unmerged_base = "/store/../../etc".to_owned();
+    unit.write("bad.json", &serde_json::to_string(&unit.manifest).unwrap());
+    let failure = Place::open(&unit.path("bad.json"), SITE).unwrap_err();
+    assert_eq!((failure.code, failure.process_code()), (7002, 70));
+    assert!(failure.message.contains("unmerged_base"), "{failure}");
+}
