@@ -1,4 +1,23 @@
 //! The life of requests, decided purely: what may follow what, and what is to be done next.
+//!
+//! | file | what |
+//! |---|---|
+//! | `transitions.rs` | the one table of what may follow what |
+//! | `lifecycle.rs` | rows and news → changes, effects, alerts; its parts in `lifecycle/` |
+//! | `outputs.rs` | what is done about outputs, in which order, how often it is tried |
+//! | `rounds.rs` | what follows the end of a run: the next round, the end, a person |
+//! | `admission.rs` | whose turn it is |
+//! | `versions.rs` | the request that takes the place of another |
+//! | `book.rs`, `change.rs` | the rows, and what a decision changes of them |
 
+pub mod admission;
 pub mod book;
 pub mod change;
+pub mod lifecycle;
+pub mod outputs;
+pub mod rounds;
+pub mod transitions;
+pub mod versions;
+mod view;
+
+pub use view::View;

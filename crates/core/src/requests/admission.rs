@@ -1,0 +1,135 @@
+//! Whose turn it is.
+//!
+//! Urgent ones first, then by priority. Between equals the places go round the requestors: somebody's second request waits
+//! until everybody else of the same rank has one, counting those that already have a place; then the older one goes first.
+//! Who has waited longer than [`Settings::patience`] is not passed over for the sake of fairness any more, so that nobody
+//! waits for ever behind newcomers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+use windlass_types::Timestamp;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// So many runs may be under way at once.
+    pub max_active: usize,
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { max_active: 300, patience: Duration::from_hours(24) }
+    }
+}
+
+/// A request in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate<'a> {
+    pub name: &'a str,
+    pub requestor: &'a str,
+    pub urgent: bool,
+    pub priority: i64,
+    pub created_at: Timestamp,
+    pub queued_since: Timestamp,
+}
+
+/// A request in the queue, in the order in which they will start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn<'a> {
+    pub name: &'a str,
+    /// There is a place for it now.
+    pub admitted: bool,
+}
+
+/// The whole queue in order. `holders` are the requestors of those that have a place, one entry for each place.
+pub fn queue<'a>(
+    candidates: &[Candidate<'a>],
+    holders: &[&str],
+    settings: &Settings,
+    now: Timestamp,
+) -> Vec<Turn<'a>> {
+    let mut order: Vec<&Candidate<'a>> = candidates.iter().collect();
+    order.sort_by_key(|one| (!one.urgent, std::cmp::Reverse(one.priority), one.created_at, one.name));
+    let mut ranked: Vec<(u64, &Candidate<'a>)> = Vec::with_capacity(order.len());
+    for equals in order.chunk_by(|a, b| (a.urgent, a.priority) == (b.urgent, b.priority)) {
+        let mut have: HashMap<&str, u64> = HashMap::new();
+        for holder in holders {
+            *have.entry(holder).or_default() += 1;
+        }
+        for &one in equals {
+            let has = have.entry(one.requestor).or_default();
+            let patient = now.since(one.queued_since) < settings.patience;
+            ranked.push((if patient { *has } else { 0 }, one));
+            *has += 1;
+        }
+    }
+    ranked.sort_by_key(|(rank, one)| {
+        (!one.urgent, std::cmp::Reverse(one.priority), *rank, one.created_at, one.name)
+    });
+    let places = settings.max_active.saturating_sub(holders.len());
+    ranked
+        .iter()
+        .enumerate()
+        .map(|(place, (_, one))| Turn { name: one.name, admitted: place < places })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000_000_000);
+
+    fn one<'a>(name: &'a str, requestor: &'a str, priority: i64, urgent: bool, age: u64) -> Candidate<'a> {
+        let created_at = Timestamp(NOW.0 - i64::try_from(age).unwrap() * 1_000_000);
+        Candidate { name, requestor, urgent, priority, created_at, queued_since: created_at }
+    }
+
+    fn order(candidates: &[Candidate<'_>], holders: &[&str]) -> Vec<String> {
+        let turns = queue(candidates, holders, &Settings::default(), NOW);
+        turns.iter().map(|turn| turn.name.to_owned()).collect()
+    }
+
+    ///
+    #[test]
+    fn urgent_then_priority_then_age() {
+        let queue = [
+            one("old", "a", 100, false, 50),
+            one("young", "b", 100, false, 10),
+            one("high", "a", 200, false, 1),
+            one("urgent", "a", 1, true, 1),
+        ];
+        assert_eq!(order(&queue, &[]), ["urgent", "high", "old", "young"]);
+    }
+
+    #[test]
+    fn equals_take_turns() {
+        let queue = [
+            one("a1", "a", 100, false, 90),
+            one("a2", "a", 100, false, 80),
+            one("a3", "a", 100, false, 70),
+            one("b1", "b", 100, false, 60),
+            one("c1", "c", 100, false, 50),
+        ];
+        assert_eq!(order(&queue, &[]), ["a1", "b1", "c1", "a2", "a3"]);
+        assert_eq!(order(&queue, &["a", "b"]), ["c1", "a1", "b1", "a2", "a3"], "places that they have count");
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let queue = [one("a1", "a", 100, false, 90_000), one("b1", "b", 100, false, 5)];
+        assert_eq!(order(&queue, &["a", "a", "a"]), ["a1", "b1"]);
+    }
+
+    #[test]
+    fn as_many_as_there_are_places_start_at_once() {
+        let queue_of = [one("x", "a", 3, false, 1), one("y", "b", 2, false, 1), one("z", "c", 1, false, 1)];
+        for (max_active, held, expected) in [(5, 0, 3), (5, 3, 2), (5, 5, 0), (0, 0, 0), (2, 7, 0)] {
+            let settings = Settings { max_active, ..Settings::default() };
+            let holders = vec!["q"; held];
+            let turns = queue(&queue_of, &holders, &settings, NOW);
+            assert_eq!(turns.iter().filter(|turn| turn.admitted).count(), expected);
+            assert!(turns.is_sorted_by_key(|turn| !turn.admitted), "the first ones, never others");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What is to be done about a request now: its rows and the news of it go in, changes, effects and alerts come out.
+//!
+//! An *effect* is something to be done outside: its outcome comes back as [`News`]. Effects are due because the rows say
+//! so, never because they were due a moment ago; after a crash the same rows give the same effects again. Whoever carries
+//! them out must therefore be able to do each twice, does not start one that is still under way, and does those about one
+//! run, and those about one block, in the order in which they were given.
+
+mod desk;
+mod news;
+#[cfg(test)]
+pub(crate) mod samples;
+mod states;
+#[cfg(test)]
+mod tests;
+mod wishes;
+
+use super::book::{BlockRow, NodeCounts, OutputStep, Process, RunRow, StepKind};
+use super::change::{Commit, RequestChange};
+use super::rounds::McCompletion;
+use super::{View, outputs};
+use desk::Desk;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass_types::payload::MergeOutput;
+use windlass_types::requests::{RequestStatus, UnitStatus};
+use windlass_types::{RunId, Timestamp, WorkflowId};
+
+/// Everything that a decision needs beside the rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    pub news: &'a [News],
+    /// Admission has a place for it (see [`super::admission`]).
+    pub admitted: bool,
+    /// Blocks of the version that this request replaces. Needed only where its outputs are to go at once.
+    pub previous: &'a [BlockRow],
+    /// The name of the run that this decision may make.
+    pub fresh_uuid: &'a str,
+}
+
+/// What comes from outside: outcomes of effects, and what the backend says about the run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    Imported(Box<Process>),
+    ImportFailed(Trouble),
+    Planned(Box<Planned>),
+    /// There is nothing (more) to plan.
+    NothingToPlan,
+    PlanFailed(Trouble),
+    /// A run is at the engine, under these numbers.
+    Submitted {
+        run: String,
+        workflow: WorkflowId,
+        engine_run: RunId,
+    },
+    SubmitFailed {
+        run: String,
+        trouble: Trouble,
+    },
+    /// [`Effect::Stop`] is carried out. `there`: the backend had the run; that it is over comes as [`News::Run`].
+    /// Otherwise it certainly does not run and will not.
+    Stopped {
+        run: String,
+        there: bool,
+    },
+    Run(Box<RunNews>),
+    Step {
+        block: String,
+        unit: Option<u32>,
+        kind: StepKind,
+        /// The name of the block, the id of the rule, where there is one; or what went wrong.
+        outcome: Result<Option<String>, String>,
+    },
+}
+
+/// What went wrong with an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    pub reason: String,
+    /// It may go better next time; otherwise a person has to change something.
+    pub again: bool,
+}
+
+/// A round, planned: its run is `ready`, its files are in the run's directory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    pub run: RunRow,
+    pub blocks: Vec<BlockRow>,
+    /// With the numbers where the round after it begins.
+    pub process: Process,
+}
+
+/// What the backend says. `state` must have been asked for *before* the units, so that `Over` means: these are all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunNews {
+    pub run: String,
+    pub state: RunState,
+    pub counts: NodeCounts,
+    pub units_completed: u32,
+    pub units_failed: u32,
+    /// What happened to units after `units_read`, ascending.
+    pub units: Vec<UnitNews>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// The backend does not answer.
+    Unknown,
+    /// It answers, and knows nothing of this run.
+    Gone,
+    Running,
+    Over,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnitNews {
+    pub seq: i64,
+    pub unit: u32,
+    pub status: UnitStatus,
+    /// Of a completed one: what its merge wrote, or why that cannot be read.
+    pub output: Result<Option<MergeOutput>, String>,
+}
+
+/// What must be done outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// See that input and sites exist, make the process.
+    Import,
+    Plan {
+        round: u32,
+    },
+    /// Hand a run that is ready to the backend.
+    Submit {
+        run: String,
+    },
+    /// The same for one that goes on with another.
+    Resume {
+        run: String,
+    },
+    Stop {
+        run: String,
+        reason: String,
+    },
+    Step(Box<OutputStep>),
+}
+
+/// Something that somebody should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alert {
+    pub kind: AlertKind,
+    pub request: String,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AlertKind {
+    /// Too long in a status where nothing but we are waited for.
+    Stuck(RequestStatus),
+    StuckInQueue,
+    SlowDag,
+    ScheddUnreachable,
+    Held,
+    OutputFailed,
+}
+
+impl AlertKind {
+    /// As in `wms2_alerts_total{type}`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stuck(RequestStatus::Submitted) => "stuck_in_submitted",
+            Self::Stuck(RequestStatus::Planning) => "stuck_in_planning",
+            Self::Stuck(RequestStatus::Stopping) => "stuck_in_stopping",
+            Self::Stuck(RequestStatus::Resubmitting) => "stuck_in_resubmitting",
+            Self::Stuck(_) => "stuck",
+            Self::StuckInQueue => "stuck_in_queue",
+            Self::SlowDag => "slow_dag",
+            Self::ScheddUnreachable => "schedd_unreachable",
+            Self::Held => "held",
+            Self::OutputFailed => "output_failed",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// A status that is not here is never stuck.
+    pub timeouts: BTreeMap<RequestStatus, Duration>,
+    /// After trouble that may pass.
+    pub retry_after: Duration,
+    pub outputs: outputs::Patience,
+    pub mc_completion: McCompletion,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        const HOUR: u64 = 3600;
+        let timeouts = [
+            (RequestStatus::Submitted, HOUR),
+            (RequestStatus::Queued, 7 * 24 * HOUR),
+            (RequestStatus::Planning, HOUR),
+            (RequestStatus::Active, 30 * 24 * HOUR),
+            (RequestStatus::Stopping, HOUR),
+            (RequestStatus::Resubmitting, 600),
+        ];
+        Self {
+            timeouts: timeouts.map(|(status, seconds)| (status, Duration::from_secs(seconds))).into(),
+            retry_after: Duration::from_mins(1),
+            outputs: outputs::Patience::default(),
+            mc_completion: McCompletion::default(),
+        }
+    }
+}
+
+/// What follows. Changes are committed before effects are carried out and alerts told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    pub changes: Vec<RequestChange>,
+    pub effects: Vec<Effect>,
+    pub alerts: Vec<Alert>,
+    /// When to decide again even if there is no news.
+    pub look_again: Option<Timestamp>,
+}
+
+impl Decision {
+    /// As the store takes it; `None` if nothing changes.
+    pub fn commit(&self, view: &View, at: Timestamp) -> Option<Commit> {
+        (!self.changes.is_empty()).then(|| Commit {
+            request: view.row.request.request_name.clone(),
+            version: view.row.version,
+            changes: self.changes.clone(),
+            by: "lifecycle".to_owned(),
+            at,
+        })
+    }
+}
+
+/// What is to be done about a request now.
+pub fn decide(view: &View, situation: &Situation<'_>, settings: &Settings, now: Timestamp) -> Decision {
+    let mut desk = Desk::new(view, situation, settings, now);
+    desk.take_news();
+    let stuck = desk.tell_if_stuck();
+    desk.see_to_wishes();
+    desk.go_on();
+    if let Some(status) = stuck {
+        desk.hold_if_still(status);
+    }
+    desk.see_to_outputs();
+    desk.into_decision()
+}
+
+/// Whether a request takes one of the places that admission gives out.
+pub fn takes_place(view: &View) -> bool {
+    match view.row.status {
+        RequestStatus::Planning | RequestStatus::Stopping => true,
+        // When its run is over, outputs being seen to are no load.
+        RequestStatus::Active => view.run.as_ref().is_some_and(|run| run.status.is_active()),
+        _ => false,
+    }
+}

@@ -1,0 +1,125 @@
+//! Rows to try decisions on.
+
+use crate::requests::View;
+use crate::requests::book::{Backend, BlockRow, NodeCounts, Process, RequestRow, RunRow, RunTotals};
+use std::collections::BTreeMap;
+use windlass_types::Timestamp;
+use windlass_types::requests::{
+    BlockStatus, CleanupPolicy, Request, RequestStatus, RunStatus, SplittingAlgo, SplittingParams,
+};
+
+pub(crate) const START: Timestamp = Timestamp(1_000_000_000);
+
+pub(crate) fn request() -> Request {
+    Request {
+        request_name: "ana_test_v1".into(),
+        requestor: "ana".into(),
+        requestor_dn: None,
+        group: None,
+        input_dataset: Some("/Mu/Run1-v1/RAW".into()),
+        secondary_input_dataset: None,
+        output_datasets: vec!["/Mu/Run1-again-v1/AOD".into()],
+        generation: None,
+        cmssw_version: None,
+        scram_arch: Vec::new(),
+        global_tag: None,
+        memory_mb: 2048,
+        time_per_event_sec: 1.0,
+        size_per_event_kb: 1.5,
+        multicore: 1,
+        site_whitelist: Vec::new(),
+        site_blacklist: Vec::new(),
+        splitting_algo: SplittingAlgo::FileBased,
+        splitting_params: SplittingParams::default(),
+        campaign: None,
+        processing_string: None,
+        acquisition_era: None,
+        processing_version: 1,
+        priority: 100_000,
+        urgent: false,
+        production_steps: Vec::new(),
+        payload_config: serde_json::Map::new(),
+        previous_version_request: None,
+        superseded_by_request: None,
+        cleanup_policy: CleanupPolicy::KeepUntilReplaced,
+    }
+}
+
+pub(crate) fn view() -> View {
+    View {
+        row: RequestRow {
+            request: request(),
+            status: RequestStatus::Submitted,
+            version: 1,
+            created_at: START,
+            updated_at: START,
+            since: START,
+            wanted: None,
+            reason: None,
+            alerted_at: None,
+        },
+        process: None,
+        run: None,
+        blocks: Vec::new(),
+        steps: Vec::new(),
+    }
+}
+
+pub(crate) fn process() -> Process {
+    Process {
+        uuid: "process".into(),
+        request_name: "ana_test_v1".into(),
+        round: 0,
+        next_first_event: 1,
+        next_first_lumi: 1,
+        next_block: 0,
+        more_input: false,
+        events_produced: 0,
+        events_of_round: 0,
+        category_throttles: BTreeMap::new(),
+        step_metrics: None,
+        created_at: START,
+        updated_at: START,
+    }
+}
+
+pub(crate) fn run(units: u32) -> RunRow {
+    RunRow {
+        uuid: "run-0".into(),
+        process: "process".into(),
+        round: 0,
+        parent: None,
+        backend: Backend::Engine { workflow: None, run: None },
+        submit_dir: "dir".into(),
+        status: RunStatus::Ready,
+        stop_requested_at: None,
+        stop_reason: None,
+        totals: RunTotals { nodes: u64::from(units) * 4, edges: 0, by_role: BTreeMap::new(), units },
+        counts: NodeCounts::default(),
+        units_completed: 0,
+        units_failed: 0,
+        units_read: 0,
+        created_at: START,
+        submitted_at: None,
+        completed_at: None,
+    }
+}
+
+pub(crate) fn block(index: u32, first_unit: u32, last_unit: u32) -> BlockRow {
+    BlockRow {
+        uuid: format!("block-{index}"),
+        process: "process".into(),
+        round: 0,
+        index,
+        dataset: "/Mu/Run1-again-v1/AOD".into(),
+        first_unit,
+        last_unit,
+        units_completed: 0,
+        name: None,
+        is_closed: false,
+        tape_rule: None,
+        status: BlockStatus::Open,
+        created_at: START,
+        updated_at: START,
+    }
+}

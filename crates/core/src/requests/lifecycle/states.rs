@@ -1,0 +1,295 @@
+//! What each status waits for, and what follows once it is there.
+
+use super::desk::Desk;
+use super::{AlertKind, Effect};
+use crate::requests::book::{Backend, NodeCounts, RunRow, StepKind};
+use crate::requests::change::RequestChange;
+use crate::requests::outputs;
+use crate::requests::rounds::{self, Next, Recovery};
+use windlass_types::requests::{BlockStatus, CleanupPolicy, RequestStatus, RunStatus};
+
+impl Desk<'_> {
+    /// Goes from status to status as long as nothing has to be waited for.
+    pub(super) fn go_on(&mut self) {
+        loop {
+            let status = self.view.row.status;
+            match status {
+                RequestStatus::Submitted => self.effect_unless_pausing(Effect::Import),
+                RequestStatus::Queued if self.admitted => {
+                    self.admitted = false;
+                    self.become_status(RequestStatus::Planning, None);
+                }
+                RequestStatus::Planning => self.planning(),
+                RequestStatus::Active => self.active(),
+                RequestStatus::Stopping => self.stopping(),
+                RequestStatus::Resubmitting => {
+                    self.become_status(RequestStatus::Queued, None);
+                    self.look_again(self.now);
+                }
+                RequestStatus::Partial => self.partial(),
+                RequestStatus::Held => self.held(),
+                _ => {}
+            }
+            if self.view.row.status == status {
+                return;
+            }
+        }
+    }
+
+    fn effect_unless_pausing(&mut self, effect: Effect) {
+        if !self.pausing {
+            self.effect(effect);
+        }
+    }
+
+    fn planning(&mut self) {
+        let Some(round) = self.view.process.as_ref().map(|process| process.round) else {
+            return self.hold("there is nothing to plan from: its import was lost".to_owned());
+        };
+        let Some(run) = self.view.run_of_round() else {
+            return self.effect_unless_pausing(Effect::Plan { round });
+        };
+        match run.status {
+            RunStatus::Ready => {
+                let effect = handing_over(run);
+                self.effect_unless_pausing(effect);
+            }
+            _ => self.become_status(RequestStatus::Active, None),
+        }
+    }
+
+    fn active(&mut self) {
+        match self.view.run_of_round().map(|run| run.status) {
+            Some(RunStatus::Submitted | RunStatus::Running | RunStatus::Halted) => {
+                self.next_production_step();
+            }
+            None | Some(RunStatus::Completed) => self.after_round(),
+            Some(_) => self.become_status(RequestStatus::Partial, None),
+        }
+    }
+
+    /// enough is done to let others go first.
+    fn next_production_step(&mut self) {
+        let Some(run) = &self.view.run else { return };
+        let steps = &self.view.row.request.production_steps;
+        let reached = rounds::steps_reached(steps, run);
+        // With nothing left to run there is nothing to let wait.
+        if reached == 0 || run.units_completed + run.units_failed >= run.totals.units {
+            return;
+        }
+        let reason = format!(
+            "{} of {} work units are completed, past the production step at {} %: the rest goes on with priority {}",
+            run.units_completed,
+            run.totals.units,
+            steps[reached - 1].fraction * 100.0,
+            steps[reached - 1].priority.min(self.view.row.request.priority),
+        );
+        self.begin_stop(reason);
+    }
+
+    /// All work units of the round are completed. What is produced counts when it is registered; that it is on its way to
+    /// tape is waited for only at the very end.
+    fn after_round(&mut self) {
+        if self.is_output_failed() {
+            return;
+        }
+        let registering = |kind| matches!(kind, StepKind::Open | StepKind::Register | StepKind::Protect);
+        if self.view.steps.iter().any(|step| registering(step.kind)) {
+            return;
+        }
+        let Some(process) = &self.view.process else { return };
+        match rounds::after_round(&self.view.row.request, process, self.settings.mc_completion) {
+            Next::Round => self.next_round(),
+            Next::Hold(reason) => self.hold(reason),
+            Next::Finished => self.finish(),
+        }
+    }
+
+    /// Only a person can help where the catalog refused for days.
+    fn is_output_failed(&mut self) -> bool {
+        let Some(block) = self.view.blocks.iter().find(|block| block.status == BlockStatus::Failed) else {
+            return false;
+        };
+        let error = self
+            .view
+            .steps
+            .iter()
+            .filter(|step| step.block == block.uuid)
+            .find_map(|step| step.last_error.clone())
+            .unwrap_or_else(|| "unknown".to_owned());
+        let reason = format!(
+            "the outputs of block {} of {} could not be recorded: {error}",
+            block.index, block.dataset
+        );
+        self.hold(reason);
+        true
+    }
+
+    fn next_round(&mut self) {
+        if let Some(mut process) = self.view.process.clone() {
+            process.round += 1;
+            process.events_of_round = 0;
+            process.updated_at = self.now;
+            let reason = format!("round {} follows", process.round);
+            self.change(RequestChange::Process(Box::new(process)));
+            self.become_status(RequestStatus::Queued, Some(reason));
+            self.look_again(self.now);
+        }
+    }
+
+    /// completed once every block is archived.
+    fn finish(&mut self) {
+        let settled = |status| matches!(status, BlockStatus::Archived | BlockStatus::Invalidated);
+        if !self.view.steps.is_empty() || !self.view.blocks.iter().all(|block| settled(block.status)) {
+            return;
+        }
+        if self.view.row.request.cleanup_policy == CleanupPolicy::ImmediateCleanup {
+            let previous = self.situation.previous;
+            for block in previous.iter().filter(|block| block.status != BlockStatus::Invalidated) {
+                let detail = outputs::undoing(block);
+                let add = outputs::add(&block.uuid, None, StepKind::Invalidate, detail, self.now);
+                // Not a row of this request: it is carried out where its own rows are looked at.
+                self.decision.changes.push(add);
+            }
+        }
+        self.become_status(RequestStatus::Completed, None);
+    }
+
+    /// A run came to its end, and all that its units left is noted.
+    pub(super) fn run_over(&mut self) {
+        let Some(run) = &self.view.run else { return };
+        let stopped = run.stop_requested_at.is_some()
+            || matches!(self.view.row.status, RequestStatus::Stopping | RequestStatus::Held);
+        let status = match run.units_completed {
+            done if done >= run.totals.units => RunStatus::Completed,
+            _ if stopped => RunStatus::Stopped,
+            0 => RunStatus::Failed,
+            _ => RunStatus::Partial,
+        };
+        self.become_run(status);
+    }
+
+    /// The backend has lost it.
+    pub(super) fn gone(&mut self) {
+        self.become_run(RunStatus::Removed);
+        let ending = self.view.row.wanted.is_some();
+        match self.view.row.status {
+            RequestStatus::Planning | RequestStatus::Active => {
+                self.hold("the backend does not know its run any more".to_owned());
+            }
+            RequestStatus::Stopping if !ending => {
+                self.hold("the backend lost its run while it was being stopped".to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    fn stopping(&mut self) {
+        if self.may_run() {
+            return self.stop_effect();
+        }
+        match self.view.run_of_round().map(|run| run.status) {
+            Some(RunStatus::Stopped) => self.prepare_next_run(Some("stopped".to_owned())),
+            Some(RunStatus::Completed) => self.become_status(RequestStatus::Active, None),
+            _ => self.hold("it was to be stopped, and has no run that could go on".to_owned()),
+        }
+    }
+
+    /// another run for what is left, to be started when its turn comes; production steps that were reached are
+    /// used up.
+    pub(super) fn prepare_next_run(&mut self, reason: Option<String>) {
+        let Some(old) = self.view.run.clone() else { return };
+        let reached = rounds::steps_reached(&self.view.row.request.production_steps, &old);
+        if reached > 0 {
+            let mut steps = self.view.row.request.production_steps.clone();
+            let priority = steps[reached - 1].priority.min(self.view.row.request.priority);
+            steps.drain(..reached);
+            self.change(RequestChange::Priority(priority));
+            self.change(RequestChange::ProductionSteps(steps));
+        }
+        self.change(RequestChange::AddRun(Box::new(RunRow {
+            uuid: self.situation.fresh_uuid.to_owned(),
+            parent: Some(old.uuid.clone()),
+            backend: going_on_at(&old.backend),
+            status: RunStatus::Ready,
+            stop_requested_at: None,
+            stop_reason: None,
+            counts: NodeCounts { done: old.counts.done, ..NodeCounts::default() },
+            units_failed: 0,
+            created_at: self.now,
+            submitted_at: None,
+            completed_at: None,
+            ..old
+        })));
+        self.become_status(RequestStatus::Resubmitting, reason);
+    }
+
+    fn partial(&mut self) {
+        match rounds::after_failure(&self.view) {
+            Recovery::Rescue { reason } => self.prepare_next_run(Some(reason)),
+            Recovery::Hold { reason } => self.hold(reason),
+        }
+    }
+
+    /// Nothing runs for a request that is held.
+    fn held(&mut self) {
+        let runs = |status: RunStatus| matches!(status, RunStatus::Submitted | RunStatus::Running);
+        if self.view.run.as_ref().is_some_and(|run| runs(run.status)) {
+            self.stop_effect();
+        }
+    }
+
+    /// Says that it takes too long, once per time-out (N-2: and goes on all the same). Returns the status that must not
+    /// outlast this.
+    pub(super) fn tell_if_stuck(&mut self) -> Option<RequestStatus> {
+        let status = self.view.row.status;
+        let timeout = *self.settings.timeouts.get(&status)?;
+        let since =
+            self.view.row.alerted_at.map_or(self.view.row.since, |told| told.max(self.view.row.since));
+        let due = since.after(timeout);
+        if self.now < due {
+            self.look_again(due);
+            return None;
+        }
+        let kind = match status {
+            RequestStatus::Queued => AlertKind::StuckInQueue,
+            RequestStatus::Active if self.unreachable => AlertKind::ScheddUnreachable,
+            RequestStatus::Active => AlertKind::SlowDag,
+            _ => AlertKind::Stuck(status),
+        };
+        let text = format!("has been {status} since {}", self.view.row.since);
+        self.alert(kind, text);
+        self.change(RequestChange::Alerted(Some(self.now)));
+        self.look_again(self.now.after(timeout));
+        let ours = matches!(
+            status,
+            RequestStatus::Submitted | RequestStatus::Planning | RequestStatus::Resubmitting
+        );
+        ours.then_some(status)
+    }
+
+    /// DESIGN 6.2: what is stuck where nobody but we are waited for goes to a person.
+    pub(super) fn hold_if_still(&mut self, status: RequestStatus) {
+        if self.view.row.status == status {
+            let since = self.view.row.since;
+            self.decision.effects.retain(|effect| matches!(effect, Effect::Step(_)));
+            self.hold(format!("was still {status} after {} s", self.now.since(since).as_secs()));
+        }
+    }
+}
+
+fn handing_over(run: &RunRow) -> Effect {
+    let goes_on = match &run.backend {
+        Backend::Engine { workflow, .. } => workflow.is_some(),
+        Backend::Htcondor { .. } => run.parent.is_some(),
+    };
+    let run = run.uuid.clone();
+    if goes_on { Effect::Resume { run } } else { Effect::Submit { run } }
+}
+
+fn going_on_at(backend: &Backend) -> Backend {
+    match backend {
+        Backend::Engine { workflow, .. } => Backend::Engine { workflow: *workflow, run: None },
+        Backend::Htcondor { schedd, .. } => Backend::Htcondor { schedd: schedd.clone(), cluster: None },
+    }
+}

@@ -1,0 +1,458 @@
+//! Decisions as tables: how things stand and what is heard, what follows. The whole of it is tried by
+//! `tests/lifecycle_model.rs`.
+
+use super::samples::{START, block, process, run, view};
+use super::*;
+use crate::requests::book::{StepState, Want, Wanted};
+use crate::requests::change::RunChange;
+use windlass_types::payload::{MergeCounts, MergedFile};
+use windlass_types::requests::{
+    BlockStatus, CleanupPolicy, ProductionStep, RequestStatus as S, RunStatus as R,
+};
+
+const LATER: Timestamp = Timestamp(START.0 + 5_000_000);
+
+fn at(status: S) -> View {
+    let mut view = view();
+    view.row.status = status;
+    if !matches!(status, S::New | S::Submitted) {
+        view.process = Some(process());
+    }
+    view
+}
+
+/// With a run of ten units in two blocks.
+fn with_run(status: S, run_status: R) -> View {
+    let mut view = at(status);
+    view.run = Some(RunRow { status: run_status, ..run(10) });
+    view.blocks = vec![block(0, 0, 4), block(1, 5, 9)];
+    view
+}
+
+fn wanting(mut view: View, what: Want) -> View {
+    view.row.wanted = Some(Wanted { what, by: "eve".into(), reason: "because".into(), at: START });
+    view
+}
+
+fn heard(view: &View, news: &[News]) -> Decision {
+    on(view, news, false)
+}
+
+fn on(view: &View, news: &[News], admitted: bool) -> Decision {
+    let situation = Situation { news, admitted, previous: &[], fresh_uuid: "run-1" };
+    decide(view, &situation, &Settings::default(), LATER)
+}
+
+fn after(view: &View, decision: &Decision) -> View {
+    let mut view = view.clone();
+    decision.changes.iter().for_each(|change| view.apply(change, LATER));
+    view
+}
+
+/// All statuses it went through.
+fn way(decision: &Decision) -> Vec<S> {
+    let to = |change: &RequestChange| match change {
+        RequestChange::Status { to, .. } => Some(*to),
+        _ => None,
+    };
+    decision.changes.iter().filter_map(to).collect()
+}
+
+fn merged(unit: u32) -> MergeOutput {
+    let file = MergedFile {
+        lfn: format!("/store/{unit}"),
+        size: 1,
+        adler32: "00000001".into(),
+        events: 10,
+        lumis: BTreeMap::new(),
+        parents: Vec::new(),
+    };
+    MergeOutput {
+        request: "ana_test_v1".into(),
+        unit: format!("mg_{unit:06}"),
+        number: unit,
+        site: "T2".into(),
+        datasets: [("/Mu/Run1-again-v1/AOD".to_owned(), vec![file])].into(),
+        counts: MergeCounts::default(),
+    }
+}
+
+fn says(state: RunState, completed: u32, failed: u32, units: &[u32]) -> News {
+    let units = units.iter().enumerate().map(|(at, unit)| UnitNews {
+        seq: at as i64 + 1,
+        unit: *unit,
+        status: UnitStatus::Completed,
+        output: Ok(Some(merged(*unit))),
+    });
+    News::Run(Box::new(RunNews {
+        run: "run-0".into(),
+        state,
+        counts: NodeCounts::default(),
+        units_completed: completed,
+        units_failed: failed,
+        units: units.collect(),
+    }))
+}
+
+fn submitted() -> News {
+    News::Submitted { run: "run-0".into(), workflow: WorkflowId(7), engine_run: RunId(1) }
+}
+
+fn trouble(again: bool) -> Trouble {
+    Trouble { reason: "no such dataset".into(), again }
+}
+
+///
+#[test]
+fn what_is_heard_leads_on() {
+    let planned = || {
+        News::Planned(Box::new(Planned { run: run(10), blocks: vec![block(0, 0, 9)], process: process() }))
+    };
+    let plan = Effect::Plan { round: 0 };
+    let submit = Effect::Submit { run: "run-0".into() };
+    let table = vec![
+        (at(S::New), vec![], true, vec![], vec![]),
+        (at(S::Submitted), vec![], true, vec![], vec![Effect::Import]),
+        (at(S::Submitted), vec![News::Imported(Box::new(process()))], true, vec![S::Queued], vec![]),
+        (at(S::Submitted), vec![News::ImportFailed(trouble(true))], false, vec![], vec![]),
+        (at(S::Submitted), vec![News::ImportFailed(trouble(false))], false, vec![S::Held], vec![]),
+        (at(S::Queued), vec![], false, vec![], vec![]),
+        (at(S::Queued), vec![News::Imported(Box::new(process()))], false, vec![], vec![]),
+        (at(S::Queued), vec![], true, vec![S::Planning], vec![plan.clone()]),
+        (at(S::Planning), vec![], false, vec![], vec![plan]),
+        (at(S::Planning), vec![planned()], false, vec![], vec![submit.clone()]),
+        (at(S::Planning), vec![planned(), planned(), submitted()], false, vec![S::Active], vec![]),
+        (at(S::Planning), vec![News::PlanFailed(trouble(false))], false, vec![S::Held], vec![]),
+        (with_run(S::Active, R::Running), vec![planned()], false, vec![], vec![]),
+        (at(S::Planning), vec![News::NothingToPlan], false, vec![S::Active, S::Completed], vec![]),
+        (with_run(S::Queued, R::Ready), vec![], true, vec![S::Planning], vec![submit]),
+        (with_run(S::Planning, R::Ready), vec![submitted()], false, vec![S::Active], vec![]),
+        (
+            // The message that it was handed over was lost.
+            with_run(S::Planning, R::Ready),
+            vec![says(RunState::Running, 0, 0, &[])],
+            false,
+            vec![S::Active],
+            vec![],
+        ),
+        (with_run(S::Active, R::Running), vec![says(RunState::Unknown, 0, 0, &[])], false, vec![], vec![]),
+        (
+            with_run(S::Active, R::Running),
+            vec![says(RunState::Gone, 0, 0, &[])],
+            false,
+            vec![S::Held],
+            vec![],
+        ),
+        (
+            with_run(S::Active, R::Running),
+            vec![says(RunState::Over, 0, 10, &[])],
+            false,
+            vec![S::Partial, S::Held],
+            vec![],
+        ),
+        (
+            with_run(S::Stopping, R::Running),
+            vec![says(RunState::Running, 0, 0, &[])],
+            false,
+            vec![],
+            vec![Effect::Stop { run: "run-0".into(), reason: "the request is held".into() }],
+        ),
+        (
+            with_run(S::Stopping, R::Running),
+            vec![says(RunState::Over, 0, 0, &[])],
+            true,
+            vec![S::Resubmitting, S::Queued],
+            vec![],
+        ),
+        (at(S::Resubmitting), vec![], true, vec![S::Queued], vec![]),
+        (at(S::Completed), vec![], true, vec![], vec![]),
+    ];
+    for (line, (view, news, admitted, expected, effects)) in table.into_iter().enumerate() {
+        let decision = on(&view, &news, admitted);
+        assert_eq!(way(&decision), expected, "line {line}: {} {news:?}", view.row.status);
+        assert_eq!(decision.effects, effects, "line {line}: {} {news:?}", view.row.status);
+    }
+}
+
+/// outputs are seen to as units end, and all of it without the run being over.
+#[test]
+fn a_unit_that_ends_is_registered_at_once() {
+    let view = with_run(S::Active, R::Submitted);
+    let decision = heard(&view, &[says(RunState::Running, 2, 0, &[1, 7])]);
+    let next = after(&view, &decision);
+    let about = |effect: &Effect| match effect {
+        Effect::Step(step) => (step.block.clone(), step.kind),
+        other => panic!("{other:?}"),
+    };
+    let opened: Vec<_> = decision.effects.iter().map(about).collect();
+    assert_eq!(opened, [("block-0".to_owned(), StepKind::Open), ("block-1".to_owned(), StepKind::Open)]);
+    assert_eq!(next.steps.len(), 6);
+    let run = next.run.as_ref().unwrap();
+    assert_eq!((run.status, run.units_completed, run.units_read), (R::Running, 2, 2));
+
+    // Heard again, it changes nothing.
+    let again = heard(&next, &[says(RunState::Running, 2, 0, &[1, 7])]);
+    assert_eq!(again.changes, []);
+    assert_eq!(again.effects, decision.effects);
+}
+
+/// N-3: what cannot be read yet is not passed over.
+#[test]
+fn a_unit_whose_outputs_are_unknown_is_read_again() {
+    let view = with_run(S::Active, R::Running);
+    let mut news = says(RunState::Running, 3, 0, &[0, 1, 2]);
+    let News::Run(told) = &mut news else { panic!("news of a run") };
+    told.units[1].output = Err("no such file".into());
+    let decision = heard(&view, &[news.clone()]);
+    assert_eq!(after(&view, &decision).run.unwrap().units_read, 1);
+    assert!(decision.look_again.is_some());
+    // When nothing more comes, a person has to look.
+    let News::Run(told) = &mut news else { panic!("news of a run") };
+    told.state = RunState::Over;
+    let next = after(&view, &heard(&view, &[news]));
+    assert_eq!(next.row.status, S::Held);
+    assert!(next.row.reason.unwrap().contains("mg_000001"));
+}
+
+/// also several steps at once, and a priority that was lowered meanwhile stays low.
+#[test]
+fn production_steps_stop_and_lower() {
+    let step = |fraction, priority| ProductionStep { fraction, priority };
+    let steps = vec![step(0.1, 80_000), step(0.5, 50_000), step(0.9, 10_000)];
+    // units completed, priority now → priority then, steps left
+    for (completed, priority, then, left) in
+        [(1, 100_000, 80_000, 2), (5, 100_000, 50_000, 1), (9, 100_000, 10_000, 0), (5, 60, 60, 1)]
+    {
+        let mut view = with_run(S::Active, R::Running);
+        view.row.request.production_steps.clone_from(&steps);
+        view.row.request.priority = priority;
+        let decision = heard(&view, &[says(RunState::Running, completed, 0, &[])]);
+        assert_eq!(way(&decision), [S::Stopping]);
+        assert!(
+            matches!(&decision.effects[..], [Effect::Stop { reason, .. }] if reason.contains("priority"))
+        );
+        let stopping = after(&view, &decision);
+        let decision = heard(&stopping, &[says(RunState::Over, completed, 0, &[])]);
+        let queued = after(&stopping, &decision);
+        assert_eq!((queued.row.status, queued.row.request.priority), (S::Queued, then));
+        assert_eq!(queued.row.request.production_steps.len(), left);
+        let run = queued.run.unwrap();
+        assert_eq!(
+            (run.status, run.parent.as_deref(), run.units_completed),
+            (R::Ready, Some("run-0"), completed)
+        );
+    }
+    let mut view = with_run(S::Active, R::Running);
+    view.row.request.production_steps = steps;
+    for (completed, failed) in [(0, 0), (10, 0), (8, 2)] {
+        let decision = heard(&view, &[says(RunState::Running, completed, failed, &[])]);
+        assert_eq!(way(&decision), [], "with nothing reached or nothing left nothing is stopped");
+    }
+}
+
+/// N-12; abort from every status.
+#[test]
+fn wishes_are_seen_to_from_every_status() {
+    let ways: Vec<(View, Want, Vec<S>)> = vec![
+        (at(S::Submitted), Want::Stop, vec![S::Held]),
+        (at(S::Queued), Want::Stop, vec![S::Held]),
+        (at(S::Planning), Want::Stop, vec![S::Held]),
+        (with_run(S::Planning, R::Ready), Want::Stop, vec![S::Stopping]),
+        (with_run(S::Active, R::Running), Want::Stop, vec![S::Stopping]),
+        (with_run(S::Active, R::Completed), Want::Stop, vec![]),
+        (with_run(S::Held, R::Partial), Want::Stop, vec![]),
+        (at(S::New), Want::Abort, vec![S::Aborted]),
+        (at(S::Submitted), Want::Abort, vec![S::Aborted]),
+        (at(S::Queued), Want::Abort, vec![S::Aborted]),
+        (with_run(S::Queued, R::Ready), Want::Abort, vec![S::Aborted]),
+        (at(S::Planning), Want::Abort, vec![S::Aborted]),
+        (with_run(S::Planning, R::Ready), Want::Abort, vec![S::Stopping]),
+        (with_run(S::Active, R::Running), Want::Abort, vec![S::Stopping]),
+        (with_run(S::Active, R::Completed), Want::Abort, vec![S::Aborted]),
+        (with_run(S::Stopping, R::Running), Want::Abort, vec![]),
+        (with_run(S::Resubmitting, R::Ready), Want::Abort, vec![S::Aborted]),
+        (with_run(S::Partial, R::Partial), Want::Abort, vec![S::Aborted]),
+        (with_run(S::Held, R::Partial), Want::Abort, vec![S::Aborted]),
+        (with_run(S::Held, R::Ready), Want::Abort, vec![S::Stopping]),
+        (with_run(S::Held, R::Partial), Want::Fail, vec![S::Failed]),
+        (with_run(S::Active, R::Submitted), Want::Fail, vec![S::Stopping]),
+        (with_run(S::Completed, R::Completed), Want::Abort, vec![]),
+        (at(S::Queued), Want::Release, vec![S::Planning]),
+        (view_held_without_process(), Want::Release, vec![S::Submitted]),
+        (at(S::Held), Want::Release, vec![S::Queued]),
+        (with_run(S::Held, R::Ready), Want::Release, vec![S::Queued]),
+        (with_run(S::Held, R::Partial), Want::Release, vec![S::Resubmitting, S::Queued]),
+        (with_run(S::Held, R::Removed), Want::Release, vec![S::Resubmitting, S::Queued]),
+        (with_run(S::Held, R::Completed), Want::Release, vec![S::Active]),
+        (with_run(S::Held, R::Running), Want::Release, vec![S::Stopping]),
+    ];
+    for (view, want, expected) in ways {
+        let status = view.row.status;
+        let decision = on(&wanting(view, want), &[], true);
+        assert_eq!(way(&decision), expected, "{want:?} of one that is {status}");
+    }
+}
+
+fn view_held_without_process() -> View {
+    View { process: None, ..at(S::Held) }
+}
+
+/// R-116, S 6.3: what is whole stays, what is open is taken back; of one that is given up everything stays.
+#[test]
+fn an_end_settles_the_blocks() {
+    use BlockStatus::{Archived, Complete, Failed, Invalidated, Open};
+    let mut view = with_run(S::Held, R::Partial);
+    view.blocks = vec![
+        BlockRow { status: BlockStatus::Archived, is_closed: true, name: Some("a".into()), ..block(0, 0, 1) },
+        BlockRow { status: BlockStatus::Complete, is_closed: true, name: Some("b".into()), ..block(1, 2, 3) },
+        BlockRow { name: Some("c".into()), units_completed: 1, ..block(2, 4, 5) },
+        block(3, 6, 9),
+    ];
+    let statuses = |view: &View| view.blocks.iter().map(|block| block.status).collect::<Vec<_>>();
+    let aborted = after(&view, &heard(&wanting(view.clone(), Want::Abort), &[]));
+    assert_eq!(statuses(&aborted), [Archived, Complete, Open, Invalidated]);
+    assert_eq!(aborted.steps.len(), 1);
+    assert!(aborted.steps[0].is("block-2", None, StepKind::Invalidate));
+    // Also of a request that is over, what is open is done.
+    let decision = heard(&aborted, &[]);
+    assert!(matches!(&decision.effects[..], [Effect::Step(step)] if step.kind == StepKind::Invalidate));
+    let undone =
+        News::Step { block: "block-2".into(), unit: None, kind: StepKind::Invalidate, outcome: Ok(None) };
+    assert_eq!(
+        statuses(&after(&aborted, &heard(&aborted, &[undone]))),
+        [Archived, Complete, Invalidated, Invalidated]
+    );
+
+    let failed = after(&view, &heard(&wanting(view.clone(), Want::Fail), &[]));
+    assert_eq!(statuses(&failed), [Archived, Complete, Failed, Failed]);
+    assert_eq!(failed.steps, []);
+}
+
+/// A stop that finds nothing at the backend: what was ready goes on later, under another name.
+#[test]
+fn a_stop_before_the_start() {
+    let view = with_run(S::Planning, R::Ready);
+    let stopping = after(&view, &heard(&wanting(view.clone(), Want::Stop), &[]));
+    // Not being there yet is no proof that it will not come.
+    assert_eq!(way(&heard(&stopping, &[says(RunState::Gone, 0, 0, &[])])), []);
+    let certain = News::Stopped { run: "run-0".into(), there: false };
+    let queued = after(&stopping, &heard(&stopping, &[certain]));
+    assert_eq!(queued.row.status, S::Queued);
+    let again = on(&queued, &[], true);
+    assert_eq!(again.effects, [Effect::Submit { run: "run-1".into() }], "it never was at the backend");
+
+    // One that was there goes on there.
+    let mut view = with_run(S::Active, R::Running);
+    let change = RunChange::Engine { workflow: WorkflowId(7), run: RunId(1) };
+    view.apply(&RequestChange::Run { run: "run-0".into(), change }, LATER);
+    let stopping = after(&view, &heard(&wanting(view.clone(), Want::Stop), &[]));
+    let queued = after(&stopping, &heard(&stopping, &[says(RunState::Over, 3, 0, &[])]));
+    assert_eq!(on(&queued, &[], true).effects, [Effect::Resume { run: "run-1".into() }]);
+}
+
+/// N-2, DESIGN 6.2, 6.3: told once per time-out, and evaluated all the same.
+#[test]
+fn what_is_stuck_is_told_and_goes_on() {
+    let hours = |n: u64| START.after(Duration::from_secs(n * 3600));
+    let unreachable = || says(RunState::Unknown, 0, 0, &[]);
+    let table = vec![
+        (at(S::Submitted), vec![], 2, "stuck_in_submitted", vec![S::Held]),
+        (at(S::Planning), vec![], 2, "stuck_in_planning", vec![S::Held]),
+        (at(S::Submitted), vec![News::Imported(Box::new(process()))], 2, "", vec![S::Queued]),
+        (at(S::Queued), vec![], 8 * 24, "stuck_in_queue", vec![S::Planning]),
+        (with_run(S::Active, R::Running), vec![], 31 * 24, "slow_dag", vec![]),
+        (with_run(S::Active, R::Running), vec![unreachable()], 31 * 24, "schedd_unreachable", vec![]),
+        (with_run(S::Stopping, R::Running), vec![], 2, "stuck_in_stopping", vec![]),
+        (with_run(S::Held, R::Partial), vec![], 9000, "", vec![]),
+    ];
+    for (view, news, passed, told, expected) in table {
+        let situation = Situation { news: &news, admitted: true, previous: &[], fresh_uuid: "run-1" };
+        let now = hours(passed);
+        let decision = decide(&view, &situation, &Settings::default(), now);
+        let status = view.row.status;
+        assert_eq!(way(&decision), expected, "{status}");
+        let kinds: Vec<_> = decision.alerts.iter().map(|alert| alert.kind.name()).collect();
+        assert_eq!(kinds.first().copied().unwrap_or_default(), told, "{status}");
+        if expected.is_empty() && !told.is_empty() {
+            let mut next = view.clone();
+            decision.changes.iter().for_each(|change| next.apply(change, now));
+            let again =
+                decide(&next, &situation, &Settings::default(), hours(passed + 1).after(Duration::ZERO));
+            let repeats = again.alerts.len();
+            assert_eq!(repeats, usize::from(status == S::Stopping), "{status}: once per time-out");
+        }
+    }
+}
+
+/// a person is asked once nothing else is left to do; released, it is tried again.
+#[test]
+fn outputs_that_cannot_be_recorded_hold_the_request() {
+    let mut view = with_run(S::Active, R::Completed);
+    view.blocks.truncate(1);
+    view.blocks[0].status = BlockStatus::Failed;
+    let RequestChange::AddStep(mut step) =
+        outputs::add("block-0", Some(1), StepKind::Register, serde_json::Value::Null, START)
+    else {
+        panic!("a step is added");
+    };
+    (step.state, step.attempts, step.last_error) =
+        (StepState::Failed, 17, Some("503 from the catalog".into()));
+    view.steps = vec![*step];
+    let held = after(&view, &heard(&view, &[]));
+    assert_eq!(held.row.status, S::Held);
+    assert!(held.row.reason.as_deref().unwrap().contains("503 from the catalog"));
+    let decision = heard(&wanting(held.clone(), Want::Release), &[]);
+    let active = after(&held, &decision);
+    assert_eq!((active.row.status, active.blocks[0].status), (S::Active, BlockStatus::Open));
+    assert!(matches!(&decision.effects[..], [Effect::Step(step)] if step.attempts == 0));
+}
+
+///
+#[test]
+fn a_new_version_that_is_complete_replaces_the_old_one() {
+    for (policy, steps) in [(CleanupPolicy::ImmediateCleanup, 2), (CleanupPolicy::KeepUntilReplaced, 0)] {
+        let mut view = with_run(S::Active, R::Completed);
+        view.row.request.cleanup_policy = policy;
+        view.blocks.iter_mut().for_each(|block| block.status = BlockStatus::Archived);
+        let previous = [
+            BlockRow { uuid: "old-0".into(), status: BlockStatus::Archived, ..block(0, 0, 1) },
+            BlockRow { uuid: "old-1".into(), status: BlockStatus::Failed, ..block(1, 2, 3) },
+            BlockRow { uuid: "old-2".into(), status: BlockStatus::Invalidated, ..block(2, 4, 5) },
+        ];
+        let situation = Situation { news: &[], admitted: false, previous: &previous, fresh_uuid: "" };
+        let decision = decide(&view, &situation, &Settings::default(), LATER);
+        assert_eq!(way(&decision), [S::Completed]);
+        let invalidations = decision.changes.iter().filter(
+            |change| matches!(change, RequestChange::AddStep(step) if step.kind == StepKind::Invalidate),
+        );
+        assert_eq!(invalidations.count(), steps);
+    }
+}
+
+///
+#[test]
+fn what_is_left_is_the_next_round() {
+    let mut view = with_run(S::Active, R::Completed);
+    view.process.as_mut().unwrap().more_input = true;
+    view.blocks.iter_mut().for_each(|block| block.status = BlockStatus::Complete);
+    let decision = heard(&view, &[]);
+    assert_eq!(way(&decision), [S::Queued], "archiving goes on meanwhile");
+    let queued = after(&view, &decision);
+    assert_eq!(queued.process.as_ref().unwrap().round, 1);
+    assert_eq!(on(&queued, &[], true).effects, [Effect::Plan { round: 1 }]);
+}
+
+#[test]
+fn places_are_taken_by_what_runs() {
+    let table = [
+        (with_run(S::Planning, R::Ready), true),
+        (with_run(S::Active, R::Running), true),
+        (with_run(S::Active, R::Completed), false),
+        (with_run(S::Stopping, R::Running), true),
+        (with_run(S::Queued, R::Ready), false),
+        (with_run(S::Held, R::Partial), false),
+    ];
+    for (view, expected) in table {
+        assert_eq!(takes_place(&view), expected, "{}", view.row.status);
+    }
+}

@@ -1,0 +1,258 @@
+//! What is done in the catalog about outputs (DESIGN 6.6): a list of steps, each of which may be done twice without harm.
+//!
+//! ```text
+//! open ──► register U ──► protect U ──┐
+//!     └──► register V ──► protect V ──┴─► close ──► archive          (invalidate takes the place of all that is open)
+//! ```
+
+use super::book::{BlockRow, OutputStep, StepKind, StepState};
+use super::change::RequestChange;
+use serde_json::{Value, json};
+use std::time::Duration;
+use windlass_types::Timestamp;
+use windlass_types::requests::{BlockStatus, UnitName};
+
+/// How long a service that refuses is asked again (R-114).
+#[derive(Clone, Debug)]
+pub struct Patience {
+    /// After the first failure, the second, …; the last one for all that follow.
+    pub backoff: Vec<Duration>,
+    /// Since the first failure in a row.
+    pub limit: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            backoff: [60, 300, 1800, 7200, 14_400, 28_800].map(Duration::from_secs).to_vec(),
+            limit: Duration::from_hours(72),
+        }
+    }
+}
+
+/// Something to do from now on.
+pub fn add(block: &str, unit: Option<u32>, kind: StepKind, detail: Value, now: Timestamp) -> RequestChange {
+    RequestChange::AddStep(Box::new(OutputStep {
+        block: block.to_owned(),
+        unit,
+        kind,
+        state: StepState::Pending,
+        attempts: 0,
+        due_at: now,
+        first_failed_at: None,
+        last_error: None,
+        result: None,
+        detail,
+    }))
+}
+
+/// All its work units are registered and protected, and nobody has closed it.
+pub fn is_full(block: &BlockRow) -> bool {
+    block.status == BlockStatus::Open && !block.is_closed && block.units_completed >= block.total_units()
+}
+
+/// The steps that can be done now, in order, and when the next of the others is due.
+pub fn ready(open: &[OutputStep], now: Timestamp) -> (Vec<OutputStep>, Option<Timestamp>) {
+    let free = open.iter().filter(|step| step.state == StepState::Pending && !waits(step, open));
+    let (mut ready, later): (Vec<_>, Vec<_>) = free.partition(|step| step.due_at <= now);
+    ready.sort_by(|a, b| (a.kind, &a.block, a.unit).cmp(&(b.kind, &b.block, b.unit)));
+    (ready.into_iter().cloned().collect(), later.iter().map(|step| step.due_at).min())
+}
+
+/// Whether something that comes before it is not done: of its unit, or of the block as a whole.
+fn waits(step: &OutputStep, open: &[OutputStep]) -> bool {
+    open.iter().any(|other| {
+        other.state.is_open()
+            && other.block == step.block
+            && other.kind < step.kind
+            && (other.unit.is_none() || step.unit.is_none() || other.unit == step.unit)
+    })
+}
+
+/// It went well: earlier failures are forgotten (R-115).
+pub fn done(step: &OutputStep, result: Option<&str>, now: Timestamp) -> RequestChange {
+    RequestChange::Step {
+        block: step.block.clone(),
+        unit: step.unit,
+        kind: step.kind,
+        state: StepState::Done,
+        attempts: 0,
+        due_at: now,
+        first_failed_at: None,
+        last_error: None,
+        result: result.map(str::to_owned),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Failure {
+    Again(RequestChange),
+    /// It has been tried for too long.
+    GivenUp(RequestChange),
+}
+
+pub fn failed(step: &OutputStep, error: &str, patience: &Patience, now: Timestamp) -> Failure {
+    let first = step.first_failed_at.unwrap_or(now);
+    let turn = (step.attempts as usize).min(patience.backoff.len().saturating_sub(1));
+    let wait = patience.backoff.get(turn).copied().unwrap_or_default();
+    let given_up = now.since(first) >= patience.limit;
+    let change = RequestChange::Step {
+        block: step.block.clone(),
+        unit: step.unit,
+        kind: step.kind,
+        state: if given_up { StepState::Failed } else { StepState::Pending },
+        attempts: step.attempts.saturating_add(1),
+        due_at: now.after(wait),
+        first_failed_at: Some(first),
+        last_error: Some(error.to_owned()),
+        result: None,
+    };
+    if given_up { Failure::GivenUp(change) } else { Failure::Again(change) }
+}
+
+/// A step that was given up, from the beginning.
+pub fn again(step: &OutputStep, now: Timestamp) -> RequestChange {
+    OutputStep { attempts: 0, due_at: now, first_failed_at: None, ..step.clone() }
+        .becoming(StepState::Pending)
+}
+
+/// What invalidation must undo, by how far the block came (R-116, S 6.3).
+pub fn undoing(block: &BlockRow) -> Value {
+    json!({
+        "source_rules": block.units_completed > 0 || block.name.is_some(),
+        "tape_rule": block.tape_rule,
+        "block": block.name,
+    })
+}
+
+/// All that somebody needs who has to look (R-114).
+pub fn tell(step: &OutputStep, block: Option<&BlockRow>, error: &str, now: Timestamp) -> String {
+    let about = match step.unit {
+        Some(unit) => format!("{:?} of work unit {}", step.kind, UnitName(unit)),
+        None => format!("{:?}", step.kind),
+    };
+    let of = block.map_or_else(
+        || format!("block {}", step.block),
+        |block| {
+            format!(
+                "block {} of {} ({}/{} work units, catalog name {}, closed: {}, tape rule {})",
+                block.index,
+                block.dataset,
+                block.units_completed,
+                block.total_units(),
+                block.name.as_deref().unwrap_or("none"),
+                block.is_closed,
+                block.tape_rule.as_deref().unwrap_or("none"),
+            )
+        },
+    );
+    let since = step.first_failed_at.unwrap_or(now);
+    format!("{about} of {of} failed {} times since {since}: {error}", step.attempts + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(unit: Option<u32>, kind: StepKind) -> OutputStep {
+        match add("b", unit, kind, Value::Null, Timestamp(0)) {
+            RequestChange::AddStep(step) => *step,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn names(steps: &[OutputStep]) -> Vec<(Option<u32>, StepKind)> {
+        steps.iter().map(|step| (step.unit, step.kind)).collect()
+    }
+
+    /// R-110, R-111, R-112: nothing before what it depends on.
+    #[test]
+    fn steps_are_done_in_their_order() {
+        use StepKind::{Archive, Close, Open, Protect, Register};
+        let mut open = vec![
+            step(None, Archive),
+            step(None, Close),
+            step(Some(2), Protect),
+            step(Some(2), Register),
+            step(Some(1), Register),
+            step(Some(1), Protect),
+            step(None, Open),
+        ];
+        let mut done = Vec::new();
+        while !open.is_empty() {
+            let (ready, _) = ready(&open, Timestamp(0));
+            assert!(!ready.is_empty());
+            done.push(names(&ready));
+            open.retain(|step| !ready.contains(step));
+        }
+        let expected: Vec<Vec<_>> = vec![
+            vec![(None, Open)],
+            vec![(Some(1), Register), (Some(2), Register)],
+            vec![(Some(1), Protect), (Some(2), Protect)],
+            vec![(None, Close)],
+            vec![(None, Archive)],
+        ];
+        assert_eq!(done, expected);
+    }
+
+    #[test]
+    fn one_unit_does_not_wait_for_another() {
+        let mut failing = step(Some(1), StepKind::Register);
+        failing.due_at = Timestamp(50);
+        let open = [
+            failing,
+            step(Some(1), StepKind::Protect),
+            step(Some(2), StepKind::Protect),
+            step(None, StepKind::Close),
+        ];
+        let (ready, next) = ready(&open, Timestamp(0));
+        assert_eq!(names(&ready), [(Some(2), StepKind::Protect)]);
+        assert_eq!(next, Some(Timestamp(50)), "of what could be done but is not due");
+    }
+
+    /// R-114: the waits grow, and after three days of nothing but failures a person has to look.
+    #[test]
+    fn failures_wait_longer_and_end() {
+        let patience = Patience::default();
+        let mut step = step(None, StepKind::Archive);
+        let mut now = Timestamp(1_000_000);
+        let begin = now;
+        let mut waits = Vec::new();
+        loop {
+            let (change, over) = match failed(&step, "503", &patience, now) {
+                Failure::Again(change) => (change, false),
+                Failure::GivenUp(change) => (change, true),
+            };
+            let RequestChange::Step { state, attempts, due_at, first_failed_at, last_error, .. } = change
+            else {
+                panic!("a step changes");
+            };
+            assert_eq!((first_failed_at, last_error.as_deref()), (Some(begin), Some("503")));
+            if over {
+                assert_eq!(state, StepState::Failed);
+                break;
+            }
+            assert_eq!(state, StepState::Pending);
+            waits.push(due_at.since(now).as_secs());
+            (step.attempts, step.first_failed_at, now) = (attempts, first_failed_at, due_at);
+        }
+        assert_eq!(waits[..7], [60, 300, 1800, 7200, 14_400, 28_800, 28_800]);
+        assert!(
+            now.since(begin) >= patience.limit && now.since(begin) < patience.limit + patience.backoff[5]
+        );
+    }
+
+    /// R-115.
+    #[test]
+    fn success_forgets_failures() {
+        let mut step = step(None, StepKind::Archive);
+        (step.attempts, step.first_failed_at, step.last_error) = (4, Some(Timestamp(1)), Some("no".into()));
+        let RequestChange::Step { state, attempts, first_failed_at, last_error, result, .. } =
+            done(&step, Some("rule-1"), Timestamp(9))
+        else {
+            panic!("a step changes");
+        };
+        assert_eq!((state, attempts, first_failed_at, last_error), (StepState::Done, 0, None, None));
+        assert_eq!(result.as_deref(), Some("rule-1"));
+    }
+}

@@ -1,0 +1,111 @@
+//! What may follow what in the life of a request. There is no other way from one status to another.
+
+use windlass_types::requests::RequestStatus::{
+    self, Aborted, Active, Completed, Failed, Held, New, Partial, Planning, Queued, Resubmitting, Stopping,
+    Submitted,
+};
+
+/// A step that the table does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a request that is {from} does not become {to}; after {from} comes {}", list(*.from))]
+pub struct Forbidden {
+    pub from: RequestStatus,
+    pub to: RequestStatus,
+}
+
+/// All statuses that may come directly after this one.
+pub const fn after(status: RequestStatus) -> &'static [RequestStatus] {
+    match status {
+        New => &[Submitted, Aborted],
+        Submitted | Resubmitting => &[Queued, Held, Failed, Aborted],
+        Queued => &[Planning, Held, Failed, Aborted],
+        // Back to stopping: its run may be at the backend already.
+        Planning => &[Active, Stopping, Held, Failed, Aborted],
+        // Back to queued: for its next round.
+        Active => &[Queued, Stopping, Partial, Held, Completed, Failed, Aborted],
+        // Back to active: everything was done before the stop reached it.
+        Stopping => &[Resubmitting, Active, Held, Failed, Aborted],
+        Partial => &[Resubmitting, Held, Failed, Aborted],
+        // Released, to where it was; or ended, by way of stopping where something of it may still run.
+        Held => &[Submitted, Queued, Active, Resubmitting, Stopping, Failed, Aborted],
+        Completed | Failed | Aborted => &[],
+    }
+}
+
+/// Whether a request may go this way.
+pub fn check(from: RequestStatus, to: RequestStatus) -> Result<(), Forbidden> {
+    if after(from).contains(&to) { Ok(()) } else { Err(Forbidden { from, to }) }
+}
+
+fn list(from: RequestStatus) -> String {
+    match after(from) {
+        [] => "nothing".to_owned(),
+        next => next.iter().map(|status| status.name()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// what is final is final, and nothing else is.
+    #[test]
+    fn only_the_end_has_no_way_on() {
+        for &status in RequestStatus::ALL {
+            assert_eq!(after(status).is_empty(), status.is_terminal(), "{status}");
+        }
+    }
+
+    #[test]
+    fn every_way_from_submitted_leads_to_an_end_or_to_a_person() {
+        for &start in RequestStatus::ALL.iter().filter(|status| !status.is_terminal() && **status != New) {
+            let mut seen = BTreeSet::from([start]);
+            let mut open = vec![start];
+            while let Some(status) = open.pop() {
+                open.extend(after(status).iter().filter(|next| seen.insert(**next)));
+            }
+            for end in [Completed, Failed, Aborted, Held] {
+                assert!(seen.contains(&end), "from {start} there is no way to {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_over_can_be_held_given_up_and_aborted() {
+        for &status in RequestStatus::ALL.iter().filter(|status| !status.is_terminal() && **status != New) {
+            for end in [Failed, Aborted] {
+                assert_eq!(check(status, end), Ok(()), "{status} → {end}");
+            }
+            assert!(status == Held || check(status, Held).is_ok(), "{status}");
+        }
+    }
+
+    /// S 6.2: a clean stop, and R-175.
+    #[test]
+    fn the_ways_of_the_specification_exist() {
+        let ways: &[&[RequestStatus]] = &[
+            &[New, Submitted, Queued, Planning, Active, Completed],
+            &[Active, Stopping, Resubmitting, Queued, Planning, Active],
+            &[Active, Partial, Held, Resubmitting, Queued],
+            &[Active, Partial, Resubmitting, Queued],
+        ];
+        for way in ways {
+            for pair in way.windows(2) {
+                assert_eq!(check(pair[0], pair[1]), Ok(()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_would_do() {
+        assert_eq!(
+            check(Queued, Active).unwrap_err().to_string(),
+            "a request that is queued does not become active; after queued comes planning, held, failed, aborted"
+        );
+        assert_eq!(
+            check(Aborted, Queued).unwrap_err().to_string(),
+            "a request that is aborted does not become queued; after aborted comes nothing"
+        );
+    }
+}
