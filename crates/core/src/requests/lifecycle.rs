@@ -215,6 +215,7 @@ impl Default for Settings {
 pub struct Decision {
     pub changes: Vec<RequestChange>,
     pub effects: Vec<Effect>,
+    /// They are among the changes too, so that none is lost; these are for whoever counts them.
     pub alerts: Vec<Alert>,
     /// When to decide again even if there is no news.
     pub look_again: Option<Timestamp>,

@@ -39,7 +39,7 @@ impl View {
                 self.row.reason.clone_from(reason);
                 self.row.alerted_at = None;
             }
-            RequestChange::Status { .. } | RequestChange::History(_) => {}
+            RequestChange::Status { .. } | RequestChange::History(_) | RequestChange::Alert(_) => {}
             RequestChange::Priority(priority) => self.row.request.priority = *priority,
             RequestChange::ProductionSteps(steps) => self.row.request.production_steps.clone_from(steps),
             RequestChange::Urgent(urgent) => self.row.request.urgent = *urgent,
@@ -95,6 +95,7 @@ fn apply_to_run(row: &mut RunRow, change: &RunChange, at: Timestamp) {
         RunChange::Engine { workflow, run } => {
             row.backend = super::book::Backend::Engine { workflow: Some(*workflow), run: Some(*run) };
         }
+        RunChange::Totals(totals) => row.totals.clone_from(totals),
         RunChange::Counts(counts) => row.counts = *counts,
         RunChange::Units { completed, failed, read } => {
             row.units_completed = *completed;

@@ -1,10 +1,9 @@
 //! A decision in the making: the rows as they will be, and what leads there.
 
 use super::{Alert, AlertKind, Decision, Effect, Settings, Situation};
-use crate::requests::book::{BlockRow, RunEvent, StepKind, StepState};
+use crate::requests::book::{BlockRow, NewAlert, StepKind, StepState};
 use crate::requests::change::{BlockChange, RequestChange, RunChange};
 use crate::requests::{View, outputs, transitions};
-use serde_json::Map;
 use windlass_types::Timestamp;
 use windlass_types::requests::{BlockStatus, RequestStatus, RunStatus};
 
@@ -59,6 +58,12 @@ impl<'a> Desk<'a> {
 
     pub(super) fn alert(&mut self, kind: AlertKind, text: String) {
         let request = self.view.row.request.request_name.clone();
+        self.change(RequestChange::Alert(Box::new(NewAlert {
+            kind: kind.name().to_owned(),
+            request: Some(request.clone()),
+            message: text.clone(),
+            detail: serde_json::Value::Null,
+        })));
         self.decision.alerts.push(Alert { kind, request, text });
     }
 
@@ -86,23 +91,12 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// With its line in the history of the run.
     pub(super) fn become_run(&mut self, to: RunStatus) {
         let Some(run) = &self.view.run else { return };
         if run.status == to {
             return;
         }
-        let event = RunEvent {
-            run: run.uuid.clone(),
-            event_type: to.name().to_owned(),
-            from: Some(run.status),
-            to: Some(to),
-            counts: run.counts,
-            detail: Map::new(),
-            at: self.now,
-        };
         self.change_run(RunChange::Status { from: run.status, to });
-        self.change(RequestChange::History(Box::new(event)));
     }
 
     pub(super) fn change_block(&mut self, block: &str, change: BlockChange) {
