@@ -5,19 +5,23 @@
 //! has found the legacy of a dead agent.
 
 use crate::Error;
+use crate::journal::{Entry, Journal};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use windlass_proc::identity::Identity;
 use windlass_proc::machine;
 use windlass_types::WorkerId;
+use windlass_types::work::Report;
 
 /// A directory of this name belongs to an agent, alive or dead.
 const PREFIX: &str = "agent-";
 /// One that is not ready yet is nobody's to look at.
 const UNFINISHED: &str = "new-";
+const JOURNAL: &str = "journal";
 
 /// What is known of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +101,7 @@ impl Home {
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
-        self.directory.join("journal")
+        self.directory.join(JOURNAL)
     }
 
     pub(crate) fn ledger(&self, token: &str) -> PathBuf {
@@ -119,7 +123,7 @@ impl Home {
     }
 
     pub(crate) fn notes(&self) -> io::Result<Notes> {
-        Ok(serde_json::from_slice(&fs::read(self.directory.join("agent.json"))?)?)
+        notes_in(&self.directory)
     }
 
     /// Nobody needs it any more.
@@ -127,6 +131,49 @@ impl Home {
         // What stays behind is looked at again by the next agent.
         fs::remove_dir_all(&self.directory).ok();
     }
+}
+
+/// A worker of this user on this machine with results that its server has not got.
+#[derive(Debug)]
+pub struct Undelivered {
+    /// Where its server is.
+    pub url: String,
+    pub host: String,
+    pub worker: Option<WorkerId>,
+    /// If not, the next worker on this machine delivers what is here.
+    pub is_alive: bool,
+    pub reports: Vec<Report>,
+}
+
+/// What was not delivered; nothing is touched.
+pub fn undelivered(state_dir: &Path) -> io::Result<Vec<Undelivered>> {
+    let entries = match fs::read_dir(state_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        // One that was cleared away meanwhile has delivered.
+        let Ok(notes) = notes_in(&entry.path()) else { continue };
+        let said = Journal::read(&entry.path().join(JOURNAL))?.into_iter();
+        let reports: Vec<Report> = said.filter_map(Entry::into_report).collect();
+        if reports.is_empty() {
+            continue;
+        }
+        let is_alive = notes
+            .agent
+            .is_some_and(|agent| Identity { pid: agent.pid, start_ticks: agent.start_ticks }.is_alive());
+        let worker = notes.me.map(|me| me.worker);
+        found.push(Undelivered { url: notes.url, host: notes.host, worker, is_alive, reports });
+    }
+    Ok(found)
+}
+
+fn notes_in(directory: &Path) -> io::Result<Notes> {
+    Ok(serde_json::from_slice(&fs::read(directory.join("agent.json"))?)?)
 }
 
 /// A word that nobody had before.
@@ -137,6 +184,34 @@ pub(crate) fn unique() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_not_delivered_is_seen_and_left_alone() {
+        use windlass_types::work::{AttemptKey, ReturnReason};
+        use windlass_types::{Attempt, JobId, RunId, WorkflowId};
+        let directory = tempfile::tempdir().unwrap();
+        assert!(undelivered(&directory.path().join("none")).unwrap().is_empty());
+        let key = AttemptKey { workflow: WorkflowId(1), job: JobId(2), run: RunId(1), attempt: Attempt(1) };
+        let report = Report::Returned { key, why: ReturnReason::WorkerDied };
+        let me = Some(Me { worker: WorkerId(5), secret: "hush".into() });
+        let own = Identity::of(std::process::id()).unwrap();
+        let process = |pid| Process { pid, start_ticks: own.start_ticks, ..Process::default() };
+        let homes = [process(own.pid), process(u32::MAX)].map(|agent| {
+            let home = Home::create(directory.path()).unwrap();
+            let agent = Some(agent);
+            home.note(&Notes { url: "http://x".into(), me: me.clone(), agent, ..Notes::default() }).unwrap();
+            Journal::at(home.journal()).append(&[Entry::Report(report.clone())]).unwrap();
+            home
+        });
+        let _nothing_to_tell = Home::create(directory.path()).unwrap();
+        let mut found = undelivered(directory.path()).unwrap();
+        found.sort_by_key(|found| found.is_alive);
+        assert_eq!(found.iter().map(|found| found.is_alive).collect::<Vec<_>>(), [false, true]);
+        assert!(
+            found.iter().all(|found| found.reports == [report.clone()] && found.worker == Some(WorkerId(5)))
+        );
+        assert!(homes.iter().all(|home| home.journal().exists()));
+    }
 
     #[test]
     fn only_what_the_dead_left_is_found() {

@@ -16,6 +16,15 @@ pub(crate) enum Entry {
     Action(ActionReport),
 }
 
+impl Entry {
+    pub(crate) fn into_report(self) -> Option<Report> {
+        match self {
+            Self::Report(report) => Some(report),
+            Self::Action(_) => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,

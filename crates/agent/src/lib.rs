@@ -27,7 +27,7 @@ mod watch;
 
 pub use actions::Actions;
 pub use agent::{Agent, Control};
-pub use home::default_state_dir;
+pub use home::{Undelivered, default_state_dir, undelivered};
 pub use leaving::{End, Outcome};
 pub use observe::{Observer, Progress, Silent};
 pub use options::{AgentOptions, FindAgain, Until};

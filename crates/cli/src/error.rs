@@ -140,6 +140,15 @@ impl fmt::Display for CliError {
 
 impl std::error::Error for CliError {}
 
+impl From<windlass_insight::orders::Error> for CliError {
+    fn from(error: windlass_insight::orders::Error) -> Self {
+        match error {
+            windlass_insight::orders::Error::Store(error) => error.into(),
+            other => Self { hint: other.hint(), ..Self::refused(other.to_string()) },
+        }
+    }
+}
+
 impl From<windlass_store::Error> for CliError {
     fn from(error: windlass_store::Error) -> Self {
         use windlass_store::Error as E;

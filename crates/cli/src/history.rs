@@ -5,7 +5,7 @@ use crate::ui::text;
 use serde::Serialize;
 use windlass_core::orders::difference;
 use windlass_store::Store;
-use windlass_store::model::{DecisionFilter, DecisionRow, DecisionState, RevisionRow};
+use windlass_store::model::{DecisionFilter, DecisionRow, DecisionState, RevisionFilter, RevisionRow};
 use windlass_types::orders::{Changes, Verdict};
 use windlass_types::{JobId, WorkflowId, format_duration};
 
@@ -18,9 +18,9 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn of(store: &dyn Store, workflow: WorkflowId, job: JobId) -> Result<Self, CliError> {
         let filter = DecisionFilter { jobs: vec![job], ..DecisionFilter::default() };
-        let mut revisions = store.revisions(workflow, None)?;
-        revisions.retain(|row| row.job_id == job);
-        Ok(Self { decisions: store.decisions(workflow, &filter)?, revisions })
+        let decisions = store.decisions(workflow, &filter)?;
+        let revisions = store.revisions(workflow, RevisionFilter { batch: None, job: Some(job) })?;
+        Ok(Self { decisions, revisions })
     }
 
     /// Oldest first, one line each.

@@ -24,7 +24,6 @@ mod select;
 mod server;
 mod sketch;
 mod spec_files;
-mod spec_jobs;
 mod ssh;
 mod strays;
 mod sweep;

@@ -1,5 +1,4 @@
-//! Orders about failed and waiting jobs, given to whoever may carry them out: a server, the process that runs the workflow,
-//! or, if nobody does, this one. And what came of them, in words.
+//! Orders about failed and waiting jobs as a person gives them, and what came of them, in words.
 
 use crate::commands::cancel;
 use crate::context::Context;
@@ -8,72 +7,23 @@ use crate::ui::style::Tone;
 use crate::ui::{summary, text};
 use crate::view;
 use serde::Serialize;
-use std::time::{Duration, Instant};
-use windlass_store::lock::Holder;
+use windlass_insight::orders;
+use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
-use windlass_store::{Error, Locked, Store};
 use windlass_types::orders::{Answer, Outcome, Verdict, Wanted};
 use windlass_types::{JobId, WorkflowId};
 
-/// Who runs a workflow looks for wishes once a second, or when a signal says so. A disk may be slow.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// So many jobs are named.
 const NAMED: usize = 5;
 
 /// Has it done, by whom it may be done. What each order came to.
 pub(crate) fn give(
-    ctx: &Context,
     store: &dyn Store,
     workflow: WorkflowId,
     wanted: &Wanted,
 ) -> Result<Vec<Outcome>, CliError> {
-    loop {
-        match store.carry_out(workflow, wanted, ctx.clock.now()) {
-            Err(Error::Busy { what: Locked::Workflow(_), holder }) => {
-                if let Some(outcomes) = wish(ctx, store, workflow, wanted, holder.as_ref())? {
-                    return Ok(outcomes);
-                }
-                // Whoever ran it is gone: nobody is in the way any more.
-            }
-            other => return Ok(other?),
-        }
-    }
-}
-
-/// Leaves a wish to who runs the workflow, and waits for the answer. `None`: it stopped before it saw the wish.
-fn wish(
-    ctx: &Context,
-    store: &dyn Store,
-    workflow: WorkflowId,
-    wanted: &Wanted,
-    holder: Option<&Holder>,
-) -> Result<Option<Vec<Outcome>>, CliError> {
-    let wish = store.add_wish(workflow, wanted, ctx.clock.now())?;
-    if let Some(holder) = holder {
-        // It looks once in a while, told or not.
-        cancel::tell(holder).ok();
-    }
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = store.wish_answer(wish)? {
-            return answer.map(Some).map_err(CliError::refused);
-        }
-        let is_gone = store.lock_holder(workflow)?.is_none();
-        if (is_gone || Instant::now() > deadline) && store.withdraw_wish(wish, ctx.clock.now())? {
-            return if is_gone { Ok(None) } else { Err(unanswered(workflow, holder)) };
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-}
-
-fn unanswered(workflow: WorkflowId, holder: Option<&Holder>) -> CliError {
-    let who = holder.map_or_else(|| "another process".to_owned(), ToString::to_string);
-    CliError::refused(format!(
-        "workflow {workflow} is run by {who}, which did not answer within {} s; nothing was changed",
-        PATIENCE.as_secs()
-    ))
-    .with_hint("see whether it is stopped or its disk is full, and try again")
+    // Who cannot be told looks once in a while.
+    Ok(orders::give(store, workflow, wanted, &|holder| drop(cancel::tell(holder)))?)
 }
 
 /// What orders came to, for people and programs.

@@ -4,15 +4,15 @@ use crate::args::OutputArgs;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::job_logs;
-use crate::spec_jobs::{self, Reused, SpecJobs};
 use rustix::fs::Access;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use windlass_spec::{Attachments, JobKind, Report, Source, Workflow};
+use windlass_insight::making::{self, Origin, Reused};
+use windlass_spec::{Attachments, Report, Source, Workflow};
 use windlass_store::Store;
-use windlass_store::model::{NewAction, NewKind, NewRequirements, NewWorkflow, WorkflowRow};
+use windlass_store::model::WorkflowRow;
 use windlass_types::{Timestamp, WorkflowId};
 
 /// The text of a spec and where it came from.
@@ -155,47 +155,14 @@ pub(crate) fn create_from_spec(
     output_dir: &Path,
     now: Timestamp,
 ) -> Result<WorkflowId, CliError> {
-    let requirements: Vec<NewRequirements<'_>> = workflow
-        .requirements()
-        .iter()
-        .map(|r| NewRequirements { name: &r.name, resources: r.resources })
-        .collect();
-    let kinds: Vec<NewKind<'_>> = workflow.kinds().iter().map(new_kind).collect();
-    let actions: Vec<NewAction<'_>> =
-        workflow.actions().iter().map(|a| NewAction { action: &a.action, jobs: &a.jobs }).collect();
-    let new = NewWorkflow {
-        name: workflow.name(),
-        user: &workflow.user().map_or_else(current_user, str::to_owned),
-        description: workflow.description(),
+    let origin = Origin {
+        user: &current_user(),
         submission_dir: utf8(submission_dir)?,
         output_dir: utf8(output_dir)?,
         spec_path: file.path().map(utf8).transpose()?,
-        spec_digest: Some(&file.digest()),
-        env: workflow.env(),
-        stdio: workflow.stdio(),
-        settings: Some(workflow.settings()),
-        requirements: &requirements,
-        failure_handlers: workflow.failure_handlers(),
-        schedulers: workflow.schedulers(),
-        kinds: &kinds,
-        actions: &actions,
-        edges: &spec_jobs::edges(workflow),
+        spec_digest: &file.digest(),
     };
-    Ok(store.create_workflow(&new, &mut SpecJobs::new(workflow, reused), now)?)
-}
-
-fn new_kind(kind: &JobKind) -> NewKind<'_> {
-    NewKind {
-        name: &kind.name,
-        env: &kind.env,
-        invocation_script: kind.invocation_script.as_deref(),
-        stdio: kind.stdio,
-        supports_termination: kind.supports_termination,
-        failure_handler: kind.failure_handler,
-        scheduler: kind.scheduler,
-        labels: &kind.labels,
-        parameters: &kind.parameters,
-    }
+    Ok(making::create(store, workflow, origin, reused, now)?)
 }
 
 /// The directory for logs, absolute, made if it is not there. Found out before a workflow is made that could not use it.

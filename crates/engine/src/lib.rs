@@ -12,7 +12,6 @@
 mod added;
 mod agenda;
 mod dispatcher;
-mod examine;
 pub mod host;
 mod inbox;
 pub mod observe;
@@ -24,7 +23,6 @@ mod takeover;
 mod terms;
 
 pub use dispatcher::{Control, Dispatcher, Options, RunEnd, Summary, Until};
-pub use examine::{Examined, examine};
 pub use sequels::budget_is_used_up;
 pub use takeover::{begin_next_run, holders, take_over};
 

@@ -1,13 +1,19 @@
 //! What an agent sits at.
 
 use crate::shown;
+use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use windlass_core::redact::{Masking, Redactor};
 use windlass_core::why::Offer;
+use windlass_insight::orders;
+use windlass_insight::recovery::Room;
+use windlass_store::lock::Holder;
 use windlass_store::model::{JobFilter, JobRow, RequirementsChange, UsedBy, WorkflowRow};
+use windlass_store::wire::error::Sort;
 use windlass_store::{Location, Store};
-use windlass_types::{Clock, JobId, Resources, Timestamp, WorkflowId};
+use windlass_types::orders::{Orders, Outcome, Wanted};
+use windlass_types::{Attempt, Clock, JobId, Resources, RunId, Timestamp, WorkerId, WorkflowId};
 
 /// The books that are read in, who does what changes something, and what may be done at all. Cheap to clone.
 #[derive(Clone)]
@@ -28,16 +34,28 @@ impl std::fmt::Debug for Desk {
     }
 }
 
+/// What not all hands can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skill {
+    MakeWorkflows,
+    /// Workers that cannot reach their server write results down where they are.
+    ReadJournals,
+}
+
 /// Those who act for an agent. What they do is what its person may do, and nothing more.
 pub trait Hands: Send + Sync {
-    /// Whether workflows can be made from specs here.
-    fn makes_workflows(&self) -> bool {
+    fn can(&self, _skill: Skill) -> bool {
         false
     }
 
-    /// Makes a workflow and says what there is now.
-    fn create(&self, _spec: &SpecText) -> Result<Value, Trouble> {
+    /// Makes a workflow and says what there is now. `working_dir`: where its jobs are to run.
+    fn create(&self, _spec: &SpecText, _working_dir: Option<&str>) -> Result<Value, Trouble> {
         Err(Trouble::refused("workflows cannot be made here"))
+    }
+
+    /// Results of a workflow that workers on this machine have and their server does not.
+    fn journals(&self, _workflow: WorkflowId) -> Result<Vec<Undelivered>, Trouble> {
+        Err(Trouble::refused("journals lie on the machines of the workers"))
     }
 
     /// Writes a spec to a new file and says where it is.
@@ -55,6 +73,19 @@ pub trait Hands: Send + Sync {
         let rows = books.active_workers(Some(workflow))?;
         Ok(rows.into_iter().map(|row| Offer::of(row.worker.capacity)).collect())
     }
+
+    /// What they have, for jobs that need more of it.
+    fn room(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Room, Trouble> {
+        Ok(Room::of(&self.workers(books, workflow)?))
+    }
+
+    /// Has jobs go back whose workers are certainly gone, where nobody does that by himself.
+    fn clear_up(&self, _workflow: WorkflowId) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    /// Has whoever runs a workflow look into the books.
+    fn nudge(&self, _holder: &Holder) {}
 
     /// The environment of a job as it is, to find its secrets in what it wrote. Never shown.
     fn environment(&self, books: &dyn Store, job: &JobRow) -> Result<Vec<(String, String)>, Trouble> {
@@ -86,6 +117,25 @@ impl Hands for NoHands {
     fn reset(&self, _: WorkflowId, _: bool) -> Result<Value, Trouble> {
         Self::nobody()
     }
+}
+
+/// What a worker could not deliver.
+#[derive(Clone, Debug, Serialize)]
+pub struct Undelivered {
+    pub worker_id: Option<WorkerId>,
+    pub host: String,
+    /// If not, the next worker on its machine delivers it.
+    pub is_alive: bool,
+    pub attempts: Vec<UndeliveredAttempt>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct UndeliveredAttempt {
+    pub job_id: JobId,
+    pub run_id: RunId,
+    pub attempt_id: Attempt,
+    /// `None`: it gave the job back.
+    pub return_code: Option<i32>,
 }
 
 /// A spec as an agent wrote it.
@@ -142,6 +192,12 @@ impl From<windlass_insight::why::Error> for Trouble {
     }
 }
 
+impl From<orders::Error> for Trouble {
+    fn from(error: orders::Error) -> Self {
+        Self { hint: error.hint(), message: error.to_string() }
+    }
+}
+
 impl Desk {
     pub(crate) fn now() -> Timestamp {
         Clock.now()
@@ -161,18 +217,25 @@ impl Desk {
         found.ok_or_else(|| Trouble::refused(format!("workflow {} has no job {id}", workflow.id)))
     }
 
-    /// A job by its number alone. Newer workflows are likelier.
+    /// A job by its number alone.
     pub(crate) fn job(&self, id: i64) -> Result<(WorkflowRow, JobRow), Trouble> {
-        let mut rows = self.books.workflows()?;
-        rows.sort_by_key(|row| std::cmp::Reverse(row.id));
-        for row in rows {
-            let filter = JobFilter { ids: vec![JobId(id)], ..JobFilter::default() };
-            if let Some(job) = self.books.jobs(row.id, &filter)?.pop() {
-                return Ok((row, job));
-            }
-        }
-        Err(Trouble::refused(format!("there is no job {id}"))
-            .with_hint("jobs go by their ids, not their names"))
+        let none = || {
+            Trouble::refused(format!("there is no job {id}"))
+                .with_hint("jobs go by their ids, not their names")
+        };
+        let job = match self.books.find_job(JobId(id)) {
+            // One of somebody else's workflows is none.
+            Err(error) if error.sort() == Sort::Missing => None,
+            found => found?,
+        };
+        let job = job.ok_or_else(none)?;
+        Ok((self.workflow(job.workflow_id.0)?, job))
+    }
+
+    /// Has it done by whoever may do it, also while somebody runs the workflow.
+    pub(crate) fn give(&self, workflow: WorkflowId, orders: Orders) -> Result<Vec<Outcome>, Trouble> {
+        let nudge = |holder: &Holder| self.hands.nudge(holder);
+        Ok(orders::give(&*self.books, workflow, &Wanted::Orders(orders), &nudge)?)
     }
 
     /// The workflow is at a server.

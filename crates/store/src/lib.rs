@@ -40,8 +40,8 @@ use model::{
     FailureFilter, FailureGroup, FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob,
     ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow, JobSource, JobUpdate,
     JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, RequirementsChange,
-    RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionRow, SchedulerRow, SpawnRequest,
-    Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
+    RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionFilter, RevisionRow, SchedulerRow,
+    SpawnRequest, Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
 use serde_json::Value;
 use windlass_core::change::Change;
@@ -103,6 +103,8 @@ pub trait Store: Fleet + Access + Parts {
     fn commands(&self, jobs: &[JobId]) -> Result<Vec<JobCommand>, Error>;
     fn held_jobs(&self, workflow: WorkflowId) -> Result<Vec<HeldJob>, Error>;
     fn jobs(&self, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobRow>, Error>;
+    /// A job by its number alone.
+    fn find_job(&self, id: JobId) -> Result<Option<JobRow>, Error>;
     fn results(&self, workflow: WorkflowId, filter: &ResultFilter) -> Result<Vec<ResultRow>, Error>;
     /// Attempts that ended badly, and what was made of them, in the order of the jobs.
     fn failures(&self, workflow: WorkflowId, filter: &FailureFilter) -> Result<Vec<FailureRow>, Error>;
@@ -110,7 +112,7 @@ pub trait Store: Fleet + Access + Parts {
     fn failure_groups(&self, workflow: WorkflowId) -> Result<Vec<FailureGroup>, Error>;
     fn decisions(&self, workflow: WorkflowId, filter: &DecisionFilter) -> Result<Vec<DecisionRow>, Error>;
     /// What was changed about jobs; of all times or of one.
-    fn revisions(&self, workflow: WorkflowId, batch: Option<i64>) -> Result<Vec<RevisionRow>, Error>;
+    fn revisions(&self, workflow: WorkflowId, filter: RevisionFilter) -> Result<Vec<RevisionRow>, Error>;
     /// Carries out what somebody wants done about jobs that failed or wait, while nobody runs the workflow.
     fn carry_out(&self, workflow: WorkflowId, wanted: &Wanted, now: Timestamp)
     -> Result<Vec<Outcome>, Error>;

@@ -59,7 +59,7 @@ const HOUSE: &[Room] = &[
     Room {
         name: "windlass-insight",
         layer: 3,
-        may_use: &["windlass-types", "windlass-core", "windlass-store"],
+        may_use: &["windlass-types", "windlass-spec", "windlass-core", "windlass-store"],
     },
     Room {
         name: "windlass-mcp",

@@ -14,11 +14,11 @@ pub(crate) use planned::Planned;
 pub(crate) use words::ReasonView;
 
 use crate::error::{CliError, Kind};
-use crate::spec_jobs::{Reused, ReusedJob};
 use crate::ui::text;
 use present::Present;
 use std::collections::HashMap;
 use windlass_core::reuse::{self, Accept, Decision, Question, Reason, Summary};
+use windlass_insight::making::{Reused, ReusedJob};
 use windlass_store::model::{DoneWork, WorkflowRow};
 use windlass_types::settings::ChangeDetection;
 use windlass_types::{JobId, JobStatus, WorkflowId};

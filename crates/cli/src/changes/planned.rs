@@ -2,11 +2,11 @@
 
 use super::books::environment;
 use super::{Books, data};
-use crate::spec_jobs;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use windlass_core::edges::Edges;
 use windlass_core::reuse::{self, Definition, NamesDigest};
+use windlass_insight::making;
 use windlass_spec::Workflow;
 use windlass_store::model::{Params, UserDataRow};
 use windlass_types::settings::ChangeDetection;
@@ -30,7 +30,7 @@ struct PlannedData {
 
 impl<'a, 's> Planned<'a, 's> {
     pub(crate) fn new(workflow: &'a Workflow<'s>, earlier: Option<&Books<'_>>) -> Self {
-        let edges = spec_jobs::edges(workflow);
+        let edges = making::edges(workflow);
         let name = |number: u32| NamesDigest::of([workflow.job(number as usize).name]);
         let depends_on = earlier
             .map(|_| reuse::dependencies(workflow.job_count() as u32, &edges, name))

@@ -197,7 +197,7 @@ fn decide(
     let dry_run = args.confirm.dry_run;
     let orders = Orders { agent: None, dry_run, orders: jobs.into_iter().map(order).collect() };
     ask(ctx, &workflow, verdict, &orders, args.confirm)?;
-    let outcomes = orders::give(ctx, &*store, workflow.id, &Wanted::Orders(orders))?;
+    let outcomes = orders::give(&*store, workflow.id, &Wanted::Orders(orders))?;
     Given { workflow: &workflow, dry_run, outcomes }.show(ctx, &*store)
 }
 

@@ -3,10 +3,12 @@
 //! Reading goes to the books. What changes something is done by this program itself, started once more as a person would
 //! start it: so an agent can do nothing that the command line would not do, with the same checks and the same words.
 
+use crate::args::MachineArgs;
 use crate::args::mcp::McpArgs;
-use crate::commands::why;
+use crate::commands::{cancel, why};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::recovery::local_room;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -18,9 +20,12 @@ use std::time::{Duration, Instant};
 use windlass_client::Client;
 use windlass_core::redact::Masking;
 use windlass_core::why::Offer;
-use windlass_mcp::{Desk, Hands, SpecText, Trouble};
+use windlass_insight::recovery::Room;
+use windlass_mcp::{Desk, Hands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt};
 use windlass_store::Store;
+use windlass_store::lock::Holder;
 use windlass_types::WorkflowId;
+use windlass_types::work::Report;
 
 /// Another process is watched through the books, which cannot notify.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -129,13 +134,47 @@ fn complaint(stderr: &str) -> Trouble {
     Trouble { message: part("message").unwrap_or_else(|| stderr.trim().to_owned()), hint: part("hint") }
 }
 
+/// The results that a worker has and its server does not.
+fn undelivered(found: windlass_agent::Undelivered, workflow: WorkflowId) -> Undelivered {
+    let attempt = |report: Report| {
+        let (key, return_code) = match report {
+            Report::Started { .. } => return None,
+            Report::Returned { key, .. } => (key, None),
+            Report::Ended(ended) => (ended.key, Some(ended.exit.return_code())),
+        };
+        let (job_id, run_id, attempt_id) = (key.job, key.run, key.attempt);
+        (key.workflow == workflow).then_some(UndeliveredAttempt { job_id, run_id, attempt_id, return_code })
+    };
+    Undelivered {
+        worker_id: found.worker,
+        host: found.host,
+        is_alive: found.is_alive,
+        attempts: found.reports.into_iter().filter_map(attempt).collect(),
+    }
+}
+
 impl Hands for Person {
-    fn makes_workflows(&self) -> bool {
+    fn can(&self, _: Skill) -> bool {
         true
     }
 
-    fn create(&self, spec: &SpecText) -> Result<Value, Trouble> {
+    fn create(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, Trouble> {
+        if working_dir.is_some_and(|directory| Path::new(directory) != self.cwd) {
+            return Err(Trouble::refused(format!("jobs run in {} here", self.cwd.display()))
+                .with_hint("leave out working_dir, or have `windlass mcp` started there"));
+        }
         self.types(&["create", "-"], &spec.0)
+    }
+
+    /// Workers of a server have journals; who runs a workflow of this machine writes into its books.
+    fn journals(&self, workflow: WorkflowId) -> Result<Vec<Undelivered>, Trouble> {
+        let (Some(client), Some(state_dir)) = (&self.client, windlass_agent::default_state_dir()) else {
+            return Ok(Vec::new());
+        };
+        let found = windlass_agent::undelivered(&state_dir)
+            .map_err(|why| Trouble::refused(format!("cannot read {}: {why}", state_dir.display())))?;
+        let here = found.into_iter().filter(|found| found.url == client.url());
+        Ok(here.map(|found| undelivered(found, workflow)).collect())
     }
 
     /// Only below the directory where we were started, and never in place of another file.
@@ -177,6 +216,27 @@ impl Hands for Person {
         let mut words = vec!["reset-status", &id, "--yes"];
         words.extend(failed_only.then_some("--failed-only"));
         self.types(&words, "")
+    }
+
+    fn room(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Room, Trouble> {
+        match &self.client {
+            Some(_) => Ok(Room::of(&self.workers(books, workflow)?)),
+            None => Ok(local_room(books, workflow, &MachineArgs::default())?),
+        }
+    }
+
+    /// A server does so by itself, and so does whoever runs the workflow.
+    fn clear_up(&self, workflow: WorkflowId) -> Result<(), Trouble> {
+        let is_seen_to = self.client.is_some() || self.books.lock_holder(workflow)?.is_some();
+        if !is_seen_to && !self.books.held_jobs(workflow)?.is_empty() {
+            self.types(&["workflows", "sync-status", &workflow.to_string()], "")?;
+        }
+        Ok(())
+    }
+
+    fn nudge(&self, holder: &Holder) {
+        // Who cannot be told looks once in a while.
+        drop(cancel::tell(holder));
     }
 
     fn workers(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Vec<Offer>, Trouble> {

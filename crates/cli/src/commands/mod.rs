@@ -50,7 +50,7 @@ mod triage;
 mod tune;
 mod user_data;
 mod watch;
-mod why;
+pub(crate) mod why;
 pub(crate) mod worker;
 mod workers;
 pub(crate) mod workflows;

@@ -11,7 +11,7 @@ use crate::ui::table::Column;
 use crate::ui::text;
 use windlass_core::orders::{Edition, difference};
 use windlass_store::Store;
-use windlass_store::model::{RevisionRow, WorkflowRow};
+use windlass_store::model::{RevisionFilter, RevisionRow, WorkflowRow};
 use windlass_types::orders::Wanted;
 
 pub(crate) fn run(ctx: &Context, args: &RevisionsArgs) -> Result<Exit, CliError> {
@@ -73,7 +73,7 @@ fn list(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let workflow = select::workflow(&*store, &args.workflow)?;
     let listing = Listing::new(FIELDS).without(&args.page.exclude)?;
-    let rows = batches(store.revisions(workflow.id, None)?);
+    let rows = batches(store.revisions(workflow.id, RevisionFilter::default())?);
     if ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)? == 0 {
         ctx.ui.note(&format!("nobody has changed jobs of workflow {} ({})", workflow.id, workflow.name));
     }
@@ -105,7 +105,7 @@ fn show(ctx: &Context, args: &RevisionArgs) -> Result<Exit, CliError> {
 }
 
 fn of(store: &dyn Store, workflow: &WorkflowRow, revision: i64) -> Result<Vec<RevisionRow>, CliError> {
-    let rows = store.revisions(workflow.id, Some(revision))?;
+    let rows = store.revisions(workflow.id, RevisionFilter { batch: Some(revision), job: None })?;
     if rows.is_empty() {
         let none = format!("workflow {} ({}) has no revision {revision}", workflow.id, workflow.name);
         return Err(CliError::user(none)
@@ -122,6 +122,6 @@ fn undo(ctx: &Context, args: &RevisionArgs) -> Result<Exit, CliError> {
         return Err(CliError::refused(format!("revision {} was undone by {by}", args.revision)));
     }
     let wanted = Wanted::Undo { batch: args.revision };
-    let outcomes = orders::give(ctx, &*store, workflow.id, &wanted)?;
+    let outcomes = orders::give(&*store, workflow.id, &wanted)?;
     Given { workflow: &workflow, dry_run: false, outcomes }.show(ctx, &*store)
 }

@@ -1,16 +1,15 @@
 //! Carries a plan out: what a job asks for from now on is its own, and what runs again goes back with what was built on it.
 
-use super::{Patient, Plan};
 use crate::context::Context;
 use crate::error::{CliError, Kind};
 use crate::{orders, rerun};
 use std::collections::HashMap;
-use windlass_core::recovery::Remedy;
 use windlass_core::reset::{Choice, Standing, plan_reset};
 use windlass_core::sizing::Amount;
+use windlass_insight::recovery::{Patient, Plan};
 use windlass_store::Store;
 use windlass_store::model::{RequirementsChange, UsedBy, WorkflowRow};
-use windlass_types::orders::{Answer, Changes, Order, Orders, Outcome, Verdict, Wanted};
+use windlass_types::orders::{Answer, Outcome, Wanted};
 use windlass_types::{JobId, JobStatus, Resources, write_duration, write_size};
 
 pub(super) fn out(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
@@ -20,9 +19,7 @@ pub(super) fn out(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), C
 
 /// In the run that there is, also while other jobs of it run.
 fn by_orders(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
-    let given = plan.again().map(|patient| order(&patient.remedy)).collect();
-    let wanted = Wanted::Orders(Orders { agent: None, dry_run: false, orders: given });
-    let outcomes = orders::give(ctx, store, plan.row.id, &wanted)?;
+    let outcomes = orders::give(store, plan.row.id, &Wanted::Orders(plan.orders(None)))?;
     let refused: Vec<&Outcome> =
         outcomes.iter().filter(|outcome| outcome.answer == Answer::Refused).collect();
     for outcome in refused.iter().take(NAMED) {
@@ -37,26 +34,6 @@ fn by_orders(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliErr
 
 /// So many jobs that stay are named.
 const NAMED: usize = 10;
-
-fn order(remedy: &Remedy) -> Order {
-    let mut changes = Changes::default();
-    for change in &remedy.changes {
-        match change.to {
-            Amount::Memory(memory) => changes.memory_bytes = Some(memory),
-            Amount::Cpus(cpus) => changes.cpus = Some(cpus),
-            Amount::Runtime(runtime) => changes.runtime_seconds = Some(runtime.as_secs_f64()),
-        }
-    }
-    let reason = format!("recover: {} ({})", remedy.diagnosis, remedy.evidence);
-    Order {
-        job: remedy.job,
-        verdict: Verdict::Retry,
-        changes,
-        reason,
-        confidence: None,
-        evidence: Vec::new(),
-    }
-}
 
 /// In a run of its own, while nobody runs the workflow.
 fn in_next_run(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {

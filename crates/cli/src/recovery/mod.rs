@@ -9,43 +9,16 @@ mod show;
 
 use crate::args::MachineArgs;
 use crate::args::recover::RecoveryArgs;
+use crate::commands::why;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::local;
 use crate::rerun;
-use serde_json::json;
-use std::time::Duration;
-use windlass_core::recovery::{Diagnosis, Remedy, Terms, plan};
-use windlass_engine::{Examined, examine};
+use windlass_core::recovery::Terms;
+use windlass_insight::recovery::{self as insight, Plan, Room};
 use windlass_proc::machine::Machine;
 use windlass_store::Store;
-use windlass_store::model::{NewEvent, Severity, WorkflowRow};
-use windlass_types::{Bytes, Capacity, JobStatus, WorkflowId};
-
-/// What was found about the jobs of a workflow, and what is to be done about them.
-pub(crate) struct Plan {
-    pub(crate) row: WorkflowRow,
-    pub(crate) patients: Vec<Patient>,
-}
-
-pub(crate) struct Patient {
-    pub(crate) found: Examined,
-    pub(crate) remedy: Remedy,
-}
-
-impl Plan {
-    pub(crate) fn again(&self) -> impl Iterator<Item = &Patient> {
-        self.patients.iter().filter(|patient| patient.remedy.runs_again())
-    }
-
-    pub(crate) fn runs_something(&self) -> bool {
-        self.again().next().is_some()
-    }
-
-    fn staying(&self) -> usize {
-        self.patients.len() - self.again().count()
-    }
-}
+use windlass_types::{Capacity, JobStatus, WorkflowId};
 
 /// How a recovery went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,14 +52,14 @@ pub(crate) fn recover(
         agent::ask(ctx, store, &rerun::row(store, workflow)?, &how.ai)?;
     }
     let mut plan = diagnose(ctx, store, workflow, how, machine)?;
-    if let Some(command) = how.recovery_hook.as_deref().filter(|_| has_unexplained(&plan)) {
+    if let Some(command) = how.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
         hook::run(ctx, &plan.row, command)?;
         // It may have seen to some of them itself.
         plan = diagnose(ctx, store, workflow, how, machine)?;
     }
     if plan.runs_something() {
         carry::out(ctx, store, &plan)?;
-        note(store, &plan, ctx)?;
+        store.add_event(&plan.event(), ctx.clock.now())?;
     }
     match talk {
         Talk::Fully => show::plan(ctx, &plan, false)?,
@@ -111,7 +84,7 @@ pub(crate) fn rehearse(
     if how.ai.is_asked && plan.row.counts.get(JobStatus::PendingFailed) > 0 {
         ctx.ui.note(&format!("{} would be asked first", agent::name(&how.ai)));
     }
-    if let Some(command) = how.recovery_hook.as_deref().filter(|_| has_unexplained(&plan)) {
+    if let Some(command) = how.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
         ctx.ui.note(&format!("the hook would be run first: {command}"));
     }
     Ok(Recovered { again: plan.again().count(), staying: plan.staying() })
@@ -125,7 +98,6 @@ fn diagnose(
     machine: &MachineArgs,
 ) -> Result<Plan, CliError> {
     let row = rerun::row(store, workflow)?;
-    let found = examine(store, &row)?;
     let room = room(ctx, store, workflow, machine)?;
     let terms = Terms {
         memory_multiplier: how.memory_multiplier,
@@ -135,68 +107,36 @@ fn diagnose(
         workers: &room.workers,
         longest: room.longest,
     };
-    let cases: Vec<_> = found.iter().map(|found| found.case).collect();
-    let remedies = plan(&cases, &terms);
-    let patients = found.into_iter().zip(remedies).map(|(found, remedy)| Patient { found, remedy }).collect();
-    Ok(Plan { row, patients })
-}
-
-fn has_unexplained(plan: &Plan) -> bool {
-    plan.patients.iter().any(|patient| patient.remedy.diagnosis == Diagnosis::Unknown)
+    Ok(insight::diagnose(store, row, &terms)?)
 }
 
 /// What the workers that may take the jobs have.
-struct Room {
-    workers: Vec<Capacity>,
-    longest: Option<Duration>,
-}
-
 fn room(
     ctx: &Context,
     store: &dyn Store,
     workflow: WorkflowId,
     machine: &MachineArgs,
 ) -> Result<Room, CliError> {
-    let Some(client) = ctx.server()? else {
-        let here = local::capacity(machine, &Machine::detect());
-        // Whoever runs it now may have been given more or less of this machine.
-        let running = store.active_workers(Some(workflow))?.into_iter().map(|row| row.worker.capacity);
-        let running: Vec<Capacity> =
-            if store.lock_holder(workflow)?.is_some() { running.collect() } else { Vec::new() };
-        let workers = if running.is_empty() { vec![here] } else { running };
-        return Ok(Room { workers, longest: machine.time_limit });
-    };
-    let there = client.workers(Some(workflow))?;
-    let workers = there.iter().map(|worker| Capacity {
-        cpus: worker.num_cpus,
-        memory: Bytes(worker.memory_bytes),
-        gpus: worker.num_gpus,
-        nodes: 1,
-        max_jobs: worker.max_jobs,
-    });
-    // One that says nothing stays for ever.
-    let stays: Option<Vec<f64>> = there.iter().map(|worker| worker.time_left_seconds).collect();
-    let longest = stays.and_then(|stays| stays.into_iter().max_by(f64::total_cmp));
-    Ok(Room {
-        workers: workers.collect(),
-        longest: longest.and_then(|s| Duration::try_from_secs_f64(s).ok()),
-    })
+    if let Some(client) = ctx.server()? {
+        let there: Vec<_> = client.workers(Some(workflow))?.into_iter().map(why::offer).collect();
+        return Ok(Room::of(&there));
+    }
+    let mut room = local_room(store, workflow, machine)?;
+    room.longest = machine.time_limit;
+    Ok(room)
 }
 
-/// For whoever asks later what happened.
-fn note(store: &dyn Store, plan: &Plan, ctx: &Context) -> Result<(), CliError> {
-    let jobs: Vec<_> = plan.again().map(|patient| &patient.remedy).collect();
-    let event = NewEvent {
-        workflow: Some(plan.row.id),
-        job: None,
-        severity: Severity::Info,
-        category: "recovery".to_owned(),
-        message: show::headline(plan, false),
-        data: Some(json!({ "jobs": jobs.iter().take(NOTED).collect::<Vec<_>>(), "count": jobs.len() })),
-    };
-    store.add_event(&event, ctx.clock.now())?;
-    Ok(())
+/// On this machine. Whoever runs the workflow now may have been given more or less of it.
+pub(crate) fn local_room(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    machine: &MachineArgs,
+) -> Result<Room, windlass_store::Error> {
+    let is_run = store.lock_holder(workflow)?.is_some();
+    let running = if is_run { store.active_workers(Some(workflow))? } else { Vec::new() };
+    let mut workers: Vec<Capacity> = running.into_iter().map(|row| row.worker.capacity).collect();
+    if workers.is_empty() {
+        workers.push(local::capacity(machine, &Machine::detect()));
+    }
+    Ok(Room { workers, longest: None })
 }
-
-/// So many jobs are noted one by one.
-const NOTED: usize = 1000;

@@ -1,16 +1,13 @@
-//! The plan of a recovery, for people and for programs.
+//! The plan of a recovery, shown.
 
-use super::{Patient, Plan};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::ui::style::Tone;
 use crate::ui::table::{Cell, Column, Table};
 use crate::ui::text;
-use serde::Serialize;
-use serde_json::{Value, json};
-use windlass_core::recovery::{Diagnosis, Next};
+use windlass_core::recovery::Next;
 use windlass_core::sizing::{Amount, Change};
-use windlass_types::{JobId, JobStatus, WorkflowId};
+use windlass_insight::recovery::{Patient, Plan, PlanView};
 
 /// So many groups are shown to people; programs get every job.
 const SHOWN: usize = 40;
@@ -32,18 +29,7 @@ pub(super) fn plan(ctx: &Context, plan: &Plan, dry_run: bool) -> Result<(), CliE
 
 /// `workflow 3 (sim): 2 jobs run again, 1 stays as it is`.
 pub(super) fn headline(plan: &Plan, dry_run: bool) -> String {
-    let of = format!("workflow {} ({})", plan.row.id, text::one_line(&plan.row.name));
-    if plan.patients.is_empty() {
-        return format!("{of}: no job has failed; there is nothing to recover");
-    }
-    let verb = if dry_run { "would run" } else { "will run" };
-    let again = plan.again().count();
-    let head = format!("{of}: {} {verb} again", text::count(again as u64, "job"));
-    match plan.staying() {
-        0 => head,
-        1 => format!("{head}, 1 stays as it is"),
-        n => format!("{head}, {n} stay as they are"),
-    }
+    format!("workflow {} ({}): {}", plan.row.id, text::one_line(&plan.row.name), plan.in_words(dry_run))
 }
 
 /// Jobs of one entry of the spec with the same ailment.
@@ -154,76 +140,4 @@ fn table(groups: &[Group<'_>]) -> Table {
         ]);
     }
     table
-}
-
-/// For programs.
-#[derive(Serialize)]
-struct PlanView<'a> {
-    workflow_id: WorkflowId,
-    name: &'a str,
-    dry_run: bool,
-    run_again: usize,
-    stay: usize,
-    jobs: Vec<JobView<'a>>,
-}
-
-#[derive(Serialize)]
-struct JobView<'a> {
-    job_id: JobId,
-    name: &'a str,
-    /// Where it stood.
-    status: JobStatus,
-    diagnosis: Diagnosis,
-    evidence: &'a str,
-    runs_again: bool,
-    /// Why it does not.
-    stays_because: Option<&'a str>,
-    /// What it asks for from then on, where that is something else: bytes, CPUs, seconds.
-    changes: Vec<Value>,
-}
-
-impl<'a> PlanView<'a> {
-    fn new(plan: &'a Plan, dry_run: bool) -> Self {
-        Self {
-            workflow_id: plan.row.id,
-            name: &plan.row.name,
-            dry_run,
-            run_again: plan.again().count(),
-            stay: plan.staying(),
-            jobs: plan.patients.iter().map(JobView::new).collect(),
-        }
-    }
-}
-
-impl<'a> JobView<'a> {
-    fn new(patient: &'a Patient) -> Self {
-        let remedy = &patient.remedy;
-        let change = |change: &Change| {
-            json!({
-                "resource": change.to.resource(), "from": change.from.map(plain), "to": plain(change.to),
-                "evidence": change.evidence,
-            })
-        };
-        Self {
-            job_id: remedy.job,
-            name: &patient.found.name,
-            status: patient.found.case.status,
-            diagnosis: remedy.diagnosis,
-            evidence: &remedy.evidence,
-            runs_again: remedy.runs_again(),
-            stays_because: match &remedy.next {
-                Next::Stay(why) => Some(why),
-                Next::RunAgain => None,
-            },
-            changes: remedy.changes.iter().map(change).collect(),
-        }
-    }
-}
-
-fn plain(amount: Amount) -> Value {
-    match amount {
-        Amount::Memory(bytes) => bytes.0.into(),
-        Amount::Cpus(cpus) => cpus.into(),
-        Amount::Runtime(time) => time.as_secs_f64().into(),
-    }
 }

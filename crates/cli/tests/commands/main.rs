@@ -42,6 +42,8 @@ mod lists;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod mcp_acting;
+#[cfg(test)]
 mod plans;
 #[cfg(test)]
 #[path = "../../../store/tests/postgres_server/mod.rs"]

@@ -31,7 +31,7 @@ jobs:
 "#;
 
 /// An agent that types its own JSON.
-struct Agent {
+pub(crate) struct Agent {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -39,7 +39,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
         let mut command = sandbox.command(&[&["mcp"], args].concat());
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
@@ -67,18 +67,18 @@ impl Agent {
         answer
     }
 
-    fn tools(&mut self) -> BTreeSet<String> {
+    pub(crate) fn tools(&mut self) -> BTreeSet<String> {
         let answer = self.ask("tools/list", &json!({}));
         let tools = answer["result"]["tools"].as_array().unwrap();
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    fn try_call(&mut self, tool: &str, arguments: &Value) -> Value {
+    pub(crate) fn try_call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
     }
 
     #[track_caller]
-    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         let answer = self.try_call(tool, arguments);
         assert_eq!(answer["result"]["isError"], false, "{tool}: {answer}");
         answer["result"]["structuredContent"].clone()
@@ -86,14 +86,14 @@ impl Agent {
 
     /// What it said when it refused.
     #[track_caller]
-    fn refused(&mut self, tool: &str, arguments: &Value) -> String {
+    pub(crate) fn refused(&mut self, tool: &str, arguments: &Value) -> String {
         let answer = self.try_call(tool, arguments);
         assert_eq!(answer["result"]["isError"], true, "{tool}: {answer}");
         answer["result"]["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
     /// It ends when its agent hangs up.
-    fn hang_up(mut self) {
+    pub(crate) fn hang_up(mut self) {
         drop(self.stdin.take());
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
@@ -107,7 +107,7 @@ fn shaky() -> Sandbox {
 }
 
 /// The id of the job of this name.
-fn job(sandbox: &Sandbox, name: &str) -> i64 {
+pub(crate) fn job(sandbox: &Sandbox, name: &str) -> i64 {
     let jobs = sandbox.json(&["jobs", "list"]);
     let mut jobs = jobs["items"].as_array().or(jobs.as_array()).unwrap().iter();
     jobs.find(|job| job["name"] == name).unwrap()["id"].as_i64().unwrap()

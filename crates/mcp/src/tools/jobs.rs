@@ -1,7 +1,6 @@
 //! Single jobs, and lists of them and of their attempts.
 
 use super::Answer;
-use super::logs::tail_of;
 use super::page::Page;
 use crate::desk::{Desk, Trouble};
 use crate::shown;
@@ -9,12 +8,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use windlass_core::classify::{Cause, Classified, Classifier, Evidence};
-use windlass_core::signature::Signature;
-use windlass_insight::logs::Stream;
 use windlass_insight::why::{self, Asker};
-use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, SortBy, WorkflowRow};
-use windlass_types::work::return_code;
+use windlass_store::model::{
+    FailureFilter, FailureRow, JobFilter, JobRow, ResultFilter, ResultRow, SortBy, WorkflowRow,
+};
 use windlass_types::{JobId, JobStatus, RunId};
 
 /// Commands are shown up to this.
@@ -23,8 +20,6 @@ const COMMAND: usize = 2000;
 const ATTEMPTS: u64 = 50;
 /// So many of those that it depends on are named.
 const RELATED: usize = 100;
-/// So much of a log says of what class a failure is.
-const TELLING_LINES: usize = 200;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -161,7 +156,7 @@ pub(super) struct FailedJobs {
 
 /// A failure that several jobs share.
 struct Group {
-    class: Classified,
+    failure: Value,
     jobs: Vec<Value>,
 }
 
@@ -181,17 +176,21 @@ pub(super) fn failed(desk: &Desk, args: &FailedJobs) -> Answer {
     jobs.truncate(page.limit as usize);
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     for job in &jobs {
-        let Some((row, class, signature)) = classified(desk, &workflow, job)? else { continue };
-        let group = groups.entry(signature).or_insert_with(|| Group { class, jobs: Vec::new() });
-        group.jobs.push(json!({
-            "job_id": job.id, "name": job.name, "run_id": row.key.run_id, "attempt_id": row.key.attempt_id,
-            "status": job.status, "return_code": row.return_code, "signal": row.signal, "reason": row.reason,
-        }));
+        let Some(row) = last_failure(desk, &workflow, job)? else { continue };
+        let told = json!({
+            "job_id": job.id, "name": job.name, "run_id": row.run_id, "attempt_id": row.attempt_id,
+            "status": job.status, "return_code": row.return_code, "signal": row.signal, "why": row.why,
+        });
+        let redactor = desk.redactor(job)?;
+        let group = groups.entry(row.signature.clone());
+        let group = group
+            .or_insert_with(|| Group { failure: shown::redact(failure(&row), &redactor), jobs: Vec::new() });
+        group.jobs.push(shown::redact(told, &redactor));
     }
     let mut groups: Vec<Group> = groups.into_values().collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.jobs.len()));
     let view =
-        |group: Group| json!({ "failure": group.class, "count": group.jobs.len(), "jobs": group.jobs });
+        |group: Group| json!({ "failure": group.failure, "count": group.jobs.len(), "jobs": group.jobs });
     Ok(json!({
         "note": shown::NOTE, "total": total, "count": jobs.len(), "has_more": has_more,
         "next_offset": has_more.then(|| page.offset + jobs.len() as u64),
@@ -199,43 +198,40 @@ pub(super) fn failed(desk: &Desk, args: &FailedJobs) -> Answer {
     }))
 }
 
-/// The newest attempt that failed, what it is taken for, and what makes it the same as another.
-pub(super) fn classified(
+/// What the rules of classification took it for when it happened.
+pub(super) fn failure(row: &FailureRow) -> Value {
+    json!({
+        "class": row.class, "rule": row.rule, "signature": row.signature, "message": row.message, "line": row.line,
+    })
+}
+
+/// The newest failure of a job: of this run, or of the last in which it ran.
+pub(super) fn last_failure(
     desk: &Desk,
     workflow: &WorkflowRow,
     job: &JobRow,
-) -> Result<Option<(ResultRow, Classified, String)>, Trouble> {
-    let filter = ResultFilter { job: Some(job.id), failed_only: true, ..ResultFilter::default() };
-    let rows = desk.books.results(workflow.id, &filter)?.into_iter();
-    let Some(row) = rows.max_by_key(|row| (row.key.run_id, row.key.attempt_id)) else { return Ok(None) };
-    let tail = tail_of(desk, workflow, job, row.key.into(), Stream::Stderr, TELLING_LINES)
-        .ok()
-        .flatten()
-        .map(|tail| tail.text)
-        .or_else(|| row.reason.clone())
-        .unwrap_or_default();
-    let evidence = Evidence {
-        return_code: row.return_code,
-        signal: row.signal,
-        cause: cause(&row),
-        tail: &tail,
-        wall: row.wall,
-        peak_memory: row.peak_memory_bytes,
-        asked: None,
-        node: None,
+) -> Result<Option<FailureRow>, Trouble> {
+    let of_run = |run: Option<RunId>| {
+        let filter = FailureFilter { run, job: Some(job.id), ..FailureFilter::default() };
+        let rows = desk.books.failures(workflow.id, &filter)?.into_iter();
+        Ok::<_, Trouble>(rows.max_by_key(|row| row.attempt_id))
     };
-    let class = Classifier::standard().classify(&evidence);
-    let signature = Signature::of(&evidence, &class);
-    Ok(Some((row, class, format!("{signature:?}"))))
+    if let Some(found) = of_run(None)? {
+        return Ok(Some(found));
+    }
+    let earlier = last_failed(desk, workflow, job)?.map(|row| row.key.run_id);
+    earlier.map_or(Ok(None), |run| of_run(Some(run)))
 }
 
-fn cause(row: &ResultRow) -> Cause {
-    match row.return_code {
-        _ if row.out_of_memory => Cause::OutOfMemory,
-        return_code::TIMEOUT => Cause::Timeout,
-        return_code::ORPHANED => Cause::Orphaned,
-        _ => Cause::Itself,
-    }
+/// The newest attempt that failed.
+pub(super) fn last_failed(
+    desk: &Desk,
+    workflow: &WorkflowRow,
+    job: &JobRow,
+) -> Result<Option<ResultRow>, Trouble> {
+    let filter = ResultFilter { job: Some(job.id), failed_only: true, ..ResultFilter::default() };
+    let rows = desk.books.results(workflow.id, &filter)?.into_iter();
+    Ok(rows.max_by_key(|row| (row.key.run_id, row.key.attempt_id)))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

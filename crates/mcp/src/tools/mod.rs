@@ -4,8 +4,10 @@
 //! Every list has a limit and says whether there is more.
 
 mod jobs;
+mod journals;
 mod logs;
 mod page;
+mod recover;
 mod resources;
 mod specs;
 mod triage;
@@ -14,7 +16,7 @@ mod workflows;
 
 pub(crate) use logs::log_of;
 
-use crate::desk::{Desk, Trouble};
+use crate::desk::{Desk, Skill, Trouble};
 use rmcp::handler::server::common::schema_for_input;
 use rmcp::model::{JsonObject, ToolAnnotations};
 use schemars::JsonSchema;
@@ -38,8 +40,8 @@ enum Effect {
 pub(crate) struct Tool {
     name: &'static str,
     effect: Effect,
-    /// It needs hands that make workflows.
-    makes_workflows: bool,
+    /// What the hands must be able to do.
+    needs: Option<Skill>,
     description: &'static str,
     schema: Arc<JsonObject>,
     run: Run,
@@ -57,7 +59,7 @@ fn tool<A: DeserializeOwned + JsonSchema + 'static>(
             .map_err(|why| Trouble::refused(format!("the arguments of {name} make no sense: {why}")))?;
         run(desk, &arguments)
     };
-    Tool { name, effect, makes_workflows: false, description, schema, run: Box::new(run) }
+    Tool { name, effect, needs: None, description, schema, run: Box::new(run) }
 }
 
 #[rustfmt::skip]
@@ -117,7 +119,11 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
         "One page of the guide. Without a topic: which pages there are.",
         specs::get_docs),
 
-    Tool { makes_workflows: true, ..tool("create_workflow", Effect::Writes,
+    Tool { needs: Some(Skill::ReadJournals), ..tool("check_offline_journals", Effect::Reads,
+        "Results that workers on this machine keep because they could not reach their server: nothing is lost, the server gets them once it is reached.",
+        journals::check) },
+
+    Tool { needs: Some(Skill::MakeWorkflows), ..tool("create_workflow", Effect::Writes,
         "Checks a spec, writes it to a file, or makes a workflow of it. It does not run until run_workflow is called.",
         specs::create) },
     tool("update_job_resources", Effect::Writes,
@@ -135,17 +141,18 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
     tool("reset_workflow_status", Effect::Destroys,
         "Has jobs run again that are over, and all that was built on them: needs confirm. With failed_only, those that did not end well.",
         verbs::reset),
+    tool("recover_workflow", Effect::Destroys,
+        "Brings a workflow back that stopped with failures: each failed job is diagnosed from its own measurements; what ran out of memory or time runs again with more of it. Unless dry_run is false and confirm is true, only says what it would do.",
+        recover::recover),
     tool("classify_and_resolve_failures", Effect::Destroys,
         "Decides on jobs that wait for it: retry (perhaps with more memory or time), or fail, which cancels what depends on them. One result per job. Evidence lines are looked up in the log. Try dry_run first.",
         triage::resolve),
 ]);
 
 /// Those that can be called at this desk.
-pub(crate) fn offered(desk: &Desk) -> impl Iterator<Item = &'static Tool> {
-    let (writes, makes) = (desk.allow_write, desk.hands.makes_workflows());
-    TOOLS
-        .iter()
-        .filter(move |tool| (writes || tool.effect == Effect::Reads) && (makes || !tool.makes_workflows))
+pub(crate) fn offered(desk: &Desk) -> impl Iterator<Item = &'static Tool> + use<'_> {
+    let can = move |tool: &&Tool| tool.needs.is_none_or(|skill| desk.hands.can(skill));
+    TOOLS.iter().filter(move |tool| desk.allow_write || tool.effect == Effect::Reads).filter(can)
 }
 
 /// Calls one. `None`: there is none of this name here.
@@ -157,8 +164,8 @@ pub(crate) fn call(desk: &Desk, name: &str, arguments: Value) -> Option<Answer> 
 /// Why there is no such tool.
 pub(crate) fn missing(name: &str) -> String {
     match TOOLS.iter().find(|tool| tool.name == name) {
-        Some(tool) if tool.makes_workflows => {
-            format!("{name} is not offered here: `windlass mcp --allow-write` on one's own machine offers it")
+        Some(tool) if tool.effect == Effect::Reads => {
+            format!("{name} is not offered here: `windlass mcp` on a worker's machine offers it")
         }
         Some(_) => format!("{name} changes something, and this server was started without --allow-write"),
         None => format!("there is no tool `{name}`"),

@@ -6,9 +6,11 @@ use crate::desk::{Desk, Trouble, change_for, requirements};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use windlass_core::orders::fits;
 use windlass_core::sizing::{Rules, Sizing};
 use windlass_insight::classes::{self, Which};
-use windlass_store::model::{RequirementsChange, UsedBy};
+use windlass_store::model::{JobRow, RequirementsChange, UsedBy};
+use windlass_types::orders::{Answer as Given, Changes, Order, Orders, Verdict};
 use windlass_types::{JobId, Resources, parse_duration};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -63,26 +65,55 @@ pub(super) struct Update {
     memory: Option<String>,
     /// For example `PT2H` or `90m`.
     runtime: Option<String>,
+    /// Why, in a sentence. It is kept, and so is how it was before.
+    reason: Option<String>,
 }
 
 pub(super) fn update(desk: &Desk, args: &Update) -> Answer {
     let (_, job) = desk.job(args.job_id)?;
     let before = requirements(&*desk.books, &job)?;
-    let mut resources = before;
-    resources.cpus = args.num_cpus.unwrap_or(resources.cpus);
-    if let Some(memory) = &args.memory {
-        resources.memory = parse("memory", memory.parse())?;
-    }
-    if let Some(runtime) = &args.runtime {
-        resources.runtime = Some(parse("runtime", parse_duration(runtime))?);
-    }
+    let changes = Changes {
+        cpus: args.num_cpus,
+        memory_bytes: args.memory.as_ref().map(|memory| parse("memory", memory.parse())).transpose()?,
+        runtime_seconds: args
+            .runtime
+            .as_ref()
+            .map(|runtime| parse("runtime", parse_duration(runtime)))
+            .transpose()?
+            .map(|time| time.as_secs_f64()),
+        ..Changes::default()
+    };
+    let resources = changes.applied_to(before);
     if resources == before {
         return Err(Trouble::refused(format!("nothing was to change for job {}", job.id))
             .with_hint("name num_cpus, memory or runtime"));
     }
-    change_for(&*desk.books, &job, resources)?;
+    if fits(Verdict::Change, job.status) {
+        revise(desk, &job, changes, args.reason.as_deref())?;
+    } else {
+        change_for(&*desk.books, &job, resources)?;
+    }
     Ok(json!({ "job_id": job.id, "name": job.name, "before": view(&before), "now": view(&resources),
         "holds": "from its next attempt on" }))
+}
+
+/// What waits or has failed is changed by an order, which can be undone, also while somebody runs the workflow.
+fn revise(desk: &Desk, job: &JobRow, changes: Changes, reason: Option<&str>) -> Result<(), Trouble> {
+    let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let order = Order {
+        job: job.id,
+        verdict: Verdict::Change,
+        changes,
+        reason: format!("asked for by agent {}{why}", desk.agent),
+        confidence: None,
+        evidence: Vec::new(),
+    };
+    let orders = Orders { agent: None, dry_run: false, orders: vec![order] };
+    let outcomes = desk.give(job.workflow_id, orders)?;
+    match outcomes.into_iter().find(|outcome| outcome.answer == Given::Refused) {
+        Some(refused) => Err(Trouble::refused(format!("job {}: {}", job.id, refused.words))),
+        None => Ok(()),
+    }
 }
 
 fn parse<T>(what: &str, parsed: Result<T, windlass_types::ParseAmountError>) -> Result<T, Trouble> {

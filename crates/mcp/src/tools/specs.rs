@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use windlass_core::edges::{Edges, EdgesBuilder};
+use windlass_core::edges::Edges;
 use windlass_core::outline::{self, Facts, Grain, Outline, Request};
+use windlass_insight::making;
 use windlass_spec::{Diagnostics, Format, NoAttachments, Report, Source, Workflow};
 use windlass_store::model::JobFilter;
 use windlass_types::Resources;
@@ -82,6 +83,9 @@ pub(super) struct Create {
     hpc_profile: Option<String>,
     /// For save_spec_file: a new file below the directory in which this server was started.
     output_path: Option<String>,
+    /// For create_workflow over HTTP, where it is needed: the directory in which its jobs run, absolute, on the machines of
+    /// the workers. Elsewhere they run in the directory in which this server was started.
+    working_dir: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -117,7 +121,7 @@ pub(super) fn create(desk: &Desk, args: &Create) -> Answer {
     }
     let spec = SpecText(text);
     match action {
-        CreateAction::CreateWorkflow => desk.hands.create(&spec),
+        CreateAction::CreateWorkflow => desk.hands.create(&spec, args.working_dir.as_deref()),
         CreateAction::SaveSpecFile => {
             let path = args
                 .output_path
@@ -165,18 +169,8 @@ fn of_spec(text: &str) -> Answer {
             measured: None,
         }
     };
-    let edges = edges(&workflow);
+    let edges = making::edges(&workflow);
     outlined(workflow.name(), workflow.job_count() as u32, &edges, &kinds, &facts)
-}
-
-fn edges(workflow: &Workflow<'_>) -> Edges {
-    let mut builder = EdgesBuilder::default();
-    for (number, job) in (0..).zip(workflow.jobs()) {
-        for list in job.depends_on() {
-            builder.depend_on_shared(number, list);
-        }
-    }
-    builder.finish()
 }
 
 fn of_workflow(desk: &Desk, id: i64) -> Answer {

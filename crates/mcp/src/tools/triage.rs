@@ -5,7 +5,7 @@
 //! itself: one that cannot be does not keep the others from it.
 
 use super::Answer;
-use super::jobs::classified;
+use super::jobs::{failure, last_failed, last_failure};
 use super::logs::tail_of;
 use super::page::Page;
 use crate::desk::{Desk, Trouble};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass_insight::logs::Stream;
 use windlass_store::model::{JobFilter, JobRow, ResultRow, WorkflowRow};
-use windlass_types::orders::{Answer as Given, Changes, Order, Orders, Outcome, Verdict, Wanted};
+use windlass_types::orders::{Answer as Given, Changes, Order, Orders, Outcome, Verdict};
 use windlass_types::{JobStatus, ParseAmountError, parse_duration};
 
 /// Lines of stderr that are shown of each job.
@@ -66,8 +66,10 @@ pub(super) fn list(desk: &Desk, args: &PendingFailed) -> Answer {
 }
 
 fn view(desk: &Desk, workflow: &WorkflowRow, job: &JobRow) -> Result<Value, Trouble> {
-    let found = classified(desk, workflow, job)?;
-    let row = found.as_ref().map(|(row, ..)| row);
+    let row = last_failed(desk, workflow, job)?;
+    let row = row.as_ref();
+    let failure = last_failure(desk, workflow, job)?.map(|row| failure(&row));
+    let failure = shown::redact(json!(failure), &desk.redactor(job)?);
     let stderr = row.map(|row| tail_of(desk, workflow, job, row.key.into(), Stream::Stderr, TAIL));
     let (tail, error) = match stderr {
         Some(Ok(tail)) => (tail.map(|tail| tail.text), None),
@@ -82,7 +84,7 @@ fn view(desk: &Desk, workflow: &WorkflowRow, job: &JobRow) -> Result<Value, Trou
         "exec_time_minutes": row.map(|row| row.wall.as_secs_f64() / 60.0),
         "peak_memory_bytes": row.and_then(|row| row.peak_memory_bytes),
         "reason": job.reason, "stderr_tail": tail, "stderr_read_error": error,
-        "rules_say": found.as_ref().map(|(_, class, _)| class),
+        "rules_say": failure,
     }))
 }
 
@@ -140,7 +142,7 @@ pub(super) fn resolve(desk: &Desk, args: &Resolve) -> Answer {
         Vec::new()
     } else {
         let given = Orders { agent: Some(desk.agent.clone()), dry_run: args.dry_run, orders };
-        desk.books.carry_out(workflow.id, &Wanted::Orders(given), Desk::now())?
+        desk.give(workflow.id, given)?
     };
     let mut outcomes = outcomes.into_iter();
     let results: Vec<Value> = std::iter::zip(&args.classifications, judged)
@@ -225,7 +227,7 @@ fn check_evidence(
     if evidence.is_empty() {
         return Ok(());
     }
-    let Some((row, ..)) = classified(desk, workflow, job)? else {
+    let Some(row) = last_failed(desk, workflow, job)? else {
         return Err(Trouble::refused(format!(
             "no attempt of job {} is known, so nothing can be quoted",
             job.id

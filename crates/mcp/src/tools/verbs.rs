@@ -61,7 +61,7 @@ pub(super) fn reset(desk: &Desk, args: &Reset) -> Answer {
 }
 
 /// The workflow, if it is meant.
-fn confirmed(
+pub(super) fn confirmed(
     desk: &Desk,
     id: i64,
     confirm: bool,

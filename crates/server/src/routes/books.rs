@@ -16,7 +16,7 @@ use futures_util::StreamExt as _;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{Seek as _, Write as _};
+use std::io::{Read, Seek as _, Write as _};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -253,6 +253,30 @@ async fn alone(state: &AppState, by: &str, request: Request) -> Answer<wire::Ans
     answer
 }
 
+/// As [`arrive`], for lines that come from this process, on a thread that may block.
+pub(super) fn keep(lines: impl Read, limit: usize) -> Answer<File> {
+    let kept = tempfile::tempfile().and_then(|mut file| {
+        // One more than fits says that it does not.
+        let size = std::io::copy(&mut lines.take(limit as u64 + 1), &mut file)?;
+        file.rewind()?;
+        Ok((file, size))
+    });
+    match kept {
+        Ok((file, size)) if size <= limit as u64 => Ok(file),
+        Ok(_) => Err(too_large()),
+        Err(error) => Err(unkept(&error)),
+    }
+}
+
+fn too_large() -> ApiError {
+    let what = "the workflow is larger than this server takes";
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", what)
+}
+
+fn unkept(error: &std::io::Error) -> ApiError {
+    ApiError::internal(format_args!("cannot keep an upload: {error}"))
+}
+
 /// All of an upload, in a file that has no name: it may be larger than memory, and is gone whatever happens.
 async fn arrive(body: Body, limit: usize) -> Answer<File> {
     let mut file = written(None, Vec::new()).await?;
@@ -264,11 +288,7 @@ async fn arrive(body: Body, limit: usize) -> Answer<File> {
         })?;
         size += piece.len();
         if size > limit {
-            return Err(ApiError::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "too_large",
-                "the workflow is larger than this server takes",
-            ));
+            return Err(too_large());
         }
         chunk.extend_from_slice(&piece);
         if chunk.len() >= CHUNK {
@@ -287,5 +307,5 @@ async fn written(file: Option<File>, chunk: Vec<u8>) -> Answer<File> {
         file.rewind()?;
         Ok::<_, std::io::Error>(file)
     });
-    done.await?.map_err(|error| ApiError::internal(format_args!("cannot keep an upload: {error}")))
+    done.await?.map_err(|error| unkept(&error))
 }

@@ -15,7 +15,7 @@ use windlass_api::failures::{Decisions, FailureGroups, Failures, Orders, Outcome
 use windlass_auth::Operation;
 use windlass_engine::service::Quiet;
 use windlass_store::Store;
-use windlass_store::model::{DecisionFilter, DecisionState, FailureFilter};
+use windlass_store::model::{DecisionFilter, DecisionState, FailureFilter, RevisionFilter};
 use windlass_types::orders::Wanted;
 use windlass_types::{JobId, WorkflowId};
 
@@ -168,9 +168,9 @@ async fn settle(
     Json(Settle { agreed }): Json<Settle>,
 ) -> Answer<Json<Outcomes>> {
     let id = caller.workflow(&state, Operation::ChangeWorkflow, WorkflowId(id)).await?.id;
-    let filter = DecisionFilter { state: Some(DecisionState::Proposed), ..DecisionFilter::default() };
-    let waiting = state.books(move |store| store.decisions(id, &filter)).await?;
-    if waiting.iter().all(|row| row.id != decision) {
+    let proposed = Some(DecisionState::Proposed);
+    let filter = DecisionFilter { id: Some(decision), state: proposed, ..DecisionFilter::default() };
+    if state.books(move |store| store.decisions(id, &filter)).await?.is_empty() {
         return Err(ApiError::not_found(format_args!("decision {decision} that waits for a person")));
     }
     carry_out(&state, &caller, id, Wanted::Settle { decision, agreed }).await
@@ -181,6 +181,8 @@ async fn settle(
 pub(crate) struct WhichRevisions {
     /// Only what was changed together in this one.
     revision: Option<i64>,
+    /// Only those of this job.
+    job_id: Option<i64>,
 }
 
 /// What was changed about failed and waiting jobs
@@ -195,7 +197,8 @@ async fn revisions(
     Query(which): Query<WhichRevisions>,
 ) -> Answer<Json<Revisions>> {
     let id = caller.workflow(&state, Operation::ReadWorkflow, WorkflowId(id)).await?.id;
-    let rows = state.books(move |store| store.revisions(id, which.revision)).await?;
+    let filter = RevisionFilter { batch: which.revision, job: which.job_id.map(JobId) };
+    let rows = state.books(move |store| store.revisions(id, filter)).await?;
     Ok(Json(Revisions { items: rows.into_iter().map(convert::revision).collect() }))
 }
 
@@ -213,7 +216,8 @@ async fn undo(
     Path((id, batch)): Path<(i64, i64)>,
 ) -> Answer<Json<Outcomes>> {
     let id = caller.workflow(&state, Operation::ChangeWorkflow, WorkflowId(id)).await?.id;
-    let rows = state.books(move |store| store.revisions(id, Some(batch))).await?;
+    let filter = RevisionFilter { batch: Some(batch), job: None };
+    let rows = state.books(move |store| store.revisions(id, filter)).await?;
     if rows.is_empty() {
         return Err(ApiError::not_found(format_args!("revision {batch}")));
     }

@@ -18,12 +18,12 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass_auth::Operation;
+use windlass_auth::{Operation, Relation};
 use windlass_engine::service::ResetWhich;
-use windlass_mcp::{Desk, Hands, Trouble};
+use windlass_mcp::{Desk, Hands, Skill, SpecText, Trouble, make_workflow};
 use windlass_store::model::JobRow;
 use windlass_store::wire::error::{Elsewhere, Sort};
-use windlass_store::wire::{Remote, Request as Asked, Transport};
+use windlass_store::wire::{self, Remote, Request as Asked, Transport};
 use windlass_store::{Error, Location, Store};
 use windlass_types::{Timestamp, WorkflowId};
 
@@ -77,8 +77,9 @@ impl Transport for Seat {
         answer.map(|answer| answer.body).map_err(|refused| elsewhere(refused).into())
     }
 
-    fn create(&self, _lines: Box<dyn Read + Send>, _now: Timestamp) -> Result<Vec<u8>, Error> {
-        Err(elsewhere(ApiError::forbidden("workflows are not made here")).into())
+    fn create(&self, lines: Box<dyn Read + Send>, now: Timestamp) -> Result<Vec<u8>, Error> {
+        let made = self.make(lines, now);
+        made.map(|made| wire::Answer::new(made).body).map_err(|refused| elsewhere(refused).into())
     }
 }
 
@@ -100,6 +101,16 @@ fn trouble(refused: ApiError) -> Trouble {
 }
 
 impl Seat {
+    /// Makes a workflow of its lines if he may; it is his.
+    fn make(&self, lines: Box<dyn Read + Send>, now: Timestamp) -> Answer<Result<WorkflowId, Error>> {
+        self.caller.may(Operation::CreateWorkflow, Relation::Own, "workflow")?;
+        let store = self.state.store.acting_as(self.caller.user());
+        let lines = books::keep(lines, self.state.options.limits.max_upload)?;
+        let made = wire::create::create(&*store, lines, Some(self.caller.user()), now);
+        self.state.events.nudge();
+        Ok(made)
+    }
+
     /// Does something to a workflow if he may.
     fn to_workflow<T, F>(&self, operation: Operation, id: WorkflowId, work: F) -> Result<T, Trouble>
     where
@@ -116,6 +127,14 @@ impl Seat {
 }
 
 impl Hands for Seat {
+    fn can(&self, skill: Skill) -> bool {
+        skill == Skill::MakeWorkflows
+    }
+
+    fn create(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, Trouble> {
+        make_workflow(&Remote::new(self.clone()), spec, working_dir, self.caller.user())
+    }
+
     fn start(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
         let run = self.to_workflow(Operation::ChangeWorkflow, workflow, async |state, by| {
             ask(|reply| state.service.start_workflow(workflow, by, reply)).await

@@ -2,10 +2,11 @@
 
 use crate::access::token;
 use crate::bench::Bench;
+use crate::failures::{status, waiting};
 use serde_json::{Value, json};
 use windlass_auth::Role;
 use windlass_server::options::AgentRights;
-use windlass_store::model::{Listed, NewJob, NewWorkflow};
+use windlass_store::model::{DecisionFilter, JobFilter, Listed, NewJob, NewWorkflow};
 use windlass_types::{Clock, WorkflowId};
 
 fn workflow(bench: &Bench, user: &str) -> WorkflowId {
@@ -71,4 +72,86 @@ fn agents_are_let_in_only_by_a_token_and_only_where_they_are_wanted() {
     assert_eq!(page.status().as_u16(), 403);
     let silent = Bench::new();
     assert_eq!(say(&silent, &silent.server.token, "tools/list", &json!({})).0, 404);
+}
+
+const SPEC: &str =
+    "name: made\nuser: eve\njobs: [{name: a, command: 'true'}, {name: b, command: 'true', depends_on: [a]}]";
+
+#[test]
+fn an_agent_makes_workflows_for_whoever_sent_it() {
+    let bench = Bench::with(|options| options.mcp = Some(AgentRights::Write));
+    let ada = token(&bench, "ada", Role::User, "write");
+    let watcher = token(&bench, "ada", Role::Viewer, "write");
+    let create =
+        |dir: Option<&str>| json!({"spec_json": SPEC, "action": "create_workflow", "working_dir": dir});
+    let nowhere = call(&bench, &ada, "create_workflow", &create(None)).unwrap_err();
+    assert!(nowhere.contains("working_dir"), "{nowhere}");
+    assert!(call(&bench, &watcher, "create_workflow", &create(Some("/data"))).is_err());
+    assert!(bench.store.workflows().unwrap().is_empty());
+
+    let made = call(&bench, &ada, "create_workflow", &create(Some("/data/"))).unwrap();
+    assert_eq!((&made["name"], &made["jobs"]), (&json!("made"), &json!(2)));
+    let id = made["workflow_id"].as_i64().unwrap();
+    let row = bench.store.workflow(WorkflowId(id)).unwrap().unwrap();
+    assert_eq!((&*row.user, &*row.submission_dir), ("ada", "/data"), "whatever the spec says");
+    assert_eq!(row.output_dir, "/data/windlass_output");
+    let bad =
+        json!({"spec_json": "name: x\njobs: [{name: a}]", "action": "create_workflow", "working_dir": "/"});
+    assert_eq!(call(&bench, &ada, "create_workflow", &bad).unwrap()["valid"], false);
+    assert_eq!(
+        call(&bench, &ada, "run_workflow", &json!({"workflow_id": id, "confirm": true})).unwrap()["run_id"],
+        1
+    );
+    let bob = token(&bench, "bob", Role::User, "write");
+    let job = bench.store.jobs(WorkflowId(id), &JobFilter::default()).unwrap()[0].id;
+    assert_eq!(call(&bench, &ada, "get_job_details", &json!({"job_id": job})).unwrap()["name"], "a");
+    for id in [job.0, 4711] {
+        let said = call(&bench, &bob, "get_job_details", &json!({"job_id": id})).unwrap_err();
+        assert!(said.starts_with(&format!("there is no job {id}")), "{said}");
+    }
+}
+
+#[test]
+fn an_agent_recovers_and_resets_over_http() {
+    let bench = Bench::with(|options| options.mcp = Some(AgentRights::Write));
+    let (workflow, jobs) = waiting(&bench);
+    let me = bench.server.token.clone();
+    let ask = |tool: &str, arguments: Value| call(&bench, &me, tool, &arguments);
+    let dry = ask("recover_workflow", json!({"workflow_id": workflow, "retry_unknown": true})).unwrap();
+    assert_eq!(
+        (&dry["dry_run"], &dry["run_again"], &dry["stay"]),
+        (&json!(true), &json!(0), &json!(2)),
+        "{dry}"
+    );
+    assert!(dry["jobs"][0]["stays_because"].as_str().unwrap().contains("waits for a decision"), "{dry}");
+
+    let fail = json!([{"job_id": jobs[0], "action": "fail"}, {"job_id": jobs[1], "action": "fail"}]);
+    ask("classify_and_resolve_failures", json!({"workflow_id": workflow, "classifications": fail})).unwrap();
+    assert_eq!(status(&bench, jobs[0]), "failed");
+    let failed = ask("list_failed_jobs", json!({"workflow_id": workflow})).unwrap();
+    assert_eq!(
+        (&failed["groups"][0]["count"], failed["groups"].as_array().unwrap().len()),
+        (&json!(2), 1),
+        "{failed}"
+    );
+    let now = json!({"workflow_id": workflow, "retry_unknown": true, "dry_run": false});
+    assert!(ask("recover_workflow", now.clone()).unwrap_err().starts_with("nothing was done"));
+    let mut meant = now;
+    meant["confirm"] = json!(true);
+    meant["memory_multiplier"] = json!(0.5);
+    assert!(ask("recover_workflow", meant.clone()).unwrap_err().contains("from 1 to 100"));
+    meant["memory_multiplier"] = json!(2.0);
+    let done = ask("recover_workflow", meant).unwrap();
+    assert_eq!((&done["run_again"], &done["refused"]), (&json!(2), &json!([])), "{done}");
+    assert_eq!((status(&bench, jobs[0]), status(&bench, jobs[2])), (json!("ready"), json!("blocked")));
+    let decisions = bench.store.decisions(WorkflowId(workflow), &DecisionFilter::default()).unwrap();
+    let last = decisions.last().unwrap();
+    assert!(!last.is_agent && last.reason.starts_with("recover, asked for by agent "), "{last:?}");
+
+    let (workflow, jobs) = waiting(&bench);
+    let reset = json!({"workflow_id": workflow, "failed_only": true});
+    assert!(ask("reset_workflow_status", reset.clone()).unwrap_err().starts_with("nothing was done"));
+    let reset = json!({"workflow_id": workflow, "failed_only": true, "confirm": true});
+    assert_eq!(ask("reset_workflow_status", reset).unwrap()["jobs"], 2);
+    assert_ne!(status(&bench, jobs[0]), "pending_failed");
 }

@@ -17,7 +17,7 @@ fn good(bench: &Bench, method: &str, path: &str, body: &Value) -> Value {
 }
 
 /// A workflow whose first two jobs have failed and wait for a decision, and a third that waits for them.
-fn waiting(bench: &Bench) -> (i64, Vec<i64>) {
+pub(crate) fn waiting(bench: &Bench) -> (i64, Vec<i64>) {
     let made = |path: &str, body: &Value| good(bench, "POST", path, body)["id"].as_i64().unwrap();
     let workflow = made("/workflows", &json!({"name": "w", "user": "me", "use_pending_failed": true}));
     let job = |name: &str, after: &[i64]| {
@@ -42,7 +42,7 @@ fn waiting(bench: &Bench) -> (i64, Vec<i64>) {
     (workflow, jobs)
 }
 
-fn status(bench: &Bench, job: i64) -> Value {
+pub(crate) fn status(bench: &Bench, job: i64) -> Value {
     good(bench, "GET", &format!("/jobs/{job}"), &json!(null))["status"].clone()
 }
 
@@ -80,6 +80,8 @@ fn failures_are_grouped_decided_on_and_put_back() {
 
     let revisions = good(&bench, "GET", &of("revisions"), &json!(null));
     assert_eq!(revisions["items"][0]["after"]["priority"], 7);
+    let of_job = |job: i64| good(&bench, "GET", &of(&format!("revisions?job_id={job}")), &json!(null));
+    assert_eq!((&of_job(jobs[2]), &of_job(jobs[0])["items"]), (&revisions, &json!([])));
     good(&bench, "POST", &of("revisions/1/undo"), &json!(null));
     assert_eq!(call(&bench, "POST", &of("revisions/1/undo"), &json!(null)).0, 409);
     assert_eq!(call(&bench, "POST", &of("revisions/9/undo"), &json!(null)).0, 404);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use windlass_auth::Role;
 use windlass_store::model::{
     DataFilter, DecisionFilter, EventFilter, ExportOptions, FailureFilter, JobFilter, Listed, NewJob,
-    NewKind, NewWorkflow, ResultFilter,
+    NewKind, NewWorkflow, ResultFilter, RevisionFilter,
 };
 use windlass_store::wire::Request;
 use windlass_types::work::AttemptKey;
@@ -53,11 +53,12 @@ fn questions(id: WorkflowId, job: JobId) -> Vec<Request> {
         Request::Commands { jobs: vec![job] },
         Request::HeldJobs { workflow },
         Request::Jobs { workflow, filter: JobFilter::default() },
+        Request::FindJob { id: job },
         Request::Results { workflow, filter: ResultFilter::default() },
         Request::Failures { workflow, filter: FailureFilter::default() },
         Request::FailureGroups { workflow },
         Request::Decisions { workflow, filter: DecisionFilter::default() },
-        Request::Revisions { workflow, batch: None },
+        Request::Revisions { workflow, filter: RevisionFilter::default() },
         Request::JobNames { jobs: vec![job] },
         Request::JobRelations { job },
         Request::Requirements { workflow },

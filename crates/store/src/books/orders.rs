@@ -8,7 +8,9 @@ use super::manage::By;
 use super::{column, read, runs};
 use crate::db::{Db, Pipeline, values};
 use crate::error::Fault;
-use crate::model::{DecisionFilter, DecisionRow, DecisionState, LoadedJobs, RevisionRow, WorkflowRow};
+use crate::model::{
+    DecisionFilter, DecisionRow, DecisionState, LoadedJobs, RevisionFilter, RevisionRow, WorkflowRow,
+};
 use crate::sql::common as sql;
 use crate::{Batch, Error};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -325,9 +327,9 @@ impl<D: Db> Desk<'_, D> {
     }
 
     fn settle(&self, decision: i64, agreed: bool) -> Result<Vec<Outcome>, Fault> {
-        let filter = DecisionFilter { state: Some(DecisionState::Proposed), ..DecisionFilter::default() };
-        let found = decisions(self.db, self.row.id, &filter)?.into_iter().find(|row| row.id == decision);
-        let Some(row) = found else {
+        let state = Some(DecisionState::Proposed);
+        let filter = DecisionFilter { id: Some(decision), state, ..DecisionFilter::default() };
+        let Some(row) = decisions(self.db, self.row.id, &filter)?.pop() else {
             let what = format!("decision {decision}: none of that number waits for a person");
             return Err(Error::OutOfRange { what }.into());
         };
@@ -352,7 +354,7 @@ impl<D: Db> Desk<'_, D> {
 
     /// Puts back what was changed together, where nobody has the job and it is not over.
     fn undo(&self, batch: i64) -> Result<Vec<Outcome>, Fault> {
-        let rows = revisions(self.db, self.row.id, Some(batch))?;
+        let rows = revisions(self.db, self.row.id, RevisionFilter { batch: Some(batch), job: None })?;
         if rows.is_empty() || rows.iter().any(|row| row.undone_at.is_some()) {
             let why = if rows.is_empty() { "there is none of that number" } else { "it is undone already" };
             return Err(Error::OutOfRange { what: format!("revision {batch}: {why}") }.into());

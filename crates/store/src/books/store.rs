@@ -2,8 +2,8 @@
 
 use super::manage::By;
 use super::{
-    action_changes, command, create, edit, events, export, failures, fleet, import, load, manage, orders,
-    parts, read, records, runs, spawn, wishes,
+    action_changes, command, create, edit, events, export, failures, fleet, import, lists, load, manage,
+    orders, parts, read, records, runs, spawn, wishes,
 };
 use crate::db::Db;
 use crate::error::Fault;
@@ -12,9 +12,10 @@ use crate::model::{
     ActionRow, AddJob, DataFilter, DecisionFilter, DecisionRow, EventFilter, EventRow, Export, ExportOptions,
     FailureFilter, FailureGroup, FailureRow, FieldChange, FileRow, FileUpdate, HandlerRow, HeldJob,
     ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow, JobSource, JobUpdate,
-    JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, RequirementsChange,
-    RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionRow, SchedulerRow, SpawnRequest,
-    Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
+    JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, Part,
+    RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionFilter,
+    RevisionRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow,
+    WorkflowUpdate,
 };
 use crate::{Batch, Done, Error, Location, Store};
 use serde_json::Value;
@@ -185,6 +186,14 @@ impl<B: Backend> Store for Books<B> {
         self.read(|db| read::jobs(db, workflow, filter))
     }
 
+    fn find_job(&self, id: JobId) -> Result<Option<JobRow>, Error> {
+        self.read(|db| {
+            let Some(workflow) = lists::workflow_of(db, Part::Job(id))? else { return Ok(None) };
+            let filter = JobFilter { ids: vec![id], ..JobFilter::default() };
+            Ok(read::jobs(db, workflow, &filter)?.pop())
+        })
+    }
+
     fn results(&self, workflow: WorkflowId, filter: &ResultFilter) -> Result<Vec<ResultRow>, Error> {
         self.read(|db| read::results(db, workflow, filter))
     }
@@ -213,8 +222,8 @@ impl<B: Backend> Store for Books<B> {
         self.read(|db| orders::decisions(db, workflow, filter))
     }
 
-    fn revisions(&self, workflow: WorkflowId, batch: Option<i64>) -> Result<Vec<RevisionRow>, Error> {
-        self.read(|db| orders::revisions(db, workflow, batch))
+    fn revisions(&self, workflow: WorkflowId, filter: RevisionFilter) -> Result<Vec<RevisionRow>, Error> {
+        self.read(|db| orders::revisions(db, workflow, filter))
     }
 
     fn carry_out(

@@ -58,11 +58,21 @@ impl DecisionState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DecisionFilter {
+    pub id: Option<i64>,
     pub jobs: Vec<JobId>,
     pub run: Option<RunId>,
     pub state: Option<DecisionState>,
     pub offset: u64,
     pub limit: Option<u64>,
+}
+
+/// Which changes to list. Empty fields match everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RevisionFilter {
+    /// Only those that were made together under this number.
+    pub batch: Option<i64>,
+    pub job: Option<JobId>,
 }
 
 /// A change that somebody made to a job.

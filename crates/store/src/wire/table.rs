@@ -6,7 +6,7 @@ use crate::Store;
 use crate::model::{
     AddJob, DataFilter, DecisionFilter, EventFilter, Export, ExportOptions, FailureFilter, FileUpdate,
     ImportOptions, JobFilter, JobUpdate, NewEvent, RequirementsChange, RequirementsUpdate, ResultFilter,
-    SpawnRequest, WorkflowUpdate,
+    RevisionFilter, SpawnRequest, WorkflowUpdate,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,6 +36,7 @@ macro_rules! table {
             read HeldJobs = held_jobs(workflow: val WorkflowId) -> Vec<HeldJob>, of Subject::workflow(*workflow);
             read Jobs = jobs(workflow: val WorkflowId, filter: by JobFilter)
                 -> Vec<JobRow>, of Subject::workflow(*workflow);
+            read FindJob = find_job(id: val JobId) -> Option<JobRow>, of Subject::Jobs(vec![*id]);
             read Results = results(workflow: val WorkflowId, filter: by ResultFilter)
                 -> Vec<ResultRow>, of Subject::workflow(*workflow);
             read Failures = failures(workflow: val WorkflowId, filter: by FailureFilter)
@@ -44,7 +45,7 @@ macro_rules! table {
                 -> Vec<FailureGroup>, of Subject::workflow(*workflow);
             read Decisions = decisions(workflow: val WorkflowId, filter: by DecisionFilter)
                 -> Vec<DecisionRow>, of Subject::workflow(*workflow);
-            read Revisions = revisions(workflow: val WorkflowId, batch: val Option<i64>)
+            read Revisions = revisions(workflow: val WorkflowId, filter: val RevisionFilter)
                 -> Vec<RevisionRow>, of Subject::workflow(*workflow);
             change CarryOut = carry_out(workflow: val WorkflowId, wanted: by Wanted) at Timestamp
                 -> Vec<Outcome>, of Subject::workflow(*workflow);

@@ -58,7 +58,7 @@ fn decide(ctx: &Context, verdict: Verdict, args: &VerdictArgs, changes: &Changes
     let orders =
         Orders { agent: args.agent.agent.clone(), dry_run, orders: jobs.into_iter().map(order).collect() };
     ask(ctx, &workflow, verdict, &orders, args.confirm)?;
-    let outcomes = orders::give(ctx, &*store, workflow.id, &Wanted::Orders(orders))?;
+    let outcomes = orders::give(&*store, workflow.id, &Wanted::Orders(orders))?;
     Given { workflow: &workflow, dry_run, outcomes }.show(ctx, &*store)
 }
 
@@ -68,7 +68,7 @@ fn settle(ctx: &Context, args: &SettleArgs, agreed: bool) -> Result<Exit, CliErr
     let workflow = workflow_of(&*store, &args.workflow, &args.decisions)?;
     let mut outcomes = Vec::new();
     for &decision in &args.decisions {
-        outcomes.extend(orders::give(ctx, &*store, workflow.id, &Wanted::Settle { decision, agreed })?);
+        outcomes.extend(orders::give(&*store, workflow.id, &Wanted::Settle { decision, agreed })?);
     }
     Given { workflow: &workflow, dry_run: false, outcomes }.show(ctx, &*store)
 }

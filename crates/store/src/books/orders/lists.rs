@@ -5,7 +5,7 @@ use crate::books::failures::class;
 use crate::books::query::Query;
 use crate::db::{Db, Row};
 use crate::error::Fault;
-use crate::model::{DecisionFilter, DecisionRow, DecisionState, RevisionRow};
+use crate::model::{DecisionFilter, DecisionRow, DecisionState, RevisionFilter, RevisionRow};
 use crate::sql::common as sql;
 use windlass_types::{Attempt, JobId, RunId, Timestamp, WorkflowId};
 
@@ -16,6 +16,9 @@ pub(crate) fn decisions(
 ) -> Result<Vec<DecisionRow>, Fault> {
     let mut query = Query::new(sql::SELECT_DECISIONS, vec![]);
     query.push("d.workflow_id = ?", vec![Box::new(workflow.0)]);
+    if let Some(id) = filter.id {
+        query.push(" AND d.id = ?", vec![Box::new(id)]);
+    }
     if !filter.jobs.is_empty() {
         let jobs: Vec<String> = filter.jobs.iter().map(|job| job.0.to_string()).collect();
         query.push(&format!(" AND d.job_id IN ({})", jobs.join(", ")), vec![]);
@@ -63,12 +66,15 @@ fn decision_row(row: &Row<'_>) -> Result<DecisionRow, Fault> {
 pub(crate) fn revisions(
     db: &impl Db,
     workflow: WorkflowId,
-    batch: Option<i64>,
+    filter: RevisionFilter,
 ) -> Result<Vec<RevisionRow>, Fault> {
     let mut query = Query::new(sql::SELECT_REVISIONS, vec![]);
     query.push("r.workflow_id = ?", vec![Box::new(workflow.0)]);
-    if let Some(batch) = batch {
+    if let Some(batch) = filter.batch {
         query.push(" AND r.batch = ?", vec![Box::new(batch)]);
+    }
+    if let Some(job) = filter.job {
+        query.push(" AND r.job_id = ?", vec![Box::new(job.0)]);
     }
     query.push(" ORDER BY r.id", vec![]);
     query.run(db, |row| {

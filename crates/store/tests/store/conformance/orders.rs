@@ -6,7 +6,7 @@ use windlass_core::change::Change;
 use windlass_core::edges::EdgesBuilder;
 use windlass_core::signature::Signature;
 use windlass_store::model::{
-    DecisionFilter, DecisionState, JobFilter, Listed, NewJob, NewRequirements, NewWorkflow,
+    DecisionFilter, DecisionState, JobFilter, Listed, NewJob, NewRequirements, NewWorkflow, RevisionFilter,
 };
 use windlass_store::{Error, Store};
 use windlass_types::orders::{Answer, Changes, Order, Orders, Outcome, TriagePolicy, Verdict, Wanted};
@@ -111,15 +111,20 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     );
     assert_eq!((decisions[0].class, &*decisions[0].reason), (Some(FailureClass::Memory), "because"));
 
-    let revisions = store.revisions(id, None).unwrap();
+    let of = |job| store.revisions(id, RevisionFilter { batch: Some(1), job: Some(job) }).unwrap();
+    assert_eq!((of(jobs[0]).len(), of(jobs[1]).len()), (1, 0));
+    let revisions = store.revisions(id, RevisionFilter::default()).unwrap();
     assert_eq!((revisions.len(), revisions[0].batch, revisions[0].job_id), (1, 1, jobs[0]));
+    let found = store.find_job(jobs[0]).unwrap().unwrap();
+    assert_eq!((found.workflow_id, found.id), (id, jobs[0]));
+    assert!(store.find_job(JobId(i64::MAX)).unwrap().is_none());
     let undone = store.carry_out(id, &Wanted::Undo { batch: 1 }, NOW).unwrap();
     assert_eq!(undone[0].words, "memory 2 GiB → 1 GiB, priority 7 → 0");
     let table = store.load_jobs(id).unwrap();
     assert_eq!((table.class[0], table.priority[0]), (table.class[1], 0), "and shares it again");
     assert!(matches!(store.carry_out(id, &Wanted::Undo { batch: 1 }, NOW), Err(Error::OutOfRange { .. })));
     assert!(matches!(store.carry_out(id, &Wanted::Undo { batch: 9 }, NOW), Err(Error::OutOfRange { .. })));
-    let revisions = store.revisions(id, None).unwrap();
+    let revisions = store.revisions(id, RevisionFilter::default()).unwrap();
     assert_eq!(
         revisions.iter().map(|r| (r.batch, r.undone_at.is_some())).collect::<Vec<_>>(),
         [(1, true), (2, false)]
@@ -163,6 +168,9 @@ pub(crate) fn an_agent_proposes_and_a_person_agrees(store: &dyn Store) {
 
     let waiting = DecisionFilter { state: Some(DecisionState::Proposed), ..DecisionFilter::default() };
     let proposed = store.decisions(id, &waiting).unwrap();
+    let by_id = |id| DecisionFilter { id: Some(id), ..DecisionFilter::default() };
+    assert_eq!(store.decisions(id, &by_id(proposed[0].id)).unwrap(), proposed);
+    assert_eq!(store.decisions(id, &by_id(-1)).unwrap(), []);
     assert_eq!((proposed.len(), &*proposed[0].made_by, proposed[0].confidence), (1, "ai", Some(0.5)));
     assert_eq!(proposed[0].evidence, ["no room for 7 more"]);
     let settled =

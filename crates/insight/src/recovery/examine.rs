@@ -23,7 +23,7 @@ pub struct Examined {
 /// The jobs that failed, were terminated, or wait for a decision, in the order of their ids. Of a workflow that was
 /// canceled also those that were stopped; elsewhere canceled jobs are none of their own: they come back with what they
 /// wait for.
-pub fn examine(store: &dyn Store, workflow: &WorkflowRow) -> Result<Vec<Examined>, Error> {
+pub(super) fn examine(store: &dyn Store, workflow: &WorkflowRow) -> Result<Vec<Examined>, Error> {
     let mut status = vec![JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
     if workflow.is_canceled {
         status.push(JobStatus::Canceled);

@@ -1,26 +1,95 @@
-//! Lends what a spec makes to the store, one at a time: commands are worked out on the way and not kept.
+//! From a spec to a workflow in the store. What the spec makes is lent to the store one at a time: commands are worked out
+//! on the way and not kept.
 
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use windlass_core::edges::{Edges, EdgesBuilder};
-use windlass_spec::{File, Job, UserData, Workflow};
-use windlass_store::model::{DoneWork, FirstIds, JobSource, NewFile, NewJob, NewUserData};
-use windlass_types::{JobId, JobStatus};
+use windlass_spec::{File, Job, JobKind, UserData, Workflow};
+use windlass_store::model::{
+    DoneWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewKind, NewRequirements, NewUserData,
+    NewWorkflow,
+};
+use windlass_store::{Error, Store};
+use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
+
+/// What the spec itself does not say.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// Whose it is, if the spec does not name anybody.
+    pub user: &'a str,
+    /// Where its jobs run, and where their output goes. Absolute.
+    pub submission_dir: &'a str,
+    pub output_dir: &'a str,
+    /// Absolute; `None` if it lies in no file.
+    pub spec_path: Option<&'a str>,
+    pub spec_digest: &'a str,
+}
+
+/// Stores the workflow of a spec. What is reused counts as completed from the start.
+pub fn create(
+    store: &dyn Store,
+    workflow: &Workflow<'_>,
+    origin: Origin<'_>,
+    reused: Option<&Reused>,
+    now: Timestamp,
+) -> Result<WorkflowId, Error> {
+    let requirements: Vec<NewRequirements<'_>> = workflow
+        .requirements()
+        .iter()
+        .map(|r| NewRequirements { name: &r.name, resources: r.resources })
+        .collect();
+    let kinds: Vec<NewKind<'_>> = workflow.kinds().iter().map(new_kind).collect();
+    let actions: Vec<NewAction<'_>> =
+        workflow.actions().iter().map(|a| NewAction { action: &a.action, jobs: &a.jobs }).collect();
+    let new = NewWorkflow {
+        name: workflow.name(),
+        user: workflow.user().unwrap_or(origin.user),
+        description: workflow.description(),
+        submission_dir: origin.submission_dir,
+        output_dir: origin.output_dir,
+        spec_path: origin.spec_path,
+        spec_digest: Some(origin.spec_digest),
+        env: workflow.env(),
+        stdio: workflow.stdio(),
+        settings: Some(workflow.settings()),
+        requirements: &requirements,
+        failure_handlers: workflow.failure_handlers(),
+        schedulers: workflow.schedulers(),
+        kinds: &kinds,
+        actions: &actions,
+        edges: &edges(workflow),
+    };
+    store.create_workflow(&new, &mut SpecJobs::new(workflow, reused), now)
+}
+
+fn new_kind(kind: &JobKind) -> NewKind<'_> {
+    NewKind {
+        name: &kind.name,
+        env: &kind.env,
+        invocation_script: kind.invocation_script.as_deref(),
+        stdio: kind.stdio,
+        supports_termination: kind.supports_termination,
+        failure_handler: kind.failure_handler,
+        scheduler: kind.scheduler,
+        labels: &kind.labels,
+        parameters: &kind.parameters,
+    }
+}
 
 /// What an earlier workflow has done already.
 #[derive(Debug, Default)]
-pub(crate) struct Reused {
+pub struct Reused {
     /// By number: the job that did the work of this one, and what is known of that.
-    pub(crate) jobs: Vec<Option<ReusedJob>>,
+    pub jobs: Vec<Option<ReusedJob>>,
     /// By number: what those jobs wrote.
-    pub(crate) user_data: HashMap<u32, Value>,
+    pub user_data: HashMap<u32, Value>,
 }
 
 #[derive(Debug)]
-pub(crate) struct ReusedJob {
-    pub(crate) from: JobId,
-    pub(crate) work: Option<DoneWork>,
+pub struct ReusedJob {
+    pub from: JobId,
+    pub work: Option<DoneWork>,
 }
 
 impl Reused {
@@ -31,7 +100,7 @@ impl Reused {
 
 /// The files, user data and jobs of a workflow, in that order.
 #[derive(Debug)]
-pub(crate) struct SpecJobs<'w> {
+struct SpecJobs<'w> {
     workflow: &'w Workflow<'w>,
     files: std::ops::Range<usize>,
     user_data: std::ops::Range<usize>,
@@ -57,7 +126,7 @@ struct Buffers<'w> {
 }
 
 impl<'w> SpecJobs<'w> {
-    pub(crate) fn new(workflow: &'w Workflow<'w>, reused: Option<&'w Reused>) -> Self {
+    fn new(workflow: &'w Workflow<'w>, reused: Option<&'w Reused>) -> Self {
         Self {
             workflow,
             files: 0..workflow.file_count(),
@@ -163,7 +232,7 @@ fn params(job: &Job<'_>) -> Option<String> {
 }
 
 /// Who waits for whom.
-pub(crate) fn edges(workflow: &Workflow<'_>) -> Edges {
+pub fn edges(workflow: &Workflow<'_>) -> Edges {
     let mut builder = EdgesBuilder::default();
     for (number, job) in (0..).zip(workflow.jobs()) {
         for list in job.depends_on() {

@@ -1,0 +1,85 @@
+//! Orders about failed and waiting jobs, given to whoever may carry them out: a server, the process that runs the workflow,
+//! or, if nobody does, this one.
+
+use std::time::{Duration, Instant};
+use windlass_store::lock::Holder;
+use windlass_store::{Locked, Store};
+use windlass_types::orders::{Outcome, Wanted};
+use windlass_types::{Clock, WorkflowId};
+
+/// Who runs a workflow looks for wishes once a second, or when a signal says so. A disk may be slow.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] windlass_store::Error),
+    /// Whoever runs the workflow would not.
+    #[error("{0}")]
+    Refused(String),
+    #[error(
+        "workflow {workflow} is run by {who}, which did not answer within {} s; nothing was changed",
+        PATIENCE.as_secs()
+    )]
+    Unanswered { workflow: WorkflowId, who: String },
+}
+
+impl Error {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::Refused(_) => None,
+            Self::Unanswered { .. } => {
+                Some("see whether it is stopped or its disk is full, and try again".to_owned())
+            }
+        }
+    }
+}
+
+/// Has it done, by whom it may be done. What each order came to. `nudge` has whoever runs the workflow look at once, where
+/// he can be reached; otherwise he looks in a while.
+pub fn give(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    wanted: &Wanted,
+    nudge: &dyn Fn(&Holder),
+) -> Result<Vec<Outcome>, Error> {
+    loop {
+        match store.carry_out(workflow, wanted, Clock.now()) {
+            Err(windlass_store::Error::Busy { what: Locked::Workflow(_), holder }) => {
+                if let Some(outcomes) = wish(store, workflow, wanted, holder.as_ref(), nudge)? {
+                    return Ok(outcomes);
+                }
+                // Whoever ran it is gone: nobody is in the way any more.
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Leaves a wish to who runs the workflow, and waits for the answer. `None`: it stopped before it saw the wish.
+fn wish(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    wanted: &Wanted,
+    holder: Option<&Holder>,
+    nudge: &dyn Fn(&Holder),
+) -> Result<Option<Vec<Outcome>>, Error> {
+    let wish = store.add_wish(workflow, wanted, Clock.now())?;
+    if let Some(holder) = holder {
+        nudge(holder);
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = store.wish_answer(wish)? {
+            return answer.map(Some).map_err(Error::Refused);
+        }
+        let is_gone = store.lock_holder(workflow)?.is_none();
+        if (is_gone || Instant::now() > deadline) && store.withdraw_wish(wish, Clock.now())? {
+            let who = holder.map_or_else(|| "another process".to_owned(), ToString::to_string);
+            return if is_gone { Ok(None) } else { Err(Error::Unanswered { workflow, who }) };
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}

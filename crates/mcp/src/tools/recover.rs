@@ -1,0 +1,120 @@
+//! Bringing a workflow back that stopped with failures, as `windlass recover` does.
+
+use super::Answer;
+use super::verbs::confirmed;
+use crate::desk::{Desk, Trouble};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use windlass_core::recovery::Terms;
+use windlass_insight::recovery::{Plan, PlanView, diagnose};
+use windlass_store::model::WorkflowRow;
+use windlass_types::JobStatus;
+use windlass_types::orders::{Answer as Given, Outcome};
+
+/// As on the command line.
+const MULTIPLIER: f64 = 1.5;
+const CPU_MULTIPLIER: f64 = 1.2;
+const LARGEST: f64 = 100.0;
+/// So many jobs are told of one by one.
+const MOST: usize = 200;
+
+const UNDECIDED: &str = "it waits for a decision: classify_and_resolve_failures makes one";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Recover {
+    workflow_id: i64,
+    /// Says what would be done, and does nothing.
+    #[serde(default = "yes")]
+    dry_run: bool,
+    /// So many times the memory that a job used or had (1.5).
+    memory_multiplier: Option<f64>,
+    /// So many times the time that a job had (1.5).
+    runtime_multiplier: Option<f64>,
+    /// Also what nothing explains runs again, as it is.
+    #[serde(default)]
+    retry_unknown: bool,
+    /// Must be true if dry_run is false. Ask your user first, and say what will happen.
+    #[serde(default)]
+    confirm: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+pub(super) fn recover(desk: &Desk, args: &Recover) -> Answer {
+    let (memory, runtime) =
+        (multiplier(args.memory_multiplier, "memory")?, multiplier(args.runtime_multiplier, "runtime")?);
+    if args.dry_run {
+        let plan = plan(desk, desk.workflow(args.workflow_id)?, memory, runtime, args.retry_unknown)?;
+        return told(&plan, true, &[]);
+    }
+    confirmed(desk, args.workflow_id, args.confirm, |row| {
+        format!(
+            "recover workflow {} ({}): jobs that failed run again, some with more memory or time",
+            row.id, row.name
+        )
+    })?;
+    let row = desk.workflow(args.workflow_id)?;
+    desk.hands.clear_up(row.id)?;
+    let plan = plan(desk, desk.workflow(args.workflow_id)?, memory, runtime, args.retry_unknown)?;
+    if !plan.runs_something() {
+        return told(&plan, false, &[]);
+    }
+    let outcomes = desk.give(row.id, plan.orders(Some(&format!("agent {}", desk.agent))))?;
+    desk.books.add_event(&plan.event(), Desk::now())?;
+    told(&plan, false, &outcomes)
+}
+
+/// What jobs ask for grows by this.
+fn multiplier(said: Option<f64>, of: &str) -> Result<f64, Trouble> {
+    let factor = said.unwrap_or(MULTIPLIER);
+    if !(1.0..=LARGEST).contains(&factor) {
+        return Err(Trouble::refused(format!("{of}_multiplier is a number from 1 to {LARGEST}")));
+    }
+    Ok(factor)
+}
+
+fn plan(
+    desk: &Desk,
+    row: WorkflowRow,
+    memory_multiplier: f64,
+    runtime_multiplier: f64,
+    retry_unknown: bool,
+) -> Result<Plan, Trouble> {
+    if row.is_canceled {
+        return Err(Trouble::refused(format!("workflow {} was canceled", row.id))
+            .with_hint("reset_workflow_status with failed_only has what was stopped run again"));
+    }
+    let room = desk.hands.room(&*desk.books, row.id)?;
+    let terms = Terms {
+        memory_multiplier,
+        runtime_multiplier,
+        cpu_multiplier: CPU_MULTIPLIER,
+        retry_unknown,
+        workers: &room.workers,
+        longest: room.longest,
+    };
+    let mut plan = diagnose(&*desk.books, row, &terms)?;
+    // There an agent is held to the policy of the workflow.
+    plan.leave(|found| found.case.status == JobStatus::PendingFailed, UNDECIDED);
+    Ok(plan)
+}
+
+fn told(plan: &Plan, dry_run: bool, outcomes: &[Outcome]) -> Answer {
+    let view = PlanView::of_first(plan, dry_run, MOST);
+    let mut view = serde_json::to_value(view).map_err(|why| Trouble::refused(why.to_string()))?;
+    let refused = outcomes.iter().filter(|outcome| outcome.answer == Given::Refused);
+    let refused: Vec<Value> =
+        refused.map(|outcome| json!({ "job_id": outcome.job, "why": outcome.words })).collect();
+    let more = json!({
+        "summary": plan.in_words(dry_run), "has_more": plan.patients.len() > MOST, "refused": refused,
+        "next": (!dry_run && plan.runs_something()).then_some("run_workflow, unless somebody runs it already"),
+    });
+    if let (Value::Object(view), Value::Object(more)) = (&mut view, more) {
+        view.extend(more);
+    }
+    Ok(view)
+}
