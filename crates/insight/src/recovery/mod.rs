@@ -154,7 +154,7 @@ mod tests {
         };
         let leaving = Offer { is_draining: true, ..stays(Some(900)) };
         let room = Room::of(&[stays(Some(60)), stays(Some(300)), leaving.clone()]);
-        assert_eq!((room.workers.len(), room.longest), (2, Some(Duration::from_secs(300))));
+        assert_eq!((room.workers.len(), room.longest), (2, Some(Duration::from_mins(5))));
         assert_eq!(Room::of(&[stays(Some(60)), stays(None)]).longest, None);
         assert_eq!(Room::of(&[leaving]).longest, None);
     }
