@@ -18,6 +18,7 @@ pub mod nodes;
 mod order;
 pub mod orders;
 pub mod outline;
+pub mod plan;
 pub mod recovery;
 pub mod redact;
 pub mod requests;

@@ -1,0 +1,109 @@
+//! What a plan is made of: the request, its files, the sites, and what the deployment has set.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use windlass_types::catalog::CatalogFile;
+use windlass_types::payload::StepProfile;
+use windlass_types::requests::Request;
+
+#[derive(Clone, Copy, Debug)]
+pub struct PlanInput<'a> {
+    pub request: &'a Request,
+    /// Those that are still to be processed, in any order. None for generation.
+    pub files: &'a [CatalogFile],
+    /// LFNs of files that were in a work unit that failed: they come after all others, apart from them.
+    pub attempted: &'a BTreeSet<String>,
+    /// Sites that may be used at present, those that are disabled or banned left out; with their slots where known.
+    pub sites: &'a BTreeMap<String, Option<u64>>,
+    pub settings: &'a PlanSettings,
+    pub start: Start,
+    /// Of events that are generated, so many are still wanted after the filter. `None`: all that the request asks for.
+    pub events_wanted: Option<u64>,
+    /// What earlier rounds have measured.
+    pub metrics: Option<&'a StepProfile>,
+    /// No more work units than this; the rest is for a later round. Files are never divided between rounds, so a single
+    /// file that makes more units than this is planned whole.
+    pub max_units: Option<u32>,
+}
+
+/// Where the numbers of a round begin: past everything that was ever planned before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    pub first_event: u64,
+    pub first_lumi: u32,
+    /// The same for all output datasets: their blocks consist of the same work units.
+    pub first_block: u32,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self { first_event: 1, first_lumi: 1, first_block: 0 }
+    }
+}
+
+/// What is set for all requests together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PlanSettings {
+    /// MB. What nearly every site offers.
+    pub default_memory_per_core: u64,
+    /// MB. Nothing that needs more is accepted.
+    pub max_memory_per_core: u64,
+    /// What was measured, times this, is asked for.
+    pub memory_safety: f64,
+
+    /// Where the request does not say how to cut.
+    pub files_per_job: u64,
+    pub events_per_job: u64,
+    pub lumis_per_job: u64,
+
+    pub target_merged_size_kb: u64,
+    pub target_block_size_kb: u64,
+
+    /// However small a job is, it is said to take this long and to need this much room.
+    pub min_time_sec: u64,
+    pub min_disk_kb: u64,
+
+    /// A plan with more processing jobs is refused: somebody has mistaken a parameter.
+    pub max_nodes: u32,
+    pub retries: Retries,
+    /// How many at once, by category.
+    pub throttles: BTreeMap<String, u64>,
+}
+
+/// How often a job is tried again, by its role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retries {
+    pub landing: u32,
+    pub processing: u32,
+    pub merge: u32,
+    pub cleanup: u32,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { landing: 3, processing: 3, merge: 2, cleanup: 1 }
+    }
+}
+
+impl Default for PlanSettings {
+    fn default() -> Self {
+        let throttles = [("Processing", 5000), ("Merge", 100), ("Cleanup", 50), ("MergeGroup", 10)];
+        Self {
+            default_memory_per_core: 2000,
+            max_memory_per_core: 3000,
+            memory_safety: 1.20,
+            files_per_job: 5,
+            events_per_job: 10_000,
+            lumis_per_job: 8,
+            target_merged_size_kb: 4_000_000,
+            target_block_size_kb: 1_000_000_000,
+            min_time_sec: 300,
+            min_disk_kb: 1_000_000,
+            max_nodes: 1_000_000,
+            retries: Retries::default(),
+            throttles: throttles.map(|(category, limit)| (category.to_owned(), limit)).into(),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! LumiBased and EventAwareLumiBased: a lumi is never cut. One whose events are spread over several files is processed
+//! by one job, which reads all of those files.
+
+use super::{Draft, Item, pack};
+use crate::plan::choose::{ChosenFile, lumis_with_events};
+use crate::plan::fault::{Cause, Faults};
+use crate::plan::sites::{SetId, SiteSets};
+use crate::plan::terms::Terms;
+use std::ops::Range;
+
+/// What one file has of one lumi.
+#[derive(Clone, Copy)]
+struct Piece {
+    run: u32,
+    lumi: u32,
+    file: u32,
+    events: u64,
+}
+
+/// A lumi: its pieces, and where all of them are.
+struct Lumi {
+    pieces: Range<u32>,
+    number: u32,
+    item: Item,
+}
+
+pub(super) fn split(
+    terms: &Terms,
+    files: &[ChosenFile<'_>],
+    sets: &mut SiteSets,
+    faults: &mut Faults,
+) -> Draft {
+    let pieces = pieces(terms, files);
+    let mut draft = Draft::default();
+    let lumis = lumis(&pieces, files, sets, faults, &mut draft);
+    if let Some(most) = terms.limits.lumi {
+        refuse_large(&lumis, most, faults);
+    }
+
+    let items: Vec<Item> = lumis.iter().map(|lumi| lumi.item).collect();
+    let mut read = Vec::new();
+    for (range, sites) in pack(&items, &terms.limits, sets) {
+        let from = draft.slices.len();
+        let attempted = items[range.start].attempted;
+        let events = items[range.clone()].iter().map(|item| item.events).sum();
+        read.clear();
+        for lumi in &lumis[range] {
+            read.extend_from_slice(&pieces[lumi.pieces.start as usize..lumi.pieces.end as usize]);
+        }
+        read.sort_unstable_by_key(|piece| (piece.file, piece.run, piece.lumi));
+        for of_file in read.chunk_by(|a, b| a.file == b.file) {
+            draft.push_lumis(of_file[0].file, of_file.iter().map(|piece| (piece.run, piece.lumi)));
+        }
+        draft.close(from, events, sites, attempted, files);
+    }
+    draft
+}
+
+/// By run, lumi and file.
+fn pieces(terms: &Terms, files: &[ChosenFile<'_>]) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(files.iter().map(|chosen| chosen.file.lumis.len()).sum());
+    for (index, chosen) in files.iter().enumerate() {
+        let kept = lumis_with_events(chosen.file)
+            .filter(|(lumi, _)| chosen.is_whole || terms.selection.keeps(lumi.run, lumi.lumi));
+        pieces.extend(kept.map(|(lumi, events)| Piece {
+            run: lumi.run,
+            lumi: lumi.lumi,
+            file: index as u32,
+            events,
+        }));
+    }
+    pieces.sort_unstable_by_key(|piece| (piece.run, piece.lumi, piece.file));
+    pieces
+}
+
+/// In the order in which they are put into jobs.
+fn lumis(
+    pieces: &[Piece],
+    files: &[ChosenFile<'_>],
+    sets: &mut SiteSets,
+    faults: &mut Faults,
+    draft: &mut Draft,
+) -> Vec<Lumi> {
+    let mut lumis = Vec::with_capacity(pieces.len());
+    let mut start = 0u32;
+    for of_lumi in pieces.chunk_by(|a, b| (a.run, a.lumi) == (b.run, b.lumi)) {
+        let Piece { run, lumi, file, .. } = of_lumi[0];
+        let end = start + of_lumi.len() as u32;
+        match common_sites(of_lumi, files, sets) {
+            Some(sites) => {
+                let item = Item {
+                    events: of_lumi.iter().map(|piece| piece.events).sum(),
+                    sites,
+                    run,
+                    attempted: of_lumi.iter().any(|piece| files[piece.file as usize].attempted),
+                    file: (of_lumi.len() == 1).then_some(file),
+                };
+                lumis.push(Lumi { pieces: start..end, number: lumi, item });
+            }
+            None => no_common_site(of_lumi, files, faults),
+        }
+        draft.joined.extend(of_lumi.windows(2).map(|pair| (pair[0].file, pair[1].file)));
+        start = end;
+    }
+    let places = sets.places();
+    lumis.sort_unstable_by_key(|Lumi { item, number, .. }| {
+        (item.attempted, places[item.sites as usize], item.run, *number)
+    });
+    lumis
+}
+
+fn common_sites(of_lumi: &[Piece], files: &[ChosenFile<'_>], sets: &mut SiteSets) -> Option<SetId> {
+    let first = files[of_lumi[0].file as usize].sites;
+    of_lumi[1..].iter().try_fold(first, |sites, piece| sets.meet(sites, files[piece.file as usize].sites))
+}
+
+fn no_common_site(of_lumi: &[Piece], files: &[ChosenFile<'_>], faults: &mut Faults) {
+    let at = || format!("run {} lumi {}", of_lumi[0].run, of_lumi[0].lumi);
+    let what = || {
+        let names: Vec<&str> =
+            of_lumi.iter().map(|piece| files[piece.file as usize].file.lfn.as_str()).collect();
+        format!("is spread over files that no allowed site has all of: {}", names.join(", "))
+    };
+    let remedy = "replicate them to one site, set `trust_sitelists`, or split by files or events";
+    faults.data(Cause::Sites, at, what, remedy);
+}
+
+fn refuse_large(lumis: &[Lumi], most: u64, faults: &mut Faults) {
+    for lumi in lumis.iter().filter(|lumi| lumi.item.events > most) {
+        let at = || format!("run {} lumi {}", lumi.item.run, lumi.number);
+        let what = || format!("has {} events, more than max_events_per_lumi ({most})", lumi.item.events);
+        faults.data(
+            Cause::Catalog,
+            at,
+            what,
+            "raise `max_events_per_lumi`, or leave the lumi out of `lumi_mask`",
+        );
+    }
+}

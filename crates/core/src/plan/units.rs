@@ -1,0 +1,66 @@
+//! Work units of jobs, blocks of units: each filled in order up to a size that its outputs are expected to have.
+
+use super::sites::{SetId, SiteSets};
+use super::split::Draft;
+use super::terms::Terms;
+use std::ops::Range;
+
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    pub(super) jobs: Range<u32>,
+    /// That can run all of its jobs: a unit runs at one site.
+    pub(super) sites: SetId,
+    pub(super) output_bytes: u64,
+}
+
+/// a unit is closed before it gets larger than merged files are to be.
+pub(super) fn units(draft: &Draft, sets: &mut SiteSets, terms: &Terms) -> Vec<Unit> {
+    let target = bytes(terms.target_merged_kb);
+    let mut units: Vec<Unit> = Vec::new();
+    for (index, job) in draft.jobs.iter().enumerate() {
+        let index = index as u32;
+        let output_bytes = terms.sizing.output_bytes(job.events);
+        if let Some(unit) = units.last_mut() {
+            let with = unit.output_bytes.saturating_add(output_bytes);
+            let is_alike = draft.jobs[unit.jobs.start as usize].attempted == job.attempted;
+            if with <= target
+                && is_alike
+                && let Some(sites) = sets.meet(unit.sites, job.sites)
+            {
+                *unit = Unit { jobs: unit.jobs.start..index + 1, sites, output_bytes: with };
+                continue;
+            }
+        }
+        units.push(Unit { jobs: index..index + 1, sites: job.sites, output_bytes });
+    }
+    units
+}
+
+/// How many jobs of so many events a unit takes, if nothing but their size limits it.
+pub(super) fn jobs_per_unit(events_per_job: u64, terms: &Terms) -> u64 {
+    let each = terms.sizing.output_bytes(events_per_job);
+    bytes(terms.target_merged_kb).checked_div(each).unwrap_or(u64::MAX).max(1)
+}
+
+/// units that follow one another. Sizes of single datasets are not known beforehand: each is taken to get an
+/// equal share, so all datasets have the same blocks.
+pub(super) fn blocks(units: &[Unit], datasets: usize, terms: &Terms) -> Vec<(Range<u32>, u64)> {
+    let target = bytes(terms.target_block_kb);
+    let mut blocks: Vec<(Range<u32>, u64)> = Vec::new();
+    for (index, unit) in units.iter().enumerate() {
+        let index = index as u32;
+        let share = unit.output_bytes / datasets.max(1) as u64;
+        match blocks.last_mut() {
+            Some((range, size)) if size.saturating_add(share) <= target => {
+                range.end = index + 1;
+                *size += share;
+            }
+            _ => blocks.push((index..index + 1, share)),
+        }
+    }
+    blocks
+}
+
+const fn bytes(kb: u64) -> u64 {
+    kb.saturating_mul(1024)
+}

@@ -1,0 +1,476 @@
+//! The plan as a value: tables that refer to one another by index, since a large plan has a hundred thousand jobs of ten
+//! files each; and views that are pleasant to read it through.
+
+use super::choose::ChosenFile;
+use super::input::{PlanInput, Retries, Start};
+use super::sites::{SetId, SiteSets};
+use super::split::Draft;
+use super::terms::Terms;
+use super::units::{Unit, blocks};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use windlass_types::requests::{SplittingAlgo, UnitName};
+
+/// What is to be done. Read it through [`Plan::units`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub request: String,
+    pub algorithm: SplittingAlgo,
+    pub resources: Resources,
+    pub retries: Retries,
+    /// How many at once, by category.
+    pub throttles: BTreeMap<String, u64>,
+    pub output_datasets: Vec<String>,
+    /// Of generated events; `None` where there is input.
+    pub events_per_lumi: Option<u64>,
+    /// Sites that are allowed.
+    pub sites: Vec<String>,
+    /// Files that are read, in the order in which they are.
+    pub files: Vec<PlanFile>,
+    pub left_out: LeftOut,
+    /// That are to be generated in later rounds.
+    pub events_left: u64,
+    /// Where the next round begins: past all that is planned here.
+    pub next: Start,
+    pub(super) site_sets: Vec<Vec<u32>>,
+    pub(super) slices: Vec<Slice>,
+    pub(super) ranges: Vec<LumiRange>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) units: Vec<UnitRow>,
+    /// Those of one dataset: all have the same.
+    pub(super) blocks: Vec<BlockShape>,
+}
+
+/// What every processing job asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Resources {
+    pub cores: u32,
+    pub memory_mb: u64,
+    /// What was measured would need more than may be asked for: run fewer things side by side.
+    pub is_memory_capped: bool,
+    pub time_per_event_sec: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanFile {
+    pub lfn: String,
+    pub size: u64,
+    pub events: u64,
+    /// At allowed sites.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<Replica>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replica {
+    /// Index into the sites of the plan.
+    pub site: u32,
+    pub path: Box<str>,
+}
+
+/// What this plan does not do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// LFNs of files of which nothing is wanted: masked out, or empty. There is nothing more to do about them.
+    pub nothing_to_do: Vec<String>,
+    /// Files for later rounds.
+    pub later: u64,
+}
+
+/// Some of a file that one job reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slice {
+    pub file: u32,
+    pub part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    Whole,
+    /// By position in the file, from 1, both ends included.
+    Events {
+        first: u64,
+        last: u64,
+    },
+    /// Indices into the ranges of the plan.
+    Lumis {
+        from: u32,
+        to: u32,
+    },
+}
+
+/// Both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LumiRange {
+    pub run: u32,
+    pub first: u32,
+    pub last: u32,
+}
+
+/// Both ends included. Lumis are filled with `events_per_lumi` each, from the first event on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Generated {
+    pub first_event: u64,
+    pub last_event: u64,
+    pub first_lumi: u32,
+    pub last_lumi: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Indices into the slices of the plan.
+    Read {
+        from: u32,
+        to: u32,
+    },
+    Generate(Generated),
+}
+
+/// A processing job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Node {
+    pub(super) work: Work,
+    pub(super) events: u64,
+    pub(super) output_events: u64,
+    pub(super) sites: SetId,
+    pub(super) time_sec: u64,
+    pub(super) disk_kb: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UnitRow {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) sites: SetId,
+    pub(super) output_kb: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BlockShape {
+    pub(super) first_unit: u32,
+    pub(super) last_unit: u32,
+    pub(super) output_kb: u64,
+}
+
+/// Work units `first_unit..=last_unit`, as one block of one dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PlanBlock<'a> {
+    pub dataset: &'a str,
+    /// Counted on from the rounds before.
+    pub index: u32,
+    pub first_unit: u32,
+    pub last_unit: u32,
+    pub output_kb: u64,
+}
+
+impl Plan {
+    pub fn units(&self) -> impl ExactSizeIterator<Item = UnitView<'_>> {
+        (0..self.units.len() as u32).map(|number| UnitView { plan: self, number })
+    }
+
+    pub fn unit(&self, number: u32) -> Option<UnitView<'_>> {
+        ((number as usize) < self.units.len()).then_some(UnitView { plan: self, number })
+    }
+
+    /// All processing jobs, unit after unit.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeView<'_>> {
+        self.units().flat_map(|unit| unit.nodes())
+    }
+
+    /// Dataset after dataset.
+    pub fn blocks(&self) -> impl Iterator<Item = PlanBlock<'_>> {
+        let first = self.next.first_block - self.blocks.len() as u32;
+        self.output_datasets.iter().flat_map(move |dataset| {
+            self.blocks.iter().zip(first..).map(move |(block, index)| PlanBlock {
+                dataset,
+                index,
+                first_unit: block.first_unit,
+                last_unit: block.last_unit,
+                output_kb: block.output_kb,
+            })
+        })
+    }
+
+    fn names(&self, set: SetId) -> impl Iterator<Item = &str> {
+        self.site_sets[set as usize].iter().map(|&site| self.sites[site as usize].as_str())
+    }
+}
+
+/// A work unit: landing, its processing nodes, merge, cleanup.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitView<'a> {
+    plan: &'a Plan,
+    number: u32,
+}
+
+impl<'a> UnitView<'a> {
+    fn row(&self) -> &'a UnitRow {
+        &self.plan.units[self.number as usize]
+    }
+
+    /// From 0, within the plan.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub fn name(&self) -> UnitName {
+        UnitName(self.number)
+    }
+
+    /// Processing jobs.
+    pub fn len(&self) -> u32 {
+        let row = self.row();
+        row.to - row.from
+    }
+
+    /// No unit is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Landing, merge and cleanup included.
+    pub fn total_nodes(&self) -> u64 {
+        u64::from(self.len()) + 3
+    }
+
+    /// From landing to each node, from each to merge, from merge to cleanup.
+    pub fn edges(&self) -> u64 {
+        2 * u64::from(self.len()) + 1
+    }
+
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeView<'a>> + use<'a> {
+        let (plan, row) = (self.plan, self.row());
+        (row.from..row.to).map(move |node| NodeView { plan, node, index: node - row.from })
+    }
+
+    /// Sites that can run all of it; never none.
+    pub fn sites(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.plan.names(self.row().sites)
+    }
+
+    pub fn events(&self) -> u64 {
+        self.nodes().map(|node| node.events()).sum()
+    }
+
+    /// Of all datasets together, as expected.
+    pub fn output_kb(&self) -> u64 {
+        self.row().output_kb
+    }
+}
+
+/// A processing job.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeView<'a> {
+    plan: &'a Plan,
+    node: u32,
+    index: u32,
+}
+
+impl<'a> NodeView<'a> {
+    fn row(&self) -> &'a Node {
+        &self.plan.nodes[self.node as usize]
+    }
+
+    /// From 0, within its unit.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// That it reads or makes.
+    pub fn events(&self) -> u64 {
+        self.row().events
+    }
+
+    /// After the filter, as expected.
+    pub fn output_events(&self) -> u64 {
+        self.row().output_events
+    }
+
+    pub fn time_sec(&self) -> u64 {
+        self.row().time_sec
+    }
+
+    pub fn disk_kb(&self) -> u64 {
+        self.row().disk_kb
+    }
+
+    /// Allowed sites that have all it reads; never none. Those of its unit are among them.
+    pub fn sites(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.plan.names(self.row().sites)
+    }
+
+    pub fn generated(&self) -> Option<Generated> {
+        match self.row().work {
+            Work::Generate(generated) => Some(generated),
+            Work::Read { .. } => None,
+        }
+    }
+
+    /// What it reads. The same file may come several times, one window of events after the other.
+    pub fn inputs(&self) -> impl ExactSizeIterator<Item = InputView<'a>> + use<'a> {
+        let plan = self.plan;
+        let slices = match self.row().work {
+            Work::Read { from, to } => &plan.slices[from as usize..to as usize],
+            Work::Generate(_) => &[],
+        };
+        slices.iter().map(move |&slice| InputView { plan, slice })
+    }
+}
+
+/// Some of a file that a job reads.
+#[derive(Clone, Copy, Debug)]
+pub struct InputView<'a> {
+    plan: &'a Plan,
+    slice: Slice,
+}
+
+impl<'a> InputView<'a> {
+    pub fn file(&self) -> &'a PlanFile {
+        &self.plan.files[self.slice.file as usize]
+    }
+
+    /// Index into the files of the plan.
+    pub fn file_index(&self) -> u32 {
+        self.slice.file
+    }
+
+    /// Site → path.
+    pub fn replicas(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let plan = self.plan;
+        self.file()
+            .replicas
+            .iter()
+            .map(move |replica| (plan.sites[replica.site as usize].as_str(), &*replica.path))
+    }
+
+    /// `None`: not limited to some events.
+    pub fn window(&self) -> Option<(u64, u64)> {
+        match self.slice.part {
+            Part::Events { first, last } => Some((first, last)),
+            Part::Whole | Part::Lumis { .. } => None,
+        }
+    }
+
+    /// `None`: not limited to some lumis. Ascending.
+    pub fn lumis(&self) -> Option<&'a [LumiRange]> {
+        match self.slice.part {
+            Part::Lumis { from, to } => Some(&self.plan.ranges[from as usize..to as usize]),
+            Part::Whole | Part::Events { .. } => None,
+        }
+    }
+}
+
+pub(super) fn assemble(
+    input: &PlanInput<'_>,
+    terms: &Terms,
+    draft: Draft,
+    units: Vec<Unit>,
+    sets: &SiteSets,
+    files: &[ChosenFile<'_>],
+) -> Plan {
+    let request = input.request;
+    let sizing = terms.sizing;
+    let mut used = UsedSets { sets, numbers: FxHashMap::default(), kept: Vec::new() };
+    let nodes: Vec<Node> = draft
+        .jobs
+        .iter()
+        .map(|job| Node {
+            work: job.work,
+            events: job.events,
+            output_events: sizing.output_events(job.events),
+            sites: used.number(job.sites),
+            time_sec: sizing.time_sec(job.events),
+            disk_kb: sizing.disk_kb(job.input_bytes, job.events),
+        })
+        .collect();
+    let blocks: Vec<BlockShape> = blocks(&units, request.output_datasets.len(), terms)
+        .into_iter()
+        .map(|(units, bytes)| BlockShape {
+            first_unit: units.start,
+            last_unit: units.end - 1,
+            output_kb: bytes.div_ceil(1024),
+        })
+        .collect();
+    let next = next(input.start, &nodes, blocks.len() as u32);
+    let units: Vec<UnitRow> = units
+        .into_iter()
+        .map(|unit| UnitRow {
+            from: unit.jobs.start,
+            to: unit.jobs.end,
+            sites: used.number(unit.sites),
+            output_kb: unit.output_bytes.div_ceil(1024),
+        })
+        .collect();
+    Plan {
+        request: request.request_name.clone(),
+        algorithm: request.splitting_algo,
+        resources: Resources {
+            cores: sizing.cores,
+            memory_mb: sizing.memory_mb,
+            is_memory_capped: sizing.is_memory_capped,
+            time_per_event_sec: sizing.time_per_event,
+        },
+        retries: input.settings.retries,
+        throttles: input.settings.throttles.clone(),
+        output_datasets: request.output_datasets.clone(),
+        events_per_lumi: request.generation.map(|generation| generation.events_per_lumi),
+        sites: terms.sites.clone(),
+        files: files.iter().map(|chosen| plan_file(chosen, terms)).collect(),
+        left_out: LeftOut::default(),
+        events_left: 0,
+        next,
+        site_sets: used.kept,
+        slices: draft.slices,
+        ranges: draft.ranges,
+        nodes,
+        units,
+        blocks,
+    }
+}
+
+fn plan_file(chosen: &ChosenFile<'_>, terms: &Terms) -> PlanFile {
+    let file = chosen.file;
+    let allowed = |(site, path): (&String, &String)| {
+        let site = terms.sites.binary_search(site).ok()? as u32;
+        Some(Replica { site, path: path.as_str().into() })
+    };
+    PlanFile {
+        lfn: file.lfn.clone(),
+        size: file.size,
+        events: file.events,
+        replicas: file.replicas.iter().filter_map(allowed).collect(),
+    }
+}
+
+/// Taken from what is planned, and from nothing else: numbers can neither overlap nor be forgotten.
+fn next(start: Start, nodes: &[Node], blocks: u32) -> Start {
+    let generated = nodes.iter().filter_map(|node| match node.work {
+        Work::Generate(generated) => Some(generated),
+        Work::Read { .. } => None,
+    });
+    let begin = Start { first_block: start.first_block + blocks, ..start };
+    generated.fold(begin, |next, made| Start {
+        first_event: next.first_event.max(made.last_event + 1),
+        first_lumi: next.first_lumi.max(made.last_lumi + 1),
+        ..next
+    })
+}
+
+/// Of the sets that planning came across, those that the plan refers to.
+struct UsedSets<'a> {
+    sets: &'a SiteSets,
+    numbers: FxHashMap<SetId, SetId>,
+    kept: Vec<Vec<u32>>,
+}
+
+impl UsedSets<'_> {
+    fn number(&mut self, set: SetId) -> SetId {
+        *self.numbers.entry(set).or_insert_with(|| {
+            self.kept.push(self.sets.all()[set as usize].clone());
+            self.kept.len() as SetId - 1
+        })
+    }
+}
