@@ -164,6 +164,7 @@ impl From<windlass_store::Error> for CliError {
             | E::NoSuchEvent(_)
             | E::NoSuchResult(_)
             | E::NoSuch { .. }
+            | E::NoSuchName { .. }
             | E::NoSuchMember { .. }
             | E::NameTaken { .. }
             | E::Circle { .. }
@@ -180,6 +181,8 @@ impl From<windlass_store::Error> for CliError {
             | E::NotPrivate { .. }
             | E::LockedOut { .. }
             | E::Conflict { .. }
+            | E::Outdated { .. }
+            | E::Unexpected { .. }
             | E::Action { .. }
             | E::StaleRun { .. }
             | E::NotBuried { .. }

@@ -48,6 +48,14 @@ pub(crate) trait Db {
         each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault>;
 
+    /// The same where `$1` is a text.
+    fn for_each_named(
+        &self,
+        sql: &'static str,
+        keys: &[&str],
+        each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault>;
+
     /// Sends all that `fill` gives without waiting for the answers in between, where that saves time. Each statement must
     /// touch a row: the first that does not, or that fails, undoes all of them and is told ([`Fault::Untouched`]).
     fn pipeline(&self, fill: impl FnOnce(&mut dyn Pipeline) -> Result<(), Fault>) -> Result<(), Fault>;

@@ -109,6 +109,8 @@ pub enum Error {
     NoSuchResult(ResultId),
     #[error("there is no {what} {id}")]
     NoSuch { what: Cow<'static, str>, id: i64 },
+    #[error("there is no {what} called `{name}`")]
+    NoSuchName { what: Cow<'static, str>, name: String },
     #[error("`{user}` does not belong to the access group `{group}`")]
     NoSuchMember { user: String, group: String },
     #[error("there is already {what} called `{name}`")]
@@ -125,6 +127,10 @@ pub enum Error {
     DuplicateName { what: Cow<'static, str>, name: String },
     #[error("job {job} of workflow {workflow} was expected to be {expected}, but {}", found_text(*found))]
     Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> },
+    #[error("request `{request}` is at version {found}; this was decided from version {expected}")]
+    Outdated { request: String, expected: i64, found: i64 },
+    #[error("{what} was expected to be {expected}, but {found}")]
+    Unexpected { what: String, expected: String, found: String },
     #[error("workflow {workflow} is in run {found}; this belongs to run {expected}")]
     StaleRun { workflow: WorkflowId, expected: RunId, found: RunId },
     #[error("run {run} of workflow {workflow} has not begun")]
@@ -195,6 +201,7 @@ impl Error {
                 | Self::NoSuchEvent(_)
                 | Self::NoSuchResult(_)
                 | Self::NoSuchMember { .. }
+                | Self::NoSuchName { .. }
                 | Self::NoSuch { .. }
         )
     }
@@ -314,10 +321,14 @@ impl Error {
             Self::Conflict { .. } | Self::StaleRun { .. } => {
                 "somebody else changed the workflow meanwhile; nothing was changed by this request".into()
             }
+            Self::Outdated { .. } | Self::Unexpected { .. } => {
+                "somebody else changed it meanwhile; nothing was changed by this; look again and decide anew".into()
+            }
             Self::Elsewhere(elsewhere) => return elsewhere.hint.clone(),
             Self::Action { .. } => "`windlass actions` shows how they stand; nothing was changed by this request".into(),
             Self::NoSuchWorker(_)
             | Self::NoSuch { .. }
+            | Self::NoSuchName { .. }
             | Self::NoSuchMember { .. }
             | Self::RunNotBegun { .. }
             | Self::OutOfRange { .. }

@@ -5,7 +5,7 @@
 use crate::books::{Backend, Books};
 use crate::error::Fault;
 use crate::lock::{Holder, Lock, LockGuard};
-use crate::{Batch, Done, Error, Location, Store};
+use crate::{Batch, Database, Done, Error, Location};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use windlass_types::{Timestamp, WorkflowId};
@@ -37,7 +37,7 @@ pub type Door = Arc<dyn Fn(Asked) -> Outcome + Send + Sync>;
 
 /// The same database behind a door.
 #[expect(private_bounds, reason = "what a backend is, is our own affair")]
-pub fn behind<B: Backend>(door: Door, books: &Books<B>) -> Arc<dyn Store> {
+pub fn behind<B: Backend>(door: Door, books: &Books<B>) -> Arc<dyn Database> {
     Arc::new(Books::new(Guarded { backend: Arc::clone(&books.backend), door }))
 }
 
@@ -81,6 +81,22 @@ impl<B: Backend> Backend for Guarded<B> {
         work: impl FnOnce(&Self::Db) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Error> {
         self.pass(Asked::Write, |backend| backend.write(work))
+    }
+
+    fn write_all<T: Send + 'static>(
+        &self,
+        works: impl ExactSizeIterator<Item = impl FnOnce(&Self::Db) -> Result<T, Fault> + Send + 'static>,
+    ) -> Vec<Result<T, Error>> {
+        let how_many = works.len();
+        let lost = |_| Err(self.lost());
+        match (self.door)(Asked::Write) {
+            Outcome::Failed => works.map(|_| Err(self.lost())).collect(),
+            Outcome::Doubted => {
+                drop(self.backend.write_all(works));
+                (0..how_many).map(lost).collect()
+            }
+            Outcome::Done | Outcome::Late(_) => self.backend.write_all(works),
+        }
     }
 
     fn submit(&self, batch: Batch, actor: Arc<str>, done: Done) {

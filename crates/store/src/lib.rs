@@ -9,6 +9,7 @@
 
 mod access;
 mod books;
+mod datasets;
 mod db;
 mod error;
 #[doc(hidden)]
@@ -21,6 +22,7 @@ pub mod model;
 mod parts;
 pub mod postgres;
 mod pulse;
+mod requests;
 mod sql;
 pub mod sqlite;
 pub mod upkeep;
@@ -28,11 +30,13 @@ pub mod wire;
 mod writer;
 
 pub use access::Access;
+pub use datasets::Datasets;
 pub use error::{Error, JobState, Locked};
 pub use fleet::Fleet;
 pub use location::{Location, open};
 pub use parts::Parts;
 pub use pulse::Pulse;
+pub use requests::Requests;
 
 use lock::{Holder, Lock, LockGuard};
 use model::{
@@ -62,6 +66,12 @@ pub struct Batch {
     pub run: RunId,
     pub changes: std::sync::Arc<[Change]>,
 }
+
+/// All that a database keeps: the books of workflows, which can also be had over a wire ([`Store`]), and those of requests
+/// and datasets, which cannot.
+pub trait Database: Store + Requests + Datasets {}
+
+impl<T: Store + Requests + Datasets> Database for T {}
 
 /// The use cases; those about workers are in [`Fleet`], about who may do what in [`Access`], about the parts of workflows
 /// one by one in [`Parts`]. Reads may be called from any thread and never wait for the writer.

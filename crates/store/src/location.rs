@@ -2,7 +2,7 @@
 
 use crate::postgres::PgStore;
 use crate::sqlite::{OpenMode, SqliteStore};
-use crate::{Error, Store};
+use crate::{Database, Error};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl fmt::Display for Location {
 }
 
 /// Opens the store at a path or a `postgres://` URL. What its user should know is lost; see [`SqliteStore::open`].
-pub fn open(location: &str, mode: OpenMode) -> Result<Arc<dyn Store>, Error> {
+pub fn open(location: &str, mode: OpenMode) -> Result<Arc<dyn Database>, Error> {
     if Location::is_postgres(location) {
         return Ok(Arc::new(PgStore::open(location, mode)?));
     }

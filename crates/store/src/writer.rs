@@ -127,6 +127,33 @@ where
         found
     }
 
+    /// As [`Self::call`], for several at once: each by itself, as far as possible in one commit.
+    pub(crate) fn call_all<T: Send + 'static>(
+        &self,
+        works: impl IntoIterator<Item = impl FnOnce(&S::Db) -> Result<T, Fault> + Send + 'static>,
+    ) -> Vec<Result<T, Error>> {
+        let mut works = works.into_iter().peekable();
+        let mut outcomes = Vec::new();
+        while works.peek().is_some() {
+            let answers: Vec<_> = works
+                .by_ref()
+                .take(GROUP)
+                .map(|work| {
+                    let (reply, answer) = mpsc::sync_channel(1);
+                    self.shared.enqueue(Envelope(Some(Box::new(Call {
+                        work: Some(work),
+                        value: None,
+                        reply,
+                    }))));
+                    answer
+                })
+                .collect();
+            self.shared.commit_here();
+            outcomes.extend(answers.into_iter().map(|answer| answer.recv().unwrap_or(Err(Error::Closed))));
+        }
+        outcomes
+    }
+
     /// Runs `work` in the next group commit and waits for it.
     pub(crate) fn call<T: Send + 'static>(
         &self,
@@ -155,7 +182,11 @@ impl<S: Session> Drop for Writer<S> {
 impl<S: Session> Shared<S> {
     fn enqueue(&self, envelope: Envelope<S::Db>) {
         let full = |queue: &mut Queue<S::Db>| queue.waiting.len() >= QUEUE && !queue.closed;
-        let queue = self.queue();
+        let mut queue = self.queue();
+        if full(&mut queue) {
+            // Perhaps all that wait here have more to bring before they see to it themselves.
+            self.changed.notify_all();
+        }
         let mut queue = self.changed.wait_while(queue, full).unwrap_or_else(PoisonError::into_inner);
         queue.waiting.push_back(envelope);
     }

@@ -75,7 +75,7 @@ impl World {
         let sky = Arc::clone(&weather);
         let door: Door =
             Arc::new(move |asked| sky.lock().unwrap().as_mut().map_or(Outcome::Done, |decide| decide(asked)));
-        let books = faults::behind(door, &store);
+        let books: Arc<dyn Store> = faults::behind(door, &store);
         let (service, hand) = start(&books);
         Self { store: Arc::new(store), books, weather, service, hand, _dir: dir }
     }

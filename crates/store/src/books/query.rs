@@ -38,14 +38,15 @@ impl Query {
 
     /// Contains `part`, whatever the case of the letters. `and` comes before the condition.
     pub(crate) fn push_contains(&mut self, and: &str, column: &str, part: &str) {
-        let mut pattern = String::from("%");
-        for c in part.to_lowercase().chars() {
-            if matches!(c, '%' | '_' | '\\') {
-                pattern.push('\\');
-            }
-            pattern.push(c);
-        }
-        pattern.push('%');
+        self.push_like(and, column, format!("%{}%", literally(part)));
+    }
+
+    /// Is like `pattern`, in which `*` stands for anything, whatever the case of the letters.
+    pub(crate) fn push_pattern(&mut self, and: &str, column: &str, pattern: &str) {
+        self.push_like(and, column, literally(pattern).replace('*', "%"));
+    }
+
+    fn push_like(&mut self, and: &str, column: &str, pattern: String) {
         self.push(&format!("{and}LOWER({column}) LIKE ? ESCAPE '\\'"), vec![Box::new(pattern)]);
     }
 
@@ -98,6 +99,18 @@ impl Query {
         })?;
         Ok(rows)
     }
+}
+
+/// In small letters, and with nothing that means something in a pattern.
+fn literally(text: &str) -> String {
+    let mut literal = String::with_capacity(text.len());
+    for c in text.to_lowercase().chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            literal.push('\\');
+        }
+        literal.push(c);
+    }
+    literal
 }
 
 /// Numbers are written out: there may be more of them than placeholders are allowed.

@@ -42,6 +42,12 @@ pub(crate) trait Backend: Send + Sync + 'static {
         work: impl FnOnce(&Self::Db) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Error>;
 
+    /// The same for several: each is done or not by itself, as far as possible in one commit.
+    fn write_all<T: Send + 'static>(
+        &self,
+        works: impl ExactSizeIterator<Item = impl FnOnce(&Self::Db) -> Result<T, Fault> + Send + 'static>,
+    ) -> Vec<Result<T, Error>>;
+
     /// Commits changes, perhaps together with those of others, as done by `actor`.
     fn submit(&self, batch: Batch, actor: Arc<str>, done: Done);
 

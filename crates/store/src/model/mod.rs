@@ -1,6 +1,6 @@
 //! What goes into the store ([`new`]), what comes out of it ([`rows`]), what users change by hand ([`edit`]), a workflow as
 //! a file ([`export`]), what is known of failures ([`failures`]), workers ([`fleet`]), who may do what ([`access`]), and
-//! what else the contract asks for ([`parts`]).
+//! what else the contract asks for ([`parts`]); and about requests ([`requests`]).
 
 pub mod access;
 pub mod edit;
@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod new;
 pub mod orders;
 pub mod parts;
+pub mod requests;
 pub mod rows;
 
 pub use access::*;
@@ -20,6 +21,7 @@ pub use fleet::*;
 pub use new::*;
 pub use orders::*;
 pub use parts::*;
+pub use requests::*;
 pub use rows::*;
 
 /// For fields where saying `null` is something else than saying nothing.

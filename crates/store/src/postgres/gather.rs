@@ -202,8 +202,15 @@ pub(super) fn for_many(sql: &str, types: &[Type]) -> Option<String> {
         return Some(format!("{}{rows} WHERE {}", of_rows(change), of_rows(condition)));
     }
     let (head, values) = sql.strip_prefix("INSERT ")?.split_once("VALUES (")?;
-    let values = values.strip_suffix(')').filter(|values| !values.contains(['(', ')']))?;
-    Some(format!("INSERT {head}SELECT {} {rows}", of_rows(values)))
+    let (values, conflict) = values.split_once(')')?;
+    let is_plain = conflict.is_empty() || conflict.trim_start().starts_with("ON CONFLICT ");
+    if values.contains('(') || !is_plain || conflict.contains('$') {
+        return None;
+    }
+    // Without a condition, `ON` would be taken for that of a join.
+    let conflict =
+        if conflict.is_empty() { String::new() } else { format!(" WHERE true {}", conflict.trim()) };
+    Some(format!("INSERT {head}SELECT {} {rows}{conflict}", of_rows(values)))
 }
 
 /// `$3` becomes `v.c3`.
@@ -243,6 +250,10 @@ mod tests {
     #[test]
     fn others_are_left_as_they_are() {
         assert_eq!(for_many("SELECT 1 FROM run WHERE id = $1", &[Type::INT8]), None);
+        assert_eq!(
+            for_many("INSERT INTO a (b) VALUES ($1) ON CONFLICT (b) DO UPDATE SET b = $1", &[Type::INT8]),
+            None
+        );
         assert_eq!(for_many("INSERT INTO a (b) VALUES ($1), ($2)", &[Type::INT8, Type::INT8]), None);
         assert_eq!(for_many("UPDATE a SET b = $1 WHERE c = 1", &[Type::BYTEA]), None);
     }

@@ -212,6 +212,25 @@ impl Link {
         Ok(rows)
     }
 
+    /// As one statement, whose keys are of the type `ty`.
+    fn ask_about_each(
+        &self,
+        sql: &str,
+        ty: &str,
+        keys: Vec<Value<'_>>,
+        mut each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        if let [key] = keys.as_slice() {
+            return self.for_each_value(sql, &[*key], |row| each(0, row));
+        }
+        let rows = self.ask(&about_each(sql, ty), true, &[Parameter::Many(keys)])?;
+        for_each(rows, |row| {
+            // Counted from 1, in the last column.
+            let place: i64 = row.get(row.width() - 1)?;
+            each(usize::try_from(place - 1).unwrap_or_default(), row)
+        })
+    }
+
     /// The same for a transaction that writes.
     fn again(&self, fault: Fault, work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
         if !fault.is_lost() {
@@ -350,23 +369,22 @@ impl Db for Link {
         for_each(self.ask(sql, false, values)?, each)
     }
 
-    /// As one statement.
     fn for_each_of(
         &self,
         sql: &'static str,
         keys: &[i64],
-        mut each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+        each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        if let [key] = keys {
-            return self.for_each_value(sql, &values![*key], |row| each(0, row));
-        }
-        let keys = Parameter::Many(keys.iter().map(|key| Value::Int(*key)).collect());
-        let rows = self.ask(&about_each(sql), true, &[keys])?;
-        for_each(rows, |row| {
-            // Counted from 1, in the last column.
-            let place: i64 = row.get(row.width() - 1)?;
-            each(usize::try_from(place - 1).unwrap_or_default(), row)
-        })
+        self.ask_about_each(sql, "bigint", keys.iter().map(|key| Value::Int(*key)).collect(), each)
+    }
+
+    fn for_each_named(
+        &self,
+        sql: &'static str,
+        keys: &[&str],
+        each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.ask_about_each(sql, "text", keys.iter().map(|key| Value::Text(key)).collect(), each)
     }
 
     fn pipeline(&self, fill: impl FnOnce(&mut dyn Pipeline) -> Result<(), Fault>) -> Result<(), Fault> {
@@ -386,10 +404,10 @@ impl Db for Link {
 
 /// A question about one, whose number is `$1`, becomes one about each in a list. Each is looked up by its key, whatever
 /// PostgreSQL thinks of the size of the table.
-fn about_each(sql: &str) -> String {
+fn about_each(sql: &str, ty: &str) -> String {
     let question = sql.replace("$1", "asked.id");
     format!(
-        "SELECT found.*, asked.place FROM unnest($1::bigint[]) WITH ORDINALITY AS asked(id, place)
+        "SELECT found.*, asked.place FROM unnest($1::{ty}[]) WITH ORDINALITY AS asked(id, place)
          CROSS JOIN LATERAL ({question} OFFSET 0) AS found ORDER BY asked.place"
     )
 }

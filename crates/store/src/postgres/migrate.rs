@@ -19,6 +19,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "recovery",
         sql: include_str!("../../migrations/postgres/0002_recovery.sql"),
     },
+    Migration {
+        version: 3,
+        name: "requests",
+        sql: include_str!("../../migrations/postgres/0003_requests.sql"),
+    },
 ];
 
 const HISTORY: &str = "schema_migration";

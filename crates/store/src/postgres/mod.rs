@@ -151,6 +151,16 @@ impl Backend for Postgres {
         self.writer()?.call(work)
     }
 
+    fn write_all<T: Send + 'static>(
+        &self,
+        works: impl ExactSizeIterator<Item = impl FnOnce(&Link) -> Result<T, Fault> + Send + 'static>,
+    ) -> Vec<Result<T, Error>> {
+        match self.writer() {
+            Ok(writer) => writer.call_all(works),
+            Err(error) => works.map(|_| Err(error.clone())).collect(),
+        }
+    }
+
     fn submit(&self, batch: Batch, actor: Arc<str>, done: Done) {
         match self.writer() {
             Ok(writer) => writer.apply(batch, actor, done),

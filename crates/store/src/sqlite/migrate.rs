@@ -15,6 +15,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "recovery",
         sql: include_str!("../../migrations/sqlite/0003_recovery.sql"),
     },
+    Migration {
+        version: 4,
+        name: "requests",
+        sql: include_str!("../../migrations/sqlite/0004_requests.sql"),
+    },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

@@ -1,7 +1,7 @@
 //! How SQLite does what the books ask of a database.
 
 use crate::Error;
-use crate::db::{Db, JobChunk, Loader, Pipeline, Row, Table, Value, values};
+use crate::db::{Db, JobChunk, Loader, Pipeline, Row, Table, ToValue, Value, values};
 use crate::error::Fault;
 use crate::sql::common::{self as sql, From};
 use crate::sql::sqlite::insert_jobs;
@@ -48,13 +48,18 @@ impl Db for Connection {
         &self,
         sql: &'static str,
         keys: &[i64],
-        mut each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+        each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let mut statement = self.prepare_cached(sql)?;
-        for (place, key) in keys.iter().enumerate() {
-            for_each(&mut statement, &values![*key], |row| each(place, row))?;
-        }
-        Ok(())
+        one_by_one(self, sql, keys, each)
+    }
+
+    fn for_each_named(
+        &self,
+        sql: &'static str,
+        keys: &[&str],
+        each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        one_by_one(self, sql, keys, each)
     }
 
     /// Nobody is far away: each statement is run as it comes.
@@ -144,6 +149,19 @@ fn bind(statement: &mut Statement<'_>, values: &[Value<'_>]) -> Result<(), Fault
 fn execute(statement: &mut Statement<'_>, values: &[Value<'_>]) -> Result<usize, Fault> {
     bind(statement, values)?;
     Ok(statement.raw_execute()?)
+}
+
+fn one_by_one(
+    conn: &Connection,
+    sql: &str,
+    keys: &[impl ToValue],
+    mut each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut statement = conn.prepare_cached(sql)?;
+    for (place, key) in keys.iter().enumerate() {
+        for_each(&mut statement, &[key.to_value()], |row| each(place, row))?;
+    }
+    Ok(())
 }
 
 fn for_each(

@@ -191,6 +191,7 @@ told! {
     "no_such_event" Missing NoSuchEvent(id: EventId);
     "no_such_result" Missing NoSuchResult(id: ResultId);
     "no_such_thing" Missing NoSuch { what: String, id: i64 };
+    "no_such_thing" Missing NoSuchName { what: String, name: String };
     "no_such_member" Missing NoSuchMember { user: String, group: String };
     "name_taken" Refused NameTaken { what: String, name: String };
     "job_is_held" Refused JobIsHeld { job: JobId, name: String };
@@ -199,6 +200,8 @@ told! {
     "duplicate_name" Wrong DuplicateJobName { name: String };
     "duplicate_name" Wrong DuplicateName { what: String, name: String };
     "conflict" Refused Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> };
+    "outdated" Refused Outdated { request: String, expected: i64, found: i64 };
+    "conflict" Refused Unexpected { what: String, expected: String, found: String };
     "stale_run" Refused StaleRun { workflow: WorkflowId, expected: RunId, found: RunId };
     "run_not_begun" Internal RunNotBegun { workflow: WorkflowId, run: RunId };
     "still_active" Refused StillActive { workflow: WorkflowId, held: u64 };

@@ -17,8 +17,8 @@ pub(crate) const RUN: RunId = RunId(1);
 pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
 /// An empty store, and whatever has to live as long as it does.
-pub(crate) struct Fixture {
-    pub(crate) store: Box<dyn Store>,
+pub(crate) struct Fixture<S: ?Sized = dyn Store> {
+    pub(crate) store: Box<S>,
     pub(crate) _keep: Box<dyn std::any::Any>,
 }
 

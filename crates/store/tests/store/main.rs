@@ -159,3 +159,36 @@ macro_rules! conformance {
 conformance!(on_sqlite, crate::sqlite::empty_store);
 conformance!(over_a_wire, crate::wire::empty_store);
 conformance!(on_postgres, crate::postgres::empty_store);
+
+/// The same for what only databases keep.
+macro_rules! conformance_of_databases {
+    ($backend:ident, $make:path) => {
+        suite! { $backend, $make;
+            requests:
+                a_request_comes_back_as_it_was_wished_for,
+                a_commit_changes_all_that_it_says,
+                nobody_overwrites_what_he_has_not_seen,
+                a_commit_is_all_or_nothing,
+                a_failing_commit_takes_nobody_along,
+                adding_twice_adds_once,
+                what_is_open_comes_with_all_that_decides,
+                requests_are_filtered_sorted_and_paged,
+                only_what_is_over_is_deleted;
+            sites:
+                a_site_is_put_and_drained,
+                bans_hold_until_they_end_or_are_removed,
+                a_setting_is_what_was_last_said,
+                an_alert_waits_until_it_is_told;
+            datasets:
+                files_come_back_as_they_went_in,
+                a_file_that_is_added_again_is_what_is_said_now,
+                replicas_come_and_go,
+                invalid_files_are_left_out,
+                a_block_is_opened_filled_and_closed_once,
+                the_same_rule_is_made_once;
+        }
+    };
+}
+
+conformance_of_databases!(requests_on_sqlite, crate::sqlite::empty_store);
+conformance_of_databases!(requests_on_postgres, crate::postgres::empty_store);

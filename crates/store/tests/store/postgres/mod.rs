@@ -7,15 +7,16 @@ mod server;
 mod tls;
 
 use crate::kit::Fixture;
-use crate::postgres_server::{Database, database};
+use crate::postgres_server::{self, database};
+use windlass_store::Database;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::OpenMode;
 
-pub(crate) fn empty_store() -> Fixture {
+pub(crate) fn empty_store() -> Fixture<dyn Database> {
     let database = database();
     Fixture { store: Box::new(open(&database)), _keep: Box::new(database) }
 }
 
-fn open(database: &Database) -> PgStore {
+fn open(database: &postgres_server::Database) -> PgStore {
     PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap()
 }

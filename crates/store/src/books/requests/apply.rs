@@ -1,0 +1,344 @@
+//! Adds, changes and deletes requests.
+//!
+//! The changes of a commit are sent together. Each must touch something: if one does not, all are undone, and it is looked
+//! up what was found instead.
+
+use super::rows::WHOLE_BLOCK;
+use crate::Error;
+use crate::books::column::json_text;
+use crate::db::{Db, Pipeline, Value, values};
+use crate::error::Fault;
+use crate::sql::requests as sql;
+use serde_json::Map;
+use windlass_core::requests::book::{Backend, BlockRow, OutputStep, RunEvent, RunRow, StepKind};
+use windlass_core::requests::change::{BlockChange, Commit, RequestChange, RunChange};
+use windlass_types::Timestamp;
+use windlass_types::requests::{Request, RequestStatus, RunStatus};
+
+pub(super) fn no_request(name: &str) -> Fault {
+    Error::NoSuchName { what: "request".into(), name: name.to_owned() }.into()
+}
+
+pub(super) fn add(
+    db: &impl Db,
+    request: &Request,
+    status: RequestStatus,
+    by: &str,
+    now: Timestamp,
+) -> Result<i64, Fault> {
+    let name = &request.request_name;
+    if db.exists(sql::REQUEST_EXISTS, [name])? {
+        return Err(Error::NameTaken { what: "a request".into(), name: name.clone() }.into());
+    }
+    if let Some(previous) = &request.previous_version_request
+        && !db.exists(sql::REQUEST_EXISTS, [previous])?
+    {
+        return Err(no_request(previous));
+    }
+    let payload = json_text(&request.payload_config)?;
+    let document = json_text(&Request { payload_config: Map::new(), ..request.clone() })?;
+    let steps = json_text(&request.production_steps)?;
+    let values = values![
+        name,
+        status.name(),
+        request.priority,
+        i64::from(request.urgent),
+        request.campaign.as_deref(),
+        request.requestor,
+        steps,
+        request.previous_version_request.as_deref(),
+        request.superseded_by_request.as_deref(),
+        now.0,
+        document,
+        payload,
+    ];
+    db.execute(sql::INSERT_REQUEST, values)?;
+    db.execute(sql::NOTE_TRANSITION, values![name, None::<&str>, status.name(), now.0, by, None::<&str>])?;
+    Ok(1)
+}
+
+/// The new version.
+pub(super) fn apply(db: &impl Db, commit: &Commit) -> Result<i64, Fault> {
+    let sent = db.pipeline(|line| {
+        let mut line = Line { pipeline: line, number: 0, commit };
+        line.send(sql::NEXT_VERSION, &values![commit.at.0, commit.request, commit.version])?;
+        for (number, change) in (1..).zip(&commit.changes) {
+            line.number = number;
+            line.change(change)?;
+        }
+        Ok(())
+    });
+    match sent {
+        Ok(()) => Ok(commit.version + 1),
+        Err(Fault::Untouched(number)) => Err(what_was_found(db, commit, number)?),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// What is sent on behalf of one change.
+struct Line<'l> {
+    pipeline: &'l mut dyn Pipeline,
+    /// Of the change, counted from 1; 0 is the version.
+    number: usize,
+    commit: &'l Commit,
+}
+
+impl Line<'_> {
+    fn send(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<(), Fault> {
+        self.pipeline.send(self.number, sql, values)
+    }
+
+    fn change(&mut self, change: &RequestChange) -> Result<(), Fault> {
+        let Commit { request, by, at, .. } = self.commit;
+        match change {
+            RequestChange::Status { from, to, reason } => {
+                let (from, to, reason) = (from.name(), to.name(), reason.as_deref());
+                self.send(sql::SET_STATUS, &values![to, at.0, reason, request, from])?;
+                self.send(sql::NOTE_TRANSITION, &values![request, from, to, at.0, by, reason])
+            }
+            RequestChange::Priority(priority) => self.send(sql::SET_PRIORITY, &values![*priority, request]),
+            RequestChange::ProductionSteps(steps) => {
+                let steps = json_text(steps)?;
+                self.send(sql::SET_PRODUCTION_STEPS, &values![steps, request])
+            }
+            RequestChange::Urgent(urgent) => {
+                self.send(sql::SET_URGENT, &values![i64::from(*urgent), request])
+            }
+            RequestChange::SupersededBy(other) => {
+                self.send(sql::SET_SUPERSEDED_BY, &values![other.as_deref(), request])
+            }
+            RequestChange::Wanted(wanted) => {
+                let wanted = wanted.as_ref().map(json_text).transpose()?;
+                self.send(sql::SET_WANTED, &values![wanted.as_deref(), request])
+            }
+            RequestChange::Alerted(at) => self.send(sql::SET_ALERTED, &values![at.map(|at| at.0), request]),
+            RequestChange::Process(process) => {
+                let document = json_text(process)?;
+                self.send(sql::PUT_PROCESS, &values![process.uuid, request, document])
+            }
+            RequestChange::AddRun(run) => self.add_run(run),
+            RequestChange::Run { run, change } => self.change_run(run, change),
+            RequestChange::History(event) => self.note(event),
+            RequestChange::AddBlock(block) => self.add_block(block),
+            RequestChange::Block { block, change } => self.change_block(block, change),
+            RequestChange::AddStep(step) => self.add_step(step),
+            RequestChange::Step {
+                block,
+                unit,
+                kind,
+                state,
+                attempts,
+                due_at,
+                first_failed_at,
+                last_error,
+                result,
+            } => {
+                let values = values![
+                    state.name(),
+                    *attempts,
+                    due_at.0,
+                    first_failed_at.map(|at| at.0),
+                    last_error.as_deref(),
+                    result.as_deref(),
+                    block,
+                    unit_number(*unit),
+                    kind.name(),
+                ];
+                self.send(sql::SET_STEP, &values)
+            }
+            RequestChange::Alert(alert) => {
+                let about = alert.request.as_deref().unwrap_or(request);
+                let detail = json_text(&alert.detail)?;
+                self.send(sql::NOTE_ALERT, &values![alert.kind, about, alert.message, detail, at.0])
+            }
+        }
+    }
+
+    fn add_run(&mut self, run: &RunRow) -> Result<(), Fault> {
+        let (totals, counts) = (json_text(&run.totals)?, json_text(&run.counts)?);
+        let (name, workflow, engine_run, schedd, cluster) = match &run.backend {
+            Backend::Engine { workflow, run } => ("engine", *workflow, *run, None, None),
+            Backend::Htcondor { schedd, cluster } => {
+                ("htcondor", None, None, schedd.as_deref(), cluster.as_deref())
+            }
+        };
+        let values = values![
+            run.uuid,
+            run.process,
+            run.round,
+            run.parent.as_deref(),
+            run.status.name(),
+            name,
+            workflow.map(|id| id.0),
+            engine_run.map(|id| id.0),
+            schedd,
+            cluster,
+            run.submit_dir,
+            run.stop_requested_at.map(|at| at.0),
+            run.stop_reason.as_deref(),
+            totals,
+            counts,
+            run.units_completed,
+            run.units_failed,
+            run.units_read,
+            run.created_at.0,
+            run.submitted_at.map(|at| at.0),
+            run.completed_at.map(|at| at.0),
+        ];
+        self.send(sql::ADD_RUN, &values)
+    }
+
+    fn change_run(&mut self, run: &str, change: &RunChange) -> Result<(), Fault> {
+        let now = self.commit.at;
+        match change {
+            RunChange::Status { from, to } => {
+                let submitted = (*to == RunStatus::Submitted).then_some(now.0);
+                let over = to.is_over().then_some(now.0);
+                let (from, to) = (from.name(), to.name());
+                self.send(sql::SET_RUN_STATUS, &values![to, submitted, over, run, from])?;
+                self.send(sql::NOTE_RUN_STATUS, &values![from, to, now.0, run])
+            }
+            RunChange::Engine { workflow, run: number } => {
+                self.send(sql::SET_RUN_ENGINE, &values![workflow.0, number.0, run])
+            }
+            RunChange::Totals(totals) => {
+                let totals = json_text(totals)?;
+                self.send(sql::SET_RUN_TOTALS, &values![totals, run])
+            }
+            RunChange::Counts(counts) => {
+                let counts = json_text(counts)?;
+                self.send(sql::SET_RUN_COUNTS, &values![counts, run])
+            }
+            RunChange::Units { completed, failed, read } => {
+                self.send(sql::SET_RUN_UNITS, &values![*completed, *failed, *read, run])
+            }
+            RunChange::Stop { at, reason } => self.send(sql::SET_RUN_STOP, &values![at.0, reason, run]),
+        }
+    }
+
+    fn note(&mut self, event: &RunEvent) -> Result<(), Fault> {
+        let (counts, detail) = (json_text(&event.counts)?, json_text(&event.detail)?);
+        let (from, to) = (event.from.map(RunStatus::name), event.to.map(RunStatus::name));
+        let values = values![event.run, event.event_type, from, to, counts, detail, event.at.0];
+        self.send(sql::NOTE_RUN_EVENT, &values)
+    }
+
+    fn add_block(&mut self, block: &BlockRow) -> Result<(), Fault> {
+        let values = values![
+            block.uuid,
+            block.process,
+            block.round,
+            block.dataset,
+            block.index,
+            block.first_unit,
+            block.last_unit,
+            block.units_completed,
+            block.name.as_deref(),
+            i64::from(block.is_closed),
+            block.tape_rule.as_deref(),
+            block.status.name(),
+            block.created_at.0,
+            block.updated_at.0,
+        ];
+        self.send(sql::ADD_BLOCK, &values)
+    }
+
+    fn change_block(&mut self, block: &str, change: &BlockChange) -> Result<(), Fault> {
+        let now = self.commit.at.0;
+        match change {
+            BlockChange::Status { from, to } => {
+                self.send(sql::SET_BLOCK_STATUS, &values![to.name(), now, block, from.name()])
+            }
+            BlockChange::Opened { name } => self.send(sql::SET_BLOCK_NAME, &values![name, now, block]),
+            BlockChange::Closed => self.send(sql::SET_BLOCK_CLOSED, &values![now, block]),
+            BlockChange::UnitsCompleted(n) => self.send(sql::SET_BLOCK_UNITS, &values![*n, now, block]),
+            BlockChange::TapeRule(rule) => self.send(sql::SET_BLOCK_TAPE_RULE, &values![rule, now, block]),
+        }
+    }
+
+    fn add_step(&mut self, step: &OutputStep) -> Result<(), Fault> {
+        let detail = if step.detail.is_null() { None } else { Some(json_text(&step.detail)?) };
+        let values = values![
+            step.block,
+            unit_number(step.unit),
+            step.kind.name(),
+            step.state.name(),
+            step.attempts,
+            step.due_at.0,
+            step.first_failed_at.map(|at| at.0),
+            step.last_error.as_deref(),
+            step.result.as_deref(),
+            detail.as_deref(),
+        ];
+        self.send(sql::ADD_STEP, &values)
+    }
+}
+
+fn unit_number(unit: Option<u32>) -> i64 {
+    unit.map_or(WHOLE_BLOCK, i64::from)
+}
+
+/// Why a change touched nothing: what it is about is not there, or not as it was expected to be.
+fn what_was_found(db: &impl Db, commit: &Commit, number: usize) -> Result<Fault, Fault> {
+    let Commit { request, version, changes, .. } = commit;
+    let found = db.optional(sql::STATUS_AND_VERSION, [request], |row| {
+        Ok((row.get::<String>(0)?, row.get::<i64>(1)?))
+    })?;
+    let Some((status, found)) = found else { return Ok(no_request(request)) };
+    let Some(change) = number.checked_sub(1).and_then(|n| changes.get(n)) else {
+        return Ok(Error::Outdated { request: request.clone(), expected: *version, found }.into());
+    };
+    let (what, expected, found) = match change {
+        RequestChange::Status { from, .. } => (format!("request `{request}`"), from.name(), Some(status)),
+        RequestChange::Run { run, change } => {
+            let expected = match change {
+                RunChange::Status { from, .. } => from.name(),
+                RunChange::Engine { .. } => "one of the engine",
+                _ => "there",
+            };
+            (format!("run {run}"), expected, db.optional(sql::STATUS_OF_RUN, [run], |row| row.get(0))?)
+        }
+        RequestChange::Block { block, change } => {
+            let expected = match change {
+                BlockChange::Status { from, .. } => from.name(),
+                _ => "there",
+            };
+            (
+                format!("block {block}"),
+                expected,
+                db.optional(sql::STATUS_OF_BLOCK, [block], |row| row.get(0))?,
+            )
+        }
+        RequestChange::Step { block, unit, kind, .. } => (step_name(block, *unit, *kind), "there", None),
+        RequestChange::Process(process) => {
+            let other = Some("one of another request".to_owned());
+            (format!("process {}", process.uuid), "one of this request", other)
+        }
+        // Nothing else can touch nothing while its request is there.
+        _ => return Ok(Fault::Untouched(number)),
+    };
+    let found = found.map_or_else(|| "it is not there".to_owned(), |found| format!("is {found}"));
+    Ok(Error::Unexpected { what, expected: expected.to_owned(), found }.into())
+}
+
+fn step_name(block: &str, unit: Option<u32>, kind: StepKind) -> String {
+    let unit = unit.map_or_else(String::new, |unit| format!(" of work unit {unit}"));
+    format!("step `{}`{unit} of block {block}", kind.name())
+}
+
+pub(super) fn delete(db: &impl Db, name: &str) -> Result<(), Fault> {
+    let status =
+        db.optional(sql::STATUS_AND_VERSION, [name], |row| super::rows::word::<RequestStatus>(row, 0))?;
+    let status = status.ok_or_else(|| no_request(name))?;
+    let in_use = |by: String| Fault::from(Error::InUse { what: format!("request `{name}`"), by });
+    if !status.is_terminal() {
+        return Err(in_use(format!("it is {status}; abort it first")));
+    }
+    if let Some(later) = db.optional(sql::LATER_VERSION, [name], |row| row.get::<String>(0))? {
+        return Err(in_use(format!("`{later}` is a later version of it")));
+    }
+    for sql in sql::DELETE_REQUEST {
+        db.execute(sql, [name])?;
+    }
+    Ok(())
+}

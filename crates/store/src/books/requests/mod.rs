@@ -1,0 +1,169 @@
+//! [`Requests`] on a database: what is read ([`lists`]), what is changed ([`apply`]), and what belongs to all requests
+//! ([`sites`]).
+
+mod apply;
+mod lists;
+mod rows;
+mod sites;
+
+pub(super) use rows::{natural, number};
+
+use super::{Backend, Books};
+use crate::db::Db as _;
+use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter};
+use crate::sql::requests as sql;
+use crate::{Error, Requests};
+use serde_json::Value;
+use windlass_core::requests::book::{
+    AlertRow, BlockRow, NewAlert, NewBan, OpenRequest, OutputStep, Process, RequestRow, RunEvent, RunRow,
+    SiteBan, SiteRow, Transition,
+};
+use windlass_core::requests::change::Commit;
+use windlass_types::requests::{Request, RequestStatus, SiteStatus};
+use windlass_types::{Timestamp, WorkflowId};
+
+impl<B: Backend> Requests for Books<B> {
+    fn add_request(
+        &self,
+        request: &Request,
+        status: RequestStatus,
+        by: &str,
+        now: Timestamp,
+    ) -> Result<i64, Error> {
+        let (request, by) = (request.clone(), by.to_owned());
+        self.backend.write(move |db| apply::add(db, &request, status, &by, now))
+    }
+
+    fn request(&self, name: &str) -> Result<Option<RequestRow>, Error> {
+        self.read(|db| lists::request(db, name))
+    }
+
+    fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestRow>, Error> {
+        self.read(|db| lists::requests(db, filter))
+    }
+
+    fn count_requests(&self, filter: &RequestFilter) -> Result<u64, Error> {
+        self.read(|db| lists::count(db, filter))
+    }
+
+    fn open_requests(&self) -> Result<Vec<OpenRequest>, Error> {
+        self.read(lists::open)
+    }
+
+    fn transitions(&self, request: &str) -> Result<Vec<Transition>, Error> {
+        self.read(|db| db.all(sql::TRANSITIONS, [request], rows::transition))
+    }
+
+    /// A commit quotes what it expects to find: whoever does not know whether it was made may come again with it.
+    fn apply_requests(&self, commits: &[Commit]) -> Vec<Result<i64, Error>> {
+        let works = commits.iter().cloned().map(|commit| move |db: &B::Db| apply::apply(db, &commit));
+        let outcomes = self.backend.write_all(works);
+        outcomes.into_iter().map(|outcome| outcome.map_err(Error::for_guarded)).collect()
+    }
+
+    fn delete_request(&self, name: &str) -> Result<(), Error> {
+        let name = name.to_owned();
+        self.backend.write(move |db| apply::delete(db, &name))
+    }
+
+    fn process(&self, request: &str) -> Result<Option<Process>, Error> {
+        self.read(|db| lists::process(db, sql::PROCESS_OF, request))
+    }
+
+    fn process_by_uuid(&self, uuid: &str) -> Result<Option<Process>, Error> {
+        self.read(|db| lists::process(db, sql::PROCESS, uuid))
+    }
+
+    fn request_runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, Error> {
+        self.read(|db| lists::runs(db, filter))
+    }
+
+    fn request_run(&self, uuid: &str) -> Result<Option<RunRow>, Error> {
+        self.read(|db| lists::run(db, uuid))
+    }
+
+    fn run_history(&self, uuid: &str) -> Result<Vec<RunEvent>, Error> {
+        self.read(|db| db.all(sql::RUN_EVENTS, [uuid], rows::run_event))
+    }
+
+    fn request_of_workflow(&self, workflow: WorkflowId) -> Result<Option<String>, Error> {
+        self.read(|db| db.optional(sql::REQUEST_OF_WORKFLOW, [workflow.0], |row| row.get(0)))
+    }
+
+    fn blocks(&self, process: &str) -> Result<Vec<BlockRow>, Error> {
+        self.read(|db| db.all(sql::BLOCKS, [process], rows::block))
+    }
+
+    fn steps(&self, filter: &StepFilter) -> Result<Vec<OutputStep>, Error> {
+        self.read(|db| lists::steps(db, filter))
+    }
+
+    fn request_counts(&self) -> Result<RequestCounts, Error> {
+        self.read(lists::counts)
+    }
+
+    fn sites(&self) -> Result<Vec<SiteRow>, Error> {
+        self.read(|db| sites::sites(db, None))
+    }
+
+    fn site(&self, name: &str) -> Result<Option<SiteRow>, Error> {
+        self.read(|db| Ok(sites::sites(db, Some(name))?.pop()))
+    }
+
+    fn put_site(&self, site: &SiteRow) -> Result<(), Error> {
+        let site = site.clone();
+        self.backend.write(move |db| sites::put(db, &site))
+    }
+
+    fn set_site_status(
+        &self,
+        name: &str,
+        status: SiteStatus,
+        drain_until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let name = name.to_owned();
+        self.backend.write(move |db| sites::set_status(db, &name, status, drain_until, now))
+    }
+
+    fn add_ban(&self, ban: &NewBan, now: Timestamp) -> Result<i64, Error> {
+        let ban = ban.clone();
+        self.backend.write(move |db| sites::add_ban(db, &ban, now))
+    }
+
+    fn bans(&self, filter: &BanFilter) -> Result<Vec<SiteBan>, Error> {
+        self.read(|db| sites::bans(db, filter))
+    }
+
+    fn remove_ban(&self, id: i64, by: &str, now: Timestamp) -> Result<(), Error> {
+        let by = by.to_owned();
+        self.backend.write(move |db| sites::remove_ban(db, id, &by, now))
+    }
+
+    fn setting(&self, name: &str) -> Result<Option<Value>, Error> {
+        self.read(|db| sites::setting(db, name))
+    }
+
+    fn settings(&self) -> Result<Vec<SettingRow>, Error> {
+        self.read(sites::settings)
+    }
+
+    fn set_setting(&self, name: &str, value: Option<&Value>, by: &str, now: Timestamp) -> Result<(), Error> {
+        let (name, value, by) = (name.to_owned(), value.cloned(), by.to_owned());
+        self.backend.write(move |db| sites::set_setting(db, &name, value.as_ref(), &by, now))
+    }
+
+    fn add_alert(&self, alert: &NewAlert, now: Timestamp) -> Result<i64, Error> {
+        let alert = alert.clone();
+        self.backend.write(move |db| sites::add_alert(db, &alert, now))
+    }
+
+    fn alerts(&self, filter: &AlertFilter) -> Result<Vec<AlertRow>, Error> {
+        self.read(|db| sites::alerts(db, filter))
+    }
+
+    fn mark_alerts_told(&self, ids: &[i64], now: Timestamp) -> Result<(), Error> {
+        let ids = ids.to_vec();
+        self.backend.write(move |db| sites::mark_told(db, &ids, now))
+    }
+}

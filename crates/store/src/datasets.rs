@@ -1,0 +1,45 @@
+//! The catalog that is in our own database: datasets, their files and where those are, blocks of outputs, rules.
+//!
+//! Whatever changes something may be done twice: steps are repeated after a crash.
+
+use crate::Error;
+use windlass_types::Timestamp;
+use windlass_types::catalog::{CatalogBlock, CatalogFile, DatasetSummary, NewRule, Replica, Rule};
+
+pub trait Datasets: Send + Sync {
+    /// By name; `*` in the pattern stands for anything. Without their sites, which are told of one at a time.
+    fn datasets(&self, pattern: Option<&str>) -> Result<Vec<DatasetSummary>, Error>;
+    fn dataset(&self, name: &str) -> Result<Option<DatasetSummary>, Error>;
+    /// All or none, and the dataset too if it is new. A file that is there gets what is said now, is valid again, and keeps
+    /// replicas that are not named; one of another dataset is refused. How many are new.
+    fn add_dataset_files(&self, dataset: &str, files: &[CatalogFile], now: Timestamp) -> Result<u64, Error>;
+    /// In the order in which they came. Refused if there is no such dataset.
+    fn dataset_files(&self, dataset: &str, only_valid: bool) -> Result<Vec<CatalogFile>, Error>;
+    /// Forgets it: files, blocks and replicas. What is on disk stays. `false`: there was none.
+    fn delete_dataset(&self, dataset: &str) -> Result<bool, Error>;
+
+    /// Replicas of files that are there; one at the same site gets the new path.
+    fn add_replicas(&self, replicas: &[Replica]) -> Result<(), Error>;
+    /// How many there were.
+    fn remove_replicas(&self, site: &str, lfns: &[String]) -> Result<u64, Error>;
+    /// How many were valid until now. Those that are not there are left out.
+    fn invalidate_files(&self, lfns: &[String]) -> Result<u64, Error>;
+
+    /// The dataset and the block are made unless they are there. One that was closed stays closed.
+    fn open_block(&self, dataset: &str, block: &str, now: Timestamp) -> Result<(), Error>;
+    /// Files that are in the block already stay as they are; one of another block or dataset is refused, and so is a new one
+    /// if the block is closed. All or none. How many are new.
+    fn register_files(&self, block: &str, files: &[CatalogFile]) -> Result<u64, Error>;
+    fn close_block(&self, block: &str, now: Timestamp) -> Result<(), Error>;
+    fn catalog_block(&self, block: &str) -> Result<Option<CatalogBlock>, Error>;
+    /// In the order in which they were opened.
+    fn catalog_blocks(&self, dataset: &str) -> Result<Vec<CatalogBlock>, Error>;
+    fn block_files(&self, block: &str, only_valid: bool) -> Result<Vec<CatalogFile>, Error>;
+
+    /// Its id; of the one that there is, if the same was wished for before.
+    fn add_rule(&self, rule: &NewRule, now: Timestamp) -> Result<String, Error>;
+    /// `false`: there was none.
+    fn delete_rule(&self, id: &str) -> Result<bool, Error>;
+    /// Of a block or dataset, or all; oldest first.
+    fn rules(&self, name: Option<&str>) -> Result<Vec<Rule>, Error>;
+}

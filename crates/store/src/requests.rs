@@ -1,0 +1,83 @@
+//! The books of requests: what is wished for, how far it is, what is to be done about its outputs, and the sites it may use.
+//! Nothing is decided here.
+
+use crate::Error;
+use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter};
+use serde_json::Value;
+use windlass_core::requests::book::{
+    AlertRow, BlockRow, NewAlert, NewBan, OpenRequest, OutputStep, Process, RequestRow, RunEvent, RunRow,
+    SiteBan, SiteRow, Transition,
+};
+use windlass_core::requests::change::Commit;
+use windlass_types::requests::{Request, RequestStatus, SiteStatus};
+use windlass_types::{Timestamp, WorkflowId};
+
+/// Kept by databases only, and not offered over a wire: clients of a server use its REST.
+pub trait Requests: Send + Sync {
+    /// Refused if there is one of that name. Says its version.
+    fn add_request(
+        &self,
+        request: &Request,
+        status: RequestStatus,
+        by: &str,
+        now: Timestamp,
+    ) -> Result<i64, Error>;
+    fn request(&self, name: &str) -> Result<Option<RequestRow>, Error>;
+    fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestRow>, Error>;
+    /// How many there are without offset and limit.
+    fn count_requests(&self, filter: &RequestFilter) -> Result<u64, Error>;
+    /// All that are not over, by name, as they are at one moment. A few statements, however many there are.
+    fn open_requests(&self) -> Result<Vec<OpenRequest>, Error>;
+    /// Oldest first.
+    fn transitions(&self, request: &str) -> Result<Vec<Transition>, Error>;
+    /// Each commit is applied whole or not at all, and together they are put on disk at once. What became of each, in their
+    /// order: the new version of the request, [`Error::Outdated`] if it has another one than the commit quotes, or
+    /// [`Error::Unexpected`] if something in it is not in the state that a change quotes.
+    fn apply_requests(&self, commits: &[Commit]) -> Vec<Result<i64, Error>>;
+    /// With all that is known of it, except alerts. Refused unless it is over, and while a later version refers to it.
+    fn delete_request(&self, name: &str) -> Result<(), Error>;
+
+    fn process(&self, request: &str) -> Result<Option<Process>, Error>;
+    fn process_by_uuid(&self, uuid: &str) -> Result<Option<Process>, Error>;
+    /// In the order in which they were made, by process.
+    fn request_runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, Error>;
+    fn request_run(&self, uuid: &str) -> Result<Option<RunRow>, Error>;
+    /// Oldest first.
+    fn run_history(&self, uuid: &str) -> Result<Vec<RunEvent>, Error>;
+    /// The request that a workflow of the engine is a run of, if it is.
+    fn request_of_workflow(&self, workflow: WorkflowId) -> Result<Option<String>, Error>;
+    /// By dataset and index.
+    fn blocks(&self, process: &str) -> Result<Vec<BlockRow>, Error>;
+    /// Those that are due first come first.
+    fn steps(&self, filter: &StepFilter) -> Result<Vec<OutputStep>, Error>;
+    fn request_counts(&self) -> Result<RequestCounts, Error>;
+
+    /// By name.
+    fn sites(&self) -> Result<Vec<SiteRow>, Error>;
+    fn site(&self, name: &str) -> Result<Option<SiteRow>, Error>;
+    /// Made or replaced as a whole; its `updated_at` is what it says.
+    fn put_site(&self, site: &SiteRow) -> Result<(), Error>;
+    fn set_site_status(
+        &self,
+        name: &str,
+        status: SiteStatus,
+        drain_until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), Error>;
+    fn add_ban(&self, ban: &NewBan, now: Timestamp) -> Result<i64, Error>;
+    /// Newest last.
+    fn bans(&self, filter: &BanFilter) -> Result<Vec<SiteBan>, Error>;
+    /// Removing twice changes nothing.
+    fn remove_ban(&self, id: i64, by: &str, now: Timestamp) -> Result<(), Error>;
+
+    fn setting(&self, name: &str) -> Result<Option<Value>, Error>;
+    fn settings(&self) -> Result<Vec<SettingRow>, Error>;
+    /// `None` forgets it, so that the default holds.
+    fn set_setting(&self, name: &str, value: Option<&Value>, by: &str, now: Timestamp) -> Result<(), Error>;
+
+    fn add_alert(&self, alert: &NewAlert, now: Timestamp) -> Result<i64, Error>;
+    /// Oldest first.
+    fn alerts(&self, filter: &AlertFilter) -> Result<Vec<AlertRow>, Error>;
+    /// Whoever tells people has them.
+    fn mark_alerts_told(&self, ids: &[i64], now: Timestamp) -> Result<(), Error>;
+}

@@ -1,0 +1,155 @@
+//! The catalog of datasets: files, replicas, blocks, rules; each change may be made twice.
+
+use crate::kit::NOW;
+use windlass_store::{Database, Error};
+use windlass_types::Timestamp;
+use windlass_types::catalog::{CatalogFile, FileLumi, NewRule, Replica};
+
+const LATER: Timestamp = Timestamp(NOW.0 + 1);
+const RAW: &str = "/A/B/RAW";
+
+fn file(lfn: &str, events: u64) -> CatalogFile {
+    let lumi = |lumi| FileLumi { run: 356_164, lumi, events: Some(5) };
+    CatalogFile {
+        lfn: lfn.into(),
+        size: 1 << 40,
+        events,
+        checksums: [("adler32".to_owned(), "ad0".to_owned())].into(),
+        lumis: vec![lumi(3), lumi(4), FileLumi { run: 356_165, lumi: 1, events: None }],
+        replicas: [("T2_A".to_owned(), format!("/data{lfn}"))].into(),
+        parents: vec!["/parent".into()],
+    }
+}
+
+fn plain(lfn: &str) -> CatalogFile {
+    CatalogFile { lfn: lfn.into(), ..CatalogFile::default() }
+}
+
+pub(crate) fn files_come_back_as_they_went_in(store: &dyn Database) {
+    let files = vec![file("/b", 10), plain("/a"), file("/c\t\\N'", 1 << 33)];
+    assert_eq!(store.add_dataset_files(RAW, &files, NOW).unwrap(), 3);
+    assert_eq!(store.dataset_files(RAW, true).unwrap(), files);
+    let summary = store.dataset(RAW).unwrap().unwrap();
+    assert_eq!((summary.files, summary.events, summary.lumis), (3, 10 + (1 << 33), 6));
+    assert_eq!((summary.size, summary.blocks, summary.invalid_files), (2 << 40, 0, 0));
+    assert_eq!(summary.sites, [("T2_A".to_owned(), 2)].into());
+
+    store.add_dataset_files("/A/C/RAW", &[plain("/d")], NOW).unwrap();
+    store.add_dataset_files("/Z", &[], NOW).unwrap();
+    let named = |pattern: Option<&str>| -> Vec<(String, u64)> {
+        let found = store.datasets(pattern).unwrap();
+        found.into_iter().map(|summary| (summary.name, summary.files)).collect()
+    };
+    let (b, c) = ((RAW.to_owned(), 3), ("/A/C/RAW".to_owned(), 1));
+    assert_eq!(named(None), [b, c.clone(), ("/Z".to_owned(), 0)]);
+    assert_eq!(named(Some("/a/c*")), [c]);
+    assert_eq!(store.dataset("/nothing").unwrap(), None);
+    assert!(store.dataset_files("/nothing", true).unwrap_err().is_missing());
+}
+
+pub(crate) fn a_file_that_is_added_again_is_what_is_said_now(store: &dyn Database) {
+    store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2)], NOW).unwrap();
+    store.invalidate_files(&["/b".into()]).unwrap();
+    let mut again = file("/b", 20);
+    again.replicas = [("T2_B".to_owned(), "/elsewhere".to_owned())].into();
+    let twice = [file("/c", 1), again.clone(), file("/c", 3)];
+    assert_eq!(store.add_dataset_files(RAW, &twice, LATER).unwrap(), 1);
+    assert_eq!(store.add_dataset_files(RAW, &twice, LATER).unwrap(), 0);
+    again.replicas.extend(file("/b", 20).replicas);
+    assert_eq!(store.dataset_files(RAW, true).unwrap(), [file("/a", 1), again, file("/c", 3)]);
+
+    let other = store.add_dataset_files("/other", &[plain("/new"), plain("/a")], LATER).unwrap_err();
+    assert!(matches!(&other, Error::NameTaken { name, .. } if name == "/a"), "{other}");
+    assert_eq!(store.dataset("/other").unwrap(), None, "all or none");
+    let too_large = CatalogFile { events: u64::MAX, ..plain("/x") };
+    assert!(matches!(store.add_dataset_files(RAW, &[too_large], NOW), Err(Error::OutOfRange { .. })));
+}
+
+pub(crate) fn replicas_come_and_go(store: &dyn Database) {
+    store.add_dataset_files(RAW, &[plain("/a"), plain("/b")], NOW).unwrap();
+    let replica =
+        |lfn: &str, site: &str, path: &str| Replica { lfn: lfn.into(), site: site.into(), path: path.into() };
+    store
+        .add_replicas(&[replica("/a", "X", "/1"), replica("/b", "X", "/2"), replica("/b", "Y", "/3")])
+        .unwrap();
+    store.add_replicas(&[replica("/a", "X", "/4"), replica("/b", "X", "/2")]).unwrap();
+    let where_is = |n: usize| -> Vec<(String, String)> {
+        store.dataset_files(RAW, true).unwrap()[n].replicas.clone().into_iter().collect()
+    };
+    let at = |site: &str, path: &str| (site.to_owned(), path.to_owned());
+    assert_eq!((where_is(0), where_is(1)), (vec![at("X", "/4")], vec![at("X", "/2"), at("Y", "/3")]));
+    assert!(
+        store.add_replicas(&[replica("/b", "Z", "/"), replica("/no", "X", "/")]).unwrap_err().is_missing()
+    );
+    assert_eq!(store.remove_replicas("X", &["/a".into(), "/b".into(), "/no".into()]).unwrap(), 2);
+    assert_eq!(store.remove_replicas("X", &["/a".into()]).unwrap(), 0);
+    assert_eq!((where_is(0), where_is(1)), (vec![], vec![at("Y", "/3")]));
+}
+
+pub(crate) fn invalid_files_are_left_out(store: &dyn Database) {
+    store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2), file("/c", 4)], NOW).unwrap();
+    assert_eq!(store.invalidate_files(&["/b".into(), "/no".into()]).unwrap(), 1);
+    assert_eq!(store.invalidate_files(&["/b".into()]).unwrap(), 0);
+    assert_eq!(store.dataset_files(RAW, true).unwrap(), [file("/a", 1), file("/c", 4)]);
+    assert_eq!(store.dataset_files(RAW, false).unwrap().len(), 3);
+    let summary = store.dataset(RAW).unwrap().unwrap();
+    assert_eq!((summary.files, summary.events, summary.invalid_files), (2, 5, 1));
+}
+
+pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn Database) {
+    let (dataset, name) = ("/A/B/RECO", "/A/B/RECO#1");
+    assert!(store.register_files(name, &[]).unwrap_err().is_missing());
+    store.open_block(dataset, name, NOW).unwrap();
+    store.open_block(dataset, name, LATER).unwrap();
+    let elsewhere = store.open_block("/other", name, NOW).unwrap_err();
+    assert!(matches!(elsewhere, Error::NameTaken { .. }), "{elsewhere}");
+    let files = [file("/a", 1), file("/b", 2)];
+    assert_eq!(store.register_files(name, &files[..1]).unwrap(), 1);
+    assert_eq!(store.register_files(name, &files).unwrap(), 1);
+    assert_eq!(store.register_files(name, &files).unwrap(), 0);
+    store.open_block(dataset, "/A/B/RECO#2", NOW).unwrap();
+    let taken = store.register_files("/A/B/RECO#2", &[plain("/new"), plain("/a")]).unwrap_err();
+    assert!(matches!(&taken, Error::NameTaken { name, .. } if name == "/a"), "{taken}");
+
+    store.close_block(name, LATER).unwrap();
+    store.close_block(name, NOW).unwrap();
+    store.open_block(dataset, name, NOW).unwrap();
+    assert_eq!(store.register_files(name, &files).unwrap(), 0, "they are in it already");
+    let closed = store.register_files(name, &[plain("/new")]).unwrap_err();
+    assert!(matches!(&closed, Error::Unexpected { found, .. } if found.contains("/new")), "{closed}");
+    let block = store.catalog_block(name).unwrap().unwrap();
+    assert_eq!((block.is_open, block.closed_at, block.files, block.created_at), (false, Some(LATER), 2, NOW));
+    assert_eq!(block.dataset, dataset);
+    let blocks: Vec<_> =
+        store.catalog_blocks(dataset).unwrap().into_iter().map(|block| (block.name, block.files)).collect();
+    assert_eq!(blocks, [(name.to_owned(), 2), ("/A/B/RECO#2".to_owned(), 0)]);
+    assert_eq!(store.block_files(name, true).unwrap(), files);
+    assert_eq!(store.dataset(dataset).unwrap().unwrap().blocks, 2);
+    assert!(store.close_block("/no", NOW).unwrap_err().is_missing());
+    assert!(store.delete_dataset(dataset).unwrap());
+    assert!(!store.delete_dataset(dataset).unwrap());
+    assert_eq!(store.catalog_block(name).unwrap(), None);
+    assert_eq!(store.add_dataset_files("/other", &files, NOW).unwrap(), 2);
+}
+
+pub(crate) fn the_same_rule_is_made_once(store: &dyn Database) {
+    let rule = |site: &str, copies| NewRule {
+        name: "/A/B/RECO#1".into(),
+        rse_expression: site.into(),
+        copies,
+        lifetime: Some(3600),
+        comment: None,
+    };
+    let first = store.add_rule(&rule("T2_A", 1), NOW).unwrap();
+    assert_eq!(first.len(), 32);
+    assert_eq!(store.add_rule(&NewRule { lifetime: None, ..rule("T2_A", 1) }, LATER).unwrap(), first);
+    let second = store.add_rule(&rule("T2_A", 2), LATER).unwrap();
+    assert_ne!(second, first);
+    let rules = store.rules(Some("/A/B/RECO#1")).unwrap();
+    assert_eq!((rules.len(), &rules[0].id, &rules[0].rule), (2, &first, &rule("T2_A", 1)));
+    assert_eq!(store.rules(Some("/other")).unwrap(), []);
+    assert!(store.delete_rule(&first).unwrap());
+    assert!(!store.delete_rule(&first).unwrap());
+    assert_eq!(store.rules(None).unwrap().len(), 1);
+    assert_ne!(store.add_rule(&rule("T2_A", 1), NOW).unwrap(), first);
+}

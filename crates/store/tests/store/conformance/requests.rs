@@ -1,0 +1,485 @@
+//! Requests: added, decided about, listed, deleted.
+
+use crate::kit::NOW;
+use serde_json::json;
+use windlass_core::requests::book::{
+    Backend, BlockCounts, BlockRow, NewAlert, NodeCounts, OutputStep, Process, RunEvent, RunRow, RunTotals,
+    StepKind, StepState, Want, Wanted,
+};
+use windlass_core::requests::change::{BlockChange, Commit, RequestChange, RunChange};
+use windlass_store::model::{AlertFilter, RequestFilter, RunFilter, SortBy, StepFilter};
+use windlass_store::{Database, Error};
+use windlass_types::requests::{BlockStatus, ProductionStep, Request, RequestStatus, RunStatus};
+use windlass_types::{RunId, Timestamp, WorkflowId};
+
+pub(crate) fn wish(name: &str) -> Request {
+    serde_json::from_value(json!({
+        "request_name": name, "requestor": "ada", "input_dataset": "/A/B/RAW", "output_datasets": ["/A/B/RECO"],
+        "memory_mb": 2048, "time_per_event_sec": 1.5, "size_per_event_kb": 2.0, "multicore": 8,
+        "splitting_algo": "LumiBased", "processing_version": 1, "priority": 100, "campaign": "Run3",
+        "payload_config": { "RequestType": "ReReco", "deep": [1, { "x": null }] },
+        "cleanup_policy": "keep_until_replaced",
+    }))
+    .unwrap()
+}
+
+fn later(seconds: i64) -> Timestamp {
+    Timestamp(NOW.0 + seconds * 1_000_000 + 7)
+}
+
+fn commit(request: &str, version: i64, changes: Vec<RequestChange>) -> Commit {
+    Commit { request: request.into(), version, changes, by: "lifecycle".into(), at: later(version) }
+}
+
+fn applied(store: &dyn Database, commit: Commit) -> Result<i64, Error> {
+    store.apply_requests(&[commit]).pop().unwrap()
+}
+
+fn status(from: RequestStatus, to: RequestStatus) -> RequestChange {
+    RequestChange::Status { from, to, reason: Some("because".into()) }
+}
+
+fn process(request: &str) -> Process {
+    Process {
+        uuid: format!("p-{request}"),
+        request_name: request.into(),
+        round: 0,
+        next_first_event: 1 << 40,
+        next_first_lumi: 2,
+        next_block: 0,
+        more_input: true,
+        events_produced: 0,
+        events_of_round: 0,
+        category_throttles: [("Processing".to_owned(), 5000)].into(),
+        step_metrics: Some(json!({ "a": 1 })),
+        created_at: later(1),
+        updated_at: later(1),
+    }
+}
+
+fn run(uuid: &str, process: &str) -> RunRow {
+    RunRow {
+        uuid: uuid.into(),
+        process: process.into(),
+        round: 0,
+        parent: None,
+        backend: Backend::Engine { workflow: None, run: None },
+        submit_dir: "/dir".into(),
+        status: RunStatus::Ready,
+        stop_requested_at: None,
+        stop_reason: None,
+        totals: RunTotals { nodes: 7, edges: 9, by_role: [("Merge".to_owned(), 1)].into(), units: 1 },
+        counts: NodeCounts::default(),
+        units_completed: 0,
+        units_failed: 0,
+        units_read: 0,
+        created_at: later(1),
+        submitted_at: None,
+        completed_at: None,
+    }
+}
+
+fn block(uuid: &str, process: &str, index: u32) -> BlockRow {
+    BlockRow {
+        uuid: uuid.into(),
+        process: process.into(),
+        round: 0,
+        index,
+        dataset: "/A/B/RECO".into(),
+        first_unit: index * 10,
+        last_unit: index * 10 + 9,
+        units_completed: 0,
+        name: None,
+        is_closed: false,
+        tape_rule: None,
+        status: BlockStatus::Open,
+        created_at: later(1),
+        updated_at: later(1),
+    }
+}
+
+fn step(block: &str, unit: Option<u32>, kind: StepKind, due: i64) -> OutputStep {
+    OutputStep {
+        block: block.into(),
+        unit,
+        kind,
+        state: StepState::Pending,
+        attempts: 0,
+        due_at: later(due),
+        first_failed_at: None,
+        last_error: None,
+        result: None,
+        detail: json!({ "site": "T2_A" }),
+    }
+}
+
+fn done(block: &str, unit: Option<u32>, kind: StepKind) -> RequestChange {
+    RequestChange::Step {
+        block: block.into(),
+        unit,
+        kind,
+        state: StepState::Done,
+        attempts: 1,
+        due_at: later(0),
+        first_failed_at: Some(later(3)),
+        last_error: None,
+        result: Some("rule-1".into()),
+    }
+}
+
+/// A request that runs, with a block and two steps; at version 2.
+fn running(store: &dyn Database, name: &str) {
+    store.add_request(&wish(name), RequestStatus::Queued, "ada", NOW).unwrap();
+    let p = format!("p-{name}");
+    let b = format!("b-{name}");
+    let changes = vec![
+        status(RequestStatus::Queued, RequestStatus::Active),
+        RequestChange::Process(process(name).into()),
+        RequestChange::AddRun(run(&format!("u-{name}"), &p).into()),
+        RequestChange::AddBlock(block(&b, &p, 0).into()),
+        RequestChange::AddStep(step(&b, None, StepKind::Open, 50).into()),
+        RequestChange::AddStep(step(&b, Some(0), StepKind::Register, 40).into()),
+    ];
+    assert_eq!(applied(store, commit(name, 1, changes)).unwrap(), 2);
+}
+
+pub(crate) fn a_request_comes_back_as_it_was_wished_for(store: &dyn Database) {
+    let request = Request {
+        urgent: true,
+        production_steps: vec![ProductionStep { fraction: 0.25, priority: 50 }],
+        ..wish("r")
+    };
+    assert_eq!(store.add_request(&request, RequestStatus::New, "ada", NOW).unwrap(), 1);
+    let row = store.request("r").unwrap().unwrap();
+    assert_eq!(row.request, request);
+    assert_eq!((row.status, row.version, row.since), (RequestStatus::New, 1, NOW));
+    assert_eq!((row.created_at, row.updated_at, row.wanted, row.reason), (NOW, NOW, None, None));
+    let trail = store.transitions("r").unwrap();
+    assert_eq!((trail.len(), trail[0].n, trail[0].from, trail[0].to), (1, 1, None, RequestStatus::New));
+
+    let again = store.add_request(&wish("r"), RequestStatus::New, "eve", NOW).unwrap_err();
+    assert!(matches!(&again, Error::NameTaken { name, .. } if name == "r"), "{again}");
+    assert_eq!(store.request("r").unwrap().unwrap().request, request);
+    assert_eq!(store.request("other").unwrap(), None);
+    let orphan = Request { previous_version_request: Some("nobody".into()), ..wish("v2") };
+    let error = store.add_request(&orphan, RequestStatus::New, "ada", NOW).unwrap_err();
+    assert!(matches!(&error, Error::NoSuchName { name, .. } if name == "nobody"), "{error}");
+}
+
+pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
+    running(store, "r");
+    let wanted = Wanted { what: Want::Stop, by: "ada".into(), reason: "tea".into(), at: later(9) };
+    let steps = vec![ProductionStep { fraction: 0.5, priority: 1 }];
+    let counts = NodeCounts { idle: 1, running: 2, done: 3, failed: 4, held: 5 };
+    let change = |change| RequestChange::Run { run: "u-r".into(), change };
+    let of_block = |change| RequestChange::Block { block: "b-r".into(), change };
+    let (ready, submitted) = (RunStatus::Ready, RunStatus::Submitted);
+    let event = RunEvent {
+        run: "u-r".into(),
+        event_type: "news".into(),
+        from: None,
+        to: None,
+        counts,
+        detail: json!({ "x": 1 }).as_object().unwrap().clone(),
+        at: later(5),
+    };
+    let alert = NewAlert { kind: "stuck".into(), request: None, message: "m".into(), detail: json!([1]) };
+    let changes = vec![
+        RequestChange::Priority(-5),
+        RequestChange::Urgent(true),
+        RequestChange::ProductionSteps(steps.clone()),
+        RequestChange::SupersededBy(Some("r2".into())),
+        RequestChange::Wanted(Some(wanted.clone())),
+        RequestChange::Alerted(Some(later(8))),
+        RequestChange::Process(Process { round: 1, ..process("r") }.into()),
+        change(RunChange::Engine { workflow: WorkflowId(4711), run: RunId(3) }),
+        change(RunChange::Counts(counts)),
+        change(RunChange::Status { from: ready, to: submitted }),
+        change(RunChange::Status { from: submitted, to: RunStatus::Completed }),
+        change(RunChange::Units { completed: 8, failed: 1, read: 99 }),
+        change(RunChange::Totals(RunTotals { nodes: 70, ..RunTotals::default() })),
+        change(RunChange::Stop { at: later(6), reason: "stop".into() }),
+        RequestChange::History(event.clone().into()),
+        of_block(BlockChange::Opened { name: "/A/B/RECO#1".into() }),
+        of_block(BlockChange::UnitsCompleted(4)),
+        of_block(BlockChange::Closed),
+        of_block(BlockChange::TapeRule("rule-7".into())),
+        of_block(BlockChange::Status { from: BlockStatus::Open, to: BlockStatus::Complete }),
+        done("b-r", Some(0), StepKind::Register),
+        RequestChange::Alert(alert.into()),
+    ];
+    assert_eq!(applied(store, commit("r", 2, changes)).unwrap(), 3);
+
+    let row = store.request("r").unwrap().unwrap();
+    assert_eq!((row.request.priority, row.request.urgent), (-5, true));
+    assert_eq!((row.request.production_steps, row.version, row.updated_at), (steps, 3, later(2)));
+    assert_eq!((row.request.superseded_by_request, row.wanted), (Some("r2".into()), Some(wanted)));
+    assert_eq!((row.alerted_at, row.request.payload_config), (Some(later(8)), wish("r").payload_config));
+    assert_eq!(store.process("r").unwrap().unwrap().round, 1);
+    assert_eq!(store.process_by_uuid("p-r").unwrap(), store.process("r").unwrap());
+    let expected = RunRow {
+        backend: Backend::Engine { workflow: Some(WorkflowId(4711)), run: Some(RunId(3)) },
+        counts,
+        status: RunStatus::Completed,
+        submitted_at: Some(later(2)),
+        completed_at: Some(later(2)),
+        units_completed: 8,
+        units_failed: 1,
+        units_read: 99,
+        totals: RunTotals { nodes: 70, ..RunTotals::default() },
+        stop_requested_at: Some(later(6)),
+        stop_reason: Some("stop".into()),
+        ..run("u-r", "p-r")
+    };
+    assert_eq!(store.request_run("u-r").unwrap().unwrap(), expected);
+    assert_eq!(store.request_of_workflow(WorkflowId(4711)).unwrap().as_deref(), Some("r"));
+    assert_eq!(store.request_of_workflow(WorkflowId(1)).unwrap(), None);
+    let history = store.run_history("u-r").unwrap();
+    let told: Vec<_> = history.iter().map(|e| (e.event_type.as_str(), e.from, e.to, e.counts)).collect();
+    let (s, done) = (Some(submitted), Some(RunStatus::Completed));
+    let lines =
+        [("status", Some(ready), s, counts), ("status", s, done, counts), ("news", None, None, counts)];
+    assert_eq!(told, lines);
+    assert_eq!(history[2], event);
+    let blocks = store.blocks("p-r").unwrap();
+    let [block] = blocks.as_slice() else { panic!("{blocks:?}") };
+    assert_eq!(
+        (block.name.as_deref(), block.is_closed, block.units_completed),
+        (Some("/A/B/RECO#1"), true, 4)
+    );
+    assert_eq!((block.tape_rule.as_deref(), block.status), (Some("rule-7"), BlockStatus::Complete));
+    assert_eq!((block.updated_at, block.total_units()), (later(2), 10));
+    let done = store.steps(&StepFilter { state: vec![StepState::Done], ..StepFilter::default() }).unwrap();
+    assert_eq!((done.len(), done[0].unit, done[0].result.as_deref()), (1, Some(0), Some("rule-1")));
+    assert_eq!((done[0].first_failed_at, &done[0].detail), (Some(later(3)), &json!({ "site": "T2_A" })));
+    let alerts = store.alerts(&AlertFilter::default()).unwrap();
+    assert_eq!((alerts.len(), alerts[0].alert.request.as_deref(), alerts[0].at), (1, Some("r"), later(2)));
+}
+
+pub(crate) fn nobody_overwrites_what_he_has_not_seen(store: &dyn Database) {
+    running(store, "r");
+    let first = applied(store, commit("r", 2, vec![RequestChange::Priority(1)]));
+    assert_eq!(first.unwrap(), 3);
+    let second = applied(store, commit("r", 2, vec![RequestChange::Priority(2)])).unwrap_err();
+    assert!(matches!(&second, Error::Outdated { expected: 2, found: 3, .. }), "{second}");
+    assert_eq!(store.request("r").unwrap().unwrap().request.priority, 1);
+    let nobody = applied(store, commit("nobody", 1, vec![])).unwrap_err();
+    assert!(nobody.is_missing(), "{nobody}");
+}
+
+pub(crate) fn a_commit_is_all_or_nothing(store: &dyn Database) {
+    running(store, "r");
+    let (active, held) = (RequestStatus::Active, RequestStatus::Held);
+    let run = |from| RequestChange::Run {
+        run: "u-r".into(),
+        change: RunChange::Status { from, to: RunStatus::Failed },
+    };
+    let block = |block: &str| RequestChange::Block {
+        block: block.into(),
+        change: BlockChange::Status { from: BlockStatus::Complete, to: BlockStatus::Archived },
+    };
+    let wrong = [
+        (status(RequestStatus::Queued, held), "request `r`", "queued", "is active"),
+        (run(RunStatus::Running), "run u-r", "running", "is ready"),
+        (block("b-r"), "block b-r", "complete", "is open"),
+        (block("b-x"), "block b-x", "complete", "it is not there"),
+        (
+            done("b-r", Some(5), StepKind::Register),
+            "step `register` of work unit 5",
+            "there",
+            "it is not there",
+        ),
+        (done("b-r", None, StepKind::Close), "step `close` of block b-r", "there", "it is not there"),
+    ];
+    let before = store.request("r").unwrap();
+    for (change, what, expected, found) in wrong {
+        let change = vec![status(active, held), RequestChange::Priority(9), status(held, active), change];
+        match applied(store, commit("r", 2, change)).unwrap_err() {
+            Error::Unexpected { what: w, expected: e, found: f } => {
+                assert!(w.starts_with(what), "{w}");
+                assert_eq!((e.as_str(), f.as_str()), (expected, found));
+            }
+            other => panic!("{other}"),
+        }
+        assert_eq!(store.request("r").unwrap(), before);
+        assert_eq!(store.transitions("r").unwrap().len(), 2);
+    }
+}
+
+pub(crate) fn a_failing_commit_takes_nobody_along(store: &dyn Database) {
+    for name in ["a", "b", "c"] {
+        running(store, name);
+    }
+    let good = |name| commit(name, 2, vec![status(RequestStatus::Active, RequestStatus::Held)]);
+    let bad =
+        commit("b", 2, vec![RequestChange::Priority(0), status(RequestStatus::New, RequestStatus::Held)]);
+    let outcomes =
+        store.apply_requests(&[good("a"), bad, good("c"), commit("x", 1, vec![]), commit("a", 3, vec![])]);
+    let told: Vec<Option<i64>> = outcomes.iter().map(|outcome| outcome.as_ref().ok().copied()).collect();
+    assert_eq!(told, [Some(3), None, Some(3), None, Some(4)]);
+    assert!(matches!(outcomes[1], Err(Error::Unexpected { .. })));
+    let statuses = ["a", "b", "c"].map(|name| store.request(name).unwrap().unwrap().status);
+    assert_eq!(statuses, [RequestStatus::Held, RequestStatus::Active, RequestStatus::Held]);
+    let trail = store.transitions("a").unwrap();
+    assert_eq!(trail.iter().map(|line| line.n).collect::<Vec<_>>(), [1, 2, 3]);
+    let last = &trail[2];
+    assert_eq!((last.from, last.to), (Some(RequestStatus::Active), RequestStatus::Held));
+    assert_eq!((last.at, last.by.as_str(), last.reason.as_deref()), (later(2), "lifecycle", Some("because")));
+    let row = store.request("a").unwrap().unwrap();
+    assert_eq!((row.since, row.reason.as_deref()), (later(2), Some("because")));
+
+    // More than are committed together.
+    let many: Vec<Commit> = (4..604).map(|version| commit("a", version, vec![])).collect();
+    assert!(store.apply_requests(&many).iter().all(Result::is_ok));
+    assert_eq!(store.request("a").unwrap().unwrap().version, 604);
+}
+
+pub(crate) fn adding_twice_adds_once(store: &dyn Database) {
+    running(store, "r");
+    applied(store, commit("r", 2, vec![done("b-r", Some(0), StepKind::Register)])).unwrap();
+    let again = vec![
+        RequestChange::AddBlock(BlockRow { units_completed: 5, ..block("another uuid", "p-r", 0) }.into()),
+        RequestChange::AddBlock(block("b-2", "p-r", 1).into()),
+        RequestChange::AddStep(step("b-r", Some(0), StepKind::Register, 99).into()),
+        RequestChange::AddStep(step("b-2", Some(0), StepKind::Register, 99).into()),
+    ];
+    applied(store, commit("r", 3, again)).unwrap();
+    let blocks: Vec<_> =
+        store.blocks("p-r").unwrap().into_iter().map(|b| (b.uuid, b.units_completed)).collect();
+    assert_eq!(blocks, [("b-r".to_owned(), 0), ("b-2".to_owned(), 0)]);
+    let steps = store.steps(&StepFilter { process: Some("p-r".into()), ..StepFilter::default() }).unwrap();
+    let told: Vec<_> = steps.iter().map(|s| (s.block.as_str(), s.unit, s.kind, s.state)).collect();
+    assert_eq!(
+        told,
+        [
+            ("b-r", Some(0), StepKind::Register, StepState::Done),
+            ("b-r", None, StepKind::Open, StepState::Pending),
+            ("b-2", Some(0), StepKind::Register, StepState::Pending),
+        ]
+    );
+}
+
+pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn Database) {
+    store.add_request(&wish("new"), RequestStatus::New, "ada", NOW).unwrap();
+    for name in ["b", "a", "over"] {
+        running(store, name);
+    }
+    let changes = vec![status(RequestStatus::Active, RequestStatus::Completed)];
+    applied(store, commit("over", 2, changes)).unwrap();
+    let failed = RequestChange::Step {
+        block: "b-a".into(),
+        unit: None,
+        kind: StepKind::Open,
+        state: StepState::Failed,
+        attempts: 7,
+        due_at: later(1),
+        first_failed_at: None,
+        last_error: Some("no".into()),
+        result: None,
+    };
+    let next = RunRow { parent: Some("u-a".into()), status: RunStatus::Running, ..run("0-next", "p-a") };
+    let archived = BlockRow { status: BlockStatus::Archived, ..block("b-a2", "p-a", 1) };
+    let changes = vec![
+        RequestChange::AddRun(next.clone().into()),
+        RequestChange::AddBlock(archived.into()),
+        RequestChange::AddBlock(block("b-a3", "p-a", 2).into()),
+        failed,
+    ];
+    applied(store, commit("a", 2, changes)).unwrap();
+
+    let open = store.open_requests().unwrap();
+    let names: Vec<&str> = open.iter().map(|open| open.row.request.request_name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "new"]);
+    let [a, b, new] = open.as_slice() else { panic!("{open:?}") };
+    assert_eq!((a.row.version, a.row.status), (3, RequestStatus::Active));
+    assert!(a.row.request.payload_config.is_empty(), "left out");
+    assert_eq!((a.process.as_ref(), a.run.as_ref()), (Some(&process("a")), Some(&next)));
+    assert_eq!(a.blocks, BlockCounts { open: 2, archived: 1, ..BlockCounts::default() });
+    assert_eq!((a.steps.pending, a.steps.failed, a.steps.next_due), (1, 1, Some(later(40))));
+    assert_eq!((b.steps.pending, b.steps.failed, b.steps.next_due), (2, 0, Some(later(40))));
+    assert_eq!(b.run.as_ref().unwrap().uuid, "u-b");
+    assert_eq!((new.process.as_ref(), new.run.as_ref(), new.blocks.total()), (None, None, 0));
+    assert_eq!((new.steps.pending, new.steps.next_due), (0, None));
+
+    let of = |filter: &RunFilter| -> Vec<String> {
+        store.request_runs(filter).unwrap().into_iter().map(|run| run.uuid).collect()
+    };
+    let filter = RunFilter { process: Some("p-a".into()), ..RunFilter::default() };
+    assert_eq!(of(&filter), ["u-a", "0-next"]);
+    assert_eq!(of(&RunFilter { status: vec![RunStatus::Running], ..RunFilter::default() }), ["0-next"]);
+    let counts = store.request_counts().unwrap();
+    assert_eq!(counts.requests[&RequestStatus::Active], 2);
+    assert_eq!((counts.runs[&RunStatus::Ready], counts.runs[&RunStatus::Running]), (3, 1));
+    assert_eq!((counts.blocks[&BlockStatus::Open], counts.blocks[&BlockStatus::Archived]), (4, 1));
+    assert_eq!((counts.steps_pending, counts.steps_failed, counts.queue_depth()), (5, 1, 0));
+
+    let due = |filter: StepFilter| -> Vec<_> {
+        store.steps(&filter).unwrap().into_iter().map(|step| (step.block, step.kind)).collect()
+    };
+    let pending = vec![StepState::Pending];
+    let first =
+        StepFilter { state: pending.clone(), due: Some(later(45)), limit: Some(2), ..StepFilter::default() };
+    let (a, b) = (("b-a".to_owned(), StepKind::Register), ("b-b".to_owned(), StepKind::Register));
+    assert_eq!(due(first), [a.clone(), b]);
+    let of_one = StepFilter { process: Some("p-a".into()), state: pending, ..StepFilter::default() };
+    assert_eq!(due(of_one), [a]);
+    let of_block = StepFilter { block: Some("b-b".into()), ..StepFilter::default() };
+    assert_eq!(due(of_block).len(), 2);
+}
+
+pub(crate) fn requests_are_filtered_sorted_and_paged(store: &dyn Database) {
+    for (n, name) in ["ReReco_A", "ReReco_B", "mc_1%"].into_iter().enumerate() {
+        let request =
+            Request { priority: [3, 1, 2][n], campaign: (n > 0).then(|| "Summer".to_owned()), ..wish(name) };
+        let status = [RequestStatus::New, RequestStatus::Queued, RequestStatus::Queued][n];
+        store.add_request(&request, status, "ada", later(n as i64)).unwrap();
+    }
+    let all = RequestFilter::default;
+    let names = |filter: &RequestFilter| -> Vec<String> {
+        let rows = store.requests(filter).unwrap();
+        rows.into_iter().map(|row| row.request.request_name).collect()
+    };
+    let counted = |filter: RequestFilter| {
+        let names = names(&filter);
+        assert_eq!(store.count_requests(&filter).unwrap(), names.len() as u64, "{filter:?}");
+        names
+    };
+    assert_eq!(counted(all()), ["ReReco_A", "ReReco_B", "mc_1%"]);
+    let both = vec![RequestStatus::New, RequestStatus::Queued];
+    assert_eq!(counted(RequestFilter { status: both, ..all() }).len(), 3);
+    assert_eq!(counted(RequestFilter { status: vec![RequestStatus::New], ..all() }), ["ReReco_A"]);
+    assert_eq!(counted(RequestFilter { campaign: Some("Summer".into()), ..all() }), ["ReReco_B", "mc_1%"]);
+    assert_eq!(counted(RequestFilter { requestor: Some("eve".into()), ..all() }), [""; 0]);
+    let some = RequestFilter { priority_min: Some(2), priority_max: Some(2), ..all() };
+    assert_eq!(counted(some), ["mc_1%"]);
+    assert_eq!(counted(RequestFilter { name: Some("rereco*".into()), ..all() }), ["ReReco_A", "ReReco_B"]);
+    assert_eq!(counted(RequestFilter { name: Some("*_b".into()), ..all() }), ["ReReco_B"]);
+    assert_eq!(counted(RequestFilter { name: Some("*1%".into()), ..all() }), ["mc_1%"]);
+    assert_eq!(counted(RequestFilter { name: Some("ReReco".into()), ..all() }), [""; 0]);
+    let sort = |field: &str, descending| Some(SortBy { field: field.into(), descending });
+    let by_priority = RequestFilter { sort: sort("priority", true), limit: Some(1), offset: 1, ..all() };
+    assert_eq!(names(&by_priority), ["mc_1%"]);
+    assert_eq!(store.count_requests(&by_priority).unwrap(), 3, "without the page");
+    assert!(store.requests(&RequestFilter { sort: sort("document", true), ..all() }).is_err());
+}
+
+pub(crate) fn only_what_is_over_is_deleted(store: &dyn Database) {
+    running(store, "r");
+    let next = Request { previous_version_request: Some("r".into()), ..wish("r2") };
+    store.add_request(&next, RequestStatus::Aborted, "ada", NOW).unwrap();
+    let refused = |name| store.delete_request(name).unwrap_err();
+    assert!(matches!(refused("r"), Error::InUse { .. }));
+    let more = vec![
+        RequestChange::AddRun(RunRow { parent: Some("u-r".into()), ..run("u-2", "p-r") }.into()),
+        status(RequestStatus::Active, RequestStatus::Failed),
+    ];
+    applied(store, commit("r", 2, more)).unwrap();
+    assert!(matches!(refused("r"), Error::InUse { .. }), "another one refers to it");
+    store.delete_request("r2").unwrap();
+    store.delete_request("r").unwrap();
+    assert!(refused("r").is_missing());
+    assert_eq!((store.request("r").unwrap(), store.process("r").unwrap()), (None, None));
+    assert_eq!(store.request_run("u-r").unwrap(), None);
+    assert_eq!((store.blocks("p-r").unwrap().len(), store.transitions("r").unwrap().len()), (0, 0));
+    running(store, "r");
+}
