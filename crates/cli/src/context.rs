@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use windlass_client::Client;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::{OpenMode, Opened, SqliteStore};
-use windlass_store::{Location, Store};
+use windlass_store::{Database, Location, Store};
 use windlass_types::{Clock, WorkflowId};
 
 const FOLDER: &str = ".windlass";
@@ -115,7 +115,7 @@ impl Context {
             return Ok(books);
         }
         let path = self.existing()?;
-        self.open_at(&path, OpenMode::ReadOnly)
+        Ok(self.open_at(&path, OpenMode::ReadOnly)?)
     }
 
     /// The database, for writing. It must exist.
@@ -125,7 +125,7 @@ impl Context {
         }
         let path = self.existing()?;
         self.refuse_foreign(&path)?;
-        self.open_at(&path, OpenMode::ReadWrite)
+        Ok(self.open_at(&path, OpenMode::ReadWrite)?)
     }
 
     /// The database, for writing, if there is one.
@@ -149,7 +149,7 @@ impl Context {
             // It has no tables: the database is there, and yet to be made.
             return Ok(None);
         }
-        self.open_at(&path, OpenMode::ReadOnly).map(Some)
+        Ok(Some(self.open_at(&path, OpenMode::ReadOnly)?))
     }
 
     /// The database, for writing; made here if there is none here or above.
@@ -174,7 +174,7 @@ impl Context {
     }
 
     /// The database itself, whoever serves it; made here if there is none here or above.
-    pub(crate) fn open_here_or_create(&self) -> Result<Arc<dyn Store>, CliError> {
+    pub(crate) fn open_here_or_create(&self) -> Result<Arc<dyn Database>, CliError> {
         let path = match self.find() {
             Some(path) => {
                 self.refuse_foreign(&path)?;
@@ -233,14 +233,14 @@ impl Context {
         self.find().is_some_and(|path| postgres(&path).is_some() || path.try_exists().unwrap_or(true))
     }
 
-    fn open_at(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn Store>, CliError> {
+    fn open_at(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn Database>, CliError> {
         match postgres(path) {
             Some(url) => Ok(Arc::new(PgStore::open(url, mode)?.acting_as(&crate::plan::current_user()))),
             None => Ok(self.warned(SqliteStore::open(path, mode)?)),
         }
     }
 
-    fn warned(&self, opened: Opened) -> Arc<dyn Store> {
+    fn warned(&self, opened: Opened) -> Arc<dyn Database> {
         for warning in &opened.warnings {
             self.ui.warn(&warning.to_string());
         }

@@ -9,8 +9,10 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::json;
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 use windlass_engine::service::Refused;
 
@@ -32,16 +34,57 @@ pub struct ApiError {
     pub hint: Option<String>,
     /// When it is worth trying again.
     pub retry_after: Option<Duration>,
+    /// Field by field, where a document is refused.
+    pub errors: Vec<FieldFault>,
+}
+
+/// What is wrong with a field of what was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldFault {
+    /// Its path; empty for all of it.
+    pub field: String,
+    pub reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+impl FieldFault {
+    pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { field: field.into(), reason: reason.into(), remedy: None }
+    }
+}
+
+impl fmt::Display for FieldFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.as_str() {
+            "" => f.write_str(&self.reason)?,
+            field => write!(f, "`{field}` {}", self.reason)?,
+        }
+        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, ": {remedy}"))
+    }
 }
 
 impl ApiError {
     pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Self {
-        Self { status, code: code.into(), detail: detail.into(), hint: None, retry_after: None }
+        Self {
+            status,
+            code: code.into(),
+            detail: detail.into(),
+            hint: None,
+            retry_after: None,
+            errors: Vec::new(),
+        }
     }
 
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn with_errors(mut self, errors: Vec<FieldFault>) -> Self {
+        self.errors = errors;
         self
     }
 
@@ -95,6 +138,9 @@ impl ApiError {
         });
         if let Some(hint) = &self.hint {
             problem["hint"] = json!(hint);
+        }
+        if !self.errors.is_empty() {
+            problem["errors"] = json!(self.errors);
         }
         problem
     }
@@ -189,6 +235,7 @@ impl From<windlass_store::Error> for ApiError {
             error if error.is_missing() => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
             error if error.is_invalid() => Self::invalid(detail),
             E::NameTaken { .. } => Self::conflict("name_taken", detail),
+            E::Outdated { .. } | E::Unexpected { .. } => Self::conflict("outdated", detail),
             E::Busy { .. }
             | E::Conflict { .. }
             | E::Action { .. }

@@ -31,7 +31,7 @@ use windlass_auth::{Gate, GateOptions, Secret};
 use windlass_engine::service::{Bury, Service, ServiceOptions};
 use windlass_requests::{Lifecycle, Reconciler};
 use windlass_store::lock::{self, Lock, LockGuard};
-use windlass_store::{Location, Pulse, Store};
+use windlass_store::{Database, Location, Pulse, Store};
 use windlass_types::Clock;
 
 /// Store calls that may be under way at once; more wait for their turn.
@@ -137,11 +137,11 @@ struct Active {
 
 impl Server {
     /// Starts one on threads of its own and comes back when it serves.
-    pub fn start(options: ServeOptions, store: Arc<dyn Store>) -> Result<Running, ServeError> {
+    pub fn start(options: ServeOptions, database: Arc<dyn Database>) -> Result<Running, ServeError> {
         let options = Arc::new(options);
         let site = Site::open(&options)?;
-        let lock = store.lock(Lock::Server, Clock.now())?;
-        let active = site.activate(&options, store, lock)?;
+        let lock = database.lock(Lock::Server, Clock.now())?;
+        let active = site.activate(&options, database, lock)?;
         Ok(Running {
             url: site.url.clone(),
             token: active.token.clone(),
@@ -163,18 +163,18 @@ pub enum Role {
 /// to stand by.
 pub fn serve(
     options: ServeOptions,
-    store: Arc<dyn Store>,
+    database: Arc<dyn Database>,
     mut tell: impl FnMut(Role, &str),
 ) -> Result<(), ServeError> {
     let options = Arc::new(options);
     let site = Site::open(&options)?;
     let signals = site.runtime.block_on(async { Signals::listen() }).map_err(ServeError::Runtime)?;
     let stands_by = || tell(Role::Standby, &site.url);
-    let Some(lock) = wait_for_database(&*store, &signals, stands_by)? else {
+    let Some(lock) = wait_for_database(&*database, &signals, stands_by)? else {
         site.end(None);
         return Ok(());
     };
-    let active = site.activate(&options, store, lock)?;
+    let active = site.activate(&options, database, lock)?;
     notify::tell("READY=1\nSTATUS=active");
     tell(Role::Active, &site.url);
     tracing::info!(url = %site.url, "serving");
@@ -259,9 +259,10 @@ impl Site {
     fn activate(
         &self,
         options: &Arc<ServeOptions>,
-        store: Arc<dyn Store>,
+        database: Arc<dyn Database>,
         lock: LockGuard,
     ) -> Result<Active, ServeError> {
+        let store: Arc<dyn Store> = database.clone();
         let inside = self.runtime.enter();
         let events = Publisher::start(
             Arc::clone(&store),
@@ -292,6 +293,7 @@ impl Site {
             Lifecycle::start(options.look_for_requests, Reconciler).map_err(ServeError::Runtime)?;
         let state = AppState {
             store,
+            database,
             service,
             lifecycle,
             auth,

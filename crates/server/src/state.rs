@@ -11,13 +11,16 @@ use tokio::sync::oneshot;
 use windlass_auth::Gate;
 use windlass_engine::service::Service;
 use windlass_requests::Lifecycle;
-use windlass_store::{Pulse, Store};
+use windlass_store::{Database, Pulse, Store};
 use windlass_types::{Clock, Timestamp};
 
 /// Cheap to clone: axum does so for every request.
 #[derive(Clone)]
 pub struct AppState {
+    /// The books of workflows.
     pub store: Arc<dyn Store>,
+    /// The same with those of requests and datasets.
+    pub database: Arc<dyn Database>,
     pub service: Service,
     /// Owns the states of requests: whoever changes something about one nudges it.
     pub lifecycle: Lifecycle,
@@ -45,6 +48,16 @@ impl AppState {
     {
         let store = Arc::clone(&self.store);
         blocking(move || work(&*store)).await?.map_err(Into::into)
+    }
+
+    /// The same with all that the database keeps.
+    pub async fn database<T, W>(&self, work: W) -> Answer<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&dyn Database) -> Answer<T> + Send + 'static,
+    {
+        let database = Arc::clone(&self.database);
+        blocking(move || work(&*database)).await?
     }
 }
 

@@ -7,14 +7,14 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_server::{Running, ServeOptions, Server};
-use windlass_store::Store;
+use windlass_store::Database;
 use windlass_store::model::{NewEvent, Severity};
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::Clock;
 
 pub(crate) struct Bench {
     pub(crate) server: Running,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Database>,
     pub(crate) client: Client,
     pub(crate) dir: tempfile::TempDir,
 }
@@ -29,7 +29,7 @@ impl Bench {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let dir = tempfile::tempdir().unwrap();
         let opened = SqliteStore::open_or_create(dir.path().join("books.db")).unwrap();
-        let store: Arc<dyn Store> = Arc::new(opened.store);
+        let store: Arc<dyn Database> = Arc::new(opened.store);
         let mut options = ServeOptions::default();
         options.limits.rate = 0;
         change(&mut options);
