@@ -433,6 +433,7 @@ impl Agent {
             capacity: self.options.capacity,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             labels: self.options.labels.clone(),
+            site: self.options.site.clone(),
             workflow: self.options.workflow,
             before,
             allocation: self.options.allocation,

@@ -18,6 +18,8 @@ pub struct AgentOptions {
     /// Ids of the graphics cards, as `CUDA_VISIBLE_DEVICES` takes them.
     pub gpu_devices: Vec<String>,
     pub labels: Vec<String>,
+    /// Where it is: it takes jobs that name sites only if this is one of them.
+    pub site: String,
     /// It works for this one only, and leaves when that is over.
     pub workflow: Option<WorkflowId>,
     /// It stays when there is nothing to do, whatever comes.
@@ -71,6 +73,7 @@ impl AgentOptions {
             capacity,
             gpu_devices: Vec::new(),
             labels: Vec::new(),
+            site: windlass_types::LOCAL_SITE.to_owned(),
             workflow: None,
             persistent: false,
             idle_timeout: None,

@@ -237,6 +237,9 @@ impl From<windlass_engine::Error> for CliError {
             E::Store(error) => error.into(),
             E::NoSuchWorkflow(_) => Self::user(message).with_hint("`windlass workflows` lists them"),
             E::Cycle(_) => Self::new(Kind::Spec, message),
+            E::Elsewhere { .. } => Self::user(message).with_hint(
+                "a server gives such jobs to the workers of those sites: `windlass serve`, `windlass worker --site NAME`",
+            ),
             E::TooLarge { asked, capacity, .. } => Self::user(message).with_hint(format!(
                 "it asks for {}, and jobs may use {} here; --num-cpus, --memory-gb and --num-gpus say otherwise",
                 amounts(asked.cpus, asked.memory, asked.gpus),

@@ -18,8 +18,8 @@ use windlass_proc::machine::Machine;
 use windlass_store::Location;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_store::postgres::{PASS_FILE, line_for};
-use windlass_types::Capacity;
 use windlass_types::fleet::ActionOrder;
+use windlass_types::{Capacity, LOCAL_SITE};
 use windlass_worker::{Launched, WorkerOptions};
 
 /// How long processes that were killed may take to be gone.
@@ -160,6 +160,7 @@ impl WorkerHost for LocalHost {
             run: Some(workflow.run_id),
             user: workflow.user.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            site: Some(LOCAL_SITE.to_owned()),
             host: self.machine.hostname.clone(),
             boot_id: boot_id()?,
             pid: process.pid,

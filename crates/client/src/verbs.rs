@@ -26,6 +26,9 @@ pub struct Worker {
     pub pid: u32,
     /// It works for this one only.
     pub workflow_id: Option<WorkflowId>,
+    /// Where it is, if that is known.
+    #[serde(default)]
+    pub site: Option<String>,
     pub labels: Vec<String>,
     pub num_cpus: u32,
     pub memory_bytes: u64,

@@ -6,13 +6,16 @@
 mod claims;
 mod failure;
 mod later;
+mod limits;
 mod sequel;
 mod table;
+mod units;
 mod verbs;
 
 pub use failure::{Diagnosis, Failure, Next};
 pub use sequel::{Carried, Failed, Followed, Retrial, Sequel};
 pub use table::JobTable;
+pub use units::{TableUnit, UnitTally};
 pub use verbs::{Again, Stated};
 
 use crate::change::{AttemptResult, Change};
@@ -22,11 +25,13 @@ use crate::judge::{Judged, ReturnCodes};
 use crate::state::{self, JobEvent};
 use crate::suspects::{self, Evidence};
 use later::Later;
+use limits::Gates;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sequel::{Follows, Onward};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
+use units::Units;
 use windlass_types::settings::FailureHandler;
 use windlass_types::work::{AttemptKey, EndCause, Ended, Usage, return_code};
 use windlass_types::{
@@ -55,6 +60,8 @@ pub struct Board {
     retries_granted: u64,
     graph: Graph,
     ready: ReadyQueue,
+    gates: Gates,
+    units: Units,
     /// Jobs that are tried alone, and those that are being tried.
     alone: VecDeque<u32>,
     alone_now: Vec<u32>,
@@ -141,6 +148,8 @@ impl Board {
             retries_granted: table.retries_granted,
             graph,
             ready,
+            gates: Gates::default(),
+            units: Units::default(),
             alone: VecDeque::new(),
             alone_now: Vec::new(),
             later: Later::default(),
@@ -150,6 +159,7 @@ impl Board {
             canceling: false,
             halted: false,
         };
+        board.take_up_units(table.units);
         for (job, mut carried) in carried {
             // Who holds it has waited.
             carried.not_before = carried.not_before.filter(|_| !board.status(job).is_active());
@@ -220,12 +230,12 @@ impl Board {
 
     /// Not finished, yet nothing runs and nothing may start: somebody has to decide on something.
     pub fn is_stuck(&self) -> bool {
-        let may_start = !self.ready.is_empty() || !self.alone.is_empty() || self.waiting() > 0;
+        let may_start = !self.ready.is_shut() || self.may_try_alone() || self.waiting() > 0;
         !self.is_finished() && self.counts.active() == 0 && (self.halted || !may_start)
     }
 
     pub fn has_ready(&self) -> bool {
-        let something = !self.ready.is_empty() || !self.alone.is_empty();
+        let something = !self.ready.is_shut() || self.may_try_alone();
         something && !self.takes_no_claims()
     }
 
@@ -247,6 +257,15 @@ impl Board {
                 !status.is_settled() && too_large[self.class[*job as usize] as usize]
             })
             .map(|(job, _)| job)
+    }
+
+    /// Unfinished jobs that are not for `mirror`'s worker, because of where it is or what it takes.
+    pub fn unsuitable_for<'a>(&'a self, mirror: &'a Mirror) -> impl Iterator<Item = u32> + 'a {
+        let lanes: Vec<bool> =
+            (0..self.ready.classes()).map(|lane| !mirror.suits(&self.ready.demand(lane).place)).collect();
+        let jobs = if lanes.contains(&true) { self.ids.len() } else { 0 };
+        (0..jobs as u32)
+            .filter(move |job| !self.status(*job).is_settled() && lanes[self.lane[*job as usize] as usize])
     }
 
     /// Jobs that a worker of an earlier process held.
@@ -530,6 +549,7 @@ impl Board {
         let next_attempt = self.attempt[job as usize];
         let orphaned = result.return_code == return_code::ORPHANED;
         changes.push(Change::End { from, to, result, next_attempt, orphaned, failure, carried });
+        self.tell_of_unit(job, changes);
         match to {
             // One after the other: a worker that dies again and again dies of one job at a time.
             JobStatus::Ready if alone && was_alone => self.alone.push_front(job),
@@ -546,6 +566,7 @@ impl Board {
             return;
         }
         changes.push(Change::GiveBack { job: self.ids[job as usize], worker });
+        self.tell_of_unit(job, changes);
         if self.ends_trial(job) {
             self.alone.push_front(job);
         } else if self.canceling {
@@ -600,6 +621,7 @@ impl Board {
     fn step(&mut self, job: u32, event: JobEvent, changes: &mut Vec<Change>) {
         if let Some((from, to)) = self.transition(job, event) {
             changes.push(Change::Status { job: self.ids[job as usize], from, to });
+            self.tell_of_unit(job, changes);
         }
     }
 
@@ -608,6 +630,7 @@ impl Board {
         let to = state::next(from, event)?;
         self.status[job as usize] = to;
         self.counts.moved(from, to);
+        self.pass_gates(job, from, to);
         Some((from, to))
     }
 

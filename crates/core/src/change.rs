@@ -3,9 +3,9 @@
 use crate::board::{Carried, Failure};
 use windlass_types::settings::Trigger;
 use windlass_types::work::{AttemptKey, Exit, FilesSeen, Recovered, Usage};
-use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
+use windlass_types::{Attempt, JobId, JobStatus, Timestamp, UnitStatus, WorkerId};
 
-/// One change to the rows of one job, or of one action.
+/// One change to the rows of one job, of one action or of one unit.
 ///
 /// Every variant names the state it starts from, so that the store can refuse a change that does not fit what is
 /// on disk: memory and database then disagree, which is a bug and never papered over.
@@ -40,6 +40,18 @@ pub enum Change {
     Action(ActionChange),
     /// Those that wait for the job go on as if this attempt had not failed.
     Ignore { job: JobId, attempt: Attempt },
+    /// What follows for a unit, in the same commit as what decides it.
+    Unit(UnitChange),
+}
+
+/// One change to the row of one unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitChange {
+    pub number: u32,
+    pub from: UnitStatus,
+    pub to: UnitStatus,
+    /// Where it is from now on; `None`: nobody knows (any more).
+    pub site: Option<String>,
 }
 
 /// One change to the rows of one action.

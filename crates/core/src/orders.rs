@@ -269,6 +269,7 @@ pub fn plan(
     let mut board = Board::new(workflow, run, after)?;
     board.on_resumed(&mut changes);
     board.on_asked_for(&mut changes);
+    board.on_going_on(&mut changes);
     Ok(changes)
 }
 
@@ -286,6 +287,10 @@ fn take_in(table: &mut JobTable, board: &Board, changes: &[Change]) {
             Change::Status { job, to, .. } => (*job, *to, None),
             Change::Retry { job, attempt, .. } => (*job, JobStatus::Ready, Some(attempt.next())),
             Change::Reset { job, attempt, .. } => (*job, JobStatus::Uninitialized, Some(*attempt)),
+            Change::Unit(change) => {
+                table.take_in_unit(change);
+                continue;
+            }
             _ => continue,
         };
         let Some(index) = board.index(job) else { continue };

@@ -2,23 +2,26 @@
 
 use proptest::prelude::*;
 use rustc_hash::FxBuildHasher;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use windlass_core::board::{Board, Carried, Failed, JobTable, Orphan, Retrial, Sequel};
-use windlass_core::change::Change;
-use windlass_core::dispatch::Mirror;
+use windlass_core::board::{Board, Carried, Failed, JobTable, Orphan, Retrial, Sequel, TableUnit};
+use windlass_core::change::{Change, UnitChange};
+use windlass_core::dispatch::{Mirror, Place, Taste};
 use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_core::orders::{Impossible, plan};
 use windlass_core::suspects::Evidence;
 use windlass_types::orders::Verdict;
 use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, Recovery, StopReason, Usage};
 use windlass_types::{
-    Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp, WorkerId,
-    WorkflowId,
+    Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp, UnitStatus,
+    WorkerId, WorkflowId,
 };
 
 const FIRST_ID: i64 = 101;
 const WORKER: WorkerId = WorkerId(7);
+const SITE: &str = "here";
+/// So many jobs of the limit may be claimed at once.
+const LIMIT: u32 = 2;
 
 /// What the rows would say: changed only through `Change`s, each of which must fit what is there.
 struct Rows {
@@ -31,6 +34,8 @@ struct Rows {
     results: Vec<(usize, u32)>,
     /// The attempt of each job whose failure is to count for nothing.
     ignored: Vec<Option<u32>>,
+    /// How each unit stands, and where it is.
+    units: Vec<(UnitStatus, Option<String>)>,
 }
 
 impl Rows {
@@ -71,6 +76,11 @@ impl Rows {
                     assert!(!from.is_active(), "nobody holds what goes back");
                     self.step(job, *from, S::Uninitialized);
                     self.begin_anew(job, attempt.0);
+                }
+                Change::Unit(UnitChange { number, from, to, site }) => {
+                    let row = &mut self.units[*number as usize];
+                    assert_eq!(row.0, *from, "unit {number}");
+                    *row = (*to, site.clone());
                 }
                 Change::Ignore { job, attempt } => self.ignored[index(*job)] = Some(attempt.0),
                 Change::End { from, to, result, next_attempt, carried, .. } => {
@@ -119,7 +129,32 @@ impl Rows {
 
 /// A board as a process would build it that starts now, after a crash.
 fn rebuilt(rows: &Rows, world: &World) -> Board {
-    Board::new(WorkflowId(1), RunId(1), as_read(rows, world)).expect("no cycle")
+    limited(Board::new(WorkflowId(1), RunId(1), as_read(rows, world)).expect("no cycle"))
+}
+
+fn limited(mut board: Board) -> Board {
+    board.use_limits(&BTreeMap::from([("few".to_owned(), LIMIT)]), None);
+    board
+}
+
+/// What jobs of units, and those that count for a limit, have of their kinds.
+fn places() -> Vec<Place> {
+    let few = || Some("few".to_owned());
+    let elects = |elects, limit| Place { elects, limit, ..Place::default() };
+    vec![Place::default(), elects(false, few()), elects(true, None), elects(true, few())]
+}
+
+/// The units of a world with their jobs in rows of one; as far as they have any.
+fn units(world: &World, rows: &[(UnitStatus, Option<String>)]) -> Vec<TableUnit> {
+    let jobs =
+        |unit| (0..).zip(&world.unit).filter(move |(_, of)| **of == Some(unit)).map(|(job, _)| (job, 1));
+    let unit = |(number, (status, site)): (u32, &(UnitStatus, Option<String>))| TableUnit {
+        number,
+        status: *status,
+        site: site.clone(),
+        jobs: jobs(number).collect(),
+    };
+    (0..).zip(rows).map(unit).filter(|unit| !unit.jobs.is_empty()).collect()
 }
 
 fn as_read(rows: &Rows, world: &World) -> JobTable {
@@ -136,6 +171,9 @@ fn as_read(rows: &Rows, world: &World) -> JobTable {
             .filter(|(_, carried)| *carried != Carried::default())
             .collect(),
         ignored: (0..rows.ids.len() as u32).filter(|job| rows.is_ignored(*job as usize)).collect(),
+        place: world.place.clone(),
+        places: places(),
+        units: units(world, &rows.units),
         edges: edges(&world.depends),
         ..JobTable::default()
     }
@@ -188,6 +226,8 @@ fn add_jobs(board: &mut Board, rows: &mut Rows, world: &mut World, caller: u32, 
         added.edges.direct.extend(depends.iter().map(|on| (job, *on)));
         world.depends.push(depends);
         world.cancel.push(cancel);
+        world.place.push(0);
+        world.unit.push(None);
     }
     rows.ids.extend(&added.ids);
     rows.status.extend(&added.status);
@@ -223,6 +263,34 @@ fn check(board: &Board, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
         }
     }
     assert_eq!(*board.counts(), counts);
+}
+
+/// Units stand as their jobs do, and are where their elector completed; never too many jobs of a limit are held.
+fn check_units(rows: &Rows, world: &World) {
+    for (number, (status, site)) in (0..).zip(&rows.units) {
+        let jobs: Vec<usize> = (0..world.unit.len()).filter(|job| world.unit[*job] == Some(number)).collect();
+        if jobs.is_empty() {
+            continue;
+        }
+        let stands = |job: &usize| if rows.is_ignored(*job) { S::Completed } else { rows.status[*job] };
+        let any = |of: &[S]| jobs.iter().any(|job| of.contains(&stands(job)));
+        let begun = [S::Pending, S::Running, S::Completed, S::Failed, S::Terminated, S::PendingFailed];
+        let expected = match () {
+            () if any(&[S::Pending, S::Running, S::PendingFailed]) => UnitStatus::Active,
+            () if any(&[S::Uninitialized, S::Blocked, S::Ready]) && any(&begun) => UnitStatus::Active,
+            () if any(&[S::Uninitialized, S::Blocked, S::Ready]) => UnitStatus::Waiting,
+            () if any(&[S::Failed, S::Terminated]) => UnitStatus::Failed,
+            () if any(&[S::Canceled]) => UnitStatus::Canceled,
+            () => UnitStatus::Completed,
+        };
+        assert_eq!(*status, expected, "unit {number}: {:?}", jobs.iter().map(stands).collect::<Vec<_>>());
+        let elector = jobs.iter().find(|job| places()[world.place[**job] as usize].elects);
+        let elected = elector.is_some_and(|job| rows.status[*job] == S::Completed);
+        assert_eq!(site.as_deref(), elected.then_some(SITE), "unit {number}");
+    }
+    let few =
+        |job: usize| rows.status[job].is_active() && places()[world.place[job] as usize].limit.is_some();
+    assert!((0..rows.ids.len()).filter(|job| few(*job)).count() <= LIMIT as usize);
 }
 
 fn ended(key: AttemptKey, how: u8) -> Ended {
@@ -274,7 +342,19 @@ struct World {
     depends: Vec<Vec<u32>>,
     cancel: Vec<bool>,
     priority: Vec<i32>,
+    /// Number of a kind of [`places`].
+    place: Vec<u32>,
+    unit: Vec<Option<u32>>,
     steps: Vec<(u8, u16, u8)>,
+}
+
+/// At most three units; the first job of each but the last elects.
+fn placed(dice: &[u8]) -> (Vec<u32>, Vec<Option<u32>>) {
+    let unit: Vec<Option<u32>> =
+        dice.iter().map(|die| Some(u32::from(die % 4)).filter(|unit| *unit < 3)).collect();
+    let elects = |job: usize| unit[job].is_some_and(|unit| unit < 2) && !unit[..job].contains(&unit[job]);
+    let place = |job: usize| u32::from(dice[job] / 4 % 2) + if elects(job) { 2 } else { 0 };
+    ((0..dice.len()).map(place).collect(), unit)
 }
 
 fn world() -> impl Strategy<Value = World> {
@@ -285,13 +365,12 @@ fn world() -> impl Strategy<Value = World> {
             depends,
             prop::collection::vec(prop::bool::weighted(0.7), n),
             prop::collection::vec(0..3i32, n),
+            prop::collection::vec(any::<u8>(), n),
             prop::collection::vec((any::<u8>(), any::<u16>(), any::<u8>()), 1..120),
         )
-            .prop_map(|(depends, cancel, priority, steps)| World {
-                depends,
-                cancel,
-                priority,
-                steps,
+            .prop_map(|(depends, cancel, priority, dice, steps)| {
+                let (place, unit) = placed(&dice);
+                World { depends, cancel, priority, place, unit, steps }
             })
     })
 }
@@ -310,6 +389,9 @@ proptest! {
             cancel_on_blocking_job_failure: world.cancel.clone(),
             class: vec![0; n],
             requirements: vec![Resources::DEFAULT],
+            place: world.place.clone(),
+            places: places(),
+            units: units(&world, &vec![(UnitStatus::Waiting, None); 3]),
             edges: edges(&world.depends),
             ..JobTable::default()
         };
@@ -320,12 +402,13 @@ proptest! {
             carried: vec![Carried::default(); n],
             results: Vec::new(),
             ignored: vec![None; n],
+            units: vec![(UnitStatus::Waiting, None); 3],
         };
         let mut now = 0;
-        let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+        let mut board = limited(Board::new(WorkflowId(1), RunId(1), table).unwrap());
         let capacity =
             Capacity { cpus: 3, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
-        let mut mirror = Mirror::new(capacity);
+        let mut mirror = Mirror::with_taste(capacity, Taste::default().at_site(Some(SITE)));
         let mut changes = Vec::new();
         board.on_initialize(&mut changes);
         rows.apply(&changes);
@@ -398,6 +481,7 @@ proptest! {
                     let again = board.plan_again(&[job], false, true, &rows.done());
                     if let Ok(again) = again {
                         changes = again.changes;
+                        changes.extend(board.units_after(&changes));
                     }
                 }
                 12 if how < 32 => {
@@ -430,16 +514,21 @@ proptest! {
             if matches!(what % 13, 9..=12) {
                 // The board cannot be wound back: it is made anew from the rows.
                 board = rebuilt(&rows, &world);
+                for job in board.held().collect::<Vec<_>>() {
+                    board.note_site_of(job, Some(SITE));
+                }
                 changes.clear();
                 board.on_initialize(&mut changes);
                 rows.apply(&changes);
                 board.on_time(Timestamp(now));
             }
             check(&board, &rows, &world.depends, &world.cancel);
+            check_units(&rows, &world);
             // A crash in this moment loses nothing: whoever takes over has nothing to decide anew.
             let mut again = rebuilt(&rows, &world);
             let mut late = Vec::new();
             again.on_initialize(&mut late);
+            again.on_going_on(&mut late);
             prop_assert!(late.is_empty(), "{late:?}");
             prop_assert_eq!(again.counts(), board.counts());
             board.on_time(Timestamp(now));
@@ -472,6 +561,7 @@ proptest! {
             }
             rows.apply(&changes);
             check(&board, &rows, &world.depends, &world.cancel);
+            check_units(&rows, &world);
             rounds += 1;
             prop_assert!(rounds < 1000);
         }
@@ -515,7 +605,8 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
     let ids = (0..4).map(|i| JobId(FIRST_ID + i)).collect();
     let carried = vec![Carried::default(); 4];
     let (attempt, ignored) = (vec![1; 4], vec![None; 4]);
-    let mut rows = Rows { ids, status: before, attempt, carried, results: Vec::new(), ignored };
+    let (results, units) = (Vec::new(), Vec::new());
+    let mut rows = Rows { ids, status: before, attempt, carried, results, ignored, units };
     rows.apply(&changes);
     assert_eq!((verdict.attempt_status, verdict.job_status), (S::Canceled, S::Canceled));
     assert_eq!(rows.status, [S::Canceled, S::Canceled, S::Ready, S::Canceled]);

@@ -26,7 +26,7 @@ pub use dispatcher::{Control, Dispatcher, Options, RunEnd, Summary, Until};
 pub use sequels::budget_is_used_up;
 pub use takeover::{begin_next_run, holders, take_over};
 
-use windlass_types::{Capacity, Resources, WorkflowId};
+use windlass_types::{Capacity, LOCAL_SITE, Resources, WorkflowId};
 
 /// Why a run could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,12 @@ pub enum Error {
     Cycle(WorkflowId),
     #[error("`{name}`{} for more than this machine has", others_ask(*.count))]
     TooLarge { name: String, count: usize, asked: Box<Resources>, capacity: Box<Capacity> },
+    #[error(
+        "`{name}`{} to run at {} and not at {LOCAL_SITE}, where this is",
+        others_are(*.count),
+        .sites.join(" or ")
+    )]
+    Elsewhere { name: String, count: usize, sites: Vec<String> },
     #[error("the worker could not be started")]
     Start(#[source] host::HostError),
     #[error("it is not certain that an earlier worker and its jobs are dead")]
@@ -56,6 +62,14 @@ pub enum Error {
 }
 
 /// ` asks`, or ` and 3 more jobs ask`.
+fn others_are(count: usize) -> String {
+    match count {
+        0 | 1 => " is".to_owned(),
+        2 => " and 1 more job are".to_owned(),
+        _ => format!(" and {} more jobs are", count - 1),
+    }
+}
+
 fn others_ask(count: usize) -> String {
     match count {
         0 | 1 => " asks".to_owned(),

@@ -40,6 +40,7 @@ pub fn take_over(
         let fate = if may_have_started { Orphan::RunAgain(None) } else { Orphan::NeverStarted };
         board.on_orphaned(job, held.worker, fate, held.started_at, now, &mut changes);
     }
+    board.on_going_on(&mut changes);
     commit(store, workflow.id, workflow.run_id, changes)?;
     for (row, buried) in &dead {
         store.retire_worker(row.id, now)?;
@@ -101,6 +102,7 @@ pub(crate) fn load(store: &dyn Store, workflow: &WorkflowRow, capacity: Capacity
     }
     let mut board = Board::new(workflow.id, workflow.run_id, table).map_err(|_| Error::Cycle(workflow.id))?;
     board.use_return_codes(return_codes(&workflow.settings));
+    board.use_limits(&workflow.settings.limits, workflow.settings.max_units);
     Ok(board)
 }
 

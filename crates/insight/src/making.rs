@@ -73,6 +73,9 @@ fn new_kind(kind: &JobKind) -> NewKind<'_> {
         failure_handler: kind.failure_handler,
         scheduler: kind.scheduler,
         labels: &kind.labels,
+        sites: &[],
+        limit: None,
+        elects: false,
         parameters: &kind.parameters,
     }
 }
@@ -180,6 +183,7 @@ impl JobSource for SpecJobs<'_> {
             params: self.job.params.as_deref(),
             kind: job.kind,
             requirements: job.requirements,
+            unit: None,
             priority: job.priority,
             cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
             status: if reused.is_some() { JobStatus::Completed } else { status(&job, self.reused) },

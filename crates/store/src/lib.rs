@@ -45,14 +45,15 @@ use model::{
     ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow, JobSource, JobUpdate,
     JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, RequirementsChange,
     RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionFilter, RevisionRow, SchedulerRow,
-    SpawnRequest, Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
+    SpawnRequest, Spawned, UnitRow, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
 use serde_json::Value;
 use windlass_core::change::Change;
 use windlass_types::orders::{Outcome, Wanted};
 use windlass_types::work::AttemptKey;
 use windlass_types::{
-    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkflowId,
+    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UnitCounts, UserDataId,
+    WorkflowId,
 };
 
 /// Called once the batch is on disk, or could not be put there, on whichever thread committed it (perhaps the caller's):
@@ -123,6 +124,10 @@ pub trait Store: Fleet + Access + Parts {
     fn decisions(&self, workflow: WorkflowId, filter: &DecisionFilter) -> Result<Vec<DecisionRow>, Error>;
     /// What was changed about jobs; of all times or of one.
     fn revisions(&self, workflow: WorkflowId, filter: RevisionFilter) -> Result<Vec<RevisionRow>, Error>;
+    /// The units of a workflow that changed after `after_seq`, in the order in which they did; after 0: all of them.
+    fn units(&self, workflow: WorkflowId, after_seq: u64) -> Result<Vec<UnitRow>, Error>;
+    /// How many units stand how.
+    fn unit_counts(&self, workflow: WorkflowId) -> Result<UnitCounts, Error>;
     /// Carries out what somebody wants done about jobs that failed or wait, while nobody runs the workflow.
     fn carry_out(&self, workflow: WorkflowId, wanted: &Wanted, now: Timestamp)
     -> Result<Vec<Outcome>, Error>;

@@ -27,6 +27,9 @@ pub struct Introduction {
     /// It takes jobs with labels only if it has all of them, and jobs without labels only if it has none.
     #[serde(default)]
     pub labels: Vec<String>,
+    /// Where it is: it takes jobs that name sites only if this is one of them.
+    #[serde(default = "local_site")]
+    pub site: String,
     /// It works for this workflow only; `None`: for all that its user may run.
     #[serde(default)]
     pub workflow: Option<WorkflowId>,
@@ -37,6 +40,11 @@ pub struct Introduction {
     /// Where an allocation started it: the scheduled compute node it belongs to.
     #[serde(default)]
     pub allocation: Option<i64>,
+}
+
+/// Of workers that know of no sites.
+fn local_site() -> String {
+    crate::LOCAL_SITE.to_owned()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

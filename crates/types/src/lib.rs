@@ -17,8 +17,10 @@ mod resources;
 pub mod series;
 pub mod settings;
 mod signal;
+mod site;
 mod status;
 mod time;
+mod unit;
 pub mod work;
 
 pub use amount::{Bytes, ParseAmountError, format_duration, parse_duration, write_duration, write_size};
@@ -31,5 +33,7 @@ pub use id::{
 };
 pub use resources::{Capacity, Resources};
 pub use signal::{ParseSignalError, SIGNAL_NAMES, Signal, signal_name, signal_number};
+pub use site::{LOCAL_SITE, ParseSiteError, check_site_name};
 pub use status::{JobStatus, ParseStatusError, StatusCounts};
 pub use time::{Clock, Timestamp};
+pub use unit::{UnitCounts, UnitStatus};

@@ -31,6 +31,12 @@ pub struct Settings {
     /// What agents may decide about failures alone (ours).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub triage: Option<TriagePolicy>,
+    /// How many jobs that name a limit may be claimed at once, all of them together (ours).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, u32>,
+    /// How many units may be under way at once (ours).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_units: Option<u32>,
     #[serde(skip_serializing_if = "is_false")]
     pub enable_ro_crate: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]

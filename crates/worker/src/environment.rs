@@ -18,6 +18,7 @@ pub(crate) fn shared(
 ) -> Environment {
     let mut variables: Vec<(OsString, OsString)> = own.into_iter().collect();
     variables.push((tag::WORKER.into(), options.token.clone().into()));
+    variables.push(("WINDLASS_SITE".into(), options.site.clone().into()));
     let mut both = |name: &str, value: OsString| {
         variables.push((format!("WINDLASS_{name}").into(), value.clone()));
         variables.push((format!("TORC_{name}").into(), value));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use windlass_types::fleet::WorkflowSite;
 use windlass_types::settings::ResourceMonitor;
-use windlass_types::{Capacity, RunId, WorkflowId};
+use windlass_types::{Capacity, LOCAL_SITE, RunId, WorkflowId};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerOptions {
@@ -19,6 +19,9 @@ pub struct WorkerOptions {
     pub output_dir: PathBuf,
     /// Jobs run here.
     pub submission_dir: PathBuf,
+    /// Where this is, as jobs are told.
+    #[serde(default = "local_site")]
+    pub site: String,
     pub api_url: Option<String>,
     /// The books of its workflow, for jobs that look into them or add to them.
     pub database: Option<PathBuf>,
@@ -42,6 +45,10 @@ pub struct WorkerOptions {
     pub report_linger: Duration,
     /// Use cgroups where we may. Without them memory limits are kept by sampling.
     pub cgroups: bool,
+}
+
+fn local_site() -> String {
+    LOCAL_SITE.to_owned()
 }
 
 /// Which samples are kept as time series, and how often they are written.
@@ -69,6 +76,7 @@ impl WorkerOptions {
             one_workflow: true,
             output_dir,
             submission_dir,
+            site: local_site(),
             api_url: None,
             database: None,
             program: None,

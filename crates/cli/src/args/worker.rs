@@ -5,7 +5,7 @@ use super::run::{parse_memory, parse_time};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_types::{Bytes, Timestamp, parse_duration};
+use windlass_types::{Bytes, LOCAL_SITE, Timestamp, check_site_name, parse_duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -28,6 +28,9 @@ pub(crate) struct WorkerArgs {
     /// for more.
     #[arg(long, value_name = "LABEL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) label: Vec<String>,
+    /// Where this worker is. Jobs that name sites are only for workers at one of them; jobs see it as `WINDLASS_SITE`.
+    #[arg(long = "site", value_name = "SITE", default_value = LOCAL_SITE, value_parser = parse_site)]
+    pub(crate) worker_site: String,
     #[command(flatten)]
     pub(crate) offer: OfferArgs,
     /// Time that a job gets to end by itself when it is stopped, before it is killed.
@@ -151,6 +154,9 @@ pub(crate) struct RemoteRunArgs {
     /// for more.
     #[arg(long, value_name = "LABEL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) label: Vec<String>,
+    /// Where the workers are. Jobs that name sites are only for workers at one of them.
+    #[arg(long = "site", value_name = "SITE", default_value = LOCAL_SITE, value_parser = parse_site)]
+    pub(crate) worker_site: String,
     #[command(flatten)]
     pub(crate) offer: OfferArgs,
     /// How windlass is called on the machines.
@@ -209,4 +215,8 @@ pub(crate) struct SshArgs {
     /// An option for ssh, as its `-o` takes it. Give it again for more.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) ssh_option: Vec<String>,
+}
+
+pub(crate) fn parse_site(text: &str) -> Result<String, String> {
+    check_site_name(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
 }

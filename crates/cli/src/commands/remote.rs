@@ -111,6 +111,7 @@ fn start_script(ctx: &Context, workflow: &WorkflowRow, args: &RemoteRunArgs) -> 
     let mut words = vec![args.program.clone(), "worker".to_owned()];
     words.extend(["--workflow".to_owned(), workflow.id.to_string()]);
     words.extend(args.label.iter().flat_map(|label| ["--label".to_owned(), label.clone()]));
+    words.extend(["--site".to_owned(), args.worker_site.clone()]);
     words.extend(offered(&args.offer));
     let words: Vec<String> = words.iter().map(|word| shell_quote(word)).collect();
     let url = shell_quote(client.url());

@@ -29,6 +29,7 @@ pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
     options.find_again = ctx.way_back().map(|find| Arc::new(find) as FindAgain);
     options.gpu_devices = machine.gpus;
     options.labels.clone_from(&args.label);
+    options.site.clone_from(&args.worker_site);
     options.workflow = args.workflow.as_ref().map(|workflow| bound_to(ctx, workflow)).transpose()?;
     options.persistent = args.persistent;
     options.idle_timeout = args.idle_timeout;

@@ -23,6 +23,7 @@ const FIELDS: &[Field<Worker>] = &[
     Field::new("held_jobs", |w: &Worker| w.held_jobs.into()).column(Column::number("JOBS")),
     Field::new("silence_seconds", |w: &Worker| w.silence_seconds.map(seconds).into())
         .column(Column::number("SILENT")),
+    Field::new("site", |w: &Worker| w.site.clone().into()).column(Column::text("SITE")),
     Field::new("labels", |w: &Worker| serde_json::json!(w.labels).into()),
     Field::shown(Column::text("LABELS"), |w: &Worker| w.labels.join(",").into()),
     Field::new("cpus", |w: &Worker| w.num_cpus.into()).column(Column::number("CPUS")),
@@ -109,6 +110,7 @@ fn from_row(row: WorkerRow) -> Worker {
         host: worker.host,
         pid: worker.pid,
         workflow_id: worker.workflow,
+        site: worker.site,
         labels: worker.labels,
         num_cpus: worker.capacity.cpus,
         memory_bytes: worker.capacity.memory.0,

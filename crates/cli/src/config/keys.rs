@@ -3,6 +3,7 @@
 
 use crate::args::parse_memory;
 use crate::args::serve::{parse_lease, parse_listen};
+use crate::args::worker::parse_site;
 use windlass_types::parse_duration;
 
 /// One setting. Its name is `section.key`, or only `key`.
@@ -29,6 +30,8 @@ pub(crate) enum Kind {
     Duration,
     /// Where to listen.
     Address,
+    /// The name of a site.
+    Site,
     /// A duration that is not too short.
     Lease,
     /// What is logged.
@@ -148,6 +151,14 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         meaning: "rules of your own for the classes of failures, asked before those that are built in",
         example: "\"/data/me/rules.toml\"",
+    },
+    Key {
+        name: "worker.site",
+        arg: "worker_site",
+        kind: Kind::Site,
+        default: Some("local"),
+        meaning: "where workers are that are started here",
+        example: "\"T2_CH_CERN\"",
     },
     Key {
         name: "serve.listen",
@@ -281,6 +292,7 @@ impl Key {
             Kind::Memory => parse_memory(value).map(|_| ()),
             Kind::Address => parse_listen(value).map(|_| ()),
             Kind::LogLevel => windlass_server::logging::check(value).map_err(|e| e.to_string()),
+            Kind::Site => parse_site(value).map(|_| ()),
             Kind::Lease => parse_lease(value).map(|_| ()),
             Kind::Duration => parse_duration(value).map(|_| ()).map_err(|e| e.to_string()),
             Kind::Choice(choices) if choices.contains(&value) => Ok(()),

@@ -46,7 +46,12 @@ fn demand(class: u32, resources: Resources, place: Place) -> Demand {
 impl Board {
     pub(super) fn lane_of(&mut self, class: u32, place: Place) -> u32 {
         let resources = self.requirements[class as usize];
-        lane_of(&mut self.ready, &mut self.lanes, class, resources, place)
+        let before = self.ready.classes();
+        let lane = lane_of(&mut self.ready, &mut self.lanes, class, resources, place);
+        if lane >= before {
+            self.put_behind_gates(lane);
+        }
+        lane
     }
 
     /// What a job asks for and where it belongs.
@@ -81,12 +86,19 @@ impl Board {
 
     /// Jobs wait for a worker of their own.
     pub fn has_alone(&self) -> bool {
-        !self.alone.is_empty() && !self.takes_no_claims()
+        self.may_try_alone() && !self.takes_no_claims()
+    }
+
+    /// The same, but for what keeps everything from being claimed.
+    pub(super) fn may_try_alone(&self) -> bool {
+        self.alone.iter().any(|job| self.ready.is_open(self.lane[*job as usize]))
     }
 
     /// A job that waits for a worker of its own and could have this one.
     pub fn could_try_alone<K: Handle>(&self, mirror: &Mirror<K>) -> bool {
-        !self.takes_no_claims() && self.alone.iter().any(|job| mirror.could_take(self.demand(*job)))
+        let could =
+            |job: &u32| self.ready.is_open(self.lane[*job as usize]) && mirror.could_take(self.demand(*job));
+        !self.takes_no_claims() && self.alone.iter().any(could)
     }
 
     /// A job that is ready, or held already, is suspected of killing workers: it has one to itself.
@@ -149,7 +161,7 @@ impl Board {
         }
         let ids = &self.ids;
         let taken = mirror.fill_some(&mut self.ready, want, |job| K::of(job, ids[job as usize]));
-        self.note_claims(worker, &taken, changes);
+        self.note_claims(worker, &taken, mirror.site(), changes);
         taken
     }
 
@@ -163,11 +175,15 @@ impl Board {
         if self.takes_no_claims() {
             return None;
         }
-        let takes = |job: &u32| mirror.take_alone(K::of(*job, self.ids[*job as usize]), self.demand(*job));
+        let takes = |job: &u32| {
+            self.ready.is_open(self.lane[*job as usize])
+                && mirror.take_alone(K::of(*job, self.ids[*job as usize]), self.demand(*job))
+        };
         let position = self.alone.iter().position(takes)?;
         let job = self.alone.remove(position)?;
         self.alone_now.push(job);
-        self.note_claims(worker, &[job], changes);
+        self.ready.enter_all(self.lane[job as usize]);
+        self.note_claims(worker, &[job], mirror.site(), changes);
         Some(job)
     }
 
@@ -184,11 +200,18 @@ impl Board {
         }
         let oldest = std::iter::from_fn(|| self.ready.pop_oldest(taste));
         let taken: Vec<u32> = oldest.take(limit).collect();
-        self.note_claims(worker, &taken, changes);
+        self.note_claims(worker, &taken, taste.site(), changes);
         taken
     }
 
-    fn note_claims(&mut self, worker: WorkerId, taken: &[u32], changes: &mut Vec<Change>) {
+    /// `site`: where the worker is.
+    fn note_claims(
+        &mut self,
+        worker: WorkerId,
+        taken: &[u32],
+        site: Option<&str>,
+        changes: &mut Vec<Change>,
+    ) {
         for &job in taken {
             self.transition(job, JobEvent::Claim);
             changes.push(Change::Claim {
@@ -196,6 +219,10 @@ impl Board {
                 attempt: self.attempt[job as usize],
                 worker,
             });
+            if self.has_units() {
+                self.note_site_of(job, site);
+                self.tell_of_unit(job, changes);
+            }
         }
     }
 }

@@ -96,7 +96,7 @@ impl Board {
         }
         match self.alone.iter().position(|waiting| *waiting == job) {
             Some(place) => drop(self.alone.remove(place)),
-            None => self.ready.remove(job, self.lane[job as usize]),
+            None => _ = self.ready.remove(job, self.lane[job as usize]),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a board is built from.
 
-use super::Carried;
+use super::{Carried, TableUnit};
 use crate::dispatch::Place;
 use crate::edges::Edges;
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,9 @@ pub struct JobTable {
     /// Those that failed, and whose failure is to count for nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<u32>,
+    /// Jobs that belong together; empty where none do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<TableUnit>,
     pub edges: Edges,
 }
 

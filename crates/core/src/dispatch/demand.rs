@@ -12,13 +12,23 @@ pub struct Demand {
     pub place: Place,
 }
 
-/// Where the jobs of a class belong, apart from what they ask for.
+/// Where the jobs of a class belong, and when they may start, apart from what they ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Place {
     /// Sorted, each once.
     pub labels: Vec<String>,
     /// The scheduler whose nodes they are meant for.
     pub scheduler: Option<i64>,
+    /// Any of these; sorted, each once. Empty: anywhere.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<String>,
+    /// The limit of the workflow that says how many of them are claimed at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// Where such a job completes is where its unit is from then on.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub elects: bool,
 }
 
 /// Which jobs somebody takes, apart from whether they fit. The default takes all.
@@ -27,6 +37,27 @@ pub struct Taste {
     /// Sorted. With `None` labels do not matter.
     labels: Option<Vec<String>>,
     schedulers: Schedulers,
+    whereabouts: Whereabouts,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Whereabouts {
+    /// Sites do not matter.
+    #[default]
+    Anywhere,
+    Site(String),
+    /// Nobody knows: nothing that has to do with sites.
+    Nowhere,
+}
+
+impl Whereabouts {
+    fn take(&self, place: &Place) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::Site(site) => place.sites.is_empty() || place.sites.binary_search(site).is_ok(),
+            Self::Nowhere => place.sites.is_empty() && !place.elects,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,12 +94,27 @@ impl Taste {
         self
     }
 
+    /// Jobs that name sites only if this is one of them; `None` is at no site at all.
+    #[must_use]
+    pub fn at_site(mut self, site: Option<&str>) -> Self {
+        self.whereabouts = site.map_or(Whereabouts::Nowhere, |site| Whereabouts::Site(site.to_owned()));
+        self
+    }
+
+    /// Where it is, if it is at a site.
+    pub fn site(&self) -> Option<&str> {
+        match &self.whereabouts {
+            Whereabouts::Site(site) => Some(site),
+            Whereabouts::Anywhere | Whereabouts::Nowhere => None,
+        }
+    }
+
     pub fn suits(&self, place: &Place) -> bool {
         let labels = self.labels.as_ref().is_none_or(|mine| {
             place.labels.is_empty() == mine.is_empty()
                 && place.labels.iter().all(|label| mine.binary_search(label).is_ok())
         });
-        labels && self.schedulers.take(place.scheduler)
+        labels && self.schedulers.take(place.scheduler) && self.whereabouts.take(place)
     }
 }
 

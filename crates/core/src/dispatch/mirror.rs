@@ -119,6 +119,11 @@ impl<K: Handle> Mirror<K> {
         if uncounted { Resources::UNCOUNTED } else { demand.resources }
     }
 
+    /// Where the worker is, if it is at a site.
+    pub fn site(&self) -> Option<&str> {
+        self.taste.site()
+    }
+
     /// Jobs that belong there are for it.
     pub fn suits(&self, place: &Place) -> bool {
         self.taste.suits(place)

@@ -170,6 +170,7 @@ fn labels_must_match_and_schedulers_may() {
     let place = |labels: &[&str], scheduler| Place {
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
         scheduler,
+        ..Place::default()
     };
     let labels = |labels: &[&str]| Taste::default().with_labels(place(labels, None).labels);
     for (taste, place, suits) in [
@@ -189,8 +190,51 @@ fn labels_must_match_and_schedulers_may() {
 }
 
 #[test]
+fn sites_are_any_of() {
+    let place = |sites: &[&str], elects| Place {
+        sites: sites.iter().map(|site| (*site).to_owned()).collect(),
+        elects,
+        ..Place::default()
+    };
+    let at = |site| Taste::default().at_site(site);
+    for (taste, place, suits) in [
+        (Taste::default(), place(&["a"], true), true),
+        (at(Some("a")), place(&[], false), true),
+        (at(Some("a")), place(&["a", "b"], true), true),
+        (at(Some("c")), place(&["a", "b"], false), false),
+        (at(None), place(&[], false), true),
+        (at(None), place(&["a"], false), false),
+        (at(None), place(&[], true), false),
+    ] {
+        assert_eq!(taste.suits(&place), suits, "{taste:?} and {place:?}");
+    }
+}
+
+#[test]
+fn a_class_behind_a_closed_gate_is_passed_over_and_owed_nothing() {
+    let limited =
+        Demand { place: Place { limit: Some("few".into()), ..Place::default() }, ..asks(1, 1, 0, 9).into() };
+    let mut ready = ReadyQueue::new(&[limited, asks(1, 1, 0, 1).into()]);
+    let gate = ready.add_gate(1);
+    ready.put_behind(0, gate);
+    for job in 0..4 {
+        ready.push(job, u32::from(job >= 2), 0);
+    }
+    let mut mirror = Mirror::new(worker(8, 10, 0));
+    assert_eq!(mirror.fill(&mut ready, 0), [0, 2, 3], "one of the limited, then the others");
+    assert!(ready.is_shut() && !ready.is_empty());
+    assert_eq!(ready.top_priority(&Taste::default()), None);
+    ready.push(4, 0, 7);
+    assert_eq!(ready.pop_oldest(&Taste::default()), None, "also what comes while it is closed");
+    ready.leave_all_but(0, None);
+    assert_eq!(ready.top_priority(&Taste::default()), Some(7));
+    assert_eq!(mirror.fill(&mut ready, 0), [4]);
+    assert!(ready.remove(1, 0) && ready.is_empty());
+}
+
+#[test]
 fn a_worker_takes_what_suits_it_and_no_more_than_its_share() {
-    let gpu = Place { labels: vec!["gpu".into()], scheduler: None };
+    let gpu = Place { labels: vec!["gpu".into()], ..Place::default() };
     let demand = |place: &Place| Demand { place: place.clone(), ..asks(1, 1, 0, 1).into() };
     let mut ready = ReadyQueue::new(&[demand(&Place::default()), demand(&gpu)]);
     for job in 0..6 {

@@ -99,7 +99,7 @@ fn a_workflow_that_nobody_else_runs_condemns_nobody() {
 #[test]
 fn who_does_other_jobs_of_the_workflow_is_no_measure() {
     let mut records = peers();
-    let labelled = Place { labels: vec!["gpu".into()], scheduler: None };
+    let labelled = Place { labels: vec!["gpu".into()], ..Place::default() };
     let work = Work::of(WorkflowId(1), &labelled);
     note_all(&mut records, "bad", (1..20).map(|job| Outcome { work, ..failed(job) }));
     assert_eq!(records.weigh("bad"), None);

@@ -28,13 +28,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_core::board::Board;
 use windlass_core::classify::Classifier;
-use windlass_core::dispatch::Mirror;
+use windlass_core::dispatch::{Mirror, Taste};
 use windlass_core::suspects::Suspects;
 use windlass_store::Store;
 use windlass_store::lock::LockGuard;
 use windlass_store::model::WorkflowRow;
 use windlass_types::work::{AttemptKey, StopReason};
-use windlass_types::{Capacity, Clock, StatusCounts, Timestamp, WorkerId};
+use windlass_types::{Capacity, Clock, LOCAL_SITE, StatusCounts, Timestamp, WorkerId};
 use wishes::Wishes;
 use workers::ActiveWorker;
 
@@ -478,9 +478,20 @@ impl Trouble {
     }
 }
 
+/// What the only worker takes: it is here, and whatever is to run has to run here.
+fn here() -> Taste {
+    Taste::default().at_site(Some(LOCAL_SITE))
+}
+
 /// Before anything is started: a job that no worker here will ever hold would wait for ever.
 fn refuse_what_never_fits(store: &dyn Store, board: &Board, capacity: Capacity) -> Result<(), Error> {
-    let empty = Mirror::new(capacity);
+    let empty = Mirror::with_taste(capacity, here());
+    let mut elsewhere = board.unsuitable_for(&empty);
+    if let Some(first) = elsewhere.next() {
+        let count = 1 + elsewhere.count();
+        let name = store.job_names(&[board.key(first).job])?.pop().unwrap_or_default();
+        return Err(Error::Elsewhere { name, count, sites: board.demand(first).place.sites.clone() });
+    }
     let mut too_large = board.too_large_for(&empty);
     let Some(first) = too_large.next() else { return Ok(()) };
     let count = 1 + too_large.count();

@@ -1,6 +1,6 @@
 //! What a worker says, and what it means for the board.
 
-use super::{Dispatcher, Held};
+use super::{Dispatcher, Held, here};
 use crate::sequels::Around;
 use std::time::Instant;
 use windlass_core::board::{Failed, Stale};
@@ -13,7 +13,7 @@ impl Dispatcher<'_> {
         match message {
             FromWorker::Hello { capacity } => {
                 if let Some(worker) = &mut self.worker {
-                    worker.mirror = Some(Mirror::new(capacity));
+                    worker.mirror = Some(Mirror::with_taste(capacity, here()));
                 }
             }
             FromWorker::Reports(reports) => {

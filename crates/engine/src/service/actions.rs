@@ -144,7 +144,7 @@ impl Office {
         let key = (order.action, order.attempt);
         let Self { slots, mates, roused, .. } = self;
         let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else { return };
-        if !desk.is_at(key, worker) {
+        if !desk.note_site_of(key, worker) {
             return;
         }
         let Some(mate) = mates.get_mut(&worker) else { return };
@@ -174,7 +174,9 @@ impl Office {
     /// Decides what follows from a report, and keeps it until that is on disk. `false`: it is not the worker's own.
     pub(super) fn hear_action(&mut self, worker: WorkerId, report: ActionReport) -> bool {
         let (key, workflow) = ((report.action, report.attempt), report.workflow);
-        let Some(desk) = self.desk(workflow).filter(|desk| desk.is_at(key, worker)) else { return false };
+        let Some(desk) = self.desk(workflow).filter(|desk| desk.note_site_of(key, worker)) else {
+            return false;
+        };
         let Desk { agenda, open, .. } = desk;
         let (at, code, message) = (report.ended_at, Some(report.return_code), report.message.clone());
         agenda.actions.end(key, at, code, message, &mut open.changes);
@@ -194,7 +196,7 @@ impl Office {
     ) {
         let now = self.now.wall;
         for (key, errand) in errands {
-            let Some(desk) = self.desk(errand.workflow).filter(|desk| desk.is_at(key, worker)) else {
+            let Some(desk) = self.desk(errand.workflow).filter(|desk| desk.note_site_of(key, worker)) else {
                 continue;
             };
             let Desk { agenda, open, .. } = desk;
@@ -461,7 +463,7 @@ impl Desk {
     }
 
     /// The worker is the one that carries this out.
-    fn is_at(&self, key: Key, worker: WorkerId) -> bool {
+    fn note_site_of(&self, key: Key, worker: WorkerId) -> bool {
         self.agenda.actions.under_way().any(|(at, by)| at == key && by == Some(worker))
     }
 

@@ -190,8 +190,11 @@ impl Office {
         desk.open.changes = kept.collect();
         desk.open.changes.reverse();
         for Claimed { worker, key, .. } in claimed {
-            // It is held under this key, so it is not stale; and the claim was never written, so neither is its end.
-            drop(desk.board.on_returned(*worker, key, &mut Vec::new()));
+            // It is held under this key, so it is not stale; and the claim was never written, so neither is its end. What
+            // was said of its unit stands, and is taken back.
+            let mut undone = Vec::new();
+            drop(desk.board.on_returned(*worker, key, &mut undone));
+            desk.open.changes.extend(undone.into_iter().filter(|change| matches!(change, Change::Unit(_))));
             desk.held.remove(&key.job);
             if let Some(mate) = mates.get_mut(worker) {
                 mate.let_go(key.job);

@@ -7,6 +7,7 @@ use super::exchanges::Ticket;
 use super::figures::count;
 use super::office::{Office, Slot, TROUBLE_PAUSE};
 use std::sync::Arc;
+use windlass_core::change::Change;
 use windlass_store::{Batch, Error};
 use windlass_types::work::Assignment;
 use windlass_types::{WorkerId, WorkflowId};
@@ -53,9 +54,14 @@ impl Office {
         match result {
             Ok(()) => {
                 let Some(batch) = desk.in_flight.take() else { return };
+                let of_units = desk.board.has_units()
+                    && batch.changes.iter().any(|change| matches!(change, Change::Unit(_)));
                 count(&self.gauges.commits, 1);
                 self.stirred.insert(workflow);
                 self.tell_of_commit();
+                if of_units {
+                    self.tell_of_change(workflow);
+                }
                 self.act_on(workflow, batch.then);
             }
             Err(error) if error.is_transient() => {

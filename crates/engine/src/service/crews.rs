@@ -18,7 +18,7 @@ type Turn = (Reverse<i32>, u64, WorkflowId);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CrewId(u32);
 
-/// Workers of one user with the same labels that may work for the same workflows.
+/// Workers of one user at the same site with the same labels that may work for the same workflows.
 pub(super) struct Crew {
     pub(super) may: May,
     identity: Identity,
@@ -37,6 +37,7 @@ pub(super) struct Identity {
     /// What is allowed now may be the same by chance: this is what will be.
     pub(super) sees_all: bool,
     pub(super) labels: Vec<String>,
+    pub(super) site: String,
     /// It works for this one only.
     pub(super) workflow: Option<WorkflowId>,
 }
@@ -66,7 +67,7 @@ impl Crews {
         self.next_crew += 1;
         let crew = Crew {
             may,
-            taste: Taste::default().with_labels(identity.labels.clone()),
+            taste: Taste::default().with_labels(identity.labels.clone()).at_site(Some(&identity.site)),
             identity,
             allowed,
             order: BTreeSet::new(),
@@ -213,7 +214,13 @@ mod tests {
     use std::sync::Arc;
 
     fn crew(crews: &mut Crews, workflows: &[i64]) -> CrewId {
-        let identity = Identity { user: "me".into(), sees_all: false, labels: Vec::new(), workflow: None };
+        let identity = Identity {
+            user: "me".into(),
+            sees_all: false,
+            labels: Vec::new(),
+            site: "local".into(),
+            workflow: None,
+        };
         let allowed = workflows.iter().map(|id| WorkflowId(*id)).collect();
         crews.join(WorkerId(1), identity, allowed, Arc::new(|_| true)).0
     }
@@ -268,7 +275,13 @@ mod tests {
     fn who_will_be_allowed_less_is_of_another_crew_though_today_it_is_the_same() {
         let mut crews = Crews::default();
         let mut join = |sees_all| {
-            let identity = Identity { user: "me".into(), sees_all, labels: Vec::new(), workflow: None };
+            let identity = Identity {
+                user: "me".into(),
+                sees_all,
+                labels: Vec::new(),
+                site: "local".into(),
+                workflow: None,
+            };
             crews.join(WorkerId(1), identity, HashSet::new(), Arc::new(move |_| sees_all)).0
         };
         assert_ne!(join(true), join(false));

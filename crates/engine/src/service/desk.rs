@@ -172,6 +172,7 @@ impl Desk {
         let mut board =
             Board::new(id, row.run_id, table).map_err(|cycle| NoDesk::Broken(cycle.to_string()))?;
         board.use_return_codes(return_codes(&row.settings));
+        board.use_limits(&row.settings.limits, row.settings.max_units);
         let is_active = is_active(&row);
         let is_canceled = is_active && store.cancel_requested(id)?;
         if is_canceled {
@@ -190,6 +191,10 @@ impl Desk {
             (held.id, Hold { worker, attempt, is_told: true, started_at })
         };
         let held: HashMap<JobId, Hold> = store.held_jobs(id)?.into_iter().map(hold).collect();
+        place_electors(store, &mut board, &held)?;
+        if is_active {
+            board.on_going_on(&mut open.changes);
+        }
         let mut alive = store.active_workers(None)?;
         alive.retain(|row| row.worker.kind != WorkerKind::Remote);
         let stands_for_clients =
@@ -319,6 +324,24 @@ impl Desk {
         jobs.sort_unstable();
         jobs
     }
+}
+
+/// Whoever comes to be done with a job that elects is where he was when he was given it.
+fn place_electors(
+    store: &dyn Store,
+    board: &mut Board,
+    held: &HashMap<JobId, Hold>,
+) -> Result<(), windlass_store::Error> {
+    if !board.has_units() {
+        return Ok(());
+    }
+    for (id, hold) in held {
+        if let Some(job) = board.index(*id).filter(|job| board.demand(*job).place.elects) {
+            let worker = store.worker(hold.worker)?;
+            board.note_site_of(job, worker.and_then(|row| row.worker.site).as_deref());
+        }
+    }
+    Ok(())
 }
 
 /// Workers that were given something of the workflow, as far as the books know. Nobody asks where there are no actions.

@@ -4,7 +4,7 @@ use super::clock::Moment;
 use super::crews::Identity;
 use super::exchanges::Receipt;
 use super::figures::count;
-use super::mate::{Mate, new_secret, secret_hash};
+use super::mate::{Mate, new_secret, secret_hash, taste};
 use super::office::{Office, Slot, refused, unavailable};
 use super::talk::{Refused, Reply, Speaker, Sponsor};
 use super::{May, desk};
@@ -14,7 +14,7 @@ use windlass_core::suspects::Evidence;
 use windlass_store::model::{NewWorker, WorkerKind, WorkerUpdate};
 use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, StaleReport, Welcome};
 use windlass_types::work::{AttemptKey, Ended, Report, ReturnReason};
-use windlass_types::{JobStatus, RunId, WorkerId, WorkflowId};
+use windlass_types::{JobStatus, ParseSiteError, RunId, WorkerId, WorkflowId, check_site_name};
 
 impl Office {
     pub(super) fn on_introduce(&mut self, who: &Introduction, sponsor: Sponsor, reply: Reply<Welcome>) {
@@ -23,6 +23,9 @@ impl Office {
     }
 
     fn introduce(&mut self, who: &Introduction, sponsor: Sponsor) -> Result<Welcome, Refused> {
+        let invalid =
+            |error: ParseSiteError| Refused::Invalid { code: "bad_site", detail: error.to_string() };
+        check_site_name(&who.site).map_err(invalid)?;
         let user = &*sponsor.user;
         let run = self.bound_run(who, &sponsor.may)?;
         let known = who.before.as_ref().filter(|before| {
@@ -87,6 +90,7 @@ impl Office {
             user: user.to_owned(),
             version: who.version.clone(),
             labels: who.labels.clone(),
+            site: Some(who.site.clone()),
             host: who.host.clone(),
             boot_id: who.boot_id.clone(),
             pid: who.pid,
@@ -98,7 +102,8 @@ impl Office {
         };
         let worker = self.store.add_worker(&row, self.now.wall).map_err(|error| refused(&error))?;
         self.tell_of_commit();
-        let mate = Mate::new(user, secret_hash(&secret), who.capacity, &who.labels, self.lease_from_now());
+        let taste = taste(&who.labels, Some(&who.site));
+        let mate = Mate::new(user, secret_hash(&secret), who.capacity, taste, self.lease_from_now());
         self.mates.insert(worker, mate);
         Ok((worker, secret))
     }
@@ -111,6 +116,7 @@ impl Office {
             pid_start_ticks: Some(who.pid_start_ticks),
             version: Some(who.version.clone()),
             labels: Some(who.labels.clone()),
+            site: Some(who.site.clone()),
             capacity: Some(who.capacity),
             ..WorkerUpdate::default()
         };
@@ -125,7 +131,7 @@ impl Office {
         mate.lease_until = lease_until;
         mate.bound = who.workflow;
         let (had, crew, served) = (std::mem::take(&mut mate.held), mate.crew.take(), mate.served);
-        for reply in mate.begin_anew(who.capacity, &who.labels) {
+        for reply in mate.begin_anew(who.capacity, taste(&who.labels, Some(&who.site))) {
             reply(Err(superseded()));
         }
         if let Some(crew) = crew {
@@ -174,7 +180,8 @@ impl Office {
         let mut labels = who.labels.clone();
         labels.sort_unstable();
         labels.dedup();
-        let identity = Identity { user: user.to_string(), sees_all, labels, workflow: who.workflow };
+        let (site, workflow) = (who.site.clone(), who.workflow);
+        let identity = Identity { user: user.to_string(), sees_all, labels, site, workflow };
         let mut allowed = HashSet::new();
         for (id, slot) in &self.slots {
             if let Slot::Open(desk) = slot

@@ -96,7 +96,7 @@ impl Mate {
         user: &str,
         secret_hash: String,
         capacity: Capacity,
-        labels: &[String],
+        taste: Taste,
         lease_until: Instant,
     ) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Mate {
             capacity,
             crew: None,
             bound: None,
-            mirror: mirror(capacity, labels),
+            mirror: Mirror::with_taste(capacity, taste),
             held: HashMap::new(),
             actions: HashMap::new(),
             alone: None,
@@ -131,9 +131,9 @@ impl Mate {
     }
 
     /// It was introduced anew: what it knew of us it knows no more.
-    pub(super) fn begin_anew(&mut self, capacity: Capacity, labels: &[String]) -> Vec<Reply<ExchangeAnswer>> {
+    pub(super) fn begin_anew(&mut self, capacity: Capacity, taste: Taste) -> Vec<Reply<ExchangeAnswer>> {
         self.capacity = capacity;
-        self.mirror = mirror(capacity, labels);
+        self.mirror = Mirror::with_taste(capacity, taste);
         self.outbox = Outbox::default();
         self.knows.clear();
         self.alone = None;
@@ -253,8 +253,9 @@ impl Mate {
     }
 }
 
-fn mirror(capacity: Capacity, labels: &[String]) -> Mirror<JobId> {
-    Mirror::with_taste(capacity, Taste::default().with_labels(labels.to_vec()))
+/// Of a worker with these labels at this site.
+pub(super) fn taste(labels: &[String], site: Option<&str>) -> Taste {
+    Taste::default().with_labels(labels.to_vec()).at_site(site)
 }
 
 /// Secrets are long and random, so nothing slower is needed to keep them from being guessed.

@@ -29,8 +29,8 @@ mod workflows;
 pub use clock::{Hand, ServiceClock};
 pub use roster::Present;
 pub use talk::{
-    Bury, ClaimRequest, Completion, Figures, IsCertain, NodeOffer, OnCommit, Outline, Quiet, ReadyJobs,
-    Refused, Reply, ResetWhich, ServiceOptions, Speaker, Sponsor,
+    Bury, ClaimRequest, Completion, Figures, IsCertain, NodeOffer, OnChange, OnCommit, Outline, Quiet,
+    ReadyJobs, Refused, Reply, ResetWhich, ServiceOptions, Speaker, Sponsor,
 };
 
 use crate::Error;

@@ -192,6 +192,13 @@ impl Office {
         }
     }
 
+    /// Its run has begun or is over, or a unit of it stands otherwise than before; and that is on disk.
+    pub(super) fn tell_of_change(&self, workflow: WorkflowId) {
+        if let Some(told) = &self.options.on_change {
+            told(workflow);
+        }
+    }
+
     fn on_call(&mut self, call: Call) {
         self.attend_to(call, self.now.at);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use windlass_core::classify::Classifier;
 use windlass_store::model::NewWorker;
 use windlass_types::work::Usage;
-use windlass_types::{Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId};
+use windlass_types::{Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 use super::May;
 use super::clock::ServiceClock;
@@ -38,6 +38,10 @@ pub type Bury = Arc<dyn Fn(&NewWorker) -> bool + Send + Sync>;
 
 /// Told after everything that went to disk, on the thread of the service: hand the news on, do no work.
 pub type OnCommit = Arc<dyn Fn() + Send + Sync>;
+
+/// Told of a workflow when its run has begun or is over, or one of its units stands otherwise than before, once that is on
+/// disk; on the thread of the service: hand the news on, do no work.
+pub type OnChange = Arc<dyn Fn(WorkflowId) + Send + Sync>;
 
 /// Whether this is certainly still the one server of its books.
 pub type IsCertain = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -92,6 +96,7 @@ pub struct ServiceOptions {
     /// retires them.
     pub bury: Option<Bury>,
     pub on_commit: Option<OnCommit>,
+    pub on_change: Option<OnChange>,
     /// Asked before workers are answered: while another server may have taken over, nobody's lease is renewed. Without it
     /// there is no other.
     pub is_certain: Option<IsCertain>,
@@ -110,6 +115,7 @@ impl Default for ServiceOptions {
             api_url: None,
             bury: None,
             on_commit: None,
+            on_change: None,
             is_certain: None,
             overlap: Duration::ZERO,
             classifier: None,

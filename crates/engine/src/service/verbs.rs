@@ -45,7 +45,7 @@ impl Office {
         let desk = self.open(workflow)?;
         let taken = match &request.node {
             None => {
-                let taste = Taste::default().with_labels(request.labels.clone());
+                let taste = Taste::default().with_labels(request.labels.clone()).at_site(None);
                 desk.board.claim_oldest(worker, &taste, request.limit, &mut desk.open.changes)
             }
             Some(node) => claim_for_node(desk, worker, request, node),
@@ -410,7 +410,7 @@ fn claim_for_node(desk: &mut Desk, worker: WorkerId, request: &ClaimRequest, nod
         let want = Want { most: request.limit, ahead: 0 };
         desk.board.claim_ready(worker, &mut mirror, want, &mut desk.open.changes)
     };
-    let labels = Taste::default().with_labels(request.labels.clone());
+    let labels = Taste::default().with_labels(request.labels.clone()).at_site(None);
     let own = claim(labels.clone().of_scheduler(node.scheduler));
     if own.is_empty() && !node.strict { claim(labels) } else { own }
 }

@@ -2,7 +2,7 @@
 
 use super::call::Told;
 use super::desk::{Desk, NoDesk};
-use super::mate::Mate;
+use super::mate::{Mate, taste};
 use super::office::{Office, refused, unavailable};
 use super::talk::{Refused, Reply, ResetWhich};
 use crate::{Error, added};
@@ -25,8 +25,8 @@ impl Office {
                 (WorkerKind::Remote, Some(hash)) => {
                     let lease = self.lease_from_now() + self.options.overlap;
                     let worker = &row.worker;
-                    let mut mate =
-                        Mate::new(&worker.user, hash.clone(), worker.capacity, &worker.labels, lease);
+                    let taste = taste(&worker.labels, worker.site.as_deref());
+                    let mut mate = Mate::new(&worker.user, hash.clone(), worker.capacity, taste, lease);
                     mate.bound = worker.workflow;
                     mate.is_to_drain = row.is_draining;
                     self.mates.insert(row.id, mate);
@@ -101,8 +101,10 @@ impl Office {
             desk.row.started_at = desk.row.started_at.or(Some(now));
             desk.row.ended_at = None;
             desk.row.is_canceled = false;
+            desk.board.on_going_on(&mut desk.open.changes);
             self.tell_bound(workflow);
             self.tell_of_commit();
+            self.tell_of_change(workflow);
         }
         Ok(run)
     }
@@ -186,7 +188,9 @@ impl Office {
         let done = super::verbs::attempts_done(&*store, &desk.row, &anew.collect::<Vec<_>>())?;
         let again = plan(&done)?;
         if !again.changes.is_empty() {
+            let units = desk.board.units_after(&again.changes);
             desk.open.changes = again.changes;
+            desk.open.changes.extend(units);
             desk.is_outdated = true;
         }
         Ok(again.count)
@@ -330,6 +334,7 @@ impl Office {
         (desk.awaits_word, desk.owes_word_of_halt) = (true, false);
         self.make_anew(workflow);
         self.tell_bound(workflow);
+        self.tell_of_change(workflow);
         Ok(run)
     }
 
@@ -401,6 +406,7 @@ impl Office {
             self.crews.dismiss(workflow);
             self.tell_bound(workflow);
             self.tell_of_commit();
+            self.tell_of_change(workflow);
         }
     }
 

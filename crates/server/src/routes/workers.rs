@@ -87,6 +87,8 @@ pub(crate) struct Worker {
     pid: u32,
     /// Works for this workflow only.
     workflow_id: Option<i64>,
+    /// Where it is; `null` for clients of Torc, which are at no site.
+    site: Option<String>,
     labels: Vec<String>,
     version: String,
     num_cpus: u32,
@@ -139,6 +141,7 @@ impl From<WorkerRow> for Worker {
             host: worker.host,
             pid: worker.pid,
             workflow_id: worker.workflow.map(|id| id.0),
+            site: worker.site,
             labels: worker.labels,
             version: worker.version,
             num_cpus: worker.capacity.cpus,

@@ -37,6 +37,7 @@ pub(crate) fn begun_of(bench: &Bench, user: &str, jobs: usize) -> WorkflowId {
 
 pub(crate) fn introduction() -> Introduction {
     Introduction {
+        site: "local".into(),
         host: "host".into(),
         boot_id: "boot".into(),
         pid: 1,

@@ -2,7 +2,7 @@
 
 use super::job_events::{self, JobEvent};
 use super::manage::By;
-use super::{action_changes, column, failures};
+use super::{action_changes, column, failures, units};
 use crate::db::{Db, Pipeline, values};
 use crate::error::{Fault, JobState};
 use crate::sql::common as sql;
@@ -10,7 +10,7 @@ use crate::{Batch, Error};
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, Change};
 use windlass_types::work::{Exit, FilesSeen};
-use windlass_types::{Attempt, Bytes, Clock, JobId, JobStatus, RunId, WorkflowId};
+use windlass_types::{Attempt, Bytes, Clock, JobId, JobStatus, RunId, Timestamp, WorkflowId};
 
 /// All of the batch or, with the savepoint or transaction around it undone, nothing.
 pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Fault> {
@@ -20,7 +20,7 @@ pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Faul
         pipe.require(OF_RUN, sql::IS_CURRENT_RUN, &values![batch.workflow.0, batch.run.0])?;
         let mut moved = Moved::default();
         for (number, change) in batch.changes.iter().enumerate() {
-            if let Some((from, to)) = send(pipe, number, batch, change)? {
+            if let Some((from, to)) = send(pipe, number, batch, change, now)? {
                 moved.note(from, to);
             }
         }
@@ -68,6 +68,7 @@ fn send(
     number: usize,
     batch: &Batch,
     change: &Change,
+    now: Timestamp,
 ) -> Result<Option<(JobStatus, JobStatus)>, Fault> {
     let workflow = batch.workflow.0;
     match *change {
@@ -126,6 +127,7 @@ fn send(
         Change::Ignore { job, attempt } => {
             pipe.send(number, sql::IGNORE, &values![job.0, workflow, batch.run.0, attempt.0])?;
         }
+        Change::Unit(ref change) => units::send(pipe, number, (batch.workflow, batch.run), change, now)?,
     }
     Ok(expected(change).map(|(_, found)| found.status).zip(to(change)))
 }
@@ -140,7 +142,7 @@ fn expected(change: &Change) -> Option<(JobId, JobState)> {
         Change::GiveBack { job, .. } | Change::HandOver { job, .. } => (job, JobStatus::Pending, None),
         Change::Retry { job, from, attempt } => (job, from, Some(attempt)),
         Change::Ignore { job, attempt } => (job, JobStatus::Failed, Some(attempt)),
-        Change::Action(_) => return None,
+        Change::Action(_) | Change::Unit(_) => return None,
     };
     Some((job, JobState { status, attempt }))
 }
@@ -153,13 +155,16 @@ const fn to(change: &Change) -> Option<JobStatus> {
         Change::Start { .. } => JobStatus::Running,
         Change::GiveBack { .. } | Change::Retry { .. } => JobStatus::Ready,
         Change::Reset { .. } => JobStatus::Uninitialized,
-        Change::Action(_) | Change::Ignore { .. } => return None,
+        Change::Action(_) | Change::Ignore { .. } | Change::Unit(_) => return None,
     })
 }
 
 /// Something else was found than what the change was decided on.
 fn conflict(db: &impl Db, batch: &Batch, change: &Change) -> Result<Fault, Fault> {
     let workflow = batch.workflow;
+    if let Change::Unit(change) = change {
+        return Ok(units::conflict(workflow, change));
+    }
     let Some((job, expected)) = expected(change) else { return Ok(action_changes::conflict(change)) };
     let found = find_job(db, workflow, job)?;
     Ok(Error::Conflict { workflow, job, expected, found }.into())

@@ -13,7 +13,7 @@ use crate::model::export::{
 use crate::model::{DataFilter, EventFilter, KindRow, WorkflowRow};
 use crate::sql::common as sql;
 use std::collections::HashMap;
-use windlass_types::{Bytes, Resources, Timestamp, WorkflowId};
+use windlass_types::{Bytes, JobId, Resources, Timestamp, WorkflowId};
 
 pub(crate) fn export(
     db: &impl Db,
@@ -31,6 +31,7 @@ pub(crate) fn export(
     let kinds = parts::kinds(db, id)?;
     let job_kinds: Vec<ExportedKind> = kinds.into_iter().map(|kind| names.kind(kind)).collect();
     let mut jobs = jobs(db, id, &job_kinds)?;
+    note_units(db, id, &mut jobs)?;
     let gates = relate(db, id, &mut jobs)?;
     let listed = options.results.then(|| history(db, id)).transpose()?;
     let (compute_nodes, runs, results) =
@@ -104,6 +105,9 @@ impl Names {
                 labels: kind.labels,
             },
             parameters: kind.parameters,
+            sites: kind.sites,
+            limit: kind.limit,
+            elects: kind.elects,
         }
     }
 }
@@ -122,6 +126,17 @@ fn jobs(db: &impl Db, id: WorkflowId, kinds: &[ExportedKind]) -> Result<Vec<Expo
     })
 }
 
+fn note_units(db: &impl Db, id: WorkflowId, jobs: &mut [ExportedJob]) -> Result<(), Fault> {
+    let ids: Vec<JobId> = jobs.iter().map(|job| JobId(job.id)).collect();
+    for unit in super::units::load(db, id, &ids)? {
+        for &(first, count) in &unit.jobs {
+            let of_unit = jobs.iter_mut().skip(first as usize).take(count as usize);
+            of_unit.for_each(|job| job.unit = Some(unit.number));
+        }
+    }
+    Ok(())
+}
+
 fn job(row: &Row<'_>) -> Result<ExportedJob, Fault> {
     Ok(ExportedJob {
         id: row.get(0)?,
@@ -129,6 +144,7 @@ fn job(row: &Row<'_>) -> Result<ExportedJob, Fault> {
         command: row.get(2)?,
         status: Some(column::status(row, 3)?),
         attempt_id: Some(row.get(4)?),
+        unit: None,
         priority: row.get(5)?,
         cancel_on_blocking_job_failure: Some(column::flag(row, 6)?),
         resource_requirements_id: row.get(7)?,

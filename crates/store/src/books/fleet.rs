@@ -103,6 +103,7 @@ pub(crate) fn insert_worker(
         worker.allocation,
         extra,
         started_at.0,
+        worker.site,
     ];
     Ok(WorkerId(db.one(sql::INSERT_WORKER, values, |row| row.get(0))?))
 }
@@ -147,6 +148,7 @@ fn update_worker(db: &impl Db, id: WorkerId, update: &WorkerUpdate, by: By<'_>) 
         i64::from(is_draining),
         started_at.0,
         ended_at.map(|at| at.0),
+        worker.site,
         id.0,
     ];
     db.execute(sql::UPDATE_WORKER, values)?;
@@ -172,6 +174,7 @@ fn with(row: WorkerRow, update: &WorkerUpdate) -> WorkerRow {
         pid_start_ticks: update.pid_start_ticks.unwrap_or(worker.pid_start_ticks),
         version: update.version.unwrap_or(worker.version),
         labels: update.labels.unwrap_or(worker.labels),
+        site: update.site.or(worker.site),
         capacity: update.capacity.unwrap_or(worker.capacity),
         secret_hash: update.secret_hash.or(worker.secret_hash),
         allocation: update.allocation.or(worker.allocation),
@@ -303,6 +306,7 @@ fn worker_row(row: &Row<'_>) -> Result<WorkerRow, Fault> {
             user: row.get(4)?,
             version: row.get(5)?,
             labels: column::required_json(row, 6)?,
+            site: row.get(24)?,
             host: row.get(7)?,
             boot_id: row.get(8)?,
             pid: row.get(9)?,

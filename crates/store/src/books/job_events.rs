@@ -58,7 +58,11 @@ pub(crate) fn told(change: &Change, run: RunId) -> Option<JobEvent> {
         }
         Change::Reset { job, .. } => Some(plain(job, ("job_reset", Severity::Info))),
         Change::Status { job, from, to } => changed(from, to).map(|what| plain(job, what)),
-        Change::Claim { .. } | Change::GiveBack { .. } | Change::HandOver { .. } | Change::Action(_) => None,
+        Change::Claim { .. }
+        | Change::GiveBack { .. }
+        | Change::HandOver { .. }
+        | Change::Action(_)
+        | Change::Unit(_) => None,
         Change::Ignore { job, attempt } => {
             Some(JobEvent { attempt: Some(attempt), ..plain(job, ("job_ignored", Severity::Warning)) })
         }

@@ -2,7 +2,7 @@
 
 use super::apply::current_run;
 use super::column;
-use super::failures;
+use super::{failures, units};
 use crate::db::{Db, Row};
 use crate::error::Fault;
 use crate::model::LoadedJobs;
@@ -79,6 +79,7 @@ pub(crate) fn load_jobs(db: &impl Db, workflow: WorkflowId) -> Result<LoadedJobs
     classes.hand_over(&mut loaded);
     loaded.edges = load_edges(db, workflow, &blocks)?;
     failures::load(db, workflow, run, &blocks, &mut loaded)?;
+    loaded.units = units::load(db, workflow, &loaded.ids)?;
     Ok(loaded)
 }
 
@@ -146,15 +147,19 @@ fn load_classes(db: &impl Db, workflow: WorkflowId) -> Result<Classes, Fault> {
     Ok(Classes { requirements, class, places, place, handlers, handler })
 }
 
-/// Labels and schedulers of kinds, each pair once. Nothing at all where no kind has any.
+/// Labels, schedulers, sites and limits of kinds, each such place once. Nothing at all where no kind has any.
 fn load_places(db: &impl Db, workflow: WorkflowId) -> Result<(Vec<Place>, HashMap<i64, u32>), Fault> {
     let mut places = vec![Place::default()];
     let mut place = HashMap::new();
     db.for_each(sql::LOAD_PLACES, [workflow.0], |row| {
         let mut labels: Vec<String> = column::required_json(row, 1)?;
-        labels.sort_unstable();
-        labels.dedup();
-        let at = Place { labels, scheduler: row.get(2)? };
+        let mut sites: Vec<String> = column::json(row, 3)?.unwrap_or_default();
+        for names in [&mut labels, &mut sites] {
+            names.sort_unstable();
+            names.dedup();
+        }
+        let (scheduler, limit, elects) = (row.get(2)?, row.get(4)?, column::flag(row, 5)?);
+        let at = Place { labels, scheduler, sites, limit, elects };
         let index = places.iter().position(|known| *known == at).unwrap_or_else(|| {
             places.push(at);
             places.len() - 1

@@ -30,6 +30,7 @@ mod requests;
 pub(crate) mod runs;
 pub(crate) mod spawn;
 mod store;
+pub(crate) mod units;
 mod wishes;
 
 pub(crate) use store::Backend;

@@ -50,6 +50,9 @@ pub(crate) fn kinds(db: &impl Db, workflow: WorkflowId) -> Result<Vec<KindRow>, 
             scheduler: row.get(8)?,
             labels: column::required_json(row, 9)?,
             parameters: column::required_json(row, 10)?,
+            sites: column::json(row, 11)?.unwrap_or_default(),
+            limit: row.get(12)?,
+            elects: column::flag(row, 13)?,
         })
     })
 }

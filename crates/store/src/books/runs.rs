@@ -1,10 +1,10 @@
 //! Runs and cancellation: small writes that go through the writer one by one.
 
-use super::action_changes;
 use super::apply::{Moved, current_run, find_job};
 use super::column;
 use super::load::Blocks;
 use super::manage::By;
+use super::{action_changes, units};
 use crate::Error;
 use crate::db::{Db, values};
 use crate::error::Fault;
@@ -24,6 +24,9 @@ pub(crate) fn end_run(db: &impl Db, workflow: WorkflowId, canceled: bool, by: By
     db.execute(sql::ANSWER_CANCEL, [i64::from(canceled), workflow.0])?;
     if db.execute(sql::END_RUN, [by.now.0, workflow.0])? == 0 {
         return Err(Error::RunNotBegun { workflow, run }.into());
+    }
+    if canceled {
+        units::cancel_open(db, workflow, run, by)?;
     }
     let message = format!("run {run} {}", if canceled { "was canceled" } else { "is over" });
     let counts = counts(db, workflow)?;

@@ -3,7 +3,7 @@
 use super::manage::By;
 use super::{
     action_changes, command, create, edit, events, export, failures, fleet, import, lists, load, manage,
-    orders, parts, read, records, runs, spawn, wishes,
+    orders, parts, read, records, runs, spawn, units, wishes,
 };
 use crate::db::Db;
 use crate::error::Fault;
@@ -14,7 +14,7 @@ use crate::model::{
     ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow, JobSource, JobUpdate,
     JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, Part,
     RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionFilter,
-    RevisionRow, SchedulerRow, SpawnRequest, Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow,
+    RevisionRow, SchedulerRow, SpawnRequest, Spawned, UnitRow, UserDataRow, WishAnswer, WorkerRow, WorkflowRow,
     WorkflowUpdate,
 };
 use crate::{Batch, Done, Error, Location, Store};
@@ -23,7 +23,8 @@ use std::sync::Arc;
 use windlass_types::orders::{Outcome, Wanted};
 use windlass_types::work::AttemptKey;
 use windlass_types::{
-    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkflowId,
+    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UnitCounts, UserDataId,
+    WorkflowId,
 };
 
 /// Where transactions come from.
@@ -230,6 +231,14 @@ impl<B: Backend> Store for Books<B> {
 
     fn revisions(&self, workflow: WorkflowId, filter: RevisionFilter) -> Result<Vec<RevisionRow>, Error> {
         self.read(|db| orders::revisions(db, workflow, filter))
+    }
+
+    fn units(&self, workflow: WorkflowId, after_seq: u64) -> Result<Vec<UnitRow>, Error> {
+        self.read(|db| units::list(db, workflow, after_seq))
+    }
+
+    fn unit_counts(&self, workflow: WorkflowId) -> Result<UnitCounts, Error> {
+        self.read(|db| units::counts(db, workflow))
     }
 
     fn carry_out(

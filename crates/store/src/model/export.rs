@@ -175,6 +175,12 @@ pub struct ExportedKind {
     pub shared: SharedByKind,
     #[serde(default)]
     pub parameters: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elects: bool,
 }
 
 /// What jobs have from their kind. Stands with each job too, because Torc knows no kinds.
@@ -210,6 +216,8 @@ pub struct ExportedJob {
     pub status: Option<JobStatus>,
     #[serde(default)]
     pub attempt_id: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<u32>,
     #[serde(default)]
     pub priority: i32,
     #[serde(default)]

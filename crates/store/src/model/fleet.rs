@@ -45,6 +45,9 @@ pub struct NewWorker {
     /// Of its software, for people.
     pub version: String,
     pub labels: Vec<String>,
+    /// Where it is; `None`: at no site, so that it gets nothing that has to do with sites.
+    #[serde(default)]
+    pub site: Option<String>,
     pub host: String,
     pub boot_id: String,
     pub pid: u32,
@@ -73,6 +76,7 @@ impl Default for NewWorker {
             user: String::new(),
             version: String::new(),
             labels: Vec::new(),
+            site: None,
             host: String::new(),
             boot_id: String::new(),
             pid: 0,
@@ -112,6 +116,8 @@ pub struct WorkerUpdate {
     pub pid_start_ticks: Option<u64>,
     pub version: Option<String>,
     pub labels: Option<Vec<String>>,
+    #[serde(default)]
+    pub site: Option<String>,
     pub capacity: Option<Capacity>,
     pub secret_hash: Option<String>,
     pub allocation: Option<i64>,

@@ -83,6 +83,12 @@ pub struct NewKind<'a> {
     /// Index into [`NewWorkflow::schedulers`].
     pub scheduler: Option<u32>,
     pub labels: &'a [String],
+    /// Where its jobs may run, any of them; empty: anywhere.
+    pub sites: &'a [String],
+    /// The limit of the workflow that its jobs count for.
+    pub limit: Option<&'a str>,
+    /// Where a job of it completes is where its unit is from then on.
+    pub elects: bool,
     /// The names of its parameters, in the order written.
     pub parameters: &'a [String],
 }
@@ -174,6 +180,8 @@ pub struct NewJob<'a> {
     pub kind: Option<u32>,
     /// Index into [`NewWorkflow::requirements`]; `None` is [`Resources::DEFAULT`], which limits nothing.
     pub requirements: Option<u32>,
+    /// The number of the unit that it belongs to. Units whose number is lower are begun earlier.
+    pub unit: Option<u32>,
     pub priority: i32,
     pub cancel_on_blocking_job_failure: bool,
     pub status: JobStatus,
@@ -200,6 +208,7 @@ impl Default for NewJob<'_> {
             params: None,
             kind: None,
             requirements: None,
+            unit: None,
             priority: 0,
             cancel_on_blocking_job_failure: true,
             status: JobStatus::Ready,

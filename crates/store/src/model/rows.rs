@@ -11,7 +11,7 @@ use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler}
 use windlass_types::work::{AttemptKey, FilesSeen, Recovered, Stdio};
 use windlass_types::{
     Attempt, Bytes, EventId, FailureClass, FileId, JobId, JobStatus, KindId, RequirementsId, Resources,
-    ResultId, RunId, StatusCounts, Timestamp, UserDataId, WorkerId, WorkflowId,
+    ResultId, RunId, StatusCounts, Timestamp, UnitStatus, UserDataId, WorkerId, WorkflowId,
 };
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -293,6 +293,27 @@ pub struct KindRow {
     pub scheduler: Option<String>,
     pub labels: Vec<String>,
     pub parameters: Vec<String>,
+    /// Where its jobs may run; empty: anywhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elects: bool,
+}
+
+/// A group of jobs that elects a site once and is over as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitRow {
+    pub number: u32,
+    pub site: Option<String>,
+    pub status: UnitStatus,
+    /// Since when it is over.
+    pub ended_at: Option<Timestamp>,
+    /// In which it last changed.
+    pub run_id: RunId,
+    /// Higher than that of whatever changed before it in the workflow.
+    pub seq: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,6 +24,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "requests",
         sql: include_str!("../../migrations/postgres/0003_requests.sql"),
     },
+    Migration { version: 4, name: "units", sql: include_str!("../../migrations/postgres/0004_units.sql") },
 ];
 
 const HISTORY: &str = "schema_migration";

@@ -14,8 +14,8 @@ super::statements! {
     INSERT_SCHEDULER = "INSERT INTO slurm_scheduler (workflow_id, name, settings) VALUES ($1, $2, $3) RETURNING id";
     INSERT_KIND = "
         INSERT INTO job_kind (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
-            supports_termination, failure_handler_id, scheduler_id, labels, parameters)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+            supports_termination, failure_handler_id, scheduler_id, labels, parameters, sites, limit_name, elects)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
         RETURNING id";
     INSERT_ACTION = "INSERT INTO action (workflow_id, settings) VALUES ($1, $2) RETURNING id";
     INSERT_FILE = "
@@ -114,6 +114,27 @@ super::statements! {
     /// For telling what was found where something else was expected.
     FOUND_JOB = "SELECT status, attempt_id FROM job WHERE id = $1 AND workflow_id = $2";
 
+    // ---- units ----
+
+    INSERT_UNIT_COUNT = "INSERT INTO unit_count (workflow_id, status, n) VALUES ($1, $2, $3)";
+    ADD_UNIT_COUNT = "UPDATE unit_count SET n = n + $1 WHERE workflow_id = $2 AND status = $3";
+    CHANGE_UNIT = "
+        UPDATE unit SET status = $1, site = $2, ended_at = $3, run_id = $4,
+            seq = (SELECT MAX(seq) + 1 FROM unit WHERE workflow_id = $5)
+        WHERE workflow_id = $5 AND number = $6 AND status = $7";
+    CANCEL_UNITS = "
+        UPDATE unit SET status = 'canceled', ended_at = $1, run_id = $2,
+            seq = (SELECT MAX(seq) + 1 FROM unit WHERE workflow_id = $3)
+        WHERE workflow_id = $3 AND ended_at IS NULL";
+    EMPTY_OPEN_UNIT_COUNTS = "
+        UPDATE unit_count SET n = 0 WHERE workflow_id = $1 AND status IN ('waiting', 'active')";
+    UNITS = "
+        SELECT number, site, status, ended_at, run_id, seq FROM unit
+        WHERE workflow_id = $1 AND seq > $2 ORDER BY seq, number";
+    UNIT_COUNTS = "SELECT status, n FROM unit_count WHERE workflow_id = $1";
+    UNIT_JOBS = "
+        SELECT first_job_id, job_count, number FROM unit_jobs WHERE workflow_id = $1 ORDER BY first_job_id";
+
     // ---- runs ----
 
     BEGIN_RUN = "
@@ -165,7 +186,8 @@ super::statements! {
     LOAD_JOBS = "
         SELECT status, attempt_id, priority, cancel_on_blocking_job_failure, requirements_id, kind_id
         FROM job WHERE id >= $1 AND id < $2 ORDER BY id";
-    LOAD_PLACES = "SELECT id, labels, scheduler_id FROM job_kind WHERE workflow_id = $1 ORDER BY id";
+    LOAD_PLACES = "
+        SELECT id, labels, scheduler_id, sites, limit_name, elects FROM job_kind WHERE workflow_id = $1 ORDER BY id";
     LOAD_HANDLED_KINDS = "
         SELECT id, failure_handler_id FROM job_kind
         WHERE workflow_id = $1 AND failure_handler_id IS NOT NULL ORDER BY id";
@@ -199,7 +221,7 @@ super::statements! {
         FROM resource_requirements WHERE workflow_id = $1 ORDER BY id";
     KINDS = "
         SELECT k.env, k.invocation_script, k.stdio_mode, k.stdio_delete_on_success, k.id, k.name,
-            k.supports_termination, h.name, s.name, k.labels, k.parameters
+            k.supports_termination, h.name, s.name, k.labels, k.parameters, k.sites, k.limit_name, k.elects
         FROM job_kind k
         LEFT JOIN failure_handler h ON h.id = k.failure_handler_id
         LEFT JOIN slurm_scheduler s ON s.id = k.scheduler_id
@@ -345,11 +367,14 @@ super::statements! {
             AND n.invocation_script IS NOT DISTINCT FROM o.invocation_script
             AND n.stdio_mode IS NOT DISTINCT FROM o.stdio_mode
             AND n.stdio_delete_on_success IS NOT DISTINCT FROM o.stdio_delete_on_success
+            AND n.sites IS NOT DISTINCT FROM o.sites
+            AND n.limit_name IS NOT DISTINCT FROM o.limit_name AND n.elects = o.elects
         ORDER BY n.id LIMIT 1";
     COPY_KIND = "
         INSERT INTO job_kind (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
-            labels, supports_termination, failure_handler_id, scheduler_id, parameters)
-        SELECT workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success, $1, $2, $3, $4, parameters
+            labels, supports_termination, failure_handler_id, scheduler_id, parameters, sites, limit_name, elects)
+        SELECT workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success, $1, $2, $3, $4, parameters,
+            sites, limit_name, elects
         FROM job_kind WHERE id = $5
         RETURNING id";
     /// The kind of jobs that were added one by one and share this. It has no name.
@@ -361,6 +386,7 @@ super::statements! {
             AND scheduler_id IS NOT DISTINCT FROM $5
             AND stdio_mode IS NOT DISTINCT FROM $6
             AND stdio_delete_on_success IS NOT DISTINCT FROM $7
+            AND sites IS NULL AND limit_name IS NULL AND elects = 0
         ORDER BY id LIMIT 1";
     /// One that asks for the same; the block says where to look.
     USER_OF_REQUIREMENTS = "
@@ -623,5 +649,8 @@ pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
     "DELETE FROM status_count WHERE workflow_id = $1",
     "DELETE FROM run WHERE workflow_id = $1",
     "DELETE FROM job_block WHERE workflow_id = $1",
+    "DELETE FROM unit WHERE workflow_id = $1",
+    "DELETE FROM unit_jobs WHERE workflow_id = $1",
+    "DELETE FROM unit_count WHERE workflow_id = $1",
     "DELETE FROM workflow WHERE id = $1",
 ];

@@ -5,27 +5,28 @@ super::statements! {
 
     INSERT_WORKER = "
         INSERT INTO worker (kind, workflow_id, run_id, user_name, version, labels, host, boot_id, pid, pid_start_ticks,
-            token, secret_hash, ledger_path, cpus, memory_bytes, gpus, nodes, max_jobs, allocation_id, extra, started_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
+            token, secret_hash, ledger_path, cpus, memory_bytes, gpus, nodes, max_jobs, allocation_id, extra, started_at,
+            site)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
         RETURNING id";
     UPDATE_WORKER = "
         UPDATE worker SET host = $1, boot_id = $2, pid = $3, pid_start_ticks = $4, version = $5, labels = $6, cpus = $7,
             memory_bytes = $8, gpus = $9, nodes = $10, max_jobs = $11, secret_hash = $12, allocation_id = $13, extra = $14,
-            is_draining = $15, started_at = $16, ended_at = $17
-        WHERE id = $18";
+            is_draining = $15, started_at = $16, ended_at = $17, site = $18
+        WHERE id = $19";
     RETIRE_WORKER = "UPDATE worker SET ended_at = $1 WHERE id = $2 AND ended_at IS NULL";
     DELETE_WORKER = "UPDATE worker SET is_deleted = 1, ended_at = COALESCE(ended_at, $1) WHERE id = $2";
     /// Conditions, order, limit and offset are appended.
     SELECT_WORKERS = "
         SELECT w.id, w.kind, w.workflow_id, w.run_id, w.user_name, w.version, w.labels, w.host, w.boot_id, w.pid,
             w.pid_start_ticks, w.token, w.secret_hash, w.ledger_path, w.cpus, w.memory_bytes, w.gpus, w.nodes, w.max_jobs,
-            w.allocation_id, w.extra, w.started_at, w.ended_at, w.is_draining
+            w.allocation_id, w.extra, w.started_at, w.ended_at, w.is_draining, w.site
         FROM worker w WHERE ";
     SELECT_COUNT_OF_WORKERS = "SELECT COUNT(*) FROM worker w WHERE ";
     ACTIVE_WORKERS_OF = "
         SELECT w.id, w.kind, w.workflow_id, w.run_id, w.user_name, w.version, w.labels, w.host, w.boot_id, w.pid,
             w.pid_start_ticks, w.token, w.secret_hash, w.ledger_path, w.cpus, w.memory_bytes, w.gpus, w.nodes, w.max_jobs,
-            w.allocation_id, w.extra, w.started_at, w.ended_at, w.is_draining
+            w.allocation_id, w.extra, w.started_at, w.ended_at, w.is_draining, w.site
         FROM worker w WHERE w.workflow_id = $1 AND w.ended_at IS NULL ORDER BY w.id";
     /// One that a worker holds, of whatever workflow. Word for word the condition of the index, so that only the few that
     /// are held or in trouble are looked at.

@@ -11,6 +11,10 @@ pub(crate) const JOB_FILE: Table = Table { name: "job_file", columns: &["job_id"
 pub(crate) const JOB_USER_DATA: Table =
     Table { name: "job_user_data", columns: &["job_id", "is_output", "user_data_id"] };
 pub(crate) const ACTION_JOB: Table = Table { name: "action_job", columns: &["action_id", "job_id"] };
+pub(crate) const UNIT: Table =
+    Table { name: "unit", columns: &["workflow_id", "number", "status", "ended_at", "run_id", "seq"] };
+pub(crate) const UNIT_JOBS: Table =
+    Table { name: "unit_jobs", columns: &["workflow_id", "first_job_id", "job_count", "number"] };
 pub(crate) const FILE: Table =
     Table { name: "file", columns: &["id", "workflow_id", "name", "path", "identifier", "mtime_ns"] };
 pub(crate) const USER_DATA: Table = Table {

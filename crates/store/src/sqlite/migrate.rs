@@ -20,6 +20,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "requests",
         sql: include_str!("../../migrations/sqlite/0004_requests.sql"),
     },
+    Migration { version: 5, name: "units", sql: include_str!("../../migrations/sqlite/0005_units.sql") },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

@@ -66,6 +66,12 @@ struct KindLine {
     failure_handler: Option<u32>,
     scheduler: Option<u32>,
     labels: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sites: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    elects: bool,
     parameters: Vec<String>,
 }
 
@@ -93,6 +99,8 @@ struct JobLine {
     kind: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     requirements: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unit: Option<u32>,
     #[serde(default)]
     priority: i32,
     cancel_on_blocking_job_failure: bool,
@@ -310,6 +318,9 @@ impl KindLine {
             failure_handler: kind.failure_handler,
             scheduler: kind.scheduler,
             labels: kind.labels.to_vec(),
+            sites: kind.sites.to_vec(),
+            limit: kind.limit.map(str::to_owned),
+            elects: kind.elects,
             parameters: kind.parameters.to_vec(),
         }
     }
@@ -324,6 +335,9 @@ impl KindLine {
             failure_handler: self.failure_handler,
             scheduler: self.scheduler,
             labels: &self.labels,
+            sites: &self.sites,
+            limit: self.limit.as_deref(),
+            elects: self.elects,
             parameters: &self.parameters,
         }
     }
@@ -346,6 +360,7 @@ impl JobLine {
             params: job.params.map(str::to_owned),
             kind: job.kind,
             requirements: job.requirements,
+            unit: job.unit,
             priority: job.priority,
             cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
             status: job.status,
@@ -512,6 +527,7 @@ impl<R: BufRead> JobSource for Lines<R> {
             params: job.params.as_deref(),
             kind: job.kind,
             requirements: job.requirements,
+            unit: job.unit,
             priority: job.priority,
             cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
             status: job.status,

@@ -4,11 +4,12 @@ use super::MaySee;
 use crate::model::{
     ActionRow, DecisionRow, EventRow, Export, FailureGroup, FailureRow, FieldChange, FileRow, HandlerRow,
     HeldJob, JobCommand, JobFileRow, JobRelations, JobRow, JobUserDataRow, KindRow, LastRecord, LoadedJobs,
-    RequirementsRow, ResultRow, RevisionRow, SchedulerRow, Spawned, UserDataRow, WorkerRow, WorkflowRow,
+    RequirementsRow, ResultRow, RevisionRow, SchedulerRow, Spawned, UnitRow, UserDataRow, WorkerRow,
+    WorkflowRow,
 };
 use windlass_core::redact::Masking;
 use windlass_types::orders::Outcome;
-use windlass_types::{EventId, FileId, JobId, RequirementsId, RunId, UserDataId, WorkflowId};
+use windlass_types::{EventId, FileId, JobId, RequirementsId, RunId, UnitCounts, UserDataId, WorkflowId};
 
 /// Which names mean secrets, for somebody who may not see those of a workflow; `None`: he may. The workflow is `None`
 /// where a row does not say whose it is: then it is one of those that the request is about.
@@ -132,6 +133,8 @@ nothing_secret!(
     RunId,
     SchedulerRow,
     Spawned,
+    UnitCounts,
+    UnitRow,
     UserDataId,
     UserDataRow,
     WorkerRow,

@@ -11,7 +11,7 @@ use crate::model::{
     ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow, JobSource, JobUpdate,
     JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, RequirementsChange,
     RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionFilter, RevisionRow, SchedulerRow,
-    SpawnRequest, Spawned, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
+    SpawnRequest, Spawned, UnitRow, UserDataRow, WishAnswer, WorkerRow, WorkflowRow, WorkflowUpdate,
 };
 use crate::{Batch, Done, Error, Location, Store};
 use serde_json::Value;
@@ -20,7 +20,8 @@ use std::sync::Arc;
 use windlass_types::orders::{Outcome, Wanted};
 use windlass_types::work::AttemptKey;
 use windlass_types::{
-    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId, WorkflowId,
+    EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UnitCounts, UserDataId,
+    WorkflowId,
 };
 
 /// The way to the books.

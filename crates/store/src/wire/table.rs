@@ -47,6 +47,10 @@ macro_rules! table {
                 -> Vec<DecisionRow>, of Subject::workflow(*workflow);
             read Revisions = revisions(workflow: val WorkflowId, filter: val RevisionFilter)
                 -> Vec<RevisionRow>, of Subject::workflow(*workflow);
+            read Units = units(workflow: val WorkflowId, after_seq: val u64)
+                -> Vec<UnitRow>, of Subject::workflow(*workflow);
+            read UnitCounts = unit_counts(workflow: val WorkflowId)
+                -> UnitCounts, of Subject::workflow(*workflow);
             change CarryOut = carry_out(workflow: val WorkflowId, wanted: by Wanted) at Timestamp
                 -> Vec<Outcome>, of Subject::workflow(*workflow);
             read JobNames = job_names(jobs: list JobId) -> Vec<String>, of Subject::Jobs(jobs.clone());

@@ -150,6 +150,13 @@ macro_rules! conformance {
                 an_execution_begins_and_ends_once,
                 one_that_was_carried_out_can_be_so_again,
                 a_new_run_has_some_or_all_of_them_again;
+            units:
+                units_come_with_their_jobs,
+                a_unit_changes_with_what_decides_it,
+                a_canceled_run_cancels_open_units,
+                what_makes_no_sense_of_units_is_refused,
+                units_survive_the_way_through_a_file,
+                a_worker_is_at_a_site;
             model:
                 random_batches_do_what_a_small_model_does;
         }

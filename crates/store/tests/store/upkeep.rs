@@ -136,6 +136,6 @@ fn migrating_says_from_where_to_where() {
     assert_eq!(migrated.before, migrated.after);
     let target = database();
     let migrated = upkeep::migrate(&target.url()).unwrap();
-    assert_eq!((migrated.before, migrated.after), (0, 2));
-    assert_eq!(upkeep::migrate(&target.url()).unwrap().before, 2);
+    assert!(migrated.before == 0 && migrated.after > 0, "{migrated:?}");
+    assert_eq!(upkeep::migrate(&target.url()).unwrap().before, migrated.after);
 }

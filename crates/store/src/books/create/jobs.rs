@@ -2,6 +2,7 @@
 
 use super::shared::{Shared, nth};
 use crate::Error;
+use crate::books::units::NewUnits;
 use crate::books::{column, records};
 use crate::db::{Db, JobChunk, JobValues, Loader, Stretch, values};
 use crate::error::Fault;
@@ -25,21 +26,24 @@ pub(crate) fn insert(
     shared: &Shared,
     numbers: Numbers,
     source: &mut dyn JobSource,
-) -> Result<StatusCounts, Fault> {
+) -> Result<(StatusCounts, NewUnits), Fault> {
     let mut counts = StatusCounts::default();
+    let mut units = NewUnits::default();
     let mut rows = JobRows::new(db, workflow, numbers.first.job);
     let mut relations = Relations::prepare(db)?;
     while let Some(job) = source.next() {
         let id = rows.next_id();
         relations.insert(id, &job, numbers)?;
         counts.add(job.status, 1);
+        let elects = job.kind.is_some_and(|kind| shared.electing.contains(&kind));
+        units.note(id, job.unit, elects, job.status, job.name)?;
         let kind = nth(&shared.kinds, job.kind, "kind", job.name)?;
         let requirements = nth(&shared.requirements, job.requirements, "requirement", job.name)?;
         rows.push(&job, kind, requirements)?;
     }
     rows.finish()?;
     relations.finish()?;
-    Ok(counts)
+    Ok((counts, units))
 }
 
 /// Jobs on their way into the table, with ids one after the other.

@@ -64,7 +64,8 @@ pub(crate) fn insert(
     let files = data::insert_files(db, id, first.file, source)?;
     let user_data = data::insert_user_data(db, id, first.user_data, source, now)?;
     let numbers = jobs::Numbers { first, files, user_data };
-    let counts = jobs::insert(db, id, &shared, numbers, source)?;
+    let (counts, units) = jobs::insert(db, id, &shared, numbers, source)?;
+    units.insert(db, id, now)?;
     let job_count = counts.total() as i64;
     insert_edges(db, id, first.job, counts.total(), workflow.edges)?;
     shared::insert_actions(db, id, workflow.actions, first.job, job_count)?;

@@ -13,6 +13,8 @@ use windlass_types::{Resources, WorkflowId};
 pub(crate) struct Shared {
     pub(crate) requirements: Vec<i64>,
     pub(crate) kinds: Vec<i64>,
+    /// Those of them that elect.
+    pub(crate) electing: Vec<u32>,
 }
 
 pub(crate) fn insert(db: &impl Db, id: WorkflowId, workflow: &NewWorkflow<'_>) -> Result<Shared, Fault> {
@@ -36,7 +38,9 @@ pub(crate) fn insert(db: &impl Db, id: WorkflowId, workflow: &NewWorkflow<'_>) -
         let scheduler = nth(&schedulers, kind.scheduler, "scheduler", kind.name)?;
         insert_kind(db, id, kind, handler, scheduler)
     });
-    Ok(Shared { requirements, kinds: kinds.collect::<Result<_, _>>()? })
+    let electing = (0..).zip(workflow.kinds).filter(|(_, kind)| kind.elects).map(|(number, _)| number);
+    let electing = electing.collect();
+    Ok(Shared { requirements, kinds: kinds.collect::<Result<_, _>>()?, electing })
 }
 
 pub(crate) fn insert_requirements(
@@ -66,6 +70,7 @@ pub(crate) fn insert_kind(
 ) -> Result<i64, Fault> {
     let env = column::env_text(kind.env);
     let (labels, parameters) = (column::json_text(kind.labels)?, column::json_text(kind.parameters)?);
+    let sites = (!kind.sites.is_empty()).then(|| column::json_text(kind.sites)).transpose()?;
     let values = values![
         workflow.0,
         kind.name,
@@ -78,6 +83,9 @@ pub(crate) fn insert_kind(
         scheduler,
         labels,
         parameters,
+        sites,
+        kind.limit,
+        i64::from(kind.elects),
     ];
     db.one(sql::INSERT_KIND, values, |row| row.get(0))
 }

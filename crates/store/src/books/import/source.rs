@@ -116,6 +116,9 @@ impl<'e> Kind<'e> {
             failure_handler: numbers.handlers.maybe(shared.failure_handler_id, name)?,
             scheduler: numbers.schedulers.maybe(shared.scheduler_id, name)?,
             labels: &shared.labels,
+            sites: row.map_or(&[], |row| &row.sites),
+            limit: row.and_then(|row| row.limit.as_deref()),
+            elects: row.is_some_and(|row| row.elects),
             parameters: row.map_or(&[], |row| &row.parameters),
         })
     }
@@ -216,6 +219,7 @@ impl JobSource for Source<'_> {
             params: refers.params.as_deref(),
             kind: refers.kind,
             requirements: refers.requirements,
+            unit: job.unit,
             priority: job.priority,
             cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure.unwrap_or(true),
             status: self.status(job),

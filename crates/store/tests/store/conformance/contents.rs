@@ -67,6 +67,7 @@ pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
         scheduler: Some(0),
         labels: &labels,
         parameters: &parameters,
+        ..NewKind::default()
     };
     let edges = Edges { direct: vec![(1, 0), (2, 0)], ..Edges::default() };
     let new = NewWorkflow {

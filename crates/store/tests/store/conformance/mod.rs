@@ -21,3 +21,4 @@ pub(crate) mod runs;
 pub(crate) mod sites;
 pub(crate) mod spawning;
 pub(crate) mod stated;
+pub(crate) mod units;

@@ -70,7 +70,13 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
         files: vec![file("f", "f")],
         user_data: vec![NewUserData { name: "u", data: Some(&data), is_ephemeral: false }],
         jobs: ["a", "b", "c", "d"]
-            .map(|name| NewJob { kind: Some(0), input_files: &[0], input_user_data: &[0], ..job(name) })
+            .map(|name| NewJob {
+                kind: Some(0),
+                unit: Some(0),
+                input_files: &[0],
+                input_user_data: &[0],
+                ..job(name)
+            })
             .into(),
         command: String::new(),
     };

@@ -1,0 +1,285 @@
+//! Units on several sites: whatever workers of whatever site claim, end and lose in whatever order, jobs run where their
+//! unit is, and never too many at once.
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass_core::board::{Board, Failed, JobTable, Orphan, Sequel, TableUnit};
+use windlass_core::change::{Change, UnitChange};
+use windlass_core::dispatch::{Mirror, Place, Taste, Want};
+use windlass_core::edges::EdgesBuilder;
+use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, Usage};
+use windlass_types::{
+    Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, Timestamp, UnitStatus, WorkerId,
+    WorkflowId,
+};
+
+const SITES: [&str; 3] = ["east", "north", "west"];
+/// Landing, three of processing, merge, cleanup.
+const JOBS: u32 = 6;
+const PROCESSING: u32 = 2;
+const MERGE: u32 = 1;
+
+/// What kinds of jobs a unit has. The landing of every other one may run at two of the sites only.
+fn places() -> Vec<Place> {
+    let sites = |sites: &[&str]| sites.iter().map(|site| (*site).to_owned()).collect();
+    let landing = |places: &[&str]| Place { sites: sites(places), elects: true, ..Place::default() };
+    let limited = |limit: &str| Place { limit: Some(limit.to_owned()), ..Place::default() };
+    vec![Place::default(), landing(&[]), landing(&SITES[..2]), limited("processing"), limited("merge")]
+}
+
+fn table(units: u32) -> JobTable {
+    let n = (units * JOBS) as usize;
+    let mut edges = EdgesBuilder::default();
+    let mut place = Vec::new();
+    for unit in 0..units {
+        let first = unit * JOBS;
+        let processing = [first + 1, first + 2, first + 3];
+        processing.iter().for_each(|job| edges.depend(*job, &[first]));
+        edges.depend(first + 4, &processing);
+        edges.depend(first + 5, &[first + 4]);
+        place.extend([1 + unit % 2, 3, 3, 3, 4, 0]);
+    }
+    let unit = |number| TableUnit { number, jobs: vec![(number * JOBS, JOBS)], ..TableUnit::default() };
+    JobTable {
+        ids: (1..=n as i64).map(JobId).collect(),
+        status: vec![S::Uninitialized; n],
+        attempt: vec![Attempt::FIRST; n],
+        priority: vec![0; n],
+        cancel_on_blocking_job_failure: vec![true; n],
+        class: vec![0; n],
+        requirements: vec![Resources::DEFAULT],
+        place,
+        places: places(),
+        units: (0..units).map(unit).collect(),
+        edges: edges.finish(),
+        ..JobTable::default()
+    }
+}
+
+fn board(table: JobTable, max_units: Option<u32>) -> Board {
+    let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+    let limits = BTreeMap::from([("processing".to_owned(), PROCESSING), ("merge".to_owned(), MERGE)]);
+    board.use_limits(&limits, max_units);
+    board
+}
+
+fn worker(number: usize) -> (WorkerId, Mirror) {
+    let capacity = Capacity { cpus: 4, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None };
+    let taste = Taste::default().with_labels(Vec::new()).at_site(Some(SITES[number]));
+    (WorkerId(number as i64 + 1), Mirror::with_taste(capacity, taste))
+}
+
+fn ended(key: AttemptKey, exit: Exit) -> Ended {
+    let at = Timestamp(1);
+    Ended {
+        key,
+        started_at: at,
+        ended_at: at,
+        wall: Duration::ZERO,
+        exit,
+        cause: EndCause::Itself,
+        usage: Usage::default(),
+        files: None,
+        last_words: None,
+        recovered: None,
+    }
+}
+
+/// What was seen from outside: who holds what, and what the rows of units say.
+struct World {
+    board: Board,
+    workers: Vec<(WorkerId, Mirror)>,
+    /// The worker of each job that is held, by his number.
+    held: BTreeMap<u32, usize>,
+    units: Vec<(UnitStatus, Option<String>)>,
+    max_units: u32,
+}
+
+impl World {
+    fn new(units: u32, max_units: u32) -> Self {
+        let mut world = Self {
+            board: board(table(units), Some(max_units)),
+            workers: (0..SITES.len()).map(worker).collect(),
+            held: BTreeMap::new(),
+            units: vec![(UnitStatus::Waiting, None); units as usize],
+            max_units,
+        };
+        let mut changes = Vec::new();
+        world.board.on_initialize(&mut changes);
+        world.note(&changes);
+        world
+    }
+
+    fn note(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Change::Unit(UnitChange { number, from, to, site }) = change {
+                let row = &mut self.units[*number as usize];
+                assert_eq!(row.0, *from, "unit {number}");
+                *row = (*to, site.clone());
+            }
+        }
+    }
+
+    fn claim(&mut self, number: usize, most: usize, ahead: usize) -> usize {
+        let mut changes = Vec::new();
+        let (id, mirror) = &mut self.workers[number];
+        let taken = self.board.claim_ready(*id, mirror, Want { most, ahead }, &mut changes);
+        for &job in &taken {
+            let (unit, part) = ((job / JOBS) as usize, job % JOBS);
+            if part > 0 {
+                assert_eq!(self.units[unit].1.as_deref(), Some(SITES[number]), "job {job}");
+            } else {
+                assert!(unit % 2 == 0 || number < 2, "this landing is not for {}", SITES[number]);
+            }
+            self.held.insert(job, number);
+        }
+        self.note(&changes);
+        taken.len()
+    }
+
+    fn end(&mut self, job: u32, exit: Exit, again: bool) {
+        let Some(number) = self.held.remove(&job) else { return };
+        let mut changes = Vec::new();
+        let (id, mirror) = &mut self.workers[number];
+        mirror.remove(job);
+        let sequel =
+            |_: Failed<'_>| if again { Sequel::Again(Box::default()) } else { Sequel::Final(None) }.into();
+        self.board.on_ended_then(*id, &ended(self.board.key(job), exit), sequel, &mut changes).unwrap();
+        self.note(&changes);
+    }
+
+    fn lose(&mut self, job: u32, fate: Orphan) {
+        let Some(number) = self.held.remove(&job) else { return };
+        let mut changes = Vec::new();
+        self.workers[number].1.remove(job);
+        self.board.on_orphaned(job, self.workers[number].0, fate, None, Timestamp(1), &mut changes);
+        self.note(&changes);
+    }
+
+    fn check(&self) {
+        let parts = |parts: std::ops::Range<u32>| {
+            self.held.keys().filter(|job| parts.contains(&(*job % JOBS))).count()
+        };
+        assert!(parts(1..4) <= PROCESSING as usize && parts(4..5) <= MERGE as usize, "{:?}", self.held);
+        let under_way = |unit: &u32| {
+            let jobs = unit * JOBS..(unit + 1) * JOBS;
+            let landing = self.board.status(jobs.start);
+            let is_begun = landing.is_active() || matches!(landing, S::Completed | S::Failed);
+            is_begun && jobs.into_iter().any(|job| !self.board.status(job).is_settled())
+        };
+        let under_way = (0..self.units.len() as u32).filter(under_way).count();
+        assert!(under_way <= self.max_units as usize, "{under_way} units are under way");
+        for (unit, (status, _)) in (0..).zip(&self.units) {
+            let jobs: Vec<S> = (unit * JOBS..(unit + 1) * JOBS).map(|job| self.board.status(job)).collect();
+            let all = |is: fn(S) -> bool| jobs.iter().all(|status| is(*status));
+            match status {
+                UnitStatus::Completed => assert!(all(|s| s == S::Completed), "{jobs:?}"),
+                UnitStatus::Failed => assert!(all(S::is_settled) && jobs.contains(&S::Failed), "{jobs:?}"),
+                UnitStatus::Waiting => assert!(all(|s| matches!(s, S::Ready | S::Blocked)), "{jobs:?}"),
+                UnitStatus::Active => assert!(!all(S::is_settled), "{jobs:?}"),
+                UnitStatus::Canceled => panic!("nobody canceled anything: {jobs:?}"),
+            }
+        }
+    }
+
+    /// The same, as a server would make it that starts now, with the workers coming back.
+    fn remake(&mut self) {
+        let mut table = table(self.units.len() as u32);
+        table.status = (0..table.ids.len() as u32).map(|job| self.board.status(job)).collect();
+        table.attempt = (0..table.ids.len() as u32).map(|job| self.board.key(job).attempt).collect();
+        for (unit, (status, site)) in table.units.iter_mut().zip(&self.units) {
+            (unit.status, unit.site) = (*status, site.clone());
+        }
+        self.board = board(table, Some(self.max_units));
+        let mut changes = Vec::new();
+        self.board.on_initialize(&mut changes);
+        for (job, number) in &self.held {
+            self.board.note_site_of(*job, Some(SITES[*number]));
+        }
+        self.board.on_going_on(&mut changes);
+        assert!(changes.is_empty(), "nothing is to be decided anew: {changes:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn jobs_run_where_their_unit_is_and_never_too_many(
+        (units, max_units) in (1u32..7, 1u32..4),
+        steps in prop::collection::vec((0u8..12, any::<u8>(), any::<u16>()), 1..200),
+    ) {
+        let mut world = World::new(units, max_units);
+        world.check();
+        for (what, how, which) in steps {
+            let chosen = |held: &BTreeMap<u32, usize>| {
+                held.keys().nth(usize::from(which) % held.len().max(1)).copied().unwrap_or(0)
+            };
+            let job = chosen(&world.held);
+            match what {
+                0..=4 => _ = world.claim(usize::from(how) % SITES.len(), 1 + usize::from(which % 5), usize::from(how % 2)),
+                5..=8 => world.end(job, Exit::Code(0), false),
+                9 => world.end(job, Exit::Code(1), how % 4 > 0),
+                10 => {
+                    let pending = world.board.status(job) == S::Pending;
+                    let fate = if pending && how % 2 == 0 { Orphan::NeverStarted } else { Orphan::RunAgain(None) };
+                    world.lose(job, fate);
+                }
+                _ => world.remake(),
+            }
+            world.check();
+        }
+        // Whatever happened, the rest can be brought to an end.
+        let mut rounds = 0;
+        while !world.board.is_finished() {
+            for number in 0..SITES.len() {
+                world.claim(number, usize::MAX, 1);
+                world.check();
+            }
+            prop_assert!(!world.held.is_empty(), "nobody has anything, and nobody gets anything");
+            for job in world.held.keys().copied().collect::<Vec<_>>() {
+                world.end(job, Exit::Code(0), false);
+                world.check();
+            }
+            rounds += 1;
+            prop_assert!(rounds < 1000);
+        }
+        prop_assert!(world.units.iter().all(|(status, _)| status.is_over()));
+    }
+}
+
+#[test]
+fn what_is_under_way_is_finished_before_anything_new_is_begun() {
+    let mut world = World::new(4, 2);
+    assert_eq!(world.claim(0, 9, 0), 2, "two landings, and no third");
+    assert_eq!(world.held.keys().copied().collect::<Vec<_>>(), [0, JOBS], "the lower numbers first");
+    assert_eq!(world.units[0].0, UnitStatus::Active);
+    assert!(world.board.is_kept_by_limit(2 * JOBS));
+    world.end(0, Exit::Code(0), false);
+    world.end(JOBS, Exit::Code(1), true);
+    assert_eq!(world.units[1], (UnitStatus::Waiting, None), "its landing is to be tried again");
+    assert_eq!(world.claim(0, 2, 0), 2);
+    assert_eq!(world.held.keys().copied().collect::<Vec<_>>(), [1, 2], "no landing before these");
+}
+
+#[test]
+fn a_unit_whose_landing_is_reset_is_nowhere_again() {
+    let mut world = World::new(1, 1);
+    world.claim(2, 1, 0);
+    world.end(0, Exit::Code(0), false);
+    assert_eq!(world.units[0], (UnitStatus::Active, Some("west".into())));
+    let again = world.board.plan_again(&[0], false, true, &Default::default()).unwrap();
+    let opened = world.board.units_after(&again.changes);
+    let expected = UnitChange { number: 0, from: UnitStatus::Active, to: UnitStatus::Waiting, site: None };
+    assert_eq!(opened, [Change::Unit(expected)]);
+}
+
+#[test]
+fn who_is_at_no_site_gets_nothing_that_has_to_do_with_sites() {
+    let mut world = World::new(2, 2);
+    let nowhere = Taste::default().at_site(None);
+    let mut changes = Vec::new();
+    assert!(world.board.claim_oldest(WorkerId(9), &nowhere, 9, &mut changes).is_empty());
+    assert!(changes.is_empty());
+}
