@@ -37,7 +37,7 @@ pub(super) enum Event {
 
 pub(super) enum Call {
     Introduce {
-        who: Introduction,
+        who: Box<Introduction>,
         sponsor: Sponsor,
         reply: Reply<Welcome>,
     },

@@ -110,7 +110,7 @@ impl Service {
 
     /// A worker introduces itself, or comes back.
     pub fn introduce(&self, who: Introduction, sponsor: Sponsor, reply: Reply<Welcome>) {
-        self.call(Call::Introduce { who, sponsor, reply });
+        self.call(Call::Introduce { who: Box::new(who), sponsor, reply });
     }
 
     /// Somebody may do less than before, or more: workers that are for one workflow only, which may not be theirs to

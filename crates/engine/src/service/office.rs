@@ -24,7 +24,6 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::{Duration, Instant};
 use windlass_store::Store;
 use windlass_store::model::Part;
-use windlass_types::fleet::Introduction;
 use windlass_types::{WorkerId, WorkflowId};
 
 /// How long to wait before trying again when the database does not take anything.
@@ -231,7 +230,8 @@ impl Office {
             workflows.push(workflow.ok_or_else(|| Refused::NotFound(format!("there is no job {job}")))?);
         }
         match call {
-            Call::Introduce { who: Introduction { before: Some(before), .. }, .. } => {
+            Call::Introduce { who, .. } => {
+                let Some(before) = &who.before else { return Ok(workflows) };
                 // What it does not name it gives back.
                 workflows.extend(self.held_of(before.worker));
                 let unknown = |(id, slot): (&WorkflowId, &Slot)| {

@@ -12,4 +12,5 @@ mod nodes;
 mod poison;
 mod scale;
 mod trouble;
+mod units;
 mod world;

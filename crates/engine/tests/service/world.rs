@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
 use windlass_engine::service::{
-    Hand, May, Refused, Reply, Service, ServiceClock, ServiceOptions, Speaker, Sponsor,
+    Hand, May, OnChange, Refused, Reply, Service, ServiceClock, ServiceOptions, Speaker, Sponsor,
 };
 use windlass_store::Store;
 use windlass_store::faults::{self, Asked, Door, Outcome};
@@ -29,8 +29,13 @@ pub(crate) struct World {
     weather: Arc<Mutex<Weather>>,
     pub(crate) service: Service,
     pub(crate) hand: Hand,
+    /// Workflows of which it was told that they changed.
+    pub(crate) changed: Changed,
     _dir: tempfile::TempDir,
 }
+
+/// In the order in which that was told.
+pub(crate) type Changed = Arc<Mutex<Vec<WorkflowId>>>;
 
 /// Decides what becomes of what the service asks of its books; without it all goes well.
 pub(crate) type Weather = Option<Box<dyn FnMut(Asked) -> Outcome + Send>>;
@@ -44,6 +49,9 @@ pub(crate) struct Planned {
     pub(crate) cpus: u32,
     pub(crate) runtime: Option<Duration>,
     pub(crate) labels: Vec<String>,
+    pub(crate) unit: Option<u32>,
+    pub(crate) elects: bool,
+    pub(crate) limit: Option<&'static str>,
     /// The handler of the workflow is for it.
     pub(crate) is_handled: bool,
 }
@@ -76,8 +84,9 @@ impl World {
         let door: Door =
             Arc::new(move |asked| sky.lock().unwrap().as_mut().map_or(Outcome::Done, |decide| decide(asked)));
         let books: Arc<dyn Store> = faults::behind(door, &store);
-        let (service, hand) = start(&books);
-        Self { store: Arc::new(store), books, weather, service, hand, _dir: dir }
+        let changed = Changed::default();
+        let (service, hand) = start(&books, &changed);
+        Self { store: Arc::new(store), books, weather, service, hand, changed, _dir: dir }
     }
 
     /// From now on this decides what becomes of what the service asks of its books.
@@ -140,7 +149,7 @@ impl World {
 
     /// The server is killed and started again on the same books: nothing of its memory is left.
     pub(crate) fn restart(&mut self) {
-        let (service, hand) = start(&self.books);
+        let (service, hand) = start(&self.books, &self.changed);
         (self.service, self.hand) = (service, hand);
     }
 
@@ -176,7 +185,9 @@ impl World {
             .zip(&names)
             .map(|(job, name)| {
                 let failure_handler = job.is_handled.then_some(0);
-                NewKind { name, labels: &job.labels, failure_handler, ..NewKind::default() }
+                let Planned { labels, limit, elects, .. } = job;
+                let (limit, elects) = (*limit, *elects);
+                NewKind { name, labels, limit, elects, failure_handler, ..NewKind::default() }
             })
             .collect();
         let handlers = [FailureHandler { name: "again".into(), rules: failing.rules.clone() }];
@@ -195,14 +206,18 @@ impl World {
             edges: &edges.finish(),
             ..NewWorkflow::default()
         };
-        let mut rows = Listed::new((0..).zip(jobs).zip(&names).map(|((number, job), name)| NewJob {
-            name,
-            command: "true",
-            requirements: (job.cpus > 0 || job.runtime.is_some()).then_some(number),
-            kind: (job.is_handled || !job.labels.is_empty()).then_some(number),
-            priority: job.priority,
-            status: JobStatus::Uninitialized,
-            ..NewJob::default()
+        let mut rows = Listed::new((0..).zip(jobs).zip(&names).map(|((number, job), name)| {
+            NewJob {
+                name,
+                command: "true",
+                requirements: (job.cpus > 0 || job.runtime.is_some()).then_some(number),
+                kind: (job.is_handled || !job.labels.is_empty() || job.limit.is_some() || job.elects)
+                    .then_some(number),
+                unit: job.unit,
+                priority: job.priority,
+                status: JobStatus::Uninitialized,
+                ..NewJob::default()
+            }
         }));
         let id = self.store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap();
         self.store.workflow(id).unwrap().unwrap()
@@ -238,9 +253,12 @@ impl World {
     }
 }
 
-fn start(store: &Arc<dyn Store>) -> (Service, Hand) {
+fn start(store: &Arc<dyn Store>, changed: &Changed) -> (Service, Hand) {
     let (clock, hand) = ServiceClock::manual();
-    let options = ServiceOptions { lease: LEASE, clock, ..ServiceOptions::default() };
+    let changed = Arc::clone(changed);
+    let on_change: OnChange = Arc::new(move |workflow| changed.lock().unwrap().push(workflow));
+    let on_change = Some(on_change);
+    let options = ServiceOptions { lease: LEASE, clock, on_change, ..ServiceOptions::default() };
     (Service::start(Arc::clone(store), options).unwrap(), hand)
 }
 
@@ -280,6 +298,7 @@ pub(crate) fn someone(cpus: u32) -> Introduction {
         capacity: capacity(cpus),
         version: "test".into(),
         labels: Vec::new(),
+        site: "local".into(),
         workflow: None,
         before: None,
         allocation: None,
