@@ -2,7 +2,7 @@
 //! unit is, and never too many at once.
 
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use windlass_core::board::{Board, Failed, JobTable, Orphan, Sequel, TableUnit};
 use windlass_core::change::{Change, UnitChange};
@@ -35,7 +35,9 @@ fn table(units: u32) -> JobTable {
     for unit in 0..units {
         let first = unit * JOBS;
         let processing = [first + 1, first + 2, first + 3];
-        processing.iter().for_each(|job| edges.depend(*job, &[first]));
+        for job in processing {
+            edges.depend(job, &[first]);
+        }
         edges.depend(first + 4, &processing);
         edges.depend(first + 5, &[first + 4]);
         place.extend([1 + unit % 2, 3, 3, 3, 4, 0]);
@@ -58,7 +60,7 @@ fn table(units: u32) -> JobTable {
 }
 
 fn board(table: JobTable, max_units: Option<u32>) -> Board {
-    let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+    let mut board = Board::new(WorkflowId(1), RunId(1), table).expect("no cycle");
     let limits = BTreeMap::from([("processing".to_owned(), PROCESSING), ("merge".to_owned(), MERGE)]);
     board.use_limits(&limits, max_units);
     board
@@ -145,7 +147,9 @@ impl World {
         mirror.remove(job);
         let sequel =
             |_: Failed<'_>| if again { Sequel::Again(Box::default()) } else { Sequel::Final(None) }.into();
-        self.board.on_ended_then(*id, &ended(self.board.key(job), exit), sequel, &mut changes).unwrap();
+        self.board
+            .on_ended_then(*id, &ended(self.board.key(job), exit), sequel, &mut changes)
+            .expect("it is held");
         self.note(&changes);
     }
 
@@ -269,7 +273,7 @@ fn a_unit_whose_landing_is_reset_is_nowhere_again() {
     world.claim(2, 1, 0);
     world.end(0, Exit::Code(0), false);
     assert_eq!(world.units[0], (UnitStatus::Active, Some("west".into())));
-    let again = world.board.plan_again(&[0], false, true, &Default::default()).unwrap();
+    let again = world.board.plan_again(&[0], false, true, &HashMap::default()).unwrap();
     let opened = world.board.units_after(&again.changes);
     let expected = UnitChange { number: 0, from: UnitStatus::Active, to: UnitStatus::Waiting, site: None };
     assert_eq!(opened, [Change::Unit(expected)]);

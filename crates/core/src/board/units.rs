@@ -299,9 +299,13 @@ mod tests {
             (&[S::Completed, S::Canceled], UnitStatus::Canceled),
         ] {
             let mut tally = UnitTally::default();
-            jobs.iter().for_each(|status| tally.count(*status, true));
+            for status in jobs {
+                tally.count(*status, true);
+            }
             assert_eq!(tally.status(), expected, "{jobs:?}");
-            jobs.iter().for_each(|status| tally.count(*status, false));
+            for status in jobs {
+                tally.count(*status, false);
+            }
             assert_eq!(tally, UnitTally::default(), "{jobs:?}");
         }
     }

@@ -14,8 +14,8 @@ use crate::model::{
     ImportOptions, JobCommand, JobFileRow, JobFilter, JobRelations, JobRow, JobSource, JobUpdate,
     JobUserDataRow, KindRow, LastRecord, LoadedJobs, NewEvent, NewUserData, NewWorkflow, Part,
     RequirementsChange, RequirementsRow, RequirementsUpdate, ResultFilter, ResultRow, RevisionFilter,
-    RevisionRow, SchedulerRow, SpawnRequest, Spawned, UnitRow, UserDataRow, WishAnswer, WorkerRow, WorkflowRow,
-    WorkflowUpdate,
+    RevisionRow, SchedulerRow, SpawnRequest, Spawned, UnitRow, UserDataRow, WishAnswer, WorkerRow,
+    WorkflowRow, WorkflowUpdate,
 };
 use crate::{Batch, Done, Error, Location, Store};
 use serde_json::Value;
