@@ -1,4 +1,4 @@
-//! Pictures: of a workflow's graph (text, dot, mermaid, svg) and of what its jobs used over time (svg, html).
+//! Pictures: of a workflow's graph (text, dot, mermaid, svg), of the plan of a request, and of what its jobs used over time (svg, html).
 //!
 //! Pure: values go in, text comes out. Every name that goes into a picture is escaped for its format; names are the
 //! user's, and a picture may be opened in a browser.
@@ -22,6 +22,7 @@ mod drawing;
 mod escape;
 mod layout;
 mod mermaid;
+mod plan;
 mod svg;
 mod text;
 pub mod usage;

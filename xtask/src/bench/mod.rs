@@ -8,6 +8,7 @@ mod machine;
 mod measure;
 mod options;
 mod peers;
+mod plan;
 mod report;
 mod retries;
 mod rounds;
@@ -43,6 +44,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     match words.split_first() {
         Some((first, rest)) if first == "workers" => return workers::main(rest, build),
         Some((first, rest)) if first == "retries" => return retries::main(rest, build),
+        Some((first, rest)) if first == "plan" => return plan::main(rest),
         _ => {}
     }
     let known: Vec<&str> = LIST.iter().map(|(name, _)| *name).collect();
