@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `document/` | a JSON document, ours or ReqMgr2's → a `Request`, or all its faults at once |
 //! | `transitions.rs` | the one table of what may follow what |
 //! | `lifecycle.rs` | rows and news → changes, effects, alerts; its parts in `lifecycle/` |
 //! | `outputs.rs` | what is done about outputs, in which order, how often it is tried |
@@ -13,6 +14,7 @@
 pub mod admission;
 pub mod book;
 pub mod change;
+pub mod document;
 pub mod lifecycle;
 pub mod outputs;
 pub mod rounds;

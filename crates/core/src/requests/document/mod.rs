@@ -1,0 +1,90 @@
+//! A JSON document → a [`Request`], or everything that is wrong with it at once.
+//!
+//! Two forms are read: our own (the fields of [`Request`]; unknown ones are refused) and ReqMgr2's, as its documents really
+//! are (unknown ones are kept for the payload). Both fill a [`Draft`](draft::Draft), which is checked in one place; a fault
+//! names the field as the document has it.
+
+mod draft;
+mod names;
+mod own;
+mod reader;
+mod reqmgr;
+
+use serde_json::{Map, Value};
+use std::fmt;
+use windlass_types::requests::Request;
+
+/// What is wrong with a field, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Fault {
+    /// Its path in the document, `.` between the parts; empty for the document as a whole.
+    pub field: String,
+    pub reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.as_str() {
+            "" => f.write_str(&self.reason)?,
+            field => write!(f, "`{field}` {}", self.reason)?,
+        }
+        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, ": {remedy}"))
+    }
+}
+
+/// What is known beside the document.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Who submits it, where the document does not say.
+    pub requestor: &'a str,
+    /// Makes the name of a request unique whose document has no name yet, as ReqMgr2 does: a date, a time, a number.
+    pub name_suffix: &'a str,
+    /// More than this for each core is refused.
+    pub max_memory_per_core_mb: u64,
+}
+
+/// Reads a document of either form.
+pub fn read(document: &Value, context: &Context<'_>) -> Result<Request, Vec<Fault>> {
+    let mut faults = Faults::default();
+    let (draft, envelopes) = match document {
+        Value::Object(map) if is_reqmgr(map) => reqmgr::read(map, context, &mut faults).unzip(),
+        Value::Object(map) => (Some(own::read(map, &mut faults)), None),
+        other => {
+            let reason = format!("a request is a JSON object, this is {}", reader::what(other));
+            faults.push("", reason, None);
+            (None, None)
+        }
+    };
+    let request = draft.and_then(|draft| draft.finish(context, &mut faults));
+    for fault in faults.0.iter_mut().filter(|fault| !fault.field.is_empty()) {
+        fault.field =
+            envelopes.as_ref().map_or_else(|| fault.field.clone(), |known| known.real_path(&fault.field));
+    }
+    match request {
+        Some(request) if faults.0.is_empty() => Ok(request),
+        _ => Err(faults.0),
+    }
+}
+
+/// ReqMgr2 begins its keys with capitals; we never do.
+fn is_reqmgr(map: &Map<String, Value>) -> bool {
+    let wrapper = |key: &str| matches!(key, "createRequest" | "assignRequest" | "result");
+    map.keys().any(|key| wrapper(key))
+        || (!map.contains_key("request_name")
+            && map.keys().any(|key| key.starts_with(|first: char| first.is_ascii_uppercase())))
+}
+
+#[derive(Debug, Default)]
+struct Faults(Vec<Fault>);
+
+impl Faults {
+    /// The first fault of a field is the one that counts.
+    fn push(&mut self, field: impl Into<String>, reason: impl Into<String>, remedy: Option<String>) {
+        let field = field.into();
+        if field.is_empty() || !self.0.iter().any(|known| known.field == field) {
+            self.0.push(Fault { field, reason: reason.into(), remedy });
+        }
+    }
+}
