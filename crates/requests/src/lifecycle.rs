@@ -4,19 +4,26 @@
 //! Passes follow each other at a distance of at least what the last one took. So a thousand nudges cost one pass, and the
 //! reconciler never takes more than half of one processor.
 
-use crate::mailbox::{Heard, Mailbox};
+use crate::backend::Engine;
+use crate::catalog::Catalog;
+use crate::figures::Figures;
+use crate::mailbox::{Heard, Mailbox, Nudge};
+use crate::reconciler::Reconciler;
+use crate::world::{LifecycleOptions, World};
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use windlass_engine::service::Service;
+use windlass_store::{Database, Store};
 use windlass_types::{Clock, Timestamp, WorkflowId};
 
 /// Shortest pause between two passes: what comes at once is seen to at once, together.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// What makes the passes.
-pub trait Rounds: Send {
+pub(crate) trait Rounds: Send {
     /// Looks at what was heard of, or at everything, and does what follows.
     fn pass(&mut self, heard: &Heard) -> PassReport;
 }
@@ -34,6 +41,14 @@ pub struct PassReport {
     pub look_again: Option<Timestamp>,
     /// What is being done outside: planning, submitting, calls to the catalog.
     pub under_way: u64,
+}
+
+impl PassReport {
+    pub(crate) fn trouble(&mut self, request: Option<&str>, error: &dyn std::fmt::Display) {
+        let request = request.map(str::to_owned);
+        self.errors.retain(|known| known.request != request);
+        self.errors.push(Trouble { request, error: error.to_string() });
+    }
 }
 
 /// Something went wrong and will be tried again.
@@ -58,53 +73,84 @@ pub struct LifecycleStatus {
     pub next_pass_at: Option<Timestamp>,
 }
 
+/// What the reconciler works with.
+#[derive(Clone)]
+pub struct Parts {
+    pub books: Arc<dyn Database>,
+    pub service: Service,
+    pub catalog: Arc<dyn Catalog>,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("catalog", &self.catalog).finish_non_exhaustive()
+    }
+}
+
 /// The handle; cheap to clone. When the last one is dropped the reconciler ends, after its pass.
 #[derive(Clone, Debug)]
 pub struct Lifecycle(Arc<Handle>);
 
 #[derive(Debug)]
 struct Handle {
-    mailbox: Arc<Mailbox>,
+    nudge: Nudge,
     status: Arc<Mutex<LifecycleStatus>>,
+    figures: Arc<Mutex<Figures>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Lifecycle {
-    /// Starts the loop on a thread of its own, with a pass over everything.
-    pub fn start(interval: Duration, mut rounds: impl Rounds + 'static) -> std::io::Result<Self> {
-        let lifecycle = Self::prepare(interval);
-        let (mailbox, status) = (Arc::clone(&lifecycle.0.mailbox), Arc::clone(&lifecycle.0.status));
-        let thread = thread::Builder::new()
-            .name("windlass-requests".into())
-            .spawn(move || run(&mailbox, &status, interval, &mut rounds))?;
-        *lifecycle.0.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-        Ok(lifecycle)
+    /// Takes up all requests that are under way. `nudge` is what others tell it by; the caller is the only one who does
+    /// this with these books.
+    pub fn open(parts: Parts, nudge: Nudge, options: LifecycleOptions) -> std::io::Result<Self> {
+        let interval = options.interval;
+        let figures = Arc::new(Mutex::new(Figures::default()));
+        let store: Arc<dyn Store> = Arc::clone(&parts.books) as _;
+        let engine = Engine { service: parts.service, store };
+        let world = World { books: parts.books, engine, catalog: parts.catalog, options };
+        let reconciler = Reconciler::new(world, nudge.clone(), Arc::clone(&figures))?;
+        Self::start(interval, nudge, figures, reconciler)
     }
 
-    fn prepare(interval: Duration) -> Self {
+    /// Starts the loop on a thread of its own, with a pass over everything.
+    fn start(
+        interval: Duration,
+        nudge: Nudge,
+        figures: Arc<Mutex<Figures>>,
+        mut rounds: impl Rounds + 'static,
+    ) -> std::io::Result<Self> {
         let status = LifecycleStatus {
             running: true,
             cycle_interval_sec: interval.as_secs_f64(),
             ..LifecycleStatus::default()
         };
-        let mailbox = Arc::new(Mailbox::default());
-        mailbox.tell(|heard| heard.all = true);
-        Self(Arc::new(Handle { mailbox, status: Arc::new(Mutex::new(status)), thread: Mutex::new(None) }))
+        let status = Arc::new(Mutex::new(status));
+        nudge.all();
+        let (mailbox, told) = (Arc::clone(&nudge.0), Arc::clone(&status));
+        let thread = thread::Builder::new()
+            .name("windlass-requests".into())
+            .spawn(move || run(&mailbox, &told, interval, &mut rounds))?;
+        Ok(Self(Arc::new(Handle { nudge, status, figures, thread: Mutex::new(Some(thread)) })))
     }
 
     /// Something happened to this request: somebody wants something of it, or it is new.
     pub fn nudge(&self, request: &str) {
-        self.0.mailbox.tell(|heard| heard.requests.extend([request.to_owned()]));
+        self.0.nudge.request(request);
     }
 
     /// Something changed that may concern any request: a limit, a site, a setting.
     pub fn nudge_all(&self) {
-        self.0.mailbox.tell(|heard| heard.all = true);
+        self.0.nudge.all();
     }
 
     /// Something happened to a workflow of the engine, which may be the run of a request.
     pub fn nudge_workflow(&self, workflow: WorkflowId) {
-        self.0.mailbox.tell(|heard| heard.workflows.extend([workflow]));
+        self.0.nudge.workflow(workflow);
+    }
+
+    /// What is counted, for metrics.
+    pub fn figures(&self) -> Figures {
+        self.0.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn status(&self) -> LifecycleStatus {
@@ -119,7 +165,7 @@ impl Lifecycle {
 
 impl Handle {
     fn stop(&self) {
-        self.mailbox.stop();
+        self.nudge.0.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.thread().id() != thread::current().id()
@@ -201,7 +247,8 @@ mod tests {
     fn scripted(interval: Duration) -> (Lifecycle, Receiver<Heard>, Sender<PassReport>) {
         let (heard, seen) = mpsc::channel();
         let (go, go_on) = mpsc::channel();
-        (Lifecycle::start(interval, Scripted { heard, go_on }).unwrap(), seen, go)
+        let scripted = Scripted { heard, go_on };
+        (Lifecycle::start(interval, Nudge::default(), Arc::default(), scripted).unwrap(), seen, go)
     }
 
     #[test]

@@ -3,24 +3,45 @@
 
 use std::collections::BTreeSet;
 use std::mem;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use windlass_types::WorkflowId;
 
 /// What was told since the last pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub(crate) struct Heard {
     /// Look at everything.
-    pub all: bool,
+    pub(crate) all: bool,
     /// Requests that something happened to.
-    pub requests: BTreeSet<String>,
+    pub(crate) requests: BTreeSet<String>,
     /// Workflows of the engine that something happened to.
-    pub workflows: BTreeSet<WorkflowId>,
+    pub(crate) workflows: BTreeSet<WorkflowId>,
 }
 
 impl Heard {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !self.all && self.requests.is_empty() && self.workflows.is_empty()
+    }
+}
+
+/// Tells the reconciler that something happened; cheap to clone, and there before the reconciler is.
+#[derive(Clone, Debug, Default)]
+pub struct Nudge(pub(crate) Arc<Mailbox>);
+
+impl Nudge {
+    /// Something happened to this request.
+    pub fn request(&self, name: &str) {
+        self.0.tell(|heard| heard.requests.extend([name.to_owned()]));
+    }
+
+    /// Something changed that may concern any request.
+    pub fn all(&self) {
+        self.0.tell(|heard| heard.all = true);
+    }
+
+    /// Something happened to a workflow of the engine, which may be the run of a request.
+    pub fn workflow(&self, workflow: WorkflowId) {
+        self.0.tell(|heard| heard.workflows.extend([workflow]));
     }
 }
 

@@ -1,14 +1,211 @@
-//! The passes over all requests that are under way.
+//! The passes over all requests that are under way: read, decide, commit, and have done outside what follows.
+//!
+//! One thread owns all states. Nothing that matters is in memory alone: views are rows as they were read or written last,
+//! known by their version; outcomes of effects that get lost come again, because what they were about is still due.
 
+mod pauses;
+mod run_news;
+mod sites;
+mod turn;
+
+use crate::effects::{About, Done, EffectKey};
+use crate::figures::Figures;
 use crate::lifecycle::{PassReport, Rounds};
-use crate::mailbox::Heard;
+use crate::mailbox::{Heard, Nudge};
+use crate::pool::Pool;
+use crate::world::World;
+use pauses::Pauses;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use windlass_core::requests::View;
+use windlass_core::requests::book::{Process, RequestRow, RunRow, StepState};
+use windlass_core::requests::lifecycle::News;
+use windlass_store::Error;
+use windlass_store::model::StepFilter;
+use windlass_types::{Clock, Timestamp};
+
+/// What leads from one decision straight to the next is followed within a pass, but not for ever.
+const TURNS: usize = 16;
 
 /// Owns the states of all requests.
 #[derive(Debug)]
-pub struct Reconciler;
+pub(crate) struct Reconciler {
+    world: Arc<World>,
+    pool: Pool<EffectKey, Vec<Done>>,
+    /// By name, as they were read or written last.
+    known: BTreeMap<String, View>,
+    /// What decisions have not been told yet, or were told in vain.
+    news: HashMap<String, Vec<News>>,
+    /// Runs that were looked at since they began. The others are, whether something was heard of them or not.
+    looked_at: HashSet<String>,
+    /// When to look again at a request and its run.
+    wake: HashMap<String, Timestamp>,
+    pauses: Pauses,
+    figures: Arc<Mutex<Figures>>,
+    /// A pass failed: what was heard before it has still to be seen to.
+    owes_all: bool,
+}
 
 impl Rounds for Reconciler {
-    fn pass(&mut self, _heard: &Heard) -> PassReport {
-        PassReport::default()
+    fn pass(&mut self, heard: &Heard) -> PassReport {
+        let mut report = PassReport::default();
+        if let Err(error) = self.try_pass(heard, &mut report) {
+            self.owes_all = true;
+            report.trouble(None, &error);
+        }
+        report.under_way = self.pool.under_way() as u64;
+        let due = self.wake.values().copied().chain(self.pauses.next()).chain(report.look_again);
+        report.look_again = due.min();
+        report
+    }
+}
+
+impl Reconciler {
+    pub(crate) fn new(world: World, nudge: Nudge, figures: Arc<Mutex<Figures>>) -> std::io::Result<Self> {
+        let threads = world.options.threads.max(1);
+        let pool = Pool::start(threads, move |key: &EffectKey| nudge.request(&key.request))?;
+        Ok(Self {
+            world: Arc::new(world),
+            pool,
+            known: BTreeMap::new(),
+            news: HashMap::new(),
+            looked_at: HashSet::new(),
+            wake: HashMap::new(),
+            pauses: Pauses::default(),
+            figures,
+            owes_all: true,
+        })
+    }
+
+    fn try_pass(&mut self, heard: &Heard, report: &mut PassReport) -> Result<(), Error> {
+        let now = Clock.now();
+        let all = heard.all || self.owes_all;
+        self.take_outcomes(report);
+        self.refresh()?;
+        if all {
+            self.keep_sites()?;
+            self.tell_alerts();
+        }
+        let mut due: Vec<String> = self.known.keys().cloned().collect();
+        report.evaluated = due.len() as u64;
+        self.look_at_runs(all, heard, now);
+        for _ in 0..TURNS {
+            due = self.turn(&due, report);
+            if due.is_empty() {
+                break;
+            }
+            self.look_at_new_runs(&due);
+        }
+        if !due.is_empty() {
+            report.look_again = Some(now);
+        }
+        self.count(all)?;
+        self.owes_all = false;
+        Ok(())
+    }
+
+    /// What came of effects since the last pass.
+    fn take_outcomes(&mut self, report: &mut PassReport) {
+        let (now, usual) = (Clock.now(), self.world.options.decisions.retry_after);
+        for done in self.pool.take() {
+            let request = done.key.request;
+            let Some(outcomes) = done.outcome else {
+                // What it was about is still due; the log says where it panicked.
+                self.pauses.hold_all(&request, now.after(usual));
+                report.trouble(Some(&request), &"something that was done for it has failed; see the log");
+                continue;
+            };
+            if done.key.about == About::Alerts {
+                if !outcomes.is_empty() {
+                    self.tell_alerts();
+                }
+                continue;
+            }
+            for Done { tag, news, pause } in outcomes {
+                if let Some(error) = news.iter().find_map(turn::trouble_of) {
+                    report.trouble(Some(&request), &error);
+                }
+                self.pauses.hold(&request, &tag, now.after(pause));
+                self.news.entry(request.clone()).or_default().extend(news);
+            }
+        }
+        self.pauses.forget_before(now);
+    }
+
+    /// Reads all that is open, in a few statements, and the rest of what somebody else has changed.
+    fn refresh(&mut self) -> Result<(), Error> {
+        let open = self.world.books.open_requests()?;
+        let unsettled = self.world.books.unsettled_requests()?;
+        let mut known = BTreeMap::new();
+        for one in open {
+            let name = one.row.request.request_name.clone();
+            let view = match self.known.remove(&name).filter(|view| view.row.version == one.row.version) {
+                Some(view) => view,
+                None => self.read(one.row, one.process, one.run)?,
+            };
+            known.insert(name, view);
+        }
+        for name in unsettled {
+            // Another request may have added steps to this one: its version says nothing of that.
+            let Some(row) = self.world.books.request(&name)? else { continue };
+            let process = self.world.books.process(&name)?;
+            known.insert(name, self.read(row, process, None)?);
+        }
+        self.known = known;
+        self.news.retain(|name, _| self.known.contains_key(name));
+        self.wake.retain(|name, _| self.known.contains_key(name));
+        Ok(())
+    }
+
+    fn read(&self, row: RequestRow, process: Option<Process>, run: Option<RunRow>) -> Result<View, Error> {
+        let (blocks, steps) = match &process {
+            None => (Vec::new(), Vec::new()),
+            Some(process) => {
+                let filter = StepFilter {
+                    process: Some(process.uuid.clone()),
+                    state: vec![StepState::Pending, StepState::Failed],
+                    ..StepFilter::default()
+                };
+                (self.world.books.blocks(&process.uuid)?, self.world.books.steps(&filter)?)
+            }
+        };
+        Ok(View { row, process, run, blocks, steps })
+    }
+
+    /// Of runs that something was heard of; of all of them if nobody can know.
+    fn look_at_runs(&mut self, all: bool, heard: &Heard, now: Timestamp) {
+        let woken: HashSet<String> =
+            self.wake.extract_if(|_, at| *at <= now).map(|(request, _)| request).collect();
+        let is_due = |name: &String, view: &View| {
+            all || woken.contains(name)
+                || run_news::handed(view).is_some_and(|run| heard.workflows.contains(&run.workflow))
+        };
+        let due = self.known.iter().filter(|(name, view)| is_due(name, view));
+        let due: Vec<String> = due.map(|(name, _)| name.clone()).collect();
+        for name in &due {
+            self.look_at_run(name);
+        }
+        let others: Vec<String> = self.known.keys().cloned().collect();
+        self.look_at_new_runs(&others);
+    }
+
+    /// What happened to a run before it was known here was heard in vain.
+    fn look_at_new_runs(&mut self, among: &[String]) {
+        let is_new = |name: &&String| {
+            let run = self.known.get(*name).and_then(|view| view.run.as_ref());
+            run.is_some_and(|run| !self.looked_at.contains(&run.uuid))
+        };
+        let new: Vec<String> = among.iter().filter(is_new).cloned().collect();
+        for name in &new {
+            self.look_at_run(name);
+        }
+    }
+
+    fn look_at_run(&mut self, name: &str) {
+        let Some(view) = self.known.get(name) else { return };
+        if let (Some(run), Some(news)) = (&view.run, run_news::of(&self.world, view)) {
+            self.looked_at.insert(run.uuid.clone());
+            self.news.entry(name.to_owned()).or_default().push(news);
+        }
     }
 }

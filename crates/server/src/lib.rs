@@ -19,6 +19,7 @@ pub mod extract;
 mod front;
 mod gate;
 mod guard;
+mod lifecycle;
 mod listen;
 pub mod listeners;
 pub mod logging;

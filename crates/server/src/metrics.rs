@@ -1,20 +1,27 @@
 //! What the server counts about itself, for Prometheus. Every name is explained in `docs/reference/metrics.md`.
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _, text,
+};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 use windlass_engine::service::Service;
+use windlass_requests::Lifecycle;
 use windlass_types::Clock;
 
 #[derive(Debug)]
 pub struct Metrics {
     registry: RwLock<Registry>,
+    /// Their names begin otherwise.
+    of_requests: RwLock<Registry>,
     requests: Family<Request, Counter>,
     duration: Family<Route, Histogram>,
     pub(crate) in_flight: Gauge,
@@ -70,6 +77,7 @@ impl Default for Metrics {
             streams_cut: Counter::default(),
             published: Counter::default(),
             registry: RwLock::default(),
+            of_requests: RwLock::new(Registry::with_prefix("wms2")),
         };
         registry.register("http_requests", "Requests by route and status code", registered.requests.clone());
         registry.register(
@@ -144,7 +152,72 @@ impl Collector for Work {
     }
 }
 
+/// What is counted about requests, under the names that their specification gives.
+#[derive(Debug)]
+struct Requests(Lifecycle);
+
+impl Collector for Requests {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let figures = self.0.figures();
+        let status = |status: &dyn std::fmt::Display| vec![("status", status.to_string())];
+        let of =
+            |requests: &BTreeMap<_, u64>| requests.iter().map(|(of, n)| (status(of), *n as f64)).collect();
+        let blocks = figures.blocks.iter().map(|(of, n)| (status(of), *n as f64)).collect();
+        let progress =
+            figures.progress.iter().map(|(run, done)| (vec![("dag_id", run.clone())], *done)).collect();
+        let depth = vec![(Vec::new(), figures.queue_depth as f64)];
+        gauges(&mut encoder, "workflows", "Requests by status", of(&figures.requests))?;
+        gauges(&mut encoder, "admission_queue_depth", "Requests that wait for their turn", depth)?;
+        gauges(
+            &mut encoder,
+            "dag_progress",
+            "Share of the work units of a run that are completed",
+            progress,
+        )?;
+        gauges(&mut encoder, "blocks", "Processing blocks by status", blocks)?;
+        let stuck = figures.stuck.iter().map(|(of, n)| (status(of), *n)).collect();
+        counters(&mut encoder, "request_stuck", "Requests that were found stuck, by status", stuck)?;
+        let alerts =
+            figures.alerts.iter().map(|(kind, n)| (vec![("type", (*kind).to_owned())], *n)).collect();
+        counters(&mut encoder, "alerts", "Things that a person was told of, by type", alerts)
+    }
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: Vec<(Labels, f64)>,
+) -> Result<(), std::fmt::Error> {
+    let mut described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in values {
+        ConstGauge::new(value).encode(described.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn counters(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: Vec<(Labels, u64)>,
+) -> Result<(), std::fmt::Error> {
+    let mut described = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in values {
+        ConstCounter::new(value).encode(described.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
 impl Metrics {
+    /// From now on those of requests are too.
+    pub(crate) fn include_requests(&self, lifecycle: Lifecycle) {
+        let mut registry = self.of_requests.write().unwrap_or_else(PoisonError::into_inner);
+        registry.register_collector(Box::new(Requests(lifecycle)));
+    }
+
     /// From now on the figures of the service are among the others.
     pub(crate) fn include(&self, service: Service) {
         let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
@@ -168,7 +241,10 @@ impl Metrics {
     pub(crate) fn render(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
-        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        text::encode_registry(&mut text, &registry)?;
+        let registry = self.of_requests.read().unwrap_or_else(PoisonError::into_inner);
+        text::encode_registry(&mut text, &registry)?;
+        text::encode_eof(&mut text)?;
         Ok(text)
     }
 }

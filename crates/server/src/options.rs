@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::classify::Classifier;
 use windlass_engine::service::Bury;
+use windlass_requests::Bell;
 
 /// Where Torc's clients look when nobody tells them where.
 pub const DEFAULT_PORT: u16 = 8080;
@@ -48,6 +49,7 @@ pub struct ServeOptions {
     pub look_for_events: Duration,
     /// Requests are looked at when something happens to them; how often to look at all of them, in case that was missed.
     pub look_for_requests: Duration,
+    pub requests: RequestsOptions,
 }
 
 impl fmt::Debug for ServeOptions {
@@ -57,6 +59,34 @@ impl fmt::Debug for ServeOptions {
             .field("no_auth", &self.no_auth)
             .field("run_dir", &self.run_dir)
             .finish_non_exhaustive()
+    }
+}
+
+/// How requests are carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestsOptions {
+    /// Runs and, of sites that say nothing else, files are kept in here; workers must see it under the same path. `None`:
+    /// beside the database.
+    pub directory: Option<PathBuf>,
+    /// Before a failed job is tried again; longer each time.
+    pub cool_off: Duration,
+    /// Before something that had trouble is tried again: planning, submitting.
+    pub retry_after: Duration,
+    /// Who is told when a person should know something.
+    pub bell: Bell,
+    /// Where outputs go for good, as the catalog writes it.
+    pub tape: String,
+}
+
+impl Default for RequestsOptions {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            cool_off: Duration::from_mins(1),
+            retry_after: Duration::from_mins(1),
+            bell: Bell::default(),
+            tape: "tier=1&type=TAPE".to_owned(),
+        }
     }
 }
 
@@ -140,6 +170,7 @@ impl Default for ServeOptions {
             mcp: None,
             look_for_events: Duration::from_secs(1),
             look_for_requests: Duration::from_mins(1),
+            requests: RequestsOptions::default(),
         }
     }
 }

@@ -7,6 +7,7 @@
 use crate::discovery::{self, Announced, Discovery, DiscoveryError};
 use crate::front::{Front, standby};
 use crate::gate::{self, Books, Network};
+use crate::lifecycle;
 use crate::listen::Listening;
 use crate::listeners::Listeners;
 use crate::metrics::Metrics;
@@ -29,7 +30,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Gate, GateOptions, Secret};
 use windlass_engine::service::{Bury, Service, ServiceOptions};
-use windlass_requests::{Lifecycle, Reconciler};
+use windlass_requests::Nudge;
 use windlass_store::lock::{self, Lock, LockGuard};
 use windlass_store::{Database, Location, Pulse, Store};
 use windlass_types::Clock;
@@ -287,10 +288,12 @@ impl Site {
         };
         let auth = Arc::new(Gate::open(gate)?);
         let pulse = lock.pulse();
-        let service = Service::start(Arc::clone(&store), self.service_options(options, &events, &pulse))?;
+        let nudge = Nudge::default();
+        let service_options = self.service_options(options, &events, &pulse, nudge.clone());
+        let service = Service::start(Arc::clone(&store), service_options)?;
         self.metrics.include(service.clone());
-        let lifecycle =
-            Lifecycle::start(options.look_for_requests, Reconciler).map_err(ServeError::Runtime)?;
+        let lifecycle = lifecycle::open(options, &database, &service, nudge).map_err(ServeError::Runtime)?;
+        self.metrics.include_requests(lifecycle.clone());
         let state = AppState {
             store,
             database,
@@ -322,7 +325,13 @@ impl Site {
         Ok(Active { state, token, _announced: announced, lock })
     }
 
-    fn service_options(&self, options: &ServeOptions, events: &Publisher, pulse: &Pulse) -> ServiceOptions {
+    fn service_options(
+        &self,
+        options: &ServeOptions,
+        events: &Publisher,
+        pulse: &Pulse,
+        nudge: Nudge,
+    ) -> ServiceOptions {
         let (events, overlap, pulse) = (events.clone(), pulse.overlap(), pulse.clone());
         ServiceOptions {
             lease: options.lease,
@@ -330,6 +339,7 @@ impl Site {
             api_url: Some(self.url.clone()),
             bury: options.bury.clone().map(telling),
             on_commit: Some(Arc::new(move || events.nudge())),
+            on_change: Some(Arc::new(move |workflow| nudge.workflow(workflow))),
             is_certain: Some(Arc::new(move || pulse.is_certain())),
             overlap,
             classifier: options.classifier.clone(),

@@ -28,6 +28,8 @@ pub trait Requests: Send + Sync {
     fn count_requests(&self, filter: &RequestFilter) -> Result<u64, Error>;
     /// All that are not over, by name, as they are at one moment. A few statements, however many there are.
     fn open_requests(&self) -> Result<Vec<OpenRequest>, Error>;
+    /// Names of those that are over, but have output steps that are still to be done. Usually there are none.
+    fn unsettled_requests(&self) -> Result<Vec<String>, Error>;
     /// Oldest first.
     fn transitions(&self, request: &str) -> Result<Vec<Transition>, Error>;
     /// Each commit is applied whole or not at all, and together they are put on disk at once. What became of each, in their

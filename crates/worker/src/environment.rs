@@ -33,8 +33,11 @@ pub(crate) fn shared(
     if let Some(database) = &options.database {
         variables.push(("WINDLASS_DB".into(), database.into()));
     }
-    if let Some(directory) = options.program.as_deref().and_then(Path::parent) {
-        append_to_path(&mut variables, directory);
+    if let Some(program) = &options.program {
+        variables.push(("WINDLASS_EXE".into(), program.into()));
+        if let Some(directory) = program.parent() {
+            append_to_path(&mut variables, directory);
+        }
     }
     Environment::new(variables)
 }

@@ -47,7 +47,10 @@ async fn introduce(
 ) -> Answer<Json<Welcome>> {
     caller.may(Operation::IntroduceWorker, Relation::Own, "worker")?;
     let sponsor = caller.works_for(&state, who.workflow).await?;
-    ask(|reply| state.service.introduce(who, sponsor, reply)).await.map(Json)
+    let welcome = ask(|reply| state.service.introduce(who, sponsor, reply)).await?;
+    // Requests may have waited for a site.
+    state.lifecycle.nudge_all();
+    Ok(Json(welcome))
 }
 
 /// Report what happened, and get what to do

@@ -41,6 +41,13 @@ super::statements! {
         WHERE r.status NOT IN ('completed', 'failed', 'aborted') AND p.request = r.name AND s.process = p.uuid
             AND s.state IN ('pending', 'failed')
         GROUP BY r.name, s.state";
+    /// That are over, with something left to do about their outputs.
+    UNSETTLED_REQUESTS = "
+        SELECT DISTINCT r.name
+        FROM output_step s CROSS JOIN request_process p CROSS JOIN request r
+        WHERE s.state = 'pending' AND p.uuid = s.process AND r.name = p.request
+            AND r.status IN ('completed', 'failed', 'aborted')
+        ORDER BY r.name";
     TRANSITIONS = "
         SELECT n, from_status, to_status, at, made_by, reason FROM request_transition WHERE request = $1 ORDER BY n";
     NOTE_TRANSITION = "

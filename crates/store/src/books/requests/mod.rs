@@ -9,7 +9,7 @@ mod sites;
 pub(super) use rows::{natural, number};
 
 use super::{Backend, Books};
-use crate::db::Db as _;
+use crate::db::{Db as _, values};
 use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter};
 use crate::sql::requests as sql;
 use crate::{Error, Requests};
@@ -48,6 +48,10 @@ impl<B: Backend> Requests for Books<B> {
 
     fn open_requests(&self) -> Result<Vec<OpenRequest>, Error> {
         self.read(lists::open)
+    }
+
+    fn unsettled_requests(&self) -> Result<Vec<String>, Error> {
+        self.read(|db| db.all(sql::UNSETTLED_REQUESTS, values![], |row| row.get(0)))
     }
 
     fn transitions(&self, request: &str) -> Result<Vec<Transition>, Error> {

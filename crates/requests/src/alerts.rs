@@ -1,0 +1,127 @@
+//! Telling people: a line in the log, and a program of theirs (a mail, a webhook) that gets the alert as JSON.
+//!
+//! The program is run without a shell, with a time-out, and never by whoever decides: a mail server that is down delays
+//! mails and nothing else.
+
+use std::io::{self, Write as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use windlass_core::requests::book::AlertRow;
+
+/// How often a program is looked at that should end soon.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Who is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bell {
+    /// A program and its arguments; empty: only the log.
+    pub command: Vec<String>,
+    /// It is ended then. Zero: after [`Bell::TIMEOUT`].
+    pub timeout: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BellError {
+    #[error("the alert program `{program}` cannot be run: {source}")]
+    Run { program: String, source: io::Error },
+    #[error("the alert program `{program}` ended with {status}")]
+    Failed { program: String, status: ExitStatus },
+    #[error("the alert program `{program}` was ended after {timeout:?}")]
+    TooLong { program: String, timeout: Duration },
+}
+
+impl Bell {
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// Tells all; with a program, it gets each of them in a run of its own.
+    pub fn ring(&self, alert: &AlertRow) -> Result<(), BellError> {
+        let text = serde_json::to_string(alert).unwrap_or_default();
+        tracing::warn!(
+            kind = alert.alert.kind,
+            request = alert.alert.request.as_deref(),
+            detail = %alert.alert.detail,
+            "{}",
+            alert.alert.message
+        );
+        let Some((program, arguments)) = self.command.split_first() else { return Ok(()) };
+        self.run(program, arguments, text)
+    }
+
+    fn run(&self, program: &str, arguments: &[String], text: String) -> Result<(), BellError> {
+        let wrong = |source| BellError::Run { program: program.to_owned(), source };
+        let timeout = if self.timeout.is_zero() { Self::TIMEOUT } else { self.timeout };
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(wrong)?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that does not read must not keep us from ending it. One that has ended wanted no more of it.
+            thread::spawn(move || stdin.write_all(text.as_bytes()).unwrap_or_default());
+        }
+        match wait(&mut child, timeout).map_err(wrong)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(BellError::Failed { program: program.to_owned(), status }),
+            None => Err(BellError::TooLong { program: program.to_owned(), timeout }),
+        }
+    }
+}
+
+/// `None`: it took too long, and is ended.
+fn wait(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> {
+    let until = Instant::now() + timeout;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= until {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use windlass_core::requests::book::NewAlert;
+    use windlass_types::Timestamp;
+
+    fn alert() -> AlertRow {
+        let alert = NewAlert {
+            kind: "stuck_in_queue".into(),
+            request: Some("r1".into()),
+            message: "it waits".into(),
+            detail: json!({"status": "queued"}),
+        };
+        AlertRow { id: 3, alert, at: Timestamp(0), told_at: None }
+    }
+
+    fn bell(command: &[&str]) -> Bell {
+        Bell { command: command.iter().map(|&word| word.to_owned()).collect(), timeout: Duration::ZERO }
+    }
+
+    #[test]
+    fn the_program_gets_the_alert_and_no_shell_reads_its_arguments() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("$(id) said");
+        bell(&["tee", file.to_str().unwrap()]).ring(&alert()).unwrap();
+        let told: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        assert_eq!((&told["kind"], &told["request"]), (&json!("stuck_in_queue"), &json!("r1")));
+    }
+
+    #[test]
+    fn what_goes_wrong_is_told() {
+        bell(&[]).ring(&alert()).unwrap();
+        assert!(matches!(bell(&["false"]).ring(&alert()), Err(BellError::Failed { .. })));
+        assert!(matches!(bell(&["/no/such/program"]).ring(&alert()), Err(BellError::Run { .. })));
+        let slow = Bell { timeout: Duration::from_millis(50), ..bell(&["sleep", "600"]) };
+        assert!(matches!(slow.ring(&alert()), Err(BellError::TooLong { .. })));
+    }
+}

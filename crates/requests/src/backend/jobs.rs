@@ -1,0 +1,320 @@
+//! A run as a workflow of the engine: of each work unit a landing, its processing jobs, a merge and a cleanup.
+
+use super::roles::{Retries, quoted};
+use crate::outline::{Outline, manifest_path};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+use windlass_core::edges::{Edges, EdgesBuilder};
+use windlass_store::model::{FirstIds, JobSource, NewJob, NewKind, NewRequirements, NewWorkflow};
+use windlass_types::requests::NodeRole;
+use windlass_types::settings::{FailureHandler, Settings};
+use windlass_types::{Bytes, JobStatus, Resources};
+
+/// The `windlass` of the worker that runs the job.
+const PROGRAM: &str = r#""${WINDLASS_EXE:-windlass}""#;
+/// What is nearly done goes before what has just begun.
+const FINISHING: i32 = 10;
+
+/// What a job asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct JobSize {
+    pub(crate) cores: u32,
+    pub(crate) memory_mb: u64,
+    /// It is ended then.
+    pub(crate) runtime_sec: u64,
+}
+
+impl JobSize {
+    const HOUR: u64 = 3600;
+
+    /// What a job gets that was estimated to take so long: half as much again and ten minutes, at least two hours, in
+    /// whole hours, so that there are few different ones.
+    pub(crate) fn of_estimate(cores: u32, memory_mb: u64, time_sec: u64) -> Self {
+        let patient = time_sec.saturating_add(time_sec / 2).saturating_add(600);
+        let hours = patient.div_ceil(Self::HOUR).max(2);
+        Self { cores, memory_mb, runtime_sec: hours.saturating_mul(Self::HOUR) }
+    }
+
+    fn resources(self) -> Resources {
+        Resources {
+            cpus: self.cores.max(1),
+            memory: Bytes(self.memory_mb << 20),
+            runtime: Some(Duration::from_secs(self.runtime_sec)),
+            ..Resources::DEFAULT
+        }
+    }
+
+    /// For a landing: only where all that follows it would fit.
+    fn to_land(self) -> Self {
+        Self { runtime_sec: Self::HOUR / 2, ..self }
+    }
+
+    /// For what needs one core and no more than its share of memory.
+    fn of_one_core(self, hours: u64) -> Self {
+        let memory_mb = (self.memory_mb / u64::from(self.cores.max(1))).max(1);
+        Self { cores: 1, memory_mb, runtime_sec: hours * Self::HOUR }
+    }
+
+    /// Large enough for both.
+    fn covering(self, other: Self) -> Self {
+        Self {
+            cores: self.cores.max(other.cores),
+            memory_mb: self.memory_mb.max(other.memory_mb),
+            runtime_sec: self.runtime_sec.max(other.runtime_sec),
+        }
+    }
+}
+
+/// Everything that is submitted but the jobs themselves.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) name: String,
+    pub(crate) user: String,
+    /// Found again by this after a crash.
+    pub(crate) digest: String,
+    pub(crate) directory: String,
+    /// How many jobs of a category at once; `MergeGroup`: how many units.
+    pub(crate) throttles: BTreeMap<String, u64>,
+    pub(crate) retries: Retries,
+    /// What a job of one core may ask for at most, in MB.
+    pub(crate) max_memory_per_core: u64,
+}
+
+/// The workflow of a run, ready to be created.
+#[derive(Debug)]
+pub(crate) struct Graph<'o> {
+    outline: &'o Outline,
+    settings: Settings,
+    handlers: Vec<FailureHandler>,
+    sizes: Vec<(String, JobSize)>,
+    edges: Edges,
+    logs: String,
+}
+
+impl<'o> Graph<'o> {
+    pub(crate) fn new(submission: &Submission, outline: &'o Outline) -> Self {
+        let cores = outline.sizes.iter().map(|size| size.cores).max().unwrap_or(1).max(1);
+        let most = Bytes((submission.max_memory_per_core * u64::from(cores)) << 20);
+        let handlers = NodeRole::ALL.iter().map(|role| submission.retries.handler(*role, most)).collect();
+        Self {
+            outline,
+            settings: settings(&submission.throttles),
+            handlers,
+            sizes: sizes(outline),
+            edges: edges(outline),
+            logs: format!("{}/logs", submission.directory),
+        }
+    }
+
+    /// Calls `create` with the workflow and where its jobs come from.
+    pub(crate) fn create<T>(
+        &self,
+        submission: &Submission,
+        create: impl FnOnce(&NewWorkflow<'_>, &mut dyn JobSource) -> T,
+    ) -> T {
+        let requirements: Vec<_> = self
+            .sizes
+            .iter()
+            .map(|(name, size)| NewRequirements { name, resources: size.resources() })
+            .collect();
+        let names = landing_kinds(self.outline);
+        let kinds = self.kinds(&names);
+        let workflow = NewWorkflow {
+            name: &submission.name,
+            user: &submission.user,
+            submission_dir: &submission.directory,
+            output_dir: &self.logs,
+            spec_digest: Some(&submission.digest),
+            settings: Some(&self.settings),
+            requirements: &requirements,
+            failure_handlers: &self.handlers,
+            kinds: &kinds,
+            edges: &self.edges,
+            ..NewWorkflow::default()
+        };
+        create(&workflow, &mut Jobs::new(self.outline, &submission.directory))
+    }
+
+    /// Processing, merge, cleanup; then a kind of landings for each set of sites.
+    fn kinds<'a>(&'a self, landing_names: &'a [String]) -> Vec<NewKind<'a>> {
+        let of = |role: NodeRole, name| NewKind {
+            name,
+            failure_handler: NodeRole::ALL.iter().position(|known| *known == role).map(|at| at as u32),
+            limit: self.settings.limits.get_key_value(role.name()).map(|(name, _)| name.as_str()),
+            ..NewKind::default()
+        };
+        let mut kinds = vec![
+            of(NodeRole::Processing, "processing"),
+            of(NodeRole::Merge, "merge"),
+            of(NodeRole::Cleanup, "cleanup"),
+        ];
+        let landings = self.outline.sites.iter().zip(landing_names);
+        kinds.extend(landings.map(|(sites, name)| NewKind {
+            sites,
+            elects: true,
+            ..of(NodeRole::Landing, name.as_str())
+        }));
+        kinds
+    }
+}
+
+const PROCESSING: u32 = 0;
+const MERGE: u32 = 1;
+const CLEANUP: u32 = 2;
+const LANDING: u32 = 3;
+
+/// `landing`, or `landing_0`, `landing_1`, … where units differ in where they may go.
+fn landing_kinds(outline: &Outline) -> Vec<String> {
+    match outline.sites.len() {
+        1 => vec!["landing".to_owned()],
+        several => (0..several).map(|set| format!("landing_{set}")).collect(),
+    }
+}
+
+fn settings(throttles: &BTreeMap<String, u64>) -> Settings {
+    let of = |name: &str| throttles.get(name).map(|&limit| u32::try_from(limit).unwrap_or(u32::MAX));
+    let roles = [NodeRole::Processing, NodeRole::Merge, NodeRole::Cleanup];
+    Settings {
+        limits: roles.iter().filter_map(|role| Some((role.name().to_owned(), of(role.name())?))).collect(),
+        max_units: of("MergeGroup"),
+        ..Settings::default()
+    }
+}
+
+/// Those of processing jobs in the outline's order, then what the other jobs of a unit with each of them ask for.
+fn sizes(outline: &Outline) -> Vec<(String, JobSize)> {
+    let processing = outline.sizes.iter().enumerate().map(|(n, size)| (format!("processing_{n}"), *size));
+    let largest = largest(outline);
+    let others = [
+        ("landing".to_owned(), largest.to_land()),
+        ("merge".to_owned(), largest.of_one_core(8)),
+        ("cleanup".to_owned(), largest.of_one_core(1)),
+    ];
+    processing.chain(others).collect()
+}
+
+fn largest(outline: &Outline) -> JobSize {
+    outline.sizes.iter().copied().fold(JobSize::default(), JobSize::covering)
+}
+
+/// Landing, processing, merge, cleanup of each unit, in this order; so are their numbers.
+fn edges(outline: &Outline) -> Edges {
+    let mut edges = EdgesBuilder::default();
+    let mut next = 0;
+    let mut nodes = Vec::new();
+    for unit in &outline.units {
+        let landing = next;
+        nodes.clear();
+        nodes.extend(unit.sizes().zip(landing + 1..).map(|(_, job)| job));
+        let merge = landing + 1 + nodes.len() as u32;
+        for &node in &nodes {
+            edges.depend(node, &[landing]);
+        }
+        edges.depend(merge, &nodes);
+        edges.depend(merge + 1, &[merge]);
+        next = merge + 2;
+    }
+    edges.finish()
+}
+
+/// The jobs, one at a time.
+struct Jobs<'o> {
+    outline: &'o Outline,
+    directory: &'o Path,
+    unit: u32,
+    at: At,
+    /// The nodes of the unit that are still to come: their sizes, the last one first.
+    nodes: Vec<u32>,
+    manifest: String,
+    name: String,
+    command: String,
+}
+
+#[derive(Clone, Copy)]
+enum At {
+    Landing,
+    Node(u32),
+    Merge,
+    Cleanup,
+}
+
+impl<'o> Jobs<'o> {
+    fn new(outline: &'o Outline, directory: &'o str) -> Self {
+        Self {
+            outline,
+            directory: Path::new(directory),
+            unit: 0,
+            at: At::Landing,
+            nodes: Vec::new(),
+            manifest: String::new(),
+            name: String::new(),
+            command: String::new(),
+        }
+    }
+
+    /// `windlass payload WORD MANIFEST`
+    fn say(&mut self, role: &str, word: &str, node: Option<u32>) {
+        let (unit, manifest) = (self.unit, &self.manifest);
+        self.name.clear();
+        self.command.clear();
+        // Writing to a string does not fail.
+        let written = match node {
+            None => write!(self.name, "{role}_{unit:06}")
+                .and_then(|()| write!(self.command, "{PROGRAM} payload {word} {manifest}")),
+            Some(node) => write!(self.name, "{role}_{unit:06}_{node}")
+                .and_then(|()| write!(self.command, "{PROGRAM} payload {word} {manifest} --node {node}")),
+        };
+        debug_assert!(written.is_ok());
+    }
+}
+
+impl JobSource for Jobs<'_> {
+    fn start(&mut self, _first: FirstIds) {}
+
+    fn next(&mut self) -> Option<NewJob<'_>> {
+        let unit = self.outline.units.get(self.unit as usize)?;
+        let number = self.unit;
+        let others = self.outline.sizes.len() as u32;
+        let (kind, requirements, priority, status) = match self.at {
+            At::Landing => {
+                let path = manifest_path(self.directory, self.unit);
+                self.manifest = quoted(&path.to_string_lossy());
+                self.nodes = unit.sizes().collect();
+                self.nodes.reverse();
+                self.say("landing", "land", None);
+                self.at = if self.nodes.is_empty() { At::Merge } else { At::Node(0) };
+                (LANDING + unit.sites, others, 0, JobStatus::Ready)
+            }
+            At::Node(node) => {
+                let size = self.nodes.pop().unwrap_or_default();
+                self.say("proc", "run", Some(node));
+                self.at = if self.nodes.is_empty() { At::Merge } else { At::Node(node + 1) };
+                (PROCESSING, size, 0, JobStatus::Blocked)
+            }
+            At::Merge => {
+                self.say("merge", "merge", None);
+                self.at = At::Cleanup;
+                (MERGE, others + 1, FINISHING, JobStatus::Blocked)
+            }
+            At::Cleanup => {
+                self.say("cleanup", "cleanup", None);
+                self.at = At::Landing;
+                self.unit += 1;
+                (CLEANUP, others + 2, FINISHING, JobStatus::Blocked)
+            }
+        };
+        Some(NewJob {
+            name: &self.name,
+            command: &self.command,
+            kind: Some(kind),
+            requirements: Some(requirements),
+            unit: Some(number),
+            priority,
+            status,
+            ..NewJob::default()
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! What the jobs of a work unit are to the engine, by their role: how often each may be tried again, after what, and with
+//! what it is run.
+
+use std::time::Duration;
+use windlass_core::plan;
+use windlass_types::requests::NodeRole;
+use windlass_types::settings::{FailureHandler, FailureRule};
+use windlass_types::{Bytes, FailureClass, Growth, Ratio};
+
+/// How failures are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retries {
+    /// After the first attempt, by role.
+    pub(crate) counts: plan::Retries,
+    /// Before the second attempt; twice that before the third, and so on (R-146).
+    pub(crate) cool_off: Duration,
+}
+
+impl Retries {
+    /// No wait is longer (DESIGN 6.9).
+    const LONGEST_COOL_OFF: Duration = Duration::from_mins(10);
+    /// No job is given more time, however often it ran out of it.
+    const LONGEST_RUNTIME: Duration = Duration::from_hours(48);
+
+    const fn of(&self, role: NodeRole) -> u32 {
+        match role {
+            NodeRole::Landing => self.counts.landing,
+            NodeRole::Processing => self.counts.processing,
+            NodeRole::Merge => self.counts.merge,
+            NodeRole::Cleanup => self.counts.cleanup,
+        }
+    }
+
+    /// What follows failures of jobs of this role. What is permanent, or the fault of the data, is in no rule: it would
+    /// fail again. `max_memory` is what a job may ask for at most.
+    pub(crate) fn handler(&self, role: NodeRole, max_memory: Bytes) -> FailureHandler {
+        let half_as_much_again = Ratio::from_millionths(1_500_000);
+        let rule = |classes: &[FailureClass]| FailureRule {
+            classes: classes.to_vec(),
+            // It counts attempts, the first one included.
+            max_retries: i32::try_from(self.of(role).saturating_add(1)).unwrap_or(i32::MAX),
+            ..FailureRule::default()
+        };
+        let passing = [FailureClass::Transient, FailureClass::Infrastructure, FailureClass::Unknown];
+        let rules = vec![
+            FailureRule {
+                memory: Some(Growth::Times(half_as_much_again)),
+                max_memory: Some(max_memory),
+                ..rule(&[FailureClass::Memory])
+            },
+            FailureRule {
+                runtime: Some(Growth::Times(half_as_much_again)),
+                max_runtime: Some(Self::LONGEST_RUNTIME),
+                ..rule(&[FailureClass::Timeout])
+            },
+            FailureRule {
+                delay: Some(self.cool_off),
+                backoff: Some(Ratio::from_millionths(2_000_000)),
+                max_delay: Some(Self::LONGEST_COOL_OFF.max(self.cool_off)),
+                ..rule(&passing)
+            },
+        ];
+        FailureHandler { name: role.name().to_lowercase(), rules }
+    }
+}
+
+/// A word for `sh`, whatever is in it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_shell_reads_what_was_meant() {
+        for word in ["plain/path-1.json", "", "two words", "it's", "$(id) `id` \\ \" ; &", "-n", "a\nb"] {
+            let said =
+                Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(word))).output().unwrap();
+            assert_eq!(String::from_utf8(said.stdout).unwrap(), word);
+        }
+    }
+
+    /// R-087, R-144, R-146, R-147.
+    #[test]
+    fn rules_by_class() {
+        let retries = Retries { counts: plan::Retries::default(), cool_off: Duration::from_mins(1) };
+        let handler = retries.handler(NodeRole::Processing, Bytes(3 << 30));
+        let of = |class| handler.rules.iter().find(|rule| rule.classes.contains(&class));
+        for class in [FailureClass::Permanent, FailureClass::Data] {
+            assert_eq!(of(class), None, "{class:?}");
+        }
+        let memory = of(FailureClass::Memory).unwrap();
+        assert_eq!((memory.max_memory, memory.max_retries), (Some(Bytes(3 << 30)), 4));
+        let passing = of(FailureClass::Transient).unwrap();
+        assert_eq!(
+            (passing.delay, passing.backoff),
+            (Some(Duration::from_mins(1)), Some(Ratio::from_millionths(2_000_000)))
+        );
+        for (role, attempts) in [(NodeRole::Landing, 4), (NodeRole::Merge, 3), (NodeRole::Cleanup, 2)] {
+            let handler = retries.handler(role, Bytes(0));
+            assert!(handler.rules.iter().all(|rule| rule.max_retries == attempts), "{role}");
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! What decisions have done outside. Each may be done twice; its outcome is news for the next decision.
+
+mod outputs;
+
+use crate::backend::{EngineError, Handed, Retries, Submission};
+use crate::catalog::{CatalogError, Fault};
+use crate::manifests::{self, Common, WriteError};
+use crate::names;
+use crate::outline::Outline;
+use crate::world::World;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use uuid::Uuid;
+use windlass_core::plan::{Cause, Plan, PlanFault, PlanInput, Start, plan};
+use windlass_core::requests::View;
+use windlass_core::requests::book::{Backend, BlockRow, NodeCounts, Process, RunRow};
+use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
+use windlass_store::model::RunFilter;
+use windlass_types::payload::{StepProfile, check_name};
+use windlass_types::requests::{BlockStatus, Request, RunStatus};
+use windlass_types::{Clock, RunId, WorkflowId};
+
+/// Those with the same one are done one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct EffectKey {
+    pub(crate) request: String,
+    pub(crate) about: About,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum About {
+    Plan,
+    Run,
+    Block(String),
+    /// Of nobody in particular: telling people.
+    Alerts,
+}
+
+impl EffectKey {
+    pub(crate) fn of(request: &str, effect: &Effect) -> Self {
+        let about = match effect {
+            Effect::Import | Effect::Plan { .. } => About::Plan,
+            Effect::Submit { .. } | Effect::Resume { .. } | Effect::Stop { .. } => About::Run,
+            Effect::Step(step) => About::Block(step.block.clone()),
+        };
+        Self { request: request.to_owned(), about }
+    }
+}
+
+/// The rows that an effect needs, as they were when it was decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    pub(crate) name: String,
+    pub(crate) process: Option<Process>,
+    pub(crate) run: Option<RunRow>,
+    /// Of a step.
+    pub(crate) block: Option<BlockRow>,
+}
+
+impl Rows {
+    pub(crate) fn of(view: &View, effect: &Effect) -> Self {
+        let block = match effect {
+            Effect::Step(step) => view.block(&step.block).cloned(),
+            _ => None,
+        };
+        Self {
+            name: view.row.request.request_name.clone(),
+            process: view.process.clone(),
+            run: view.run.clone(),
+            block,
+        }
+    }
+}
+
+/// What came of an effect.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) tag: String,
+    pub(crate) news: Vec<News>,
+    /// It is not done again before so long, even if it is still due.
+    pub(crate) pause: Duration,
+}
+
+/// Nothing is done again at once, whatever happens: that would be a circle without an end.
+const SHORT: Duration = Duration::from_millis(50);
+/// What was told to stop is given time to do so, and told again then.
+const STOP_AGAIN: Duration = Duration::from_secs(30);
+
+/// What tells an effect from all others of its request.
+pub(crate) fn tag(effect: &Effect) -> String {
+    match effect {
+        Effect::Import => "import".to_owned(),
+        Effect::Plan { round } => format!("plan {round}"),
+        Effect::Submit { run } | Effect::Resume { run } => format!("submit {run}"),
+        Effect::Stop { run, .. } => format!("stop {run}"),
+        Effect::Step(step) => format!("{} {} {:?}", step.kind.name(), step.block, step.unit),
+    }
+}
+
+/// Does it, and says what came of it.
+pub(crate) fn perform(world: &World, effect: &Effect, rows: &Rows) -> Done {
+    let retry_after = world.options.decisions.retry_after;
+    let done = |news, pause| Done { tag: tag(effect), news, pause };
+    let or_trouble = |outcome: Result<News, Trouble>, trouble: &dyn Fn(Trouble) -> News| match outcome {
+        Ok(news) => done(vec![news], SHORT),
+        Err(why) => done(vec![trouble(why)], retry_after),
+    };
+    match effect {
+        Effect::Import => {
+            or_trouble(import(world, rows).map(|made| News::Imported(Box::new(made))), &News::ImportFailed)
+        }
+        Effect::Plan { round } => {
+            let planned = plan_round(world, rows, *round).map(|planned| {
+                planned.map_or(News::NothingToPlan, |planned| News::Planned(Box::new(planned)))
+            });
+            or_trouble(planned, &News::PlanFailed)
+        }
+        Effect::Submit { run } | Effect::Resume { run } => {
+            let handed = hand_over(world, rows, run).map(|handed| submitted(run, handed));
+            or_trouble(handed, &|trouble| News::SubmitFailed { run: run.clone(), trouble })
+        }
+        Effect::Stop { run, .. } => match try_stop(world, rows, run) {
+            Ok(news) => done(news, STOP_AGAIN),
+            Err(trouble) => {
+                tracing::warn!(request = rows.name, run, reason = trouble.reason, "cannot stop a run yet");
+                done(Vec::new(), retry_after)
+            }
+        },
+        Effect::Step(step) => done(vec![outputs::perform(world, step, rows)], SHORT),
+    }
+}
+
+fn submitted(run: &str, handed: Handed) -> News {
+    News::Submitted { run: run.to_owned(), workflow: handed.workflow, engine_run: handed.run }
+}
+
+fn passing(error: impl std::fmt::Display) -> Trouble {
+    Trouble { reason: error.to_string(), again: true }
+}
+
+fn lasting(error: impl std::fmt::Display) -> Trouble {
+    Trouble { reason: error.to_string(), again: false }
+}
+
+fn of_store(error: &windlass_store::Error) -> Trouble {
+    Trouble { reason: format!("the database could not be used: {error}"), again: true }
+}
+
+fn of_catalog(error: CatalogError) -> Trouble {
+    Trouble { again: error.fault == Fault::Later, reason: error.detail }
+}
+
+fn of_engine(error: &EngineError) -> Trouble {
+    Trouble { again: error.is_passing(), reason: error.to_string() }
+}
+
+/// The request as it was wished for, with all that is in it.
+fn request(world: &World, name: &str) -> Result<Request, Trouble> {
+    let row = world.books.request(name).map_err(|error| of_store(&error))?;
+    row.map(|row| row.request).ok_or_else(|| lasting("the request is gone"))
+}
+
+/// What can be known at once is: that its input exists, and that what it runs can be understood.
+fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
+    let request = request(world, &rows.name)?;
+    check_name(&request.request_name).map_err(lasting)?;
+    if let Some(dataset) = &request.input_dataset
+        && !world.catalog.has(dataset).map_err(of_catalog)?
+    {
+        return Err(lasting(format!("input_dataset: the catalog knows no dataset {dataset}")));
+    }
+    Common::new(&request, "0", &std::collections::BTreeMap::new()).map_err(lasting)?;
+    let now = Clock.now();
+    Ok(Process {
+        uuid: Uuid::new_v4().to_string(),
+        request_name: request.request_name.clone(),
+        round: 0,
+        next_first_event: request.generation.map_or(1, |generation| generation.first_event),
+        next_first_lumi: request.generation.map_or(1, |generation| generation.first_lumi),
+        next_block: 0,
+        more_input: false,
+        events_produced: 0,
+        events_of_round: 0,
+        category_throttles: world.options.plan.throttles.clone(),
+        step_metrics: None,
+        created_at: now,
+        updated_at: now,
+    })
+}
+
+/// Plans a round and writes its directory. `None`: there is nothing left to do.
+fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>, Trouble> {
+    let request = request(world, &rows.name)?;
+    check_name(&request.request_name).map_err(lasting)?;
+    let process = rows.process.as_ref().ok_or_else(|| lasting("the request has no process"))?;
+    let places = world.places(&request.request_name).map_err(|error| of_store(&error))?;
+    let files = match &request.input_dataset {
+        Some(dataset) => world.catalog.files(dataset).map_err(of_catalog)?,
+        None => Vec::new(),
+    };
+    let wanted = request.generation.map(|all| all.events.saturating_sub(process.events_produced));
+    if wanted == Some(0) {
+        return Ok(None);
+    }
+    let profile = profile(process);
+    let input = PlanInput {
+        request: &request,
+        files: &files,
+        attempted: &BTreeSet::new(),
+        sites: &places.usable,
+        settings: &world.options.plan,
+        start: Start {
+            first_event: process.next_first_event,
+            first_lumi: process.next_first_lumi,
+            first_block: process.next_block,
+        },
+        events_wanted: wanted,
+        metrics: profile.as_ref(),
+        max_units: None,
+    };
+    let plan = plan(&input).map_err(|faults| of_plan(&faults))?;
+    if plan.units().len() == 0 {
+        return Ok(None);
+    }
+    let uuid = names::run(&process.uuid, round);
+    let common = Common::new(&request, &uuid, &places.storage).map_err(lasting)?;
+    let directory = directory(world, &request.request_name, &uuid)?;
+    let outline =
+        manifests::write(&directory, &plan, &common, profile.as_ref()).map_err(|error| match error {
+            WriteError::Io { .. } => passing(error),
+            WriteError::Faulty { .. } => lasting(error),
+        })?;
+    Ok(Some(planned(process, round, uuid, &directory, &plan, &outline)))
+}
+
+fn planned(
+    process: &Process,
+    round: u32,
+    uuid: String,
+    directory: &Path,
+    plan: &Plan,
+    outline: &Outline,
+) -> Planned {
+    let now = Clock.now();
+    let block = |block: windlass_core::plan::PlanBlock<'_>| BlockRow {
+        uuid: names::block(&process.uuid, block.dataset, block.index),
+        process: process.uuid.clone(),
+        round,
+        index: block.index,
+        dataset: block.dataset.to_owned(),
+        first_unit: block.first_unit,
+        last_unit: block.last_unit,
+        units_completed: 0,
+        name: None,
+        is_closed: false,
+        tape_rule: None,
+        status: BlockStatus::Open,
+        created_at: now,
+        updated_at: now,
+    };
+    Planned {
+        blocks: plan.blocks().map(block).collect(),
+        run: RunRow {
+            uuid,
+            process: process.uuid.clone(),
+            round,
+            parent: None,
+            backend: Backend::Engine { workflow: None, run: None },
+            submit_dir: directory.to_string_lossy().into_owned(),
+            status: RunStatus::Ready,
+            stop_requested_at: None,
+            stop_reason: None,
+            totals: outline.totals(),
+            counts: NodeCounts::default(),
+            units_completed: 0,
+            units_failed: 0,
+            units_read: 0,
+            created_at: now,
+            submitted_at: None,
+            completed_at: None,
+        },
+        process: Process {
+            next_first_event: plan.next.first_event,
+            next_first_lumi: plan.next.first_lumi,
+            next_block: plan.next.first_block,
+            more_input: plan.left_out.later > 0,
+            updated_at: now,
+            ..process.clone()
+        },
+    }
+}
+
+/// What earlier rounds have measured.
+fn profile(process: &Process) -> Option<StepProfile> {
+    process.step_metrics.clone().and_then(|metrics| serde_json::from_value(metrics).ok())
+}
+
+/// All of them, and whether waiting helps: only if nothing but sites stands against it.
+fn of_plan(faults: &[PlanFault]) -> Trouble {
+    let again = faults.iter().all(|fault| fault.cause == Cause::Sites);
+    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Trouble { reason: told.join("\n"), again }
+}
+
+fn directory(world: &World, request: &str, run: &str) -> Result<PathBuf, Trouble> {
+    // Jobs elsewhere are told this path.
+    let root = std::path::absolute(&world.options.submit_root).map_err(passing)?;
+    Ok(root.join(request).join(run))
+}
+
+/// Hands a run to the engine: as a new workflow, or as the next run of the one that its round has.
+fn hand_over(world: &World, rows: &Rows, run: &str) -> Result<Handed, Trouble> {
+    let run = row_of(rows, run)?;
+    let submission = submission(world, rows, run);
+    let known = match run.backend {
+        Backend::Engine { workflow: Some(workflow), .. } => Some(workflow),
+        _ => world.engine.find(&submission).map_err(|error| of_engine(&error))?.map(|row| row.id),
+    };
+    let Some(workflow) = known else {
+        let outline = Outline::read(Path::new(&run.submit_dir))
+            .map_err(|error| lasting(format!("{}: its plan cannot be read: {error}", run.submit_dir)))?;
+        return world.engine.submit(&submission, &outline, Clock.now()).map_err(|error| of_engine(&error));
+    };
+    let last = last_run(world, run, workflow)?;
+    world.engine.go_on(workflow, last, Clock.now()).map_err(|error| of_engine(&error))
+}
+
+/// The last of the engine's runs of this workflow that is known to have been another run of the request.
+fn last_run(world: &World, run: &RunRow, workflow: WorkflowId) -> Result<Option<RunId>, Trouble> {
+    let filter = RunFilter { process: Some(run.process.clone()), ..RunFilter::default() };
+    let runs = world.books.request_runs(&filter).map_err(|error| of_store(&error))?;
+    let engine_run = |row: &RunRow| match row.backend {
+        Backend::Engine { workflow: Some(id), run } if id == workflow => run,
+        _ => None,
+    };
+    Ok(runs.iter().filter(|row| row.uuid != run.uuid).filter_map(engine_run).max())
+}
+
+fn row_of<'r>(rows: &'r Rows, run: &str) -> Result<&'r RunRow, Trouble> {
+    rows.run.as_ref().filter(|row| row.uuid == run).ok_or_else(|| lasting("its run is gone"))
+}
+
+fn submission(world: &World, rows: &Rows, run: &RunRow) -> Submission {
+    let options = &world.options;
+    let retries = options.plan.retries;
+    let throttles = rows.process.as_ref().map(|process| process.category_throttles.clone());
+    // All runs of a round have the directory of its first one, and are runs of one workflow.
+    let digest = Path::new(&run.submit_dir).file_name().map(|name| name.to_string_lossy().into_owned());
+    Submission {
+        name: rows.name.clone(),
+        user: options.user.clone(),
+        digest: digest.unwrap_or_else(|| run.uuid.clone()),
+        directory: run.submit_dir.clone(),
+        throttles: throttles.unwrap_or_default(),
+        retries: Retries { counts: retries, cool_off: options.cool_off },
+        max_memory_per_core: options.plan.max_memory_per_core,
+    }
+}
+
+/// Whatever of the run is at the engine is told to end. One that came there unnoticed is first told of.
+fn try_stop(world: &World, rows: &Rows, run: &str) -> Result<Vec<News>, Trouble> {
+    let row = row_of(rows, run)?;
+    let gone = || News::Stopped { run: run.to_owned(), there: false };
+    let (workflow, known) = match row.backend {
+        Backend::Engine { workflow: Some(workflow), run } => (workflow, run),
+        Backend::Engine { workflow: None, .. } => {
+            let found =
+                world.engine.find(&submission(world, rows, row)).map_err(|error| of_engine(&error))?;
+            match found {
+                Some(found) => (found.id, None),
+                None => return Ok(vec![gone()]),
+            }
+        }
+        Backend::Htcondor { .. } => return Ok(vec![gone()]),
+    };
+    let mut news = Vec::new();
+    if known.is_none() {
+        // Is the run that the engine has now this one, or still the one before it?
+        let current = world.engine.current(workflow).map_err(|error| of_engine(&error))?;
+        let last = last_run(world, row, workflow)?;
+        match current {
+            Some(current) if Some(current.run) > last => news.push(submitted(run, current)),
+            _ => return Ok(vec![gone()]),
+        }
+    }
+    let there = world.engine.stop(workflow).map_err(|error| of_engine(&error))?;
+    news.push(News::Stopped { run: run.to_owned(), there });
+    Ok(news)
+}

@@ -1,0 +1,101 @@
+//! What the backend says about a run, and what its completed work units have left.
+
+use crate::backend::Handed;
+use crate::outline::unit_directory;
+use crate::world::World;
+use std::path::Path;
+use windlass_core::requests::View;
+use windlass_core::requests::book::{Backend, RunRow};
+use windlass_core::requests::lifecycle::{News, RunNews, RunState, UnitNews};
+use windlass_store::model::UnitRow;
+use windlass_types::payload::{MergeOutput, check_lfn};
+use windlass_types::requests::{Request, RunStatus, UnitName, UnitStatus};
+
+/// So many are read at once; the others come with the next look.
+const MOST: usize = 1000;
+
+/// The run, if it is at the engine and not over.
+pub(super) fn handed(view: &View) -> Option<Handed> {
+    let run = view.run.as_ref()?;
+    match (run.status, &run.backend) {
+        (
+            RunStatus::Submitted | RunStatus::Running,
+            Backend::Engine { workflow: Some(workflow), run: Some(run) },
+        ) => Some(Handed { workflow: *workflow, run: *run }),
+        _ => None,
+    }
+}
+
+/// `None`: there is nobody to ask.
+pub(super) fn of(world: &World, view: &View) -> Option<News> {
+    let run = view.run.as_ref()?;
+    let mut look = world.engine.look(handed(view)?, run.units_read);
+    if look.news.len() > MOST {
+        look.news.truncate(MOST);
+        // It may be over, but these are not all.
+        look.state = if look.state == RunState::Over { RunState::Running } else { look.state };
+    }
+    let units = look.news.iter().map(|unit| unit_news(&view.row.request, run, unit)).collect();
+    Some(News::Run(Box::new(RunNews {
+        run: run.uuid.clone(),
+        state: look.state,
+        counts: look.counts,
+        units_completed: u32::try_from(look.units.completed).unwrap_or(u32::MAX),
+        units_failed: u32::try_from(look.units.failed).unwrap_or(u32::MAX),
+        units,
+    })))
+}
+
+fn unit_news(request: &Request, run: &RunRow, unit: &UnitRow) -> UnitNews {
+    let status = status(unit.status);
+    let output = match status {
+        UnitStatus::Completed => read_output(request, run, unit.number).map(Some),
+        _ => Ok(None),
+    };
+    UnitNews { seq: i64::try_from(unit.seq).unwrap_or(i64::MAX), unit: unit.number, status, output }
+}
+
+fn status(of: windlass_types::UnitStatus) -> UnitStatus {
+    use windlass_types::UnitStatus as Engine;
+    match of {
+        Engine::Waiting => UnitStatus::Waiting,
+        Engine::Active => UnitStatus::Active,
+        Engine::Completed => UnitStatus::Completed,
+        Engine::Failed => UnitStatus::Failed,
+        Engine::Canceled => UnitStatus::Canceled,
+    }
+}
+
+/// What the merge of a unit wrote, if it makes sense (R-102: what is missing is never taken for done).
+fn read_output(request: &Request, run: &RunRow, unit: u32) -> Result<MergeOutput, String> {
+    let path = unit_directory(Path::new(&run.submit_dir), unit).join("merge_output.json");
+    let text = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let output: MergeOutput =
+        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    check(request, unit, &output).map_err(|what| format!("{}: {what}", path.display()))?;
+    Ok(output)
+}
+
+fn check(request: &Request, unit: u32, output: &MergeOutput) -> Result<(), String> {
+    let name = UnitName(unit).to_string();
+    if output.request != request.request_name || output.unit != name || output.number != unit {
+        return Err(format!("it is about {} of {}", output.unit, output.request));
+    }
+    if output.site.is_empty() {
+        return Err("it does not say at which site its files are".to_owned());
+    }
+    for dataset in &request.output_datasets {
+        if !output.datasets.contains_key(dataset) {
+            return Err(format!("it says nothing of {dataset}"));
+        }
+    }
+    for (dataset, files) in &output.datasets {
+        if !request.output_datasets.contains(dataset) {
+            return Err(format!("{dataset} is no output of the request"));
+        }
+        for file in files {
+            check_lfn(&file.lfn).map_err(|error| format!("{}: {error}", file.lfn))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! What the reconciler works with: the books, the engine, a catalog, and what is set.
+
+use crate::alerts::Bell;
+use crate::backend::Engine;
+use crate::catalog::Catalog;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_core::plan::PlanSettings;
+use windlass_core::requests::{admission, lifecycle};
+use windlass_store::Database;
+use windlass_store::model::BanFilter;
+use windlass_types::Clock;
+use windlass_types::requests::SiteStatus;
+
+/// The setting that says how many runs may be active at once: a number.
+pub const MAX_ACTIVE_RUNS: &str = "admission.max_active_dags";
+
+/// How requests are to be carried out.
+#[derive(Clone)]
+pub struct LifecycleOptions {
+    /// How often all requests are looked at, in case that a nudge was missed.
+    pub interval: Duration,
+    /// Runs have their directories below this. Workers must see it under the same path.
+    pub submit_root: PathBuf,
+    /// Sites that say nothing else keep their files below this, each in a directory of its own name.
+    pub storage_root: PathBuf,
+    /// In whose name jobs run: whose workers take them.
+    pub user: String,
+    pub plan: PlanSettings,
+    pub decisions: lifecycle::Settings,
+    pub admission: admission::Settings,
+    /// Before a failed job is tried again; longer each time.
+    pub cool_off: Duration,
+    /// What is done outside, at once.
+    pub threads: usize,
+    pub bell: Bell,
+    /// Told of a request that something changed about, once that is on disk, on the thread of the lifecycle: hand the news
+    /// on, do no work.
+    pub on_commit: Option<OnCommit>,
+}
+
+/// See [`LifecycleOptions::on_commit`].
+pub type OnCommit = Arc<dyn Fn(&str) + Send + Sync>;
+
+impl std::fmt::Debug for LifecycleOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LifecycleOptions").field("submit_root", &self.submit_root).finish_non_exhaustive()
+    }
+}
+
+impl LifecycleOptions {
+    pub fn new(submit_root: PathBuf, storage_root: PathBuf, user: &str) -> Self {
+        Self {
+            interval: Duration::from_mins(1),
+            submit_root,
+            storage_root,
+            user: user.to_owned(),
+            plan: PlanSettings::default(),
+            decisions: lifecycle::Settings::default(),
+            admission: admission::Settings::default(),
+            cool_off: Duration::from_mins(1),
+            threads: 8,
+            bell: Bell::default(),
+            on_commit: None,
+        }
+    }
+}
+
+/// Shared by the passes and by what is done outside.
+pub(crate) struct World {
+    pub(crate) books: Arc<dyn Database>,
+    pub(crate) engine: Engine,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) options: LifecycleOptions,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Where work may go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// Sites that may be used, with their slots where known.
+    pub(crate) usable: BTreeMap<String, Option<u64>>,
+    /// Where they keep their files.
+    pub(crate) storage: BTreeMap<String, String>,
+}
+
+impl World {
+    /// As it was set while the server ran, else as it was when it started.
+    pub(crate) fn admission(&self) -> admission::Settings {
+        let usual = self.options.admission.clone();
+        let limit = self.books.setting(MAX_ACTIVE_RUNS).unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot read how many runs may be active");
+            None
+        });
+        let limit = limit.and_then(|limit| limit.as_u64()).and_then(|limit| usize::try_from(limit).ok());
+        admission::Settings { max_active: limit.unwrap_or(usual.max_active), ..usual }
+    }
+
+    /// Sites that this request may use now: enabled, and not banned for it.
+    pub(crate) fn places(&self, request: &str) -> Result<Places, windlass_store::Error> {
+        let filter = BanFilter {
+            holds_for: Some(request.to_owned()),
+            active_at: Some(Clock.now()),
+            ..BanFilter::default()
+        };
+        let banned: Vec<String> = self.books.bans(&filter)?.into_iter().map(|ban| ban.ban.site).collect();
+        let mut places = Places::default();
+        for site in self.books.sites()? {
+            if site.status != SiteStatus::Enabled || banned.contains(&site.name) {
+                continue;
+            }
+            let usual = || self.options.storage_root.join(&site.name).to_string_lossy().into_owned();
+            let path = site.storage_path.clone().unwrap_or_else(usual);
+            places.storage.insert(site.name.clone(), path);
+            places.usable.insert(site.name, site.total_slots);
+        }
+        Ok(places)
+    }
+
+    /// Where a site keeps its files, whatever its state.
+    pub(crate) fn storage_of(&self, site: &str) -> Result<String, windlass_store::Error> {
+        let known = self.books.site(site)?.and_then(|row| row.storage_path);
+        Ok(known.unwrap_or_else(|| self.options.storage_root.join(site).to_string_lossy().into_owned()))
+    }
+}

@@ -1,0 +1,115 @@
+//! The ways of requests when nothing goes wrong that is not meant to.
+
+use crate::kit::{Bench, generating, reading};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use windlass_core::requests::book::{Backend, RunRow, Want};
+use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus};
+
+#[test]
+fn a_request_goes_from_submitted_to_completed() {
+    use RequestStatus::{Active, Completed, Planning, Queued, Submitted};
+    let mut bench = Bench::new();
+    bench.input(6, 10);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=60);
+    assert_eq!(bench.statuses("r1"), [Submitted, Queued, Planning, Active, Completed]);
+    let runs = bench.runs("r1");
+    assert_eq!(runs.len(), 1);
+    let run = &runs[0];
+    assert_eq!((run.status, run.units_completed), (RunStatus::Completed, run.totals.units));
+    assert_eq!(run.counts.done, run.totals.nodes);
+    let sites: BTreeSet<String> = bench.books.sites().unwrap().into_iter().map(|site| site.name).collect();
+    assert_eq!(sites.into_iter().collect::<Vec<_>>(), ["T1_A", "T2_B"], "workers' sites are known");
+    let status = bench.lifecycle().status();
+    assert!(status.running && status.passes > 1, "{status:?}");
+}
+
+#[test]
+fn events_are_generated_without_input() {
+    let mut bench = Bench::new();
+    bench.start();
+    bench.submit(&generating("g1", 95));
+    bench.wait("g1", RequestStatus::Completed);
+    bench.assert_whole("g1", "/Prim/Era-g1-v1/GEN", 1..=95);
+}
+
+///
+#[test]
+fn a_stopped_request_goes_on_with_what_is_left() {
+    let mut bench = Bench::new();
+    bench.input(20, 10);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
+    bench.want("r1", Want::Stop);
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=200);
+    let statuses = bench.statuses("r1");
+    let runs = bench.runs("r1");
+    if statuses.contains(&RequestStatus::Resubmitting) {
+        assert_eq!(runs.len(), 2, "{runs:?}");
+        assert_eq!((runs[0].status, runs[1].status), (RunStatus::Stopped, RunStatus::Completed));
+        assert_eq!(runs[1].parent.as_ref(), Some(&runs[0].uuid));
+        let workflow = |run: &RunRow| match run.backend {
+            Backend::Engine { workflow, .. } => workflow.unwrap(),
+            Backend::Htcondor { .. } => panic!("{run:?}"),
+        };
+        assert_eq!(workflow(&runs[0]), workflow(&runs[1]));
+    }
+}
+
+///
+#[test]
+fn production_steps_let_others_go_first() {
+    let mut bench = Bench::new();
+    bench.input(24, 10);
+    bench.start();
+    let mut request = reading("r1");
+    request.production_steps =
+        vec![ProductionStep { fraction: 0.2, priority: 80 }, ProductionStep { fraction: 0.6, priority: 50 }];
+    bench.submit(&request);
+    let row = bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=240);
+    assert!(bench.runs("r1").len() >= 2, "{:?}", bench.runs("r1"));
+    assert!(row.request.priority < 100 && row.request.production_steps.len() < 2, "{row:?}");
+}
+
+#[test]
+fn an_aborted_request_leaves_nothing_behind() {
+    let mut bench = Bench::new();
+    bench.input(20, 10);
+    // Enough to have outputs, and never enough to be completed.
+    bench.fate = Arc::new(|job| !job.name.ends_with("000003"));
+    bench.start();
+    let mut request = reading("r1");
+    request.splitting_params.target_block_size_kb = Some(1_000_000);
+    bench.submit(&request);
+    bench.wait_for(|bench| bench.blocks("r1").first().filter(|block| block.units_completed > 0).map(drop));
+    bench.want("r1", Want::Abort);
+    bench.wait("r1", RequestStatus::Aborted);
+    bench.wait_for(|bench| {
+        bench.blocks("r1").iter().all(|block| block.status == BlockStatus::Invalidated).then_some(())
+    });
+    assert_eq!(bench.events("/Prim/Era-r1-v1/RECO"), [0u64; 0]);
+    for block in bench.blocks("r1") {
+        assert!(bench.books.rules(block.name.as_deref()).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_fails_for_good_is_held_with_the_reason_and_the_rest_is_kept() {
+    let mut bench = Bench::new();
+    bench.input(12, 10);
+    bench.fate = Arc::new(|job| !job.name.starts_with("proc_000001"));
+    bench.start();
+    bench.submit(&reading("r1"));
+    let row = bench.wait("r1", RequestStatus::Held);
+    let reason = row.reason.unwrap();
+    assert!(reason.contains("1 failed"), "{reason}");
+    // Two files of one site are in the unit that failed; all others are kept, and recorded also while it is held.
+    bench.wait_for(|bench| (bench.events("/Prim/Era-r1-v1/RECO").len() == 100).then_some(()));
+    assert_eq!(bench.row("r1").status, RequestStatus::Held);
+}

@@ -1,0 +1,354 @@
+//! A whole small site of production: books, engine, workers, a catalog with moods, and the lifecycle over all of them.
+
+use crate::worker::{Fate, Worker};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use windlass_core::requests::book::{BlockRow, RequestRow, RunRow, Want, Wanted};
+use windlass_core::requests::change::{Commit, RequestChange};
+use windlass_engine::service::{Service, ServiceOptions};
+use windlass_requests::{Catalog, Lifecycle, LifecycleOptions, LocalCatalog, Nudge, OnCommit, Parts};
+use windlass_store::model::RunFilter;
+use windlass_store::sqlite::SqliteStore;
+use windlass_store::{Database, Error, Store};
+use windlass_types::Clock;
+use windlass_types::catalog::{CatalogFile, FileLumi};
+use windlass_types::requests::{
+    CleanupPolicy, Generation, Request, RequestStatus, SplittingAlgo, SplittingParams,
+};
+
+/// Longer than anything here takes on a busy machine; only a test that fails waits so long.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Takes the events that it is given and adds its name.
+const TAKE: &str =
+    r#"for f in $(cat "$WINDLASS_INPUTS"); do sed "s/\$/ $WINDLASS_STEP/" "$f"; done > "$WINDLASS_OUTPUT""#;
+const MAKE: &str = r#"seq $WINDLASS_FIRST_EVENT $WINDLASS_LAST_EVENT | sed "s/^/1 $WINDLASS_FIRST_LUMI /" > "$WINDLASS_OUTPUT""#;
+
+pub(crate) const SITES: [&str; 2] = ["T1_A", "T2_B"];
+pub(crate) const INPUT: &str = "/Prim/Era-RAW-v1/RAW";
+
+pub(crate) struct Bench {
+    pub(crate) books: Arc<dyn Database>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) options: LifecycleOptions,
+    pub(crate) fate: Fate,
+    /// Told of every commit, on the thread that made it.
+    pub(crate) on_commit: Option<OnCommit>,
+    live: Option<Live>,
+    news: (Sender<()>, Mutex<Receiver<()>>),
+    dir: TempDir,
+}
+
+struct Live {
+    lifecycle: Lifecycle,
+    workers: Vec<Worker>,
+    service: Service,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
+        let books: Arc<dyn Database> = Arc::new(store);
+        let mut options =
+            LifecycleOptions::new(dir.path().join("requests"), dir.path().join("storage"), "me");
+        options.interval = Duration::from_hours(1);
+        options.cool_off = Duration::ZERO;
+        options.decisions.retry_after = Duration::from_millis(20);
+        options.decisions.outputs.backoff = vec![Duration::from_millis(1)];
+        fs::create_dir_all(dir.path().join("work")).unwrap();
+        let catalog = Arc::new(LocalCatalog::new(Arc::clone(&books), "tape"));
+        let (sender, receiver) = mpsc::channel();
+        let bench = Self {
+            books,
+            catalog,
+            options,
+            fate: Arc::new(|_| true),
+            on_commit: None,
+            live: None,
+            news: (sender, Mutex::new(receiver)),
+            dir,
+        };
+        for site in SITES {
+            fs::create_dir_all(bench.storage(site)).unwrap();
+        }
+        bench
+    }
+
+    pub(crate) fn storage(&self, site: &str) -> PathBuf {
+        self.options.storage_root.join(site)
+    }
+
+    /// The server is started, with a worker at each site.
+    pub(crate) fn start(&mut self) {
+        let nudge = Nudge::default();
+        let told = nudge.clone();
+        let service = ServiceOptions {
+            on_change: Some(Arc::new(move |workflow| told.workflow(workflow))),
+            ..ServiceOptions::default()
+        };
+        let store: Arc<dyn Store> = Arc::clone(&self.books) as _;
+        let service = Service::start(store, service).unwrap();
+        let work = self.dir.path().join("work");
+        let start = |site: &&str| Worker::start(&service, site, &work, Arc::clone(&self.fate));
+        let workers = SITES.iter().map(start).collect();
+        // So that planning finds them, as it does a moment later anyway.
+        self.wait_for(|bench| (bench.books.active_workers(None).unwrap().len() >= SITES.len()).then_some(()));
+        let (sender, also) = (self.news.0.clone(), self.on_commit.clone());
+        let mut options = self.options.clone();
+        options.on_commit = Some(Arc::new(move |request: &str| {
+            sender.send(()).unwrap_or_default();
+            if let Some(told) = &also {
+                told(request);
+            }
+        }));
+        let parts = Parts {
+            books: Arc::clone(&self.books),
+            service: service.clone(),
+            catalog: Arc::clone(&self.catalog),
+        };
+        let lifecycle = Lifecycle::open(parts, nudge, options).unwrap();
+        self.live = Some(Live { lifecycle, workers, service });
+    }
+
+    /// Everything is gone but the rows and files.
+    pub(crate) fn stop(&mut self) {
+        if let Some(Live { lifecycle, workers, service }) = self.live.take() {
+            lifecycle.stop();
+            drop(workers);
+            service.stop();
+        }
+    }
+
+    pub(crate) fn lifecycle(&self) -> &Lifecycle {
+        &self.live.as_ref().unwrap().lifecycle
+    }
+
+    /// Puts files of so many events each into the input dataset, each at one site.
+    pub(crate) fn input(&self, files: u32, events: u32) {
+        let file = |number: u32| {
+            let site = SITES[number as usize % SITES.len()];
+            let lfn = format!("/store/in/{number}.txt");
+            let path = PathBuf::from(format!("{}{lfn}", self.storage(site).display()));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let event = |n| format!("1 {} {}\n", number + 1, number * events + n + 1);
+            let text: String = (0..events).map(event).collect();
+            fs::write(&path, &text).unwrap();
+            CatalogFile {
+                lfn,
+                size: text.len() as u64,
+                events: u64::from(events),
+                lumis: vec![FileLumi { run: 1, lumi: number + 1, events: Some(events) }],
+                replicas: BTreeMap::from([(site.to_owned(), path.display().to_string())]),
+                ..CatalogFile::default()
+            }
+        };
+        let files: Vec<CatalogFile> = (0..files).map(file).collect();
+        self.books.add_dataset_files(INPUT, &files, Clock.now()).unwrap();
+    }
+
+    pub(crate) fn submit(&self, request: &Request) {
+        self.books.add_request(request, RequestStatus::Submitted, "me", Clock.now()).unwrap();
+        self.nudge(&request.request_name);
+    }
+
+    /// Somebody wants something of a request.
+    pub(crate) fn want(&self, name: &str, what: Want) {
+        let wanted = Wanted { what, by: "me".into(), reason: "test".into(), at: Clock.now() };
+        loop {
+            let row = self.row(name);
+            let commit = Commit {
+                request: name.to_owned(),
+                version: row.version,
+                changes: vec![RequestChange::Wanted(Some(wanted.clone()))],
+                by: "me".into(),
+                at: Clock.now(),
+            };
+            match self.books.apply_requests(&[commit]).pop().unwrap() {
+                Ok(_) => break,
+                // The lifecycle was faster.
+                Err(Error::Outdated { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.nudge(name);
+    }
+
+    fn nudge(&self, name: &str) {
+        if let Some(live) = &self.live {
+            live.lifecycle.nudge(name);
+        }
+    }
+
+    pub(crate) fn row(&self, name: &str) -> RequestRow {
+        self.books.request(name).unwrap().unwrap()
+    }
+
+    pub(crate) fn wait(&self, name: &str, status: RequestStatus) -> RequestRow {
+        self.wait_for(|bench| {
+            let row = bench.row(name);
+            assert!(
+                row.status == status || !row.status.is_terminal(),
+                "{name} is {}: {:?}",
+                row.status,
+                row.reason
+            );
+            (row.status == status).then_some(row)
+        })
+    }
+
+    /// Looks again whenever something was committed.
+    pub(crate) fn wait_for<T>(&self, look: impl Fn(&Self) -> Option<T>) -> T {
+        let until = Instant::now() + PATIENCE;
+        let news = self.news.1.lock().unwrap();
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "it does not happen: {}", self.tell());
+            // What others commit is not told; a look now and then finds it.
+            news.recv_timeout(left.min(Duration::from_millis(20))).unwrap_or_default();
+        }
+    }
+
+    /// How all requests stand, for whoever reads a failed test.
+    fn tell(&self) -> String {
+        let requests = self.books.requests(&windlass_store::model::RequestFilter::default()).unwrap();
+        let one = |row: &RequestRow| {
+            let name = &row.request.request_name;
+            let runs = self.runs(name);
+            format!("{name}: {} {:?}\n{runs:#?}\n{:#?}", row.status, row.reason, self.blocks(name))
+        };
+        let status = self.live.as_ref().map(|live| live.lifecycle.status());
+        format!("{status:#?}\n{}", requests.iter().map(one).collect::<Vec<_>>().join("\n"))
+    }
+
+    pub(crate) fn runs(&self, name: &str) -> Vec<RunRow> {
+        let Some(process) = self.books.process(name).unwrap() else { return Vec::new() };
+        let filter = RunFilter { process: Some(process.uuid), ..RunFilter::default() };
+        self.books.request_runs(&filter).unwrap()
+    }
+
+    pub(crate) fn blocks(&self, name: &str) -> Vec<BlockRow> {
+        let Some(process) = self.books.process(name).unwrap() else { return Vec::new() };
+        self.books.blocks(&process.uuid).unwrap()
+    }
+
+    pub(crate) fn statuses(&self, name: &str) -> Vec<RequestStatus> {
+        self.books.transitions(name).unwrap().iter().map(|line| line.to).collect()
+    }
+
+    /// The numbers of all events in the files of a dataset, as they are on disk; each file is where the catalog says.
+    pub(crate) fn events(&self, dataset: &str) -> Vec<u64> {
+        let mut events = Vec::new();
+        for file in self.books.dataset_files(dataset, true).unwrap() {
+            let path = file.replicas.values().next().unwrap();
+            let text = fs::read_to_string(path).unwrap();
+            assert_eq!(text.len() as u64, file.size);
+            assert_eq!(text.lines().count() as u64, file.events);
+            events.extend(text.lines().map(|line| line.split(' ').nth(2).unwrap().parse::<u64>().unwrap()));
+        }
+        events
+    }
+
+    /// Every event once, every block archived once, nothing left behind.
+    pub(crate) fn assert_whole(&self, name: &str, dataset: &str, events: std::ops::RangeInclusive<u64>) {
+        let found = self.events(dataset);
+        let unique: BTreeSet<u64> = found.iter().copied().collect();
+        assert_eq!(found.len(), unique.len(), "an event is there twice");
+        assert_eq!(unique, events.collect(), "of {dataset}");
+        for block in self.blocks(name) {
+            assert_eq!(block.status, windlass_types::requests::BlockStatus::Archived, "{block:?}");
+            let known = self.books.catalog_block(block.name.as_ref().unwrap()).unwrap().unwrap();
+            assert!(!known.is_open);
+            let rules = self.books.rules(block.name.as_deref()).unwrap();
+            let tape = rules.iter().filter(|rule| rule.rule.rse_expression == "tape").count();
+            assert_eq!(tape, 1, "{rules:?}");
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A request over the input dataset, a file for each job and a work unit for each two jobs.
+pub(crate) fn reading(name: &str) -> Request {
+    let output = format!("/Prim/Era-{name}-v1/RECO");
+    Request {
+        request_name: name.to_owned(),
+        requestor: "me".into(),
+        requestor_dn: None,
+        group: None,
+        input_dataset: Some(INPUT.into()),
+        secondary_input_dataset: None,
+        output_datasets: vec![output],
+        generation: None,
+        cmssw_version: None,
+        scram_arch: Vec::new(),
+        global_tag: None,
+        memory_mb: 1000,
+        time_per_event_sec: 0.01,
+        size_per_event_kb: 1.0,
+        multicore: 1,
+        site_whitelist: Vec::new(),
+        site_blacklist: Vec::new(),
+        trust_sitelists: false,
+        splitting_algo: SplittingAlgo::FileBased,
+        splitting_params: SplittingParams {
+            files_per_job: Some(1),
+            target_merged_size_kb: Some(20),
+            target_block_size_kb: Some(40),
+            ..SplittingParams::default()
+        },
+        campaign: None,
+        processing_string: None,
+        acquisition_era: None,
+        processing_version: 1,
+        priority: 100,
+        urgent: false,
+        production_steps: Vec::new(),
+        payload_config: steps("RECO", TAKE),
+        previous_version_request: None,
+        superseded_by_request: None,
+        cleanup_policy: CleanupPolicy::KeepUntilReplaced,
+    }
+}
+
+/// A request for so many events without input, ten for each job.
+pub(crate) fn generating(name: &str, events: u64) -> Request {
+    Request {
+        input_dataset: None,
+        output_datasets: vec![format!("/Prim/Era-{name}-v1/GEN")],
+        generation: Some(Generation {
+            events,
+            first_event: 1,
+            first_lumi: 1,
+            events_per_lumi: 10,
+            filter_efficiency: 1.0,
+        }),
+        splitting_algo: SplittingAlgo::EventBased,
+        splitting_params: SplittingParams {
+            events_per_job: Some(10),
+            target_merged_size_kb: Some(20),
+            target_block_size_kb: Some(40),
+            ..SplittingParams::default()
+        },
+        payload_config: steps("GEN", MAKE),
+        ..reading(name)
+    }
+}
+
+fn steps(name: &str, command: &str) -> serde_json::Map<String, serde_json::Value> {
+    let config = json!({"steps": [{"name": name, "command": command}]});
+    config.as_object().unwrap().clone()
+}

@@ -1,0 +1,6 @@
+//! Requests from the beginning to the end: a real database, the real engine, workers that do what `windlass payload` does.
+#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+
+mod flows;
+mod kit;
+mod worker;

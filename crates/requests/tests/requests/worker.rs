@@ -1,0 +1,158 @@
+//! A worker at a site that does in this process what `windlass payload …` would do in another.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use windlass_engine::service::{May, Refused, Reply, Service, Speaker, Sponsor};
+use windlass_payload::{Control, Failure, Place, cleanup, land, merge, run};
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::work::{Assignment, EndCause, Ended, Exit, Report, Usage};
+use windlass_types::{Bytes, Capacity, Clock};
+
+/// Asked before each job; `false`: it fails, as a program does that got a bad disk.
+pub(crate) type Fate = Arc<dyn Fn(&Assignment) -> bool + Send + Sync>;
+
+pub(crate) struct Worker {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    pub(crate) fn start(service: &Service, site: &str, work_dir: &Path, fate: Fate) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut hand = Hand {
+            service: service.clone(),
+            site: site.to_owned(),
+            work_dir: work_dir.to_owned(),
+            fate,
+            is_over: Arc::clone(&is_over),
+        };
+        let thread = thread::spawn(move || hand.work());
+        Self { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(thread::panicking() || matches!(ended, Some(Ok(()))), "the worker panicked");
+    }
+}
+
+struct Hand {
+    service: Service,
+    site: String,
+    work_dir: PathBuf,
+    fate: Fate,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Hand {
+    /// Until it is told to go, or the service is gone.
+    fn work(&mut self) {
+        let Ok(Welcome { worker, secret, .. }) = self.introduce() else { return };
+        let mut reports = Vec::new();
+        for number in 1.. {
+            let leaving = self.is_over.load(Ordering::Relaxed) && reports.is_empty();
+            let exchange = Exchange {
+                worker,
+                secret: secret.clone(),
+                number,
+                reports: std::mem::take(&mut reports),
+                actions: Vec::new(),
+                wait: Duration::from_millis(50),
+                time_left: None,
+                draining: self.is_over.load(Ordering::Relaxed),
+                leaving,
+            };
+            let Ok(answer) = self.exchange(exchange) else { return };
+
+            if leaving {
+                return;
+            }
+            reports = answer.assignments.iter().map(|assignment| self.carry_out(assignment)).collect();
+        }
+    }
+
+    fn introduce(&self) -> Result<Welcome, Refused> {
+        let who = Introduction {
+            host: "here".into(),
+            boot_id: "b".into(),
+            pid: 1,
+            pid_start_ticks: 1,
+            capacity: Capacity { cpus: 4, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None },
+            version: "test".into(),
+            labels: Vec::new(),
+            site: self.site.clone(),
+            workflow: None,
+            before: None,
+            allocation: None,
+        };
+        let may: May = Arc::new(|_| true);
+        let sponsor = Sponsor { user: "me".into(), sees_all: false, may };
+        ask(|reply| self.service.introduce(who, sponsor, reply))
+    }
+
+    fn exchange(&self, exchange: Exchange) -> Result<ExchangeAnswer, Refused> {
+        ask(|reply| self.service.exchange(exchange, Speaker::User("me".into()), reply))
+    }
+
+    fn carry_out(&self, assignment: &Assignment) -> Report {
+        let outcome =
+            if (self.fate)(assignment) { self.payload(assignment) } else { Err((5, "no luck".into())) };
+        let (code, words) = match outcome {
+            Ok(()) => (0, None),
+            Err((code, words)) => (code, Some(words)),
+        };
+        let now = Clock.now();
+        Report::Ended(Ended {
+            key: assignment.key,
+            started_at: now,
+            ended_at: now,
+            wall: Duration::from_millis(1),
+            exit: Exit::Code(code),
+            cause: EndCause::Itself,
+            usage: Usage::default(),
+            files: None,
+            last_words: words,
+            recovered: None,
+        })
+    }
+
+    /// What the command line would do.
+    fn payload(&self, assignment: &Assignment) -> Result<(), (i32, String)> {
+        let words: Vec<&str> = assignment.command.split(' ').collect();
+        let told = |failure: Failure| (1, failure.to_string());
+        let [_, "payload", verb, manifest, ref rest @ ..] = words[..] else {
+            panic!("not a command of ours: {}", assignment.command);
+        };
+        let place = Place::open(Path::new(manifest.trim_matches('\'')), &self.site).map_err(told)?;
+        let control = Control::default();
+        match (verb, rest) {
+            ("land", []) => land::land(&place).map_err(told),
+            ("run", ["--node", node]) => {
+                let options = run::Options {
+                    node: node.parse().unwrap(),
+                    attempt: assignment.key.attempt.0,
+                    work_dir: &self.work_dir,
+                    program: Path::new("/no/windlass"),
+                    keep: false,
+                };
+                run::run(&place, &options, &control).map(drop).map_err(told)
+            }
+            ("merge", []) => merge::merge(&place, &self.work_dir, &control).map(drop).map_err(told),
+            ("cleanup", []) => cleanup::cleanup(&place, false).map(drop).map_err(told),
+            _ => panic!("not a command of ours: {}", assignment.command),
+        }
+    }
+}
+
+/// Calls the service and waits for the answer.
+fn ask<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> Result<T, Refused> {
+    let (sender, receiver) = mpsc::channel();
+    call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));
+    receiver.recv().unwrap_or_else(|_| Err(Refused::Internal("it is gone".into())))
+}
