@@ -5,8 +5,9 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use windlass_core::requests::book::{BlockRow, RequestRow, RunRow, Want, Wanted};
@@ -38,8 +39,8 @@ pub(crate) struct Bench {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) options: LifecycleOptions,
     pub(crate) fate: Fate,
-    /// Told of every commit, on the thread that made it.
-    pub(crate) on_commit: Option<OnCommit>,
+    /// The lifecycle dies right after its commit of this number, counted from 1.
+    pub(crate) crash_at: Option<u32>,
     live: Option<Live>,
     news: (Sender<()>, Mutex<Receiver<()>>),
     dir: TempDir,
@@ -70,7 +71,7 @@ impl Bench {
             catalog,
             options,
             fate: Arc::new(|_| true),
-            on_commit: None,
+            crash_at: None,
             live: None,
             news: (sender, Mutex::new(receiver)),
             dir,
@@ -100,21 +101,30 @@ impl Bench {
         let workers = SITES.iter().map(start).collect();
         // So that planning finds them, as it does a moment later anyway.
         self.wait_for(|bench| (bench.books.active_workers(None).unwrap().len() >= SITES.len()).then_some(()));
-        let (sender, also) = (self.news.0.clone(), self.on_commit.clone());
+        let own: Arc<OnceLock<Lifecycle>> = Arc::default();
         let mut options = self.options.clone();
-        options.on_commit = Some(Arc::new(move |request: &str| {
-            sender.send(()).unwrap_or_default();
-            if let Some(told) = &also {
-                told(request);
-            }
-        }));
+        options.on_commit = Some(self.told(&own));
         let parts = Parts {
             books: Arc::clone(&self.books),
             service: service.clone(),
             catalog: Arc::clone(&self.catalog),
         };
         let lifecycle = Lifecycle::open(parts, nudge, options).unwrap();
+        own.set(lifecycle.clone()).unwrap();
         self.live = Some(Live { lifecycle, workers, service });
+    }
+
+    /// Tells whoever waits; and crashes when it is time.
+    fn told(&self, own: &Arc<OnceLock<Lifecycle>>) -> OnCommit {
+        let (sender, own) = (Mutex::new(self.news.0.clone()), Arc::clone(own));
+        let (crash_at, commits) = (self.crash_at, AtomicU32::new(0));
+        Arc::new(move |_request| {
+            sender.lock().unwrap_or_else(PoisonError::into_inner).send(()).unwrap_or_default();
+            if crash_at == Some(commits.fetch_add(1, Ordering::Relaxed) + 1) {
+                own.wait().stop();
+                panic!("crashes on purpose, before anything follows from this commit");
+            }
+        })
     }
 
     /// Everything is gone but the rows and files.

@@ -1,0 +1,106 @@
+//! Catalogs that are down for a while, and such that do what they were asked for and then do not say so.
+
+use crate::kit::{Bench, reading};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use windlass_requests::{Catalog, CatalogError};
+use windlass_types::catalog::CatalogFile;
+use windlass_types::requests::RequestStatus;
+
+/// Fails the first so many times that it is asked for the same thing.
+#[derive(Debug)]
+struct Moody {
+    real: Arc<dyn Catalog>,
+    failures: u32,
+    /// It does it, and fails afterwards.
+    is_silent: bool,
+    asked: Mutex<HashMap<String, u32>>,
+}
+
+impl Moody {
+    fn ask<T>(
+        &self,
+        what: &str,
+        answer: impl FnOnce() -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        let time = {
+            let mut asked = self.asked.lock().unwrap();
+            let time = asked.entry(what.to_owned()).or_default();
+            *time += 1;
+            *time
+        };
+        if time > self.failures {
+            return answer();
+        }
+        if self.is_silent {
+            answer()?;
+        }
+        Err(CatalogError::later(format!("{what}: come again")))
+    }
+}
+
+impl Catalog for Moody {
+    fn has(&self, dataset: &str) -> Result<bool, CatalogError> {
+        self.ask("has", || self.real.has(dataset))
+    }
+    fn files(&self, dataset: &str) -> Result<Vec<CatalogFile>, CatalogError> {
+        self.ask("files", || self.real.files(dataset))
+    }
+    fn open_block(&self, dataset: &str, block: &str) -> Result<(), CatalogError> {
+        self.ask(&format!("open {block}"), || self.real.open_block(dataset, block))
+    }
+    fn register(&self, block: &str, site: &str, files: &[CatalogFile]) -> Result<(), CatalogError> {
+        self.ask(&format!("register {}", files[0].lfn), || self.real.register(block, site, files))
+    }
+    fn protect(&self, block: &str, site: &str) -> Result<String, CatalogError> {
+        self.ask(&format!("protect {block} {site}"), || self.real.protect(block, site))
+    }
+    fn close_block(&self, block: &str) -> Result<(), CatalogError> {
+        self.ask(&format!("close {block}"), || self.real.close_block(block))
+    }
+    fn archive(&self, block: &str) -> Result<String, CatalogError> {
+        self.ask(&format!("archive {block}"), || self.real.archive(block))
+    }
+    fn remove_rule(&self, rule: &str) -> Result<(), CatalogError> {
+        self.ask(&format!("remove {rule}"), || self.real.remove_rule(rule))
+    }
+    fn invalidate(&self, block: &str) -> Result<(), CatalogError> {
+        self.ask(&format!("invalidate {block}"), || self.real.invalidate(block))
+    }
+}
+
+fn with_moods(failures: u32, is_silent: bool) -> (Bench, Arc<Moody>) {
+    let mut bench = Bench::new();
+    let moody = Moody { real: Arc::clone(&bench.catalog), failures, is_silent, asked: Mutex::default() };
+    let moody = Arc::new(moody);
+    bench.catalog = Arc::clone(&moody) as _;
+    bench.input(6, 10);
+    bench.start();
+    (bench, moody)
+}
+
+/// N-3.
+#[test]
+fn whatever_fails_is_tried_again_until_it_succeeds() {
+    for is_silent in [false, true] {
+        let (bench, moody) = with_moods(3, is_silent);
+        bench.submit(&reading("r1"));
+        bench.wait("r1", RequestStatus::Completed);
+        bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=60);
+        let asked = moody.asked.lock().unwrap();
+        // Of protecting one block at one site there may be several, and all but the first go well.
+        assert!(asked.values().all(|&times| times >= 4), "{asked:?}");
+        assert!(asked.keys().any(|what| what.starts_with("archive")), "{asked:?}");
+    }
+}
+
+#[test]
+fn what_will_never_be_is_held_with_the_reason() {
+    let mut bench = Bench::new();
+    bench.start();
+    let mut request = reading("r1");
+    request.input_dataset = Some("/No/Such-v1/RAW".into());
+    bench.submit(&request);
+    let row = bench.wait("r1", RequestStatus::Held);
+    assert!(row.reason.unwrap().contains("/No/Such-v1/RAW"));
+}

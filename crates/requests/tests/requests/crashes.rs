@@ -1,0 +1,56 @@
+//! The lifecycle dies after each of its commits in turn, and what comes after it goes on from the rows alone.
+
+use crate::kit::{Bench, reading};
+use windlass_core::requests::book::Want;
+use windlass_types::requests::{ProductionStep, Request, RequestStatus};
+
+/// Runs the request with a crash after commit `n`. Whether it came so far.
+fn crashes_at(n: u32, request: &Request, stop: bool) -> bool {
+    let mut bench = Bench::new();
+    bench.input(6, 10);
+    bench.crash_at = Some(n);
+    bench.start();
+    bench.submit(request);
+    let name = &request.request_name;
+    let is_active = |bench: &Bench| bench.row(name).status == RequestStatus::Active;
+    let is_dead = |bench: &Bench| !bench.lifecycle().status().running;
+    let is_over = |bench: &Bench| bench.row(name).status.is_terminal();
+    if stop {
+        bench.wait_for(|bench| (is_active(bench) || is_dead(bench) || is_over(bench)).then_some(()));
+        if is_active(&bench) {
+            bench.want(name, Want::Stop);
+        }
+    }
+    bench.wait_for(|bench| (is_dead(bench) || is_over(bench)).then_some(()));
+    let has_crashed = is_dead(&bench);
+    bench.stop();
+    bench.crash_at = None;
+    bench.start();
+    bench.wait(name, RequestStatus::Completed);
+    bench.assert_whole(name, &request.output_datasets[0], 1..=60);
+    // Nothing more is to be done, whoever looks.
+    assert_eq!(bench.books.unsettled_requests().unwrap(), [""; 0]);
+    has_crashed
+}
+
+fn after_every_commit(request: &Request, stop: bool) -> u32 {
+    let commits = (1..200).take_while(|n| crashes_at(*n, request, stop)).count();
+    u32::try_from(commits).unwrap()
+}
+
+#[test]
+fn a_crash_after_any_commit_loses_and_repeats_nothing() {
+    let commits = after_every_commit(&reading("r1"), false);
+    assert!(
+        commits >= 6,
+        "only {commits} commits: submitted, planned, ready, handed over, outputs, completed"
+    );
+}
+
+#[test]
+fn neither_does_one_during_a_stop() {
+    let mut request = reading("r1");
+    request.production_steps = vec![ProductionStep { fraction: 0.3, priority: 50 }];
+    let commits = after_every_commit(&request, true);
+    assert!(commits >= 6, "only {commits} commits");
+}
