@@ -59,6 +59,8 @@ pub trait Requests: Send + Sync {
     fn site(&self, name: &str) -> Result<Option<SiteRow>, Error>;
     /// Made or replaced as a whole; its `updated_at` is what it says.
     fn put_site(&self, site: &SiteRow) -> Result<(), Error>;
+    /// So many jobs can run there at once. Makes the site if it is new; of one that is there nothing else changes.
+    fn note_slots(&self, site: &str, total: u64, now: Timestamp) -> Result<(), Error>;
     fn set_site_status(
         &self,
         name: &str,

@@ -38,6 +38,8 @@ pub struct Taste {
     labels: Option<Vec<String>>,
     schedulers: Schedulers,
     whereabouts: Whereabouts,
+    /// Nothing that elects a site, wherever it is.
+    elects_nothing: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,12 +111,18 @@ impl Taste {
         }
     }
 
+    /// Whether it takes jobs that elect the site where they complete.
+    pub const fn take_elections(&mut self, may: bool) {
+        self.elects_nothing = !may;
+    }
+
     pub fn suits(&self, place: &Place) -> bool {
         let labels = self.labels.as_ref().is_none_or(|mine| {
             place.labels.is_empty() == mine.is_empty()
                 && place.labels.iter().all(|label| mine.binary_search(label).is_ok())
         });
-        labels && self.schedulers.take(place.scheduler) && self.whereabouts.take(place)
+        let elects = place.elects && self.elects_nothing;
+        labels && !elects && self.schedulers.take(place.scheduler) && self.whereabouts.take(place)
     }
 }
 

@@ -124,6 +124,11 @@ impl<K: Handle> Mirror<K> {
         self.taste.site()
     }
 
+    /// Whether the worker takes jobs that elect its site.
+    pub const fn take_elections(&mut self, may: bool) {
+        self.taste.take_elections(may);
+    }
+
     /// Jobs that belong there are for it.
     pub fn suits(&self, place: &Place) -> bool {
         self.taste.suits(place)

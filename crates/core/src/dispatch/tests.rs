@@ -197,6 +197,11 @@ fn sites_are_any_of() {
         ..Place::default()
     };
     let at = |site| Taste::default().at_site(site);
+    let closed = |site| {
+        let mut taste = at(Some(site));
+        taste.take_elections(false);
+        taste
+    };
     for (taste, place, suits) in [
         (Taste::default(), place(&["a"], true), true),
         (at(Some("a")), place(&[], false), true),
@@ -205,6 +210,9 @@ fn sites_are_any_of() {
         (at(None), place(&[], false), true),
         (at(None), place(&["a"], false), false),
         (at(None), place(&[], true), false),
+        (closed("a"), place(&["a"], false), true),
+        (closed("a"), place(&["a"], true), false),
+        (closed("a"), place(&[], true), false),
     ] {
         assert_eq!(taste.suits(&place), suits, "{taste:?} and {place:?}");
     }

@@ -3,6 +3,7 @@
 use super::roster::Present;
 use super::shut::Found;
 use super::talk::{ClaimRequest, Completion, Outline, Quiet, Refused, Reply, ResetWhich, Speaker, Sponsor};
+use std::collections::BTreeSet;
 use std::sync::mpsc::SyncSender;
 use windlass_store::Store;
 use windlass_store::model::{ActionRow, NodeAside, SpawnRequest, Spawned};
@@ -52,6 +53,7 @@ pub(super) enum Call {
         secret: String,
     },
     AccessChanged,
+    CloseSites(BTreeSet<String>),
     Drain {
         worker: WorkerId,
         reply: Reply<()>,
@@ -237,7 +239,7 @@ impl Call {
         match self {
             Self::Introduce { reply, .. } => reply(Err(why)),
             Self::Exchange { reply, .. } => reply(Err(why)),
-            Self::HangUp { .. } | Self::AccessChanged => {}
+            Self::HangUp { .. } | Self::AccessChanged | Self::CloseSites(_) => {}
             Self::Roster { reply } => reply(Err(why)),
             Self::SetNodeAside { reply, .. } => reply(Err(why)),
             Self::Drain { reply, .. }

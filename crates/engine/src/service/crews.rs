@@ -79,6 +79,14 @@ impl Crews {
         (id, true)
     }
 
+    /// Which sites may be elected.
+    pub(super) fn take_elections(&mut self, may: impl Fn(Option<&str>) -> bool) {
+        for crew in self.all.values_mut() {
+            let may = may(crew.taste.site());
+            crew.taste.take_elections(may);
+        }
+    }
+
     pub(super) fn leave(&mut self, id: CrewId, worker: WorkerId, served: u64) {
         let Some(crew) = self.all.get_mut(&id) else { return };
         crew.waiting.remove(&(served, worker));

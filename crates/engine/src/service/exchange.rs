@@ -201,6 +201,9 @@ impl Office {
             mate.sees_all = sees_all;
             mate.bound = who.workflow;
         }
+        if !self.closed_sites.is_empty() {
+            self.keep_sites_closed();
+        }
         self.settle_on_node(worker, &who.host);
         self.note_if_dismissed(worker);
     }

@@ -7,6 +7,7 @@ mod actions;
 mod call;
 mod claims;
 mod clock;
+mod closed;
 mod commits;
 mod crews;
 mod desk;

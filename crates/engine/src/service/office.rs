@@ -64,6 +64,8 @@ pub(super) struct Office {
     /// Workflows that somebody waits for.
     pub(super) waited_for: BTreeSet<WorkflowId>,
     pub(super) notes: Notes,
+    /// No unit elects one of these.
+    pub(super) closed_sites: BTreeSet<String>,
     is_stopping: bool,
     /// Who waits for everything to be at rest, and who for the end.
     lookers: Vec<SyncSender<()>>,
@@ -106,6 +108,7 @@ impl Office {
             delaying: BTreeSet::new(),
             waited_for: BTreeSet::new(),
             notes,
+            closed_sites: BTreeSet::new(),
             is_stopping: false,
             lookers: Vec::new(),
             farewells: Vec::new(),
@@ -285,6 +288,7 @@ impl Office {
             (Call::Exchange { exchange, reply, .. }, _) => self.on_exchange(exchange, reply),
             (Call::HangUp { worker, number, secret }, _) => self.on_hang_up(worker, number, &secret),
             (Call::AccessChanged, _) => self.on_access_changed(),
+            (Call::CloseSites(closed), _) => self.on_close_sites(closed),
             (Call::Roster { reply }, _) => reply(Ok(self.roster())),
             (Call::SetNodeAside { node, by, reply }, _) => self.on_set_node_aside(node, &by, reply),
             (Call::ReleaseNode { host, by, reply }, _) => self.on_release_node(&host, &by, reply),

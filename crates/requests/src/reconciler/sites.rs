@@ -3,7 +3,6 @@
 use super::{Reconciler, run_news};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
-use windlass_core::requests::book::SiteRow;
 use windlass_store::Error;
 use windlass_types::Clock;
 use windlass_types::requests::{RequestStatus, SiteStatus};
@@ -21,17 +20,10 @@ impl Reconciler {
         let now = Clock.now();
         let mut has_more = false;
         for (name, &total) in &slots {
-            match known.iter().find(|row| row.name == *name) {
-                Some(row) if row.total_slots == Some(total) => {}
-                Some(row) => {
-                    has_more |= row.total_slots.is_some_and(|before| before < total);
-                    let row = SiteRow { total_slots: Some(total), updated_at: now, ..row.clone() };
-                    self.world.books.put_site(&row)?;
-                }
-                None => {
-                    has_more = true;
-                    self.world.books.put_site(&new_site(name, total, now))?;
-                }
+            let before = known.iter().find(|row| row.name == *name).map(|row| row.total_slots);
+            if before != Some(Some(total)) {
+                has_more |= before.is_none_or(|before| before.is_none_or(|before| before < total));
+                self.world.books.note_slots(name, total, now)?;
             }
         }
         for row in known {
@@ -41,10 +33,19 @@ impl Reconciler {
                 has_more = true;
             }
         }
+        self.close_sites()?;
         if has_more {
             // Whatever had no place to go may have one now.
             self.pauses.forget();
         }
+        Ok(())
+    }
+
+    /// Units that were planned before a site was closed do not begin there either; those that have begun go on.
+    fn close_sites(&self) -> Result<(), Error> {
+        let sites = self.world.books.sites()?.into_iter();
+        let closed = sites.filter(|row| row.status != SiteStatus::Enabled).map(|row| row.name);
+        self.world.engine.service.close_sites(closed.collect());
         Ok(())
     }
 
@@ -65,22 +66,5 @@ impl Reconciler {
             figures.blocks = counts.blocks;
         }
         Ok(())
-    }
-}
-
-fn new_site(name: &str, total: u64, now: windlass_types::Timestamp) -> SiteRow {
-    SiteRow {
-        name: name.to_owned(),
-        status: SiteStatus::Enabled,
-        drain_until: None,
-        total_slots: Some(total),
-        running_slots: 0,
-        pending_slots: 0,
-        thresholds: BTreeMap::new(),
-        schedd_name: None,
-        collector_host: None,
-        storage_element: None,
-        storage_path: None,
-        updated_at: now,
     }
 }

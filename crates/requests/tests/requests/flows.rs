@@ -2,9 +2,10 @@
 
 use crate::kit::{Bench, generating, reading};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use windlass_core::requests::book::{Backend, RunRow, Want};
-use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus};
+use windlass_types::Clock;
+use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus, SiteStatus};
 
 #[test]
 fn a_request_goes_from_submitted_to_completed() {
@@ -112,4 +113,40 @@ fn what_fails_for_good_is_held_with_the_reason_and_the_rest_is_kept() {
     // Two files of one site are in the unit that failed; all others are kept, and recorded also while it is held.
     bench.wait_for(|bench| (bench.events("/Prim/Era-r1-v1/RECO").len() == 100).then_some(()));
     assert_eq!(bench.row("r1").status, RequestStatus::Held);
+}
+
+/// what was planned for a site that is drained begins elsewhere.
+#[test]
+fn a_drained_site_begins_nothing() {
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let mut bench = Bench::new();
+    let waits = Arc::clone(&gate);
+    bench.fate = Arc::new(move |_| {
+        let (is_open, told) = &*waits;
+        drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+        true
+    });
+    bench.start();
+    let mut request = generating("g1", 600);
+    request.splitting_params.target_merged_size_kb = Some(10);
+    bench.submit(&request);
+    let workflow = bench.wait_for(|bench| match bench.runs("g1").first()?.backend {
+        Backend::Engine { workflow, .. } => workflow,
+        Backend::Htcondor { .. } => None,
+    });
+    let held = |bench: &Bench| bench.books.held_jobs(workflow).unwrap().len();
+    bench.wait_for(|bench| (held(bench) > 0).then_some(()));
+    bench.books.set_site_status("T1_A", SiteStatus::Draining, None, Clock.now()).unwrap();
+    bench.lifecycle().nudge_all();
+    let passes = bench.lifecycle().status().passes;
+    bench.wait_for(|bench| (bench.lifecycle().status().passes > passes).then_some(()));
+    let begun = held(&bench);
+    let (is_open, told) = &*gate;
+    *is_open.lock().unwrap() = true;
+    told.notify_all();
+    bench.wait("g1", RequestStatus::Completed);
+    bench.assert_whole("g1", "/Prim/Era-g1-v1/GEN", 1..=600);
+    let units = bench.books.units(workflow, 0).unwrap();
+    let drained = units.iter().filter(|unit| unit.site.as_deref() == Some("T1_A")).count();
+    assert!(units.len() == 60 && drained <= begun, "{drained} of {} after {begun} had begun", units.len());
 }

@@ -164,6 +164,11 @@ super::statements! {
             pending_slots = excluded.pending_slots, thresholds = excluded.thresholds, schedd_name = excluded.schedd_name,
             collector_host = excluded.collector_host, storage_element = excluded.storage_element,
             storage_path = excluded.storage_path, updated_at = excluded.updated_at";
+    /// Of a site that is new, or of one that is there, of which nothing else changes.
+    NOTE_SLOTS = "
+        INSERT INTO site (name, status, total_slots, running_slots, pending_slots, thresholds, updated_at)
+        VALUES ($1, 'enabled', $2, 0, 0, '{}', $3)
+        ON CONFLICT (name) DO UPDATE SET total_slots = excluded.total_slots, updated_at = excluded.updated_at";
     SET_SITE_STATUS = "UPDATE site SET status = $1, drain_until = $2, updated_at = $3 WHERE name = $4";
     SITE_EXISTS = "SELECT 1 FROM site WHERE name = $1";
     ADD_BAN = "

@@ -119,6 +119,11 @@ impl<B: Backend> Requests for Books<B> {
         self.backend.write(move |db| sites::put(db, &site))
     }
 
+    fn note_slots(&self, site: &str, total: u64, now: Timestamp) -> Result<(), Error> {
+        let site = site.to_owned();
+        self.backend.write(move |db| sites::note_slots(db, &site, total, now))
+    }
+
     fn set_site_status(
         &self,
         name: &str,

@@ -39,6 +39,11 @@ fn site_row(row: &Row<'_>) -> Result<SiteRow, Fault> {
     })
 }
 
+pub(super) fn note_slots(db: &impl Db, site: &str, total: u64, now: Timestamp) -> Result<(), Fault> {
+    let total = i64::try_from(total).unwrap_or(i64::MAX);
+    db.execute(sql::NOTE_SLOTS, values![site, total, now.0]).map(drop)
+}
+
 pub(super) fn put(db: &impl Db, site: &SiteRow) -> Result<(), Fault> {
     let slots = |n| number("a number of slots of", n);
     let thresholds = column::json_text(&site.thresholds)?;
