@@ -10,7 +10,7 @@ use std::time::Duration;
 use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_store::model::{FirstIds, JobSource, NewJob, NewKind, NewRequirements, NewWorkflow};
 use windlass_types::requests::NodeRole;
-use windlass_types::settings::{FailureHandler, Settings};
+use windlass_types::settings::{FailureHandler, RetryBudget, Settings};
 use windlass_types::{Bytes, JobStatus, Resources};
 
 /// The `windlass` of the worker that runs the job.
@@ -180,6 +180,8 @@ fn settings(throttles: &BTreeMap<String, u64>) -> Settings {
     Settings {
         limits: roles.iter().filter_map(|role| Some((role.name().to_owned(), of(role.name())?))).collect(),
         max_units: of("MergeGroup"),
+        // Each job has an end to its retries. All of them together must not: a run that stands still is never over.
+        retry_budget: Some(RetryBudget::Count(u32::MAX)),
         ..Settings::default()
     }
 }

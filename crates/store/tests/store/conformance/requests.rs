@@ -401,6 +401,11 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn Database) {
     assert_eq!((new.process.as_ref(), new.run.as_ref(), new.blocks.total()), (None, None, 0));
     assert_eq!((new.steps.pending, new.steps.next_due), (0, None));
 
+    assert_eq!(store.unsettled_requests().unwrap(), ["over"], "its steps are still to be done");
+    let done = [(None, StepKind::Open), (Some(0), StepKind::Register)];
+    let changes = done.map(|(unit, kind)| self::done("b-over", unit, kind)).to_vec();
+    let settle = commit("over", 3, changes);
+
     let of = |filter: &RunFilter| -> Vec<String> {
         store.request_runs(filter).unwrap().into_iter().map(|run| run.uuid).collect()
     };
@@ -425,6 +430,8 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn Database) {
     assert_eq!(due(of_one), [a]);
     let of_block = StepFilter { block: Some("b-b".into()), ..StepFilter::default() };
     assert_eq!(due(of_block).len(), 2);
+    applied(store, settle).unwrap();
+    assert_eq!(store.unsettled_requests().unwrap(), [""; 0]);
 }
 
 pub(crate) fn requests_are_filtered_sorted_and_paged(store: &dyn Database) {

@@ -43,10 +43,16 @@ pub(crate) fn a_site_is_put_and_drained(store: &dyn Database) {
         updated_at: later(1),
         ..changed
     };
-    assert_eq!(store.site("T2_B").unwrap(), Some(draining));
+    assert_eq!(store.site("T2_B").unwrap().as_ref(), Some(&draining));
     assert_eq!(store.site("T3").unwrap(), None);
     let missing = store.set_site_status("T3", SiteStatus::Disabled, None, NOW).unwrap_err();
     assert!(matches!(&missing, Error::NoSuchName { name, .. } if name == "T3"), "{missing}");
+    store.note_slots("T2_B", 7, later(9)).unwrap();
+    store.note_slots("T3_C", 1, later(9)).unwrap();
+    let noted = SiteRow { total_slots: Some(7), updated_at: later(9), ..draining };
+    assert_eq!(store.site("T2_B").unwrap(), Some(noted), "nothing else of it");
+    let new = store.site("T3_C").unwrap().unwrap();
+    assert_eq!((new.total_slots, new.status, new.storage_path), (Some(1), SiteStatus::Enabled, None));
 }
 
 pub(crate) fn bans_hold_until_they_end_or_are_removed(store: &dyn Database) {
