@@ -93,6 +93,8 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunNews {
     pub run: String,
+    /// What the engine calls it. `None` where it was asked for by its UUID alone and not found: it may be on its way there.
+    pub engine: Option<(WorkflowId, RunId)>,
     pub state: RunState,
     pub counts: NodeCounts,
     pub units_completed: u32,

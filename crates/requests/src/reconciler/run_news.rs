@@ -29,7 +29,8 @@ pub(super) fn handed(view: &View) -> Option<Handed> {
 /// `None`: there is nobody to ask.
 pub(super) fn of(world: &World, view: &View) -> Option<News> {
     let run = view.run.as_ref()?;
-    let mut look = world.engine.look(handed(view)?, run.units_read);
+    let handed = handed(view)?;
+    let mut look = world.engine.look(handed, run.units_read);
     if look.news.len() > MOST {
         look.news.truncate(MOST);
         // It may be over, but these are not all.
@@ -38,6 +39,7 @@ pub(super) fn of(world: &World, view: &View) -> Option<News> {
     let units = look.news.iter().map(|unit| unit_news(&view.row.request, run, unit)).collect();
     Some(News::Run(Box::new(RunNews {
         run: run.uuid.clone(),
+        engine: Some((handed.workflow, handed.run)),
         state: look.state,
         counts: look.counts,
         units_completed: u32::try_from(look.units.completed).unwrap_or(u32::MAX),

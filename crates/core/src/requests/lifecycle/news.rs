@@ -115,9 +115,18 @@ impl Desk<'_> {
                 self.unreachable = true;
                 return;
             }
-            (RunStatus::Submitted | RunStatus::Running, RunState::Gone) => return self.gone(),
+            // Only if it was asked for under its number; by its name it may have been asked for before it got there.
+            (RunStatus::Submitted | RunStatus::Running, RunState::Gone) => {
+                if news.engine.is_some() {
+                    self.gone();
+                }
+                return;
+            }
             // It got there, and only the message that it did was lost.
-            (RunStatus::Ready, RunState::Running | RunState::Over) => self.become_run(RunStatus::Submitted),
+            (RunStatus::Ready, RunState::Running | RunState::Over) => match news.engine {
+                Some((workflow, engine_run)) => self.submitted(&news.run, workflow, engine_run),
+                None => return,
+            },
             (RunStatus::Submitted | RunStatus::Running, _) => {}
             // Over already; or ready and not there, which may mean that it has not got there yet.
             _ => return,

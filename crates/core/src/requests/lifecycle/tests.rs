@@ -86,6 +86,7 @@ fn says(state: RunState, completed: u32, failed: u32, units: &[u32]) -> News {
     });
     News::Run(Box::new(RunNews {
         run: "run-0".into(),
+        engine: Some((WorkflowId(7), RunId(1))),
         state,
         counts: NodeCounts::default(),
         units_completed: completed,
