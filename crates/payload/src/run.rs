@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::files::{Draft, write_json};
 use crate::place::Place;
 use crate::report::{self, JobReport};
-use crate::step::{self, Control, Ended};
+use crate::step::{self, CgroupPeak, Control, Ended};
 pub use environment::StepInput;
 
 use environment::StepFiles;
@@ -19,6 +19,7 @@ use scratch::Scratch;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use windlass_types::Bytes;
 use windlass_types::payload::{
     EventsFrom, LumiMask, Node, NodeReport, Output, ProducedFile, Step, StepMetrics, StepProfile,
 };
@@ -145,6 +146,7 @@ impl<'a> Chain<'a> {
         let mut metrics = StepMetrics { step: step.name.clone(), threads, ..StepMetrics::default() };
         let (inputs, expected) = self.inputs_of(step, inputs);
         let files = StepFiles::new(&self.place.manifest, step, directory);
+        let cgroup = CgroupPeak::now();
         let started = environment::write_lists(&files, &inputs).and_then(|()| {
             step::run(self.control, &mut self.command(step, threads, &inputs, &files, expected))
         });
@@ -167,7 +169,13 @@ impl<'a> Chain<'a> {
             &mut metrics,
             &ended,
             report.as_ref(),
-            &Flow { inputs: &inputs, files: &files, expected, written },
+            &Flow {
+                inputs: &inputs,
+                files: &files,
+                expected,
+                written,
+                cgroup: cgroup.and_then(|peak| peak.risen()),
+            },
         );
         let counted = match counted {
             Ok(counted) => counted,
@@ -294,6 +302,8 @@ struct Flow<'a> {
     files: &'a StepFiles,
     expected: u64,
     written: Option<u64>,
+    /// The most that the cgroup of the job held.
+    cgroup: Option<Bytes>,
 }
 
 const MB: f64 = 1024.0 * 1024.0;
@@ -308,7 +318,7 @@ fn measure(metrics: &mut StepMetrics, ended: &Ended, report: Option<&JobReport>,
     let peak = ended.peak_rss.0 as f64 / MB;
     metrics.peak_rss_mb = told("ApplicationMemory", "PeakValueRss").map_or(peak, |told| told.max(peak));
     metrics.peak_vsize_mb = told("ApplicationMemory", "PeakValueVsize");
-    metrics.cgroup_memory_mb = step::cgroup_peak().map(|peak| peak.0 as f64 / MB);
+    metrics.cgroup_memory_mb = flow.cgroup.map(|peak| peak.0 as f64 / MB);
     metrics.events_read = read_events.unwrap_or(flow.expected);
     metrics.events_written = flow.written.unwrap_or(0);
     metrics.time_per_event_sec =

@@ -1,13 +1,15 @@
 //! One process of a job: started in a group of its own, told of signals, measured, and its whole group ended with it.
 
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_proc::sample::{Sample, own_peak_rss, trusted_peak};
-use windlass_proc::{Pid, Signal, tree, wait};
+use windlass_proc::{Pid, Signal, procfs, tree, wait};
 use windlass_types::Bytes;
 use windlass_types::work::Exit;
 
@@ -121,20 +123,47 @@ fn sample_until(pid: Pid, is_over: &mpsc::Receiver<()>) -> Sample {
     seen
 }
 
-/// The most memory that the cgroup of this job ever held, where the system says.
-pub(crate) fn cgroup_peak() -> Option<Bytes> {
-    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    own.lines().find_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        let file = match controllers {
-            "" => format!("/sys/fs/cgroup{path}/memory.peak"),
-            _ if controllers.split(',').any(|name| name == "memory") => {
-                format!("/sys/fs/cgroup/memory{path}/memory.max_usage_in_bytes")
-            }
-            _ => return None,
+/// The high-water mark of memory of the cgroup that this job is in.
+pub(crate) struct CgroupPeak {
+    file: PathBuf,
+    before: u64,
+}
+
+impl CgroupPeak {
+    /// `None` if there is none, or if others are in it too: then its mark says nothing about this job.
+    pub(crate) fn now() -> Option<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let (directory, file) = own.lines().find_map(cgroup_of)?;
+        let members = fs::read_to_string(directory.join("cgroup.procs")).ok()?;
+        let group = procfs::stat(rustix::process::getpid())?.group;
+        let is_ours = |pid: &str| {
+            let pid = pid.parse().ok().and_then(Pid::from_raw);
+            pid.and_then(procfs::stat).is_none_or(|stat| stat.group == group)
         };
-        std::fs::read_to_string(file).ok()?.trim().parse().ok().map(Bytes)
-    })
+        let file = directory.join(file);
+        members.lines().all(is_ours).then(|| Some(Self { before: mark(&file)?, file })).flatten()
+    }
+
+    /// The mark, if it rose since: one that did not is that of somebody who was there before.
+    pub(crate) fn risen(&self) -> Option<Bytes> {
+        mark(&self.file).filter(|now| *now > self.before).map(Bytes)
+    }
+}
+
+fn mark(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// From a line of `/proc/self/cgroup`: the directory of the group, and the file in it that has the mark.
+fn cgroup_of(line: &str) -> Option<(PathBuf, &'static str)> {
+    let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+    match controllers {
+        "" => Some((PathBuf::from(format!("/sys/fs/cgroup{path}")), "memory.peak")),
+        _ if controllers.split(',').any(|name| name == "memory") => {
+            Some((PathBuf::from(format!("/sys/fs/cgroup/memory{path}")), "memory.max_usage_in_bytes"))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +202,16 @@ mod tests {
         });
         assert_eq!(control.ended_by(), Some(15));
         assert_eq!(run(&control, &mut sh("touch never")).unwrap().exit, Exit::Signal(15));
+    }
+
+    #[test]
+    fn both_kinds_of_cgroups_are_known() {
+        let place =
+            |line| cgroup_of(line).map(|(directory, file)| directory.join(file).display().to_string());
+        assert_eq!(place("0::/a/b").as_deref(), Some("/sys/fs/cgroup/a/b/memory.peak"));
+        let old = "/sys/fs/cgroup/memory/job/memory.max_usage_in_bytes";
+        assert_eq!(place("7:memory,hugetlb:/job").as_deref(), Some(old));
+        assert_eq!(place("3:cpu,cpuacct:/job"), None);
     }
 
     #[test]

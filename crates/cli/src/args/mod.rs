@@ -16,6 +16,7 @@ pub(crate) mod mcp;
 pub(crate) mod nodes;
 mod order;
 pub(crate) mod page;
+pub(crate) mod payload;
 pub(crate) mod plan;
 pub(crate) mod recover;
 mod refs;
@@ -273,6 +274,8 @@ pub(crate) enum Command {
     Ping,
     /// Let an AI agent look at workflows, and act on them if you allow it: an MCP server.
     Mcp(mcp::McpArgs),
+    /// What runs on a worker for a request: run, land, merge, cleanup, simulate.
+    Payload(payload::PayloadArgs),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.

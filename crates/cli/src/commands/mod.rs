@@ -25,6 +25,7 @@ mod mcp;
 mod nodes;
 mod parts;
 mod password;
+mod payload;
 mod ping;
 mod plan;
 pub(crate) mod plot;
@@ -164,6 +165,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Nodes(args) => nodes::run(ctx, args),
         Command::Ping => ping::run(ctx),
         Command::Mcp(args) => mcp::run(ctx, args),
+        Command::Payload(args) => payload::run(ctx, &args.verb),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),
