@@ -43,6 +43,7 @@ mod lists;
 mod mcp;
 #[cfg(test)]
 mod mcp_acting;
+#[cfg(test)]
 mod payload;
 #[cfg(test)]
 mod plans;
