@@ -36,6 +36,14 @@ pub(crate) struct ServeArgs {
     /// Who may do what: a file with roles, issuers of tokens and certificates of users.
     #[arg(long, value_name = "FILE")]
     pub(crate) auth_config: Option<PathBuf>,
+    /// Keep what requests need in this directory; workers must see it under the same path. Without it, beside the
+    /// database.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) requests_dir: Option<PathBuf>,
+    /// Run this program whenever a person should know something about a request; it gets the alert as JSON on its standard
+    /// input.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) alert_program: Option<PathBuf>,
     /// Users and their passwords, as `windlass password` and Torc's `torc-htpasswd` write them.
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,

@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_auth::{Gate, GateOptions};
+use windlass_requests::Bell;
 use windlass_server::discovery::TOKEN_FILE;
-use windlass_server::options::{Limits, TlsOptions};
+use windlass_server::options::{Limits, RequestsOptions, TlsOptions};
 use windlass_server::{Role, ServeError, ServeOptions, logging, tls};
 
 /// What `--check` found.
@@ -100,10 +101,20 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         run_dir: Some(run_dir(ctx)?),
         bury: Some(Arc::new(|worker| local::bury(worker).is_ok())),
         classifier: rules::of_settings(ctx)?,
+        requests: requests_options(args, absolute),
         ..ServeOptions::default()
     };
     options.check()?;
     Ok(options)
+}
+
+fn requests_options(args: &ServeArgs, absolute: impl Fn(&PathBuf) -> PathBuf) -> RequestsOptions {
+    let program = args.alert_program.as_ref().map(|path| absolute(path).to_string_lossy().into_owned());
+    RequestsOptions {
+        directory: args.requests_dir.as_ref().map(absolute),
+        bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
+        ..RequestsOptions::default()
+    }
 }
 
 /// All of TLS, or nothing of it: whoever says a part of it means it, and must not be served in the clear. Flags, variables

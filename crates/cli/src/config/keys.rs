@@ -193,6 +193,22 @@ pub(crate) const KEYS: &[Key] = &[
         example: "\"/etc/windlass/passwords\"",
     },
     Key {
+        name: "serve.requests_dir",
+        arg: "requests_dir",
+        kind: Kind::Path,
+        default: None,
+        meaning: "where the server keeps what requests need; workers must see it under the same path",
+        example: "\"/shared/windlass\"",
+    },
+    Key {
+        name: "serve.alert_program",
+        arg: "alert_program",
+        kind: Kind::Path,
+        default: None,
+        meaning: "program that gets each alert about a request as JSON on its standard input: a mail, a webhook",
+        example: "\"/usr/local/bin/page-operators\"",
+    },
+    Key {
         name: "serve.tls_cert",
         arg: "tls_cert",
         kind: Kind::Path,

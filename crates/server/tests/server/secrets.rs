@@ -61,6 +61,8 @@ fn questions(id: WorkflowId, job: JobId) -> Vec<Request> {
         Request::Revisions { workflow, filter: RevisionFilter::default() },
         Request::JobNames { jobs: vec![job] },
         Request::JobRelations { job },
+        Request::Units { workflow, after_seq: 0 },
+        Request::UnitCounts { workflow },
         Request::Requirements { workflow },
         Request::Kinds { workflow },
         Request::Handlers { workflow },
