@@ -193,7 +193,11 @@ fn gauges(
 ) -> Result<(), std::fmt::Error> {
     let mut described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (labels, value) in values {
-        ConstGauge::new(value).encode(described.encode_family(&labels)?)?;
+        let gauge = ConstGauge::new(value);
+        if labels.is_empty() {
+            return gauge.encode(described);
+        }
+        gauge.encode(described.encode_family(&labels)?)?;
     }
     Ok(())
 }
