@@ -34,6 +34,14 @@ pub enum Operation {
     ManageWorker,
     /// To set nodes aside, which concerns everybody who has workers there.
     ManageNodes,
+    /// To submit a request, or to add to the catalog what it reads.
+    CreateRequest,
+    /// Its priority, its steps; stopping and releasing it.
+    ChangeRequest,
+    /// To end a request for good.
+    CancelRequest,
+    /// To drain, enable or ban sites, to say how many requests run at once, to forget datasets: it concerns everybody.
+    ManageSites,
     ReadGroup,
     CreateGroup,
     /// To say who is in a group.
@@ -122,9 +130,11 @@ pub const fn rule(operation: Operation) -> Rule {
         O::CreateForOthers                      => (CREATE,             OPERATOR, OPERATOR, OPERATOR),
         O::ChangeWorkflow                       => (MODIFY,             USER,     USER,     OPERATOR),
         O::CancelWorkflow                       => (CANCEL,             USER,     USER,     OPERATOR),
-        O::DeleteWorkflow | O::ShareWorkflow | O::ManageWorker
+        O::DeleteWorkflow | O::ShareWorkflow | O::ManageWorker | O::ChangeRequest
                                                 => (MODIFY,             USER,     OPERATOR, OPERATOR),
-        O::ManageNodes                          => (MODIFY,             OPERATOR, OPERATOR, OPERATOR),
+        O::ManageNodes | O::ManageSites         => (MODIFY,             OPERATOR, OPERATOR, OPERATOR),
+        O::CreateRequest                        => (CREATE,             USER,     OPERATOR, OPERATOR),
+        O::CancelRequest                        => (CANCEL,             USER,     OPERATOR, OPERATOR),
         O::ReadSecrets                          => (MODIFY,             USER,     NOBODY,   NOBODY),
         O::Work                                 => (WORK.and(MODIFY),   USER,     USER,     OPERATOR),
         O::IntroduceWorker                      => (WORK,               USER,     USER,     USER),
@@ -212,6 +222,12 @@ mod tests {
             (O::ReadSecrets, Relation::Other, [F, H, F, F]),
             (O::SpeakAsWorker, Relation::Other, [F, H, A, A]),
             (O::ManageNodes, Relation::Own, [F, F, A, A]),
+            (O::ManageSites, Relation::Own, [F, F, A, A]),
+            (O::CreateRequest, Relation::Own, [F, A, A, A]),
+            (O::CreateRequest, Relation::Shared, [F, F, A, A]),
+            (O::ChangeRequest, Relation::Own, [F, A, A, A]),
+            (O::ChangeRequest, Relation::Shared, [F, F, A, A]),
+            (O::CancelRequest, Relation::Shared, [F, F, A, A]),
             (O::Administer, Relation::Own, [F, F, F, A]),
             (O::ReadTokens, Relation::Other, [H, H, F, A]),
             (O::Sql, Relation::Own, [F, F, F, F]),

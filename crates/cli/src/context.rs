@@ -152,6 +152,11 @@ impl Context {
         Ok(Some(self.open_at(&path, OpenMode::ReadOnly)?))
     }
 
+    /// The database itself with all that it keeps, for reading only. It must exist.
+    pub(crate) fn database_to_read(&self) -> Result<Arc<dyn Database>, CliError> {
+        self.open_at(&self.existing()?, OpenMode::ReadOnly)
+    }
+
     /// The database, for writing; made here if there is none here or above.
     pub(crate) fn open_or_create(&self) -> Result<Arc<dyn Store>, CliError> {
         if let Some(books) = self.remote()? {
@@ -229,7 +234,7 @@ impl Context {
 
     /// A file that must be there, or a PostgreSQL database, which gets its tables when it is opened for writing.
     /// Whether something that cannot be looked at is a database, opening it says.
-    fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.find().is_some_and(|path| postgres(&path).is_some() || path.try_exists().unwrap_or(true))
     }
 

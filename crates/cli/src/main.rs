@@ -7,6 +7,8 @@ mod commands;
 mod config;
 mod context;
 mod deliver;
+mod desk;
+mod documents;
 mod drive;
 mod error;
 mod failing;

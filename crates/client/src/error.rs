@@ -40,8 +40,19 @@ pub struct Problem {
     pub code: String,
     pub detail: String,
     pub hint: Option<String>,
+    /// Field by field, where a document is refused.
+    pub errors: Vec<FieldFault>,
     #[serde(skip)]
     pub retry_after: Option<Duration>,
+}
+
+/// What is wrong with a field of what was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct FieldFault {
+    pub field: String,
+    pub reason: String,
+    pub remedy: Option<String>,
 }
 
 impl std::fmt::Display for Problem {

@@ -12,15 +12,17 @@ pub mod fleet;
 mod groups;
 mod keyring;
 mod nodes;
+mod requests;
 mod tokens;
 mod trust;
 mod verbs;
 
 pub use books::{RemoteStore, ServerBooks};
-pub use error::{Error, Problem};
+pub use error::{Error, FieldFault, Problem};
 pub use events::{EventStream, Follow, Relocate};
 pub use keyring::{Kept, Keyring, origin};
 pub use nodes::Node;
+pub use requests::RequestQuery;
 pub use trust::Trust;
 pub use verbs::{Health, Worker};
 

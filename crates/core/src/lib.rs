@@ -6,6 +6,7 @@
 
 pub mod actions;
 pub mod board;
+pub mod catalog;
 pub mod change;
 pub mod classify;
 pub mod dispatch;

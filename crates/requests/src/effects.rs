@@ -11,10 +11,9 @@ use crate::world::World;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use uuid::Uuid;
 use windlass_core::plan::{Cause, Plan, PlanFault, PlanInput, Start, plan};
 use windlass_core::requests::View;
-use windlass_core::requests::book::{Backend, BlockRow, NodeCounts, Process, RunRow};
+use windlass_core::requests::book::{Backend, BlockRow, NodeCounts, Process, RequestRow, RunRow};
 use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
 use windlass_store::model::RunFilter;
 use windlass_types::payload::{StepProfile, check_name};
@@ -157,13 +156,18 @@ fn of_engine(error: &EngineError) -> Trouble {
 
 /// The request as it was wished for, with all that is in it.
 fn request(world: &World, name: &str) -> Result<Request, Trouble> {
+    row(world, name).map(|row| row.request)
+}
+
+fn row(world: &World, name: &str) -> Result<RequestRow, Trouble> {
     let row = world.books.request(name).map_err(|error| of_store(&error))?;
-    row.map(|row| row.request).ok_or_else(|| lasting("the request is gone"))
+    row.ok_or_else(|| lasting("the request is gone"))
 }
 
 /// What can be known at once is: that its input exists, and that what it runs can be understood.
 fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
-    let request = request(world, &rows.name)?;
+    let row = row(world, &rows.name)?;
+    let (request, created_at) = (row.request, row.created_at);
     check_name(&request.request_name).map_err(lasting)?;
     if let Some(dataset) = &request.input_dataset
         && !world.catalog.has(dataset).map_err(of_catalog)?
@@ -173,7 +177,7 @@ fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
     Common::new(&request, "0", &std::collections::BTreeMap::new()).map_err(lasting)?;
     let now = Clock.now();
     Ok(Process {
-        uuid: Uuid::new_v4().to_string(),
+        uuid: windlass_core::requests::names::process(&request.request_name, created_at),
         request_name: request.request_name.clone(),
         round: 0,
         next_first_event: request.generation.map_or(1, |generation| generation.first_event),

@@ -116,12 +116,21 @@ impl World {
             if site.status != SiteStatus::Enabled || banned.contains(&site.name) {
                 continue;
             }
-            let usual = || self.options.storage_root.join(&site.name).to_string_lossy().into_owned();
-            let path = site.storage_path.clone().unwrap_or_else(usual);
+            let path = site.storage_path.clone().unwrap_or_else(|| self.usual_storage(&site.name));
             places.storage.insert(site.name.clone(), path);
             places.usable.insert(site.name, site.total_slots);
         }
         Ok(places)
+    }
+
+    /// Where a site keeps its files that says nothing else. It is ours, so it is made; one that somebody named is his.
+    fn usual_storage(&self, site: &str) -> String {
+        let path = self.options.storage_root.join(site);
+        if let Err(error) = std::fs::create_dir_all(&path) {
+            // Whatever lands there says so too.
+            tracing::warn!(%error, path = %path.display(), "cannot make the storage of a site");
+        }
+        path.to_string_lossy().into_owned()
     }
 
     /// Where a site keeps its files, whatever its state.

@@ -30,6 +30,7 @@ mod page;
 pub mod policy;
 pub mod publisher;
 mod rates;
+pub mod requests;
 mod router;
 mod routes;
 mod serve;
@@ -37,7 +38,7 @@ mod signals;
 pub mod state;
 pub mod tls;
 
-pub use error::{Answer, ApiError};
+pub use error::{Answer, ApiError, FieldFault};
 pub use options::ServeOptions;
 pub use router::openapi;
 pub use serve::{Role, Running, ServeError, Server, serve};

@@ -13,9 +13,10 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use windlass_auth::Operation::{
-    self, Administer, CancelWorkflow, ChangeGroup, ChangeTokens, ChangeWorkflow, CreateGroup, CreateWorkflow,
-    DeleteGroup, DeleteWorkflow, IntroduceWorker, Look, ManageNodes, ManageWorker, Metrics, ReadGroup,
-    ReadTokens, ReadWorker, ReadWorkflow, ShareWorkflow, SpeakAsWorker, Work,
+    self, Administer, CancelRequest, CancelWorkflow, ChangeGroup, ChangeRequest, ChangeTokens,
+    ChangeWorkflow, CreateGroup, CreateRequest, CreateWorkflow, DeleteGroup, DeleteWorkflow, IntroduceWorker,
+    Look, ManageNodes, ManageSites, ManageWorker, Metrics, ReadGroup, ReadTokens, ReadWorker, ReadWorkflow,
+    ShareWorkflow, SpeakAsWorker, Work,
 };
 use windlass_auth::{Principal, Relation};
 
@@ -59,6 +60,35 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/nodes", Needs(Look)),
     ("POST", "/nodes", Needs(ManageNodes)),
     ("DELETE", "/nodes/{host}", Needs(ManageNodes)),
+
+    ("GET", "/requests", Needs(Look)),
+    ("POST", "/requests", Needs(CreateRequest)),
+    ("GET", "/requests/{name}", Needs(Look)),
+    ("PATCH", "/requests/{name}", Needs(ChangeRequest)),
+    ("DELETE", "/requests/{name}", Needs(CancelRequest)),
+    ("GET", "/requests/{name}/status", Needs(Look)),
+    ("POST", "/requests/{name}/stop", Needs(ChangeRequest)),
+    ("GET", "/requests/{name}/versions", Needs(Look)),
+    ("GET", "/dags", Needs(Look)),
+    ("GET", "/dags/{id}", Needs(Look)),
+    ("GET", "/dags/{id}/nodes", Needs(Look)),
+    ("GET", "/dags/{id}/logs", Needs(Look)),
+    ("GET", "/admission/queue", Needs(Look)),
+    ("PATCH", "/admission/config", Needs(ManageSites)),
+    ("GET", "/lifecycle/status", Needs(Look)),
+    ("GET", "/sites", Needs(Look)),
+    ("GET", "/sites/{name}", Needs(Look)),
+    ("PATCH", "/sites/{name}", Needs(ManageSites)),
+    ("POST", "/sites/{name}/drain", Needs(ManageSites)),
+    ("POST", "/sites/{name}/enable", Needs(ManageSites)),
+    ("POST", "/sites/{name}/ban", Needs(ManageSites)),
+    ("DELETE", "/sites/{name}/ban", Needs(ManageSites)),
+    ("GET", "/catalog/datasets", Needs(Look)),
+    ("GET", "/catalog/dataset", Needs(Look)),
+    ("DELETE", "/catalog/dataset", Needs(ManageSites)),
+    ("GET", "/catalog/files", Needs(Look)),
+    ("GET", "/catalog/blocks", Needs(Look)),
+    ("POST", "/catalog/import", Needs(CreateRequest)),
 
     ("POST", "/books", Needs(Look)),
     ("POST", "/books/create", Needs(CreateWorkflow)),
@@ -290,7 +320,7 @@ fn count(state: &AppState, credential: &Credential, known: Option<&Principal>) -
 
 /// A method that the path does not have; or, if it has it, a route that does not say what it does.
 fn undeclared(path: &str) -> Response {
-    let mut methods: Vec<&str> = ["GET", "POST", "PUT", "DELETE"].to_vec();
+    let mut methods: Vec<&str> = ["GET", "POST", "PUT", "PATCH", "DELETE"].to_vec();
     methods.retain(|method| declared(method, path).is_some());
     if methods.is_empty() {
         return ApiError::forbidden("nobody may do this: it does not say what it does").into_response();

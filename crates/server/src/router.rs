@@ -79,7 +79,8 @@ pub fn openapi() -> OpenApi {
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().filter_map(Option::as_mut)
+    let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
+    all.into_iter().filter_map(Option::as_mut)
 }
 
 /// What holds for every operation: its id is its own though it stands at two prefixes, and errors have one shape.

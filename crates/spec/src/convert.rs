@@ -41,7 +41,7 @@ pub fn to_json(source: Source<'_>) -> Result<serde_json::Value, Diagnostics> {
     if sink.is_empty() { Ok(value) } else { Err(sink.into_diagnostics(source.name, text)) }
 }
 
-fn json_value(tree: &Tree<'_>, sink: &mut Sink) -> serde_json::Value {
+pub(crate) fn json_value(tree: &Tree<'_>, sink: &mut Sink) -> serde_json::Value {
     match &tree.value {
         Value::Map(entries) => {
             let mut map = serde_json::Map::new();

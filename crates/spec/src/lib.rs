@@ -11,6 +11,7 @@ mod convert;
 mod cycle;
 mod decode;
 mod diagnostic;
+mod document;
 mod event;
 mod expand;
 mod format;
@@ -38,6 +39,7 @@ mod yaml;
 
 pub use convert::{convert, to_json};
 pub use diagnostic::{Diagnostic, Diagnostics, Report, Severity};
+pub use document::{Complaint, Document};
 pub use format::{Format, Source};
 pub use model::{RequirementsSpec, Spec};
 pub use params::ParameterValue;

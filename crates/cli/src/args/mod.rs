@@ -5,6 +5,7 @@
 pub(crate) mod access;
 pub(crate) mod access_groups;
 pub(crate) mod actions;
+pub(crate) mod catalog;
 pub(crate) mod classify;
 pub(crate) mod data;
 pub(crate) mod db;
@@ -20,9 +21,11 @@ pub(crate) mod payload;
 pub(crate) mod plan;
 pub(crate) mod recover;
 mod refs;
+pub(crate) mod request;
 pub(crate) mod resources;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod site;
 pub(crate) mod spec;
 pub(crate) mod tools;
 pub(crate) mod triage;
@@ -261,6 +264,16 @@ pub(crate) enum Command {
     Whoami,
     /// People who share workflows of a server: list, create, delete, add-user, share …
     AccessGroups(access_groups::AccessGroupsArgs),
+    /// Datasets to be made from others, or generated: submit, run, list, show, plan, watch, stop …
+    #[command(alias = "requests")]
+    Request(request::RequestArgs),
+    /// Where the work of requests runs: list, show, drain, enable, ban, unban, set.
+    #[command(alias = "sites")]
+    Site(site::SiteArgs),
+    /// How many requests may be under way at once, and who is next: show, set.
+    Admission(site::AdmissionArgs),
+    /// Datasets, their files and where those are: add, list, show, import, forget.
+    Catalog(catalog::CatalogArgs),
     /// Have this machine work for a server.
     Worker(worker::WorkerArgs),
     /// Workers on machines that ssh reaches: add, run, status, stop, collect-logs.
@@ -326,6 +339,9 @@ impl Command {
             | Self::AccessGroups(_)
             | Self::Remote(_)
             | Self::Nodes(_)
+            | Self::Request(_)
+            | Self::Site(_)
+            | Self::Catalog(_)
             | Self::Workers(_) => true,
             Self::Workflows(args) => {
                 matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Status(_)))

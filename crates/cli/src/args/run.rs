@@ -2,7 +2,7 @@
 
 use super::refs::WorkflowRef;
 use crate::sweep::ParamArg;
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use windlass_core::reuse::Accept;
@@ -285,12 +285,29 @@ pub(crate) struct MachineArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-It has a directory and a database of its own: --db, WINDLASS_DB and the workflows of this directory are left alone.")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+It has a directory and a database of its own: --db, WINDLASS_DB and the workflows of this directory are left alone."
+)]
 pub(crate) struct DemoArgs {
+    #[command(flatten)]
+    pub(crate) place: DemoPlace,
+    #[command(subcommand)]
+    pub(crate) verb: Option<DemoVerb>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoPlace {
     /// Directory to run it in, made if it is not there; a new one among the temporary files by default.
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DemoVerb {
+    /// A small campaign of requests on four pretend sites, with a failure and a partial production step.
+    Requests(DemoPlace),
 }
 
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {

@@ -1,6 +1,6 @@
 //! `windlass demo`: a small workflow that is killed on purpose in the middle, and goes on.
 
-use crate::args::run::DemoArgs;
+use crate::args::run::{DemoArgs, DemoVerb};
 use crate::context::{self, Context};
 use crate::error::{CliError, Exit};
 use crate::ui::text;
@@ -26,7 +26,10 @@ sleep 0.4
 
 pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
     ctx.refuse_server("the demo runs on this machine, with a database of its own")?;
-    let demo = Demo::prepare(args.dir.as_deref(), ctx.ui.is_quiet())?;
+    if let Some(DemoVerb::Requests(place)) = &args.verb {
+        return super::request::demo(ctx, &make_directory(place.dir.as_deref())?);
+    }
+    let demo = Demo::prepare(args.place.dir.as_deref(), ctx.ui.is_quiet())?;
     ctx.ui.note(&format!("{}\n{}:\n", introduction(), demo.dir.join("demo.yaml").display()));
     ctx.ui.note(&indented(&excerpt(&spec())));
 
@@ -82,22 +85,12 @@ struct Demo {
 
 impl Demo {
     fn prepare(dir: Option<&Path>, quiet: bool) -> Result<Self, CliError> {
-        let trouble = |what: &str, e: io::Error| CliError::io(format!("cannot {what} for the demo: {e}"));
-        let exe = std::env::current_exe().map_err(|e| trouble("find windlass itself", e))?;
-        let dir = match dir {
-            Some(dir) => dir.to_owned(),
-            None => fresh_directory().map_err(|e| trouble("make a directory", e))?,
-        };
-        std::fs::create_dir_all(&dir).map_err(|e| trouble("make a directory", e))?;
-        let dir = dir.canonicalize().map_err(|e| trouble("find the directory", e))?;
-        if dir.join(".windlass").exists() {
-            return Err(CliError::refused(format!("{} has been used already", dir.display()))
-                .with_hint("give the demo a directory of its own"));
-        }
+        let exe = std::env::current_exe().map_err(|e| trouble("find windlass itself", &e))?;
+        let dir = make_directory(dir)?;
         // Made beforehand, or one further up would be found and used.
         let database = context::make_folder(&dir)?.join(context::DATABASE);
-        std::fs::write(dir.join("demo.yaml"), spec()).map_err(|e| trouble("write demo.yaml", e))?;
-        std::fs::write(dir.join("throw.sh"), THROW).map_err(|e| trouble("write throw.sh", e))?;
+        std::fs::write(dir.join("demo.yaml"), spec()).map_err(|e| trouble("write demo.yaml", &e))?;
+        std::fs::write(dir.join("throw.sh"), THROW).map_err(|e| trouble("write throw.sh", &e))?;
         Ok(Self { dir, database, exe, quiet })
     }
 
@@ -174,6 +167,25 @@ impl Demo {
             .map(|dir| dir.join("windlass"))
             .any(|found| found.canonicalize().is_ok_and(|found| found == self.exe))
     }
+}
+
+fn trouble(what: &str, error: &io::Error) -> CliError {
+    CliError::io(format!("cannot {what} for the demo: {error}"))
+}
+
+/// One that nothing was done in yet.
+fn make_directory(dir: Option<&Path>) -> Result<PathBuf, CliError> {
+    let dir = match dir {
+        Some(dir) => dir.to_owned(),
+        None => fresh_directory().map_err(|e| trouble("make a directory", &e))?,
+    };
+    std::fs::create_dir_all(&dir).map_err(|e| trouble("make a directory", &e))?;
+    let dir = dir.canonicalize().map_err(|e| trouble("find the directory", &e))?;
+    if dir.join(".windlass").exists() {
+        return Err(CliError::refused(format!("{} has been used already", dir.display()))
+            .with_hint("give the demo a directory of its own"));
+    }
+    Ok(dir)
 }
 
 fn fresh_directory() -> io::Result<PathBuf> {

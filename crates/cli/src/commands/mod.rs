@@ -5,6 +5,7 @@ mod actions;
 mod analyze;
 mod bundle;
 pub(crate) mod cancel;
+mod catalog;
 mod classify;
 mod completions;
 mod config;
@@ -33,6 +34,7 @@ mod recover;
 mod reinit;
 mod relations;
 mod remote;
+mod request;
 mod reset_status;
 mod resources;
 mod results;
@@ -40,6 +42,7 @@ mod resume;
 mod revisions;
 mod run;
 mod serve;
+mod site;
 mod spawn;
 mod spec;
 mod status;
@@ -170,6 +173,10 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),
         Command::Docs(args) => docs::run(args),
+        Command::Request(args) => request::run(ctx, args),
+        Command::Site(args) => site::run(ctx, args),
+        Command::Admission(args) => site::admission(ctx, args),
+        Command::Catalog(args) => catalog::run(ctx, args),
         Command::Worker(args) => worker::run(ctx, args),
         Command::Remote(args) => remote::run(ctx, &args.verb),
         Command::WorkerProcess => crate::local::worker(),

@@ -55,6 +55,8 @@ mod recovering;
 #[cfg(test)]
 mod remote;
 #[cfg(test)]
+mod requests;
+#[cfg(test)]
 mod retries;
 #[cfg(test)]
 mod reuse;

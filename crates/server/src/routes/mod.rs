@@ -9,6 +9,7 @@ pub(crate) mod health;
 mod mcp;
 mod metrics;
 mod nodes;
+pub(crate) mod requests;
 mod tokens;
 mod torc;
 mod workers;
@@ -31,6 +32,7 @@ pub(crate) fn brief() -> OpenApiRouter<AppState> {
         .merge(nodes::routes())
         .merge(workflows::routes())
         .merge(failures::routes())
+        .merge(requests::routes())
         .merge(books::routes())
 }
 
@@ -41,7 +43,7 @@ pub(crate) fn lasting() -> OpenApiRouter<AppState> {
 
 /// What takes in more than fits into memory.
 pub(crate) fn uploads() -> OpenApiRouter<AppState> {
-    books::uploads()
+    books::uploads().merge(requests::uploads())
 }
 
 /// The contract of Torc, at both prefixes.

@@ -31,6 +31,8 @@ mod parts;
 #[cfg(test)]
 mod reach;
 #[cfg(test)]
+mod requests;
+#[cfg(test)]
 mod secrets;
 #[cfg(test)]
 mod secured;

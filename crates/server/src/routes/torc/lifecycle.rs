@@ -1,9 +1,10 @@
 //! What is done with a whole workflow, and how it stands.
 
 use super::call::Call;
-use super::table::{Description, Reply, Table};
+use super::table::{Description, OneOf, Reply, Table, WorkflowKey};
 use crate::error::{Answer, ApiError};
 use crate::extract::{Json, Path, Query};
+use crate::routes::requests;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -23,7 +24,12 @@ use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId, digest};
 
 pub(super) fn table() -> Table {
     Table::new("workflows")
-        .get("/workflows/{id}/status", "get_workflow_status", "How a workflow stands", status)
+        .get(
+            "/workflows/{id}/status",
+            "get_workflow_status",
+            "How a workflow stands; by UUID, that of a request",
+            find_status,
+        )
         .get("/workflows/{id}/is_complete", "is_workflow_complete", "Whether it is over", is_complete)
         .get(
             "/workflows/{id}/is_uninitialized",
@@ -55,7 +61,20 @@ pub(super) fn table() -> Table {
         )
 }
 
-fn status(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowStatusResponse> {
+fn find_status(
+    call: &Call,
+    Path(key): Path<WorkflowKey>,
+) -> Answer<OneOf<WorkflowStatusResponse, windlass_api::requests::WorkflowStatus>> {
+    match key {
+        WorkflowKey::Id(id) => status(call, id).map(OneOf::Contract),
+        WorkflowKey::Uuid(uuid) => {
+            call.may(Operation::Look)?;
+            requests::status_by_uuid(&*call.state.database, &uuid, call.now()).map(OneOf::Ours)
+        }
+    }
+}
+
+fn status(call: &Call, id: i64) -> Answer<WorkflowStatusResponse> {
     let row = call.workflow(Operation::ReadWorkflow, id)?;
     let filter = WorkerFilter {
         workflow: Some(row.id),

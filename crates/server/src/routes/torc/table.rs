@@ -17,8 +17,8 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use utoipa::openapi::path::Paths;
 use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
@@ -282,11 +282,48 @@ macro_rules! path_values {
 
 path_values! {
     i64: [i64];
+    WorkflowKey: [i64];
     String: [String];
     (i64, i64): [i64, i64];
     (i64, String): [i64, String];
     (i64, i64, i64): [i64, i64, i64];
     (i64, JobStatus, i64): [i64, JobStatusName, i64];
+}
+
+/// A workflow of the engine by its number; or, which the contract does not know, that of a request by its UUID.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) enum WorkflowKey {
+    Id(i64),
+    Uuid(String),
+}
+
+impl TryFrom<String> for WorkflowKey {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let is_uuid = text.len() == 36 && text.bytes().filter(|byte| *byte == b'-').count() == 4;
+        if is_uuid { Ok(Self::Uuid(text)) } else { text.parse().map(Self::Id) }
+    }
+}
+
+/// What the contract describes, or something of our own for a key that it does not know.
+pub(super) enum OneOf<T, O> {
+    Contract(T),
+    Ours(O),
+}
+
+impl<T: Reply, O: Serialize + Send + 'static> Reply for OneOf<T, O> {
+    fn describe(description: Description<'_>) -> Description<'_> {
+        T::describe(description)
+    }
+
+    fn render(self) -> Response {
+        match self {
+            Self::Contract(reply) => reply.render(),
+            Self::Ours(reply) => Json(reply).into_response(),
+        }
+    }
 }
 
 /// What has a schema by name, or is a list of such, or is anything at all.

@@ -2,9 +2,10 @@
 
 use super::call::{Call, limit, offset, sorting};
 use super::input::{self, DEFAULT, DEFAULT_RESOURCES};
-use super::table::Table;
+use super::table::{OneOf, Table, WorkflowKey};
 use crate::error::{Answer, ApiError};
 use crate::extract::{Json, Path, Query};
+use crate::routes::requests;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub(super) fn table() -> Table {
     Table::new("workflows")
         .get("/workflows", "list_workflows", "The workflows that one may see", list)
         .post("/workflows", "create_workflow", "Makes a workflow without jobs", create)
-        .get("/workflows/{id}", "get_workflow", "One workflow", get)
+        .get("/workflows/{id}", "get_workflow", "One workflow; by UUID, that of a request", find)
         .put("/workflows/{id}", "update_workflow", "Changes what is said; leaves the rest", update)
         .delete(
             "/workflows/{id}",
@@ -60,6 +61,19 @@ fn list(call: &Call, Query(query): Query<ListWorkflows>) -> Answer<Page<Workflow
     let rows = call.store().list_workflows(&filter)?;
     let items = rows.iter().map(|row| model(call, row)).collect::<Answer<_>>()?;
     Ok(Page::new(items, view.offset, total as i64))
+}
+
+fn find(
+    call: &Call,
+    Path(key): Path<WorkflowKey>,
+) -> Answer<OneOf<WorkflowModel, windlass_api::requests::Workflow>> {
+    match key {
+        WorkflowKey::Id(id) => get(call, Path(id)).map(OneOf::Contract),
+        WorkflowKey::Uuid(uuid) => {
+            call.may(Operation::Look)?;
+            requests::by_uuid(&*call.state.database, &uuid).map(OneOf::Ours)
+        }
+    }
 }
 
 fn get(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowModel> {

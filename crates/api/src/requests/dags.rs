@@ -1,0 +1,116 @@
+//! Runs of requests: the specification calls them DAGs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use windlass_types::Timestamp;
+use windlass_types::requests::RunStatus;
+
+/// One submission to a backend.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Dag {
+    pub id: String,
+    pub workflow_id: String,
+    pub round: u32,
+    /// The run that this one goes on with.
+    pub parent_dag_id: Option<String>,
+    /// `engine` or `htcondor`.
+    pub backend: String,
+    /// Of the engine.
+    pub engine_workflow_id: Option<i64>,
+    pub engine_run_id: Option<i64>,
+    pub schedd_name: Option<String>,
+    pub dagman_cluster_id: Option<String>,
+    pub submit_dir: String,
+    #[schema(value_type = String)]
+    pub status: RunStatus,
+    pub total_nodes: u64,
+    pub total_edges: u64,
+    pub node_counts: BTreeMap<String, u64>,
+    pub nodes_idle: u64,
+    pub nodes_running: u64,
+    pub nodes_done: u64,
+    pub nodes_failed: u64,
+    pub nodes_held: u64,
+    pub total_work_units: u32,
+    pub work_units_completed: u32,
+    pub work_units_failed: u32,
+    #[schema(value_type = Option<String>)]
+    pub stop_requested_at: Option<Timestamp>,
+    pub stop_reason: Option<String>,
+    #[schema(value_type = String)]
+    pub created_at: Timestamp,
+    #[schema(value_type = Option<String>)]
+    pub submitted_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>)]
+    pub completed_at: Option<Timestamp>,
+    /// What happened to it, the oldest first; only where one is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<DagEvent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DagEvent {
+    pub event_type: String,
+    #[schema(value_type = Option<String>)]
+    pub from_status: Option<RunStatus>,
+    #[schema(value_type = Option<String>)]
+    pub to_status: Option<RunStatus>,
+    pub nodes_done: u64,
+    pub nodes_failed: u64,
+    pub nodes_running: u64,
+    #[schema(value_type = Object)]
+    pub detail: Value,
+    #[schema(value_type = String)]
+    pub created_at: Timestamp,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Dags {
+    pub items: Vec<Dag>,
+    pub offset: u64,
+}
+
+/// A node of a run as it is at this moment: a job of the engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DagNode {
+    pub name: String,
+    /// `landing`, `processing`, `merge` or `cleanup`.
+    pub role: String,
+    /// `mg_000012`
+    pub work_unit: Option<String>,
+    pub status: String,
+    pub attempt: i64,
+    pub return_code: Option<i32>,
+    pub reason: Option<String>,
+    /// Of the engine: `windlass jobs get`, `windlass logs show` take it.
+    pub job_id: i64,
+}
+
+/// A work unit of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DagUnit {
+    pub work_unit: String,
+    pub status: String,
+    /// Where it runs; `null` until it is elected.
+    pub site: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DagNodes {
+    pub items: Vec<DagNode>,
+    pub offset: u64,
+}
+
+/// Where the logs of a run are, on the machines that ran it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DagLogs {
+    pub dag_id: String,
+    /// Manifests and reports of its work units.
+    pub submit_dir: String,
+    /// What its jobs printed.
+    pub log_dir: Option<String>,
+    pub engine_workflow_id: Option<i64>,
+    pub message: String,
+}

@@ -1,0 +1,20 @@
+//! Requests: what is asked of a server about them, and what it says. Served at `/api/v1` only.
+//!
+//! Shapes that the specification shows in its examples are as they are there; other fields are additions.
+
+mod admission;
+mod catalog;
+mod dags;
+mod sites;
+mod wishes;
+mod workflows;
+
+pub use admission::{AdmissionConfig, AdmissionQueue, NextInQueue};
+pub use catalog::{Blocks, Datasets, Files, Import, Imported};
+pub use dags::{Dag, DagEvent, DagLogs, DagNode, DagNodes, DagUnit, Dags};
+pub use sites::{Ban, Drain, NewBan, PatchSite, Site, Sites, Unbanned};
+pub use wishes::{
+    Aborted, PatchRequest, RequestLine, RequestShown, Requests, StopRequest, Stopped, Submitted, Transition,
+    Version, Versions, Want, WorkflowRef,
+};
+pub use workflows::{BlockLine, DagSummary, Workflow, WorkflowStatus};

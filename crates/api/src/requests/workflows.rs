@@ -1,0 +1,98 @@
+//! How requests are carried out: their workflows, by UUID. Those of the engine have numbers and are told of elsewhere.
+
+use super::dags::Dag;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use windlass_types::Timestamp;
+use windlass_types::requests::{BlockStatus, RequestStatus, RunStatus};
+
+/// The workflow of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Workflow {
+    pub id: String,
+    pub request_name: String,
+    pub status: String,
+    pub input_dataset: Option<String>,
+    pub splitting_algo: String,
+    #[schema(value_type = Object)]
+    pub splitting_params: Value,
+    /// Counted from 0.
+    pub round: u32,
+    pub category_throttles: BTreeMap<String, u64>,
+    #[schema(value_type = Option<Object>)]
+    pub step_metrics: Option<Value>,
+    /// Of the latest run.
+    pub dag_id: Option<String>,
+    pub events_produced: u64,
+    /// All of them, the oldest first.
+    pub dags: Vec<Dag>,
+    #[schema(value_type = String)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String)]
+    pub updated_at: Timestamp,
+}
+
+/// How far a workflow is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowStatus {
+    pub workflow_id: Option<String>,
+    pub request_name: String,
+    /// Of the workflow; that of the request is finer.
+    pub status: String,
+    #[schema(value_type = String)]
+    pub request_status: RequestStatus,
+    /// Why it is held, failed or aborted.
+    pub reason: Option<String>,
+    pub priority: i64,
+    #[schema(value_type = Option<Object>)]
+    pub step_metrics: Option<Value>,
+    pub dag: Option<DagSummary>,
+    pub blocks: Vec<BlockLine>,
+    /// By nodes, of the latest run.
+    pub progress_percent: f64,
+    /// At the pace so far; `null` while that says nothing.
+    #[schema(value_type = Option<String>)]
+    pub estimated_completion: Option<Timestamp>,
+    pub round: u32,
+    /// What is still to be done about outputs in the catalog, and what was given up.
+    pub output_steps_pending: u64,
+    pub output_steps_failed: u64,
+    /// Of the request; rises with every change.
+    pub version: i64,
+}
+
+/// The latest run, counted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DagSummary {
+    pub id: String,
+    #[schema(value_type = String)]
+    pub status: RunStatus,
+    pub total_nodes: u64,
+    pub node_counts: BTreeMap<String, u64>,
+    pub nodes_idle: u64,
+    pub nodes_running: u64,
+    pub nodes_done: u64,
+    pub nodes_failed: u64,
+    pub nodes_held: u64,
+    pub total_work_units: u32,
+    pub work_units_completed: u32,
+    pub work_units_failed: u32,
+    /// Of the engine.
+    pub engine_workflow_id: Option<i64>,
+}
+
+/// A block of outputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BlockLine {
+    pub dataset_name: String,
+    pub block_index: u32,
+    #[schema(value_type = String)]
+    pub status: BlockStatus,
+    /// `12/25`: registered of all.
+    pub work_units: String,
+    /// What the catalog calls it.
+    pub block_name: Option<String>,
+    pub tape_rule_id: Option<String>,
+}

@@ -1,0 +1,235 @@
+//! Requests: datasets to be made, planned into work units and carried through their life.
+
+use super::page::ConfirmArgs;
+use super::worker::parse_site;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+use windlass_types::parse_duration;
+use windlass_types::requests::RequestStatus;
+
+pub(crate) const EXAMPLES: &str = "\
+A request says which dataset is to be made from which, or generated, and how; it is planned into work units that run at
+sites. Its document is YAML, JSON, JSON5, TOML or KDL, of our own form or ReqMgr2's.
+
+Examples:
+  windlass catalog add data/ as /Muons/Run3-v1/RAW     what there is to read
+  windlass request plan reco.yaml                      what would be done; nothing runs
+  windlass request run reco.yaml                       do it on this machine, with nothing to install
+  windlass request submit reco.yaml --watch            have the workers of a server do it
+  windlass request list --status active,queued         how they stand
+  windlass request show reco                           one of them, and its history
+  windlass request stop reco --reason \"disk is full\"   stop it cleanly; it goes on when its turn comes";
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub(crate) struct RequestArgs {
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Option<RequestVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RequestVerb {
+    /// Check the documents of requests and submit them.
+    Submit(SubmitArgs),
+    /// Submit a request that ReqMgr2 has, by its name.
+    Import(ImportArgs),
+    /// Carry requests out on this machine: a server and workers for as long as it takes.
+    Run(RunArgs),
+    /// List requests.
+    List(ListArgs),
+    /// Show all about a request: what is wished for, how far it is, its history.
+    #[command(alias = "get")]
+    Show(OneArgs),
+    /// Show what a request would do, unit by unit; nothing runs.
+    Plan(PlanArgs),
+    /// Follow a request until it is over.
+    Watch(WatchArgs),
+    /// Stop a request cleanly; what is done stays done, and it goes on when its turn comes again.
+    Stop(StopArgs),
+    /// Let a request go on that is held.
+    Release(ReasonArgs),
+    /// End a request for good: what runs is stopped, outputs that are not whole are taken back.
+    #[command(alias = "abort")]
+    Cancel(CancelArgs),
+    /// Give a request another priority.
+    Priority(PriorityArgs),
+    /// Show the versions of a request.
+    Versions(OneArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SubmitArgs {
+    /// Documents of requests; `-` is standard input. A document may also be a list of requests.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// When this share of the work units is done, the rest goes on with that priority; give it again for more steps.
+    #[arg(long = "step", value_name = "FRACTION:PRIORITY")]
+    pub(crate) steps: Vec<String>,
+    /// Check only, and say what would be submitted.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Follow them until they are over; the exit code says how they ended.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The name of the request in ReqMgr2.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// When this share of the work units is done, the rest goes on with that priority; give it again for more steps.
+    #[arg(long = "step", value_name = "FRACTION:PRIORITY")]
+    pub(crate) steps: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Starts a server on this machine that nobody else can talk to, and a worker for each site; when all requests are over both
+end. Interrupted, it goes on when it is called again: the books are in .windlass/, as those of workflows are.
+
+Examples:
+  windlass request run reco.yaml
+  windlass request run gen.yaml reco.yaml --site T1_Here --site T2_There --num-cpus 4")]
+pub(crate) struct RunArgs {
+    /// Documents of requests. Without any: those in the books that are not over.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// A site that this machine pretends to be, with a worker of its own; give it again for more.
+    #[arg(id = "run_site", long = "site", value_name = "NAME", default_value = "local", value_parser = parse_site)]
+    pub(crate) sites: Vec<String>,
+    /// CPUs that the worker of each site may use; all of the machine by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) num_cpus: Option<u32>,
+    /// Jobs that the worker of each site runs at once.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_jobs: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    Name,
+    Status,
+    Priority,
+    Campaign,
+    Created,
+    Updated,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct ListArgs {
+    /// Only those in this status; several with commas.
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = parse_status)]
+    pub(crate) status: Vec<RequestStatus>,
+    /// Only those that are not over.
+    #[arg(long, conflicts_with = "status")]
+    pub(crate) open: bool,
+    /// Only those of this campaign.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) campaign: Option<String>,
+    /// Only those of this person.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) requestor: Option<String>,
+    /// Only those whose name is like this; `*` stands for anything.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) name: Option<String>,
+    /// Sort by this instead of by name.
+    #[arg(long, value_enum, value_name = "FIELD")]
+    pub(crate) sort_by: Option<Order>,
+    /// The other way round.
+    #[arg(long, visible_alias = "reverse")]
+    pub(crate) reverse_sort: bool,
+    /// List at most this many.
+    #[arg(short, long, value_name = "N", default_value_t = 1000)]
+    pub(crate) limit: u64,
+    /// Leave out this many at the start.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneArgs {
+    /// The name of the request.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass request plan reco.yaml                 a table of the work units, and what they come to
+  windlass request plan reco.yaml --format json   the whole plan
+  windlass request plan reco --draw               a picture of a work unit and the blocks
+  windlass request plan reco.yaml --site T2_A=500 --site T2_B
+                                                  as if there were these sites, the first with 500 slots")]
+pub(crate) struct PlanArgs {
+    /// The name of a request, or a file with its document.
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) request: String,
+    /// Draw it instead.
+    #[arg(long)]
+    pub(crate) draw: bool,
+    /// Plan as if these were the sites, perhaps with their slots; give it again for more. Without it: those that are known,
+    /// or `local`.
+    #[arg(id = "plan_site", long = "site", value_name = "NAME[=SLOTS]")]
+    pub(crate) sites: Vec<String>,
+    /// Show all work units, however many there are.
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 completed, 1 failed or aborted, 6 held: somebody has to decide, 3 interrupted (the request goes on).")]
+pub(crate) struct WatchArgs {
+    /// Names of requests; without any, all that are not over.
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Give up following after this time: `30m`, `2h`. The requests go on.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReasonArgs {
+    /// The name of the request.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Why, for the history.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    pub(crate) which: ReasonArgs,
+    /// Come back only when it has stopped.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    #[command(flatten)]
+    pub(crate) which: ReasonArgs,
+    #[command(flatten)]
+    pub(crate) confirm: ConfirmArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PriorityArgs {
+    /// The name of the request.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Higher goes first.
+    #[arg(value_name = "PRIORITY", allow_negative_numbers = true)]
+    pub(crate) priority: i64,
+}
+
+fn parse_status(text: &str) -> Result<RequestStatus, String> {
+    text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
+}

@@ -1,0 +1,139 @@
+//! Sites, where work units run, and how many requests may be under way at once.
+
+use clap::{Args, Subcommand};
+use std::time::Duration;
+use windlass_types::requests::SiteStatus;
+use windlass_types::{Timestamp, parse_duration};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A site is there once a worker of it was: `windlass worker --site NAME`. It may be made known before with `site set`.
+
+Examples:
+  windlass site                                        which there are, and what they do
+  windlass site drain T2_There --for 4h                it finishes what it has and gets nothing new
+  windlass site enable T2_There                        it gets work again
+  windlass site ban T2_There --for 1d --reason \"it loses files\"
+  windlass site set T2_There --storage-path /data/there")]
+pub(crate) struct SiteArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<SiteVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SiteVerb {
+    /// List all sites.
+    List,
+    /// Show all about a site, its bans too.
+    #[command(alias = "get")]
+    Show(OneSiteArgs),
+    /// Have a site finish what it has, and get nothing new.
+    Drain(DrainArgs),
+    /// Have a site get work again.
+    Enable(OneSiteArgs),
+    /// Have a site get no new work for a while; what it runs goes on.
+    Ban(BanArgs),
+    /// Lift the bans of a site.
+    Unban(UnbanArgs),
+    /// Change what is known of a site, or make one known.
+    Set(SetSiteArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneSiteArgs {
+    /// The name of the site.
+    #[arg(value_name = "SITE")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    pub(crate) site: OneSiteArgs,
+    /// Enabled again after this time by itself: `30m`, `2h`. Without it: by `windlass site enable`.
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) spell: Option<Duration>,
+    /// Enabled again at this time by itself.
+    #[arg(long, value_name = "TIME", conflicts_with = "spell", value_parser = super::run::parse_time)]
+    pub(crate) until: Option<Timestamp>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BanArgs {
+    #[command(flatten)]
+    pub(crate) site: OneSiteArgs,
+    /// For this time: `30m`, `2h`.
+    #[arg(long = "for", value_name = "DURATION", default_value = "1d", value_parser = parse_duration)]
+    pub(crate) spell: Duration,
+    /// Only for work of this request.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) request: Option<String>,
+    /// Why, for whoever wonders.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UnbanArgs {
+    #[command(flatten)]
+    pub(crate) site: OneSiteArgs,
+    /// Only those for work of this request.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) request: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetSiteArgs {
+    #[command(flatten)]
+    pub(crate) site: OneSiteArgs,
+    /// `enabled`, `disabled`, `draining` or `maintenance`.
+    #[arg(long, value_name = "STATUS", value_parser = parse_status)]
+    pub(crate) status: Option<SiteStatus>,
+    /// How many jobs of one core it can run at once.
+    #[arg(long, value_name = "N")]
+    pub(crate) slots: Option<u64>,
+    /// The directory where it keeps files: the path of a file is this and its LFN.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) storage_path: Option<String>,
+    /// What its storage is called elsewhere.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) storage_element: Option<String>,
+}
+
+fn parse_status(text: &str) -> Result<SiteStatus, String> {
+    text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Requests wait in a queue: urgent ones first, then by priority; between equals places go round the requestors.
+
+Examples:
+  windlass admission                        how many are under way, and who is next
+  windlass admission set --max-active 50    no more than 50 at once from now on")]
+pub(crate) struct AdmissionArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<AdmissionVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdmissionVerb {
+    /// Show how many requests are under way, and the queue.
+    Show(QueueArgs),
+    /// Change how many may be under way at once.
+    Set(AdmissionSetArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueArgs {
+    /// List at most this many of the queue.
+    #[arg(short, long, value_name = "N", default_value_t = 20)]
+    pub(crate) limit: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdmissionSetArgs {
+    /// So many runs may be under way at once; with 0 nothing more starts.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_active: u64,
+}

@@ -1,0 +1,284 @@
+//! `windlass request plan`: what a request would do, without doing it.
+
+use super::{documents, known};
+use crate::args::request::PlanArgs;
+use crate::context::Context;
+use crate::desk::Desk;
+use crate::error::{CliError, Exit};
+use crate::ui::table::{Cell, Column, Table};
+use crate::ui::text;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+use windlass_core::plan::{
+    Plan, PlanFault, PlanInput, PlanSettings, PlanSummary, Spread, Start, UnitView, plan,
+};
+use windlass_draw::Drawing;
+use windlass_types::catalog::CatalogFile;
+use windlass_types::requests::{Request, SiteStatus, UnitName};
+use windlass_types::{Bytes, format_duration};
+
+/// So many work units are shown, unless all are asked for.
+const SHOWN: usize = 20;
+/// So many files are fetched at a time.
+const PAGE: u64 = 10_000;
+
+pub(super) fn run(ctx: &Context, args: &PlanArgs) -> Result<Exit, CliError> {
+    let desk = desk(ctx)?;
+    let request = request(ctx, desk.as_ref(), &args.request)?;
+    let files = files(desk.as_ref(), &request)?;
+    let sites = sites(desk.as_ref(), &args.sites, &request, &files)?;
+    let start = request.generation.map_or_else(Start::default, |generation| Start {
+        first_event: generation.first_event,
+        first_lumi: generation.first_lumi,
+        first_block: 0,
+    });
+    let input = PlanInput {
+        request: &request,
+        files: &files,
+        attempted: &BTreeSet::new(),
+        sites: &sites,
+        settings: &PlanSettings::default(),
+        start,
+        events_wanted: None,
+        metrics: None,
+        max_units: None,
+    };
+    let plan = plan(&input).map_err(|faults| refused(&request, &faults))?;
+    if ctx.ui.json_wanted() {
+        ctx.ui.print_json(&json!({"summary": plan.summary(), "plan": plan}))?;
+    } else if args.draw {
+        ctx.ui.print_lines(&drawing(&plan, ctx.ui.width_out().unwrap_or(100)))?;
+    } else {
+        ctx.ui.print_table(&table(&plan, if args.all { usize::MAX } else { SHOWN }))?;
+        ctx.ui.print_line("")?;
+        ctx.ui.print_lines(&totals(&plan.summary(), args.all))?;
+    }
+    Ok(Exit::Success)
+}
+
+/// A document alone can be planned without any database.
+fn desk(ctx: &Context) -> Result<Option<Desk>, CliError> {
+    if ctx.server()?.is_none() && !ctx.is_there() {
+        return Ok(None);
+    }
+    ctx.desk_to_read().map(Some)
+}
+
+/// A file with a document, if there is one of that name; else a request that was submitted.
+fn request(ctx: &Context, desk: Option<&Desk>, word: &str) -> Result<Request, CliError> {
+    let path = PathBuf::from(word);
+    if word == "-" || ctx.cwd.join(&path).is_file() {
+        let mut wanted = documents::load(ctx, &[path], &[])?;
+        return match (wanted.pop(), wanted.is_empty()) {
+            (Some(one), true) => Ok(one.request),
+            _ => Err(CliError::user(format!("{word} holds several requests, and one is planned at a time"))),
+        };
+    }
+    let Some(desk) = desk else {
+        return Err(CliError::user(format!(
+            "there is no file `{word}`, and no database with requests either"
+        )));
+    };
+    known(desk, word, desk.request(word)).map(|shown| shown.request)
+}
+
+fn files(desk: Option<&Desk>, request: &Request) -> Result<Vec<CatalogFile>, CliError> {
+    let Some(dataset) = &request.input_dataset else { return Ok(Vec::new()) };
+    let add = format!("`windlass catalog add DIR as {dataset}` makes it known");
+    let Some(desk) = desk else {
+        return Err(
+            CliError::user(format!("there is no dataset `{dataset}`: nothing is known here")).with_hint(add)
+        );
+    };
+    let mut files = Vec::new();
+    loop {
+        let page = desk.dataset_files(dataset, true, files.len() as u64, PAGE);
+        let page = page.map_err(|error| if error.hint.is_none() { error.with_hint(&add) } else { error })?;
+        if page.items.is_empty() {
+            return Ok(files);
+        }
+        files.extend(page.items);
+    }
+}
+
+/// Those that were said; those that are known and may be used; or what this machine would be.
+fn sites(
+    desk: Option<&Desk>,
+    said: &[String],
+    request: &Request,
+    files: &[CatalogFile],
+) -> Result<BTreeMap<String, Option<u64>>, CliError> {
+    if !said.is_empty() {
+        return said.iter().map(|word| site(word)).collect();
+    }
+    let known = match desk {
+        Some(desk) => desk.sites()?.items,
+        None => Vec::new(),
+    };
+    let may = |site: &windlass_api::requests::Site| {
+        let banned = site
+            .bans
+            .iter()
+            .any(|ban| ban.request_name.as_ref().is_none_or(|name| *name == request.request_name));
+        site.status == SiteStatus::Enabled && !banned
+    };
+    if !known.is_empty() {
+        return Ok(known.into_iter().filter(may).map(|site| (site.name, site.total_slots)).collect());
+    }
+    // Nobody has worked here yet: where the files are, or here.
+    let mut sites: BTreeMap<_, _> =
+        files.iter().flat_map(|file| file.replicas.keys()).map(|site| (site.clone(), None)).collect();
+    if sites.is_empty() {
+        sites.extend(request.site_whitelist.iter().map(|site| (site.clone(), None)));
+    }
+    if sites.is_empty() {
+        sites.insert("local".to_owned(), None);
+    }
+    Ok(sites)
+}
+
+/// `T2_A` or `T2_A=500`
+fn site(word: &str) -> Result<(String, Option<u64>), CliError> {
+    let (name, slots) = word.split_once('=').map_or((word, None), |(name, slots)| (name, Some(slots)));
+    windlass_types::payload::check_name(name)
+        .map_err(|error| CliError::user(format!("--site {word}: {error}")))?;
+    let slots = slots.map(|text| {
+        text.parse().map_err(|_| CliError::user(format!("--site {word}: `{text}` is no number of slots")))
+    });
+    Ok((name.to_owned(), slots.transpose()?))
+}
+
+fn refused(request: &Request, faults: &[PlanFault]) -> CliError {
+    let told: Vec<String> = faults.iter().map(|fault| format!("  {fault}")).collect();
+    CliError::user(format!("{} cannot be planned:\n{}", request.request_name, told.join("\n")))
+}
+
+fn table(plan: &Plan, shown: usize) -> Table {
+    let mut table = Table::new(vec![
+        Column::text("UNIT"),
+        Column::number("NODES"),
+        Column::number("EVENTS"),
+        Column::number("OUTPUT"),
+        Column::number("BLOCK"),
+        Column::number("TIME"),
+        Column::elastic("SITES"),
+    ]);
+    let blocks: Vec<_> = plan.blocks().collect();
+    for unit in plan.units().take(shown) {
+        let block = blocks.iter().find(|block| (block.first_unit..=block.last_unit).contains(&unit.number()));
+        table.row(vec![
+            Cell::new(unit.name().to_string()),
+            Cell::new(unit.total_nodes().to_string()),
+            Cell::new(unit.events().to_string()),
+            Cell::new(Bytes(unit.output_kb() << 10).to_string()),
+            Cell::maybe(block.map(|block| block.index)),
+            Cell::new(longest(&unit)),
+            Cell::new(unit.sites().collect::<Vec<_>>().join(",")),
+        ]);
+    }
+    table
+}
+
+/// Of its longest node.
+fn longest(unit: &UnitView<'_>) -> String {
+    let seconds = unit.nodes().map(|node| node.time_sec()).max().unwrap_or_default();
+    format_duration(Duration::from_secs(seconds))
+}
+
+fn totals(summary: &PlanSummary, all: bool) -> Vec<String> {
+    let units = usize::try_from(summary.work_units).unwrap_or(usize::MAX);
+    let mut lines = Vec::new();
+    if !all && units > SHOWN {
+        lines.push(format!("… and {} more; --all shows them", units - SHOWN));
+    }
+    let roles: Vec<String> = summary
+        .nodes_by_role
+        .iter()
+        .map(|(role, count)| format!("{count} {}", role.to_lowercase()))
+        .collect();
+    lines.push(format!(
+        "{}: {}, {} ({})",
+        summary.request,
+        text::count(summary.work_units, "work unit"),
+        text::count(summary.nodes, "node"),
+        roles.join(", ")
+    ));
+    let read = match summary.files {
+        0 => "generated".to_owned(),
+        files => format!("read from {}", text::count(files, "file")),
+    };
+    lines.push(format!(
+        "{} {read}; about {} in {} of each output dataset",
+        text::count(summary.events, "event"),
+        Bytes(summary.output_kb << 10),
+        text::count(summary.blocks, "block")
+    ));
+    let capped = if summary.is_memory_capped { " (as much as is allowed)" } else { "" };
+    let time = summary.time_sec_per_node.map(|time| format!(", {} each", spread(time))).unwrap_or_default();
+    lines.push(format!(
+        "each node: {}, {} MB{capped}{time}; {:.1} core hours in all",
+        text::count(summary.cores.into(), "core"),
+        summary.memory_mb,
+        summary.core_hours
+    ));
+    let site = |share: &windlass_core::plan::SiteShare| {
+        let only =
+            if share.only_here > 0 { format!(", {} only there", share.only_here) } else { String::new() };
+        format!("{} ({} units{only})", share.site, share.work_units)
+    };
+    lines.push(format!("sites: {}", summary.sites.iter().map(site).collect::<Vec<_>>().join(", ")));
+    if summary.files_left_out > 0 {
+        lines.push(format!("nothing is wanted of {}", text::count(summary.files_left_out, "file")));
+    }
+    if summary.files_later > 0 || summary.events_later > 0 {
+        lines.push(format!(
+            "later rounds: {}, {}",
+            text::count(summary.files_later, "file"),
+            text::count(summary.events_later, "event")
+        ));
+    }
+    lines
+}
+
+fn spread(spread: Spread) -> String {
+    let time = |seconds| format_duration(Duration::from_secs(seconds));
+    if spread.least == spread.most {
+        return time(spread.most);
+    }
+    format!("{}–{}", time(spread.least), time(spread.most))
+}
+
+/// A box for each role, then the blocks.
+fn drawing(plan: &Plan, width: usize) -> Vec<String> {
+    let picture = windlass_draw::text(&Drawing::of_plan(plan), width);
+    let mut lines: Vec<String> = picture.lines().map(str::to_owned).collect();
+    lines.push(String::new());
+    for block in plan.blocks() {
+        lines.push(format!(
+            "{} block {}: {} … {} ({}, about {})",
+            block.dataset,
+            block.index,
+            UnitName(block.first_unit),
+            UnitName(block.last_unit),
+            text::count((block.last_unit - block.first_unit + 1).into(), "unit"),
+            Bytes(block.output_kb << 10)
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_may_have_slots() {
+        assert_eq!(site("T2_A=500").unwrap(), ("T2_A".to_owned(), Some(500)));
+        assert_eq!(site("T2_A").unwrap(), ("T2_A".to_owned(), None));
+        for wrong in ["", "a b", "T2=x"] {
+            assert!(site(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Requests with the real binary: a server, workers at sites, and the books without any of them.
+
+use crate::common::{Output, Sandbox, eventually, kill};
+use crate::serving::Served;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Child, Stdio};
+
+/// A worker at a site, gone when the test is over.
+struct Worker(Child);
+
+impl Worker {
+    fn start(sandbox: &Sandbox, site: &str) -> Self {
+        let state = format!("state-{site}");
+        let words = ["worker", "--persistent", "--site", site, "--num-cpus", "4", "--memory-gb", "16"];
+        let mut command = sandbox.command(&[&words[..], &["--state-dir", &state]].concat());
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        kill(self.0.id(), "TERM");
+        kill(self.0.id(), "TERM");
+        drop(self.0.wait());
+    }
+}
+
+/// `files` event files of 10 events in each of two sections; events are numbered through.
+fn events(sandbox: &Sandbox, files: u64) {
+    for file in 0..files {
+        let line = |n: u64| format!("1 {} {}\n", file * 2 + n / 10 + 1, file * 20 + n + 1);
+        sandbox.write(&format!("data/f{file}.txt"), &(0..20).map(line).collect::<String>());
+    }
+}
+
+fn document(name: &str, command: Option<&str>) -> Value {
+    let step = match command {
+        Some(command) => json!({"name": "RECO", "command": command}),
+        None => json!({"name": "RECO", "simulation": {"speed": 1_000_000.0}}),
+    };
+    json!({
+        "request_name": name, "input_dataset": "/Muons/Run3-v1/RAW",
+        "output_datasets": [format!("/Muons/{name}-v1/RECO")], "splitting_algo": "FileBased",
+        "splitting_params": {"files_per_job": 1, "target_merged_size_kb": 1}, "memory_mb": 100,
+        "size_per_event_kb": 0.04, "payload_config": {"steps": [step]},
+    })
+}
+
+fn write(sandbox: &Sandbox, file: &str, document: &Value) {
+    sandbox.write(file, &document.to_string());
+}
+
+/// How often each event is in the files of a dataset, by what the catalog says.
+fn written(sandbox: &Sandbox, dataset: &str) -> BTreeMap<u64, u64> {
+    let shown = sandbox.json(&["catalog", "show", dataset, "--files"]);
+    let mut seen = BTreeMap::new();
+    for file in shown["files"].as_array().unwrap() {
+        let path =
+            file["replicas"].as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
+        for line in fs::read_to_string(path).unwrap().lines() {
+            let event = line.split(' ').nth(2).unwrap().parse().unwrap();
+            *seen.entry(event).or_default() += 1;
+        }
+    }
+    seen
+}
+
+fn once_each(events: u64) -> BTreeMap<u64, u64> {
+    (1..=events).map(|event| (event, 1)).collect()
+}
+
+fn status(sandbox: &Sandbox, name: &str) -> String {
+    sandbox.json(&["request", "show", name])["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_request_goes_from_submission_to_archived_outputs() {
+    let sandbox = Sandbox::new();
+    events(&sandbox, 6);
+    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let _workers = [Worker::start(&sandbox, "T1_A"), Worker::start(&sandbox, "T2_B")];
+    let add = ["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "T1_A", "--site", "T2_B"];
+    sandbox.windlass(&add).exits(0).says("6 files new; 6 files with 120 events");
+    eventually("both sites are known", || sandbox.json(&["site", "list"]).as_array().unwrap().len() == 2);
+    write(&sandbox, "reco.json", &document("reco", None));
+    sandbox.windlass(&["request", "submit", "reco.json", "--watch"]).exits(0).says("reco is completed");
+    let shown = sandbox.json(&["request", "show", "reco"]);
+    assert_eq!(
+        (&shown["status"], &shown["progress"]["progress_percent"]),
+        (&json!("completed"), &json!(100.0)),
+        "{shown}"
+    );
+    assert_eq!(shown["progress"]["blocks"][0]["status"], "archived", "{shown}");
+    assert_eq!(
+        shown["workflow"]["id"], shown["progress"]["workflow_id"],
+        "the id that was told when it was submitted"
+    );
+    assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(120));
+    // The same once more is the same; another one of the name is refused.
+    sandbox.windlass(&["request", "submit", "reco.json"]).exits(0).says("was submitted before");
+    let mut other = document("reco", None);
+    other["memory_mb"] = json!(200);
+    write(&sandbox, "other.json", &other);
+    sandbox.windlass(&["request", "submit", "other.json"]).exits(4).says("differs in memory_mb");
+    sandbox.windlass(&["request", "shwo", "reco"]).exits(2).says("show");
+    sandbox.windlass(&["request", "show", "rceo"]).exits(2).says("did you mean `reco`?");
+    sandbox.windlass(&["request", "stop", "reco"]).exits(4).says("it is over");
+}
+
+#[test]
+fn a_stopped_request_goes_on_and_loses_nothing() {
+    let sandbox = Sandbox::new();
+    events(&sandbox, 4);
+    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let _worker = Worker::start(&sandbox, "T1_A");
+    sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "T1_A"]).exits(0);
+    eventually("the site is known", || !sandbox.json(&["site", "list"]).as_array().unwrap().is_empty());
+    // Three of them wait for a file that is not there yet.
+    let gate = sandbox.path("go");
+    let command = format!(
+        "case \"$(cat $WINDLASS_INPUTS)\" in *f0.txt*) ;; *) while ! test -e {}; do sleep 0.05; done ;; esac; \
+         cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT",
+        gate.display()
+    );
+    write(&sandbox, "slow.json", &document("slow", Some(&command)));
+    sandbox.windlass(&["request", "submit", "slow.json"]).exits(0);
+    eventually("a unit is done", || {
+        sandbox.json(&["request", "show", "slow"])["progress"]["dag"]["work_units_completed"].as_u64()
+            == Some(1)
+    });
+    let stopped = sandbox.json(&["request", "stop", "slow", "--reason", "maintenance"]);
+    assert_eq!(
+        (&stopped["status"], &stopped["previous_status"]),
+        (&json!("stopping"), &json!("active")),
+        "{stopped}"
+    );
+    assert_eq!(stopped["stop_reason"], "maintenance");
+    fs::write(&gate, "").unwrap();
+    sandbox.windlass(&["request", "watch", "slow"]).exits(0);
+    let shown = sandbox.json(&["request", "show", "slow"]);
+    let went: Vec<&str> = shown["status_transitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["to"].as_str().unwrap())
+        .collect();
+    let way = [
+        "submitted",
+        "queued",
+        "planning",
+        "active",
+        "stopping",
+        "resubmitting",
+        "queued",
+        "planning",
+        "active",
+        "completed",
+    ];
+    assert_eq!(went, way);
+    assert_eq!(written(&sandbox, "/Muons/slow-v1/RECO"), once_each(80));
+}
+
+#[test]
+fn a_laptop_needs_no_server() {
+    let sandbox = Sandbox::new();
+    events(&sandbox, 3);
+    sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "here"]).exits(0);
+    write(&sandbox, "reco.json", &document("reco", None));
+    let run = ["request", "run", "reco.json", "--site", "here", "--num-cpus", "4"];
+    sandbox.windlass(&run).exits(0).says("reco is completed");
+    assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(60));
+    assert_eq!(status(&sandbox, "reco"), "completed");
+    sandbox.windlass(&["request", "run"]).exits(0).says("no request in these books is under way");
+}
+
+#[test]
+fn a_plan_needs_nothing_but_the_books() {
+    let sandbox = Sandbox::new();
+    events(&sandbox, 5);
+    sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW"]).exits(0);
+    write(&sandbox, "reco.json", &document("reco", None));
+    let table = sandbox.windlass(&["request", "plan", "reco.json"]).exits(0);
+    table.prints("mg_000004").prints("5 work units, 20 nodes").prints("100 events read from 5 files");
+    let plan = sandbox.json(&["request", "plan", "reco.json"]);
+    assert_eq!((&plan["summary"]["work_units"], &plan["summary"]["events"]), (&json!(5), &json!(100)));
+    assert_eq!(plan, sandbox.json(&["request", "plan", "reco.json"]), "equal input, equal plan");
+    sandbox
+        .windlass(&["request", "plan", "reco.json", "--draw"])
+        .exits(0)
+        .prints("landing")
+        .prints("block 0");
+    let nowhere = ["request", "plan", "reco.json", "--site", "elsewhere"];
+    sandbox.windlass(&nowhere).exits(2).says("cannot be planned");
+    assert_eq!(sandbox.json(&["request", "list"]), json!([]), "nothing was stored");
+    // Generation needs no books either.
+    let bare = Sandbox::new();
+    let mut gen_document = document("gen", None);
+    gen_document.as_object_mut().unwrap().remove("input_dataset");
+    gen_document["splitting_algo"] = json!("EventBased");
+    gen_document["splitting_params"] = json!({"events_per_job": 100});
+    gen_document["generation"] = json!({"events": 1000, "events_per_lumi": 100});
+    write(&bare, "gen.json", &gen_document);
+    bare.windlass(&["request", "plan", "gen.json"]).exits(0).prints("1000 events generated");
+    assert!(!bare.path(".windlass").exists());
+}
+
+#[test]
+fn malformed_requests_are_refused_with_their_places_and_nothing_is_stored() {
+    let sandbox = Sandbox::new();
+    let good = "request_name: r\ninput_dataset: /A/B-v1/RAW\noutput_datasets: [/A/C-v1/RECO]\nsplitting_algo: FileBased\n";
+    let table = [
+        ("memory_mb: -3\n", "memory_mb", 5),
+        ("memory_mb: 1000000\n", "memory_mb", 5),
+        ("time_per_event_sec: 0\n", "time_per_event_sec", 5),
+        ("production_steps:\n  - {fraction: 2, priority: 1}\n", "production_steps", 6),
+        ("urgent: true\nproduction_steps: [{fraction: 0.5, priority: 1}]\n", "production_steps", 6),
+        ("site_whitelist: [\"a b\"]\n", "site_whitelist", 5),
+        ("prioritty: 5\n", "prioritty", 5),
+        ("splitting_params: {files_per_jobb: 1}\n", "files_per_jobb", 5),
+    ];
+    for (more, field, line) in table {
+        sandbox.write("r.yaml", &format!("{good}{more}"));
+        let refused = sandbox.windlass(&["request", "submit", "r.yaml", "--format", "json"]).exits(2);
+        let told: Value = serde_json::from_str(&refused.stderr).unwrap();
+        let found = told["diagnostics"].as_array().unwrap();
+        let is_it = |one: &&Value| one["message"].as_str().unwrap().contains(field) && one["line"] == line;
+        assert!(found.iter().find(is_it).is_some(), "{more}: {told}");
+    }
+    sandbox.write("r.yaml", "request_name: [\n");
+    sandbox.windlass(&["request", "submit", "r.yaml"]).exits(2);
+    sandbox.windlass(&["request", "submit", "none.yaml"]).exits(2).says("none.yaml");
+    assert!(!sandbox.path(".windlass").exists(), "nothing was stored");
+}
+
+#[test]
+fn a_catalog_is_filled_shown_and_taken_elsewhere() {
+    let sandbox = Sandbox::new();
+    events(&sandbox, 2);
+    sandbox.write("data/.hidden", "x");
+    sandbox.write("other/x.bin", "no events\n");
+    let add = |words: &[&str]| -> Output { sandbox.windlass(&[&["catalog", "add"], words].concat()) };
+    add(&["data", "as", "/A/B-v1/RAW"]).exits(0).says("2 files new; 2 files with 40 events");
+    add(&["data", "as", "/A/B-v1/RAW"]).exits(0).says("0 files new");
+    add(&["data", "as", "A"]).exits(2).says("no name of a dataset");
+    add(&["data"]).exits(2).says("into which dataset?");
+    add(&["none", "as", "/A/B-v1/RAW"]).exits(2).says("no such file");
+    add(&["other", "as", "/A/X-v1/RAW"]).exits(2).says("line 1 is no event").says("--events-from");
+    add(&["other/*.bin", "as", "/A/X-v1/RAW", "--events", "7"]).exits(0).says("7 events");
+    let shown = sandbox.json(&["catalog", "show", "/A/B-v1/RAW", "--files"]);
+    assert_eq!(
+        shown["files"][0]["lumis"],
+        json!([{"run": 1, "lumi": 1, "events": 10}, {"run": 1, "lumi": 2, "events": 10}])
+    );
+    assert_eq!(shown["files"][0]["checksums"]["adler32"].as_str().unwrap().len(), 8);
+    let elsewhere = Sandbox::new();
+    elsewhere.write("all.json", &format!("[{shown}]"));
+    elsewhere.windlass(&["catalog", "import", "all.json"]).exits(0).says("2 files new");
+    assert_eq!(elsewhere.json(&["catalog", "show", "/A/B-v1/RAW", "--files"]), shown);
+    elsewhere
+        .write("bad.json", r#"{"dataset": "/A/B-v1/RAW", "files": [{"lfn": "x", "size": 1, "events": 1}]}"#);
+    elsewhere.windlass(&["catalog", "import", "bad.json"]).exits(2).says("no logical file name");
+    elsewhere.windlass(&["catalog", "forget", "/A/B-v1/RAW"]).exits(4).says("--yes");
+    elsewhere.windlass(&["catalog", "forget", "/A/B-v1/RAW", "--yes"]).exits(0);
+    elsewhere.windlass(&["catalog", "show", "/A/B-v1/RAW"]).exits(2).says("there is no dataset");
+}
+
+#[test]
+fn sites_and_admission_are_for_operators_to_set() {
+    let sandbox = Sandbox::new();
+    for with_server in [false, true] {
+        let _served = with_server.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
+        sandbox.windlass(&["site", "set", "T2_A", "--slots", "9", "--storage-path", "/data"]).exits(0);
+        sandbox.windlass(&["site", "drain", "T2_A", "--for", "1h"]).exits(0).says("gets nothing new");
+        assert_eq!(sandbox.json(&["site", "show", "T2_A"])["status"], "draining");
+        sandbox.windlass(&["site", "enable", "T2_A"]).exits(0);
+        sandbox.windlass(&["site", "ban", "T2_A", "--reason", "it loses files"]).exits(0);
+        sandbox.windlass(&["site"]).exits(0).prints("it loses files");
+        sandbox.windlass(&["site", "unban", "T2_A"]).exits(0).says("1 ban lifted");
+        sandbox.windlass(&["site", "show", "T2_B"]).exits(2).says("did you mean `T2_A`?");
+        sandbox.windlass(&["admission", "set", "--max-active", "7"]).exits(0);
+        assert_eq!(sandbox.json(&["admission"])["max_active_dags"], 7);
+    }
+}

@@ -1,0 +1,193 @@
+//! Requests, sites, admission and datasets, as a server has them.
+
+use crate::{Client, Error, TIMEOUT};
+use serde::Serialize;
+use serde_json::{Value, json};
+use windlass_api::requests::{
+    Aborted, AdmissionConfig, AdmissionQueue, Blocks, Datasets, Drain, Files, Import, Imported, NewBan,
+    PatchRequest, PatchSite, RequestShown, Requests, Site, Sites, StopRequest, Stopped, Submitted, Unbanned,
+    Versions, WorkflowStatus,
+};
+use windlass_types::catalog::DatasetSummary;
+use windlass_types::requests::RequestStatus;
+
+/// Which requests, and how many of them.
+#[derive(Clone, Debug, Default)]
+pub struct RequestQuery {
+    pub status: Vec<RequestStatus>,
+    pub campaign: Option<String>,
+    pub requestor: Option<String>,
+    /// `*` stands for anything.
+    pub name: Option<String>,
+    pub sort_by: Option<&'static str>,
+    pub reverse: bool,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+impl Client {
+    /// A document of either form, with `production_steps` beside it if there are any. The same once more is told of the
+    /// request that there is.
+    pub fn submit_request(&self, document: &Value) -> Result<Submitted, Error> {
+        self.post("/api/v1/requests", document)
+    }
+
+    pub fn requests(&self, query: &RequestQuery) -> Result<Requests, Error> {
+        let status: Vec<&str> = query.status.iter().map(|status| status.name()).collect();
+        let asked = [
+            ("status", Some(status.join(",")).filter(|text| !text.is_empty())),
+            ("campaign", query.campaign.clone()),
+            ("requestor", query.requestor.clone()),
+            ("name", query.name.clone()),
+            ("sort_by", query.sort_by.map(str::to_owned)),
+            ("reverse_sort", query.reverse.then(|| "true".to_owned())),
+            ("offset", (query.offset > 0).then(|| query.offset.to_string())),
+            ("limit", query.limit.map(|limit| limit.to_string())),
+        ];
+        self.ask("/api/v1/requests", &asked)
+    }
+
+    pub fn request(&self, name: &str) -> Result<RequestShown, Error> {
+        self.get_at("/api/v1/requests", &[name])
+    }
+
+    pub fn request_status(&self, name: &str) -> Result<WorkflowStatus, Error> {
+        self.get_at("/api/v1/requests", &[name, "status"])
+    }
+
+    pub fn request_versions(&self, name: &str) -> Result<Versions, Error> {
+        self.get_at("/api/v1/requests", &[name, "versions"])
+    }
+
+    pub fn patch_request(&self, name: &str, patch: &PatchRequest) -> Result<RequestShown, Error> {
+        self.patch_at("/api/v1/requests", &[name], patch)
+    }
+
+    pub fn stop_request(&self, name: &str, reason: &str) -> Result<Stopped, Error> {
+        self.post_at("/api/v1/requests", &[name, "stop"], &StopRequest { reason: reason.to_owned() })
+    }
+
+    pub fn abort_request(&self, name: &str, reason: &str) -> Result<Aborted, Error> {
+        let mut url = self.below("/api/v1/requests", &[name])?;
+        url.query_pairs_mut().append_pair("reason", reason);
+        self.call(self.http.delete(url), TIMEOUT)
+    }
+
+    pub fn sites(&self) -> Result<Sites, Error> {
+        self.get("/api/v1/sites")
+    }
+
+    pub fn site(&self, name: &str) -> Result<Site, Error> {
+        self.get_at("/api/v1/sites", &[name])
+    }
+
+    pub fn patch_site(&self, name: &str, patch: &PatchSite) -> Result<Site, Error> {
+        self.patch_at("/api/v1/sites", &[name], patch)
+    }
+
+    pub fn drain_site(&self, name: &str, drain: Drain) -> Result<Site, Error> {
+        self.post_at("/api/v1/sites", &[name, "drain"], &drain)
+    }
+
+    pub fn enable_site(&self, name: &str) -> Result<Site, Error> {
+        self.post_at("/api/v1/sites", &[name, "enable"], &json!({}))
+    }
+
+    pub fn ban_site(&self, name: &str, ban: &NewBan) -> Result<Site, Error> {
+        self.post_at("/api/v1/sites", &[name, "ban"], ban)
+    }
+
+    pub fn unban_site(&self, name: &str, request: Option<&str>) -> Result<Unbanned, Error> {
+        let mut url = self.below("/api/v1/sites", &[name, "ban"])?;
+        if let Some(request) = request {
+            url.query_pairs_mut().append_pair("request_name", request);
+        }
+        self.call(self.http.delete(url), TIMEOUT)
+    }
+
+    pub fn admission_queue(&self, limit: u64) -> Result<AdmissionQueue, Error> {
+        self.ask("/api/v1/admission/queue", &[("limit", Some(limit.to_string()))])
+    }
+
+    pub fn set_admission(&self, config: &AdmissionConfig) -> Result<AdmissionConfig, Error> {
+        self.patch_at("/api/v1/admission/config", &[], config)
+    }
+
+    pub fn datasets(&self, pattern: Option<&str>) -> Result<Datasets, Error> {
+        self.ask("/api/v1/catalog/datasets", &[("name", pattern.map(str::to_owned))])
+    }
+
+    pub fn dataset(&self, name: &str) -> Result<DatasetSummary, Error> {
+        self.ask("/api/v1/catalog/dataset", &[("name", Some(name.to_owned()))])
+    }
+
+    pub fn forget_dataset(&self, name: &str) -> Result<(), Error> {
+        let url = self.address_with("/api/v1/catalog/dataset", [("name", name)].into_iter())?;
+        self.call::<serde::de::IgnoredAny>(self.http.delete(url), TIMEOUT).map(|_| ())
+    }
+
+    pub fn dataset_files(
+        &self,
+        name: &str,
+        only_valid: bool,
+        offset: u64,
+        limit: u64,
+    ) -> Result<Files, Error> {
+        let asked = [
+            ("dataset", Some(name.to_owned())),
+            ("valid", Some(only_valid.to_string())),
+            ("offset", Some(offset.to_string())),
+            ("limit", Some(limit.to_string())),
+        ];
+        self.ask("/api/v1/catalog/files", &asked)
+    }
+
+    pub fn dataset_blocks(&self, name: &str) -> Result<Blocks, Error> {
+        self.ask("/api/v1/catalog/blocks", &[("dataset", Some(name.to_owned()))])
+    }
+
+    pub fn import_files(&self, import: &Import) -> Result<Imported, Error> {
+        self.post("/api/v1/catalog/import", import)
+    }
+
+    fn ask<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        asked: &[(&str, Option<String>)],
+    ) -> Result<T, Error> {
+        let asked = asked.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+        self.call(self.http.get(self.address_with(path, asked)?), TIMEOUT)
+    }
+
+    /// Names may hold any character.
+    fn below(&self, path: &str, parts: &[&str]) -> Result<reqwest::Url, Error> {
+        let mut url = self.address_with(path, std::iter::empty())?;
+        url.set_query(None);
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.extend(parts);
+        }
+        Ok(url)
+    }
+
+    fn get_at<T: serde::de::DeserializeOwned>(&self, path: &str, parts: &[&str]) -> Result<T, Error> {
+        self.call(self.http.get(self.below(path, parts)?), TIMEOUT)
+    }
+
+    fn post_at<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        parts: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, Error> {
+        self.call(self.http.post(self.below(path, parts)?).json(body), TIMEOUT)
+    }
+
+    fn patch_at<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        parts: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, Error> {
+        self.call(self.http.patch(self.below(path, parts)?).json(body), TIMEOUT)
+    }
+}

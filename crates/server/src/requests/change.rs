@@ -1,0 +1,226 @@
+//! Requests, changed: what somebody wants is noted with the version it was decided from; the reconciler does it.
+
+use super::{Actor, request, steps, text};
+use crate::error::{Answer, ApiError};
+use axum::http::StatusCode;
+use windlass_api::requests::{Aborted, PatchRequest, Stopped};
+use windlass_core::requests::book::{RequestRow, Want, Wanted};
+use windlass_core::requests::change::{Commit, RequestChange};
+use windlass_store::Database;
+use windlass_types::Timestamp;
+use windlass_types::requests::RequestStatus;
+
+/// Somebody else may change it at the same time; where nobody said a version, it is looked at again so often.
+const ATTEMPTS: usize = 10;
+
+/// Changes what is said. With a version, only if the request still has it.
+pub fn patch(
+    db: &dyn Database,
+    name: &str,
+    patch: &PatchRequest,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<()> {
+    text("reason", patch.reason.as_deref().unwrap_or_default())?;
+    change(db, name, patch.version, actor, now, |row| changes(row, patch, actor, now))
+}
+
+/// Reads, decides, writes; once more if somebody came between, unless a version was quoted.
+fn change(
+    db: &dyn Database,
+    name: &str,
+    version: Option<i64>,
+    actor: Actor<'_>,
+    now: Timestamp,
+    decide: impl Fn(&RequestRow) -> Answer<Vec<RequestChange>>,
+) -> Answer<()> {
+    for attempt in 1.. {
+        let row = request(db, name)?;
+        (actor.may)(&row.request.requestor)?;
+        if let Some(version) = version.filter(|version| *version != row.version) {
+            return Err(outdated(&row, version));
+        }
+        let changes = decide(&row)?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let commit = Commit {
+            request: name.to_owned(),
+            version: row.version,
+            changes,
+            by: actor.name.to_owned(),
+            at: now,
+        };
+        match db.apply_requests(&[commit]).pop() {
+            Some(Err(windlass_store::Error::Outdated { .. })) if version.is_none() && attempt < ATTEMPTS => {}
+            Some(Err(error)) => return Err(error.into()),
+            Some(Ok(_)) | None => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+fn outdated(row: &RequestRow, version: i64) -> ApiError {
+    let detail = format!(
+        "request `{}` is at version {}, and this was decided from version {version}",
+        row.request.request_name, row.version
+    );
+    ApiError::new(StatusCode::PRECONDITION_FAILED, "outdated", detail)
+        .with_hint("look at it again, and decide anew")
+}
+
+fn changes(
+    row: &RequestRow,
+    patch: &PatchRequest,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<Vec<RequestChange>> {
+    if row.status.is_terminal() {
+        return Err(over(row));
+    }
+    let mut changes = Vec::new();
+    if let Some(priority) = patch.priority.filter(|priority| *priority != row.request.priority) {
+        changes.push(RequestChange::Priority(priority));
+    }
+    if let Some(steps) =
+        patch.production_steps.as_ref().filter(|steps| **steps != row.request.production_steps)
+    {
+        changes.push(RequestChange::ProductionSteps(steps.clone()));
+    }
+    if let Some(urgent) = patch.urgent.filter(|urgent| *urgent != row.request.urgent) {
+        changes.push(RequestChange::Urgent(urgent));
+    }
+    check_steps(row, patch)?;
+    if let Some(status) = patch.status.filter(|status| *status != row.status) {
+        changes.push(to_status(row, status, patch.reason.as_deref().unwrap_or_default(), actor, now)?);
+    }
+    Ok(changes)
+}
+
+/// Of those that are said now; what is there already is left alone.
+fn check_steps(row: &RequestRow, patch: &PatchRequest) -> Answer<()> {
+    if patch.production_steps.is_none() && patch.urgent.is_none() {
+        return Ok(());
+    }
+    let steps = patch.production_steps.as_ref().unwrap_or(&row.request.production_steps);
+    let faults = steps::faults(steps, patch.urgent.unwrap_or(row.request.urgent));
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Err(ApiError::invalid(told.join("; ")).with_errors(faults))
+}
+
+/// Statuses that somebody may ask for; all others come by themselves.
+fn to_status(
+    row: &RequestRow,
+    to: RequestStatus,
+    reason: &str,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<RequestChange> {
+    let want = |what| Ok(wanted(what, reason, actor, now));
+    match (row.status, to) {
+        (RequestStatus::New, RequestStatus::Submitted) => {
+            let reason = Some(reason.to_owned()).filter(|reason| !reason.is_empty());
+            Ok(RequestChange::Status { from: row.status, to, reason })
+        }
+        (RequestStatus::Held, RequestStatus::Queued | RequestStatus::Submitted | RequestStatus::Active) => {
+            want(Want::Release)
+        }
+        (_, RequestStatus::Stopping) => want(Want::Stop),
+        (_, RequestStatus::Aborted) => want(Want::Abort),
+        (_, RequestStatus::Failed) => want(Want::Fail),
+        (from, to) => Err(ApiError::conflict(
+            "transition",
+            format!("a request that is {from} does not become {to} because somebody says so"),
+        )
+        .with_hint(
+            "`submitted` starts one that is new, `queued` releases one that is held; `stopping`, `aborted` and `failed` end what runs",
+        )),
+    }
+}
+
+fn wanted(what: Want, reason: &str, actor: Actor<'_>, now: Timestamp) -> RequestChange {
+    let reason = if reason.is_empty() { "no reason was given" } else { reason };
+    let wanted = Wanted { what, by: actor.name.to_owned(), reason: reason.to_owned(), at: now };
+    RequestChange::Wanted(Some(wanted))
+}
+
+fn over(row: &RequestRow) -> ApiError {
+    ApiError::conflict(
+        "over",
+        format!("request `{}` is {}: it is over", row.request.request_name, row.status),
+    )
+}
+
+/// A clean stop (S 6.2).
+pub fn stop(
+    db: &dyn Database,
+    name: &str,
+    reason: &str,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<Stopped> {
+    text("reason", reason)?;
+    let before = request(db, name)?;
+    change(db, name, None, actor, now, |row| match row.status {
+        status if status.is_terminal() => Err(over(row)),
+        // It is being done.
+        RequestStatus::Stopping | RequestStatus::Resubmitting => Ok(Vec::new()),
+        _ => Ok(vec![wanted(Want::Stop, reason, actor, now)]),
+    })?;
+    let (status, message) = match before.status {
+        RequestStatus::Planning | RequestStatus::Active | RequestStatus::Stopping => (
+            RequestStatus::Stopping,
+            "Clean stop initiated. The run will be stopped, and a run that goes on with it prepared for re-admission.",
+        ),
+        RequestStatus::New | RequestStatus::Submitted | RequestStatus::Queued => {
+            (RequestStatus::Held, "It was not under way; it is held, and begins when it is released.")
+        }
+        status => (status, "Nothing of it is under way."),
+    };
+    Ok(Stopped {
+        request_name: name.to_owned(),
+        status,
+        previous_status: before.status,
+        stop_reason: reason.to_owned(),
+        message: message.to_owned(),
+    })
+}
+
+/// The end of it, because nobody wants it any more.
+pub fn abort(
+    db: &dyn Database,
+    name: &str,
+    reason: &str,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<Aborted> {
+    text("reason", reason)?;
+    let before = request(db, name)?;
+    change(db, name, None, actor, now, |row| match row.status {
+        // Once more says the same.
+        RequestStatus::Aborted => Ok(Vec::new()),
+        status if status.is_terminal() => Err(over(row)),
+        RequestStatus::New => Ok(vec![RequestChange::Status {
+            from: RequestStatus::New,
+            to: RequestStatus::Aborted,
+            reason: Some(format!("aborted by {}: {reason}", actor.name)),
+        }]),
+        _ => Ok(vec![wanted(Want::Abort, reason, actor, now)]),
+    })?;
+    let after = request(db, name)?;
+    let message = match after.status {
+        RequestStatus::Aborted => "It is aborted.",
+        _ => {
+            "It is being aborted: what runs is stopped first, and outputs that are not whole are taken back."
+        }
+    };
+    Ok(Aborted {
+        request_name: name.to_owned(),
+        status: after.status,
+        previous_status: before.status,
+        message: message.to_owned(),
+    })
+}

@@ -1,0 +1,152 @@
+//! Requests, looked at.
+
+use super::{page, request};
+use crate::error::Answer;
+use windlass_api::requests::{
+    RequestLine, RequestShown, Requests, Transition, Version, Versions, Want, WorkflowRef,
+};
+use windlass_core::requests::book::{self, Process, RequestRow};
+use windlass_core::requests::names;
+use windlass_store::Database;
+use windlass_store::model::RequestFilter;
+use windlass_types::requests::RequestStatus;
+
+/// No request has more versions than this.
+const VERSIONS: usize = 1000;
+
+pub fn list(db: &dyn Database, mut filter: RequestFilter) -> Answer<Requests> {
+    filter.limit = Some(page(filter.limit));
+    let total = db.count_requests(&filter)?;
+    let items = db.requests(&filter)?.into_iter().map(line).collect();
+    Ok(Requests { items, total, offset: filter.offset })
+}
+
+fn line(row: RequestRow) -> RequestLine {
+    let request = row.request;
+    RequestLine {
+        request_name: request.request_name,
+        status: row.status,
+        priority: request.priority,
+        urgent: request.urgent,
+        requestor: request.requestor,
+        campaign: request.campaign,
+        input_dataset: request.input_dataset,
+        output_datasets: request.output_datasets,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        since: row.since,
+        reason: row.reason,
+        version: row.version,
+    }
+}
+
+pub fn show(db: &dyn Database, name: &str) -> Answer<RequestShown> {
+    let row = request(db, name)?;
+    let transitions = db.transitions(name)?.into_iter().map(transition).collect();
+    let process = db.process(name)?;
+    Ok(RequestShown {
+        workflow: workflow_ref(&row, process.as_ref()),
+        request: row.request,
+        status: row.status,
+        reason: row.reason,
+        wanted: row.wanted.map(want),
+        status_transitions: transitions,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        since: row.since,
+        version: row.version,
+    })
+}
+
+fn transition(line: book::Transition) -> Transition {
+    Transition { from: line.from, to: line.to, timestamp: line.at, by: line.by, reason: line.reason }
+}
+
+fn want(wanted: book::Wanted) -> Want {
+    let what = match wanted.what {
+        book::Want::Stop => "stop",
+        book::Want::Abort => "abort",
+        book::Want::Fail => "fail",
+        book::Want::Release => "release",
+    };
+    Want { what: what.to_owned(), by: wanted.by, reason: wanted.reason, at: wanted.at }
+}
+
+/// Its UUID is known before it is there.
+pub(crate) fn workflow_ref(row: &RequestRow, process: Option<&Process>) -> WorkflowRef {
+    let known = process.map(|process| process.uuid.clone());
+    let id = known.unwrap_or_else(|| names::process(&row.request.request_name, row.created_at));
+    WorkflowRef { id, status: workflow_status(row.status).to_owned() }
+}
+
+/// What the workflow of a request is while the request is this: it has no words for waiting.
+pub(crate) const fn workflow_status(status: RequestStatus) -> &'static str {
+    match status {
+        RequestStatus::New | RequestStatus::Submitted | RequestStatus::Queued => "new",
+        RequestStatus::Planning => "planning",
+        RequestStatus::Active => "active",
+        RequestStatus::Stopping => "stopping",
+        RequestStatus::Resubmitting => "resubmitting",
+        RequestStatus::Partial | RequestStatus::Held => "partial",
+        RequestStatus::Completed => "completed",
+        RequestStatus::Failed => "failed",
+        RequestStatus::Aborted => "aborted",
+    }
+}
+
+/// The newest version that leads back to this one, and all before it.
+pub fn versions(db: &dyn Database, name: &str) -> Answer<Versions> {
+    let mut newest = request(db, name)?;
+    for _ in 0..VERSIONS {
+        let Some(next) = newest.request.superseded_by_request.clone() else { break };
+        match db.request(&next)? {
+            Some(row) => newest = row,
+            None => break,
+        }
+    }
+    let mut before = Vec::new();
+    let mut previous = newest.request.previous_version_request.clone();
+    while let Some(name) = previous.filter(|_| before.len() < VERSIONS) {
+        let Some(mut row) = db.request(&name)? else { break };
+        previous = row.request.previous_version_request.take();
+        before.push(version(row, false));
+    }
+    before.reverse();
+    Ok(Versions { current: version(newest, true), versions: before })
+}
+
+fn version(row: RequestRow, is_current: bool) -> Version {
+    let failed = matches!(row.status, RequestStatus::Failed | RequestStatus::Aborted);
+    Version {
+        request_name: row.request.request_name,
+        processing_version: row.request.processing_version,
+        status: row.status,
+        cleanup_policy: is_current.then_some(row.request.cleanup_policy),
+        superseded_by: row.request.superseded_by_request,
+        failure_reason: row.reason.filter(|_| failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    ///
+    #[test]
+    fn workflows_have_the_words_of_the_specification() {
+        let known = [
+            "new",
+            "planning",
+            "active",
+            "stopping",
+            "resubmitting",
+            "completed",
+            "partial",
+            "failed",
+            "aborted",
+        ];
+        for status in RequestStatus::ALL {
+            assert!(known.contains(&workflow_status(*status)), "{status}");
+        }
+    }
+}

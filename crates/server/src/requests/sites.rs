@@ -1,0 +1,186 @@
+//! Sites: where work may run, and where it may not for a while.
+
+use super::{Actor, request, text};
+use crate::error::{Answer, ApiError};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass_api::requests::{Ban, NewBan, PatchSite, Site, Sites, Unbanned};
+use windlass_core::requests::book::{self, SiteBan, SiteRow};
+use windlass_store::Database;
+use windlass_store::model::BanFilter;
+use windlass_types::Timestamp;
+use windlass_types::requests::SiteStatus;
+
+/// Longer is for good: disable it.
+const LONGEST_BAN: Duration = Duration::from_hours(24 * 366);
+
+pub fn list(db: &dyn Database, now: Timestamp) -> Answer<Sites> {
+    let mut bans: BTreeMap<String, Vec<Ban>> = BTreeMap::new();
+    for ban in db.bans(&BanFilter { active_at: Some(now), ..BanFilter::default() })? {
+        bans.entry(ban.ban.site.clone()).or_default().push(shown_ban(ban));
+    }
+    let shown = |row: SiteRow| {
+        let bans = bans.remove(&row.name).unwrap_or_default();
+        shown(row, bans)
+    };
+    Ok(Sites { items: db.sites()?.into_iter().map(shown).collect() })
+}
+
+pub fn show(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Site> {
+    let row = site(db, name)?;
+    let bans = active_bans(db, name, now)?.into_iter().map(shown_ban).collect();
+    Ok(shown(row, bans))
+}
+
+fn site(db: &dyn Database, name: &str) -> Answer<SiteRow> {
+    db.site(name)?.ok_or_else(|| {
+        ApiError::not_found(format_args!("site `{name}`"))
+            .with_hint("a site is there once a worker of it was: `windlass worker --site NAME`")
+    })
+}
+
+fn active_bans(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Vec<SiteBan>> {
+    let filter = BanFilter { site: Some(name.to_owned()), active_at: Some(now), ..BanFilter::default() };
+    Ok(db.bans(&filter)?)
+}
+
+fn shown(row: SiteRow, bans: Vec<Ban>) -> Site {
+    Site {
+        name: row.name,
+        status: row.status,
+        drain_until: row.drain_until,
+        total_slots: row.total_slots,
+        running_slots: row.running_slots,
+        pending_slots: row.pending_slots,
+        thresholds: row.thresholds,
+        schedd_name: row.schedd_name,
+        collector_host: row.collector_host,
+        storage_element: row.storage_element,
+        storage_path: row.storage_path,
+        updated_at: row.updated_at,
+        bans,
+    }
+}
+
+fn shown_ban(row: SiteBan) -> Ban {
+    let SiteBan { id, ban, created_at, .. } = row;
+    Ban {
+        id,
+        site_name: ban.site,
+        request_name: ban.request,
+        reason: ban.reason,
+        failure_data: ban.failure_data,
+        created_by: ban.by,
+        created_at,
+        expires_at: ban.expires_at,
+    }
+}
+
+/// Changes what is said. A site that is not there is made: it may be known before a worker of it comes.
+pub fn patch(db: &dyn Database, name: &str, patch: &PatchSite, now: Timestamp) -> Answer<Site> {
+    windlass_types::check_site_name(name).map_err(|error| ApiError::invalid(error.to_string()))?;
+    if let Some(path) = patch.storage_path.as_ref().filter(|path| !path.starts_with('/')) {
+        return Err(ApiError::invalid(format!("`storage_path` is `{path}`; it begins with `/`")));
+    }
+    let mut row = db.site(name)?.unwrap_or_else(|| fresh(name, now));
+    let PatchSite {
+        status,
+        total_slots,
+        thresholds,
+        schedd_name,
+        collector_host,
+        storage_element,
+        storage_path,
+    } = patch.clone();
+    if let Some(status) = status {
+        row.drain_until = row.drain_until.filter(|_| status == SiteStatus::Draining);
+        row.status = status;
+    }
+    row.total_slots = total_slots.or(row.total_slots);
+    row.thresholds = thresholds.unwrap_or(row.thresholds);
+    row.schedd_name = schedd_name.or(row.schedd_name);
+    row.collector_host = collector_host.or(row.collector_host);
+    row.storage_element = storage_element.or(row.storage_element);
+    row.storage_path = storage_path.or(row.storage_path);
+    row.updated_at = now;
+    db.put_site(&row)?;
+    show(db, name, now)
+}
+
+fn fresh(name: &str, now: Timestamp) -> SiteRow {
+    SiteRow {
+        name: name.to_owned(),
+        status: SiteStatus::Enabled,
+        drain_until: None,
+        total_slots: None,
+        running_slots: 0,
+        pending_slots: 0,
+        thresholds: BTreeMap::new(),
+        schedd_name: None,
+        collector_host: None,
+        storage_element: None,
+        storage_path: None,
+        updated_at: now,
+    }
+}
+
+/// It finishes what it has and gets nothing new.
+pub fn drain(db: &dyn Database, name: &str, until: Option<Timestamp>, now: Timestamp) -> Answer<Site> {
+    if let Some(until) = until.filter(|until| *until <= now) {
+        return Err(ApiError::invalid(format!("`until` is {until}, which is over; it is {now}")));
+    }
+    site(db, name)?;
+    db.set_site_status(name, SiteStatus::Draining, until, now)?;
+    show(db, name, now)
+}
+
+pub fn enable(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Site> {
+    site(db, name)?;
+    db.set_site_status(name, SiteStatus::Enabled, None, now)?;
+    show(db, name, now)
+}
+
+/// No new work goes there for a while.
+pub fn ban(db: &dyn Database, name: &str, new: &NewBan, actor: Actor<'_>, now: Timestamp) -> Answer<Site> {
+    text("reason", &new.reason)?;
+    let spell = Duration::from_secs(new.seconds);
+    if spell.is_zero() || spell > LONGEST_BAN {
+        return Err(ApiError::invalid(
+            "`seconds`: a site is banned for a second at least, and a year at most",
+        ));
+    }
+    site(db, name)?;
+    if let Some(of) = &new.request_name {
+        request(db, of)?;
+    }
+    let ban = book::NewBan {
+        site: name.to_owned(),
+        request: new.request_name.clone(),
+        reason: new.reason.clone(),
+        failure_data: Value::Null,
+        by: actor.name.to_owned(),
+        expires_at: now.after(spell),
+    };
+    db.add_ban(&ban, now)?;
+    show(db, name, now)
+}
+
+/// Lifts the bans that hold: of one request, or all.
+pub fn unban(
+    db: &dyn Database,
+    name: &str,
+    of: Option<&str>,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<Unbanned> {
+    site(db, name)?;
+    let bans = active_bans(db, name, now)?;
+    let meant = bans.iter().filter(|ban| of.is_none_or(|of| ban.ban.request.as_deref() == Some(of)));
+    let mut removed = 0;
+    for ban in meant {
+        db.remove_ban(ban.id, actor.name, now)?;
+        removed += 1;
+    }
+    Ok(Unbanned { site_name: name.to_owned(), removed })
+}

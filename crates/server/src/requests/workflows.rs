@@ -1,0 +1,164 @@
+//! How requests are carried out: their workflows, and how far they are.
+
+use super::{dags, look, request};
+use crate::error::{Answer, ApiError};
+use std::time::Duration;
+use windlass_api::requests::{BlockLine, DagSummary, Workflow, WorkflowStatus};
+use windlass_core::requests::book::{Backend, BlockRow, Process, RequestRow, RunRow, StepState};
+use windlass_store::Database;
+use windlass_store::model::{RunFilter, StepFilter};
+use windlass_types::Timestamp;
+use windlass_types::requests::{RequestStatus, RunStatus};
+
+/// With so few nodes done the pace says nothing about the rest.
+const ENOUGH_FOR_ESTIMATE: u64 = 3;
+
+fn process(db: &dyn Database, uuid: &str) -> Answer<Process> {
+    db.process_by_uuid(uuid)?.ok_or_else(|| ApiError::not_found(format_args!("workflow {uuid}")))
+}
+
+pub fn show(db: &dyn Database, uuid: &str) -> Answer<Workflow> {
+    let process = process(db, uuid)?;
+    let row = request(db, &process.request_name)?;
+    let runs = runs_of(db, uuid)?;
+    let request = row.request;
+    Ok(Workflow {
+        status: look::workflow_status(row.status).to_owned(),
+        dag_id: runs.last().map(|run| run.uuid.clone()),
+        dags: runs.into_iter().map(dags::dag).collect(),
+        id: process.uuid,
+        request_name: process.request_name,
+        input_dataset: request.input_dataset,
+        splitting_algo: request.splitting_algo.name().to_owned(),
+        splitting_params: serde_json::to_value(&request.splitting_params).map_err(ApiError::internal)?,
+        round: process.round,
+        category_throttles: process.category_throttles,
+        step_metrics: process.step_metrics,
+        events_produced: process.events_produced,
+        created_at: process.created_at,
+        updated_at: process.updated_at,
+    })
+}
+
+fn runs_of(db: &dyn Database, process: &str) -> Answer<Vec<RunRow>> {
+    Ok(db.request_runs(&RunFilter { process: Some(process.to_owned()), ..RunFilter::default() })?)
+}
+
+pub fn status(db: &dyn Database, uuid: &str, now: Timestamp) -> Answer<WorkflowStatus> {
+    let process = process(db, uuid)?;
+    let row = request(db, &process.request_name)?;
+    status_of(db, row, Some(process), now)
+}
+
+/// The same by the name of the request, also before it has a workflow.
+pub fn request_status(db: &dyn Database, name: &str, now: Timestamp) -> Answer<WorkflowStatus> {
+    let row = request(db, name)?;
+    let process = db.process(name)?;
+    status_of(db, row, process, now)
+}
+
+fn status_of(
+    db: &dyn Database,
+    row: RequestRow,
+    process: Option<Process>,
+    now: Timestamp,
+) -> Answer<WorkflowStatus> {
+    let (mut run, mut blocks, mut steps) = (None, Vec::new(), Vec::new());
+    if let Some(process) = &process {
+        run = runs_of(db, &process.uuid)?.pop();
+        blocks = db.blocks(&process.uuid)?;
+        let open = StepFilter {
+            process: Some(process.uuid.clone()),
+            state: vec![StepState::Pending, StepState::Failed],
+            ..StepFilter::default()
+        };
+        steps = db.steps(&open)?;
+    }
+    let failed = steps.iter().filter(|step| step.state == StepState::Failed).count() as u64;
+    let begun_with = match &run {
+        Some(run) => done_at_start(db, run)?,
+        None => 0,
+    };
+    Ok(WorkflowStatus {
+        workflow_id: process.as_ref().map(|process| process.uuid.clone()),
+        request_name: row.request.request_name,
+        status: look::workflow_status(row.status).to_owned(),
+        request_status: row.status,
+        reason: row.reason,
+        priority: row.request.priority,
+        progress_percent: percent(row.status, run.as_ref()),
+        estimated_completion: run.as_ref().and_then(|run| estimate(run, begun_with, now)),
+        dag: run.as_ref().map(summary),
+        blocks: blocks.into_iter().map(block).collect(),
+        round: process.as_ref().map_or(0, |process| process.round),
+        step_metrics: process.and_then(|process| process.step_metrics),
+        output_steps_pending: steps.len() as u64 - failed,
+        output_steps_failed: failed,
+        version: row.version,
+    })
+}
+
+fn summary(run: &RunRow) -> DagSummary {
+    let workflow = match run.backend {
+        Backend::Engine { workflow, .. } => workflow.map(|id| id.0),
+        Backend::Htcondor { .. } => None,
+    };
+    DagSummary {
+        id: run.uuid.clone(),
+        status: run.status,
+        total_nodes: run.totals.nodes,
+        node_counts: run.totals.by_role.clone(),
+        nodes_idle: run.counts.idle,
+        nodes_running: run.counts.running,
+        nodes_done: run.counts.done,
+        nodes_failed: run.counts.failed,
+        nodes_held: run.counts.held,
+        total_work_units: run.totals.units,
+        work_units_completed: run.units_completed,
+        work_units_failed: run.units_failed,
+        engine_workflow_id: workflow,
+    }
+}
+
+pub(super) fn block(row: BlockRow) -> BlockLine {
+    BlockLine {
+        work_units: format!("{}/{}", row.units_completed, row.total_units()),
+        dataset_name: row.dataset,
+        block_index: row.index,
+        status: row.status,
+        block_name: row.name,
+        tape_rule_id: row.tape_rule,
+    }
+}
+
+/// Of the nodes of the latest run, in tenths, and 100 only when it is all done.
+fn percent(status: RequestStatus, run: Option<&RunRow>) -> f64 {
+    if status == RequestStatus::Completed {
+        return 100.0;
+    }
+    let Some(run) = run.filter(|run| run.totals.nodes > 0) else { return 0.0 };
+    let thousandths = run.counts.done.saturating_mul(1000) / run.totals.nodes;
+    thousandths.min(1000) as f64 / 10.0
+}
+
+/// Nodes that were done when the run began: it may go on with another.
+fn done_at_start(db: &dyn Database, run: &RunRow) -> Answer<u64> {
+    if run.parent.is_none() {
+        return Ok(0);
+    }
+    let history = db.run_history(&run.uuid)?;
+    let begun = history.iter().find(|event| event.to == Some(RunStatus::Submitted));
+    Ok(begun.map_or(0, |event| event.counts.done))
+}
+
+/// If it goes on as it went so far.
+fn estimate(run: &RunRow, begun_with: u64, now: Timestamp) -> Option<Timestamp> {
+    let begun = run.submitted_at.filter(|_| run.status.is_active())?;
+    let done = run.counts.done.saturating_sub(begun_with);
+    let left = run.totals.nodes.saturating_sub(run.counts.done);
+    if done < ENOUGH_FOR_ESTIMATE || left == 0 {
+        return None;
+    }
+    let seconds = now.since(begun).as_secs_f64() / done as f64 * left as f64;
+    (seconds < 1e9).then(|| now.after(Duration::from_secs_f64(seconds)))
+}

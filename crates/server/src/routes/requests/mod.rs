@@ -1,0 +1,73 @@
+//! Requests, their workflows and runs, admission, sites, and the catalog: who calls is found out here, what is asked is
+//! answered in [`crate::requests`].
+
+mod catalog;
+mod dags;
+mod sites;
+mod wishes;
+
+pub(crate) use dags::{by_uuid, status_by_uuid};
+
+use crate::caller::Caller;
+use crate::error::{Answer, ApiError};
+use crate::requests::Actor;
+use crate::state::AppState;
+use utoipa_axum::router::OpenApiRouter;
+use windlass_auth::{Operation, Relation};
+use windlass_store::Database;
+use windlass_types::Timestamp;
+
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .merge(wishes::routes())
+        .merge(dags::routes())
+        .merge(sites::routes())
+        .merge(catalog::routes())
+}
+
+/// Bodies that may be long: the files of a dataset.
+pub(crate) fn uploads() -> OpenApiRouter<AppState> {
+    catalog::uploads()
+}
+
+impl Caller {
+    /// What somebody's request is to him. Requests are everybody's to see, so that one of another is never hidden.
+    fn relation_to_requestor(&self, requestor: &str) -> Relation {
+        if *requestor == *self.0.user { Relation::Own } else { Relation::Shared }
+    }
+
+    /// Does something in the books as him, if he may do such a thing to what it turns out to be about.
+    async fn act<T: Send + 'static>(
+        &self,
+        state: &AppState,
+        operation: Operation,
+        work: impl FnOnce(&dyn Database, Actor<'_>, Timestamp) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        self.may(operation, Relation::Own, "such thing")?;
+        let (caller, now) = (self.clone(), state.now());
+        let work = move |database: &dyn Database| {
+            let may = |requestor: &str| {
+                let relation = caller.relation_to_requestor(requestor);
+                caller.may(operation, relation, format_args!("request of {requestor}"))
+            };
+            work(database, Actor { name: caller.user(), may: &may }, now)
+        };
+        state.database(work).await
+    }
+
+    /// Looks at something that everybody who is let in may see.
+    async fn look<T: Send + 'static>(
+        &self,
+        state: &AppState,
+        work: impl FnOnce(&dyn Database) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        self.may(Operation::Look, Relation::Own, "such thing")?;
+        state.database(work).await
+    }
+}
+
+/// Words with commas between them.
+fn words<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, text: Option<&str>) -> Answer<Vec<T>> {
+    let parts = text.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
+    parts.map(|word| word.parse().map_err(|error| ApiError::invalid(format!("`{name}`: {error}")))).collect()
+}

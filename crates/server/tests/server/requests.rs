@@ -1,0 +1,251 @@
+//! Requests, sites and datasets over REST: the shapes of the specification, and who may do what.
+
+use crate::bench::Bench;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// Held back from running: the reconciler waits for an input that nobody has.
+fn document(name: &str) -> Value {
+    json!({
+        "request_name": name, "input_dataset": "/Muons/Run3-v1/RAW", "output_datasets": ["/Muons/Run3-Reco-v1/RECO"],
+        "splitting_algo": "FileBased", "acquisition_era": "Run3", "processing_string": "Reco",
+    })
+}
+
+fn send(bench: &Bench, method: Method, path: &str, body: &Value) -> (u16, Value) {
+    let answer = bench.request(method, path).json(body).send().unwrap();
+    let status = answer.status().as_u16();
+    (status, answer.json().unwrap())
+}
+
+fn post(bench: &Bench, path: &str, body: &Value) -> (u16, Value) {
+    send(bench, Method::POST, path, body)
+}
+
+fn get(bench: &Bench, path: &str) -> (u16, Value) {
+    let answer = bench.get(path).send().unwrap();
+    let status = answer.status().as_u16();
+    (status, answer.json().unwrap())
+}
+
+#[test]
+fn a_request_is_taken_once_and_another_one_of_its_name_refused() {
+    let bench = Bench::new();
+    let steps = json!([{"fraction": 0.1, "priority": 80_000}, {"fraction": 0.5, "priority": 50_000}]);
+    let mut wanted = document("r_v1");
+    wanted["production_steps"] = steps.clone();
+    let (status, answer) = post(&bench, "/api/v1/requests", &wanted);
+    assert_eq!(status, 201, "{answer}");
+    assert_eq!(answer["request_name"], "r_v1");
+    assert_eq!(answer["status"], "submitted");
+    assert_eq!(answer["production_steps"], steps);
+    assert_eq!(answer["workflow"]["status"], "new");
+    assert!(answer["workflow"]["id"].is_string(), "{answer}");
+    let (status, again) = post(&bench, "/api/v1/requests", &wanted);
+    assert_eq!((status, &again["request_name"]), (200, &json!("r_v1")), "{again}");
+    assert_eq!(again["workflow"]["id"], answer["workflow"]["id"]);
+    wanted["memory_mb"] = json!(1999);
+    let (status, refused) = post(&bench, "/api/v1/requests", &wanted);
+    assert_eq!((status, &refused["code"]), (409, &json!("name_taken")), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("memory_mb"), "{refused}");
+}
+
+#[test]
+fn what_is_wrong_is_told_field_by_field_and_nothing_is_stored() {
+    let bench = Bench::new();
+    let with = |field: &str, value: Value| {
+        let mut wrong = document("bad");
+        wrong[field] = value;
+        wrong
+    };
+    let table = [
+        (json!([]), ""),
+        (json!("text"), ""),
+        (with("request_name", json!("../etc")), "request_name"),
+        (with("request_name", json!("a b")), "request_name"),
+        (with("input_dataset", json!("Muons")), "input_dataset"),
+        (with("output_datasets", json!([])), "output_datasets"),
+        (with("output_datasets", json!(["/A/B"])), "output_datasets"),
+        (with("splitting_algo", json!("FileBasd")), "splitting_algo"),
+        (with("memory_mb", json!(-1)), "memory_mb"),
+        (with("memory_mb", json!(1_000_000)), "memory_mb"),
+        (with("time_per_event_sec", json!(0)), "time_per_event_sec"),
+        (with("multicore", json!(0)), "multicore"),
+        (with("site_whitelist", json!(["T1 A"])), "site_whitelist"),
+        (with("production_steps", json!([{"fraction": 2, "priority": 1}])), "production_steps"),
+        (with("unheard_of", json!(1)), "unheard_of"),
+    ];
+    for (body, field) in table {
+        let (status, answer) = post(&bench, "/api/v1/requests", &body);
+        assert_eq!(status, 422, "{body}: {answer}");
+        let errors = answer["errors"].as_array().unwrap();
+        assert!(
+            errors.iter().any(|error| error["field"].as_str().unwrap().starts_with(field)),
+            "{body}: {answer}"
+        );
+        assert!(errors.iter().all(|error| !error["reason"].as_str().unwrap().is_empty()), "{answer}");
+    }
+    assert_eq!(get(&bench, "/api/v1/requests").1["total"], 0);
+}
+
+#[test]
+fn reqmgr2_is_not_asked_where_there_is_none() {
+    let bench = Bench::new();
+    let wanted = json!({"request_name": "user_Run2024A_v1", "source": "reqmgr2"});
+    let (status, answer) = post(&bench, "/api/v1/requests", &wanted);
+    assert_eq!((status, &answer["code"]), (501, &json!("no_reqmgr2")), "{answer}");
+    assert!(answer["detail"].as_str().unwrap().contains("no ReqMgr2 is configured"), "{answer}");
+}
+
+#[test]
+fn requests_are_listed_by_what_they_are() {
+    let bench = Bench::new();
+    for (name, priority, campaign) in [("a", 10, "one"), ("b", 30, "two"), ("c", 20, "one")] {
+        let mut wanted = document(name);
+        wanted["priority"] = json!(priority);
+        wanted["campaign"] = json!(campaign);
+        assert_eq!(post(&bench, "/api/v1/requests", &wanted).0, 201);
+    }
+    let names = |query: &str| -> Vec<String> {
+        let (status, answer) = get(&bench, &format!("/api/v1/requests?{query}"));
+        assert_eq!(status, 200, "{answer}");
+        let items = answer["items"].as_array().unwrap().iter();
+        items.map(|item| item["request_name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(""), ["a", "b", "c"]);
+    assert_eq!(names("campaign=one"), ["a", "c"]);
+    assert_eq!(names("sort_by=priority&reverse_sort=true"), ["b", "c", "a"]);
+    assert_eq!(names("limit=1&offset=1"), ["b"]);
+    assert_eq!(names("priority_min=20&name=*"), ["b", "c"]);
+    assert_eq!(names("status=completed,failed"), [""; 0]);
+    assert_eq!(get(&bench, "/api/v1/requests?status=nonsense").0, 422);
+    assert_eq!(get(&bench, "/api/v1/requests?sort_by=nonsense").0, 422);
+}
+
+#[test]
+fn a_change_says_what_it_was_decided_from() {
+    let bench = Bench::new();
+    post(&bench, "/api/v1/requests", &document("r"));
+    let (_, shown) = get(&bench, "/api/v1/requests/r");
+    assert_eq!(shown["priority"], 100_000);
+    assert_eq!(shown["status_transitions"][0]["to"], "submitted", "{shown}");
+    let stale = json!({"priority": 5, "version": 0});
+    let (status, answer) = send(&bench, Method::PATCH, "/api/v1/requests/r", &stale);
+    assert_eq!((status, &answer["code"]), (412, &json!("outdated")), "{answer}");
+    let header = bench.request(Method::PATCH, "/api/v1/requests/r").header("if-match", "\"0\"");
+    assert_eq!(header.json(&json!({"priority": 5})).send().unwrap().status(), 412);
+    let (status, answer) = send(&bench, Method::PATCH, "/api/v1/requests/r", &json!({"priority": 5}));
+    assert_eq!((status, &answer["priority"]), (200, &json!(5)), "{answer}");
+    let wrong = json!({"urgent": true, "production_steps": [{"fraction": 0.5, "priority": 1}]});
+    let (status, answer) = send(&bench, Method::PATCH, "/api/v1/requests/r", &wrong);
+    assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("production_steps")), "{answer}");
+    let (status, _) = send(&bench, Method::PATCH, "/api/v1/requests/r", &json!({"nonsense": 1}));
+    assert_eq!(status, 422);
+    let (status, answer) = send(&bench, Method::PATCH, "/api/v1/requests/r", &json!({"status": "completed"}));
+    assert_eq!((status, &answer["code"]), (409, &json!("transition")), "{answer}");
+    assert_eq!(send(&bench, Method::PATCH, "/api/v1/requests/none", &json!({"priority": 5})).0, 404);
+}
+
+#[test]
+fn versions_and_workflows_have_the_shapes_of_the_specification() {
+    let bench = Bench::new();
+    post(&bench, "/api/v1/requests", &document("r"));
+    let (_, versions) = get(&bench, "/api/v1/requests/r/versions");
+    assert_eq!(versions["current"]["request_name"], "r");
+    assert_eq!(versions["current"]["cleanup_policy"], "keep_until_replaced");
+    assert_eq!(versions["versions"], json!([]));
+    let (status, progress) = get(&bench, "/api/v1/requests/r/status");
+    assert_eq!(status, 200, "{progress}");
+    for field in [
+        "workflow_id",
+        "request_name",
+        "status",
+        "step_metrics",
+        "dag",
+        "blocks",
+        "progress_percent",
+        "estimated_completion",
+    ] {
+        assert!(progress.get(field).is_some(), "{field}: {progress}");
+    }
+    let unknown = "550e8400-e29b-41d4-a716-446655440000";
+    assert_eq!(get(&bench, &format!("/api/v1/workflows/{unknown}")).0, 404);
+    assert_eq!(get(&bench, &format!("/api/v1/workflows/{unknown}/status")).0, 404);
+    assert_eq!(get(&bench, "/api/v1/workflows/nonsense").0, 422);
+    assert_eq!(get(&bench, "/api/v1/workflows/77").0, 404);
+    assert_eq!(get(&bench, "/api/v1/dags").1["items"], json!([]));
+    assert_eq!(get(&bench, &format!("/api/v1/dags/{unknown}/nodes")).0, 404);
+    assert_eq!(get(&bench, "/api/v1/lifecycle/status").1["running"], true);
+}
+
+#[test]
+fn sites_drain_and_are_banned() {
+    let bench = Bench::new();
+    assert_eq!(get(&bench, "/api/v1/sites/T2_A").0, 404);
+    let made = json!({"total_slots": 500, "storage_path": "/data/a"});
+    let (status, site) = send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &made);
+    assert_eq!(
+        (status, &site["status"], &site["total_slots"]),
+        (200, &json!("enabled"), &json!(500)),
+        "{site}"
+    );
+    assert_eq!(send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &json!({"storage_path": "data"})).0, 422);
+    assert_eq!(send(&bench, Method::PATCH, "/api/v1/sites/a%20b", &json!({})).0, 422);
+    assert_eq!(post(&bench, "/api/v1/sites/T2_A/drain", &json!({})).1["status"], "draining");
+    assert_eq!(post(&bench, "/api/v1/sites/T2_A/enable", &json!({})).1["status"], "enabled");
+    let (status, site) =
+        post(&bench, "/api/v1/sites/T2_A/ban", &json!({"seconds": 3600, "reason": "loses files"}));
+    assert_eq!((status, &site["bans"][0]["reason"]), (200, &json!("loses files")), "{site}");
+    assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &json!({"seconds": 0})).0, 422);
+    assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &json!({"seconds": 9, "request_name": "none"})).0, 404);
+    let (_, lifted) = send(&bench, Method::DELETE, "/api/v1/sites/T2_A/ban", &json!({}));
+    assert_eq!(lifted["removed"], 1, "{lifted}");
+    assert_eq!(get(&bench, "/api/v1/sites").1["items"][0]["bans"], json!([]));
+}
+
+#[test]
+fn admission_is_seen_and_set() {
+    let bench = Bench::new();
+    let (_, queue) = get(&bench, "/api/v1/admission/queue");
+    assert_eq!(queue["max_active_dags"], 300);
+    assert_eq!(
+        (&queue["active_dags"], &queue["queued_workflows"], &queue["next_in_queue"]),
+        (&json!(0), &json!(0), &Value::Null)
+    );
+    let (status, config) =
+        send(&bench, Method::PATCH, "/api/v1/admission/config", &json!({"max_active_dags": 7}));
+    assert_eq!((status, &config["max_active_dags"]), (200, &json!(7)));
+    assert_eq!(get(&bench, "/api/v1/admission/queue").1["max_active_dags"], 7);
+    assert_eq!(
+        send(&bench, Method::PATCH, "/api/v1/admission/config", &json!({"max_active_dags": -1})).0,
+        422
+    );
+}
+
+#[test]
+fn datasets_are_imported_whole_or_not_at_all() {
+    let bench = Bench::new();
+    let file = |lfn: &str| {
+        json!({"lfn": lfn, "size": 10, "events": 5, "lumis": [{"run": 1, "lumi": 1, "events": 5}],
+               "replicas": {"T2_A": "/data/x"}})
+    };
+    let import = json!({"dataset": "/A/B-v1/RAW", "files": [file("/store/a"), file("/store/b")]});
+    let (status, answer) = post(&bench, "/api/v1/catalog/import", &import);
+    assert_eq!(
+        (status, &answer["added"], &answer["dataset"]["events"]),
+        (200, &json!(2), &json!(10)),
+        "{answer}"
+    );
+    assert_eq!(post(&bench, "/api/v1/catalog/import", &import).1["added"], 0);
+    let wrong = json!({"dataset": "/A/C-v1/RAW", "files": [file("/store/c"), file("relative")]});
+    let (status, answer) = post(&bench, "/api/v1/catalog/import", &wrong);
+    assert_eq!(status, 422, "{answer}");
+    let (_, all) = get(&bench, "/api/v1/catalog/datasets?name=/A/*");
+    assert_eq!(all["items"].as_array().unwrap().len(), 1, "{all}");
+    let (_, files) = get(&bench, "/api/v1/catalog/files?dataset=/A/B-v1/RAW&limit=1&offset=1");
+    assert_eq!((&files["total"], &files["items"][0]["lfn"]), (&json!(2), &json!("/store/b")));
+    assert_eq!(get(&bench, "/api/v1/catalog/files?dataset=/none").0, 404);
+    assert_eq!(get(&bench, "/api/v1/catalog/dataset?name=/A/B-v1/RAW").1["sites"], json!({"T2_A": 2}));
+    assert_eq!(send(&bench, Method::DELETE, "/api/v1/catalog/dataset?name=/A/B-v1/RAW", &json!({})).0, 200);
+    assert_eq!(get(&bench, "/api/v1/catalog/dataset?name=/A/B-v1/RAW").0, 404);
+}

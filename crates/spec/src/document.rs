@@ -1,0 +1,163 @@
+//! Documents that are no specs, in the formats that specs are written in: read as JSON values, with the place of every
+//! field at hand, so that whoever judges them can point at what is wrong.
+
+use crate::convert::{json_value, read_any};
+use crate::diagnostic::{Diagnostic, Diagnostics, Sink};
+use crate::format::Source;
+use crate::source::Span;
+use crate::tree::Tree;
+
+/// A document as it stands.
+#[derive(Debug)]
+pub struct Document<'s> {
+    name: &'s str,
+    text: &'s str,
+    tree: Tree<'s>,
+    value: serde_json::Value,
+}
+
+/// Something that is wrong with a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// `splitting_params.lumi_mask`, `production_steps[1].fraction` or `production_steps.1.fraction`; empty: the document as a whole.
+    pub field: String,
+    pub message: String,
+    pub help: Option<String>,
+}
+
+impl<'s> Document<'s> {
+    /// All mistakes of the format at once.
+    pub fn read(source: Source<'s>) -> Result<Self, Diagnostics> {
+        let (text, format) = source.open()?;
+        let tree = read_any(source.name, text, format)?;
+        let mut sink = Sink::default();
+        let value = json_value(&tree, &mut sink);
+        if sink.is_empty() {
+            Ok(Self { name: source.name, text, tree, value })
+        } else {
+            Err(sink.into_diagnostics(source.name, text))
+        }
+    }
+
+    pub const fn value(&self) -> &serde_json::Value {
+        &self.value
+    }
+
+    pub fn into_value(self) -> serde_json::Value {
+        self.value
+    }
+
+    /// What somebody has to say about it, at the places that it is about. A field that is missing is told at what it
+    /// should be in.
+    pub fn complain(&self, complaints: impl IntoIterator<Item = Complaint>) -> Diagnostics {
+        let mut sink = Sink::default();
+        for Complaint { field, message, help } in complaints {
+            let message = if field.is_empty() { message } else { format!("{field}: {message}") };
+            let mut diagnostic = Diagnostic::new("request", message);
+            diagnostic.span = self.place(&field);
+            diagnostic.help = help;
+            sink.push(diagnostic);
+        }
+        sink.into_diagnostics(self.name, self.text)
+    }
+
+    /// Of the field, or of the innermost map or list on the way to it that is there. `None`: not even the first step.
+    fn place(&self, field: &str) -> Option<Span> {
+        let (mut tree, mut found) = (&self.tree, None);
+        for step in steps(field) {
+            let (next, span) = match step {
+                // A number is a place in a list, however it is written.
+                Step::Key(key) if !tree.items().is_empty() => {
+                    match key.parse().ok().and_then(|index: usize| tree.items().get(index)) {
+                        Some(item) => (item, item.span),
+                        None => break,
+                    }
+                }
+                Step::Key(key) => {
+                    let entry = tree.entries().iter().find(|entry| entry.key == key);
+                    let Some(entry) = entry else { break };
+                    let is_scalar = entry.value.text().is_some();
+                    (&entry.value, if is_scalar { entry.value.span } else { entry.key_span })
+                }
+                Step::Index(index) => match tree.items().get(index) {
+                    Some(item) => (item, item.span),
+                    None => break,
+                },
+            };
+            (tree, found) = (next, Some(span));
+        }
+        found
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step<'f> {
+    Key(&'f str),
+    Index(usize),
+}
+
+/// `a.b[2].c` → a, b, 2, c
+fn steps(field: &str) -> impl Iterator<Item = Step<'_>> {
+    field.split('.').flat_map(|part| {
+        let (key, indices) = part.split_once('[').unwrap_or((part, ""));
+        let indices = indices.split(['[', ']']).filter_map(|text| text.parse().ok());
+        let key = Some(key).filter(|key| !key.is_empty()).map(Step::Key);
+        key.into_iter().chain(indices.map(Step::Index))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "request_name: a\nproduction_steps:\n  - {fraction: 0.1, priority: 5}\n  - fraction: 2\n    priority: 1\n";
+
+    fn places(text: &str, fields: &[&str]) -> Vec<Option<(usize, usize)>> {
+        let document = Document::read(Source::new("r.yaml", text.as_bytes())).unwrap();
+        let complaint = |field: &&str| Complaint { field: (*field).into(), message: "x".into(), help: None };
+        let mut told = Vec::new();
+        for field in fields {
+            let diagnostics = document.complain([complaint(field)]);
+            let report = &diagnostics.reports()[0];
+            told.push(report.line.zip(report.column));
+        }
+        told
+    }
+
+    #[test]
+    fn a_complaint_is_told_at_its_place() {
+        assert_eq!(
+            places(TEXT, &["request_name", "production_steps[1].fraction", "production_steps.0.priority"]),
+            [Some((1, 15)), Some((4, 15)), Some((3, 31))]
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_told_at_what_it_should_be_in() {
+        assert_eq!(
+            places(TEXT, &["production_steps[1].x", "production_steps[7]", "nothing", ""]),
+            [Some((4, 5)), Some((2, 1)), None, None]
+        );
+    }
+
+    #[test]
+    fn all_formats_say_the_same() {
+        let texts = [
+            ("r.yaml", "name: a\nsteps: [{fraction: 0.5}]\n"),
+            ("r.json", r#"{"name": "a", "steps": [{"fraction": 0.5}]}"#),
+            ("r.json5", "{name: 'a', steps: [{fraction: 0.5}],}"),
+            ("r.toml", "name = \"a\"\n[[steps]]\nfraction = 0.5\n"),
+        ];
+        for (name, text) in texts {
+            let document = Document::read(Source::new(name, text.as_bytes())).unwrap();
+            assert_eq!(
+                *document.value(),
+                serde_json::json!({"name": "a", "steps": [{"fraction": 0.5}]}),
+                "{name}"
+            );
+            let complaint =
+                Complaint { field: "steps[0].fraction".into(), message: "too much".into(), help: None };
+            assert!(document.complain([complaint]).reports()[0].line.is_some(), "{name}");
+        }
+    }
+}
