@@ -166,10 +166,10 @@ impl Lifecycle {
 impl Handle {
     fn stop(&self) {
         self.nudge.0.stop();
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        // From within a pass there is nothing to wait for.
+        // From within a pass there is nothing to wait for; and whoever waits must not keep the lock from it.
         let is_other = |thread: &mut JoinHandle<()>| thread.thread().id() != thread::current().id();
-        if let Some(thread) = thread.take_if(is_other) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_other);
+        if let Some(thread) = thread {
             // A panic of the loop itself has been told by the hook.
             drop(thread.join());
         }
