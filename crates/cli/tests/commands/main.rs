@@ -11,6 +11,8 @@ mod away;
 #[cfg(test)]
 mod books;
 #[cfg(test)]
+mod campaign;
+#[cfg(test)]
 mod changed;
 #[cfg(test)]
 mod classify;

@@ -8,10 +8,10 @@ use std::fs;
 use std::process::{Child, Stdio};
 
 /// A worker at a site, gone when the test is over.
-struct Worker(Child);
+pub(crate) struct Worker(Child);
 
 impl Worker {
-    fn start(sandbox: &Sandbox, site: &str) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox, site: &str) -> Self {
         let state = format!("state-{site}");
         let words = ["worker", "--persistent", "--site", site, "--num-cpus", "4", "--memory-gb", "16"];
         let mut command = sandbox.command(&[&words[..], &["--state-dir", &state]].concat());
@@ -53,7 +53,7 @@ fn write(sandbox: &Sandbox, file: &str, document: &Value) {
 }
 
 /// How often each event is in the files of a dataset, by what the catalog says.
-fn written(sandbox: &Sandbox, dataset: &str) -> BTreeMap<u64, u64> {
+pub(crate) fn written(sandbox: &Sandbox, dataset: &str) -> BTreeMap<u64, u64> {
     let shown = sandbox.json(&["catalog", "show", dataset, "--files"]);
     let mut seen = BTreeMap::new();
     for file in shown["files"].as_array().unwrap() {

@@ -33,6 +33,13 @@ impl Served {
         this
     }
 
+    /// Another one in place of one that was killed.
+    pub(crate) fn again(killed: Self, sandbox: &Sandbox, args: &[&str]) -> Self {
+        drop(killed);
+        std::fs::remove_file(sandbox.path(SERVER_FILE)).unwrap();
+        Self::start(sandbox, args)
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }

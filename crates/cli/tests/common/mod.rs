@@ -113,8 +113,12 @@ impl Output {
 
 /// Waits for something that must come true.
 #[track_caller]
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_mins(1);
+pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    eventually_within(Duration::from_mins(1), what, holds);
+}
+
+pub(crate) fn eventually_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
     while !holds() {
         assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(5));
