@@ -73,8 +73,8 @@ fn new_kind(kind: &JobKind) -> NewKind<'_> {
         failure_handler: kind.failure_handler,
         scheduler: kind.scheduler,
         labels: &kind.labels,
-        sites: &[],
-        limit: None,
+        sites: &kind.sites,
+        limit: kind.limit.as_deref(),
         elects: false,
         parameters: &kind.parameters,
     }

@@ -5,8 +5,10 @@ use crate::{logs, tail};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use windlass_core::board::{JobTable, TableUnit};
+use windlass_core::dispatch::Place;
 use windlass_core::graph::Cycle;
-use windlass_core::why::{self, Jobs, Log, Offer, Outcome, Situation, Verdict, Workflow};
+use windlass_core::why::{self, Jobs, Limit, Log, Offer, Outcome, Situation, Verdict, Workflow};
 use windlass_store::Store;
 use windlass_store::model::{EventFilter, JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
 use windlass_types::{JobId, JobStatus, Timestamp};
@@ -61,7 +63,7 @@ pub fn explain(
     let outcome = newest.as_ref().map(outcome_of);
     let logs = newest.as_ref().map(|row| read_logs(workflow, row, asker)).transpose()?.unwrap_or_default();
     let quoted: Vec<Log<'_>> = logs.iter().map(ReadLog::quoted).collect();
-    let labels = table.place_of(number).labels;
+    let place = place_of(&table, number as u32);
     let trouble = if job.status == JobStatus::Ready { trouble(store, workflow)? } else { None };
     let class = table.class[number];
     let situation = Situation {
@@ -76,7 +78,9 @@ pub fn explain(
             .find(|(job, _)| *job == number as u32)
             .and_then(|(_, it)| it.not_before),
         outcome: outcome.as_ref(),
-        labels: &labels,
+        labels: &place.labels,
+        sites: &place.sites,
+        limit: limit_of(workflow, &table, &place),
         trouble: trouble.as_deref(),
         usual: usual_time(store, workflow, job)?,
         logs: &quoted,
@@ -104,6 +108,27 @@ pub fn explain(
         },
     };
     why::why(&situation).map_err(Error::Cycle)
+}
+
+/// Where the job belongs. The jobs of a unit that is at a site run there, but for the one that elects it.
+fn place_of(table: &JobTable, job: u32) -> Place {
+    let mut place = table.place_of(job as usize);
+    let is_in =
+        |unit: &&TableUnit| unit.jobs.iter().any(|(first, count)| (*first..first + count).contains(&job));
+    let unit = table.units.iter().find(is_in).filter(|_| !place.elects);
+    if let Some(site) = unit.and_then(|unit| unit.site.clone()) {
+        place.sites = vec![site];
+    }
+    place
+}
+
+/// The limit that jobs of this place name, and how much of it is taken.
+fn limit_of<'a>(workflow: &'a WorkflowRow, table: &JobTable, place: &Place) -> Option<Limit<'a>> {
+    let (name, most) = workflow.settings.limits.get_key_value(place.limit.as_ref()?)?;
+    let names_it: Vec<bool> = table.places.iter().map(|place| place.limit.as_ref() == Some(name)).collect();
+    let jobs = table.status.iter().zip(&table.place);
+    let claimed = jobs.filter(|(status, place)| status.is_active() && names_it[**place as usize]).count();
+    Some(Limit { name, most: *most, claimed: u32::try_from(claimed).unwrap_or(u32::MAX) })
 }
 
 /// What the last worker said that could not start a job of the workflow.

@@ -9,7 +9,7 @@ use windlass_core::why::Offer;
 use windlass_insight::orders;
 use windlass_insight::recovery::Room;
 use windlass_store::lock::Holder;
-use windlass_store::model::{JobFilter, JobRow, RequirementsChange, UsedBy, WorkflowRow};
+use windlass_store::model::{JobFilter, JobRow, NewWorker, RequirementsChange, UsedBy, WorkflowRow};
 use windlass_store::wire::error::Sort;
 use windlass_store::{Location, Store};
 use windlass_types::orders::{Orders, Outcome, Wanted};
@@ -71,7 +71,12 @@ pub trait Hands: Send + Sync {
     /// Those who may work on the workflow now.
     fn workers(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Vec<Offer>, Trouble> {
         let rows = books.active_workers(Some(workflow))?;
-        Ok(rows.into_iter().map(|row| Offer::of(row.worker.capacity)).collect())
+        let offer = |worker: NewWorker| Offer {
+            labels: worker.labels,
+            site: worker.site,
+            ..Offer::of(worker.capacity)
+        };
+        Ok(rows.into_iter().map(|row| offer(row.worker)).collect())
     }
 
     /// What they have, for jobs that need more of it.

@@ -71,6 +71,7 @@ examples! {
     "resources" = "resources.yaml",
     "priorities" = "priorities.yaml",
     "labels" = "labels.yaml",
+    "limits" = "limits.yaml",
     "environment" = "environment.yaml",
     "stdio" = "stdio.yaml",
     "user_data" = "user_data.yaml",

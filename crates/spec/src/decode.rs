@@ -8,6 +8,7 @@ mod failure;
 mod fields;
 mod jobs;
 mod json;
+mod limits;
 mod object;
 mod parts;
 mod recording;
@@ -53,6 +54,7 @@ pub(crate) struct NamesRead {
     pub(crate) all_user_data: bool,
     pub(crate) all_failure_handlers: bool,
     pub(crate) all_schedulers: bool,
+    pub(crate) all_limits: bool,
     /// Of the constants and of the shared parameters.
     pub(crate) all_variables: bool,
     pub(crate) all_parameters: bool,
@@ -66,6 +68,7 @@ impl NamesRead {
         all_user_data: true,
         all_failure_handlers: true,
         all_schedulers: true,
+        all_limits: true,
         all_variables: true,
         all_parameters: true,
     };
@@ -117,6 +120,7 @@ enum Subject<'a> {
     Parameter(&'a str),
     /// An option of sbatch.
     Option(&'a str),
+    Limit(&'a str),
 }
 
 impl fmt::Display for Subject<'_> {
@@ -128,6 +132,7 @@ impl fmt::Display for Subject<'_> {
             Self::Variable(name) => write!(f, "variable `{name}`"),
             Self::Parameter(name) => write!(f, "parameter `{name}`"),
             Self::Option(name) => write!(f, "option `{name}`"),
+            Self::Limit(name) => write!(f, "limit `{name}`"),
         }
     }
 }
@@ -311,7 +316,9 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
                 let help = match subject {
                     Subject::Variable(_) => "write \"\" for an empty string",
                     Subject::Thing(_) | Subject::ItemOf(_) => "fill it in, or remove the `-`",
-                    Subject::Parameter(_) | Subject::Option(_) => "give it a value, or leave it out",
+                    Subject::Parameter(_) | Subject::Option(_) | Subject::Limit(_) => {
+                        "give it a value, or leave it out"
+                    }
                     // Where a field may be left out, it may also be left empty.
                     Subject::Field(_) => "it cannot be left out",
                 };

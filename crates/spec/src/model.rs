@@ -23,11 +23,12 @@ pub struct Spec<'s> {
     pub(crate) constants: Vec<(Named, Named)>,
     /// Parameters of the workflow, which jobs, files and user data may opt in to.
     pub(crate) shared: SharedParameters,
-    /// Without the project and the access groups, which stand above.
+    /// Without the project, the access groups and the limits, which have fields of their own here.
     pub(crate) settings: Settings,
     /// Where the strings of `metadata` and `slurm_defaults` are written that hold a brace.
     pub(crate) settings_strings: Vec<Named>,
     pub(crate) requirements: Vec<RequirementsSpec>,
+    pub(crate) limits: Vec<LimitSpec>,
     pub(crate) jobs: Vec<JobSpec>,
     pub(crate) files: Vec<FileSpec>,
     pub(crate) user_data: Vec<UserDataSpec>,
@@ -59,6 +60,7 @@ impl<'s> Spec<'s> {
             settings: Settings::default(),
             settings_strings: Vec::new(),
             requirements: Vec::new(),
+            limits: Vec::new(),
             jobs: Vec::new(),
             files: Vec::new(),
             user_data: Vec::new(),
@@ -87,6 +89,14 @@ pub struct RequirementsSpec {
     pub(crate) span: Span,
 }
 
+/// How many jobs run at once of those that name it.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitSpec {
+    pub(crate) name: String,
+    pub(crate) most: u32,
+    pub(crate) span: Span,
+}
+
 /// An entry of `jobs`: one job, or as many as its parameters make.
 #[derive(Clone, Debug)]
 pub(crate) struct JobSpec {
@@ -111,6 +121,8 @@ pub(crate) struct JobMore {
     pub(crate) scheduler: Option<Named>,
     pub(crate) stdio: Option<Stdio>,
     pub(crate) labels: List,
+    pub(crate) sites: List,
+    pub(crate) limit: Option<Named>,
     pub(crate) depends_on_regexes: List,
     pub(crate) input_file_regexes: List,
     pub(crate) output_file_regexes: List,

@@ -143,6 +143,7 @@ fn type_of(is: &Type) -> String {
         Type::Map(map) => link(map, map.what),
         Type::Env | Type::Constants => "map of text".to_owned(),
         Type::Parameters => "parameters".to_owned(),
+        Type::Limits(least, _) => format!("map of integers, from {least}"),
         Type::SlurmOptions => "map of plain values".to_owned(),
         Type::Json => "anything".to_owned(),
         Type::JsonMap => "map of anything".to_owned(),

@@ -5,6 +5,7 @@ mod circles;
 mod detail;
 mod fit;
 mod kinds;
+mod places;
 mod regexes;
 mod relations;
 mod settings;
@@ -200,6 +201,7 @@ pub(crate) fn resolve(spec: &Spec<'_>, expanded: &Expanded, names: NamesRead, si
         scheduler_index: NameIndex::default(),
         kinds_of_one: FxHashMap::default(),
         shared_kinds: FxHashSet::default(),
+        used_limits: FxHashSet::default(),
         braces_in_env: Vec::new(),
         written: Default::default(),
         used_parameters: 0,
@@ -208,6 +210,7 @@ pub(crate) fn resolve(spec: &Spec<'_>, expanded: &Expanded, names: NamesRead, si
     resolver.workflow_texts();
     resolver.requirements();
     resolver.jobs();
+    resolver.unused_limits();
     resolver.edges_through_files_and_data();
     resolver.circles();
     resolver.files();
@@ -235,6 +238,8 @@ struct Resolver<'a, 's> {
     kinds_of_one: FxHashMap<JobKind, u32>,
     /// The names of those that several entries share.
     shared_kinds: FxHashSet<String>,
+    /// The numbers of the limits that jobs name.
+    used_limits: FxHashSet<u32>,
     /// Whether an environment has braces in it, by the place where it begins in [`Spec::variables`].
     braces_in_env: Vec<Option<bool>>,
     /// The entries of jobs, files, user data whose names hold braces, by those names as written; made when one is missed.

@@ -152,6 +152,10 @@ fn of_type(is: &Type) -> Value {
             let values = json!({"anyOf": [text(), list]});
             json!({"type": "object", "propertyNames": {"pattern": IDENTIFIER}, "additionalProperties": values})
         }
+        Type::Limits(least, most) => {
+            let number = json!({"type": "integer", "minimum": least, "maximum": most});
+            json!({"type": "object", "propertyNames": {"pattern": "\\S"}, "additionalProperties": number})
+        }
         Type::SlurmOptions => {
             let managed: Vec<_> = MANAGED_OPTIONS.iter().map(|(name, _)| *name).collect();
             let names = json!({"pattern": "^[A-Za-z][A-Za-z0-9_-]*$", "not": {"enum": managed}});
@@ -240,6 +244,7 @@ mod tests {
             "retry_budget: 100",
             "triage: {min_confidence: 0.8, max_agent_retries: 0, require_evidence: true}",
             "retry_budget: 12.5%",
+            "limits: {licence: 1, the disk: 500}",
             "variables: {n: 3}\nretry_budget: '{n}%'",
             "slurm_schedulers: [{name: s, account: a, mem: 0, walltime: 90, tmp: 10G}]",
             "resource_monitor: {sample_interval_seconds: 0.5, jobs: {enabled: true, granularity: time_series}}",
@@ -277,6 +282,10 @@ mod tests {
             "triage: {min_confidence: 80}",
             "retry_budget: lots",
             "retry_budget: -1",
+            "limits: {licence: 0}",
+            "limits: {licence: two}",
+            "limits: {' ': 2}",
+            "limits: [licence]",
             "slurm_schedulers: [{name: s}]",
             "resource_monitor: {granularity: fine}",
             "actions: [{trigger_type: on_jobs_ready, action_type: run_commands, commands: [x]}]",

@@ -40,6 +40,10 @@ pub struct JobKind {
     /// Index into [`Workflow::schedulers`].
     pub scheduler: Option<u32>,
     pub labels: Vec<String>,
+    /// Where they may run; empty: anywhere.
+    pub sites: Vec<String>,
+    /// One of [`Settings::limits`].
+    pub limit: Option<String>,
     /// The names of their parameters, as [`Job::parameters`] gives them.
     pub parameters: Vec<String>,
 }

@@ -87,12 +87,39 @@ resource_requirements:
                  `input_files`, `input_file_regexes`, `output_files`, `output_file_regexes`, `input_user_data`, \
                  `input_user_data_regexes`, `output_user_data`, `output_user_data_regexes`, `env`, \
                  `resource_requirements`, `priority`, `cancel_on_blocking_job_failure`, `supports_termination`, \
-                 `failure_handler`, `scheduler`, `labels`, `stdio`, `parameters`, `parameter_mode`, `use_parameters`, \
-                 `parameters_file`, `use_parameters_file`"
+                 `failure_handler`, `scheduler`, `labels`, `sites`, `limit`, `stdio`, `parameters`, `parameter_mode`, \
+                 `use_parameters`, `parameters_file`, `use_parameters_file`"
             ),
             (Some(9), Some(11), "duplicate-name", ""),
             (Some(12), Some(29), "out-of-range", "it must be from 1 to 1000000"),
             (Some(12), Some(40), "bad-amount", ""),
+        ]
+    );
+}
+
+#[test]
+fn limits_and_sites_that_cannot_be() {
+    let text = "\
+name: w
+limits: {licence: 0, disk: 2}
+jobs:
+  - {name: a, command: x, limit: license}
+  - {name: 'b{i}', command: x, limit: 'disk{i}', sites: [north, 'lab {i}'], parameters: {i: ['', 3]}}
+  - {name: c, command: x, limit: licence, sites: [Zürich]}
+";
+    let rule = "one has up to 100 letters, digits, `_`, `-` and `.`, such as T2_CH_CERN";
+    let bad_site = |name: &str| format!("bad-site `{name}` cannot be the name of a site: {rule}");
+    let helps: Vec<_> = problems(text).reports().into_iter().map(|report| report.help).collect();
+    assert_eq!(helps[1].as_deref(), Some("did you mean `licence`?"));
+    assert_eq!(
+        lines(text),
+        [
+            "out-of-range limit `licence` is 0: no job that names it could ever start",
+            "unknown-limit no limit is named `license`",
+            "unknown-limit no limit is named `disk3` with i=3",
+            &bad_site("lab "),
+            &bad_site("lab 3"),
+            &bad_site("Zürich"),
         ]
     );
 }

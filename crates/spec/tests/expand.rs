@@ -222,6 +222,7 @@ resource_requirements:
   - {name: r1, num_cpus: 1, memory: 1g}
   - {name: r2, num_cpus: 2, memory: 1g}
 failure_handlers: [{name: h1, rules: []}, {name: h2, rules: []}]
+limits: {of_b: 3, of_a: 1}
 jobs:
   - name: 'j{i}_{k}'
     command: x
@@ -230,6 +231,8 @@ jobs:
     resource_requirements: 'r{i}'
     failure_handler: 'h{i}'
     labels: ['pool{k}', all]
+    sites: ['site{i}']
+    limit: 'of_{k}'
     parameters: {i: '1:2', k: [a, b]}
 ";
     let workflow = good(text);
@@ -242,7 +245,7 @@ jobs:
                 job.invocation_script(),
                 job.requirements,
                 kind.failure_handler,
-                kind.labels.join(),
+                format!("{} {} {}", kind.labels.join(), kind.sites.join(), kind.limit.as_deref().unwrap()),
             )
         })
         .collect();
@@ -251,9 +254,33 @@ jobs:
     };
     assert_eq!(
         shown,
-        [of("1", 0, "poola all"), of("1", 0, "poolb all"), of("2", 1, "poola all"), of("2", 1, "poolb all")]
+        [
+            of("1", 0, "poola all site1 of_a"),
+            of("1", 0, "poolb all site1 of_b"),
+            of("2", 1, "poola all site2 of_a"),
+            of("2", 1, "poolb all site2 of_b"),
+        ]
     );
     assert_eq!(workflow.kinds().len(), 4);
+    let limits: Vec<_> =
+        workflow.settings().limits.iter().map(|(name, most)| (name.as_str(), *most)).collect();
+    assert_eq!(limits, [("of_a", 1), ("of_b", 3)]);
+}
+
+#[test]
+fn jobs_that_are_written_out_share_a_kind_if_they_share_their_place() {
+    let text = "
+name: w
+limits: {licence: 2, spare: 1}
+jobs:
+  - {name: a_1, command: x, limit: licence}
+  - {name: a_2, command: y, limit: licence}
+  - {name: a_3, command: y, limit: licence, sites: [north]}
+";
+    let workflow = good(text);
+    let kinds: Vec<_> = workflow.jobs().map(|job| job.kind).collect();
+    assert_eq!(kinds, [Some(0), Some(0), Some(1)]);
+    assert_eq!(warnings(&workflow), ["unused-limit no job names the limit `spare`, so it limits nothing"]);
 }
 
 trait Join {

@@ -15,7 +15,7 @@ fn in_every_format(text: &str) -> Vec<(Format, String)> {
     Format::ALL.map(written).into()
 }
 
-const SPECS: [&str; 5] = [
+const SPECS: [&str; 6] = [
     "\
 name: tile_mosaic
 description: split a scene, filter both halves, stitch
@@ -83,6 +83,14 @@ actions:
   - {trigger_type: on_jobs_ready, action_type: schedule_nodes, jobs: [stage], scheduler: prep_alloc, num_allocations: 1}
   - {trigger_type: on_jobs_ready, action_type: schedule_nodes, job_name_regexes: ['sim_\\d+'], scheduler: prep_alloc}
   - {trigger_type: on_worker_start, action_type: run_commands, persistent: true, commands: [\"mkdir -p scratch\", date]}
+",
+    "\
+name: at_places
+limits: {licence: 2, the disk: 10, '7': 1}
+jobs:
+  - {name: mesh, command: ./mesh, sites: [north, T2_CH_CERN], limit: licence}
+  - {name: 'solve_{i}', command: './solve {i}', sites: ['lab{i}'], limit: the disk, parameters: {i: '1:3'}}
+  - {name: plot, command: ./plot, limit: '7'}
 ",
     "\
 name: patient
@@ -177,8 +185,12 @@ failure_handler "h" {
     }
 }
 retry_budget 100
+limits { licence 2; disk 3 }
 job "a" {
     command r"echo \a"
+    limit licence
+    site north south
+    site east
     output_file "f"
 }
 job "b" command="true" {
@@ -223,9 +235,14 @@ failure_handlers:
         backoff: 1.5
         memory: x2
 retry_budget: 100
+limits:
+  licence: 2
+  disk: 3
 jobs:
   - name: a
     command: echo \\a
+    limit: licence
+    sites: [north, south, east]
     output_files: [f]
   - name: b
     command: \"true\"

@@ -68,6 +68,7 @@ pub(crate) fn offer(worker: windlass_client::Worker) -> Offer {
             max_jobs: worker.max_jobs,
         },
         labels: worker.labels,
+        site: worker.site,
         is_draining: worker.is_draining,
         time_left: worker.time_left_seconds.map(|left| Duration::from_secs(left as u64)),
     }

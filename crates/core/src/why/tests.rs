@@ -3,6 +3,7 @@
 use super::*;
 use crate::edges::EdgesBuilder;
 use JobStatus as S;
+use windlass_types::Capacity;
 
 const GIB: u64 = 1 << 30;
 
@@ -15,6 +16,8 @@ struct World {
     is_served: bool,
     workers: Vec<Offer>,
     labels: Vec<String>,
+    sites: Vec<String>,
+    limit: Option<Limit<'static>>,
     asked: Option<Resources>,
     started_at: Option<Timestamp>,
     not_before: Option<Timestamp>,
@@ -36,6 +39,8 @@ impl World {
             is_served: false,
             workers: vec![Offer::of(capacity)],
             labels: Vec::new(),
+            sites: Vec::new(),
+            limit: None,
             asked: None,
             started_at: None,
             not_before: None,
@@ -62,6 +67,8 @@ impl World {
             not_before: self.not_before,
             outcome: self.outcomes[job].as_ref(),
             labels: &self.labels,
+            sites: &self.sites,
+            limit: self.limit,
             trouble: None,
             usual: self.usual,
             logs: &logs,
@@ -288,6 +295,48 @@ fn a_ready_job_of_a_server_is_told_who_would_take_it() {
     assert_eq!(facts(&world), ["a worker is there for 10m only, and it asks for 1h"]);
     world.workers.clear();
     assert_eq!(world.why(0).headline, "ready, but no worker is there to take it");
+}
+
+#[test]
+fn a_ready_job_of_a_server_is_told_of_its_sites() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.is_served = true;
+    world.sites = vec!["north".into(), "south".into()];
+    let at = |name: &str, site: Option<&str>| Offer {
+        name: name.into(),
+        site: site.map(str::to_owned),
+        ..World::new([S::Ready; 4]).workers[0].clone()
+    };
+    world.workers = vec![at("worker 3", Some("local")), at("worker 4", None)];
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but no worker is at north or south");
+    assert_eq!(texts(&verdict), ["worker 3 is at local", "worker 4 is at no site"]);
+    assert_eq!(commands(&verdict), ["windlass worker --site north", "windlass workers"]);
+    world.labels = vec!["gpu".into()];
+    world.workers.push(at("worker 5", Some("south")));
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but no worker that is there takes it");
+    assert_eq!(texts(&verdict)[2], "worker 5 does not have the label gpu");
+    assert_eq!(commands(&verdict)[0], "windlass worker --site north --label gpu");
+    world.labels.clear();
+    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    world.workers.clear();
+    assert_eq!(texts(&world.why(0))[0], "runs only at north or south");
+}
+
+#[test]
+fn a_ready_job_whose_limit_is_used_up_waits_for_that() {
+    let mut world = World::new([S::Completed, S::Running, S::Ready, S::Blocked]);
+    let limit = Limit { name: "licences", most: 2, claimed: 1 };
+    world.limit = Some(limit);
+    assert!(world.why(2).headline.starts_with("ready; it waits its turn"));
+    world.limit = Some(Limit { claimed: 2, ..limit });
+    let verdict = world.why(2);
+    assert_eq!(verdict.headline, "ready; it waits for the limit `licences`, which is used up");
+    assert_eq!(texts(&verdict), ["2 jobs are under way that name it, and it allows 2 at once"]);
+    // Room under the limit would not help a job that no worker can hold.
+    world.asked = Some(Resources { cpus: 64, ..Resources::DEFAULT });
+    assert!(world.why(2).headline.contains("more than any worker"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Kind, NodeId, Stop};
 use crate::source::Span;
 
-const MAX_FIELDS: usize = 32;
+const MAX_FIELDS: usize = 40;
 
 /// A map being decoded.
 pub(super) struct OpenMap {

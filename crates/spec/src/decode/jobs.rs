@@ -132,6 +132,8 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             MoreField::Stdio => more.stdio = self.decoder.stdio(&value, subject)?,
             MoreField::Sweep(part) => self.sweep(&mut more.sweep, part, field, subject, value)?,
             MoreField::Labels => more.labels = self.name_list(&value, field.name)?,
+            MoreField::Sites => more.sites = self.name_list(&value, field.name)?,
+            MoreField::Limit => more.limit = self.text(value, subject)?,
             MoreField::DependsOnRegexes => more.depends_on_regexes = self.name_list(&value, field.name)?,
             MoreField::InputFileRegexes => more.input_file_regexes = self.name_list(&value, field.name)?,
             MoreField::OutputFileRegexes => more.output_file_regexes = self.name_list(&value, field.name)?,

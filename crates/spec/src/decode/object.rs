@@ -124,7 +124,7 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
             Type::SlurmOptions => Some(Value::Object(self.slurm_options(&event, subject)?)),
             Type::Json => self.json(event)?,
             Type::JsonMap => self.json_map(event, subject)?.map(Value::Object),
-            Type::Env | Type::Constants | Type::Parameters => {
+            Type::Env | Type::Constants | Type::Parameters | Type::Limits(..) => {
                 unreachable!("stands only in maps that are decoded field by field")
             }
         })

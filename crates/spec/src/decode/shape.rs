@@ -133,6 +133,8 @@ pub(crate) enum Type {
     Map(&'static Map),
     /// Environment variables.
     Env,
+    /// Names, and how many of each, within this range.
+    Limits(i64, i64),
     /// Names and texts.
     Constants,
     /// Names and what they run through.
@@ -183,7 +185,7 @@ impl Type {
 
     pub(super) const fn range(&self) -> (i64, i64) {
         match self {
-            Self::Integer(least, most) => (*least, *most),
+            Self::Integer(least, most) | Self::Limits(least, most) => (*least, *most),
             _ => (i64::MIN, i64::MAX),
         }
     }

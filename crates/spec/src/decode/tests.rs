@@ -60,6 +60,7 @@ change_detection: content
 slurm_defaults: {qos: high, exclusive: true, mail-type: }
 use_pending_failed: true
 retry_budget: 20%
+limits: {licence: 2, 'the disk': 10}
 enable_ro_crate: true
 access_groups: [one, two]
 compute_node_expiration_buffer_seconds: 60
@@ -89,6 +90,8 @@ dynamic_jobs: {max_iterations: 7}",
         "dynamic_jobs": {"max_iterations": 7},
     });
     assert_eq!(serde_json::to_value(&spec.settings).unwrap(), wanted);
+    let limits: Vec<_> = spec.limits.iter().map(|limit| (limit.name.as_str(), limit.most)).collect();
+    assert_eq!(limits, [("licence", 2), ("the disk", 10)]);
     assert_eq!(spec.settings.change_detection, Some(ChangeDetection::Content));
     assert_eq!(spec.project.map(|project| text(&spec, project)), Some("climate"));
     let groups = spec.names[spec.access_groups.range()].iter().map(|group| text(&spec, *group));
@@ -120,6 +123,8 @@ jobs:
     supports_termination: true
     failure_handler: retry
     labels: [gpu, fast]
+    sites: [north, south]
+    limit: licence
     stdio: {mode: none, delete_on_success: true}
     parameters: {i: '1:3', x: [1, 'two', 3.5]}
     parameter_mode: zip
@@ -143,6 +148,7 @@ jobs:
         (more.output_user_data, vec!["v"]),
         (more.output_user_data_regexes, vec!["ov"]),
         (more.labels, vec!["gpu", "fast"]),
+        (more.sites, vec!["north", "south"]),
         (more.sweep.use_parameters, vec!["seed"]),
     ];
     for (found, wanted) in lists {
@@ -153,6 +159,7 @@ jobs:
         (Some(job.command), "run {i}"),
         (more.invocation_script, "source env.sh"),
         (more.failure_handler, "retry"),
+        (more.limit, "licence"),
         (more.sweep.parameters_file, "rows.csv"),
         (on_slurm.more.as_ref().and_then(|more| more.scheduler), "long"),
     ];

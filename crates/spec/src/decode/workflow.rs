@@ -157,6 +157,7 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             WorkflowField::Jobs => self.jobs(&value)?,
             WorkflowField::Files => self.files(&value)?,
             WorkflowField::UserData => self.all_user_data(&value)?,
+            WorkflowField::Limits => self.limits(&value, field)?,
             WorkflowField::Part(part) => {
                 let (recording, is_read) = decoder.record(value);
                 self.waiting.push((part, recording));

@@ -39,7 +39,7 @@ impl Form {
             Type::Parameters => Self::Parameters,
             Type::Env | Type::Constants => Self::TextMap,
             Type::Json => Self::Any,
-            Type::JsonMap | Type::SlurmOptions => Self::AnyMap,
+            Type::JsonMap | Type::SlurmOptions | Type::Limits(..) => Self::AnyMap,
             Type::Text
             | Type::Filled
             | Type::Name

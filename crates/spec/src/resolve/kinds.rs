@@ -1,4 +1,5 @@
-//! What the jobs of one entry have in common besides their command, and what they ask for.
+//! What the jobs of one entry have in common besides their command, and what they ask for. Where they may run and how
+//! many at once is in [`super::places`].
 
 use super::detail::{Detail, PerJob};
 use super::relations::UNKNOWN;
@@ -14,26 +15,49 @@ use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 
 /// A text that may differ from job to job.
-enum Text {
+pub(super) enum Text {
     Same(String),
     ByJob(Template),
 }
 
-/// What can make jobs of one entry jobs of several kinds: handler, scheduler, labels.
-type Differences = (Option<u32>, Option<u32>, Vec<String>);
-
-/// Where [`Differences`] come from.
-struct Differing<'l> {
-    handler: PerJob,
-    scheduler: PerJob,
-    labels: &'l [Text],
+impl Text {
+    pub(super) fn of_job(&self, bindings: Option<&Bindings>, index: u32) -> String {
+        match self {
+            Self::Same(text) => text.clone(),
+            Self::ByJob(template) => {
+                let mut text = String::new();
+                render(template, bindings, index, &mut text);
+                text
+            }
+        }
+    }
 }
 
-impl Differing<'_> {
+/// What can make jobs of one entry jobs of several kinds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Differences {
+    handler: Option<u32>,
+    scheduler: Option<u32>,
+    limit: Option<u32>,
+    labels: Vec<String>,
+    sites: Vec<String>,
+}
+
+/// Where [`Differences`] come from.
+struct Differing {
+    handler: PerJob,
+    scheduler: PerJob,
+    limit: PerJob,
+    labels: Vec<Text>,
+    sites: Vec<Text>,
+}
+
+impl Differing {
     fn is_the_same_for_all(&self) -> bool {
-        !matches!(self.handler, PerJob::Each(_))
-            && !matches!(self.scheduler, PerJob::Each(_))
-            && self.labels.iter().all(|label| matches!(label, Text::Same(_)))
+        let numbers = [self.handler, self.scheduler, self.limit];
+        let mut texts = self.labels.iter().chain(&self.sites);
+        !numbers.iter().any(|number| matches!(number, PerJob::Each(_)))
+            && texts.all(|text| matches!(text, Text::Same(_)))
     }
 }
 
@@ -45,11 +69,11 @@ impl JobKind {
 }
 
 /// What to say of a name that does not exist.
-struct Unknown<'v> {
-    what: &'static str,
-    code: &'static str,
+pub(super) struct Unknown<'v> {
+    pub(super) what: &'static str,
+    pub(super) code: &'static str,
     /// Of the parameters that made the name.
-    values: &'v str,
+    pub(super) values: &'v str,
 }
 
 impl Resolver<'_, '_> {
@@ -110,22 +134,20 @@ impl Resolver<'_, '_> {
     }
 
     /// Looks a name up that may differ from job to job; each spelling once.
-    fn number_of(
+    pub(super) fn number_of(
         &mut self,
         entry: u32,
         text: &Text,
         mut find: impl FnMut(&mut Self, &str, &str) -> u32,
     ) -> PerJob {
-        let template = match text {
-            Text::Same(name) => return PerJob::All(find(self, name, "")),
-            Text::ByJob(template) => template,
-        };
+        if let Text::Same(name) = text {
+            return PerJob::All(find(self, name, ""));
+        }
         let bindings = self.expanded.jobs.bindings(entry);
         let mut known: FxHashMap<String, u32> = FxHashMap::default();
         let mut numbers = Vec::new();
         for (index, job) in (0..).zip(self.expanded.jobs.range(entry)) {
-            let mut name = String::new();
-            render(template, bindings, index, &mut name);
+            let name = text.of_job(bindings, index);
             let number = known.get(&name).copied().unwrap_or_else(|| {
                 let number = find(self, &name, &self.expanded.jobs.values_of(job));
                 known.insert(name, number);
@@ -146,7 +168,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    fn named(&mut self, named: Named, entry: u32) -> Text {
+    pub(super) fn named(&mut self, named: Named, entry: u32) -> Text {
         let texts = &self.spec.texts;
         self.text(texts.get(named.text), Place::of(texts, named), entry)
     }
@@ -175,11 +197,13 @@ impl Resolver<'_, '_> {
             Some(Text::Same(script)) => kind.invocation_script = Some(script),
             Some(Text::ByJob(template)) => detail.invocation_script = Some(template),
         }
-        let handler = self.handler(entry, more.failure_handler);
-        let scheduler = self.scheduler(entry, more.scheduler);
-        let labels: Vec<Text> =
-            spec.names[more.labels.range()].iter().map(|label| self.named(*label, entry)).collect();
-        let differences = Differing { handler, scheduler, labels: &labels };
+        let differences = Differing {
+            handler: self.handler(entry, more.failure_handler),
+            scheduler: self.scheduler(entry, more.scheduler),
+            limit: self.limit(entry, more.limit),
+            labels: spec.names[more.labels.range()].iter().map(|label| self.named(*label, entry)).collect(),
+            sites: self.sites(entry, more.sites),
+        };
         if self.expanded.jobs.bindings(entry).is_none() {
             self.kind_of_one(kind, &differences, detail);
         } else {
@@ -189,12 +213,12 @@ impl Resolver<'_, '_> {
 
     /// The kind of the one job of an entry without parameters. The job keeps its environment for itself, and jobs whose
     /// names differ only in numbers share the rest: a million of them that are written out need no million kinds.
-    fn kind_of_one(&mut self, kind: JobKind, differing: &Differing<'_>, detail: &mut Detail) {
+    fn kind_of_one(&mut self, kind: JobKind, differing: &Differing, detail: &mut Detail) {
         let env = kind.env.iter().map(|(name, value)| (name.clone(), Template::of_text(value)));
         detail.env.extend(env);
-        let (failure_handler, scheduler, labels) = self.differences(differing, None, 0);
+        let differences = self.differences(differing, None, 0);
         let pattern = without_numbers(&kind.name);
-        let kind = JobKind { env: Vec::new(), failure_handler, scheduler, labels, ..kind };
+        let kind = JobKind { env: Vec::new(), ..self.with(kind, differences) };
         if kind.is_empty() {
             return;
         }
@@ -251,7 +275,7 @@ impl Resolver<'_, '_> {
         found.unwrap_or(UNKNOWN)
     }
 
-    fn unknown<'n>(
+    pub(super) fn unknown<'n>(
         &mut self,
         unknown: &Unknown<'_>,
         name: &str,
@@ -263,35 +287,35 @@ impl Resolver<'_, '_> {
         self.sinks.errors.push(Diagnostic::new(unknown.code, message).at(span).suggest(nearest));
     }
 
-    fn differences(&self, differing: &Differing<'_>, bindings: Option<&Bindings>, index: u32) -> Differences {
+    fn differences(&self, differing: &Differing, bindings: Option<&Bindings>, index: u32) -> Differences {
         let known = |number: u32| (number != UNKNOWN).then_some(number);
-        let label = |label: &Text| match label {
-            Text::Same(text) => text.clone(),
-            Text::ByJob(template) => {
-                let mut text = String::new();
-                render(template, bindings, index, &mut text);
-                text
-            }
-        };
-        (
-            self.done.per_job(differing.handler, index).and_then(known),
-            self.done.per_job(differing.scheduler, index).and_then(known),
-            differing.labels.iter().map(label).collect(),
-        )
+        let number = |number: PerJob| self.done.per_job(number, index).and_then(known);
+        let texts = |texts: &[Text]| texts.iter().map(|text| text.of_job(bindings, index)).collect();
+        Differences {
+            handler: number(differing.handler),
+            scheduler: number(differing.scheduler),
+            limit: number(differing.limit),
+            labels: texts(&differing.labels),
+            sites: texts(&differing.sites),
+        }
     }
 
-    /// One kind, unless handler, scheduler or labels differ from job to job.
-    fn kinds_of(&mut self, entry: u32, kind: &JobKind, differing: &Differing<'_>) -> PerJob {
+    fn with(&self, kind: JobKind, differences: Differences) -> JobKind {
+        let Differences { handler: failure_handler, scheduler, limit, labels, sites } = differences;
+        let limit = limit.map(|number| self.spec.limits[number as usize].name.clone());
+        JobKind { failure_handler, scheduler, labels, sites, limit, ..kind }
+    }
+
+    /// One kind, unless what is in [`Differences`] differs from job to job.
+    fn kinds_of(&mut self, entry: u32, kind: &JobKind, differing: &Differing) -> PerJob {
         let bindings = self.expanded.jobs.bindings(entry);
         let count = self.expanded.jobs.range(entry).len() as u32;
         let mut made: FxHashMap<Differences, u32> = FxHashMap::default();
         let mut kind_for = |index: u32| {
             let differences = self.differences(differing, bindings, index);
-            let kinds = &mut self.done.kinds;
-            *made.entry(differences).or_insert_with_key(|(failure_handler, scheduler, labels)| {
-                let (failure_handler, scheduler) = (*failure_handler, *scheduler);
-                kinds.push(JobKind { failure_handler, scheduler, labels: labels.clone(), ..kind.clone() });
-                kinds.len() as u32 - 1
+            *made.entry(differences).or_insert_with_key(|differences| {
+                self.done.kinds.push(self.with(kind.clone(), differences.clone()));
+                self.done.kinds.len() as u32 - 1
             })
         };
         if differing.is_the_same_for_all() {

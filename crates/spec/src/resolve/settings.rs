@@ -71,6 +71,7 @@ impl Resolver<'_, '_> {
         settings.project = spec.project.map(|project| self.filled_in(project));
         let groups = spec.names[spec.access_groups.range()].iter();
         settings.access_groups = groups.map(|group| self.filled_in(*group)).collect();
+        settings.limits = spec.limits.iter().map(|limit| (limit.name.clone(), limit.most)).collect();
         let places = StringPlaces::new(&spec.texts, &spec.settings_strings, Span::default());
         for value in settings.metadata.values_mut().chain(settings.slurm_defaults.values_mut()) {
             for_each_string(value, &mut |text| {

@@ -1,0 +1,218 @@
+//! Of a job that may start: who would take it, and what keeps it waiting.
+
+use super::Answer;
+use std::time::Duration;
+use windlass_types::{Capacity, Resources, format_duration};
+
+/// What a worker can give, and what it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// As it is shown: its number and its machine. Empty where there is only one.
+    pub name: String,
+    pub capacity: Capacity,
+    pub labels: Vec<String>,
+    /// Where it is; `None`: nobody knows.
+    pub site: Option<String>,
+    pub is_draining: bool,
+    /// How long it will be there; `None`: for good.
+    pub time_left: Option<Duration>,
+}
+
+/// What a workflow allows of the jobs that name a limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit<'a> {
+    pub name: &'a str,
+    /// So many at once.
+    pub most: u32,
+    /// So many are claimed: they run, or are about to.
+    pub claimed: u32,
+}
+
+impl Limit<'_> {
+    fn is_used_up(&self) -> bool {
+        self.claimed >= self.most
+    }
+}
+
+impl Answer<'_> {
+    pub(super) fn ready(&mut self) {
+        if self.of.workflow.is_canceled {
+            self.headline("ready, but the workflow was canceled before it could start");
+            let workflow = self.of.workflow.id;
+            self.next(format!("windlass resume {workflow} --retry-failed"), "takes the workflow up again");
+            return;
+        }
+        if self.undriven("ready, but nothing runs the workflow") {
+            return;
+        }
+        if let Some(wait) = self.of.not_before.map(|at| at.since(self.of.now)).filter(|wait| !wait.is_zero())
+        {
+            self.headline(format!("ready, and tried again in {}", format_duration(wait)));
+            if let Some(reason) = self.of.outcome.and_then(|outcome| outcome.reason.as_deref()) {
+                self.fact(reason);
+            }
+            return;
+        }
+        let asked = self.of.asked.unwrap_or(Resources::DEFAULT);
+        let workers = self.of.workflow.workers;
+        if self.of.workflow.is_served && !self.is_wanted(&asked, workers) {
+            return;
+        }
+        if workers.is_empty() {
+            self.headline("ready; the workflow's worker is being started");
+            return;
+        }
+        let shortages: Vec<Vec<String>> =
+            workers.iter().map(|worker| shortages(&asked, &worker.capacity)).collect();
+        if shortages.iter().all(|short| !short.is_empty()) {
+            self.headline("ready, but it asks for more than any worker can ever give");
+            for short in shortages.into_iter().flatten().collect::<std::collections::BTreeSet<_>>() {
+                self.fact(short);
+            }
+            let workflow = self.of.workflow.id;
+            self.next(
+                format!("windlass resources check {workflow}"),
+                "compares what jobs ask for with what they use",
+            );
+            self.next(format!("windlass resume {workflow}"), "on a larger machine, runs what is left");
+            return;
+        }
+        if let Some(limit) = self.of.limit.filter(Limit::is_used_up) {
+            self.wait_for_limit(limit);
+            return;
+        }
+        self.headline("ready; it waits its turn: other jobs hold the resources it asks for");
+        self.fact(format!("asks for {}", describe(&asked)));
+        for worker in workers {
+            self.fact(format!("{} has {}", worker.named(), describe_capacity(&worker.capacity)));
+        }
+        self.next(format!("windlass jobs {} --status running", self.of.workflow.id), "shows what runs now");
+    }
+
+    fn wait_for_limit(&mut self, limit: Limit<'_>) {
+        let Limit { name, most, claimed } = limit;
+        self.headline(format!("ready; it waits for the limit `{name}`, which is used up"));
+        let are = if claimed == 1 { "job is" } else { "jobs are" };
+        self.fact(format!("{claimed} {are} under way that name it, and it allows {most} at once"));
+        self.next(format!("windlass jobs {} --status running", self.of.workflow.id), "shows what runs now");
+    }
+
+    /// Whether a worker of the server takes such jobs, if it has room. Says why, where none does.
+    fn is_wanted(&mut self, asked: &Resources, workers: &[Offer]) -> bool {
+        let (labels, sites) = (self.of.labels, self.of.sites);
+        let site = sites.first().map(|site| format!(" --site {site}")).unwrap_or_default();
+        let flags = labels.iter().fold(site, |flags, label| flags + " --label " + label);
+        if workers.is_empty() {
+            self.headline("ready, but no worker is there to take it");
+            if let Some(trouble) = self.of.trouble {
+                self.fact(trouble);
+            }
+            if !sites.is_empty() {
+                self.fact(format!("runs only at {}", sites.join(" or ")));
+            }
+            self.fact("workers of others, who may run it too, are seen by operators only");
+            self.next(format!("windlass worker{flags}"), "has this machine work for the server");
+            return false;
+        }
+        let unwilling: Vec<(&Offer, String)> = workers
+            .iter()
+            .filter_map(|worker| Some((worker, worker.unwilling(asked, labels, sites)?)))
+            .collect();
+        if unwilling.len() < workers.len() {
+            if let Some(trouble) = self.of.trouble {
+                self.fact(trouble);
+            }
+            return true;
+        }
+        if workers.iter().any(|worker| worker.is_at(sites)) {
+            self.headline("ready, but no worker that is there takes it");
+        } else {
+            self.headline(format!("ready, but no worker is at {}", sites.join(" or ")));
+        }
+        for (worker, why) in unwilling {
+            self.fact(format!("{} {why}", worker.named()));
+        }
+        if let Some(trouble) = self.of.trouble {
+            self.fact(trouble);
+        }
+        self.next(format!("windlass worker{flags}"), "has this machine work for the server");
+        self.next("windlass workers".to_owned(), "lists those who are there");
+        false
+    }
+}
+
+impl Offer {
+    /// Of a worker that takes whatever fits.
+    pub const fn of(capacity: Capacity) -> Self {
+        Self {
+            name: String::new(),
+            capacity,
+            labels: Vec::new(),
+            site: None,
+            is_draining: false,
+            time_left: None,
+        }
+    }
+
+    fn named(&self) -> &str {
+        if self.name.is_empty() { "a worker" } else { &self.name }
+    }
+
+    fn is_at(&self, sites: &[String]) -> bool {
+        sites.is_empty() || self.site.as_ref().is_some_and(|site| sites.contains(site))
+    }
+
+    /// Why it does not take such a job, however much room it has; what it has too little of is told elsewhere.
+    fn unwilling(&self, asked: &Resources, labels: &[String], sites: &[String]) -> Option<String> {
+        let missing: Vec<&str> =
+            labels.iter().filter(|label| !self.labels.contains(label)).map(String::as_str).collect();
+        let too_long = asked.runtime.zip(self.time_left).filter(|(asked, left)| asked > left);
+        match () {
+            () if self.is_draining => {
+                Some("takes nothing more: it finishes what it has, and leaves".to_owned())
+            }
+            () if !self.is_at(sites) => Some(match &self.site {
+                Some(site) => format!("is at {site}"),
+                None => "is at no site".to_owned(),
+            }),
+            () if !missing.is_empty() => Some(format!("does not have the label {}", missing.join(", "))),
+            () if labels.is_empty() && !self.labels.is_empty() => {
+                Some(format!("takes only jobs with labels, of {}", self.labels.join(", ")))
+            }
+            () => too_long.map(|(asked, left)| {
+                let (asked, left) = (format_duration(asked), format_duration(left));
+                format!("is there for {left} only, and it asks for {asked}")
+            }),
+        }
+    }
+}
+
+/// What a worker can never give to a job that asks for so much.
+fn shortages(asked: &Resources, has: &Capacity) -> Vec<String> {
+    let mut short = Vec::new();
+    let mut say = |too_much: bool, text: String| {
+        if too_much {
+            short.push(text);
+        }
+    };
+    say(asked.cpus > has.cpus, format!("asks for {} cpus, a worker has {}", asked.cpus, has.cpus));
+    say(
+        asked.memory > has.memory,
+        format!("asks for {} of memory, a worker has {}", asked.memory, has.memory),
+    );
+    say(asked.gpus > has.gpus, format!("asks for {} gpus, a worker has {}", asked.gpus, has.gpus));
+    let nodes = has.nodes.max(1);
+    say(asked.nodes > nodes, format!("asks for {} nodes, a worker has {nodes}", asked.nodes));
+    short
+}
+
+fn describe(asked: &Resources) -> String {
+    let gpus = if asked.gpus > 0 { format!(", {} gpus", asked.gpus) } else { String::new() };
+    format!("{} cpus, {} of memory{gpus}", asked.cpus, asked.memory)
+}
+
+fn describe_capacity(has: &Capacity) -> String {
+    let gpus = if has.gpus > 0 { format!(", {} gpus", has.gpus) } else { String::new() };
+    let jobs = has.max_jobs.map(|max| format!(", at most {max} jobs at once")).unwrap_or_default();
+    format!("{} cpus, {} of memory{gpus}{jobs}", has.cpus, has.memory)
+}
