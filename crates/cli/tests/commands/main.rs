@@ -48,6 +48,8 @@ mod mcp_acting;
 #[cfg(test)]
 mod payload;
 #[cfg(test)]
+mod places;
+#[cfg(test)]
 mod plans;
 #[cfg(test)]
 #[path = "../../../store/tests/postgres_server/mod.rs"]

@@ -92,8 +92,8 @@ impl Answer<'_> {
     fn wait_for_limit(&mut self, limit: Limit<'_>) {
         let Limit { name, most, claimed } = limit;
         self.headline(format!("ready; it waits for the limit `{name}`, which is used up"));
-        let are = if claimed == 1 { "job is" } else { "jobs are" };
-        self.fact(format!("{claimed} {are} under way that name it, and it allows {most} at once"));
+        let who = if claimed == 1 { "job that names it is" } else { "jobs that name it are" };
+        self.fact(format!("{claimed} {who} under way, and it allows {most} at once"));
         self.next(format!("windlass jobs {} --status running", self.of.workflow.id), "shows what runs now");
     }
 

@@ -333,7 +333,7 @@ fn a_ready_job_whose_limit_is_used_up_waits_for_that() {
     world.limit = Some(Limit { claimed: 2, ..limit });
     let verdict = world.why(2);
     assert_eq!(verdict.headline, "ready; it waits for the limit `licences`, which is used up");
-    assert_eq!(texts(&verdict), ["2 jobs are under way that name it, and it allows 2 at once"]);
+    assert_eq!(texts(&verdict), ["2 jobs that name it are under way, and it allows 2 at once"]);
     // Room under the limit would not help a job that no worker can hold.
     world.asked = Some(Resources { cpus: 64, ..Resources::DEFAULT });
     assert!(world.why(2).headline.contains("more than any worker"));
