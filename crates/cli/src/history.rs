@@ -82,6 +82,8 @@ pub(crate) fn verdict(verdict: Verdict, changes: &Changes) -> String {
         changes.cpus.map(|cpus| format!("cpus {cpus}")),
         changes.command.as_ref().map(|_| "another command".to_owned()),
         changes.priority.map(|priority| format!("priority {priority}")),
+        changes.scheduler.as_ref().map(|name| format!("scheduler {name}")),
+        changes.partition.as_ref().map(|name| format!("partition {name}")),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { verdict.to_string() } else { format!("{verdict} with {}", parts.join(", ")) }

@@ -16,6 +16,15 @@ use windlass_types::{JobId, WorkflowId};
 /// So many jobs are named.
 const NAMED: usize = 5;
 
+/// Set for an agent that we start: whatever it decides through the command line, it decides as this agent.
+pub(crate) const AGENT: &str = "WINDLASS_AGENT";
+
+/// The agent that decides here, unless it is a person.
+pub(crate) fn agent(named: Option<&str>) -> Option<String> {
+    let said = || std::env::var(AGENT).ok().filter(|name| !name.is_empty());
+    named.map(str::to_owned).or_else(said)
+}
+
 /// Has it done, by whom it may be done. What each order came to.
 pub(crate) fn give(
     store: &dyn Store,

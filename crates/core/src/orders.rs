@@ -1,6 +1,10 @@
 //! Orders about jobs that have failed or wait: which are carried out, which wait for a person, which are refused; and where
 //! all jobs stand afterwards.
 
+mod place;
+
+pub use place::Place;
+
 use crate::board::{Again, Board, JobTable};
 use crate::change::Change;
 use crate::graph::Cycle;
@@ -8,6 +12,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use windlass_types::orders::{Order, TriagePolicy, Verdict};
+use windlass_types::settings::SlurmScheduler;
 use windlass_types::{
     Attempt, JobId, JobStatus, RequirementsId, Resources, RunId, WorkflowId, format_duration,
 };
@@ -22,6 +27,8 @@ pub struct Edition {
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
 }
 
 /// What a job asks for, and where it says so.
@@ -50,6 +57,8 @@ pub struct Case<'a> {
     pub asked: Asked,
     pub command: &'a str,
     pub priority: i32,
+    /// The Slurm scheduler that it names.
+    pub scheduler: Option<&'a SlurmScheduler>,
     /// How often agents had it tried again in this run.
     pub agent_retries: u32,
     /// The end of what it said when it failed.
@@ -58,10 +67,12 @@ pub struct Case<'a> {
 
 /// What the workflow says about orders.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct House {
+pub struct House<'a> {
     /// Failures that nobody foresaw wait for a decision.
     pub asks: bool,
     pub policy: TriagePolicy,
+    /// The Slurm schedulers of the workflow.
+    pub schedulers: &'a [SlurmScheduler],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,14 +88,15 @@ pub enum Judgement {
 }
 
 /// Whether an order can be carried out, for an agent or a person.
-pub fn judge(order: &Order, is_agent: bool, house: &House, case: &Case<'_>) -> Judgement {
+pub fn judge(order: &Order, is_agent: bool, house: &House<'_>, case: &Case<'_>) -> Judgement {
     let refused = stands_wrong(order.verdict, case.status)
         .or_else(|| makes_no_sense(order))
         .or_else(|| is_agent.then(|| oversteps(order, house, case)).flatten());
-    if let Some(words) = refused {
-        return Judgement::Refused(words);
-    }
-    let revision = revise(order, case);
+    let then = match (refused, place::moved(&order.changes, case.scheduler, house.schedulers)) {
+        (Some(words), _) | (None, Err(words)) => return Judgement::Refused(words),
+        (None, Ok(then)) => then,
+    };
+    let revision = revise(order, case, then.as_ref());
     if order.verdict == Verdict::Change && revision.is_none() {
         return Judgement::Refused("nothing would change".to_owned());
     }
@@ -141,7 +153,7 @@ fn makes_no_sense(order: &Order) -> Option<String> {
 }
 
 /// What an agent may not do, and a person may.
-fn oversteps(order: &Order, house: &House, case: &Case<'_>) -> Option<String> {
+fn oversteps(order: &Order, house: &House<'_>, case: &Case<'_>) -> Option<String> {
     if !house.asks {
         return Some("the workflow does not ask for decisions (`use_pending_failed`)".to_owned());
     }
@@ -164,7 +176,7 @@ fn oversteps(order: &Order, house: &House, case: &Case<'_>) -> Option<String> {
 }
 
 /// What changes: how it was, and how it will be.
-fn revise(order: &Order, case: &Case<'_>) -> Option<Box<(Edition, Edition)>> {
+fn revise(order: &Order, case: &Case<'_>, then: Option<&SlurmScheduler>) -> Option<Box<(Edition, Edition)>> {
     let (mut before, mut after) = (Edition::default(), Edition::default());
     let resources = order.changes.applied_to(case.asked.resources);
     if resources != case.asked.resources {
@@ -178,6 +190,10 @@ fn revise(order: &Order, case: &Case<'_>) -> Option<Box<(Edition, Edition)>> {
     if let Some(priority) = order.changes.priority.filter(|priority| *priority != case.priority) {
         before.priority = Some(case.priority);
         after.priority = Some(priority);
+    }
+    if then.is_some() {
+        before.place = Some(Place::of(case.scheduler));
+        after.place = Some(Place::of(then));
     }
     (after != Edition::default()).then(|| Box::new((before, after)))
 }
@@ -200,6 +216,9 @@ pub fn difference(before: &Edition, after: &Edition) -> String {
     }
     if let (Some(old), Some(new)) = (before.priority, after.priority) {
         parts.push(format!("priority {old} → {new}"));
+    }
+    if let (Some(old), Some(new)) = (&before.place, &after.place) {
+        parts.extend(place::difference(old, new));
     }
     parts.join(", ")
 }

@@ -107,6 +107,12 @@ pub struct Changes {
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
+    /// The Slurm scheduler of the workflow that it goes to, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// The partition that it goes to, with all else that its scheduler says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
 }
 
 impl Changes {

@@ -109,6 +109,12 @@ pub(crate) struct ChangesArgs {
     /// Another priority; larger ones start first.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
+    /// Another Slurm scheduler of the workflow for each, by name.
+    #[arg(long, value_name = "NAME")]
+    scheduler: Option<String>,
+    /// Another Slurm partition for each; what else its scheduler says stays, and others that name it stay where they are.
+    #[arg(long, value_name = "NAME")]
+    partition: Option<String>,
 }
 
 impl From<&ChangesArgs> for Changes {
@@ -119,6 +125,8 @@ impl From<&ChangesArgs> for Changes {
             cpus: args.cpus,
             command: args.command.clone(),
             priority: args.priority,
+            scheduler: args.scheduler.clone(),
+            partition: args.partition.clone(),
         }
     }
 }
@@ -242,14 +250,14 @@ pub(crate) struct RetryArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "For agents")]
 pub(crate) struct AgentArgs {
-    /// Decide as this agent: the workflow's policy holds, and the report counts it apart.
+    /// Decide as this agent: the workflow's policy holds, and the report counts it apart. Otherwise WINDLASS_AGENT names it.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// How sure it is, from 0 to 1.
-    #[arg(long, value_name = "X", requires = "agent")]
+    #[arg(long, value_name = "X")]
     pub(crate) confidence: Option<f64>,
     /// A line of what the job said that speaks for the decision; give it again for more.
-    #[arg(long, value_name = "LINE", requires = "agent")]
+    #[arg(long, value_name = "LINE")]
     pub(crate) evidence: Vec<String>,
 }
 

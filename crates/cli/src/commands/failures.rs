@@ -195,7 +195,8 @@ fn decide(
         evidence: Vec::new(),
     };
     let dry_run = args.confirm.dry_run;
-    let orders = Orders { agent: None, dry_run, orders: jobs.into_iter().map(order).collect() };
+    let orders =
+        Orders { agent: orders::agent(None), dry_run, orders: jobs.into_iter().map(order).collect() };
     ask(ctx, &workflow, verdict, &orders, args.confirm)?;
     let outcomes = orders::give(&*store, workflow.id, &Wanted::Orders(orders))?;
     Given { workflow: &workflow, dry_run, outcomes }.show(ctx, &*store)
@@ -204,7 +205,7 @@ fn decide(
 pub(crate) fn refuse_no_change(verdict: Verdict, changes: &Changes) -> Result<(), CliError> {
     if verdict == Verdict::Change && changes.is_empty() {
         return Err(CliError::user("nothing was said that is to change")
-            .with_hint("--memory, --runtime, --cpus, --command or --priority"));
+            .with_hint("--memory, --runtime, --cpus, --command, --priority, --scheduler or --partition"));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ mod session;
 use crate::args::recover::AiArgs;
 use crate::context::Context;
 use crate::error::CliError;
+use crate::orders;
 use crate::rerun;
 use crate::ui::text;
 use session::{Ended, Session};
@@ -20,6 +21,16 @@ use windlass_types::{JobStatus, format_duration};
 /// What people know it by.
 pub(crate) fn name(args: &AiArgs) -> &str {
     args.command.as_deref().unwrap_or(&args.agent)
+}
+
+/// Of names that decisions are kept under.
+const LONGEST_NAME: usize = 80;
+
+/// What its decisions are kept under: `my-agent` for `/opt/bin/my-agent --verbose`.
+fn known_as(command: &str) -> String {
+    let program = command.split_whitespace().next().unwrap_or("agent");
+    let name = Path::new(program).file_name().map_or("agent".into(), |name| name.to_string_lossy());
+    name.chars().take(LONGEST_NAME).collect()
 }
 
 /// Has the agent decide on what waits for a decision. Errors are only those of the books: an agent that is not there, fails
@@ -42,7 +53,7 @@ pub(crate) fn ask(
         Ok(program) => program,
         Err(why) => return failed(why),
     };
-    let asked = match prepare(ctx, store, row, &program)? {
+    let asked = match prepare(ctx, store, row, &program, &known_as(name(args)))? {
         Ok(session) => session,
         Err(why) => return failed(why),
     };
@@ -98,12 +109,14 @@ fn prepare(
     store: &dyn Store,
     row: &WorkflowRow,
     program: &Program,
+    known_as: &str,
 ) -> Result<Result<Session, String>, CliError> {
     let server = mcp_server(ctx)?;
     let prompt = prompt::write(row, &store.failure_groups(row.id)?, &server);
     let mut variables = surroundings(ctx, row)?;
     let command = server.iter().map(|word| text::shell_quote(word)).collect::<Vec<_>>().join(" ");
     variables.push(("WINDLASS_MCP_COMMAND".into(), command.into()));
+    variables.push((orders::AGENT.into(), known_as.into()));
     Ok(Session::new(row, program, prompt, &server, variables))
 }
 
@@ -156,6 +169,12 @@ pub(super) fn surroundings(ctx: &Context, row: &WorkflowRow) -> Result<Vec<(OsSt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn agents_are_known_by_their_programs() {
+        assert_eq!(known_as("/opt/bin/my-agent --verbose"), "my-agent");
+        assert_eq!((known_as("claude"), known_as(" ")), ("claude".to_owned(), "agent".to_owned()));
+    }
 
     #[test]
     fn programs_are_looked_for_where_a_shell_would() {

@@ -125,3 +125,23 @@ fn nobody_is_asked_where_nothing_waits() {
     sandbox.windlass(&ai).exits(1);
     assert!(!sandbox.path("asked").exists());
 }
+
+#[test]
+fn what_an_agent_types_is_decided_by_that_agent() {
+    let sandbox = odd();
+    let binary = env!("CARGO_BIN_EXE_windlass");
+    let text = format!(
+        "cat > /dev/null; touch fixed; {binary} triage approve 1 2> settled; \
+         {binary} triage retry odd --confidence 0.9 -r 'it is fixed'"
+    );
+    let agent = script(&sandbox, "thinker", &text);
+    let ai = ["recover", "--ai-recovery", "--ai-agent-command", &agent];
+    sandbox.windlass(&ai).exits(0).says("it decided on 1 job of 1");
+    let decided = &sandbox.json(&["triage", "decisions"])[0];
+    assert_eq!((&decided["made_by"], &decided["is_agent"]), (&json!("thinker"), &json!(true)), "{decided}");
+    assert!(sandbox.read("settled").contains("not for agent `thinker`"), "{}", sandbox.read("settled"));
+    sandbox
+        .windlass(&["triage", "retry", "odd", "--confidence", "0.9", "-r", "x"])
+        .exits(2)
+        .says("for agents");
+}

@@ -13,7 +13,7 @@ fn asked(memory: u64) -> Asked {
 
 fn case(status: S) -> Case<'static> {
     let said = "reading part 7\nfatal: out of cheese\n";
-    Case { status, asked: asked(GIB), command: "work", priority: 0, agent_retries: 0, said }
+    Case { status, asked: asked(GIB), command: "work", priority: 0, scheduler: None, agent_retries: 0, said }
 }
 
 fn order(verdict: Verdict) -> Order {
@@ -27,12 +27,13 @@ fn order(verdict: Verdict) -> Order {
     }
 }
 
-const HOUSE: House = House {
+const HOUSE: House<'_> = House {
     asks: true,
     policy: TriagePolicy { min_confidence: None, max_agent_retries: None, require_evidence: false },
+    schedulers: &[],
 };
 
-fn refusal(order: &Order, is_agent: bool, house: &House, case: &Case<'_>) -> String {
+fn refusal(order: &Order, is_agent: bool, house: &House<'_>, case: &Case<'_>) -> String {
     match judge(order, is_agent, house, case) {
         Judgement::Refused(words) => words,
         other => panic!("{other:?}"),

@@ -127,7 +127,7 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
         "Checks a spec, writes it to a file, or makes a workflow of it. It does not run until run_workflow is called.",
         specs::create) },
     tool("update_job_resources", Effect::Writes,
-        "What one job asks for from its next attempt on. Other jobs that shared its requirements keep theirs.",
+        "What one job asks for from its next attempt on: memory, time, CPUs, Slurm scheduler or partition. Other jobs that shared its requirements keep theirs.",
         resources::update),
     tool("regroup_job_resources", Effect::Writes,
         "New requirements for groups of jobs, each group its own. With dry_run nothing is changed.",

@@ -65,6 +65,10 @@ pub(super) struct Update {
     memory: Option<String>,
     /// For example `PT2H` or `90m`.
     runtime: Option<String>,
+    /// Another Slurm scheduler of the workflow, by name. Only for jobs that wait or have failed.
+    scheduler: Option<String>,
+    /// Another Slurm partition; what else its scheduler says stays. Only for jobs that wait or have failed.
+    partition: Option<String>,
     /// Why, in a sentence. It is kept, and so is how it was before.
     reason: Option<String>,
 }
@@ -81,15 +85,20 @@ pub(super) fn update(desk: &Desk, args: &Update) -> Answer {
             .map(|runtime| parse("runtime", parse_duration(runtime)))
             .transpose()?
             .map(|time| time.as_secs_f64()),
+        scheduler: args.scheduler.clone(),
+        partition: args.partition.clone(),
         ..Changes::default()
     };
     let resources = changes.applied_to(before);
-    if resources == before {
+    let is_moved = changes.scheduler.is_some() || changes.partition.is_some();
+    if resources == before && !is_moved {
         return Err(Trouble::refused(format!("nothing was to change for job {}", job.id))
-            .with_hint("name num_cpus, memory or runtime"));
+            .with_hint("name num_cpus, memory, runtime, scheduler or partition"));
     }
     if fits(Verdict::Change, job.status) {
         revise(desk, &job, changes, args.reason.as_deref())?;
+    } else if is_moved {
+        return Err(Trouble::refused(format!("job {} is {}: it stays where it is", job.id, job.status)));
     } else {
         change_for(&*desk.books, &job, resources)?;
     }

@@ -108,6 +108,10 @@ struct Classification {
     memory: Option<String>,
     /// For the next attempt, for example `PT2H` or `90m`. Only with retry.
     runtime: Option<String>,
+    /// For the next attempt: another Slurm scheduler of the workflow, by name. Only with retry.
+    scheduler: Option<String>,
+    /// For the next attempt: another Slurm partition. Only with retry.
+    partition: Option<String>,
     /// Why, in a sentence. It is kept.
     reason: Option<String>,
     /// How sure you are, from 0 to 1.
@@ -204,6 +208,8 @@ fn order(desk: &Desk, workflow: &WorkflowRow, said: &Classification) -> Result<O
         runtime_seconds: runtime
             .map_err(|why| Trouble::refused(format!("runtime: {why}")))?
             .map(|time| time.as_secs_f64()),
+        scheduler: said.scheduler.clone(),
+        partition: said.partition.clone(),
         ..Changes::default()
     };
     check_evidence(desk, workflow, &job, &said.evidence)?;

@@ -20,11 +20,15 @@ use windlass_core::orders::{
     Asked, AskedBy, Case, Edition, House, Impossible, Judgement, difference, judge, plan,
 };
 use windlass_types::orders::{Answer, Order, Orders, Outcome, Verdict, Wanted};
+use windlass_types::settings::SlurmScheduler;
 use windlass_types::{Attempt, JobId, JobStatus, RequirementsId, RunId, WorkflowId};
 
 mod lists;
+mod places;
 
 pub(crate) use lists::{decisions, revisions};
+
+use places::Places;
 
 pub(crate) fn carry_out(
     db: &impl Db,
@@ -33,7 +37,8 @@ pub(crate) fn carry_out(
     by: By<'_>,
 ) -> Result<Vec<Outcome>, Fault> {
     let row = read::workflow(db, workflow)?.ok_or(Error::NoSuchWorkflow(workflow))?;
-    let desk = Desk { db, row: &row, table: load_jobs(db, workflow)?, by };
+    let places = Places::read(db, workflow)?;
+    let desk = Desk { db, row: &row, table: load_jobs(db, workflow)?, places, by };
     match wanted {
         Wanted::Orders(orders) => desk.give(orders),
         Wanted::Settle { decision, agreed } => desk.settle(*decision, *agreed),
@@ -46,6 +51,7 @@ struct Desk<'a, D> {
     db: &'a D,
     row: &'a WorkflowRow,
     table: LoadedJobs,
+    places: Places,
     by: By<'a>,
 }
 
@@ -57,6 +63,7 @@ struct Named {
     asked: Asked,
     command: String,
     priority: i32,
+    scheduler: Option<SlurmScheduler>,
     agent_retries: u32,
     said: String,
 }
@@ -125,7 +132,8 @@ impl<D: Db> Desk<'_, D> {
             return Ok(stands(outcome(Answer::Refused, "it is named twice".to_owned())));
         }
         let decided = |state| Decided { order, attempt: named.attempt, state };
-        Ok(stands(match judge(order, is_agent, &self.house(), &named.case()) {
+        let schedulers = self.places.schedulers();
+        Ok(stands(match judge(order, is_agent, &self.house(&schedulers), &named.case()) {
             Judgement::Refused(words) => outcome(Answer::Refused, words),
             Judgement::Proposed(words) => {
                 accepted.decisions.push(decided(DecisionState::Proposed));
@@ -135,6 +143,9 @@ impl<D: Db> Desk<'_, D> {
                 accepted.verdicts.push((named.index, order.verdict));
                 if order.verdict != Verdict::Change {
                     accepted.decisions.push(decided(DecisionState::Done));
+                }
+                if let Some(place) = revision.as_ref().and_then(|revision| revision.1.place.as_ref()) {
+                    self.places.promise(place);
                 }
                 accepted.revisions.extend(revision.map(|revision| Revised {
                     job: order.job,
@@ -148,9 +159,9 @@ impl<D: Db> Desk<'_, D> {
         }))
     }
 
-    fn house(&self) -> House {
+    fn house<'s>(&self, schedulers: &'s [SlurmScheduler]) -> House<'s> {
         let settings = &self.row.settings;
-        House { asks: settings.use_pending_failed, policy: settings.triage.unwrap_or_default() }
+        House { asks: settings.use_pending_failed, policy: settings.triage.unwrap_or_default(), schedulers }
     }
 
     fn find(&self, job: JobId) -> Result<Option<Named>, Fault> {
@@ -169,6 +180,7 @@ impl<D: Db> Desk<'_, D> {
                 asked: Asked { resources, by },
                 command: row.get(3)?,
                 priority: row.get(4)?,
+                scheduler: row.get::<Option<i64>>(5)?.and_then(|id| self.places.scheduler(id)),
                 agent_retries: 0,
                 said: String::new(),
             })
@@ -232,9 +244,17 @@ impl<D: Db> Desk<'_, D> {
         }
         let workflow = self.row.id;
         let batch: i64 = self.db.one(sql::LAST_BATCH, [workflow.0], |row| row.get(0))?;
+        let kind = |revised: &Revised| {
+            let place = revised.after.place.as_ref();
+            place.map(|place| self.places.kind(self.db, revised.job, place)).transpose()
+        };
+        let kinds = revisions.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
         let sent = self.db.pipeline(|pipe| {
-            for (number, revised) in revisions.iter().enumerate() {
+            for (number, (revised, kind)) in revisions.iter().zip(&kinds).enumerate() {
                 self.send_revision(pipe, number, batch + 1, revised)?;
+                if let Some(kind) = kind {
+                    pipe.send(number, sql::SET_KIND, &values![*kind, revised.job.0])?;
+                }
             }
             Ok(())
         });
@@ -396,6 +416,7 @@ impl Named {
             asked: self.asked,
             command: &self.command,
             priority: self.priority,
+            scheduler: self.scheduler.as_ref(),
             agent_retries: self.agent_retries,
             said: &self.said,
         }

@@ -91,6 +91,8 @@ super::statements! {
     POINT_AT_REQUIREMENTS = "
         UPDATE job SET requirements_id = (SELECT id FROM resource_requirements WHERE workflow_id = $1 AND name = $2)
         WHERE id = $3";
+    KIND_OF_JOB = "SELECT kind_id FROM job WHERE id = $1";
+    SET_KIND = "UPDATE job SET kind_id = $1 WHERE id = $2";
     POINT_AT_ROW = "UPDATE job SET requirements_id = $1 WHERE id = $2";
     IGNORE = "
         INSERT INTO ignored (job_id, workflow_id, run_id, attempt_id) VALUES ($1, $2, $3, $4)
@@ -484,7 +486,9 @@ super::statements! {
     WITHDRAW_WISH = "DELETE FROM wish WHERE id = $1 AND answered_at IS NULL";
     WISH = "SELECT answer FROM wish WHERE id = $1";
     ORDERED_JOB = "
-        SELECT status, attempt_id, requirements_id, command, priority FROM job WHERE id = $1 AND workflow_id = $2";
+        SELECT j.status, j.attempt_id, j.requirements_id, j.command, j.priority, k.scheduler_id
+        FROM job j LEFT JOIN job_kind k ON k.id = j.kind_id
+        WHERE j.id = $1 AND j.workflow_id = $2";
     SAID = "
         SELECT COALESCE(line, ''), COALESCE(last_words, '') FROM failure
         WHERE job_id = $1 AND run_id = $2 AND attempt_id = $3";

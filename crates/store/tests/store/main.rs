@@ -56,6 +56,7 @@ macro_rules! conformance {
                 failures_that_are_alike_are_one_group;
             orders:
                 a_person_has_it_tried_again_with_more,
+                another_partition_is_for_the_jobs_that_were_named,
                 what_is_ignored_holds_nobody_up,
                 an_agent_proposes_and_a_person_agrees,
                 whoever_runs_it_grants_wishes;

@@ -43,6 +43,12 @@ pub(crate) fn run(ctx: &Context, args: &TriageArgs) -> Result<Exit, CliError> {
 }
 
 fn decide(ctx: &Context, verdict: Verdict, args: &VerdictArgs, changes: &Changes) -> Result<Exit, CliError> {
+    let agent = orders::agent(args.agent.agent.as_deref());
+    if agent.is_none() && (args.agent.confidence.is_some() || !args.agent.evidence.is_empty()) {
+        return Err(
+            CliError::user("--confidence and --evidence are for agents").with_hint("--agent names one")
+        );
+    }
     let store = ctx.open_write()?;
     let workflow = select::workflow(&*store, &args.workflow)?;
     let jobs = failing::jobs(&*store, &workflow, verdict, &args.jobs, &args.which)?;
@@ -55,8 +61,7 @@ fn decide(ctx: &Context, verdict: Verdict, args: &VerdictArgs, changes: &Changes
         evidence: args.agent.evidence.clone(),
     };
     let dry_run = args.confirm.dry_run;
-    let orders =
-        Orders { agent: args.agent.agent.clone(), dry_run, orders: jobs.into_iter().map(order).collect() };
+    let orders = Orders { agent, dry_run, orders: jobs.into_iter().map(order).collect() };
     ask(ctx, &workflow, verdict, &orders, args.confirm)?;
     let outcomes = orders::give(&*store, workflow.id, &Wanted::Orders(orders))?;
     Given { workflow: &workflow, dry_run, outcomes }.show(ctx, &*store)
@@ -64,6 +69,11 @@ fn decide(ctx: &Context, verdict: Verdict, args: &VerdictArgs, changes: &Changes
 
 /// Says yes or no to what agents proposed.
 fn settle(ctx: &Context, args: &SettleArgs, agreed: bool) -> Result<Exit, CliError> {
+    if let Some(agent) = orders::agent(None) {
+        return Err(CliError::refused(format!(
+            "what waits for a person is not for agent `{agent}` to settle"
+        )));
+    }
     let store = ctx.open_write()?;
     let workflow = workflow_of(&*store, &args.workflow, &args.decisions)?;
     let mut outcomes = Vec::new();

@@ -72,7 +72,7 @@ pub(super) fn orders(orders: api::Orders) -> Answer<Orders> {
 }
 
 fn order(order: api::Order) -> Order {
-    let api::Changes { memory_bytes, runtime_seconds, cpus, command, priority } = order.changes;
+    let changes = order.changes;
     Order {
         job: JobId(order.job_id),
         verdict: match order.verdict {
@@ -81,7 +81,15 @@ fn order(order: api::Order) -> Order {
             api::Verdict::Ignore => Verdict::Ignore,
             api::Verdict::Change => Verdict::Change,
         },
-        changes: Changes { memory_bytes: memory_bytes.map(Bytes), runtime_seconds, cpus, command, priority },
+        changes: Changes {
+            memory_bytes: changes.memory_bytes.map(Bytes),
+            runtime_seconds: changes.runtime_seconds,
+            cpus: changes.cpus,
+            command: changes.command,
+            priority: changes.priority,
+            scheduler: changes.scheduler,
+            partition: changes.partition,
+        },
         reason: order.reason,
         confidence: order.confidence,
         evidence: order.evidence,
@@ -104,6 +112,8 @@ fn changes(changes: Changes) -> api::Changes {
         cpus: changes.cpus,
         command: changes.command,
         priority: changes.priority,
+        scheduler: changes.scheduler,
+        partition: changes.partition,
     }
 }
 

@@ -6,11 +6,12 @@ use windlass_core::change::Change;
 use windlass_core::edges::EdgesBuilder;
 use windlass_core::signature::Signature;
 use windlass_store::model::{
-    DecisionFilter, DecisionState, JobFilter, Listed, NewJob, NewRequirements, NewWorkflow, RevisionFilter,
+    DecisionFilter, DecisionState, JobFilter, Listed, NewJob, NewKind, NewRequirements, NewWorkflow,
+    RevisionFilter,
 };
 use windlass_store::{Error, Store};
 use windlass_types::orders::{Answer, Changes, Order, Orders, Outcome, TriagePolicy, Verdict, Wanted};
-use windlass_types::settings::Settings;
+use windlass_types::settings::{Settings, SlurmScheduler};
 use windlass_types::{Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, WorkflowId};
 
 const GIB: u64 = 1 << 30;
@@ -129,6 +130,51 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
         revisions.iter().map(|r| (r.batch, r.undone_at.is_some())).collect::<Vec<_>>(),
         [(1, true), (2, false)]
     );
+}
+
+pub(crate) fn another_partition_is_for_the_jobs_that_were_named(store: &dyn Store) {
+    let cpu =
+        SlurmScheduler { name: "cpu".into(), partition: Some("short".into()), ..SlurmScheduler::default() };
+    let schedulers = [cpu.clone(), SlurmScheduler { name: "big".into(), ..SlurmScheduler::default() }];
+    let kinds = [NewKind { name: "k", scheduler: Some(0), ..NewKind::default() }];
+    let edges = EdgesBuilder::default().finish();
+    let new = NewWorkflow { schedulers: &schedulers, kinds: &kinds, ..workflow(&[], &edges) };
+    let of_kind = |name, kind| NewJob { kind, ..job(name) };
+    let jobs = [of_kind("a", Some(0)), of_kind("b", Some(0)), of_kind("c", Some(0)), of_kind("d", None)];
+    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
+    let jobs = store.load_jobs(id).unwrap().ids;
+    let places = || -> Vec<Option<String>> {
+        let kinds = store.kinds(id).unwrap();
+        let of_kind = |kind| store.jobs(id, &JobFilter { kind: Some(kind), ..JobFilter::default() }).unwrap();
+        let has = |kind, job: &JobId| of_kind(kind).iter().any(|row| row.id == *job);
+        let scheduler = |job| kinds.iter().find(|row| has(row.id, job)).and_then(|row| row.scheduler.clone());
+        jobs.iter().map(scheduler).collect()
+    };
+    let moved = |job, scheduler: Option<&str>, partition: Option<&str>| {
+        let mut order = order(job, Verdict::Change);
+        order.changes.scheduler = scheduler.map(str::to_owned);
+        order.changes.partition = partition.map(str::to_owned);
+        order
+    };
+    let orders = vec![
+        moved(jobs[0], None, Some("long")),
+        moved(jobs[1], None, Some("long")),
+        moved(jobs[3], Some("big"), None),
+    ];
+    let done = give(store, id, None, orders);
+    assert_eq!(answers(&done), [Answer::Done; 3], "{done:?}");
+    assert_eq!(done[0].words, "change partition short → long");
+    let named = |names: [Option<&str>; 4]| names.map(|name| name.map(str::to_owned)).to_vec();
+    assert_eq!(places(), named([Some("cpu@long"), Some("cpu@long"), Some("cpu"), Some("big")]));
+    let rows = store.schedulers(id).unwrap();
+    assert_eq!((rows.len(), &rows[0].scheduler), (3, &cpu), "the shared one is as it was");
+    assert_eq!(rows[2].scheduler.partition.as_deref(), Some("long"));
+
+    let wrong = vec![moved(jobs[2], Some("tpu"), None), moved(jobs[0], None, Some("a b"))];
+    assert_eq!(answers(&give(store, id, None, wrong)), [Answer::Refused; 2]);
+    store.carry_out(id, &Wanted::Undo { batch: 1 }, NOW).unwrap();
+    assert_eq!(places(), named([Some("cpu"), Some("cpu"), Some("cpu"), None]));
+    assert_eq!(store.load_jobs(id).unwrap().ids.len(), 4);
 }
 
 pub(crate) fn what_is_ignored_holds_nobody_up(store: &dyn Store) {
