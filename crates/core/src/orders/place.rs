@@ -52,10 +52,10 @@ pub(super) fn moved(
 
 fn unknown(name: &str, known: &[SlurmScheduler]) -> String {
     let names: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
-    match names.is_empty() {
-        true => format!("there is no scheduler `{name}`: the workflow has none"),
-        false => format!("there is no scheduler `{name}` (known: {})", names.join(", ")),
+    if names.is_empty() {
+        return format!("there is no scheduler `{name}`: the workflow has none");
     }
+    format!("there is no scheduler `{name}` (known: {})", names.join(", "))
 }
 
 /// One, or several of which any will do: `short,long`.

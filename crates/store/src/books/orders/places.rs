@@ -19,8 +19,11 @@ pub(super) struct Places {
     workflow: WorkflowId,
     /// Those that were only promised have no number yet.
     known: RefCell<Vec<(Option<i64>, SlurmScheduler)>>,
-    kinds: RefCell<FxHashMap<(Option<i64>, Option<i64>), i64>>,
+    kinds: RefCell<FxHashMap<Move, i64>>,
 }
+
+/// The kind that a job was of, and the scheduler that it goes to.
+type Move = (Option<i64>, Option<i64>);
 
 impl Places {
     pub(super) fn read(db: &impl Db, workflow: WorkflowId) -> Result<Self, Fault> {
@@ -54,7 +57,7 @@ impl Places {
             return Ok(*kind);
         }
         let kind = match now {
-            Some(kind) => self.kind_like(db, kind, scheduler)?,
+            Some(kind) => kind_like(db, kind, scheduler)?,
             None => insert_kind(db, self.workflow, &NewKind::default(), None, scheduler)?,
         };
         self.kinds.borrow_mut().insert((now, scheduler), kind);
@@ -77,18 +80,17 @@ impl Places {
         }
         Ok(id)
     }
+}
 
-    fn kind_like(&self, db: &impl Db, kind: i64, scheduler: Option<i64>) -> Result<i64, Fault> {
-        let (labels, terminates, handler) = db.one(sql::SHARED_BY_KIND, [kind], |row| {
-            Ok((row.get::<String>(0)?, row.get::<Option<i64>>(1)?, row.get::<Option<i64>>(2)?))
-        })?;
-        let like = values![kind, labels, terminates, handler, scheduler];
-        match db.optional(sql::KIND_LIKE, like, |row| row.get(0))? {
-            Some(known) => Ok(known),
-            None => {
-                let copy = values![labels, terminates, handler, scheduler, kind];
-                db.one(sql::COPY_KIND, copy, |row| row.get(0))
-            }
-        }
+/// One that is like it but for the scheduler.
+fn kind_like(db: &impl Db, kind: i64, scheduler: Option<i64>) -> Result<i64, Fault> {
+    let (labels, terminates, handler) = db.one(sql::SHARED_BY_KIND, [kind], |row| {
+        Ok((row.get::<String>(0)?, row.get::<Option<i64>>(1)?, row.get::<Option<i64>>(2)?))
+    })?;
+    let like = values![kind, labels, terminates, handler, scheduler];
+    if let Some(known) = db.optional(sql::KIND_LIKE, like, |row| row.get(0))? {
+        return Ok(known);
     }
+    let copy = values![labels, terminates, handler, scheduler, kind];
+    db.one(sql::COPY_KIND, copy, |row| row.get(0))
 }
