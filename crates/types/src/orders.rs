@@ -31,6 +31,9 @@ pub enum Wanted {
     /// What was changed together is put back.
     Undo {
         batch: i64,
+        /// Who wants it, if it is an agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
     },
 }
 

@@ -121,7 +121,7 @@ fn undo(ctx: &Context, args: &RevisionArgs) -> Result<Exit, CliError> {
     if let Some(by) = rows.iter().find_map(|row| row.undone_by.as_ref()) {
         return Err(CliError::refused(format!("revision {} was undone by {by}", args.revision)));
     }
-    let wanted = Wanted::Undo { batch: args.revision };
+    let wanted = Wanted::Undo { batch: args.revision, agent: orders::agent(None) };
     let outcomes = orders::give(&*store, workflow.id, &wanted)?;
     Given { workflow: &workflow, dry_run: false, outcomes }.show(ctx, &*store)
 }

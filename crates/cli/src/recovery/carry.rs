@@ -3,13 +3,13 @@
 use crate::context::Context;
 use crate::error::{CliError, Kind};
 use crate::{orders, rerun};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use windlass_core::reset::{Choice, Standing, plan_reset};
 use windlass_core::sizing::Amount;
 use windlass_insight::recovery::{Patient, Plan};
 use windlass_store::Store;
 use windlass_store::model::{RequirementsChange, UsedBy, WorkflowRow};
-use windlass_types::orders::{Answer, Outcome, Wanted};
+use windlass_types::orders::{Answer, Orders, Wanted};
 use windlass_types::{JobId, JobStatus, Resources, write_duration, write_size};
 
 pub(super) fn out(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
@@ -19,17 +19,33 @@ pub(super) fn out(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), C
 
 /// In the run that there is, also while other jobs of it run.
 fn by_orders(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
-    let outcomes = orders::give(store, plan.row.id, &Wanted::Orders(plan.orders(None)))?;
-    let refused: Vec<&Outcome> =
-        outcomes.iter().filter(|outcome| outcome.answer == Answer::Refused).collect();
-    for outcome in refused.iter().take(NAMED) {
-        // Somebody else was quicker.
+    let mut staying = Vec::new();
+    for orders in wanted(plan, orders::agent(None)) {
+        let outcomes = orders::give(store, plan.row.id, &Wanted::Orders(orders))?;
+        staying.extend(outcomes.into_iter().filter(|outcome| outcome.answer != Answer::Done));
+    }
+    for outcome in staying.iter().take(NAMED) {
+        // Somebody else was quicker, or an agent has to ask.
         ctx.ui.warn(&format!("job {} stays as it is: {}", outcome.job, outcome.words));
     }
-    if refused.len() > NAMED {
-        ctx.ui.warn(&format!("{} more stay as they are", refused.len() - NAMED));
+    if staying.len() > NAMED {
+        ctx.ui.warn(&format!("{} more stay as they are", staying.len() - NAMED));
     }
     Ok(())
+}
+
+/// An agent decides on what waits for a decision, as the workflow lets it; what has failed is recovered at its request.
+fn wanted(plan: &Plan, agent: Option<String>) -> Vec<Orders> {
+    let asked_by = agent.as_ref().map(|agent| format!("agent {agent}"));
+    let all = plan.orders(asked_by.as_deref());
+    let Some(agent) = agent else { return vec![all] };
+    let waits = |patient: &&Patient| patient.found.case.status == JobStatus::PendingFailed;
+    let waiting: HashSet<JobId> = plan.again().filter(waits).map(|patient| patient.remedy.job).collect();
+    let (decided, recovered): (Vec<_>, Vec<_>) =
+        all.orders.into_iter().partition(|order| waiting.contains(&order.job));
+    let decided = Orders { agent: Some(agent), dry_run: false, orders: decided };
+    let recovered = Orders { agent: None, dry_run: false, orders: recovered };
+    [decided, recovered].into_iter().filter(|orders| !orders.orders.is_empty()).collect()
 }
 
 /// So many jobs that stay are named.

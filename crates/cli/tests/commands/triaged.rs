@@ -55,6 +55,8 @@ fn an_agent_is_told_all_and_its_decisions_hold() {
     }
     let log = log(&sandbox);
     assert!(log.contains("checksum of part 7") && log.contains("I looked into it"), "{log}");
+    let decided = &sandbox.json(&["triage", "decisions"])[0];
+    assert_eq!((&decided["made_by"], &decided["is_agent"]), (&json!("agent"), &json!(true)), "{decided}");
     sandbox.windlass(&["resume"]).exits(0).says("2 completed");
 }
 

@@ -224,7 +224,7 @@ async fn undo(
     if let Some(by) = rows.iter().find_map(|row| row.undone_by.as_ref()) {
         return Err(ApiError::conflict("undone", format!("revision {batch} was undone by {by}")));
     }
-    carry_out(&state, &caller, id, Wanted::Undo { batch }).await
+    carry_out(&state, &caller, id, Wanted::Undo { batch, agent: None }).await
 }
 
 /// While nobody else touches the workflow, so that memory and books agree.

@@ -42,7 +42,7 @@ pub(crate) fn carry_out(
     match wanted {
         Wanted::Orders(orders) => desk.give(orders),
         Wanted::Settle { decision, agreed } => desk.settle(*decision, *agreed),
-        Wanted::Undo { batch } => desk.undo(*batch),
+        Wanted::Undo { batch, agent } => desk.undo(*batch, agent.as_deref()),
     }
 }
 
@@ -83,6 +83,13 @@ struct Revised {
     reason: String,
     before: Edition,
     after: Edition,
+}
+
+/// What is said of all that is changed together.
+#[derive(Clone, Copy)]
+struct Made<'a> {
+    batch: i64,
+    author: &'a str,
 }
 
 struct Decided<'o> {
@@ -204,7 +211,7 @@ impl<D: Db> Desk<'_, D> {
         notes_decisions: bool,
     ) -> Result<(), Fault> {
         let (workflow, run) = (self.row.id, self.row.run_id);
-        self.revise(&accepted.revisions)?;
+        self.revise(&accepted.revisions, agent.unwrap_or(self.by.actor))?;
         if notes_decisions {
             self.decide(&accepted.decisions, agent)?;
         }
@@ -238,7 +245,7 @@ impl<D: Db> Desk<'_, D> {
         Ok(())
     }
 
-    fn revise(&self, revisions: &[Revised]) -> Result<(), Fault> {
+    fn revise(&self, revisions: &[Revised], author: &str) -> Result<(), Fault> {
         if revisions.is_empty() {
             return Ok(());
         }
@@ -251,7 +258,7 @@ impl<D: Db> Desk<'_, D> {
         let kinds = revisions.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
         let sent = self.db.pipeline(|pipe| {
             for (number, (revised, kind)) in revisions.iter().zip(&kinds).enumerate() {
-                self.send_revision(pipe, number, batch + 1, revised)?;
+                self.send_revision(pipe, number, Made { batch: batch + 1, author }, revised)?;
                 if let Some(kind) = kind {
                     pipe.send(number, sql::SET_KIND, &values![*kind, revised.job.0])?;
                 }
@@ -271,7 +278,7 @@ impl<D: Db> Desk<'_, D> {
         &self,
         pipe: &mut dyn Pipeline,
         number: usize,
-        batch: i64,
+        made: Made<'_>,
         revised: &Revised,
     ) -> Result<(), Fault> {
         let Revised { job, from, reason, before, after } = revised;
@@ -289,8 +296,8 @@ impl<D: Db> Desk<'_, D> {
             None => {}
         }
         let (before, after) = (column::json_text(before)?, column::json_text(after)?);
-        let By { actor, now } = self.by;
-        let values = values![batch, workflow.0, job.0, now.0, actor, reason, before, after];
+        let Made { batch, author } = made;
+        let values = values![batch, workflow.0, job.0, self.by.now.0, author, reason, before, after];
         pipe.send(number, sql::INSERT_REVISION, &values)
     }
 
@@ -373,7 +380,7 @@ impl<D: Db> Desk<'_, D> {
     }
 
     /// Puts back what was changed together, where nobody has the job and it is not over.
-    fn undo(&self, batch: i64) -> Result<Vec<Outcome>, Fault> {
+    fn undo(&self, batch: i64, agent: Option<&str>) -> Result<Vec<Outcome>, Fault> {
         let rows = revisions(self.db, self.row.id, RevisionFilter { batch: Some(batch), job: None })?;
         if rows.is_empty() || rows.iter().any(|row| row.undone_at.is_some()) {
             let why = if rows.is_empty() { "there is none of that number" } else { "it is undone already" };
@@ -403,8 +410,9 @@ impl<D: Db> Desk<'_, D> {
                 accepted.revisions.push(put_back(row, batch));
             }
         }
-        self.db.execute(sql::UNDO_BATCH, values![self.by.now.0, self.by.actor, self.row.id.0, batch])?;
-        self.write(&accepted, None, true)?;
+        let by = agent.unwrap_or(self.by.actor);
+        self.db.execute(sql::UNDO_BATCH, values![self.by.now.0, by, self.row.id.0, batch])?;
+        self.write(&accepted, agent, true)?;
         Ok(outcomes)
     }
 }

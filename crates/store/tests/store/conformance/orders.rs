@@ -119,17 +119,20 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     let found = store.find_job(jobs[0]).unwrap().unwrap();
     assert_eq!((found.workflow_id, found.id), (id, jobs[0]));
     assert!(store.find_job(JobId(i64::MAX)).unwrap().is_none());
-    let undone = store.carry_out(id, &Wanted::Undo { batch: 1 }, NOW).unwrap();
+    let undo = |batch| Wanted::Undo { batch, agent: Some("ai".to_owned()) };
+    let undone = store.carry_out(id, &undo(1), NOW).unwrap();
     assert_eq!(undone[0].words, "memory 2 GiB → 1 GiB, priority 7 → 0");
     let table = store.load_jobs(id).unwrap();
     assert_eq!((table.class[0], table.priority[0]), (table.class[1], 0), "and shares it again");
-    assert!(matches!(store.carry_out(id, &Wanted::Undo { batch: 1 }, NOW), Err(Error::OutOfRange { .. })));
-    assert!(matches!(store.carry_out(id, &Wanted::Undo { batch: 9 }, NOW), Err(Error::OutOfRange { .. })));
+    assert!(matches!(store.carry_out(id, &undo(1), NOW), Err(Error::OutOfRange { .. })));
+    assert!(matches!(store.carry_out(id, &undo(9), NOW), Err(Error::OutOfRange { .. })));
     let revisions = store.revisions(id, RevisionFilter::default()).unwrap();
     assert_eq!(
         revisions.iter().map(|r| (r.batch, r.undone_at.is_some())).collect::<Vec<_>>(),
         [(1, true), (2, false)]
     );
+    assert_eq!((revisions[0].undone_by.as_deref(), &*revisions[1].made_by), (Some("ai"), "ai"));
+    assert_ne!(revisions[0].made_by, "ai");
 }
 
 pub(crate) fn another_partition_is_for_the_jobs_that_were_named(store: &dyn Store) {
@@ -172,7 +175,7 @@ pub(crate) fn another_partition_is_for_the_jobs_that_were_named(store: &dyn Stor
 
     let wrong = vec![moved(jobs[2], Some("tpu"), None), moved(jobs[0], None, Some("a b"))];
     assert_eq!(answers(&give(store, id, None, wrong)), [Answer::Refused; 2]);
-    store.carry_out(id, &Wanted::Undo { batch: 1 }, NOW).unwrap();
+    store.carry_out(id, &Wanted::Undo { batch: 1, agent: None }, NOW).unwrap();
     assert_eq!(places(), named([Some("cpu"), Some("cpu"), Some("cpu"), None]));
     assert_eq!(store.load_jobs(id).unwrap().ids.len(), 4);
 }
@@ -235,7 +238,7 @@ pub(crate) fn whoever_runs_it_grants_wishes(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     let wanted = Wanted::Orders(Orders { orders: vec![order(jobs[0], Verdict::Fail)], ..Orders::default() });
     let wish = store.add_wish(id, &wanted, NOW).unwrap();
-    let nonsense = store.add_wish(id, &Wanted::Undo { batch: 4 }, NOW).unwrap();
+    let nonsense = store.add_wish(id, &Wanted::Undo { batch: 4, agent: None }, NOW).unwrap();
     let unwanted = store.add_wish(id, &wanted, NOW).unwrap();
     assert_eq!(store.open_wishes(id).unwrap(), [wish, nonsense, unwanted]);
     assert!(store.withdraw_wish(unwanted, NOW).unwrap());
