@@ -5,7 +5,7 @@ use windlass_types::settings::Trigger;
 use windlass_types::work::{AttemptKey, Exit, FilesSeen, Recovered, Usage};
 use windlass_types::{Attempt, JobId, JobStatus, Timestamp, UnitStatus, WorkerId};
 
-/// One change to the rows of one job, of one action or of one unit.
+/// One change to the rows of one job, of one action or of one unit; or a word about the workflow.
 ///
 /// Every variant names the state it starts from, so that the store can refuse a change that does not fit what is
 /// on disk: memory and database then disagree, which is a bug and never papered over.
@@ -42,6 +42,16 @@ pub enum Change {
     Ignore { job: JobId, attempt: Attempt },
     /// What follows for a unit, in the same commit as what decides it.
     Unit(UnitChange),
+    /// Somebody has to know of it, in the same commit as what led to it.
+    Alarm(Box<Alarm>),
+}
+
+/// An event that tells of something which only a person can put right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alarm {
+    pub category: String,
+    pub message: String,
+    pub data: serde_json::Value,
 }
 
 /// One change to the row of one unit.

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 use windlass_core::board::{Board, Diagnosis, Failed, Followed, Sequel};
+use windlass_core::change::Alarm;
 use windlass_core::classify::{Cause, Classifier, Evidence, NodeRecord};
 use windlass_core::dispatch::Place;
 use windlass_core::handlers::{self, BadRule, Budget, Decision, Final, Handler, Situation, Stop, decide};
@@ -12,7 +14,7 @@ use windlass_store::model::{EventFilter, NewEvent, Severity, WorkflowRow};
 use windlass_store::{Error, Store};
 use windlass_types::settings::{FailureHandler, FailureRule, RetryBudget};
 use windlass_types::work::{EndCause, Ended};
-use windlass_types::{Capacity, Timestamp, WorkflowId};
+use windlass_types::{Capacity, Timestamp};
 
 /// The event by which everybody remembers whether the retries of a run are used up.
 const BUDGET_EVENT: &str = "retry_budget";
@@ -48,11 +50,19 @@ impl Compiled {
 /// What a decision depends on beside the failure and the rules.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
-    /// What the workers can give that take jobs of a place; none where nobody knows. Asked only if it matters.
-    pub(crate) workers: &'a dyn Fn(&Place) -> Vec<Capacity>,
-    /// How the worker of the attempt did lately.
+    /// What the workers can give that take jobs of a place. Asked only if it matters.
+    pub(crate) room: &'a dyn Fn(&Place) -> Room,
+    /// How the node of the attempt did lately.
     pub(crate) node: Option<NodeRecord>,
     pub(crate) now: Timestamp,
+}
+
+/// What workers can give; nothing of it where nobody knows.
+#[derive(Default)]
+pub(crate) struct Room {
+    pub(crate) workers: Vec<Capacity>,
+    /// None of them stays longer than this altogether.
+    pub(crate) longest: Option<Duration>,
 }
 
 impl Sequels {
@@ -100,14 +110,14 @@ impl Sequels {
         let failure = handlers::Failure { last_words: &words, ..failed.failure(diagnosis.class) };
         let limit = RetryBudget::limit(self.budget, failed.jobs);
         let compiled = failed.handler.and_then(|number| self.handlers.get(number));
-        let workers =
-            if compiled.is_some_and(|it| it.grows) { (around.workers)(failed.place) } else { Vec::new() };
+        let grows = compiled.is_some_and(|it| it.grows);
+        let room = if grows { (around.room)(failed.place) } else { Room::default() };
         let situation = Situation {
             attempt: failed.ended.key.attempt,
             used: failed.used,
             asked: failed.asked,
-            workers: &workers,
-            longest: None,
+            workers: &room.workers,
+            longest: room.longest,
             budget: Budget { granted: self.granted, limit },
             dice: self.dice.throw(),
         };
@@ -136,18 +146,25 @@ impl Sequels {
         self.is_used_up = false;
         let data =
             serde_json::json!({ "run_id": workflow.run_id, "is_used_up": false, "granted": self.before });
-        budget_event(workflow.id, Severity::Info, "the retry budget begins anew".to_owned(), data)
+        NewEvent {
+            workflow: Some(workflow.id),
+            job: None,
+            severity: Severity::Info,
+            category: BUDGET_EVENT.to_owned(),
+            message: "the retry budget begins anew".to_owned(),
+            data: Some(data),
+        }
     }
 
-    /// What is noted, and told, when the retries are used up.
-    pub(crate) fn used_up_event(&self, workflow: &WorkflowRow) -> NewEvent {
+    /// What is noted, and told, when the retries are used up: in the same commit as the failure that could have no more.
+    pub(crate) fn used_up(&self, workflow: &WorkflowRow) -> Alarm {
         let message = format!(
             "the retry budget is used up ({} retries were granted): nothing more is begun until somebody has the workflow go on",
             self.granted
         );
         let granted = self.before + self.granted;
         let data = serde_json::json!({ "run_id": workflow.run_id, "is_used_up": true, "granted": granted });
-        budget_event(workflow.id, Severity::Error, message, data)
+        Alarm { category: BUDGET_EVENT.to_owned(), message, data }
     }
 }
 
@@ -162,16 +179,6 @@ fn noted(store: &dyn Store, workflow: &WorkflowRow) -> Result<Option<serde_json:
 /// Whether nothing more is begun because all retries that the workflow may have were granted.
 pub fn budget_is_used_up(store: &dyn Store, workflow: &WorkflowRow) -> Result<bool, Error> {
     Ok(noted(store, workflow)?.is_some_and(|noted| noted["is_used_up"] == true))
-}
-
-fn budget_event(
-    workflow: WorkflowId,
-    severity: Severity,
-    message: String,
-    data: serde_json::Value,
-) -> NewEvent {
-    let category = BUDGET_EVENT.to_owned();
-    NewEvent { workflow: Some(workflow), job: None, severity, category, message, data: Some(data) }
 }
 
 fn evidence<'a>(failed: &Failed<'a>, tail: &'a str, node: Option<NodeRecord>) -> Evidence<'a> {

@@ -47,7 +47,7 @@ pub enum Limit {
     Runtime,
 }
 
-/// Attempts that ended lately: on this worker, and on all others that did the same kind of work.
+/// Attempts that ended lately: on this node, and on all others that did the same kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
     pub failed: u32,
@@ -153,7 +153,7 @@ impl NodeRecord {
 
     pub(super) fn words(&self) -> String {
         format!(
-            "this worker failed {} of its last {} attempts, the others {} of {}",
+            "this node failed {} of its last {} attempts, the others {} of {}",
             self.failed, self.ended, self.peers_failed, self.peers_ended
         )
     }

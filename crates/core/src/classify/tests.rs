@@ -206,7 +206,7 @@ fn a_bad_worker_explains_what_a_machine_can_cause() {
     let found = of(bad, 1, "oops");
     assert_eq!((found.class, found.rule.as_deref()), (Infrastructure, Some(BAD_NODE)));
     assert!(
-        found.why.ends_with("this worker failed 9 of its last 9 attempts, the others 1 of 90"),
+        found.why.ends_with("this node failed 9 of its last 9 attempts, the others 1 of 90"),
         "{}",
         found.why
     );

@@ -11,6 +11,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::classify::NodeRecord;
 use crate::dispatch::Place;
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
@@ -167,6 +168,20 @@ impl Records {
         if outcome.failed.is_some() {
             decrease(&mut self.failures, &outcome.job);
         }
+    }
+
+    /// How the node did lately, and how the others did with the same work.
+    pub fn record(&self, node: &str) -> NodeRecord {
+        let Some(lately) = self.nodes.get(node) else { return NodeRecord::default() };
+        let ended = lately.len() as u32;
+        let failed = lately.iter().filter(|outcome| outcome.failed.is_some()).count() as u32;
+        let works: BTreeSet<Work> = lately.iter().map(|outcome| outcome.work).collect();
+        let (mut all_failed, mut all_ended) = (0, 0);
+        for done in works.iter().filter_map(|work| self.done.get(work)) {
+            all_ended += done.ended;
+            all_failed += done.failed.values().sum::<u32>();
+        }
+        NodeRecord { failed, ended, peers_failed: all_failed - failed, peers_ended: all_ended - ended }
     }
 
     /// What speaks against the node, if it is enough to set it aside. Whether anybody else is there to do its work is for

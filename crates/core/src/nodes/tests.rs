@@ -39,6 +39,17 @@ fn a_node_that_fails_what_others_do_is_set_aside_with_the_reason() {
 }
 
 #[test]
+fn a_node_is_measured_by_those_that_did_the_same_work() {
+    let mut records = peers();
+    note_all(&mut records, "bad", [failed(1), failed(2), well(1, 3)]);
+    records.note("good", failed(200));
+    records.note("good", badly(2, 300, FailureClass::Unknown));
+    let expected = NodeRecord { failed: 2, ended: 3, peers_failed: 1, peers_ended: 13 };
+    assert_eq!(records.record("bad"), expected, "workflow 2 is not its affair");
+    assert_eq!(records.record("nobody"), NodeRecord::default());
+}
+
+#[test]
 fn what_went_well_there_speaks_for_it() {
     let mut records = peers();
     note_all(&mut records, "bad", (1..6).map(failed));

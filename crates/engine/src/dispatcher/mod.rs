@@ -426,10 +426,6 @@ impl<'a> Dispatcher<'a> {
             Some(StopReason::Interrupted) => RunEnd::Interrupted,
             None => RunEnd::Stuck,
         };
-        if self.board.is_halted() && matches!(end, RunEnd::Stuck | RunEnd::Interrupted) {
-            let event = self.sequels.used_up_event(&self.workflow);
-            self.insist(|store| store.add_event(&event, now))?;
-        }
         if matches!(end, RunEnd::Finished | RunEnd::Canceled) {
             self.insist(|store| store.end_run(id, end == RunEnd::Canceled, now))?;
         }

@@ -1,10 +1,11 @@
 //! What a worker says, and what it means for the board.
 
 use super::{Dispatcher, Held, here};
-use crate::sequels::Around;
+use crate::sequels::{Around, Room};
 use std::time::Instant;
 use windlass_core::board::{Failed, Stale};
-use windlass_core::dispatch::Mirror;
+use windlass_core::change::Change;
+use windlass_core::dispatch::{Mirror, Place};
 use windlass_types::WorkerId;
 use windlass_types::work::{AttemptKey, Ended, FromWorker, Report, ReturnReason};
 
@@ -53,9 +54,13 @@ impl Dispatcher<'_> {
     }
 
     fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
-        let Self { board, sequels, host, clock, open, .. } = self;
+        let Self { board, sequels, host, clock, open, options, started, .. } = self;
+        let room = |_: &Place| Room {
+            workers: vec![host.capacity()],
+            longest: options.until.map(|until| until.end.saturating_duration_since(*started)),
+        };
         let follow = |failed: Failed<'_>| {
-            let around = Around { workers: &|_| vec![host.capacity()], node: None, now: clock.now() };
+            let around = Around { room: &room, node: None, now: clock.now() };
             sequels.follow(failed, &around)
         };
         let verdict = board.on_ended_then(worker, ended, follow, &mut open.changes)?;
@@ -76,7 +81,9 @@ impl Dispatcher<'_> {
     fn halt_if_used_up(&mut self) {
         if self.sequels.is_used_up() && !self.board.is_halted() {
             self.board.on_halt();
-            self.observer.notice(&self.sequels.used_up_event(&self.workflow).message);
+            let alarm = self.sequels.used_up(&self.workflow);
+            self.observer.notice(&alarm.message);
+            self.open.changes.push(Change::Alarm(Box::new(alarm)));
         }
     }
 

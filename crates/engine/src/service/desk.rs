@@ -64,8 +64,6 @@ pub(super) struct Desk {
     pub(super) awaits_word: bool,
     /// How its jobs stand is counted for its actions.
     pub(super) is_counted: bool,
-    /// It stands still because its retries are used up, and the books do not say so yet.
-    pub(super) owes_word_of_halt: bool,
     /// Nothing more happens unless somebody decides, as far as was seen when last looked.
     pub(super) waits_for_decision: bool,
     /// What the figures count of it: ready and held.
@@ -225,7 +223,6 @@ impl Desk {
             wall: store.work_done(id)?.wall,
             awaits_word: false,
             is_counted: false,
-            owes_word_of_halt: false,
             waits_for_decision: false,
             figures: (0, 0),
             row,

@@ -315,7 +315,7 @@ impl Office {
         self.note_stale(worker, number, &stale);
         self.on_action_reports(worker, number, exchange.actions);
         let Some(mate) = self.mates.get_mut(&worker) else { return };
-        mate.mirror.limit_time(exchange.time_left);
+        mate.limit_time(exchange.time_left);
         mate.is_draining = exchange.draining;
         if exchange.draining {
             self.free_what_was_reserved(worker);

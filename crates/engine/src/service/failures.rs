@@ -3,54 +3,33 @@
 
 use super::desk::Desk;
 use super::mate::Mate;
-use super::office::{Office, Slot, refused};
+use super::office::{Office, Slot, refused, unavailable};
 use super::talk::Refused;
-use crate::sequels::Around;
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Instant;
+use crate::sequels::{Around, Room};
+use std::time::{Duration, Instant};
 use windlass_core::board::{Failed, Stale, Verdict};
-use windlass_core::classify::NodeRecord;
+use windlass_core::change::Change;
 use windlass_core::dispatch::Place;
 use windlass_types::work::Ended;
-use windlass_types::{Capacity, JobStatus, WorkerId, WorkflowId};
-
-/// How attempts at one worker ended lately.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    failed: u32,
-    ended: u32,
-}
-
-impl Tally {
-    /// What came before so many counts half.
-    const LATELY: u32 = 128;
-
-    fn note(&mut self, has_failed: bool) {
-        if self.ended >= Self::LATELY {
-            *self = Self { failed: self.failed / 2, ended: self.ended / 2 };
-        }
-        self.ended += 1;
-        self.failed += u32::from(has_failed);
-    }
-}
+use windlass_types::{JobStatus, WorkerId, WorkflowId};
 
 impl Office {
     /// The end of an attempt, with what follows if it failed.
     pub(super) fn conclude_attempt(&mut self, worker: WorkerId, ended: &Ended) -> Result<Verdict, Stale> {
         let key = ended.key;
-        let Self { slots, mates, crews, now, .. } = self;
+        let Self { slots, mates, crews, nodes, now, .. } = self;
         let Some(Slot::Open(desk)) = slots.get_mut(&key.workflow) else {
             return Err(Stale { key, found: format!("workflow {} is over", key.workflow) });
         };
-        let Desk { board, sequels, open, .. } = &mut **desk;
-        let workers = |place: &Place| -> Vec<Capacity> {
+        let Desk { board, sequels, open, row, .. } = &mut **desk;
+        let room = |place: &Place| {
             let members = crews.members_for(key.workflow).into_iter().filter_map(|id| mates.get(&id));
-            members.filter(|mate| mate.mirror.suits(place)).map(|mate| mate.capacity).collect()
+            room_of(members.filter(|mate| mate.mirror.suits(place)))
         };
         let mut class = None;
         let follow = |failed: Failed<'_>| {
-            let around = Around { workers: &workers, node: record(mates, worker), now: now.wall };
+            let node = mates.get(&worker).map(|mate| nodes.record(&mate.host));
+            let around = Around { room: &room, node, now: now.wall };
             let followed = sequels.follow(failed, &around);
             class = followed.diagnosis.as_ref().map(|diagnosis| diagnosis.class);
             followed
@@ -58,10 +37,7 @@ impl Office {
         let verdict = board.on_ended_then(worker, ended, follow, &mut open.changes)?;
         if sequels.is_used_up() && !board.is_halted() {
             board.on_halt();
-            desk.owes_word_of_halt = true;
-        }
-        if let Some(mate) = mates.get_mut(&worker) {
-            mate.tally.note(verdict.attempt_status == JobStatus::Failed);
+            open.changes.push(Change::Alarm(Box::new(sequels.used_up(row))));
         }
         self.weigh_node(worker, &key, verdict.attempt_status, class);
         Ok(verdict)
@@ -92,17 +68,9 @@ impl Office {
 
     /// Something happened at the desk: it may have jobs that wait for their time, and may wait for a decision.
     pub(super) fn look_after_failures(&mut self, workflow: WorkflowId) {
-        let (store, now) = (Arc::clone(&self.store), self.now.wall);
         let Some(Slot::Open(desk)) = self.slots.get_mut(&workflow) else { return };
         if desk.board.next_due().is_some() {
             self.delaying.insert(workflow);
-        }
-        // After what led to it, which is on disk then.
-        if desk.owes_word_of_halt && desk.is_quiet() && !desk.is_in_trouble() {
-            match store.add_event(&desk.sequels.used_up_event(&desk.row), now) {
-                Ok(_) => desk.owes_word_of_halt = false,
-                Err(error) => return self.on_trouble(workflow, &error),
-            }
         }
         let needs_decision = desk.needs_decision();
         if std::mem::replace(&mut desk.waits_for_decision, needs_decision) != needs_decision {
@@ -116,9 +84,12 @@ impl Office {
         let (store, now) = (self.store.acting_as(by), self.now.wall);
         let desk = self.open(workflow)?;
         if desk.board.is_halted() {
+            // Else what is noted now might come before the alarm that it answers.
+            if !desk.is_quiet() {
+                return Err(unavailable("something of this workflow is just being written"));
+            }
             store.add_event(&desk.sequels.renew(&desk.row), now).map_err(|error| refused(&error))?;
             desk.board.on_go_on();
-            desk.owes_word_of_halt = false;
         }
         Ok(())
     }
@@ -132,14 +103,12 @@ impl Desk {
     }
 }
 
-/// How a worker did lately, and how the others did.
-fn record(mates: &HashMap<WorkerId, Mate>, worker: WorkerId) -> Option<NodeRecord> {
-    let mine = mates.get(&worker)?.tally;
-    let others = mates.iter().filter(|(id, _)| **id != worker).map(|(_, mate)| mate.tally);
-    let mut record = NodeRecord { failed: mine.failed, ended: mine.ended, peers_failed: 0, peers_ended: 0 };
-    for Tally { failed, ended } in others {
-        record.peers_failed += failed;
-        record.peers_ended += ended;
+/// Those that take no more jobs give nothing; one that does not say how long it stays, stays for good.
+fn room_of<'a>(members: impl Iterator<Item = &'a Mate>) -> Room {
+    let takers: Vec<&Mate> = members.filter(|mate| !mate.is_draining && !mate.is_to_drain).collect();
+    let stays: Option<Vec<Duration>> = takers.iter().map(|mate| mate.stays).collect();
+    Room {
+        workers: takers.iter().map(|mate| mate.capacity).collect(),
+        longest: stays.and_then(|stays| stays.into_iter().max()),
     }
-    Some(record)
 }

@@ -3,7 +3,6 @@
 use super::actions::Errand;
 use super::crews::CrewId;
 use super::exchanges::Exchanges;
-use super::failures::Tally;
 use super::roster::Troubles;
 use super::talk::Reply;
 use crate::pace::Pace;
@@ -44,8 +43,8 @@ pub(super) struct Mate {
     /// It is kept free for a job of this workflow that is to be tried alone.
     pub(super) reserved: Option<WorkflowId>,
     pub(super) pace: Pace,
-    /// How its attempts ended lately.
-    pub(super) tally: Tally,
+    /// How long it stays altogether, as far as it said so; `None`: for good.
+    pub(super) stays: Option<Duration>,
     pub(super) lease_until: Instant,
     pub(super) rests_until: Option<Instant>,
     /// It wants nothing more, or is to want nothing more.
@@ -114,7 +113,7 @@ impl Mate {
             alone: None,
             reserved: None,
             pace: Pace::reaching(REACH),
-            tally: Tally::default(),
+            stays: None,
             lease_until,
             rests_until: None,
             is_draining: false,
@@ -128,6 +127,12 @@ impl Mate {
             served: 0,
             troubles: Troubles::default(),
         }
+    }
+
+    /// It stays for so long yet; `None`: for good.
+    pub(super) fn limit_time(&mut self, left: Option<Duration>) {
+        self.mirror.limit_time(left);
+        self.stays = left.max(self.stays.filter(|_| left.is_some()));
     }
 
     /// It was introduced anew: what it knew of us it knows no more.

@@ -6,6 +6,7 @@ use super::office::{Office, Slot, refused};
 use super::talk::{Refused, Reply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
+use windlass_core::classify::NodeRecord;
 use windlass_core::nodes::{Outcome, Probe, Records, Standing, Work, spell};
 use windlass_store::model::{NewEvent, NodeAside, Severity};
 use windlass_types::work::AttemptKey;
@@ -56,6 +57,11 @@ impl Nodes {
     /// Why the node gets nothing, or little.
     pub(super) fn aside(&self, host: &str) -> Option<&NodeAside> {
         self.aside.get(host).map(|aside| &aside.row)
+    }
+
+    /// How it did lately, and how others did.
+    pub(super) fn record(&self, host: &str) -> NodeRecord {
+        self.records.record(host)
     }
 
     fn leave(&mut self, host: &str, worker: WorkerId) {

@@ -60,8 +60,6 @@ struct Left {
     over: Vec<AttemptKey>,
     /// Nobody has said yet what is to run in its next run.
     awaits_word: bool,
-    /// It stands still because its retries are used up.
-    owes_word_of_halt: bool,
 }
 
 /// What was found in the books: no desk is needed for a workflow that is not active.
@@ -197,7 +195,6 @@ impl Office {
                 mate.reserved = None;
             }
             shut.left.awaits_word = desk.awaits_word;
-            shut.left.owes_word_of_halt = desk.owes_word_of_halt;
             (shut.is_unknown, shut.queue, shut.left.over) = (false, desk.queue, desk.over);
         }
         self.crews.place(workflow, |_| None);
@@ -352,10 +349,6 @@ impl Office {
         let Some(desk) = self.desk(workflow) else { return };
         desk.open.tickets.extend(left.tickets);
         desk.awaits_word = left.awaits_word;
-        if left.owes_word_of_halt {
-            desk.board.on_halt();
-            desk.owes_word_of_halt = true;
-        }
         let is_over = |key: &AttemptKey| {
             let status = desk.board.index(key.job).map(|job| desk.board.status(job));
             status.is_some_and(windlass_types::JobStatus::is_settled)

@@ -331,7 +331,7 @@ impl Office {
         let (store, now) = (self.store.acting_as(by), self.now.wall);
         let run = store.begin_next_run(workflow, &[], now).map_err(|error| refused(&error))?;
         let desk = self.open(workflow)?;
-        (desk.awaits_word, desk.owes_word_of_halt) = (true, false);
+        desk.awaits_word = true;
         self.make_anew(workflow);
         self.tell_bound(workflow);
         self.tell_of_change(workflow);

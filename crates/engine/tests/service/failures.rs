@@ -98,6 +98,28 @@ fn a_delay_is_waited_out() {
     assert_eq!(world.statuses(workflow), [S::Completed]);
 }
 
+/// One that has little time left had more: its like may come again.
+#[test]
+fn runtime_grows_up_to_what_a_worker_stays_altogether() {
+    let world = World::new();
+    let longer = FailureRule { runtime: "x8".parse().ok(), max_retries: 5, ..rule(75) };
+    let job = Planned { runtime: Some(Duration::from_mins(20)), ..handled() };
+    let workflow = world.begin_failing(&[job], &rules(vec![longer]));
+    let mut worker = Worker::new(&world, 1);
+    for (minutes, code) in [(60, None), (30, Some(75))] {
+        let ends = worker.keys().into_iter().filter_map(|key| Some(ended(key, code?))).collect();
+        let mut exchange = worker.next(ends, Duration::ZERO);
+        exchange.time_left = Some(Duration::from_mins(minutes));
+        worker.send(&world, exchange).unwrap();
+    }
+    let told = reasons(&world, workflow).remove(0);
+    assert!(told.ends_with("runtime 20m → 1h (all that a worker has)"), "{told}");
+    assert!(worker.held.is_empty(), "it does not fit into what is left");
+    let mut other = Worker::new(&world, 1);
+    other.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}
+
 /// Whatever a worker could give that may take the job, and no more.
 #[test]
 fn what_a_job_ran_out_of_grows_up_to_the_largest_worker_that_may_take_it() {

@@ -2,9 +2,10 @@
 
 use super::job_events::{self, JobEvent};
 use super::manage::By;
-use super::{action_changes, column, failures, units};
+use super::{action_changes, column, events, failures, units};
 use crate::db::{Db, Pipeline, values};
 use crate::error::{Fault, JobState};
+use crate::model::{NewEvent, Severity};
 use crate::sql::common as sql;
 use crate::{Batch, Error};
 use std::time::Duration;
@@ -33,7 +34,24 @@ pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Faul
         other => other?,
     }
     note_files(db, batch)?;
-    action_changes::note(db, batch.workflow, &batch.changes, By { actor, now })
+    action_changes::note(db, batch.workflow, &batch.changes, By { actor, now })?;
+    note_alarms(db, batch, By { actor, now })
+}
+
+fn note_alarms(db: &impl Db, batch: &Batch, by: By<'_>) -> Result<(), Fault> {
+    for change in &*batch.changes {
+        let Change::Alarm(alarm) = change else { continue };
+        let event = NewEvent {
+            workflow: Some(batch.workflow),
+            job: None,
+            severity: Severity::Error,
+            category: alarm.category.clone(),
+            message: alarm.message.clone(),
+            data: Some(alarm.data.clone()),
+        };
+        events::note(db, by.actor, &event, by.now)?;
+    }
+    Ok(())
 }
 
 /// What is called so belongs to the run; the changes are called by their numbers, and the counts come after them.
@@ -128,6 +146,8 @@ fn send(
             pipe.send(number, sql::IGNORE, &values![job.0, workflow, batch.run.0, attempt.0])?;
         }
         Change::Unit(ref change) => units::send(pipe, number, (batch.workflow, batch.run), change, now)?,
+        // Noted when all else has been.
+        Change::Alarm(_) => {}
     }
     Ok(expected(change).map(|(_, found)| found.status).zip(to(change)))
 }
@@ -142,7 +162,7 @@ fn expected(change: &Change) -> Option<(JobId, JobState)> {
         Change::GiveBack { job, .. } | Change::HandOver { job, .. } => (job, JobStatus::Pending, None),
         Change::Retry { job, from, attempt } => (job, from, Some(attempt)),
         Change::Ignore { job, attempt } => (job, JobStatus::Failed, Some(attempt)),
-        Change::Action(_) | Change::Unit(_) => return None,
+        Change::Action(_) | Change::Unit(_) | Change::Alarm(_) => return None,
     };
     Some((job, JobState { status, attempt }))
 }
@@ -155,7 +175,7 @@ const fn to(change: &Change) -> Option<JobStatus> {
         Change::Start { .. } => JobStatus::Running,
         Change::GiveBack { .. } | Change::Retry { .. } => JobStatus::Ready,
         Change::Reset { .. } => JobStatus::Uninitialized,
-        Change::Action(_) | Change::Ignore { .. } | Change::Unit(_) => return None,
+        Change::Action(_) | Change::Ignore { .. } | Change::Unit(_) | Change::Alarm(_) => return None,
     })
 }
 

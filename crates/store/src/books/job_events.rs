@@ -62,7 +62,8 @@ pub(crate) fn told(change: &Change, run: RunId) -> Option<JobEvent> {
         | Change::GiveBack { .. }
         | Change::HandOver { .. }
         | Change::Action(_)
-        | Change::Unit(_) => None,
+        | Change::Unit(_)
+        | Change::Alarm(_) => None,
         Change::Ignore { job, attempt } => {
             Some(JobEvent { attempt: Some(attempt), ..plain(job, ("job_ignored", Severity::Warning)) })
         }

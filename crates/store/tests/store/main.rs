@@ -101,6 +101,7 @@ macro_rules! conformance {
                 a_claim_can_be_given_back,
                 what_does_not_fit_is_named,
                 a_batch_is_all_or_nothing,
+                an_alarm_comes_with_what_led_to_it,
                 a_failing_batch_takes_nobody_along,
                 a_batch_of_another_run_is_stale,
                 one_result_per_attempt,

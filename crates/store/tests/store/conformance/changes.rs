@@ -3,8 +3,8 @@
 use crate::kit::{NOW, RUN, claim, commit, commit_batch, counts, create, end, key, start, status_of, worker};
 use std::sync::mpsc;
 use std::time::Duration;
-use windlass_core::change::{AttemptResult, Change};
-use windlass_store::model::{HeldJob, ResultFilter};
+use windlass_core::change::{Alarm, AttemptResult, Change};
+use windlass_store::model::{EventFilter, HeldJob, ResultFilter, Severity};
 use windlass_store::{Batch, Error, JobState, Store};
 use windlass_types::work::{Exit, Usage};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, Timestamp, WorkerId};
@@ -171,6 +171,25 @@ pub(crate) fn a_batch_is_all_or_nothing(store: &dyn Store) {
     assert_eq!(counts(store, workflow).get(JobStatus::Ready), 3);
     assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
     assert!(store.held_jobs(workflow).unwrap().is_empty());
+}
+
+pub(crate) fn an_alarm_comes_with_what_led_to_it(store: &dyn Store) {
+    let (workflow, jobs) = create(store, 1);
+    let worker = worker(store, workflow);
+    let alarm = || {
+        let (category, message) = ("retry_budget".to_owned(), "it is used up".to_owned());
+        Change::Alarm(Box::new(Alarm { category, message, data: serde_json::json!({ "is_used_up": true }) }))
+    };
+    let noted = || {
+        let filter = EventFilter { category: Some("retry_budget".into()), ..EventFilter::default() };
+        store.events(Some(workflow), &filter).unwrap()
+    };
+    commit(store, workflow, vec![alarm(), claim(jobs[0], 5, worker)]).unwrap_err();
+    assert_eq!(noted(), [], "what led to it did not happen");
+    commit(store, workflow, vec![claim(jobs[0], 1, worker), alarm()]).unwrap();
+    let [event] = &noted()[..] else { panic!("one alarm, one event: {:?}", noted()) };
+    assert_eq!((&*event.message, event.severity), ("it is used up", Severity::Error));
+    assert_eq!(event.data.as_ref().unwrap()["is_used_up"], true);
 }
 
 pub(crate) fn a_failing_batch_takes_nobody_along(store: &dyn Store) {
