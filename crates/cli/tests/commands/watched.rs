@@ -1,6 +1,7 @@
 //! `windlass watch`: follows, recovers, goes on, and says how it went.
 
 use crate::common::{Output, Sandbox, eventually};
+use crate::postgres_server::database;
 use crate::recovering::standing;
 use crate::serving::Served;
 use serde_json::json;
@@ -41,6 +42,26 @@ fn a_stopped_workflow_is_recovered_and_run() {
     assert!(watched.stdout.contains("out of memory"), "{}", watched.stdout);
     assert_eq!(standing(&sandbox)["large"], json!(["completed", 2]));
     sandbox.windlass(&["watch"]).exits(0);
+}
+
+/// One by `recover`, one by `watch`.
+#[test]
+fn books_in_postgresql_are_recovered_alike() {
+    let sandbox = Sandbox::new();
+    let database = database();
+    let db = database.url();
+    let here = |args: &[&str]| sandbox.windlass(&[args, &["--db", &db]].concat());
+    sandbox.write("large.yaml", LARGE);
+    here(&["run", "large.yaml"]).exits(1);
+    here(&["recover", "--dry-run"]).exits(0).prints("1 job would run again").prints("out of memory");
+    here(&["recover"]).exits(0).prints("1 job will run again").says("windlass resume 1");
+    here(&["resume"]).exits(0).says("2 completed");
+    let revision = sandbox.json(&["revisions", "--db", &db])[0].clone();
+    assert!(revision["change"].as_str().unwrap().starts_with("memory 40 MiB → "), "{revision}");
+
+    sandbox.write("other.yaml", &LARGE.replace("name: large\nres", "name: other\nres"));
+    here(&["run", "other.yaml"]).exits(1);
+    here(&["watch", "--recover"]).exits(0).says("(1 of 3)").says("2 completed");
 }
 
 #[test]
