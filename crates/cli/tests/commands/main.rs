@@ -9,6 +9,8 @@ mod again;
 #[cfg(test)]
 mod away;
 #[cfg(test)]
+mod bad_node;
+#[cfg(test)]
 mod books;
 #[cfg(test)]
 mod campaign;
