@@ -191,15 +191,18 @@ fn follow_stream(
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let (mut was_run, mut last) = (false, after);
     loop {
-        let is_run = match store.workflow(workflow) {
+        let mut asked = store.workflow(workflow);
+        if asked.as_ref().is_err_and(is_away)
+            && let Some(client) = relocate.as_ref().and_then(|find| find())
+        {
+            // At once: what runs now may be over when nothing more is heard, and nobody would know that it ever ran.
+            store = Arc::new(client.books());
+            asked = store.workflow(workflow);
+        }
+        let is_run = match asked {
             Ok(row) => row.is_some_and(|row| view::is_run_by_somebody(&*store, &row)),
-            Err(error) if is_away(&error) => {
-                if let Some(client) = relocate.as_ref().and_then(|find| find()) {
-                    store = Arc::new(client.books());
-                }
-                // Nobody knows; what is known when it is back counts.
-                was_run
-            }
+            // Nobody knows; what is known when it is back counts.
+            Err(error) if is_away(&error) => was_run,
             Err(error) => return Err(error.into()),
         };
         while let Some(event) = heard(&events, deadline)? {
