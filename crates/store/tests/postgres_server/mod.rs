@@ -118,7 +118,8 @@ impl Server {
             while sleep 5; do
                 [ -e data/postmaster.pid ] || exit 0
                 if flock -n -x used.lock true; then idle=$((idle + 1)); else idle=0; fi
-                if [ $idle -ge 4 ]; then exec flock start.lock \"$0\" -m immediate -D \"$1\" stop; fi
+                # Looked at once more while nobody can begin to use it.
+                [ $idle -lt 4 ] || flock start.lock flock -n -x used.lock \"$0\" -m immediate -D \"$1\" stop
             done";
         let mut watcher = self.as_owner("sh");
         watcher.args(["-c", script]).arg(self.programs.join("pg_ctl")).arg(data).current_dir(&self.directory);
