@@ -132,16 +132,6 @@ impl LumiMask {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Adds one lumi; cheap when they come in order.
-    pub fn push(&mut self, run: u32, lumi: u32) {
-        let ranges = self.0.entry(run).or_default();
-        match ranges.last_mut() {
-            Some(last) if last.1.checked_add(1) == Some(lumi) => last.1 = lumi,
-            Some(last) if (last.0..=last.1).contains(&lumi) => {}
-            _ => ranges.push((lumi, lumi)),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -167,14 +157,5 @@ mod tests {
         let mask: LumiMask = serde_json::from_str(text).unwrap();
         assert!(mask.contains(356_164, 40) && !mask.contains(356_165, 11));
         assert_eq!(serde_json::to_string(&mask).unwrap(), text);
-    }
-
-    #[test]
-    fn lumis_in_order_make_ranges() {
-        let mut made = LumiMask::default();
-        for lumi in [1, 2, 2, 3, 7] {
-            made.push(9, lumi);
-        }
-        assert_eq!(made, mask(&[(9, &[(1, 3), (7, 7)])]));
     }
 }

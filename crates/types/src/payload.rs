@@ -19,7 +19,7 @@ pub use manifest::{
     Estimates, EventWindow, Fault, FaultKind, Generation, Input, Merge, Node, Output, Simulation, Site, Step,
     UnitManifest,
 };
-pub use names::{NameError, check_lfn, check_name, unit_name};
+pub use names::{NameError, check_lfn, check_name};
 pub use report::{
     EventsFrom, MergeCounts, MergeOutput, MergedFile, NodeFailure, NodeReport, ProducedFile, Spread,
     StepMetrics, StepProfile, StepSummary, StepTuning, Totals, UnitMetrics,
