@@ -72,8 +72,13 @@ const HOUSE: &[Room] = &[
         may_use: &["windlass-types", "windlass-proc", "windlass-core"],
     },
     Room {
-        name: "windlass-requests",
+        name: "windlass-condor",
         layer: 4,
+        may_use: &["windlass-types", "windlass-spec", "windlass-core", "windlass-proc", "windlass-payload"],
+    },
+    Room {
+        name: "windlass-requests",
+        layer: 5,
         // Its tests carry out what it submits.
         may_use: &[
             "windlass-types",
@@ -81,6 +86,7 @@ const HOUSE: &[Room] = &[
             "windlass-store",
             "windlass-engine",
             "windlass-payload",
+            "windlass-condor",
         ],
     },
     Room {
@@ -97,7 +103,7 @@ const HOUSE: &[Room] = &[
     },
     Room {
         name: "windlass-server",
-        layer: 5,
+        layer: 6,
         may_use: &[
             "windlass-types",
             "windlass-core",
@@ -106,12 +112,13 @@ const HOUSE: &[Room] = &[
             "windlass-api",
             "windlass-auth",
             "windlass-mcp",
+            "windlass-condor",
             "windlass-requests",
         ],
     },
     Room {
         name: "windlass",
-        layer: 6,
+        layer: 7,
         may_use: &[
             "windlass-types",
             "windlass-spec",
@@ -127,6 +134,7 @@ const HOUSE: &[Room] = &[
             "windlass-agent",
             "windlass-insight",
             "windlass-mcp",
+            "windlass-condor",
             "windlass-payload",
             "windlass-requests",
             "windlass-server",

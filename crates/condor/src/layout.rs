@@ -1,0 +1,90 @@
+//! What the files of a run are called, and where they are.
+//!
+//! ```text
+//! RUN/                      the directory of a run; DAGMan of the outer DAG works here
+//!   run.json                the outline of the plan
+//!   condor.json             what the scripts of its nodes have to know ("terms")
+//!   workflow.dag            a SUBDAG for each work unit
+//!   dagman.config
+//!   workflow.status         node status file, for people and for the end
+//!   workflow.jobstate       job state log: what is tailed
+//!   landing.sub processing.sub merge.sub cleanup.sub
+//!   bans.inc                sites that are not to be used now; written anew before each submission
+//!   mg_000012.json          manifest of a work unit
+//!   mg_000012/              DAGMan of the unit works here
+//!     group.dag
+//!     group.status  group.jobstate  group.dag.nodes.log (event log)  …
+//!     elected.inc           where the unit landed; read by the submit files of all that follows
+//!     proc_000003.inc       what the next attempt of a node asks for, if it is not what was planned
+//!     proc_000003.post.json what became of the last attempt of a node
+//!     proc_000003.out .err  what it said
+//!     proc_3.json merge_output.json metrics.json    what the payload reports
+//! ```
+//!
+//! A run of a workflow spec has one DAG, `workflow.dag`, and no units: its nodes' files are in `RUN` itself.
+
+use std::path::{Path, PathBuf};
+use windlass_types::requests::UnitName;
+
+pub const OUTER_DAG: &str = "workflow.dag";
+pub const OUTER_STATUS: &str = "workflow.status";
+pub const OUTER_JOBSTATE: &str = "workflow.jobstate";
+pub const CONFIG: &str = "dagman.config";
+pub const TERMS: &str = "condor.json";
+pub const BANS: &str = "bans.inc";
+
+pub const GROUP_DAG: &str = "group.dag";
+pub const GROUP_STATUS: &str = "group.status";
+pub const GROUP_JOBSTATE: &str = "group.jobstate";
+pub const ELECTED: &str = "elected.inc";
+
+/// What DAGMan appends to the name of a DAG file for the event log of its nodes.
+pub const NODES_LOG: &str = ".nodes.log";
+/// … and for what it says itself.
+pub const DAGMAN_OUT: &str = ".dagman.out";
+pub const METRICS: &str = ".metrics";
+
+pub const LANDING: &str = "landing";
+pub const MERGE: &str = "merge";
+pub const CLEANUP: &str = "cleanup";
+
+/// `proc_000003`
+pub fn processing_node(index: u32) -> String {
+    format!("proc_{index:06}")
+}
+
+/// The index of a processing node, by its name.
+pub fn processing_index(node: &str) -> Option<u32> {
+    let digits = node.strip_prefix("proc_")?;
+    (digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+}
+
+/// `RUN/mg_000012`
+pub fn unit_directory(run: &Path, unit: u32) -> PathBuf {
+    run.join(UnitName(unit).to_string())
+}
+
+/// Where `NODE.post.json` is, in the directory of its unit.
+pub fn post_report(unit: &Path, node: &str) -> PathBuf {
+    unit.join(format!("{node}.post.json"))
+}
+
+/// What the next attempt of a node asks for.
+pub fn next_attempt(unit: &Path, node: &str) -> PathBuf {
+    unit.join(format!("{node}.inc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_processing_nodes_lead_back() {
+        for index in [0, 3, 999_999, 1_000_000, u32::MAX] {
+            assert_eq!(processing_index(&processing_node(index)), Some(index));
+        }
+        for other in ["proc_3", "proc_", "merge", "proc_+00003", "proc_99999999999"] {
+            assert_eq!(processing_index(other), None, "{other}");
+        }
+    }
+}
