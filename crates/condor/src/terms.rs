@@ -1,0 +1,180 @@
+//! What the scripts of a run's nodes have to know, in `condor.json` beside its DAG. They never ask a server.
+//!
+//! DAGMan calls them in the directory where it works: that of the unit, or that of the run for nodes of the outer DAG and
+//! of a workflow spec. The rendered lines are (`$…` stands for what DAGMan puts there, KIND for a key of
+//! [`Terms::kinds`]):
+//!
+//! ```text
+//! PRE  of all but landings  PROGRAM condor pre $JOB $RETRY KIND
+//! POST of a landing         PROGRAM condor elect $JOB $RETURN $RETRY $MAX_RETRIES $JOBID KIND
+//! POST of other nodes       PROGRAM condor post $JOB $RETURN $RETRY $MAX_RETRIES $JOBID KIND
+//! POST of a unit            PROGRAM condor unit $JOB $RETURN
+//! ```
+
+use crate::layout;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use windlass_types::requests::NodeRole;
+use windlass_types::settings::FailureHandler;
+use windlass_types::{Ratio, Resources};
+
+/// The terms of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// Of the request or the workflow.
+    pub name: String,
+    /// The UUID of the run.
+    pub run: String,
+    /// The `windlass` of this machine, absolute: what the scripts are.
+    pub program: PathBuf,
+    /// What nodes are, by the name of their kind.
+    pub kinds: BTreeMap<String, NodeKind>,
+    /// For nodes of requests.
+    #[serde(default)]
+    pub care: Care,
+    /// For jobs of a workflow spec, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub handlers: BTreeMap<String, FailureHandler>,
+    /// Attributes that all jobs bear, for those who count what was used.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub accounting: BTreeMap<String, String>,
+}
+
+/// Nodes that are alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeKind {
+    /// `None`: a job of a workflow spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<NodeRole>,
+    /// Attempts after the first one: what its `RETRY` line says.
+    pub retries: u32,
+    /// What the first attempt asks for.
+    pub asked: Resources,
+    /// A key of [`Terms::handlers`]. Without one a job of a workflow spec is not tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handler: Option<String>,
+}
+
+/// What follows failures of a request's nodes, whose class decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Care {
+    /// Before the second attempt; twice that before the third, and so on.
+    pub cool_off_sec: u64,
+    pub longest_cool_off_sec: u64,
+    /// Memory and time, where they ran out.
+    pub growth: Ratio,
+    /// No job asks for more, in MB for each of its cores.
+    pub max_memory_per_core_mb: u64,
+    pub longest_runtime_sec: u64,
+}
+
+impl Default for Care {
+    fn default() -> Self {
+        Self {
+            cool_off_sec: 60,
+            longest_cool_off_sec: 600,
+            growth: Ratio::from_millionths(1_500_000),
+            max_memory_per_core_mb: 3000,
+            longest_runtime_sec: 48 * 3600,
+        }
+    }
+}
+
+impl Care {
+    /// What a job of so many cores may ask for at most.
+    pub fn memory_ceiling_mb(&self, cpus: u32) -> u64 {
+        self.max_memory_per_core_mb.saturating_mul(u64::from(cpus.max(1)))
+    }
+}
+
+/// `condor.json` cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TermsError {
+    #[error("cannot read {path}: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{path} is not what was written there: {source}")]
+    Wrong { path: PathBuf, source: serde_json::Error },
+    #[error("cannot write {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("there is no {} in {directory} nor above it: it is no directory of a run", layout::TERMS)]
+    Missing { directory: PathBuf },
+}
+
+impl Terms {
+    /// Of the run whose directory this is.
+    pub fn read(run: &Path) -> Result<Self, TermsError> {
+        let path = run.join(layout::TERMS);
+        let text = fs::read(&path).map_err(|source| TermsError::Read { path: path.clone(), source })?;
+        serde_json::from_slice(&text).map_err(|source| TermsError::Wrong { path, source })
+    }
+
+    /// Of the run that DAGMan works for in `directory`, its own or that of a unit; with the run's directory.
+    pub fn find(directory: &Path) -> Result<(Self, PathBuf), TermsError> {
+        let missing = || TermsError::Missing { directory: directory.to_owned() };
+        let whole = directory.canonicalize().map_err(|_| missing())?;
+        let run = whole.ancestors().take(2).find(|above| above.join(layout::TERMS).is_file());
+        let run = run.ok_or_else(missing)?;
+        Ok((Self::read(run)?, run.to_owned()))
+    }
+
+    /// Whole or not at all: a script may look while a rescue is being prepared.
+    pub fn write(&self, run: &Path) -> Result<(), TermsError> {
+        let path = run.join(layout::TERMS);
+        let hidden = run.join(format!(".{}", layout::TERMS));
+        let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
+        text.and_then(|text| fs::write(&hidden, text))
+            .and_then(|()| fs::rename(&hidden, &path))
+            .map_err(|source| TermsError::Write { path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::Bytes;
+
+    fn terms() -> Terms {
+        let asked = Resources { cpus: 4, memory: Bytes(8 << 30), ..Resources::DEFAULT };
+        let kind = NodeKind { role: Some(NodeRole::Processing), retries: 3, asked, handler: None };
+        Terms {
+            name: "request".into(),
+            run: "550e8400-e29b-41d4-a716-446655440000".into(),
+            program: "/usr/bin/windlass".into(),
+            kinds: [("processing_0".to_owned(), kind)].into(),
+            care: Care::default(),
+            handlers: BTreeMap::new(),
+            accounting: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn scripts_find_the_terms_of_their_run() {
+        let run = tempfile::tempdir().unwrap();
+        let unit = layout::unit_directory(run.path(), 12);
+        fs::create_dir_all(unit.join("deeper")).unwrap();
+        assert!(matches!(Terms::find(&unit), Err(TermsError::Missing { .. })));
+        terms().write(run.path()).unwrap();
+        for directory in [run.path(), &unit] {
+            let (found, home) = Terms::find(directory).unwrap();
+            assert_eq!((found, home), (terms(), run.path().canonicalize().unwrap()));
+        }
+        assert!(matches!(Terms::find(&unit.join("deeper")), Err(TermsError::Missing { .. })));
+    }
+
+    #[test]
+    fn what_is_no_terms_is_told_apart_from_none() {
+        let run = tempfile::tempdir().unwrap();
+        assert!(matches!(Terms::read(run.path()), Err(TermsError::Read { .. })));
+        fs::write(run.path().join(layout::TERMS), "{").unwrap();
+        assert!(matches!(Terms::read(run.path()), Err(TermsError::Wrong { .. })));
+    }
+
+    #[test]
+    fn the_ceiling_grows_with_the_cores() {
+        let care = Care { max_memory_per_core_mb: 2000, ..Care::default() };
+        assert_eq!([0, 1, 8].map(|cpus| care.memory_ceiling_mb(cpus)), [2000, 2000, 16_000]);
+    }
+}
