@@ -1,0 +1,157 @@
+//! The events of one job, from the end of a log backwards.
+//!
+//! A POST script asks about a job that just ended, in a log that all nodes of its DAG write. What it looks for is near
+//! the end, however long the log has grown; so the end is read first, and reading stops at the event that says that the
+//! job was submitted.
+
+use super::{END, Event, Exit, Head, Hold, Usage, What, next_event, parse_event};
+use memchr::memmem;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Small enough for one event of a job that ran for a moment, and each further piece is twice as large.
+const FIRST_PIECE: u64 = 32 * 1024;
+const LARGEST_PIECE: u64 = 1024 * 1024;
+/// An event is a few hundred bytes. What goes on for longer without an end is none.
+const LONGEST_EVENT: usize = 1024 * 1024;
+
+/// What a log says about one job, oldest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobEvents(pub Vec<Event>);
+
+/// The events of a cluster since it was last submitted. None if the log does not mention it.
+pub fn of_job(log: &Path, cluster: u64) -> io::Result<JobEvents> {
+    let file = File::open(log)?;
+    let mut search = Search::new(cluster);
+    let mut begin = file.metadata()?.len();
+    let mut piece = FIRST_PIECE;
+    while begin > 0 && !search.found_submission() {
+        let length = piece.min(begin);
+        begin -= length;
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        file.read_exact_at(&mut bytes, begin)?;
+        search.prepend(bytes, begin == 0);
+        piece = (piece * 2).min(LARGEST_PIECE);
+    }
+    Ok(search.finish())
+}
+
+impl JobEvents {
+    /// How the job ended, unless it was removed or is not over.
+    pub fn exit(&self) -> Option<Exit> {
+        self.find(|what| if let What::Terminated { exit, .. } = what { Some(*exit) } else { None })
+    }
+
+    /// Why it was held last, even if it was released or removed since.
+    pub fn last_hold(&self) -> Option<&Hold> {
+        self.find(|what| if let What::Held(hold) = what { Some(hold) } else { None })
+    }
+
+    /// Why it was removed.
+    pub fn removal(&self) -> Option<&str> {
+        self.find(|what| if let What::Aborted { reason } = what { reason.as_deref() } else { None })
+    }
+
+    /// What `ulog_execute_attrs` put into the log where it ran last.
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        self.find(|what| match what {
+            What::Executing { attributes, .. } => Some(attributes.get(name).map(String::as_str)),
+            _ => None,
+        })?
+    }
+
+    /// The slot where it ran last.
+    pub fn slot(&self) -> Option<&str> {
+        self.find(|what| if let What::Executing { slot, .. } = what { Some(slot.as_deref()) } else { None })?
+    }
+
+    /// What it used where it ran last.
+    pub fn usage(&self) -> Option<&Usage> {
+        self.find(|what| match what {
+            What::Terminated { usage, .. } | What::Evicted { usage, .. } => Some(usage),
+            _ => None,
+        })
+    }
+
+    /// From the beginning of its last execution until it ended, was evicted or removed.
+    pub fn wall_seconds(&self) -> Option<u64> {
+        let begun = self.0.iter().rposition(|event| matches!(event.what, What::Executing { .. }))?;
+        let ended = self.0[begun..].iter().find(|event| {
+            matches!(event.what, What::Terminated { .. } | What::Evicted { .. } | What::Aborted { .. })
+        })?;
+        u64::try_from(ended.at? - self.0[begun].at?).ok()
+    }
+
+    /// How often it began to run.
+    pub fn executions(&self) -> usize {
+        self.0.iter().filter(|event| matches!(event.what, What::Executing { .. })).count()
+    }
+
+    /// The latest event about which `of` has something to say.
+    fn find<'a, T>(&'a self, of: impl Fn(&'a What) -> Option<T>) -> Option<T> {
+        self.0.iter().rev().find_map(|event| of(&event.what))
+    }
+}
+
+/// A log that comes piece by piece, the last one first.
+pub(super) struct Search {
+    cluster: u64,
+    /// What a head of this job has after its number. Ids have at least three digits.
+    id: Vec<u8>,
+    /// Latest first.
+    found: Vec<Event>,
+    /// The beginning of the piece that came last: its event begins in the piece that comes next.
+    open: Vec<u8>,
+}
+
+impl Search {
+    pub(super) fn new(cluster: u64) -> Self {
+        Self { cluster, id: format!(" ({cluster:03}.").into_bytes(), found: Vec::new(), open: Vec::new() }
+    }
+
+    pub(super) fn found_submission(&self) -> bool {
+        self.found.last().is_some_and(|event| matches!(event.what, What::Submitted { .. }))
+    }
+
+    pub(super) fn prepend(&mut self, mut piece: Vec<u8>, first: bool) {
+        piece.append(&mut self.open);
+        // What comes before the first dots may begin in the next piece.
+        let whole =
+            if first { 0 } else { memmem::find(&piece, END).map_or(piece.len(), |dots| dots + END.len()) };
+        self.search(&piece[whole..]);
+        // Dots may be cut in two: they stay with what is open.
+        piece.truncate(whole);
+        if piece.len() <= LONGEST_EVENT {
+            self.open = piece;
+        }
+    }
+
+    /// Whole events, and perhaps one at the end that is not. Most are of other jobs: those are not even split.
+    fn search(&mut self, events: &[u8]) {
+        let mut end = events.len();
+        while !self.found_submission()
+            && let Some(id) = memmem::rfind(&events[..end], &self.id)
+        {
+            let begin = memchr::memrchr(b'\n', &events[..id]).map_or(0, |newline| newline + 1);
+            let event = next_event(&events[begin..]).and_then(|(text, _)| parse_own(text));
+            self.found.extend(event.filter(|event| event.cluster == self.cluster));
+            end = begin;
+        }
+    }
+
+    pub(super) fn finish(mut self) -> JobEvents {
+        self.found.reverse();
+        JobEvents(self.found)
+    }
+}
+
+/// An event whose first line is the head that was looked for. Should its writer have died, what follows is another's.
+fn parse_own(text: &[u8]) -> Option<Event> {
+    let second_head = text
+        .split(|byte| *byte == b'\n')
+        .skip(1)
+        .any(|line| Head::parse(&String::from_utf8_lossy(line)).is_some());
+    if second_head { None } else { parse_event(text) }
+}

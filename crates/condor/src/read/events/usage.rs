@@ -1,0 +1,121 @@
+//! What a job used, as its events 004 and 005 tell.
+//!
+//! ```text
+//!         Usr 0 00:01:10, Sys 0 00:00:02  -  Run Remote Usage
+//!     Partitionable Resources :    Usage  Request Allocated
+//!        Cpus                 :                 1         1
+//!        Memory (MB)          :   194          50       128
+//! ```
+//!
+//! A cell may be empty, so a number belongs to the column below whose title it ends, or before.
+
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// On the machine where it ran, in this execution.
+    pub cpu: Option<CpuTime>,
+    /// By the name in the table without its unit: `Cpus`, `Disk`, `Memory`, `TimeExecute`.
+    pub resources: BTreeMap<String, Amounts>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    pub user_seconds: u64,
+    pub system_seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amounts {
+    pub used: Option<f64>,
+    pub requested: Option<f64>,
+    pub allocated: Option<f64>,
+}
+
+impl Usage {
+    pub(super) fn read(lines: &[&str]) -> Self {
+        let mut usage = Self::default();
+        let mut columns = None;
+        for line in lines {
+            if let Some(found) = Columns::of(line) {
+                columns = Some(found);
+            } else if let Some(columns) = &columns {
+                usage.resources.extend(columns.row(line));
+            } else if let Some(cpu) = remote_cpu(line) {
+                usage.cpu = Some(cpu);
+            }
+        }
+        usage
+    }
+
+    /// In MB: what was used, asked for and given.
+    pub fn memory(&self) -> Amounts {
+        self.resources.get("Memory").copied().unwrap_or_default()
+    }
+}
+
+/// Where the titles of the table end.
+struct Columns {
+    used: usize,
+    requested: usize,
+    allocated: usize,
+}
+
+impl Columns {
+    fn of(line: &str) -> Option<Self> {
+        if !line.trim_start().starts_with("Partitionable Resources") {
+            return None;
+        }
+        let end = |title: &str| line.find(title).map(|start| start + title.len());
+        Some(Self { used: end("Usage")?, requested: end("Request")?, allocated: end("Allocated")? })
+    }
+
+    fn row(&self, line: &str) -> Option<(String, Amounts)> {
+        let colon = line.find(" : ")?;
+        let name = line[..colon].trim().split(" (").next().filter(|name| !name.is_empty())?;
+        let mut amounts = Amounts::default();
+        for (end, cell) in cells(line, colon + 3) {
+            let column = if end <= self.used {
+                &mut amounts.used
+            } else if end <= self.requested {
+                &mut amounts.requested
+            } else if end <= self.allocated {
+                &mut amounts.allocated
+            } else {
+                // Names of devices that were assigned.
+                break;
+            };
+            *column = cell.parse().ok().filter(|amount: &f64| amount.is_finite());
+        }
+        Some((name.to_owned(), amounts))
+    }
+}
+
+/// The words of a line from `start`, each with where it ends in the line.
+fn cells(line: &str, start: usize) -> impl Iterator<Item = (usize, &str)> {
+    let mut end = start;
+    line[start..].split(' ').filter_map(move |cell| {
+        let here = end + cell.len();
+        end = here + 1;
+        (!cell.is_empty()).then_some((here, cell))
+    })
+}
+
+/// `Usr 0 00:01:10, Sys 0 00:00:02  -  Run Remote Usage`
+fn remote_cpu(line: &str) -> Option<CpuTime> {
+    let (user, system) = line.trim().strip_suffix("  -  Run Remote Usage")?.split_once(", ")?;
+    Some(CpuTime {
+        user_seconds: seconds(user.strip_prefix("Usr ")?)?,
+        system_seconds: seconds(system.strip_prefix("Sys ")?)?,
+    })
+}
+
+/// `1 02:03:04`: days and the rest of a day.
+fn seconds(text: &str) -> Option<u64> {
+    let (days, clock) = text.split_once(' ')?;
+    let mut parts = clock.splitn(3, ':').map(super::digits);
+    let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
+    let minutes =
+        super::digits(days)?.checked_mul(24)?.checked_add(hours)?.checked_mul(60)?.checked_add(minutes)?;
+    minutes.checked_mul(60)?.checked_add(seconds)
+}
