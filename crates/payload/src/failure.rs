@@ -57,10 +57,13 @@ impl Failure {
     }
 }
 
+/// What the last line of a failed job begins with.
+const SAYS: &str = "windlass payload: ";
+
 /// The last line on stderr. Its class, where there is one, is what the default rules of classification look for.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("windlass payload: ")?;
+        f.write_str(SAYS)?;
         if let Some(class) = self.class {
             write!(f, "{class} failure {}: ", self.code)?;
         }
@@ -73,6 +76,25 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// What the last line of a job of ours tells of its failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    pub class: FailureClass,
+    pub code: i32,
+    pub message: String,
+}
+
+impl Told {
+    /// Looks for the line at the end of a log: what [`Failure`] says, read back.
+    pub fn at_end(log: &str) -> Option<Self> {
+        let line = log.trim_end().lines().last()?.strip_prefix(SAYS)?;
+        let (head, message) = line.split_once(": ")?;
+        let (class, code) = head.split_once(" failure ")?;
+        let class = FailureClass::ALL.into_iter().find(|known| known.as_str() == class)?;
+        Some(Self { class, code: code.parse().ok()?, message: message.to_owned() })
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -93,6 +115,9 @@ mod tests {
             let line = failure.to_string();
             assert_eq!(line.lines().count(), 1);
             assert_eq!(class_of_line(&line), class, "{line}");
+            let told = Told::at_end(&format!("step 17 of 200\n{line}\n\n")).unwrap();
+            assert_eq!((told.class, told.code), (class, 8021));
+            assert!(told.message.starts_with("step RECO: cannot read /store/a"), "{}", told.message);
         }
     }
 
@@ -101,5 +126,9 @@ mod tests {
         let failure = Failure { step: Some("RECO".to_owned()), ..Failure::new(7, "ended with exit code 7") };
         assert_eq!(failure.to_string(), "windlass payload: step RECO: ended with exit code 7");
         assert_eq!(class_of_line(&failure.to_string()), FailureClass::Transient);
+        for other in [&failure.to_string(), "", "windlass payload: odd failure 1: x", "data failure 8021: x"]
+        {
+            assert_eq!(Told::at_end(other), None, "{other}");
+        }
     }
 }

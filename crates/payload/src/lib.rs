@@ -21,6 +21,6 @@ pub mod run;
 pub mod simulate;
 mod step;
 
-pub use failure::Failure;
+pub use failure::{Failure, Told};
 pub use place::Place;
 pub use step::Control;

@@ -47,6 +47,7 @@ pub fn run(place: &Place, options: &Options<'_>, control: &Control) -> Result<No
         node: node.index,
         site: place.site.clone(),
         attempt: options.attempt,
+        inputs: node.inputs.iter().map(|input| input.lfn.clone()).collect(),
         ..NodeReport::default()
     };
     let worked = work(place, node, options, control, &mut report);

@@ -19,6 +19,7 @@
 //! Users' own rules are asked first, all of them, in the same order; one that has the name of a default replaces it.
 //! The default rules are data: `rules.json`, each with examples that a test holds it to.
 
+pub mod cms;
 mod evidence;
 mod rules;
 #[cfg(test)]

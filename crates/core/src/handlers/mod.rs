@@ -3,6 +3,7 @@
 //! The rules of a [`FailureHandler`] are compiled once; [`decide`] then weighs one failed attempt. Everything that chance or
 //! the surroundings have to say comes in as a value, so that the same question has the same answer.
 
+mod care;
 mod delay;
 mod growth;
 mod matching;
@@ -11,6 +12,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use care::Care;
 pub use matching::{BadRule, Handler};
 
 use matching::Matched;

@@ -2,10 +2,11 @@
 //! what it is run.
 
 use std::time::Duration;
+use windlass_core::handlers::Care;
 use windlass_core::plan;
 use windlass_types::requests::NodeRole;
-use windlass_types::settings::{FailureHandler, FailureRule};
-use windlass_types::{Bytes, FailureClass, Growth, Ratio};
+use windlass_types::settings::FailureHandler;
+use windlass_types::{Bytes, Ratio};
 
 /// How failures are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,36 +32,17 @@ impl Retries {
         }
     }
 
-    /// What follows failures of jobs of this role. What is permanent, or the fault of the data, is in no rule: it would
-    /// fail again. `max_memory` is what a job may ask for at most.
+    /// What follows failures of jobs of this role. `max_memory` is what a job may ask for at most.
     pub(crate) fn handler(&self, role: NodeRole, max_memory: Bytes) -> FailureHandler {
-        let half_as_much_again = Ratio::from_millionths(1_500_000);
-        let rule = |classes: &[FailureClass]| FailureRule {
-            classes: classes.to_vec(),
-            // It counts attempts, the first one included.
-            max_retries: i32::try_from(self.of(role).saturating_add(1)).unwrap_or(i32::MAX),
-            ..FailureRule::default()
+        let care = Care {
+            retries: self.of(role),
+            cool_off: self.cool_off,
+            longest_cool_off: Self::LONGEST_COOL_OFF,
+            growth: Ratio::from_millionths(1_500_000),
+            max_memory,
+            longest_runtime: Self::LONGEST_RUNTIME,
         };
-        let passing = [FailureClass::Transient, FailureClass::Infrastructure, FailureClass::Unknown];
-        let rules = vec![
-            FailureRule {
-                memory: Some(Growth::Times(half_as_much_again)),
-                max_memory: Some(max_memory),
-                ..rule(&[FailureClass::Memory])
-            },
-            FailureRule {
-                runtime: Some(Growth::Times(half_as_much_again)),
-                max_runtime: Some(Self::LONGEST_RUNTIME),
-                ..rule(&[FailureClass::Timeout])
-            },
-            FailureRule {
-                delay: Some(self.cool_off),
-                backoff: Some(Ratio::from_millionths(2_000_000)),
-                max_delay: Some(Self::LONGEST_COOL_OFF.max(self.cool_off)),
-                ..rule(&passing)
-            },
-        ];
-        FailureHandler { name: role.name().to_lowercase(), rules }
+        FailureHandler { name: role.name().to_lowercase(), rules: care.rules() }
     }
 }
 
@@ -77,6 +59,7 @@ pub(crate) fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
     use std::process::Command;
+    use windlass_types::FailureClass;
 
     #[test]
     fn a_shell_reads_what_was_meant() {

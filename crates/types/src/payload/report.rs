@@ -11,6 +11,9 @@ pub struct NodeReport {
     pub node: u32,
     pub site: String,
     pub attempt: u32,
+    /// LFNs of what it was to read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<String>,
     /// Those that ran, the failed one included.
     pub steps: Vec<StepMetrics>,
     pub outputs: Vec<ProducedFile>,
