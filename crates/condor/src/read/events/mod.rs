@@ -17,6 +17,7 @@ mod usage;
 pub use job::{JobEvents, of_job};
 pub use usage::{Amounts, CpuTime, Usage};
 
+use super::digits;
 use std::collections::BTreeMap;
 
 /// The line that ends an event, with the end of the line before it.
@@ -135,11 +136,6 @@ impl Head {
             at: time_of(rest),
         })
     }
-}
-
-/// A number of nothing but digits: `parse` alone takes a sign too.
-pub(super) fn digits(text: &str) -> Option<u64> {
-    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
 /// `2026-11-15 06:19:01`, perhaps with parts of a second. Logs in the old style, `11/15 06:19:01`, name no year.

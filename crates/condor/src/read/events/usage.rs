@@ -9,6 +9,7 @@
 //!
 //! A cell may be empty, so a number belongs to the column below whose title it ends, or before.
 
+use super::digits;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -113,9 +114,8 @@ fn remote_cpu(line: &str) -> Option<CpuTime> {
 /// `1 02:03:04`: days and the rest of a day.
 fn seconds(text: &str) -> Option<u64> {
     let (days, clock) = text.split_once(' ')?;
-    let mut parts = clock.splitn(3, ':').map(super::digits);
+    let mut parts = clock.splitn(3, ':').map(digits);
     let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
-    let minutes =
-        super::digits(days)?.checked_mul(24)?.checked_add(hours)?.checked_mul(60)?.checked_add(minutes)?;
+    let minutes = digits(days)?.checked_mul(24)?.checked_add(hours)?.checked_mul(60)?.checked_add(minutes)?;
     minutes.checked_mul(60)?.checked_add(seconds)
 }

@@ -1,0 +1,138 @@
+//! What is cut off, damaged or not ours at all: nothing panics, and nothing is done that is not done in the whole.
+
+use super::*;
+use proptest::prelude::*;
+use std::path::Path;
+
+struct Sample {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+/// All that a real DAGMan and a real schedd wrote.
+fn samples() -> Vec<Sample> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let mut samples: Vec<_> = files
+        .filter(|file| file.file_type().unwrap().is_file())
+        .map(|file| Sample {
+            name: file.file_name().into_string().unwrap(),
+            bytes: std::fs::read(file.path()).unwrap(),
+        })
+        .collect();
+    samples.sort_by(|one, other| one.name.cmp(&other.name));
+    assert!(samples.len() > 20);
+    samples
+}
+
+/// All that is said to be done, by every reader: a reader of other files must say nothing, or at least nothing more.
+fn done(bytes: &[u8]) -> Vec<String> {
+    let mut done = Vec::new();
+    for event in events::parse(bytes) {
+        done.push(format!("event {event:?}"));
+    }
+    for line in jobstate::parse(bytes) {
+        done.push(format!("line {line:?}"));
+    }
+    if let Some(status) = status::parse(bytes) {
+        done.push(format!("head {:?}", status.head));
+        done.extend(status.nodes.iter().map(|node| format!("node {node:?}")));
+        done.extend(status.whole.then(|| "whole".to_owned()));
+    }
+    done.extend(metrics::parse(bytes).map(|metrics| format!("metrics {metrics:?}")));
+    done.extend(rescue::parse(bytes).done.iter().map(|node| format!("rescued {node}")));
+    done.extend(ads::parse(bytes).iter().flatten().map(|ad| format!("ad {ad:?}")));
+    done.extend(dagman_out::last_run(bytes).exit.map(|exit| format!("exit {exit}")));
+    done
+}
+
+#[test]
+fn a_prefix_never_says_more_than_the_whole() {
+    for sample in samples() {
+        let whole = done(&sample.bytes);
+        assert!(!whole.is_empty() || sample.name == "workflow.dag.rescue.removed", "{}", sample.name);
+        for cut in 0..sample.bytes.len() {
+            let mut left = whole.iter();
+            for part in done(&sample.bytes[..cut]) {
+                assert!(left.any(|said| *said == part), "{} cut at {cut}: {part}", sample.name);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn damage_is_survived(
+        which in any::<prop::sample::Index>(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
+        (from, to) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+    ) {
+        let mut samples = samples();
+        let which = which.index(samples.len());
+        let bytes = &mut samples[which].bytes;
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        // A piece in the middle is lost, as after a full disk.
+        let (from, to) = (from.index(bytes.len()), to.index(bytes.len()));
+        bytes.drain(from.min(to)..from.max(to));
+        done(bytes);
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        done(&bytes);
+    }
+
+    /// Random bytes hardly ever look like anything: these are made of the words of the formats.
+    #[test]
+    fn any_words_are_survived(words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 0..200)) {
+        done(words.concat().as_bytes());
+    }
+}
+
+const WORDS: [&str; 40] = [
+    "\n",
+    "\n...\n",
+    " ",
+    "\t",
+    "[",
+    "]\n",
+    "[\n",
+    "\"",
+    "\\",
+    ";",
+    " = ",
+    "/* ",
+    "(",
+    ")",
+    "005 (",
+    "023.000.000) ",
+    "000 (1.2.3) ",
+    "(1) Normal termination (return value ",
+    "2026-11-15 06:19:01 ",
+    "Partitionable Resources :",
+    "Usage",
+    "Request",
+    "Allocated",
+    " : ",
+    "99999999999999999999",
+    "-1",
+    "é",
+    "INTERNAL *** ",
+    "DAGMAN_STARTED ",
+    " ***",
+    "DONE ",
+    "#   ",
+    "# Nodes that failed: ",
+    "Type",
+    "\"DagStatus\"",
+    "NodesTotal",
+    "DagStatus",
+    "EXITING WITH STATUS ",
+    "POST_SCRIPT_SUCCESS 1.0 - - 1",
+    "Usr 9 99:99:99, Sys 0 00:00:00  -  Run Remote Usage",
+];
