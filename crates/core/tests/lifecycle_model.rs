@@ -48,6 +48,8 @@ enum Act {
     Work {
         fails: bool,
     },
+    /// Somebody holds the run at the backend, or lets it go on.
+    Halt,
     HearTwice,
     Wait,
     Want(Want),
@@ -60,10 +62,12 @@ fn act() -> impl Strategy<Value = Act> {
         3 => any::<bool>().prop_map(|did_it| Act::PerformBadly { did_it }),
         2 => (0..4_u8).prop_map(|done| Act::Crash { done }),
         8 => prop::bool::weighted(0.08).prop_map(|fails| Act::Work { fails }),
+        1 => Just(Act::Halt),
         2 => Just(Act::HearTwice),
         2 => Just(Act::Wait),
         1 => prop_oneof![
-            4 => Just(Want::Stop), 2 => Just(Want::Release), 1 => Just(Want::Abort), 1 => Just(Want::Fail)
+            4 => Just(Want::Stop), 2 => Just(Want::Release), 1 => Just(Want::Remove), 1 => Just(Want::Abort),
+            1 => Just(Want::Fail)
         ]
         .prop_map(Act::Want),
     ]
@@ -78,6 +82,7 @@ struct Workflow {
     told: Vec<(u32, UnitStatus)>,
     /// The run that is under way.
     live: Option<String>,
+    is_halted: bool,
 }
 
 #[derive(Debug)]
@@ -90,6 +95,8 @@ struct World {
     under_way: VecDeque<Effect>,
     now: Timestamp,
     rounds: u32,
+    /// Where its rounds run.
+    backend: Backend,
     names: u32,
     workflows: Vec<Workflow>,
     /// Run → its workflow.
@@ -102,7 +109,7 @@ struct World {
 }
 
 impl World {
-    fn new(rounds: u32, production_steps: Vec<ProductionStep>) -> Self {
+    fn new(rounds: u32, production_steps: Vec<ProductionStep>, backend: Backend) -> Self {
         let row = RequestRow {
             request: request(production_steps),
             status: RequestStatus::Submitted,
@@ -122,6 +129,7 @@ impl World {
             under_way: VecDeque::new(),
             now: START,
             rounds,
+            backend,
             names: 0,
             workflows: Vec::new(),
             runs: BTreeMap::new(),
@@ -157,6 +165,11 @@ impl World {
             }
             Act::Work { fails } => {
                 self.work(if fails { UnitStatus::Failed } else { UnitStatus::Completed });
+            }
+            Act::Halt => {
+                if let Some(live) = self.workflows.iter_mut().find(|workflow| workflow.live.is_some()) {
+                    live.is_halted = !live.is_halted;
+                }
             }
             Act::HearTwice => self.news.extend(self.heard.clone()),
             Act::Wait => self.now = self.now.after(Duration::from_secs(100)),
@@ -217,8 +230,11 @@ impl World {
             return self.news.push(told(run, None, RunState::Gone, 0, 0, Vec::new()));
         };
         let workflow = &self.workflows[at];
-        let state =
-            if workflow.live.as_ref() == Some(&run.uuid) { RunState::Running } else { RunState::Over };
+        let state = match () {
+            () if workflow.live.as_ref() != Some(&run.uuid) => RunState::Over,
+            () if workflow.is_halted => RunState::Halted,
+            () => RunState::Running,
+        };
         let count = |status| workflow.units.iter().filter(|unit| **unit == Some(status)).count() as u32;
         let (completed, failed) = (count(UnitStatus::Completed), count(UnitStatus::Failed));
         let units = workflow.told.iter().enumerate().skip(run.units_read as usize);
@@ -228,8 +244,8 @@ impl World {
             status: *status,
             output: Ok((*status == UnitStatus::Completed).then(|| merged(workflow.round, *unit))),
         });
-        let engine = Some((WorkflowId(at as i64), RunId(1)));
-        let news = told(run, engine, state, completed, failed, units.collect());
+        let called = Some(called(&run.backend, at, &run.uuid));
+        let news = told(run, called, state, completed, failed, units.collect());
         self.news.push(news);
     }
 
@@ -263,7 +279,7 @@ impl World {
             updated_at: self.now,
         };
         News::Planned(Box::new(Planned {
-            run: run(round, &format!("run-{}", self.names)),
+            run: run(round, &format!("run-{}", self.names), self.backend.clone()),
             blocks: (0..2).flat_map(|d| [block(d, 0, 0, 1), block(d, 1, 2, UNITS - 1)]).collect(),
             process: Process { more_input: round + 1 < self.rounds, ..process },
         }))
@@ -271,19 +287,21 @@ impl World {
 
     fn hand_over(&mut self, run: &str) -> News {
         assert!(!self.renounced.contains(run), "{run} was said not to run any more");
+        // One that meanwhile is not the latest one any more would have been renounced.
         let row = self.view.run.as_ref().filter(|row| row.uuid == run);
-        let at = match (self.runs.get(run), row.map(|row| &row.backend)) {
-            (Some(at), _) => *at,
-            (None, Some(Backend::Engine { workflow: Some(workflow), .. })) => workflow.0 as usize,
-            // Of a run that meanwhile is not the latest one any more: it would have been renounced.
-            (None, None) => panic!("{run} is handed over, and nobody wants it"),
-            (None, _) => {
-                let round = row.map_or(0, |row| row.round);
-                let units = vec![None; UNITS as usize];
-                self.workflows.push(Workflow { round, units, ..Workflow::default() });
-                self.workflows.len() - 1
-            }
+        let row = row.unwrap_or_else(|| panic!("{run} is handed over, and nobody wants it"));
+        let before = match &row.backend {
+            Backend::Engine { workflow, .. } => workflow.map(|workflow| workflow.0 as usize),
+            // The directory of the round, if one of its runs was ever handed over.
+            Backend::Htcondor { .. } => self.workflows.iter().position(|known| known.round == row.round),
         };
+        let known = self.runs.get(run).copied().or(before);
+        let at = known.unwrap_or_else(|| {
+            let units = vec![None; UNITS as usize];
+            self.workflows.push(Workflow { round: row.round, units, ..Workflow::default() });
+            self.workflows.len() - 1
+        });
+        let backend = called(&row.backend, at, run);
         let workflow = &mut self.workflows[at];
         if !self.runs.contains_key(run) {
             assert_eq!(workflow.live, None, "one run at a time (R-021)");
@@ -295,7 +313,7 @@ impl World {
                 .for_each(|unit| *unit = None);
             workflow.live = workflow.units.contains(&None).then(|| run.to_owned());
         }
-        News::Submitted { run: run.to_owned(), workflow: WorkflowId(at as i64), engine_run: RunId(1) }
+        News::Submitted { run: run.to_owned(), backend }
     }
 
     fn stop(&mut self, run: &str) -> News {
@@ -304,6 +322,7 @@ impl World {
             Some(at) if self.workflows[at].live.as_deref() == Some(run) => {
                 let workflow = &mut self.workflows[at];
                 workflow.live = None;
+                workflow.is_halted = false;
                 for (unit, status) in
                     workflow.units.iter_mut().enumerate().filter(|(_, status)| status.is_none())
                 {
@@ -323,6 +342,9 @@ impl World {
         let Some(workflow) = self.workflows.iter_mut().find(|workflow| workflow.live.is_some()) else {
             return;
         };
+        if workflow.is_halted {
+            return;
+        }
         if let Some(unit) = workflow.units.iter().position(Option::is_none) {
             workflow.units[unit] = Some(status);
             workflow.told.push((unit as u32, status));
@@ -357,6 +379,7 @@ impl World {
     fn come_to_an_end(&mut self) {
         for _ in 0..400 {
             self.now = self.now.after(Duration::from_hours(9));
+            self.workflows.iter_mut().for_each(|workflow| workflow.is_halted = false);
             self.work(UnitStatus::Completed);
             self.decide(true);
             while let Some(effect) = self.under_way.pop_front() {
@@ -424,7 +447,7 @@ fn failure(effect: &Effect) -> Option<News> {
 
 fn told(
     run: &RunRow,
-    engine: Option<(WorkflowId, RunId)>,
+    backend: Option<Backend>,
     state: RunState,
     completed: u32,
     failed: u32,
@@ -432,14 +455,31 @@ fn told(
 ) -> News {
     News::Run(Box::new(RunNews {
         run: run.uuid.clone(),
-        engine,
+        backend,
         state,
         counts: NodeCounts::default(),
         units_completed: completed,
         units_failed: failed,
         units,
+        held: Vec::new(),
+        reason: None,
     }))
 }
+
+/// What the backend calls a run of its workflow `at`.
+fn called(backend: &Backend, at: usize, run: &str) -> Backend {
+    match backend {
+        Backend::Engine { .. } => {
+            Backend::Engine { workflow: Some(WorkflowId(at as i64)), run: Some(RunId(1)) }
+        }
+        Backend::Htcondor { schedd, .. } => {
+            Backend::Htcondor { schedd: schedd.clone(), cluster: Some(format!("{at}-{run}")) }
+        }
+    }
+}
+
+const ENGINE: Backend = Backend::Engine { workflow: None, run: None };
+const HTCONDOR: Backend = Backend::Htcondor { schedd: None, cluster: None };
 
 fn merged(round: u32, unit: u32) -> MergeOutput {
     let file = |dataset: &str| MergedFile {
@@ -478,13 +518,13 @@ fn process() -> Process {
     }
 }
 
-fn run(round: u32, uuid: &str) -> RunRow {
+fn run(round: u32, uuid: &str, backend: Backend) -> RunRow {
     RunRow {
         uuid: uuid.into(),
         process: "process".into(),
         round,
         parent: None,
-        backend: Backend::Engine { workflow: None, run: None },
+        backend,
         submit_dir: "dir".into(),
         status: RunStatus::Ready,
         stop_requested_at: None,
@@ -543,9 +583,10 @@ proptest! {
         acts in prop::collection::vec(act(), 0..150),
         rounds in 1..=3_u32,
         has_steps in any::<bool>(),
+        backend in prop_oneof![Just(ENGINE), Just(HTCONDOR)],
     ) {
         let steps = [(0.3, 50), (0.6, 20)].map(|(fraction, priority)| ProductionStep { fraction, priority });
-        let mut world = World::new(rounds, if has_steps { steps.to_vec() } else { Vec::new() });
+        let mut world = World::new(rounds, if has_steps { steps.to_vec() } else { Vec::new() }, backend);
         for act in acts {
             world.act(act);
         }
@@ -558,9 +599,11 @@ proptest! {
 #[test]
 fn production_in_steps_runs_to_completion() {
     let steps = [(0.3, 50), (0.6, 20)].map(|(fraction, priority)| ProductionStep { fraction, priority });
-    let mut world = World::new(1, steps.to_vec());
-    world.come_to_an_end();
-    world.check_the_end();
-    assert_eq!((world.view.row.request.priority, world.view.row.request.production_steps.len()), (20, 0));
-    assert_eq!(world.runs.len(), 3, "{:?}", world.runs);
+    for backend in [ENGINE, HTCONDOR] {
+        let mut world = World::new(1, steps.to_vec(), backend);
+        world.come_to_an_end();
+        world.check_the_end();
+        assert_eq!((world.view.row.request.priority, world.view.row.request.production_steps.len()), (20, 0));
+        assert_eq!((world.runs.len(), world.workflows.len()), (3, 1), "{:?}", world.runs);
+    }
 }

@@ -1,10 +1,100 @@
-//! Where runs of requests execute: today the engine of this server.
+//! Where runs of requests execute. What is decided about a run does not depend on where it is: a [`Backend`] takes it,
+//! ends it, and says how it stands.
 
 mod engine;
 mod jobs;
 mod roles;
 
-pub(crate) use engine::EngineError;
-pub(crate) use engine::{Engine, Handed};
+pub(crate) use engine::Engine;
 pub(crate) use jobs::{JobSize, Submission};
 pub(crate) use roles::Retries;
+
+use windlass_core::requests::book::{self, NodeCounts, RunRow};
+use windlass_core::requests::lifecycle::{RunState, Trouble};
+use windlass_types::requests::UnitStatus;
+
+/// Each call may be made twice, and by somebody who remembers nothing: what is there says what was done.
+pub(crate) trait Backend: Send + Sync + std::fmt::Debug {
+    /// Sees to it that a run is there, as the first of its round or going on with the one before it; and says what it is
+    /// called there.
+    fn hand_over(&self, order: &Order<'_>) -> Result<book::Backend, Trouble>;
+
+    /// What is there of a run is told to end; that it did is seen by looking.
+    fn stop(&self, order: &Order<'_>, reason: &str) -> Result<Stop, Trouble>;
+
+    /// How a run stands that was handed over. `None`: it was not.
+    fn look(&self, run: &RunRow) -> Option<Look>;
+}
+
+/// A run, with all that a backend may need to know of it.
+#[derive(Debug)]
+pub(crate) struct Order<'a> {
+    pub(crate) run: &'a RunRow,
+    pub(crate) submission: Submission,
+    /// Of the same process.
+    pub(crate) others: Vec<RunRow>,
+}
+
+/// What came of [`Backend::stop`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It is there, under this name, and was told.
+    Told(book::Backend),
+    /// It certainly does not run and will not.
+    NotThere,
+}
+
+/// How a run stands. Its state was read before its units: what is over has no more news than these.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    /// What it is called there.
+    pub(crate) backend: book::Backend,
+    pub(crate) state: RunState,
+    pub(crate) counts: NodeCounts,
+    pub(crate) units_completed: u32,
+    pub(crate) units_failed: u32,
+    /// What happened to units after `units_read` of the run, ascending.
+    pub(crate) news: Vec<UnitChange>,
+    /// What waits there for a person, and why.
+    pub(crate) held: Vec<String>,
+    /// Why it ended, where the units do not say it.
+    pub(crate) reason: Option<String>,
+}
+
+impl Look {
+    /// The backend does not answer.
+    pub(crate) fn unknown(backend: book::Backend) -> Self {
+        Self {
+            backend,
+            state: RunState::Unknown,
+            counts: NodeCounts::default(),
+            units_completed: 0,
+            units_failed: 0,
+            news: Vec::new(),
+            held: Vec::new(),
+            reason: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnitChange {
+    pub(crate) seq: i64,
+    pub(crate) unit: u32,
+    pub(crate) status: UnitStatus,
+}
+
+/// All there are.
+#[derive(Debug)]
+pub(crate) struct Backends {
+    pub(crate) engine: Engine,
+}
+
+impl Backends {
+    /// The one that a run is for. Nothing else about a run depends on which it is.
+    pub(crate) fn of(&self, run: &RunRow) -> &dyn Backend {
+        match &run.backend {
+            book::Backend::Engine { .. } | book::Backend::Htcondor { .. } => &self.engine,
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 mod outputs;
 
-use crate::backend::{EngineError, Handed, Retries, Submission};
+use crate::backend::{Order, Retries, Stop, Submission};
 use crate::catalog::{CatalogError, Fault};
 use crate::manifests::{self, Common, WriteError};
 use crate::names;
@@ -16,9 +16,9 @@ use windlass_core::requests::View;
 use windlass_core::requests::book::{Backend, BlockRow, NodeCounts, Process, RequestRow, RunRow};
 use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
 use windlass_store::model::RunFilter;
+use windlass_types::Clock;
 use windlass_types::payload::{StepProfile, check_name};
 use windlass_types::requests::{BlockStatus, Request, RunStatus};
-use windlass_types::{Clock, RunId, WorkflowId};
 
 /// Those with the same one are done one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,10 +116,12 @@ pub(crate) fn perform(world: &World, effect: &Effect, rows: &Rows) -> Done {
             or_trouble(planned, &News::PlanFailed)
         }
         Effect::Submit { run } | Effect::Resume { run } => {
-            let handed = hand_over(world, rows, run).map(|handed| submitted(run, handed));
-            or_trouble(handed, &|trouble| News::SubmitFailed { run: run.clone(), trouble })
+            or_trouble(hand_over(world, rows, run), &|trouble| News::SubmitFailed {
+                run: run.clone(),
+                trouble,
+            })
         }
-        Effect::Stop { run, .. } => match try_stop(world, rows, run) {
+        Effect::Stop { run, reason } => match try_stop(world, rows, run, reason) {
             Ok(news) => done(news, STOP_AGAIN),
             Err(trouble) => {
                 tracing::warn!(request = rows.name, run, reason = trouble.reason, "cannot stop a run yet");
@@ -128,10 +130,6 @@ pub(crate) fn perform(world: &World, effect: &Effect, rows: &Rows) -> Done {
         },
         Effect::Step(step) => done(vec![outputs::perform(world, step, rows)], SHORT),
     }
-}
-
-fn submitted(run: &str, handed: Handed) -> News {
-    News::Submitted { run: run.to_owned(), workflow: handed.workflow, engine_run: handed.run }
 }
 
 fn passing(error: impl std::fmt::Display) -> Trouble {
@@ -148,10 +146,6 @@ fn of_store(error: &windlass_store::Error) -> Trouble {
 
 fn of_catalog(error: CatalogError) -> Trouble {
     Trouble { again: error.fault == Fault::Later, reason: error.detail }
-}
-
-fn of_engine(error: &EngineError) -> Trouble {
-    Trouble { again: error.is_passing(), reason: error.to_string() }
 }
 
 /// The request as it was wished for, with all that is in it.
@@ -313,32 +307,18 @@ fn directory(world: &World, request: &str, run: &str) -> Result<PathBuf, Trouble
     Ok(root.join(request).join(run))
 }
 
-/// Hands a run to the engine: as a new workflow, or as the next run of the one that its round has.
-fn hand_over(world: &World, rows: &Rows, run: &str) -> Result<Handed, Trouble> {
-    let run = row_of(rows, run)?;
-    let submission = submission(world, rows, run);
-    let known = match run.backend {
-        Backend::Engine { workflow: Some(workflow), .. } => Some(workflow),
-        _ => world.engine.find(&submission).map_err(|error| of_engine(&error))?.map(|row| row.id),
-    };
-    let Some(workflow) = known else {
-        let outline = Outline::read(Path::new(&run.submit_dir))
-            .map_err(|error| lasting(format!("{}: its plan cannot be read: {error}", run.submit_dir)))?;
-        return world.engine.submit(&submission, &outline, Clock.now()).map_err(|error| of_engine(&error));
-    };
-    let last = last_run(world, run, workflow)?;
-    world.engine.go_on(workflow, last, Clock.now()).map_err(|error| of_engine(&error))
+/// Hands a run to its backend.
+fn hand_over(world: &World, rows: &Rows, run: &str) -> Result<News, Trouble> {
+    let order = order(world, rows, row_of(rows, run)?)?;
+    let backend = world.backends.of(order.run).hand_over(&order)?;
+    Ok(News::Submitted { run: run.to_owned(), backend })
 }
 
-/// The last of the engine's runs of this workflow that is known to have been another run of the request.
-fn last_run(world: &World, run: &RunRow, workflow: WorkflowId) -> Result<Option<RunId>, Trouble> {
+fn order<'r>(world: &World, rows: &Rows, run: &'r RunRow) -> Result<Order<'r>, Trouble> {
     let filter = RunFilter { process: Some(run.process.clone()), ..RunFilter::default() };
-    let runs = world.books.request_runs(&filter).map_err(|error| of_store(&error))?;
-    let engine_run = |row: &RunRow| match row.backend {
-        Backend::Engine { workflow: Some(id), run } if id == workflow => run,
-        _ => None,
-    };
-    Ok(runs.iter().filter(|row| row.uuid != run.uuid).filter_map(engine_run).max())
+    let mut others = world.books.request_runs(&filter).map_err(|error| of_store(&error))?;
+    others.retain(|other| other.uuid != run.uuid);
+    Ok(Order { run, submission: submission(world, rows, run), others })
 }
 
 fn row_of<'r>(rows: &'r Rows, run: &str) -> Result<&'r RunRow, Trouble> {
@@ -362,33 +342,12 @@ fn submission(world: &World, rows: &Rows, run: &RunRow) -> Submission {
     }
 }
 
-/// Whatever of the run is at the engine is told to end. One that came there unnoticed is first told of.
-fn try_stop(world: &World, rows: &Rows, run: &str) -> Result<Vec<News>, Trouble> {
-    let row = row_of(rows, run)?;
-    let gone = || News::Stopped { run: run.to_owned(), there: false };
-    let (workflow, known) = match row.backend {
-        Backend::Engine { workflow: Some(workflow), run } => (workflow, run),
-        Backend::Engine { workflow: None, .. } => {
-            let found =
-                world.engine.find(&submission(world, rows, row)).map_err(|error| of_engine(&error))?;
-            match found {
-                Some(found) => (found.id, None),
-                None => return Ok(vec![gone()]),
-            }
-        }
-        Backend::Htcondor { .. } => return Ok(vec![gone()]),
-    };
-    let mut news = Vec::new();
-    if known.is_none() {
-        // Is the run that the engine has now this one, or still the one before it?
-        let current = world.engine.current(workflow).map_err(|error| of_engine(&error))?;
-        let last = last_run(world, row, workflow)?;
-        match current {
-            Some(current) if Some(current.run) > last => news.push(submitted(run, current)),
-            _ => return Ok(vec![gone()]),
-        }
-    }
-    let there = world.engine.stop(workflow).map_err(|error| of_engine(&error))?;
-    news.push(News::Stopped { run: run.to_owned(), there });
-    Ok(news)
+/// Whatever of the run is at its backend is told to end. One that came there unnoticed is first told of.
+fn try_stop(world: &World, rows: &Rows, run: &str, reason: &str) -> Result<Vec<News>, Trouble> {
+    let order = order(world, rows, row_of(rows, run)?)?;
+    let stopped = |there| News::Stopped { run: run.to_owned(), there };
+    Ok(match world.backends.of(order.run).stop(&order, reason)? {
+        Stop::Told(backend) => vec![News::Submitted { run: run.to_owned(), backend }, stopped(true)],
+        Stop::NotThere => vec![stopped(false)],
+    })
 }

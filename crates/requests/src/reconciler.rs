@@ -178,7 +178,7 @@ impl Reconciler {
             self.wake.extract_if(|_, at| *at <= now).map(|(request, _)| request).collect();
         let is_due = |name: &String, view: &View| {
             all || woken.contains(name)
-                || run_news::handed(view).is_some_and(|run| heard.workflows.contains(&run.workflow))
+                || run_news::workflow(view).is_some_and(|workflow| heard.workflows.contains(&workflow))
         };
         let due = self.known.iter().filter(|(name, view)| is_due(name, view));
         let due: Vec<String> = due.map(|(name, _)| name.clone()).collect();

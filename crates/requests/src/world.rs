@@ -1,7 +1,7 @@
-//! What the reconciler works with: the books, the engine, a catalog, and what is set.
+//! What the reconciler works with: the books, the backends, a catalog, and what is set.
 
 use crate::alerts::Bell;
-use crate::backend::Engine;
+use crate::backend::Backends;
 use crate::catalog::Catalog;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -71,7 +71,7 @@ impl LifecycleOptions {
 /// Shared by the passes and by what is done outside.
 pub(crate) struct World {
     pub(crate) books: Arc<dyn Database>,
-    pub(crate) engine: Engine,
+    pub(crate) backends: Backends,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) options: LifecycleOptions,
 }

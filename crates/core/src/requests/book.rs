@@ -53,6 +53,8 @@ pub enum Want {
     Fail,
     /// Out of `held`: it goes on where it was.
     Release,
+    /// Its run is to end, and what follows is for a person to say.
+    Remove,
 }
 
 /// The workflow of a request, as the requests API has it.
@@ -126,6 +128,25 @@ pub enum Backend {
         schedd: Option<String>,
         cluster: Option<String>,
     },
+}
+
+impl Backend {
+    /// As it is called in commands and answers.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Engine { .. } => "engine",
+            Self::Htcondor { .. } => "htcondor",
+        }
+    }
+
+    /// The same place, for a run that goes on with one there.
+    #[must_use]
+    pub fn going_on(&self) -> Self {
+        match self {
+            Self::Engine { workflow, .. } => Self::Engine { workflow: *workflow, run: None },
+            Self::Htcondor { schedd, .. } => Self::Htcondor { schedd: schedd.clone(), cluster: None },
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

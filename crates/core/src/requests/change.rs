@@ -1,11 +1,11 @@
 //! What a decision about a request changes, as values. The store applies the changes of one [`Commit`] in one transaction.
 
 use super::book::{
-    BlockRow, NewAlert, NodeCounts, OutputStep, Process, RunEvent, RunRow, RunTotals, StepKind, StepState,
-    Wanted,
+    Backend, BlockRow, NewAlert, NodeCounts, OutputStep, Process, RunEvent, RunRow, RunTotals, StepKind,
+    StepState, Wanted,
 };
+use windlass_types::Timestamp;
 use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus};
-use windlass_types::{RunId, Timestamp, WorkflowId};
 
 /// All or nothing, and only if the request is still at the version that the decision was made from.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,11 +74,8 @@ pub enum RunChange {
         from: RunStatus,
         to: RunStatus,
     },
-    /// It was handed to the engine.
-    Engine {
-        workflow: WorkflowId,
-        run: RunId,
-    },
+    /// It was handed over, and this is what it is called there. The backend of a run never changes, only its name there.
+    HandedTo(Backend),
     /// How large it is, once it is planned.
     Totals(RunTotals),
     Counts(NodeCounts),

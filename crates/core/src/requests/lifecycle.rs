@@ -14,16 +14,16 @@ mod states;
 mod tests;
 mod wishes;
 
-use super::book::{BlockRow, NodeCounts, OutputStep, Process, RunRow, StepKind};
+use super::book::{Backend, BlockRow, NodeCounts, OutputStep, Process, RunRow, StepKind};
 use super::change::{Commit, RequestChange};
 use super::rounds::McCompletion;
 use super::{View, outputs};
 use desk::Desk;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use windlass_types::Timestamp;
 use windlass_types::payload::MergeOutput;
 use windlass_types::requests::{RequestStatus, UnitStatus};
-use windlass_types::{RunId, Timestamp, WorkflowId};
 
 /// Everything that a decision needs beside the rows.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +46,10 @@ pub enum News {
     /// There is nothing (more) to plan.
     NothingToPlan,
     PlanFailed(Trouble),
-    /// A run is at the engine, under these numbers.
+    /// A run is at its backend, under this name.
     Submitted {
         run: String,
-        workflow: WorkflowId,
-        engine_run: RunId,
+        backend: Backend,
     },
     SubmitFailed {
         run: String,
@@ -93,14 +92,18 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunNews {
     pub run: String,
-    /// What the engine calls it. `None` where it was asked for by its UUID alone and not found: it may be on its way there.
-    pub engine: Option<(WorkflowId, RunId)>,
+    /// What it is called there. `None` where it was asked for by its UUID alone and not found: it may be on its way there.
+    pub backend: Option<Backend>,
     pub state: RunState,
     pub counts: NodeCounts,
     pub units_completed: u32,
     pub units_failed: u32,
     /// What happened to units after `units_read`, ascending.
     pub units: Vec<UnitNews>,
+    /// What waits there for a person, and why: for the first look that finds more of it than the last one.
+    pub held: Vec<String>,
+    /// Why it ended, where the units do not say it.
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +113,8 @@ pub enum RunState {
     /// It answers, and knows nothing of this run.
     Gone,
     Running,
+    /// Nothing more of it begins until somebody lets it go on.
+    Halted,
     Over,
 }
 
@@ -161,6 +166,8 @@ pub enum AlertKind {
     SlowDag,
     ScheddUnreachable,
     Held,
+    /// Nodes of a run, or the run itself, wait at the backend for a person.
+    HeldNodes,
     OutputFailed,
 }
 
@@ -177,6 +184,7 @@ impl AlertKind {
             Self::SlowDag => "slow_dag",
             Self::ScheddUnreachable => "schedd_unreachable",
             Self::Held => "held",
+            Self::HeldNodes => "held_nodes",
             Self::OutputFailed => "output_failed",
         }
     }

@@ -92,9 +92,7 @@ fn apply_to_run(row: &mut RunRow, change: &RunChange, at: Timestamp) {
             }
         }
         RunChange::Status { .. } => {}
-        RunChange::Engine { workflow, run } => {
-            row.backend = super::book::Backend::Engine { workflow: Some(*workflow), run: Some(*run) };
-        }
+        RunChange::HandedTo(backend) => row.backend.clone_from(backend),
         RunChange::Totals(totals) => row.totals.clone_from(totals),
         RunChange::Counts(counts) => row.counts = *counts,
         RunChange::Units { completed, failed, read } => {

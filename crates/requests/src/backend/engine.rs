@@ -2,57 +2,73 @@
 //! whether it was done.
 
 use super::jobs::{Graph, Submission};
+use super::{Backend, Look, Order, Stop, UnitChange};
 use crate::outline::Outline;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
-use windlass_core::requests::book::NodeCounts;
-use windlass_core::requests::lifecycle::RunState;
+use windlass_core::requests::book::{self, NodeCounts, RunRow};
+use windlass_core::requests::lifecycle::{RunState, Trouble};
 use windlass_engine::service::{Quiet, Refused, Reply, Service};
 use windlass_store::Store;
 use windlass_store::model::{UnitRow, WorkflowRow};
-use windlass_types::{JobStatus, RunId, StatusCounts, Timestamp, UnitCounts, WorkflowId};
+use windlass_types::requests::UnitStatus;
+use windlass_types::{Clock, JobStatus, RunId, StatusCounts, Timestamp, WorkflowId};
 
 /// Whoever does all this, in the engine's books.
 const BY: &str = "lifecycle";
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum EngineError {
+enum EngineError {
     #[error("the database could not be used: {0}")]
     Store(#[from] windlass_store::Error),
     #[error("the engine refused: {0}")]
     Refused(#[from] Refused),
     #[error("workflow {0} of the engine is gone")]
     Gone(WorkflowId),
+    #[error("{directory}: its plan cannot be read: {source}")]
+    NoPlan { directory: String, source: std::io::Error },
 }
 
 impl EngineError {
     /// It may go better next time.
-    pub(crate) fn is_passing(&self) -> bool {
+    fn is_passing(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient(),
             Self::Refused(refused) => {
                 matches!(refused, Refused::Unavailable { .. } | Refused::Conflict { .. })
             }
-            Self::Gone(_) => false,
+            Self::Gone(_) | Self::NoPlan { .. } => false,
         }
+    }
+}
+
+impl From<EngineError> for Trouble {
+    fn from(error: EngineError) -> Self {
+        Self { again: error.is_passing(), reason: error.to_string() }
     }
 }
 
 /// A run, as the engine calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Handed {
-    pub(crate) workflow: WorkflowId,
-    pub(crate) run: RunId,
+struct Handed {
+    workflow: WorkflowId,
+    run: RunId,
 }
 
-/// How a run stands.
-#[derive(Clone, Debug)]
-pub(crate) struct Look {
-    pub(crate) state: RunState,
-    pub(crate) counts: NodeCounts,
-    pub(crate) units: UnitCounts,
-    /// Ascending by what they changed after.
-    pub(crate) news: Vec<UnitRow>,
+impl Handed {
+    fn of(run: &RunRow) -> Option<Self> {
+        match run.backend {
+            book::Backend::Engine { workflow: Some(workflow), run: Some(run) } => {
+                Some(Self { workflow, run })
+            }
+            _ => None,
+        }
+    }
+
+    const fn backend(self) -> book::Backend {
+        book::Backend::Engine { workflow: Some(self.workflow), run: Some(self.run) }
+    }
 }
 
 #[derive(Clone)]
@@ -67,31 +83,66 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-impl Engine {
-    /// Creates the workflow unless it is there, and starts it unless it was.
-    pub(crate) fn submit(
-        &self,
-        submission: &Submission,
-        outline: &Outline,
-        now: Timestamp,
-    ) -> Result<Handed, EngineError> {
-        let workflow = if let Some(row) = self.find(submission)? {
-            row.id
-        } else {
-            let graph = Graph::new(submission, outline);
-            graph.create(submission, |new, jobs| self.store.create_workflow(new, jobs, now))?
+impl Backend for Engine {
+    /// As a new workflow, or as the next run of the one that its round has.
+    fn hand_over(&self, order: &Order<'_>) -> Result<book::Backend, Trouble> {
+        let now = Clock.now();
+        let handed = match self.workflow_of(order)? {
+            Some(workflow) => self.go_on(workflow, last_run(order, workflow), now)?,
+            None => self.submit(&order.submission, now)?,
         };
-        self.start(workflow)
+        Ok(handed.backend())
     }
 
-    /// The workflow of an earlier attempt to submit this.
-    pub(crate) fn find(&self, submission: &Submission) -> Result<Option<WorkflowRow>, EngineError> {
-        Ok(self.store.find_by_digest(&submission.digest, &submission.directory)?)
+    /// One that came there unnoticed is first told of.
+    fn stop(&self, order: &Order<'_>, _reason: &str) -> Result<Stop, Trouble> {
+        let Some(handed) = self.find(order)? else { return Ok(Stop::NotThere) };
+        let there = self.cancel(handed.workflow)?;
+        Ok(if there { Stop::Told(handed.backend()) } else { Stop::NotThere })
+    }
+
+    fn look(&self, run: &RunRow) -> Option<Look> {
+        let handed = Handed::of(run)?;
+        Some(self.try_look(handed, run.units_read).unwrap_or_else(|error| {
+            tracing::warn!(workflow = %handed.workflow, %error, "cannot look at a run");
+            Look::unknown(handed.backend())
+        }))
+    }
+}
+
+impl Engine {
+    /// The workflow that the runs of a round have in common, if there is one.
+    fn workflow_of(&self, order: &Order<'_>) -> Result<Option<WorkflowId>, EngineError> {
+        if let book::Backend::Engine { workflow: Some(workflow), .. } = order.run.backend {
+            return Ok(Some(workflow));
+        }
+        let Submission { digest, directory, .. } = &order.submission;
+        Ok(self.store.find_by_digest(digest, directory)?.map(|row| row.id))
+    }
+
+    /// What the engine has of this run. Of a run that was not known to be there: is the one that the engine has now this
+    /// one, or still the one before it?
+    fn find(&self, order: &Order<'_>) -> Result<Option<Handed>, EngineError> {
+        if let Some(handed) = Handed::of(order.run) {
+            return Ok(Some(handed));
+        }
+        let Some(workflow) = self.workflow_of(order)? else { return Ok(None) };
+        let current = self.store.workflow(workflow)?.map(|row| Handed { workflow, run: row.run_id });
+        Ok(current.filter(|current| Some(current.run) > last_run(order, workflow)))
+    }
+
+    /// Creates the workflow and starts it.
+    fn submit(&self, submission: &Submission, now: Timestamp) -> Result<Handed, EngineError> {
+        let outline = Outline::read(Path::new(&submission.directory))
+            .map_err(|source| EngineError::NoPlan { directory: submission.directory.clone(), source })?;
+        let graph = Graph::new(submission, &outline);
+        let workflow = graph.create(submission, |new, jobs| self.store.create_workflow(new, jobs, now))?;
+        self.start(workflow)
     }
 
     /// The run after `last`: what was canceled or failed is to run again, what is completed stays. `None`: there was none
     /// before, and it only has to be started.
-    pub(crate) fn go_on(
+    fn go_on(
         &self,
         workflow: WorkflowId,
         last: Option<RunId>,
@@ -107,11 +158,6 @@ impl Engine {
         self.start(workflow)
     }
 
-    /// The current run of a workflow; `None`: there is no such workflow.
-    pub(crate) fn current(&self, workflow: WorkflowId) -> Result<Option<Handed>, EngineError> {
-        Ok(self.store.workflow(workflow)?.map(|row| Handed { workflow, run: row.run_id }))
-    }
-
     /// Starts the current run, or says which it is if that was done.
     fn start(&self, workflow: WorkflowId) -> Result<Handed, EngineError> {
         match ask(|reply| self.service.start_workflow(workflow, BY, reply)) {
@@ -124,7 +170,7 @@ impl Engine {
     }
 
     /// No more claims, and whoever has something of it is told. `false`: there is no such workflow.
-    pub(crate) fn stop(&self, workflow: WorkflowId) -> Result<bool, EngineError> {
+    fn cancel(&self, workflow: WorkflowId) -> Result<bool, EngineError> {
         match ask(|reply| self.service.cancel(workflow, BY, reply)) {
             Ok(()) | Err(Refused::Conflict { code: "workflow_over", .. }) => Ok(true),
             Err(Refused::NotFound(_)) => Ok(false),
@@ -132,20 +178,7 @@ impl Engine {
         }
     }
 
-    /// How a run stands, and which of its units changed after `read`. The state is read first, the units last: what is over
-    /// then has no more news than these.
-    pub(crate) fn look(&self, handed: Handed, read: i64) -> Look {
-        self.try_look(handed, read).unwrap_or_else(|error| {
-            tracing::warn!(workflow = %handed.workflow, %error, "cannot look at a run");
-            Look {
-                state: RunState::Unknown,
-                counts: NodeCounts::default(),
-                units: UnitCounts::default(),
-                news: Vec::new(),
-            }
-        })
-    }
-
+    /// The state is read first, the units last.
     fn try_look(&self, handed: Handed, read: i64) -> Result<Look, EngineError> {
         let row = self.store.workflow(handed.workflow)?;
         let units = self.store.unit_counts(handed.workflow)?;
@@ -155,12 +188,42 @@ impl Engine {
             Some(row) if row.run_id > handed.run || row.ended_at.is_some() => RunState::Over,
             Some(_) => RunState::Running,
         };
-        Ok(Look { state, counts: row.map(|row| counts(&row.counts)).unwrap_or_default(), units, news })
+        Ok(Look {
+            backend: handed.backend(),
+            state,
+            counts: row.map(|row| counts(&row.counts)).unwrap_or_default(),
+            units_completed: u32::try_from(units.completed).unwrap_or(u32::MAX),
+            units_failed: u32::try_from(units.failed).unwrap_or(u32::MAX),
+            news: news.iter().map(unit_change).collect(),
+            held: Vec::new(),
+            reason: None,
+        })
     }
 
     fn row(&self, workflow: WorkflowId) -> Result<WorkflowRow, EngineError> {
         self.store.workflow(workflow)?.ok_or(EngineError::Gone(workflow))
     }
+}
+
+/// The last of the engine's runs of this workflow that is known to have been another run of the request.
+fn last_run(order: &Order<'_>, workflow: WorkflowId) -> Option<RunId> {
+    let engine_run = |row: &RunRow| match row.backend {
+        book::Backend::Engine { workflow: Some(id), run } if id == workflow => run,
+        _ => None,
+    };
+    order.others.iter().filter_map(engine_run).max()
+}
+
+fn unit_change(unit: &UnitRow) -> UnitChange {
+    use windlass_types::UnitStatus as Engine;
+    let status = match unit.status {
+        Engine::Waiting => UnitStatus::Waiting,
+        Engine::Active => UnitStatus::Active,
+        Engine::Completed => UnitStatus::Completed,
+        Engine::Failed => UnitStatus::Failed,
+        Engine::Canceled => UnitStatus::Canceled,
+    };
+    UnitChange { seq: i64::try_from(unit.seq).unwrap_or(i64::MAX), unit: unit.number, status }
 }
 
 /// Makes a call that answers by a closure, and waits for the answer.

@@ -1,36 +1,36 @@
 //! What the backend says about a run, and what its completed work units have left.
 
-use crate::backend::Handed;
+use crate::backend::UnitChange;
 use crate::outline::unit_directory;
 use crate::world::World;
 use std::path::Path;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{Backend, RunRow};
 use windlass_core::requests::lifecycle::{News, RunNews, RunState, UnitNews};
-use windlass_store::model::UnitRow;
+use windlass_types::WorkflowId;
 use windlass_types::payload::{MergeOutput, check_lfn};
-use windlass_types::requests::{Request, RunStatus, UnitName, UnitStatus};
+use windlass_types::requests::{Request, UnitName, UnitStatus};
 
 /// So many are read at once; the others come with the next look.
 const MOST: usize = 1000;
 
-/// The run, if it is at the engine and not over.
-pub(super) fn handed(view: &View) -> Option<Handed> {
-    let run = view.run.as_ref()?;
-    match (run.status, &run.backend) {
-        (
-            RunStatus::Submitted | RunStatus::Running,
-            Backend::Engine { workflow: Some(workflow), run: Some(run) },
-        ) => Some(Handed { workflow: *workflow, run: *run }),
-        _ => None,
+/// The workflow of the engine that the run is, if it is one and not over.
+pub(super) fn workflow(view: &View) -> Option<WorkflowId> {
+    match under_way(view)?.backend {
+        Backend::Engine { workflow, .. } => workflow,
+        Backend::Htcondor { .. } => None,
     }
+}
+
+/// The run, if it was handed over and is not over.
+pub(super) fn under_way(view: &View) -> Option<&RunRow> {
+    view.run.as_ref().filter(|run| run.status.is_active())
 }
 
 /// `None`: there is nobody to ask.
 pub(super) fn of(world: &World, view: &View) -> Option<News> {
-    let run = view.run.as_ref()?;
-    let handed = handed(view)?;
-    let mut look = world.engine.look(handed, run.units_read);
+    let run = under_way(view)?;
+    let mut look = world.backends.of(run).look(run)?;
     if look.news.len() > MOST {
         look.news.truncate(MOST);
         // It may be over, but these are not all.
@@ -39,33 +39,24 @@ pub(super) fn of(world: &World, view: &View) -> Option<News> {
     let units = look.news.iter().map(|unit| unit_news(&view.row.request, run, unit)).collect();
     Some(News::Run(Box::new(RunNews {
         run: run.uuid.clone(),
-        engine: Some((handed.workflow, handed.run)),
+        backend: Some(look.backend),
         state: look.state,
         counts: look.counts,
-        units_completed: u32::try_from(look.units.completed).unwrap_or(u32::MAX),
-        units_failed: u32::try_from(look.units.failed).unwrap_or(u32::MAX),
+        units_completed: look.units_completed,
+        units_failed: look.units_failed,
         units,
+        held: look.held,
+        reason: look.reason,
     })))
 }
 
-fn unit_news(request: &Request, run: &RunRow, unit: &UnitRow) -> UnitNews {
-    let status = status(unit.status);
+fn unit_news(request: &Request, run: &RunRow, change: &UnitChange) -> UnitNews {
+    let UnitChange { seq, unit, status } = *change;
     let output = match status {
-        UnitStatus::Completed => read_output(request, run, unit.number).map(Some),
+        UnitStatus::Completed => read_output(request, run, unit).map(Some),
         _ => Ok(None),
     };
-    UnitNews { seq: i64::try_from(unit.seq).unwrap_or(i64::MAX), unit: unit.number, status, output }
-}
-
-fn status(of: windlass_types::UnitStatus) -> UnitStatus {
-    use windlass_types::UnitStatus as Engine;
-    match of {
-        Engine::Waiting => UnitStatus::Waiting,
-        Engine::Active => UnitStatus::Active,
-        Engine::Completed => UnitStatus::Completed,
-        Engine::Failed => UnitStatus::Failed,
-        Engine::Canceled => UnitStatus::Canceled,
-    }
+    UnitNews { seq, unit, status, output }
 }
 
 /// What the merge of a unit wrote, if it makes sense (R-102: what is missing is never taken for done).

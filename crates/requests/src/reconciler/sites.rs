@@ -45,15 +45,14 @@ impl Reconciler {
     fn close_sites(&self) -> Result<(), Error> {
         let sites = self.world.books.sites()?.into_iter();
         let closed = sites.filter(|row| row.status != SiteStatus::Enabled).map(|row| row.name);
-        self.world.engine.service.close_sites(closed.collect());
+        self.world.backends.engine.service.close_sites(closed.collect());
         Ok(())
     }
 
     /// For those who watch. What takes a look into the books is counted with every look at everything.
     pub(super) fn count(&self, all: bool) -> Result<(), Error> {
         let counts = all.then(|| self.world.books.request_counts()).transpose()?;
-        let progress = self.known.values().filter(|view| run_news::handed(view).is_some());
-        let progress = progress.filter_map(|view| view.run.as_ref()).map(|run| {
+        let progress = self.known.values().filter_map(run_news::under_way).map(|run| {
             let done = f64::from(run.units_completed) / f64::from(run.totals.units.max(1));
             (run.uuid.clone(), done)
         });

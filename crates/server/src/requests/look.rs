@@ -68,6 +68,7 @@ fn want(wanted: book::Wanted) -> Want {
         book::Want::Abort => "abort",
         book::Want::Fail => "fail",
         book::Want::Release => "release",
+        book::Want::Remove => "remove",
     };
     Want { what: what.to_owned(), by: wanted.by, reason: wanted.reason, at: wanted.at }
 }

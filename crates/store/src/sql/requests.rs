@@ -84,8 +84,9 @@ super::statements! {
         INSERT INTO request_run_event (run, event_type, from_status, to_status, counts, detail, at)
         SELECT u.uuid, 'status', CAST($1 AS TEXT), CAST($2 AS TEXT), u.counts, '{}', CAST($3 AS BIGINT)
         FROM request_run u WHERE u.uuid = $4";
-    SET_RUN_ENGINE = "
-        UPDATE request_run SET workflow_id = $1, run_id = $2 WHERE uuid = $3 AND backend = 'engine'";
+    SET_RUN_PLACE = "
+        UPDATE request_run SET workflow_id = $1, run_id = $2, schedd = $3, cluster = $4
+        WHERE uuid = $5 AND backend = $6";
     SET_RUN_TOTALS = "UPDATE request_run SET totals = $1 WHERE uuid = $2";
     SET_RUN_COUNTS = "UPDATE request_run SET counts = $1 WHERE uuid = $2";
     SET_RUN_UNITS = "

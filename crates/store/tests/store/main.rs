@@ -176,6 +176,7 @@ macro_rules! conformance_of_databases {
             requests:
                 a_request_comes_back_as_it_was_wished_for,
                 a_commit_changes_all_that_it_says,
+                a_run_keeps_its_backend,
                 nobody_overwrites_what_he_has_not_seen,
                 a_commit_is_all_or_nothing,
                 a_failing_commit_takes_nobody_along,

@@ -151,9 +151,9 @@ impl RequestStatus {
 }
 
 impl RunStatus {
-    /// It takes a place among those that may be active at once.
+    /// It takes a place among those that may be active at once. So does one that is halted: what it began goes on.
     pub const fn is_active(self) -> bool {
-        matches!(self, Self::Submitted | Self::Running)
+        matches!(self, Self::Submitted | Self::Running | Self::Halted)
     }
 
     /// Nothing of it runs any more; what is left, if anything, is for another run.

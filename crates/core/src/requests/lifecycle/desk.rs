@@ -20,6 +20,8 @@ pub(super) struct Desk<'a> {
     pub(super) pausing: bool,
     /// The backend did not answer.
     pub(super) unreachable: bool,
+    /// What the backend said about the end of the run.
+    pub(super) why_over: Option<String>,
 }
 
 impl<'a> Desk<'a> {
@@ -38,6 +40,7 @@ impl<'a> Desk<'a> {
             admitted: situation.admitted && view.row.status == RequestStatus::Queued,
             pausing: false,
             unreachable: false,
+            why_over: None,
         }
     }
 

@@ -2,13 +2,12 @@
 
 use super::desk::Desk;
 use super::{AlertKind, News, Planned, RunNews, RunState, Trouble, UnitNews};
-use crate::requests::book::{OutputStep, Process, StepKind, StepState};
+use crate::requests::book::{Backend, OutputStep, Process, RunEvent, StepKind, StepState};
 use crate::requests::change::{BlockChange, RequestChange, RunChange};
 use crate::requests::outputs::{self, Failure};
 use serde_json::json;
 use windlass_types::payload::MergeOutput;
 use windlass_types::requests::{BlockStatus, RequestStatus, RunStatus, UnitName, UnitStatus};
-use windlass_types::{RunId, WorkflowId};
 
 impl Desk<'_> {
     pub(super) fn take_news(&mut self) {
@@ -20,7 +19,7 @@ impl Desk<'_> {
                 News::Planned(planned) => self.planned(planned),
                 News::NothingToPlan => self.nothing_to_plan(),
                 News::PlanFailed(trouble) => self.trouble(RequestStatus::Planning, trouble),
-                News::Submitted { run, workflow, engine_run } => self.submitted(run, *workflow, *engine_run),
+                News::Submitted { run, backend } => self.submitted(run, backend),
                 News::SubmitFailed { run, trouble } if self.is_ready(run) => {
                     self.trouble(RequestStatus::Planning, trouble);
                 }
@@ -90,9 +89,9 @@ impl Desk<'_> {
     }
 
     /// Noted whatever became of the request meanwhile: what runs must be known.
-    fn submitted(&mut self, run: &str, workflow: WorkflowId, engine_run: RunId) {
+    fn submitted(&mut self, run: &str, backend: &Backend) {
         if self.is_ready(run) {
-            self.change_run(RunChange::Engine { workflow, run: engine_run });
+            self.change_run(RunChange::HandedTo(backend.clone()));
             self.become_run(RunStatus::Submitted);
         }
     }
@@ -103,7 +102,7 @@ impl Desk<'_> {
             RunStatus::Ready if !there && self.view.row.status == RequestStatus::Stopping => {
                 self.become_run(RunStatus::Stopped);
             }
-            RunStatus::Submitted | RunStatus::Running if !there => self.gone(),
+            status if status.is_active() && !there => self.gone(),
             _ => {}
         }
     }
@@ -116,30 +115,72 @@ impl Desk<'_> {
                 return;
             }
             // Only if it was asked for under its number; by its name it may have been asked for before it got there.
-            (RunStatus::Submitted | RunStatus::Running, RunState::Gone) => {
-                if news.engine.is_some() {
+            (status, RunState::Gone) if status.is_active() => {
+                if news.backend.is_some() {
                     self.gone();
                 }
                 return;
             }
             // It got there, and only the message that it did was lost.
-            (RunStatus::Ready, RunState::Running | RunState::Over) => match news.engine {
-                Some((workflow, engine_run)) => self.submitted(&news.run, workflow, engine_run),
-                None => return,
-            },
-            (RunStatus::Submitted | RunStatus::Running, _) => {}
+            (RunStatus::Ready, RunState::Running | RunState::Halted | RunState::Over) => {
+                match &news.backend {
+                    Some(backend) => self.submitted(&news.run, backend),
+                    None => return,
+                }
+            }
+            (status, _) if status.is_active() => {}
             // Over already; or ready and not there, which may mean that it has not got there yet.
             _ => return,
         }
-        if news.counts != self.view.run.as_ref().map(|run| run.counts).unwrap_or_default() {
-            self.change_run(RunChange::Counts(news.counts));
-        }
+        self.take_counts(news);
         let all_read = self.take_units(news);
-        if news.state == RunState::Running {
-            self.become_run(RunStatus::Running);
-        } else if all_read {
-            self.run_over();
+        match news.state {
+            RunState::Running => self.become_run(RunStatus::Running),
+            RunState::Halted => self.halted(news),
+            _ if all_read => {
+                self.why_over.clone_from(&news.reason);
+                self.run_over();
+            }
+            _ => {}
         }
+    }
+
+    /// What is held is told of once: when there is more of it than the rows know.
+    fn take_counts(&mut self, news: &RunNews) {
+        let before = self.view.run.as_ref().map(|run| run.counts).unwrap_or_default();
+        if news.counts == before {
+            return;
+        }
+        self.change_run(RunChange::Counts(news.counts));
+        if news.counts.held > before.held {
+            self.tell_held(news);
+        }
+    }
+
+    fn halted(&mut self, news: &RunNews) {
+        let is_new = self.view.run.as_ref().is_some_and(|run| run.status != RunStatus::Halted);
+        self.become_run(RunStatus::Halted);
+        if is_new {
+            self.tell_held(news);
+        }
+    }
+
+    fn tell_held(&mut self, news: &RunNews) {
+        if news.held.is_empty() {
+            return;
+        }
+        let detail = [("held".to_owned(), json!(news.held))].into_iter().collect();
+        let event = RunEvent {
+            run: news.run.clone(),
+            event_type: "held".to_owned(),
+            from: None,
+            to: None,
+            counts: news.counts,
+            detail,
+            at: self.now,
+        };
+        self.change(RequestChange::History(Box::new(event)));
+        self.alert(AlertKind::HeldNodes, tell_first(&news.held));
     }
 
     /// Whether all of them could be read. What comes after one whose outputs cannot be read waits with it.
@@ -254,6 +295,16 @@ impl Desk<'_> {
             }
         }
     }
+}
+
+/// The first few of them, and how many more there are.
+fn tell_first(held: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let mut text = held[..held.len().min(SHOWN)].join("; ");
+    if held.len() > SHOWN {
+        text = format!("{text}; and {} more", held.len() - SHOWN);
+    }
+    text
 }
 
 /// What a step needs to know about the files of a unit.

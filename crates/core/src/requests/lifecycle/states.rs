@@ -60,9 +60,7 @@ impl Desk<'_> {
 
     fn active(&mut self) {
         match self.view.run_of_round().map(|run| run.status) {
-            Some(RunStatus::Submitted | RunStatus::Running | RunStatus::Halted) => {
-                self.next_production_step();
-            }
+            Some(status) if status.is_active() => self.next_production_step(),
             None | Some(RunStatus::Completed) => self.after_round(),
             Some(_) => self.become_status(RequestStatus::Partial, None),
         }
@@ -210,7 +208,7 @@ impl Desk<'_> {
         self.change(RequestChange::AddRun(Box::new(RunRow {
             uuid: self.situation.fresh_uuid.to_owned(),
             parent: Some(old.uuid.clone()),
-            backend: going_on_at(&old.backend),
+            backend: old.backend.going_on(),
             status: RunStatus::Ready,
             stop_requested_at: None,
             stop_reason: None,
@@ -227,14 +225,19 @@ impl Desk<'_> {
     fn partial(&mut self) {
         match rounds::after_failure(&self.view) {
             Recovery::Rescue { reason } => self.prepare_next_run(Some(reason)),
-            Recovery::Hold { reason } => self.hold(reason),
+            Recovery::Hold { reason } => {
+                let reason = match self.why_over.take() {
+                    Some(why) => format!("{reason}; {why}"),
+                    None => reason,
+                };
+                self.hold(reason);
+            }
         }
     }
 
     /// Nothing runs for a request that is held.
     fn held(&mut self) {
-        let runs = |status: RunStatus| matches!(status, RunStatus::Submitted | RunStatus::Running);
-        if self.view.run.as_ref().is_some_and(|run| runs(run.status)) {
+        if self.view.run.as_ref().is_some_and(|run| run.status.is_active()) {
             self.stop_effect();
         }
     }
@@ -285,11 +288,4 @@ fn handing_over(run: &RunRow) -> Effect {
     };
     let run = run.uuid.clone();
     if goes_on { Effect::Resume { run } } else { Effect::Submit { run } }
-}
-
-fn going_on_at(backend: &Backend) -> Backend {
-    match backend {
-        Backend::Engine { workflow, .. } => Backend::Engine { workflow: *workflow, run: None },
-        Backend::Htcondor { schedd, .. } => Backend::Htcondor { schedd: schedd.clone(), cluster: None },
-    }
 }

@@ -9,6 +9,7 @@ use windlass_types::payload::{MergeCounts, MergedFile};
 use windlass_types::requests::{
     BlockStatus, CleanupPolicy, ProductionStep, RequestStatus as S, RunStatus as R,
 };
+use windlass_types::{RunId, WorkflowId};
 
 const LATER: Timestamp = Timestamp(START.0 + 5_000_000);
 
@@ -86,17 +87,23 @@ fn says(state: RunState, completed: u32, failed: u32, units: &[u32]) -> News {
     });
     News::Run(Box::new(RunNews {
         run: "run-0".into(),
-        engine: Some((WorkflowId(7), RunId(1))),
+        backend: Some(handed()),
         state,
         counts: NodeCounts::default(),
         units_completed: completed,
         units_failed: failed,
         units: units.collect(),
+        held: Vec::new(),
+        reason: None,
     }))
 }
 
+fn handed() -> Backend {
+    Backend::Engine { workflow: Some(WorkflowId(7)), run: Some(RunId(1)) }
+}
+
 fn submitted() -> News {
-    News::Submitted { run: "run-0".into(), workflow: WorkflowId(7), engine_run: RunId(1) }
+    News::Submitted { run: "run-0".into(), backend: handed() }
 }
 
 fn trouble(again: bool) -> Trouble {
@@ -344,11 +351,72 @@ fn a_stop_before_the_start() {
 
     // One that was there goes on there.
     let mut view = with_run(S::Active, R::Running);
-    let change = RunChange::Engine { workflow: WorkflowId(7), run: RunId(1) };
+    let change = RunChange::HandedTo(handed());
     view.apply(&RequestChange::Run { run: "run-0".into(), change }, LATER);
     let stopping = after(&view, &heard(&wanting(view.clone(), Want::Stop), &[]));
     let queued = after(&stopping, &heard(&stopping, &[says(RunState::Over, 3, 0, &[])]));
     assert_eq!(on(&queued, &[], true).effects, [Effect::Resume { run: "run-1".into() }]);
+}
+
+fn says_held(state: RunState, held: u64, why: &[&str]) -> News {
+    let News::Run(mut news) = says(state, 0, 0, &[]) else { unreachable!("it is news of a run") };
+    news.counts.held = held;
+    news.held = why.iter().map(|&why| why.to_owned()).collect();
+    News::Run(news)
+}
+
+#[test]
+fn what_is_held_at_the_backend_is_told_once() {
+    let view = with_run(S::Active, R::Running);
+    let told = |decision: &Decision| -> Vec<(&str, String)> {
+        decision.alerts.iter().map(|alert| (alert.kind.name(), alert.text.clone())).collect()
+    };
+    let first = heard(&view, &[says_held(RunState::Running, 1, &["proc_000001: no disk"])]);
+    assert_eq!(told(&first), [("held_nodes", "proc_000001: no disk".to_owned())]);
+    let noted = |change: &RequestChange| matches!(change, RequestChange::History(event) if event.event_type == "held");
+    assert!(first.changes.iter().any(noted), "{first:?}");
+    let view = after(&view, &first);
+    assert_eq!(told(&heard(&view, &[says_held(RunState::Running, 1, &["proc_000001: no disk"])])), []);
+    let why = ["a", "b", "c", "d", "e"];
+    let more = heard(&view, &[says_held(RunState::Running, 5, &why)]);
+    assert_eq!(told(&more), [("held_nodes", "a; b; c; and 2 more".to_owned())]);
+
+    let halted = heard(&view, &[says_held(RunState::Halted, 1, &["DAGMan is held: by ana"])]);
+    assert_eq!(told(&halted), [("held_nodes", "DAGMan is held: by ana".to_owned())]);
+    let view = after(&view, &halted);
+    assert_eq!(view.run.as_ref().unwrap().status, R::Halted);
+    let again = heard(&view, &[says_held(RunState::Halted, 1, &["DAGMan is held: by ana"])]);
+    assert_eq!((again.changes, again.effects), (vec![], vec![]), "it waits, and keeps its place");
+    assert!(takes_place(&view));
+    let view = after(&view, &heard(&view, &[says(RunState::Running, 0, 0, &[])]));
+    assert_eq!(view.run.unwrap().status, R::Running);
+}
+
+#[test]
+fn a_run_that_somebody_removes_ends_and_the_request_waits_for_a_person() {
+    let view = wanting(with_run(S::Active, R::Halted), Want::Remove);
+    let decision = heard(&view, &[]);
+    assert_eq!(way(&decision), [S::Held]);
+    let [Effect::Stop { run, reason }] = decision.effects.as_slice() else { panic!("{decision:?}") };
+    assert_eq!((run.as_str(), reason.as_str()), ("run-0", "its run was removed by eve: because"));
+    let held = after(&view, &decision);
+    let over = after(&held, &heard(&held, &[says(RunState::Over, 3, 0, &[])]));
+    assert_eq!((over.row.status, over.run.as_ref().unwrap().status), (S::Held, R::Stopped));
+    let released = heard(&wanting(over, Want::Release), &[]);
+    assert_eq!(way(&released), [S::Resubmitting, S::Queued]);
+    // With nothing under way there is nothing to remove.
+    let idle = wanting(with_run(S::Held, R::Partial), Want::Remove);
+    assert_eq!(way(&heard(&idle, &[])), []);
+}
+
+#[test]
+fn why_a_run_ended_is_said_where_the_units_do_not_say_it() {
+    let News::Run(mut news) = says(RunState::Over, 0, 0, &[]) else { unreachable!("it is news of a run") };
+    news.reason = Some("DAGMan refused workflow.dag".to_owned());
+    let view = with_run(S::Active, R::Submitted);
+    let held = after(&view, &heard(&view, &[News::Run(news)]));
+    let reason = held.row.reason.unwrap();
+    assert!(held.row.status == S::Held && reason.ends_with("; DAGMan refused workflow.dag"), "{reason}");
 }
 
 /// N-2, DESIGN 6.2, 6.3: told once per time-out, and evaluated all the same.

@@ -1,4 +1,4 @@
-//! What people asked for: stop, go on, give up, abort.
+//! What people asked for: stop, go on, end the run, give up, abort.
 //!
 //! | status | stop | abort, fail |
 //! |---|---|---|
@@ -25,6 +25,7 @@ impl Desk<'_> {
         match wanted.what {
             Want::Stop => self.stop(&wanted),
             Want::Release => self.release(),
+            Want::Remove => self.remove(&wanted),
             Want::Abort => self.end(RequestStatus::Aborted, &wanted),
             Want::Fail => self.end(RequestStatus::Failed, &wanted),
         }
@@ -42,6 +43,17 @@ impl Desk<'_> {
         }
     }
 
+    /// The run ends as with a stop, but the request does not go on by itself.
+    fn remove(&mut self, wanted: &Wanted) {
+        self.change(RequestChange::Wanted(None));
+        let under_way = self.view.run.as_ref().is_some_and(|run| run.status.is_active());
+        if under_way && self.view.row.status == RequestStatus::Active {
+            let reason = format!("its run was removed by {}: {}", wanted.by, wanted.reason);
+            self.change_run(RunChange::Stop { at: self.now, reason: reason.clone() });
+            self.hold(reason);
+        }
+    }
+
     /// ACTIVE → STOPPING. The stop itself is due as long as the run is not over.
     pub(super) fn begin_stop(&mut self, reason: String) {
         self.change_run(RunChange::Stop { at: self.now, reason: reason.clone() });
@@ -52,11 +64,10 @@ impl Desk<'_> {
     /// the queue it was not.
     pub(super) fn may_run(&self) -> bool {
         self.view.run.as_ref().is_some_and(|run| match run.status {
-            RunStatus::Submitted | RunStatus::Running | RunStatus::Halted => true,
             RunStatus::Ready => {
                 !matches!(self.view.row.status, RequestStatus::Queued | RequestStatus::Resubmitting)
             }
-            _ => false,
+            status => status.is_active(),
         })
     }
 
@@ -117,7 +128,7 @@ impl Desk<'_> {
             None | Some(RunStatus::Ready) => self.become_status(RequestStatus::Queued, None),
             Some(RunStatus::Completed) => self.become_status(RequestStatus::Active, None),
             // It is being stopped, because the request was held; when that is over it goes on.
-            Some(RunStatus::Submitted | RunStatus::Running) => {
+            Some(status) if status.is_active() => {
                 self.begin_stop("released while its run was being stopped".to_owned());
             }
             Some(_) => self.prepare_next_run(None),

@@ -156,12 +156,7 @@ impl Line<'_> {
 
     fn add_run(&mut self, run: &RunRow) -> Result<(), Fault> {
         let (totals, counts) = (json_text(&run.totals)?, json_text(&run.counts)?);
-        let (name, workflow, engine_run, schedd, cluster) = match &run.backend {
-            Backend::Engine { workflow, run } => ("engine", *workflow, *run, None, None),
-            Backend::Htcondor { schedd, cluster } => {
-                ("htcondor", None, None, schedd.as_deref(), cluster.as_deref())
-            }
-        };
+        let (name, workflow, engine_run, schedd, cluster) = columns_of(&run.backend);
         let values = values![
             run.uuid,
             run.process,
@@ -169,8 +164,8 @@ impl Line<'_> {
             run.parent.as_deref(),
             run.status.name(),
             name,
-            workflow.map(|id| id.0),
-            engine_run.map(|id| id.0),
+            workflow,
+            engine_run,
             schedd,
             cluster,
             run.submit_dir,
@@ -198,8 +193,9 @@ impl Line<'_> {
                 self.send(sql::SET_RUN_STATUS, &values![to, submitted, over, run, from])?;
                 self.send(sql::NOTE_RUN_STATUS, &values![from, to, now.0, run])
             }
-            RunChange::Engine { workflow, run: number } => {
-                self.send(sql::SET_RUN_ENGINE, &values![workflow.0, number.0, run])
+            RunChange::HandedTo(backend) => {
+                let (name, workflow, number, schedd, cluster) = columns_of(backend);
+                self.send(sql::SET_RUN_PLACE, &values![workflow, number, schedd, cluster, run, name])
             }
             RunChange::Totals(totals) => {
                 let totals = json_text(totals)?;
@@ -293,7 +289,10 @@ fn what_was_found(db: &impl Db, commit: &Commit, number: usize) -> Result<Fault,
         RequestChange::Run { run, change } => {
             let expected = match change {
                 RunChange::Status { from, .. } => from.name(),
-                RunChange::Engine { .. } => "one of the engine",
+                RunChange::HandedTo(backend) => match backend {
+                    Backend::Engine { .. } => "one of the engine",
+                    Backend::Htcondor { .. } => "one of HTCondor",
+                },
                 _ => "there",
             };
             (format!("run {run}"), expected, db.optional(sql::STATUS_OF_RUN, [run], |row| row.get(0))?)
@@ -341,4 +340,16 @@ pub(super) fn delete(db: &impl Db, name: &str) -> Result<(), Fault> {
         db.execute(sql, [name])?;
     }
     Ok(())
+}
+
+/// `backend`, `workflow_id`, `run_id`, `schedd`, `cluster`.
+fn columns_of(backend: &Backend) -> (&str, Option<i64>, Option<i64>, Option<&str>, Option<&str>) {
+    match backend {
+        Backend::Engine { workflow, run } => {
+            (backend.name(), workflow.map(|id| id.0), run.map(|id| id.0), None, None)
+        }
+        Backend::Htcondor { schedd, cluster } => {
+            (backend.name(), None, None, schedd.as_deref(), cluster.as_deref())
+        }
+    }
 }

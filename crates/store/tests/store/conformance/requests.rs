@@ -173,6 +173,7 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
     let counts = NodeCounts { idle: 1, running: 2, done: 3, failed: 4, held: 5 };
     let change = |change| RequestChange::Run { run: "u-r".into(), change };
     let of_block = |change| RequestChange::Block { block: "b-r".into(), change };
+    let handed = Backend::Engine { workflow: Some(WorkflowId(4711)), run: Some(RunId(3)) };
     let (ready, submitted) = (RunStatus::Ready, RunStatus::Submitted);
     let event = RunEvent {
         run: "u-r".into(),
@@ -192,7 +193,7 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
         RequestChange::Wanted(Some(wanted.clone())),
         RequestChange::Alerted(Some(later(8))),
         RequestChange::Process(Process { round: 1, ..process("r") }.into()),
-        change(RunChange::Engine { workflow: WorkflowId(4711), run: RunId(3) }),
+        change(RunChange::HandedTo(handed.clone())),
         change(RunChange::Counts(counts)),
         change(RunChange::Status { from: ready, to: submitted }),
         change(RunChange::Status { from: submitted, to: RunStatus::Completed }),
@@ -218,7 +219,7 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
     assert_eq!(store.process("r").unwrap().unwrap().round, 1);
     assert_eq!(store.process_by_uuid("p-r").unwrap(), store.process("r").unwrap());
     let expected = RunRow {
-        backend: Backend::Engine { workflow: Some(WorkflowId(4711)), run: Some(RunId(3)) },
+        backend: handed,
         counts,
         status: RunStatus::Completed,
         submitted_at: Some(later(2)),
@@ -254,6 +255,20 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
     assert_eq!((done[0].first_failed_at, &done[0].detail), (Some(later(3)), &json!({ "site": "T2_A" })));
     let alerts = store.alerts(&AlertFilter::default()).unwrap();
     assert_eq!((alerts.len(), alerts[0].alert.request.as_deref(), alerts[0].at), (1, Some("r"), later(2)));
+}
+
+pub(crate) fn a_run_keeps_its_backend(store: &dyn Database) {
+    running(store, "r");
+    let planned = Backend::Htcondor { schedd: Some("s1".into()), cluster: None };
+    let next = RunRow { backend: planned, parent: Some("u-r".into()), ..run("u-2", "p-r") };
+    let handed = Backend::Htcondor { schedd: Some("s1".into()), cluster: Some("19".into()) };
+    let hand =
+        |run: &str| RequestChange::Run { run: run.into(), change: RunChange::HandedTo(handed.clone()) };
+    let changes = vec![RequestChange::AddRun(next.clone().into()), hand("u-2")];
+    assert_eq!(applied(store, commit("r", 2, changes)).unwrap(), 3);
+    assert_eq!(store.request_run("u-2").unwrap().unwrap(), RunRow { backend: handed.clone(), ..next });
+    let error = applied(store, commit("r", 3, vec![hand("u-r")])).unwrap_err();
+    assert!(matches!(&error, Error::Unexpected { expected, .. } if expected == "one of HTCondor"), "{error}");
 }
 
 pub(crate) fn nobody_overwrites_what_he_has_not_seen(store: &dyn Database) {
