@@ -8,6 +8,7 @@ mod bench;
 mod ci;
 mod compat;
 mod docs;
+mod htcondor;
 mod layers;
 mod python;
 mod shell;

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::htcondor::Installing;
 use crate::python;
 use crate::shell::{self, cargo, run, succeeds};
 
@@ -14,10 +15,12 @@ cargo xtask test [ARGS...]: runs every test of the workspace
      otherwise prints the command that does
   2. installs cargo-nextest if it is missing (`cargo install cargo-nextest --locked`)
   3. installs Torc's Python client, schemathesis and the SDK of MCP below the target directory (pinned versions)
-  4. builds the workspace, so that tests may start the `windlass` binary
-  5. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
-  6. cargo nextest run --workspace ARGS...; where not even root may mount a disk or make a namespace (some containers),
-     the tests that need it are left out, counted as skipped, and named
+  4. installs an HTCondor pool in /var/tmp/htcondor-pool ($HTCONDOR_POOL_DIR), while the rest is built (once, 2 minutes);
+     tests start it, and it is stopped at the end
+  5. builds the workspace, so that tests may start the `windlass` binary
+  6. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
+  7. cargo nextest run --workspace ARGS...; where nobody is root, or not even root may mount a disk or make a namespace
+     (some containers), the tests that need it are left out, counted as skipped, and named
 
 ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
 ";
@@ -48,6 +51,11 @@ const TOOLS: &[Tool] = &[
     Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
     Tool { program: "setpriv", package: "util-linux", needed_for: "a PostgreSQL that does not run as root" },
     Tool { program: "initdb", package: "postgresql", needed_for: "the books in PostgreSQL" },
+    Tool {
+        program: "debootstrap",
+        package: "debootstrap",
+        needed_for: "an HTCondor pool, in a Debian of its own",
+    },
 ];
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
@@ -56,12 +64,14 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         return Ok(());
     }
     provide_tools()?;
+    let pool = may_have_pool().then(Installing::begin).transpose()?;
     provide_nextest()?;
     python::provide()?;
     run(&mut cargo(["build", "--workspace"]))?;
     if arguments.is_empty() {
         run(&mut cargo(["test", "--doc", "--workspace"]))?;
     }
+    let _pool = pool.map(Installing::finish).transpose()?;
     let mut nextest = cargo(["nextest", "run"]);
     nextest.args(selection(arguments)).args(arguments);
     let left_out: Vec<&str> =
@@ -90,6 +100,11 @@ const STAGES: &[Stage] = &[
         tests: "test(postgres) or test(standby) or test(cut_off::) or test(upkeep) or test(schema::) or test(over_ssh)",
         can_be_set: may_become_another,
     },
+    Stage {
+        trouble: "an HTCondor pool wants root and the right to mount (in a container: --cap-add SYS_ADMIN)",
+        tests: "binary(pool) or binary(htcondor)",
+        can_be_set: may_have_pool,
+    },
 ];
 
 impl Stage {
@@ -99,10 +114,18 @@ impl Stage {
     }
 }
 
+fn is_root() -> bool {
+    shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+/// Its daemons run in a chroot, with the machine's directories mounted there.
+fn may_have_pool() -> bool {
+    is_root() && may_mount()
+}
+
 /// Whoever is not root starts PostgreSQL as he is.
 fn may_become_another() -> bool {
-    let is_root = shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
-    !is_root
+    !is_root()
         || succeeds(Command::new("setpriv").args([
             "--reuid=postgres",
             "--regid=postgres",

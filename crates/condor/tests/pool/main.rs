@@ -1,0 +1,6 @@
+//! On a real HTCondor pool.
+#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+
+mod bed;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,284 @@
+//! A real HTCondor pool for tests: one, shared by all that run at the same time, with four pretend sites.
+//!
+//! It is `tools/htcondor-pool`; the first test that wants it starts it, and it goes on until somebody stops it, as
+//! `cargo xtask test` does at its end. Whoever stops and starts a pool takes a private one. Other crates use this file
+//! by `#[path]`. Tests that do so live in binaries called `pool` (here) or `htcondor` (elsewhere): by these names they
+//! are kept from running all at once, and left out where no pool can be.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Who submits and whom jobs run as, on both sides.
+const USER: &str = "pool";
+const USER_ID: u32 = 20_000;
+
+/// The pretend sites.
+pub(crate) const SITES: [&str; 4] = ["T1_US_Alpha", "T2_DE_Beta", "T2_CH_Gamma", "T2_IT_Delta"];
+
+/// A pool that runs and answers.
+pub(crate) struct Pool {
+    directory: PathBuf,
+    is_private: bool,
+    /// Locked for as long as somebody uses the pool, so that nobody stops it meanwhile.
+    _used: File,
+}
+
+impl Pool {
+    /// The one that everybody uses. Nobody may stop it.
+    pub(crate) fn shared() -> Self {
+        let directory = installed();
+        let pool = Self { _used: use_lock(&directory), directory, is_private: false };
+        if !pool.has_answered() {
+            pool.start();
+        }
+        pool
+    }
+
+    /// One that may be stopped and started; it runs, and goes when this is dropped.
+    pub(crate) fn private() -> Self {
+        let shared = installed();
+        bury_private(&shared);
+        let directory = sibling(&shared, &format!("test-{}-{}", std::process::id(), next()));
+        fs::create_dir(&directory).unwrap();
+        let pool = Self { _used: use_lock(&directory), directory, is_private: true };
+        done(pool.tool("clone").arg(&shared).env("HTCONDOR_POOL_PORT", free_port().to_string()));
+        pool.start();
+        pool
+    }
+
+    /// Starts the daemons, unless they run, and waits until they answer.
+    pub(crate) fn start(&self) {
+        done(&mut self.tool("start"));
+    }
+
+    pub(crate) fn stop(&self) {
+        assert!(self.is_private, "others use it too: take `Pool::private()`");
+        done(&mut self.tool("stop"));
+    }
+
+    /// Where the `condor_*` commands are.
+    pub(crate) fn bin(&self) -> PathBuf {
+        self.directory.join("bin")
+    }
+
+    /// A directory that the pool sees, too, and that its user may write; gone when dropped, unless the test failed.
+    pub(crate) fn work(&self, name: &str) -> Work {
+        let path = self.directory.join(format!("work/tests/{name}-{}-{}", std::process::id(), next()));
+        fs::create_dir_all(&path).unwrap();
+        let work = Work { path };
+        work.give_away();
+        work
+    }
+
+    /// The program, to be run on this machine as the pool's user and with its commands on the path.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.uid(USER_ID).gid(USER_ID).envs(self.environment()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs one of the pool's commands to its end; it must succeed. What it printed.
+    pub(crate) fn condor(&self, tool: &str, arguments: &[&str]) -> String {
+        let output = done(self.command(self.bin().join(tool)).args(arguments).current_dir("/"));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What has to be in the environment of whoever uses the pool's commands.
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        let (bin, work) = (self.bin(), self.directory.join("work"));
+        let path = std::env::var("PATH").unwrap_or_default();
+        let work = work.display().to_string();
+        vec![
+            ("PATH", format!("{}:{path}", bin.display())),
+            ("HOME", work.clone()),
+            ("TMPDIR", work),
+            ("USER", USER.to_owned()),
+            ("LOGNAME", USER.to_owned()),
+        ]
+    }
+
+    /// It runs, and whoever started it has seen it answer. Cheaper than to ask it.
+    fn has_answered(&self) -> bool {
+        let pid = fs::read_to_string(self.directory.join("master.pid")).unwrap_or_default();
+        let program = fs::read_to_string(format!("/proc/{}/comm", pid.trim())).unwrap_or_default();
+        program.trim() == "condor_master" && self.directory.join("ready").exists()
+    }
+
+    fn tool(&self, verb: &str) -> Command {
+        tool(&self.directory, verb)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.is_private {
+            // What cannot be ended now is buried by the next one.
+            self.tool("uninstall").output().ok();
+        }
+    }
+}
+
+/// A directory for the files of a test; those of a test that failed stay for whoever wants to know why.
+pub(crate) struct Work {
+    path: PathBuf,
+}
+
+impl Work {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file, and makes its directory, as the pool's user.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        self.give_away();
+        path
+    }
+
+    /// The same, for a program.
+    pub(crate) fn write_script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.write(name, text);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        let path = self.path.join(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// The `windlass` of this build, where the pool and its user can run it.
+    pub(crate) fn windlass(&self) -> PathBuf {
+        let place = self.path.join("bin/windlass");
+        if !place.exists() {
+            let built = built_windlass();
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            // The checkout may be in a home that is closed to others. A link costs nothing, where one can be.
+            if fs::hard_link(&built, &place).is_err() {
+                fs::copy(&built, &place).unwrap();
+            }
+        }
+        place
+    }
+
+    /// Makes everything here belong to the pool's user.
+    pub(crate) fn give_away(&self) {
+        give(&self.path);
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        // A DAGMan that is being removed may still write here; what it writes then is of no interest.
+        fs::remove_dir_all(&self.path).ok();
+    }
+}
+
+/// Waits for something that must come true, with the patience that a pool needs on a busy machine.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The directory of the pool, in which there is one; or the reason why not, and what to do.
+fn installed() -> PathBuf {
+    let directory = std::env::var_os("HTCONDOR_POOL_DIR")
+        .map_or_else(|| PathBuf::from("/var/tmp/htcondor-pool"), PathBuf::from);
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    assert!(is_root, "tests on an HTCondor pool start it and act as its user: run them as root");
+    let there = directory.join(".condor-done").exists();
+    let place = directory.display();
+    assert!(
+        there,
+        "no HTCondor pool is installed in {place}: `cargo xtask test` does, or `tools/htcondor-pool install`"
+    );
+    directory
+}
+
+fn tool(directory: &Path, verb: &str) -> Command {
+    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/htcondor-pool"));
+    command.arg("-d").arg(directory).arg(verb);
+    command
+}
+
+/// `/var/tmp/htcondor-pool-NAME`
+fn sibling(shared: &Path, name: &str) -> PathBuf {
+    let own = shared.file_name().unwrap().to_string_lossy();
+    shared.with_file_name(format!("{own}-{name}"))
+}
+
+/// Ends the private pools of tests that were killed.
+fn bury_private(shared: &Path) {
+    let prefix = sibling(shared, "test-");
+    for entry in fs::read_dir(shared.parent().unwrap()).unwrap().flatten() {
+        let directory = entry.path();
+        if !directory.to_string_lossy().starts_with(&*prefix.to_string_lossy()) {
+            continue;
+        }
+        let Ok(used) = File::open(directory.join("used.lock")) else { continue };
+        if used.try_lock().is_ok() {
+            done(&mut tool(&directory, "uninstall"));
+        }
+    }
+}
+
+fn use_lock(directory: &Path) -> File {
+    let path = directory.join("used.lock");
+    let file = OpenOptions::new().read(true).append(true).create(true).open(path).unwrap();
+    file.lock_shared().unwrap();
+    file
+}
+
+/// One that nobody has at this moment.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn next() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn give(path: &Path) {
+    let Ok(found) = fs::symlink_metadata(path) else { return };
+    if found.is_symlink() || (found.is_file() && found.nlink() > 1) {
+        // The linked binary is also that of the build.
+        return;
+    }
+    chown(path, Some(USER_ID), Some(USER_ID)).unwrap();
+    if found.is_dir() {
+        fs::read_dir(path).unwrap().flatten().for_each(|entry| give(&entry.path()));
+    }
+}
+
+/// Beside this test: `target/debug/windlass`.
+fn built_windlass() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap().join("windlass");
+    let is_there = built.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
+    assert!(is_there, "{} is not built: `cargo build -p windlass`", built.display());
+    built
+}
+
+fn done(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{said}", output.status);
+    output
+}
