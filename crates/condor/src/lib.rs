@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`layout`] | what the files of a run are called, and where they are |
 //! | [`terms`] | what the scripts of a run have to know |
-//! | `render` | pure: a run as the text of DAGs and submit files |
+//! | [`render`] | pure: a run as the text of DAGs and submit files |
 //! | [`read`] | pure: what DAGMan and HTCondor write, understood even when it is cut off |
 //! | `watch` | a running DAG, followed from where it was read last |
 //! | `scripts` | what PRE and POST scripts of nodes decide |
@@ -16,4 +16,5 @@
 
 pub mod layout;
 pub mod read;
+pub mod render;
 pub mod terms;

@@ -5,11 +5,13 @@
 //! [`Terms::kinds`]):
 //!
 //! ```text
-//! PRE  of all but landings  PROGRAM condor pre $JOB $RETRY KIND
-//! POST of a landing         PROGRAM condor elect $JOB $RETURN $RETRY $MAX_RETRIES $JOBID KIND
-//! POST of other nodes       PROGRAM condor post $JOB $RETURN $RETRY $MAX_RETRIES $JOBID KIND
-//! POST of a unit            PROGRAM condor unit $JOB $RETURN
+//! PRE  of all nodes     PROGRAM condor pre $JOB $RETRY
+//! POST of a landing     PROGRAM condor elect $JOB $RETURN $RETRY $MAX_RETRIES $JOBID KIND
+//! POST of other nodes   PROGRAM condor post $JOB $RETURN $RETRY $MAX_RETRIES $JOBID KIND
+//! POST of a unit        PROGRAM condor unit $JOB $RETURN
 //! ```
+//!
+//! A PRE script that exits with [`TOO_EARLY`] is asked again [`Care::look_again_sec`] later.
 
 use crate::layout;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,9 @@ use std::path::{Path, PathBuf};
 use windlass_types::requests::NodeRole;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Ratio, Resources};
+
+/// What a PRE script exits with while the cool-off of its node is not over.
+pub const TOO_EARLY: u8 = 75;
 
 /// The terms of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +89,11 @@ impl Default for Care {
 }
 
 impl Care {
+    /// How long DAGMan waits before it asks again whether a cool-off is over.
+    pub fn look_again_sec(&self) -> u64 {
+        self.cool_off_sec.clamp(1, 10)
+    }
+
     /// What a job of so many cores may ask for at most.
     pub fn memory_ceiling_mb(&self, cpus: u32) -> u64 {
         self.max_memory_per_core_mb.saturating_mul(u64::from(cpus.max(1)))

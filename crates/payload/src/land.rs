@@ -16,9 +16,9 @@ pub fn land(place: &Place) -> Result<(), Failure> {
     check_storage(place)?;
     check_inputs(place)?;
     let results = place.results();
-    match fs::remove_dir_all(&results) {
+    match fs::remove_dir_all(results) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::io(codes::STORAGE, "remove the old reports in", &results, &error))
+            Err(Failure::io(codes::STORAGE, "remove the old reports in", results, &error))
         }
         _ => Ok(()),
     }

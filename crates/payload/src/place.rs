@@ -17,6 +17,7 @@ pub struct Place {
     pub site: String,
     /// Holds the manifest.
     directory: PathBuf,
+    results: PathBuf,
 }
 
 impl Place {
@@ -48,7 +49,14 @@ impl Place {
             let said = format!("site {site} is not in the manifest of {}; there are: {known}", manifest.unit);
             return Err(Failure::new(codes::CONFIGURATION, said));
         }
-        Ok(Self { manifest, site: site.to_owned(), directory })
+        let results = directory.join(&manifest.unit);
+        Ok(Self { manifest, site: site.to_owned(), directory, results })
+    }
+
+    /// Reports are elsewhere: where nothing is shared with whoever planned the unit, they travel by themselves.
+    #[must_use]
+    pub fn with_results(self, results: PathBuf) -> Self {
+        Self { results, ..self }
     }
 
     pub fn directory(&self) -> &Path {
@@ -72,8 +80,8 @@ impl Place {
     }
 
     /// What the jobs of the unit leave.
-    pub fn results(&self) -> PathBuf {
-        self.directory.join(&self.manifest.unit)
+    pub fn results(&self) -> &Path {
+        &self.results
     }
 
     pub fn report_path(&self, node: u32) -> PathBuf {

@@ -71,6 +71,8 @@ A step is any command. It runs in an empty directory and is told by its environm
 pub(crate) struct PayloadRunArgs {
     #[command(flatten)]
     pub(crate) unit: PayloadUnitArgs,
+    #[command(flatten)]
+    pub(crate) results: ResultsArgs,
     /// Which node of the work unit.
     #[arg(long, value_name = "N")]
     pub(crate) node: u32,
@@ -89,9 +91,18 @@ pub(crate) struct WorkDirArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ResultsArgs {
+    /// Reports of the unit are in this directory; otherwise in the one of its name beside the manifest.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct PayloadMergeArgs {
     #[command(flatten)]
     pub(crate) unit: PayloadUnitArgs,
+    #[command(flatten)]
+    pub(crate) results: ResultsArgs,
     #[command(flatten)]
     pub(crate) work: WorkDirArgs,
 }
@@ -100,6 +111,8 @@ pub(crate) struct PayloadMergeArgs {
 pub(crate) struct PayloadCleanupArgs {
     #[command(flatten)]
     pub(crate) unit: PayloadUnitArgs,
+    #[command(flatten)]
+    pub(crate) results: ResultsArgs,
     /// Also if the work unit was not merged: what it did is lost then.
     #[arg(long)]
     pub(crate) force: bool,

@@ -4,7 +4,7 @@
 
 use crate::args::payload::{
     PayloadCleanupArgs, PayloadMergeArgs, PayloadRunArgs, PayloadSimulateArgs, PayloadUnitArgs, PayloadVerb,
-    WorkDirArgs,
+    ResultsArgs, WorkDirArgs,
 };
 use crate::context::Context;
 use crate::error::{CliError, Exit};
@@ -48,7 +48,7 @@ fn run_node(ctx: &Context, args: &PayloadRunArgs) -> Result<Ended, CliError> {
     let program = std::env::current_exe()
         .map_err(|error| CliError::io(format!("cannot find the windlass that runs this: {error}")))?;
     let work_dir = work_dir(&args.work);
-    Ok(open(&args.unit).and_then(|place| {
+    Ok(open_with(&args.unit, &args.results).and_then(|place| {
         let options = Options {
             node: args.node,
             attempt: attempt(),
@@ -82,7 +82,7 @@ fn land_unit(ctx: &Context, args: &PayloadUnitArgs) -> Ended {
 
 fn merge_unit(ctx: &Context, args: &PayloadMergeArgs) -> Result<Ended, CliError> {
     let control = pass_signals_on()?;
-    let merged = open(&args.unit).and_then(|place| merge::merge(&place, &work_dir(&args.work), &control));
+    let merged = open_with(&args.unit, &args.results).and_then(|place| merge::merge(&place, &work_dir(&args.work), &control));
     Ok(merged.map(|output| print_merged(ctx, &output)))
 }
 
@@ -100,7 +100,7 @@ fn print_merged(ctx: &Context, output: &MergeOutput) -> Result<(), CliError> {
 }
 
 fn clean_unit(ctx: &Context, args: &PayloadCleanupArgs) -> Ended {
-    let place = open(&args.unit)?;
+    let place = open_with(&args.unit, &args.results)?;
     let removed = cleanup::cleanup(&place, args.force)?;
     ctx.ui.note(&format!("removed {} of {}", text::count(removed as u64, "file"), place.manifest.unit));
     Ok(Ok(()))
@@ -109,6 +109,14 @@ fn clean_unit(ctx: &Context, args: &PayloadCleanupArgs) -> Ended {
 fn open(args: &PayloadUnitArgs) -> Result<Place, Failure> {
     let site = args.site.clone().or_else(|| variable("WINDLASS_SITE"));
     Place::open(&args.manifest, site.as_deref().unwrap_or(NO_SITE))
+}
+
+fn open_with(unit: &PayloadUnitArgs, results: &ResultsArgs) -> Result<Place, Failure> {
+    let place = open(unit)?;
+    Ok(match &results.results {
+        Some(results) => place.with_results(results.clone()),
+        None => place,
+    })
 }
 
 fn variable(name: &str) -> Option<String> {

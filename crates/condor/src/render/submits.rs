@@ -1,0 +1,187 @@
+//! The submit files, one for each role, and the small files that they read when a node is submitted.
+
+use super::outer::comment;
+use super::quote::{self, Unfit, Variable};
+use super::{Credentials, PROFILE, RenderError, Run, Words, named};
+use crate::layout;
+use std::fmt::Write as _;
+use std::path::Path;
+use windlass_types::requests::NodeRole;
+use windlass_types::{Bytes, Resources};
+
+/// Merge and cleanup go before what has just begun.
+const FINISHING: i32 = 10;
+
+pub(super) const fn file_name(role: NodeRole) -> &'static str {
+    match role {
+        NodeRole::Landing => "landing.sub",
+        NodeRole::Processing => "processing.sub",
+        NodeRole::Merge => "merge.sub",
+        NodeRole::Cleanup => "cleanup.sub",
+    }
+}
+
+/// The submit file of a role. DAGMan reads it in the directory of the unit, so the run is one above.
+pub(super) fn submit_file(run: &Run<'_>, words: &Words<'_>, role: NodeRole) -> Result<String, RenderError> {
+    let mut text = format!("# {role} nodes of request {}, run {}.\n", comment(run.request), comment(run.run));
+    program(&mut text, run, role)?;
+    transfer(&mut text, run, words, role)?;
+    text.push_str(RESOURCES);
+    place(&mut text, role);
+    marks(&mut text, run, role)?;
+    text.push_str("queue\n");
+    Ok(text)
+}
+
+fn program(text: &mut String, run: &Run<'_>, role: NodeRole) -> Result<(), RenderError> {
+    let path = run.programs.on_workers.unwrap_or(run.programs.here);
+    let sent = run.programs.on_workers.is_none();
+    let arguments = match role {
+        NodeRole::Landing => "payload land $(unit).json",
+        NodeRole::Processing => "payload run $(unit).json --node $(index) --results .",
+        NodeRole::Merge => "payload merge $(unit).json --results .",
+        NodeRole::Cleanup => "payload cleanup $(unit).json --results .",
+    };
+    let path = path_text("the path of windlass", path)?;
+    write!(
+        text,
+        "universe = vanilla\n\
+         executable = {}\n\
+         transfer_executable = {sent}\n\
+         arguments = \"{arguments}\"\n\
+         # Retries are counted from 0, attempts from 1.\n\
+         attempt = $(RETRY) + 1\n\
+         environment = {}\n\
+         output = $(JOB).out\n\
+         error = $(JOB).err\n\
+         notification = Never\n",
+        named("the path of windlass", quote::value(path))?,
+        named("the name of the token file", environment(&run.credentials))?,
+    )
+    .ok();
+    Ok(())
+}
+
+fn environment(credentials: &Credentials<'_>) -> Result<String, Unfit> {
+    let token = credentials.token.and_then(Path::file_name).map(|name| name.to_string_lossy());
+    let mut variables = vec![
+        ("WINDLASS_SITE", Variable::Macro("$$(GLIDEIN_CMSSite:Unknown)")),
+        ("WINDLASS_ATTEMPT", Variable::Macro("$INT(attempt)")),
+    ];
+    // Jobs begin in the directory where it is put.
+    variables.extend(token.as_ref().map(|name| ("BEARER_TOKEN_FILE", Variable::Text(name))));
+    quote::environment(variables)
+}
+
+/// Nothing is shared with workers. Reports are written where the job begins, and what is new there comes back: a list of
+/// what has to come back would hold a job that has nothing to report.
+fn transfer(text: &mut String, run: &Run<'_>, words: &Words<'_>, role: NodeRole) -> Result<(), RenderError> {
+    let mut sent = vec!["../$(unit).json".to_owned()];
+    match role {
+        NodeRole::Landing => {}
+        NodeRole::Processing if words.has_profile => sent.push(format!("../{PROFILE}")),
+        NodeRole::Processing => {}
+        NodeRole::Merge => sent.push("$(reports)".to_owned()),
+        NodeRole::Cleanup => sent.push("merge_output.json".to_owned()),
+    }
+    text.push_str("should_transfer_files = YES\nwhen_to_transfer_output = ON_EXIT\n");
+    if let Some(path) = run.credentials.token {
+        let path =
+            named("the path of the token", quote::transferred(path_text("the path of the token", path)?))?;
+        sent.push(path.to_owned());
+        writeln!(text, "encrypt_input_files = {path}").ok();
+    }
+    if let Some(path) = run.credentials.proxy {
+        let path = named("the path of the proxy", quote::value(path_text("the path of the proxy", path)?))?;
+        writeln!(text, "x509userproxy = {path}").ok();
+    }
+    writeln!(text, "transfer_input_files = {}", sent.join(", ")).ok();
+    Ok(())
+}
+
+/// From the VARS of the node. Time without transfers; a job that takes longer is held with code 47.
+const RESOURCES: &str = "\
+request_cpus = $(cpus)
+request_memory = $(memory)
+request_disk = $(disk)
+allowed_execute_duration = $(runtime)
+minutes = $(runtime) / 60 + 1
+MY.MaxWallTimeMins = $INT(minutes)
+";
+
+/// Where it may run. Machines say by `GLIDEIN_CMSSite` where they are, and the event log keeps where each job was.
+fn place(text: &mut String, role: NodeRole) {
+    text.push_str("ulog_execute_attrs = GLIDEIN_CMSSite\n");
+    let allowed = "stringListMember(TARGET.GLIDEIN_CMSSite, MY.DESIRED_Sites)";
+    let (desired, also) = match role {
+        NodeRole::Landing => (
+            format!("include : ../{}\nMY.DESIRED_Sites = \"$(sites)\"", layout::BANS),
+            " && !stringListMember(TARGET.GLIDEIN_CMSSite, \"$(banned)\")",
+        ),
+        _ => (format!("include : {}", layout::ELECTED), ""),
+    };
+    writeln!(text, "{desired}\nrequirements = {allowed}{also}").ok();
+    // `include ifexist` fails under DAGMan where the file is not there. This says nothing then.
+    text.push_str(
+        "# What the last attempt taught, if there was one.\ninclude command : grep -hs = $(JOB).inc\n",
+    );
+}
+
+/// For those who count, and for those who look.
+fn marks(text: &mut String, run: &Run<'_>, role: NodeRole) -> Result<(), RenderError> {
+    let finishing = if matches!(role, NodeRole::Merge | NodeRole::Cleanup) { FINISHING } else { 0 };
+    writeln!(text, "priority = {}", run.priority.saturating_add(finishing)).ok();
+    let own = [("CMS_RequestName", run.request), ("CMS_WorkflowID", run.run), ("CMS_NodeRole", role.name())];
+    for (name, value) in own {
+        writeln!(text, "MY.{name} = {}", named(name, quote::classad(value))?).ok();
+    }
+    for (name, value) in run.accounting {
+        let what = format!("accounting attribute {name}");
+        match name.as_str() {
+            "accounting_group" | "accounting_group_user" => {
+                writeln!(text, "{name} = {}", named(&what, quote::value(value))?).ok()
+            }
+            _ => {
+                let name = named(&what, quote::attribute(name))?;
+                writeln!(text, "MY.{name} = {}", named(&what, quote::classad(value))?).ok()
+            }
+        };
+    }
+    Ok(())
+}
+
+fn path_text<'p>(what: &str, path: &'p Path) -> Result<&'p str, RenderError> {
+    let unfit = || Unfit {
+        text: path.display().to_string(),
+        place: "a path",
+        why: "it is not UTF-8, or does not begin with `/`".to_owned(),
+    };
+    named(what, path.to_str().filter(|text| text.starts_with('/')).ok_or_else(unfit))
+}
+
+/// `bans.inc`
+pub(super) fn bans(sites: &[String]) -> Result<String, Unfit> {
+    Ok(format!("banned = {}\n", quote::sites(sites)?))
+}
+
+/// `elected.inc`: where a unit landed, and with it all that follows.
+pub fn elected(site: &str) -> Result<String, Unfit> {
+    Ok(format!("MY.DESIRED_Sites = \"{}\"\n", quote::sites([&site.to_owned()])?))
+}
+
+/// `NODE.inc`: what the next attempt of a node asks for.
+pub fn next_attempt(asked: &Resources) -> String {
+    let megabyte = 1 << 20;
+    let Bytes(memory) = asked.memory;
+    let mut text = format!(
+        "request_cpus = {}\nrequest_memory = {}\n",
+        asked.cpus.max(1),
+        memory.div_ceil(megabyte).max(1)
+    );
+    if let Some(runtime) = asked.runtime {
+        let seconds = runtime.as_secs().max(1);
+        write!(text, "allowed_execute_duration = {seconds}\nMY.MaxWallTimeMins = {}\n", seconds / 60 + 1)
+            .ok();
+    }
+    text
+}

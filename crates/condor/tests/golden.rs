@@ -1,0 +1,189 @@
+//! What a run looks like, file by file: `tests/golden/` holds it. With `WINDLASS_UPDATE_GENERATED=1` it is written anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use windlass_condor::layout;
+use windlass_condor::render::{
+    Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit, render_run, write_bans,
+};
+use windlass_condor::terms::{Care, Terms};
+
+const UPDATE: &str = "WINDLASS_UPDATE_GENERATED";
+
+/// What the runs of these tests are made of.
+struct Parts {
+    site_sets: Vec<Vec<String>>,
+    sizes: Vec<NodeSize>,
+    units: Vec<Unit>,
+    throttles: BTreeMap<String, u64>,
+    accounting: BTreeMap<String, String>,
+    banned: Vec<String>,
+}
+
+impl Parts {
+    fn new() -> Self {
+        let sites = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let size = |memory_mb, runtime_sec| NodeSize { cpus: 4, memory_mb, disk_kb: 2_000_000, runtime_sec };
+        Self {
+            site_sets: vec![sites(&["T1_US_Alpha", "T2_DE_Beta"]), sites(&["T2_CH_Gamma"])],
+            sizes: vec![size(8000, 7200), size(10_000, 14_400)],
+            units: vec![
+                Unit { sites: 0, nodes: vec![(0, 2), (1, 1)] },
+                Unit { sites: 1, nodes: vec![(0, 1)] },
+                Unit { sites: 1, nodes: Vec::new() },
+            ],
+            throttles: [("Processing", 5000), ("Merge", 100), ("MergeGroup", 10)]
+                .map(|(name, most)| (name.to_owned(), most))
+                .into(),
+            accounting: [("accounting_group", "production.cms"), ("CMS_Campaign", "Run \"2026\"")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            banned: vec!["T2_IT_Delta".to_owned()],
+        }
+    }
+
+    fn run<'a>(&'a self, directory: &'a Path) -> Run<'a> {
+        let small = |runtime_sec| NodeSize { cpus: 1, memory_mb: 2000, disk_kb: 1_000_000, runtime_sec };
+        Run {
+            directory,
+            request: "pdmvserv_task_B2G-RunIII-00042__v1",
+            run: "550e8400-e29b-41d4-a716-446655440000",
+            programs: Programs { here: Path::new("/opt/windlass/bin/windlass"), on_workers: None },
+            site_sets: &self.site_sets,
+            sizes: &self.sizes,
+            landing: NodeSize { runtime_sec: 1800, ..self.sizes[1] },
+            merge: small(28_800),
+            cleanup: small(3600),
+            units: &self.units,
+            retries: Retries { landing: 3, processing: 3, merge: 2, cleanup: 1 },
+            throttles: &self.throttles,
+            care: Care::default(),
+            priority: 110,
+            accounting: &self.accounting,
+            credentials: Credentials::default(),
+            banned: &self.banned,
+        }
+    }
+}
+
+/// All files below a directory, by their names in it.
+fn files(directory: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                found.insert(path.strip_prefix(directory).unwrap().to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn compare(rendered: &Path, golden: &str) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(golden);
+    if std::env::var_os(UPDATE).is_some() {
+        if golden.is_dir() {
+            fs::remove_dir_all(&golden).unwrap();
+        }
+        for name in files(rendered) {
+            let place = golden.join(&name);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::copy(rendered.join(&name), place).unwrap();
+        }
+    }
+    assert_eq!(files(rendered), files(&golden));
+    for name in files(rendered) {
+        let read = |directory: &Path| fs::read_to_string(directory.join(&name)).unwrap();
+        assert_eq!(read(rendered), read(&golden), "{}; {UPDATE}=1 writes it anew", name.display());
+    }
+}
+
+#[test]
+fn a_run_of_a_request() {
+    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    render_run(&parts.run(directory.path())).unwrap();
+    compare(directory.path(), "request");
+}
+
+/// With all that is there only sometimes: a proxy, a token, a profile, workers that have the program.
+#[test]
+fn a_run_with_credentials_and_a_profile() {
+    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    fs::write(directory.path().join("step_profile.json"), "{}").unwrap();
+    let credentials = Credentials {
+        proxy: Some(Path::new("/home/ann/x509 proxy.pem")),
+        token: Some(Path::new("/home/ann/it's.token")),
+    };
+    let programs = Programs {
+        on_workers: Some(Path::new("/cvmfs/windlass/bin/windlass")),
+        ..parts.run(directory.path()).programs
+    };
+    let units = [Unit { sites: 1, nodes: vec![(0, 1)] }];
+    render_run(&Run { credentials, programs, units: &units, ..parts.run(directory.path()) }).unwrap();
+    compare(directory.path(), "credentials");
+}
+
+#[test]
+fn rendering_again_changes_nothing_and_only_bans_change_with_bans() {
+    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let read = || {
+        let contents = |name: PathBuf| (fs::read(directory.path().join(&name)).unwrap(), name);
+        files(directory.path()).into_iter().map(contents).collect::<BTreeSet<_>>()
+    };
+    render_run(&parts.run(directory.path())).unwrap();
+    let first = read();
+    render_run(&parts.run(directory.path())).unwrap();
+    assert_eq!(read(), first);
+    write_bans(directory.path(), &["T2_DE_Beta".to_owned(), "T2_IT_Delta".to_owned()]).unwrap();
+    let second = read();
+    let changed: Vec<_> = second.difference(&first).map(|(_, name)| name.clone()).collect();
+    assert_eq!(changed, [Path::new(layout::BANS)]);
+}
+
+#[test]
+fn the_terms_have_every_kind_that_the_dags_name() {
+    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    render_run(&parts.run(directory.path())).unwrap();
+    let terms = Terms::read(directory.path()).unwrap();
+    let mut named = BTreeSet::new();
+    for unit in 0..3 {
+        let dag = layout::unit_directory(directory.path(), unit).join(layout::GROUP_DAG);
+        let text = fs::read_to_string(dag).unwrap();
+        let scripts = text.lines().filter(|line| line.starts_with("SCRIPT POST"));
+        named.extend(scripts.map(|line| line.rsplit(' ').next().unwrap().to_owned()));
+    }
+    assert_eq!(named, terms.kinds.keys().cloned().collect());
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_by_name() {
+    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let refused = |run: &Run<'_>| render_run(run).unwrap_err().to_string();
+    let run = || parts.run(directory.path());
+
+    let said = refused(&Run { request: "a\"\nMY.x = 1\nb", ..run() });
+    assert!(said.starts_with("CMS_RequestName: ") && said.contains("cannot be a ClassAd string"), "{said}");
+    let spaced = Programs { here: Path::new("/my dir/windlass"), on_workers: None };
+    let said = refused(&Run { programs: spaced, ..run() });
+    assert!(said.starts_with("the path of windlass: \"/my dir/windlass\""), "{said}");
+    let banned = ["T2\"); true".to_owned()];
+    assert!(refused(&Run { banned: &banned, ..run() }).contains("cannot be the name of a site"));
+    let accounting = [("queue 5\nx".to_owned(), "y".to_owned())].into();
+    assert!(refused(&Run { accounting: &accounting, ..run() }).contains("cannot be an attribute"));
+    let sites = [vec!["T2,T1".to_owned()]];
+    assert!(refused(&Run { site_sets: &sites, ..run() }).contains("a site of the run"));
+    let nowhere = render_run(&Run { site_sets: &[Vec::new()], ..run() });
+    assert!(matches!(nowhere, Err(RenderError::Nowhere)));
+
+    let units = [Unit { sites: 7, nodes: Vec::new() }];
+    let dangling = render_run(&Run { units: &units, ..run() });
+    assert!(matches!(dangling, Err(RenderError::Dangling { unit: 0, .. })));
+    assert!(matches!(render_run(&Run { units: &[], ..run() }), Err(RenderError::Empty)));
+    // Nobody takes what is left for a run.
+    assert!(!directory.path().join(layout::OUTER_DAG).exists());
+}
