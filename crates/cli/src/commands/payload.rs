@@ -82,7 +82,8 @@ fn land_unit(ctx: &Context, args: &PayloadUnitArgs) -> Ended {
 
 fn merge_unit(ctx: &Context, args: &PayloadMergeArgs) -> Result<Ended, CliError> {
     let control = pass_signals_on()?;
-    let merged = open_with(&args.unit, &args.results).and_then(|place| merge::merge(&place, &work_dir(&args.work), &control));
+    let merged = open_with(&args.unit, &args.results)
+        .and_then(|place| merge::merge(&place, &work_dir(&args.work), &control));
     Ok(merged.map(|output| print_merged(ctx, &output)))
 }
 

@@ -78,9 +78,8 @@ fn environment(credentials: &Credentials<'_>) -> Result<String, Unfit> {
 fn transfer(text: &mut String, run: &Run<'_>, words: &Words<'_>, role: NodeRole) -> Result<(), RenderError> {
     let mut sent = vec!["../$(unit).json".to_owned()];
     match role {
-        NodeRole::Landing => {}
         NodeRole::Processing if words.has_profile => sent.push(format!("../{PROFILE}")),
-        NodeRole::Processing => {}
+        NodeRole::Landing | NodeRole::Processing => {}
         NodeRole::Merge => sent.push("$(reports)".to_owned()),
         NodeRole::Cleanup => sent.push("merge_output.json".to_owned()),
     }

@@ -155,6 +155,25 @@ fn a_unit_from_landing_to_cleanup() {
     assert_eq!(unit.merge().unwrap(), merged, "also when what it was made of is gone");
 }
 
+/// Where the jobs of a unit share nothing but the storage of the site, each is sent the reports that it needs.
+#[test]
+fn reports_can_be_elsewhere() {
+    let unit = Unit::new();
+    let (work_dir, program) = (unit.path("work"), Path::new("/nonexistent/windlass"));
+    let sandbox = |name: &str| unit.place().with_results(unit.path(name));
+    for node in [0, 1] {
+        let options = run::Options { node, attempt: 1, work_dir: &work_dir, program, keep: false };
+        run::run(&sandbox("sent"), &options, &Control::default()).unwrap();
+    }
+    assert!(unit.path("sent/proc_0.json").is_file() && !unit.path("run/mg_000000").exists());
+    let nothing_sent = merge::merge(&sandbox("empty"), &work_dir, &Control::default());
+    assert!(nothing_sent.unwrap_err().to_string().contains("node 0 left no"));
+    merge::merge(&sandbox("sent"), &work_dir, &Control::default()).unwrap();
+    assert!(unit.path("sent/merge_output.json").is_file() && unit.path("sent/metrics.json").is_file());
+    assert_eq!(cleanup::cleanup(&sandbox("sent"), false).unwrap(), 2);
+    assert!(!unit.path("run/mg_000000").exists());
+}
+
 #[test]
 fn the_same_node_twice_gives_the_same_bytes() {
     let unit = Unit::new();

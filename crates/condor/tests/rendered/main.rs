@@ -1,0 +1,5 @@
+//! Files for HTCondor, compared with those that are kept. One program for all of it.
+
+// `cfg(test)` is what tells clippy that helpers may unwrap.
+#[cfg(test)]
+mod golden;
