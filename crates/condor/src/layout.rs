@@ -43,6 +43,8 @@ pub const NODES_LOG: &str = ".nodes.log";
 /// … and for what it says itself.
 pub const DAGMAN_OUT: &str = ".dagman.out";
 pub const METRICS: &str = ".metrics";
+/// … and for the event log of its own life.
+pub const DAGMAN_LOG: &str = ".dagman.log";
 
 pub const LANDING: &str = "landing";
 pub const MERGE: &str = "merge";
@@ -55,8 +57,17 @@ pub fn processing_node(index: u32) -> String {
 
 /// The index of a processing node, by its name.
 pub fn processing_index(node: &str) -> Option<u32> {
-    let digits = node.strip_prefix("proc_")?;
+    numbered(node, "proc_")
+}
+
+fn numbered(node: &str, prefix: &str) -> Option<u32> {
+    let digits = node.strip_prefix(prefix)?;
     (digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+}
+
+/// The number of a unit, by the name of its node in the outer DAG.
+pub fn unit_number(node: &str) -> Option<u32> {
+    numbered(node, "mg_")
 }
 
 /// `RUN/mg_000012`
@@ -82,6 +93,7 @@ mod tests {
     fn names_of_processing_nodes_lead_back() {
         for index in [0, 3, 999_999, 1_000_000, u32::MAX] {
             assert_eq!(processing_index(&processing_node(index)), Some(index));
+            assert_eq!(unit_number(&UnitName(index).to_string()), Some(index));
         }
         for other in ["proc_3", "proc_", "merge", "proc_+00003", "proc_99999999999"] {
             assert_eq!(processing_index(other), None, "{other}");

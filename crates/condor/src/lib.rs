@@ -9,7 +9,7 @@
 //! | [`terms`] | what the scripts of a run have to know |
 //! | [`render`] | pure: a run as the text of DAGs and submit files |
 //! | [`read`] | pure: what DAGMan and HTCondor write, understood even when it is cut off |
-//! | `watch` | a running DAG, followed from where it was read last |
+//! | [`watch`] | a running DAG, followed from where it was read last |
 //! | `scripts` | what PRE and POST scripts of nodes decide |
 //! | `pool` | the commands of HTCondor, each with a time limit |
 //! | `submit` | handing a DAG over once, whatever happens in between |
@@ -18,3 +18,4 @@ pub mod layout;
 pub mod read;
 pub mod render;
 pub mod terms;
+pub mod watch;

@@ -61,7 +61,7 @@ fn a_prefix_never_says_more_than_the_whole() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn damage_is_survived(

@@ -61,7 +61,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Hold {
     pub reason: String,
     pub code: i32,

@@ -157,6 +157,8 @@ fn in_pieces(log: &[u8], cluster: u64, mut cuts: Vec<usize>) -> JobEvents {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn backwards_in_pieces_finds_what_reading_all_finds(
         cuts in prop::collection::vec(0..GROUP.len(), 0..40),

@@ -1,0 +1,149 @@
+//! PURE: what the job state log of the outer DAG says about the units.
+
+use crate::layout;
+use crate::read::jobstate::{Entry, Line, NodeLine, Step};
+use std::collections::BTreeMap;
+use windlass_types::requests::UnitStatus;
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    units: BTreeMap<u32, UnitStatus>,
+    completed: u32,
+    failed: u32,
+    /// The DAGMan that wrote the lines that were read last.
+    dagman: Option<u64>,
+}
+
+impl Ledger {
+    pub(super) fn completed(&self) -> u32 {
+        self.completed
+    }
+
+    pub(super) fn failed(&self) -> u32 {
+        self.failed
+    }
+
+    pub(super) fn dagman(&self) -> Option<u64> {
+        self.dagman
+    }
+
+    pub(super) fn status(&self, unit: u32) -> UnitStatus {
+        self.units.get(&unit).copied().unwrap_or(UnitStatus::Waiting)
+    }
+
+    pub(super) fn units(&self) -> impl Iterator<Item = (u32, UnitStatus)> {
+        self.units.iter().map(|(unit, status)| (*unit, *status))
+    }
+
+    /// The unit that is over with this line, and how.
+    pub(super) fn take(&mut self, line: &Line<'_>) -> Option<(u32, UnitStatus)> {
+        match &line.entry {
+            Entry::Started { cluster } => self.started(*cluster),
+            // Whether it is over, others say; after a recovery it goes on.
+            Entry::Finished { .. } | Entry::RecoveryStarted | Entry::RecoveryFinished => {}
+            Entry::Node(line) => return self.node(line),
+        }
+        None
+    }
+
+    /// True if it was not known to be completed.
+    pub(super) fn complete(&mut self, unit: u32) -> bool {
+        self.set(unit, UnitStatus::Completed)
+    }
+
+    /// A DAGMan with another id is a rescue: what was not completed is tried anew. With the same id it goes on.
+    fn started(&mut self, cluster: u64) {
+        if self.dagman.replace(cluster) != Some(cluster) {
+            self.units.retain(|_, status| *status == UnitStatus::Completed);
+            self.failed = 0;
+        }
+    }
+
+    fn node(&mut self, line: &NodeLine<'_>) -> Option<(u32, UnitStatus)> {
+        let unit = layout::unit_number(line.node)?;
+        let status = match line.step {
+            Step::PreStarted | Step::Submitted | Step::Executing => UnitStatus::Active,
+            Step::PostSucceeded => UnitStatus::Completed,
+            // Without its PRE script there is no job and no POST script.
+            Step::PostFailed | Step::PreFailed => UnitStatus::Failed,
+            // How its job ended is for the POST script to judge.
+            _ => return None,
+        };
+        (self.set(unit, status) && status != UnitStatus::Active).then_some((unit, status))
+    }
+
+    /// True if it is news. Completed is for ever: no rescue does it again.
+    fn set(&mut self, unit: u32, status: UnitStatus) -> bool {
+        let before = self.units.get(&unit).copied();
+        if before == Some(UnitStatus::Completed) || before == Some(status) {
+            return false;
+        }
+        self.failed -= u32::from(before == Some(UnitStatus::Failed));
+        self.failed += u32::from(status == UnitStatus::Failed);
+        self.completed += u32::from(status == UnitStatus::Completed);
+        self.units.insert(unit, status);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::jobstate;
+
+    const RESCUED: &[u8] = include_bytes!("../../tests/data/rescued.workflow.jobstate");
+
+    fn read(log: &[u8]) -> (Ledger, Vec<(u32, UnitStatus)>) {
+        let mut ledger = Ledger::default();
+        let news = jobstate::parse(log).filter_map(|line| ledger.take(&line)).collect();
+        (ledger, news)
+    }
+
+    #[test]
+    fn a_unit_that_failed_and_was_rescued() {
+        let (ledger, news) = read(RESCUED);
+        assert_eq!(news, [(1, UnitStatus::Failed), (0, UnitStatus::Completed), (1, UnitStatus::Completed)]);
+        assert_eq!((ledger.completed(), ledger.failed()), (2, 0));
+        assert_eq!(ledger.dagman(), Some(58));
+    }
+
+    #[test]
+    fn a_rescue_begins_with_nothing_failed() {
+        let text = str::from_utf8(RESCUED).unwrap();
+        let begun = text.find("58.0 ***\n").unwrap();
+        let (before, _) = read(&RESCUED[..begun]);
+        assert_eq!((before.completed(), before.failed()), (1, 1));
+        let (after, _) = read(&RESCUED[..begun + 9]);
+        assert_eq!((after.completed(), after.failed()), (1, 0));
+        assert_eq!(after.status(1), UnitStatus::Waiting);
+    }
+
+    #[test]
+    fn a_release_goes_on_where_it_was() {
+        let log = b"1 INTERNAL *** DAGMAN_STARTED 7.0 ***\n1 mg_000003 SUBMIT 8.0 - - 1\n\
+            2 mg_000004 POST_SCRIPT_FAILURE 9.0 - - 2\n2 INTERNAL *** DAGMAN_FINISHED 3 ***\n\
+            3 INTERNAL *** DAGMAN_STARTED 7.0 ***\n3 INTERNAL *** RECOVERY_STARTED ***\n";
+        let (ledger, _) = read(log);
+        assert_eq!((ledger.status(3), ledger.status(4)), (UnitStatus::Active, UnitStatus::Failed));
+        assert_eq!(ledger.failed(), 1);
+    }
+
+    #[test]
+    fn what_is_told_twice_is_news_once() {
+        let mut log = RESCUED.to_vec();
+        log.extend_from_slice(
+            b"9 mg_000001 POST_SCRIPT_SUCCESS 59.0 - - 3\n9 mg_000001 POST_SCRIPT_FAILURE 59.0 - - 3\n",
+        );
+        assert_eq!(read(&log).1, read(RESCUED).1);
+        let (mut ledger, _) = read(RESCUED);
+        assert!(!ledger.complete(1));
+        assert!(ledger.complete(2));
+        assert_eq!(ledger.completed(), 3);
+    }
+
+    #[test]
+    fn nodes_of_a_spec_are_no_units() {
+        let (ledger, news) = read(b"1 train POST_SCRIPT_SUCCESS 59.0 - - 3\n");
+        assert_eq!((ledger.units().count(), news.len()), (0, 0));
+    }
+}
