@@ -18,10 +18,8 @@ use pauses::Pauses;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use windlass_core::requests::View;
-use windlass_core::requests::book::{Process, RequestRow, RunRow, StepState};
 use windlass_core::requests::lifecycle::News;
 use windlass_store::Error;
-use windlass_store::model::StepFilter;
 use windlass_types::{Clock, Timestamp};
 
 /// What leads from one decision straight to the next is followed within a pass, but not for ever.
@@ -132,44 +130,28 @@ impl Reconciler {
         self.pauses.forget_before(now);
     }
 
-    /// Reads all that is open, in a few statements, and the rest of what somebody else has changed.
+    /// Reads what somebody else has changed: a few statements, however many requests there are.
     fn refresh(&mut self) -> Result<(), Error> {
-        let open = self.world.books.open_requests()?;
-        let unsettled = self.world.books.unsettled_requests()?;
         let mut known = BTreeMap::new();
-        for one in open {
-            let name = one.row.request.request_name.clone();
-            let view = match self.known.remove(&name).filter(|view| view.row.version == one.row.version) {
-                Some(view) => view,
-                None => self.read(one.row, one.process, one.run)?,
-            };
-            known.insert(name, view);
+        // Another request may have added steps to these: their versions say nothing of that.
+        let mut unread = self.world.books.unsettled_requests()?;
+        for (name, version) in self.world.books.open_requests()? {
+            match self.known.remove(&name).filter(|view| view.row.version == version) {
+                Some(view) => drop(known.insert(name, view)),
+                None => unread.push(name),
+            }
         }
-        for name in unsettled {
-            // Another request may have added steps to this one: its version says nothing of that.
-            let Some(row) = self.world.books.request(&name)? else { continue };
-            let process = self.world.books.process(&name)?;
-            known.insert(name, self.read(row, process, None)?);
+        for mut view in self.world.books.views(&unread)? {
+            if view.row.status.is_terminal() {
+                // All that is left to do is about its outputs.
+                view.run = None;
+            }
+            known.insert(view.row.request.request_name.clone(), view);
         }
         self.known = known;
         self.news.retain(|name, _| self.known.contains_key(name));
         self.wake.retain(|name, _| self.known.contains_key(name));
         Ok(())
-    }
-
-    fn read(&self, row: RequestRow, process: Option<Process>, run: Option<RunRow>) -> Result<View, Error> {
-        let (blocks, steps) = match &process {
-            None => (Vec::new(), Vec::new()),
-            Some(process) => {
-                let filter = StepFilter {
-                    process: Some(process.uuid.clone()),
-                    state: vec![StepState::Pending, StepState::Failed],
-                    ..StepFilter::default()
-                };
-                (self.world.books.blocks(&process.uuid)?, self.world.books.steps(&filter)?)
-            }
-        };
-        Ok(View { row, process, run, blocks, steps })
     }
 
     /// Of runs that something was heard of; of all of them if nobody can know.

@@ -15,6 +15,14 @@ pub trait Datasets: Send + Sync {
     fn add_dataset_files(&self, dataset: &str, files: &[CatalogFile], now: Timestamp) -> Result<u64, Error>;
     /// In the order in which they came. Refused if there is no such dataset.
     fn dataset_files(&self, dataset: &str, only_valid: bool) -> Result<Vec<CatalogFile>, Error>;
+    /// At most so many of them after the first `offset`, and how many there are in all.
+    fn page_of_dataset_files(
+        &self,
+        dataset: &str,
+        only_valid: bool,
+        offset: u64,
+        limit: u64,
+    ) -> Result<(Vec<CatalogFile>, u64), Error>;
     /// Forgets it: files, blocks and replicas. What is on disk stays. `false`: there was none.
     fn delete_dataset(&self, dataset: &str) -> Result<bool, Error>;
 

@@ -4,9 +4,10 @@
 use crate::Error;
 use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter};
 use serde_json::Value;
+use windlass_core::requests::View;
 use windlass_core::requests::book::{
-    AlertRow, BlockRow, NewAlert, NewBan, OpenRequest, OutputStep, Process, RequestRow, RunEvent, RunRow,
-    SiteBan, SiteRow, Transition,
+    AlertRow, BlockRow, NewAlert, NewBan, OutputStep, Process, RequestRow, RunEvent, RunRow, SiteBan,
+    SiteRow, Transition,
 };
 use windlass_core::requests::change::Commit;
 use windlass_types::requests::{Request, RequestStatus, SiteStatus};
@@ -26,10 +27,14 @@ pub trait Requests: Send + Sync {
     fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestRow>, Error>;
     /// How many there are without offset and limit.
     fn count_requests(&self, filter: &RequestFilter) -> Result<u64, Error>;
-    /// All that are not over, by name, as they are at one moment. A few statements, however many there are.
-    fn open_requests(&self) -> Result<Vec<OpenRequest>, Error>;
+    /// Names and versions of all that are not over, by name.
+    fn open_requests(&self) -> Result<Vec<(String, i64)>, Error>;
     /// Names of those that are over, but have output steps that are still to be done. Usually there are none.
     fn unsettled_requests(&self) -> Result<Vec<String>, Error>;
+    /// These with all that a decision about them needs, by name, as they are at one moment; without their `payload_config`,
+    /// which may be long and which nobody decides by. Those that are not there are left out. A few statements for every
+    /// thousand of them.
+    fn views(&self, requests: &[String]) -> Result<Vec<View>, Error>;
     /// Oldest first.
     fn transitions(&self, request: &str) -> Result<Vec<Transition>, Error>;
     /// Each commit is applied whole or not at all, and together they are put on disk at once. What became of each, in their

@@ -10,6 +10,7 @@ mod options;
 mod peers;
 mod plan;
 mod report;
+mod requests;
 mod retries;
 mod rounds;
 mod statistics;
@@ -45,6 +46,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         Some((first, rest)) if first == "workers" => return workers::main(rest, build),
         Some((first, rest)) if first == "retries" => return retries::main(rest, build),
         Some((first, rest)) if first == "plan" => return plan::main(rest),
+        Some((first, rest)) if first == "requests" => return requests::main(rest, build),
         _ => {}
     }
     let known: Vec<&str> = LIST.iter().map(|(name, _)| *name).collect();

@@ -299,53 +299,6 @@ impl StepState {
     }
 }
 
-/// A request that is not over, with all that a decision about it begins with.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenRequest {
-    /// Without its `payload_config`, which may be long and which nobody decides by.
-    pub row: RequestRow,
-    pub process: Option<Process>,
-    /// The newest one.
-    pub run: Option<RunRow>,
-    pub blocks: BlockCounts,
-    pub steps: StepCounts,
-}
-
-/// How many blocks of a process are in which state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockCounts {
-    pub open: u64,
-    pub complete: u64,
-    pub archived: u64,
-    pub failed: u64,
-    pub invalidated: u64,
-}
-
-impl BlockCounts {
-    pub const fn total(&self) -> u64 {
-        self.open + self.complete + self.archived + self.failed + self.invalidated
-    }
-
-    pub const fn of_mut(&mut self, status: BlockStatus) -> &mut u64 {
-        match status {
-            BlockStatus::Open => &mut self.open,
-            BlockStatus::Complete => &mut self.complete,
-            BlockStatus::Archived => &mut self.archived,
-            BlockStatus::Failed => &mut self.failed,
-            BlockStatus::Invalidated => &mut self.invalidated,
-        }
-    }
-}
-
-/// What is still to be done about the outputs of a process. What is done is not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepCounts {
-    pub pending: u64,
-    pub failed: u64,
-    /// When the first of those pending is due.
-    pub next_due: Option<Timestamp>,
-}
-
 /// A line of the audit trail of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transition {

@@ -4,10 +4,10 @@ use super::Actor;
 use crate::error::{Answer, ApiError};
 use serde_json::Value;
 use windlass_api::requests::{AdmissionConfig, AdmissionQueue, NextInQueue};
+use windlass_core::requests::View;
 pub use windlass_core::requests::admission::Settings;
 use windlass_core::requests::admission::{Candidate, queue};
-use windlass_core::requests::book::OpenRequest;
-use windlass_core::requests::{View, lifecycle};
+use windlass_core::requests::lifecycle::takes_place;
 use windlass_store::Database;
 use windlass_types::Timestamp;
 use windlass_types::requests::RequestStatus;
@@ -31,11 +31,11 @@ pub fn show(
     now: Timestamp,
 ) -> Answer<AdmissionQueue> {
     let settings = settings(db, usual)?;
-    let open = db.open_requests()?;
+    let names: Vec<String> = db.open_requests()?.into_iter().map(|(name, _)| name).collect();
+    let open = db.views(&names)?;
     let holders: Vec<&str> =
         open.iter().filter(|one| takes_place(one)).map(|one| one.row.request.requestor.as_str()).collect();
-    let waiting: Vec<&OpenRequest> =
-        open.iter().filter(|one| one.row.status == RequestStatus::Queued).collect();
+    let waiting: Vec<&View> = open.iter().filter(|one| one.row.status == RequestStatus::Queued).collect();
     let candidates: Vec<Candidate<'_>> = waiting.iter().map(|one| candidate(one)).collect();
     let turns = queue(&candidates, &holders, &settings, now);
     let told = limit.map_or(TOLD, |limit| limit as usize);
@@ -54,12 +54,7 @@ pub fn show(
     })
 }
 
-fn takes_place(open: &OpenRequest) -> bool {
-    let OpenRequest { row, run, .. } = open.clone();
-    lifecycle::takes_place(&View { row, process: None, run, blocks: Vec::new(), steps: Vec::new() })
-}
-
-fn candidate(open: &OpenRequest) -> Candidate<'_> {
+fn candidate(open: &View) -> Candidate<'_> {
     let request = &open.row.request;
     Candidate {
         name: &request.request_name,
@@ -71,7 +66,7 @@ fn candidate(open: &OpenRequest) -> Candidate<'_> {
     }
 }
 
-fn next(open: &OpenRequest) -> NextInQueue {
+fn next(open: &View) -> NextInQueue {
     let request = &open.row.request;
     NextInQueue {
         request_name: request.request_name.clone(),

@@ -23,11 +23,8 @@ pub fn files(
     offset: u64,
     limit: Option<u64>,
 ) -> Answer<Files> {
-    show(db, dataset)?;
-    let all = db.dataset_files(dataset, only_valid)?;
-    let total = all.len() as u64;
-    let wanted = all.into_iter().skip(usize::try_from(offset).unwrap_or(usize::MAX));
-    Ok(Files { items: wanted.take(page(limit) as usize).collect(), total, offset })
+    let (items, total) = db.page_of_dataset_files(dataset, only_valid, offset, page(limit))?;
+    Ok(Files { items, total, offset })
 }
 
 pub fn blocks(db: &dyn Database, dataset: &str) -> Answer<Blocks> {

@@ -26,7 +26,7 @@ pub(crate) mod parts;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod records;
-mod requests;
+pub(crate) mod requests;
 pub(crate) mod runs;
 pub(crate) mod spawn;
 mod store;

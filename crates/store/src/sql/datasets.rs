@@ -57,6 +57,14 @@ super::statements! {
         SELECT id, lfn, size, events, checksums, parents, lumis, is_valid, lumi_count FROM dataset_file
         WHERE dataset_id = $1 ORDER BY id";
     REPLICAS_OF_DATASET = "SELECT file_id, site, path FROM replica WHERE dataset_id = $1 ORDER BY file_id, site";
+    /// The valid ones, or with 0 all of them.
+    COUNT_OF_FILES = "SELECT COUNT(*) FROM dataset_file WHERE dataset_id = $1 AND is_valid >= $2";
+    PAGE_OF_FILES = "
+        SELECT id, lfn, size, events, checksums, parents, lumis, is_valid, lumi_count FROM dataset_file
+        WHERE dataset_id = $1 AND is_valid >= $2 ORDER BY id LIMIT $3 OFFSET $4";
+    REPLICAS_OF_PAGE = "
+        SELECT file_id, site, path FROM replica WHERE dataset_id = $1 AND file_id BETWEEN $2 AND $3
+        ORDER BY file_id, site";
     FILES_OF_BLOCK = "
         SELECT id, lfn, size, events, checksums, parents, lumis, is_valid, lumi_count FROM dataset_file
         WHERE block_id = $1 ORDER BY id";

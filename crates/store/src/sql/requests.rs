@@ -14,33 +14,9 @@ super::statements! {
             r.updated_at, r.since, r.reason, r.wanted, r.alerted_at, r.document, r.payload_config
         FROM request r WHERE ";
     SELECT_COUNT_OF_REQUESTS = "SELECT COUNT(*) FROM request r WHERE ";
-    /// Word for word the condition of the index, here and below.
+    /// Word for word the condition of the index.
     OPEN_REQUESTS = "
-        SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by, r.created_at,
-            r.updated_at, r.since, r.reason, r.wanted, r.alerted_at, r.document, NULL
-        FROM request r WHERE r.status NOT IN ('completed', 'failed', 'aborted') ORDER BY r.name";
-    OPEN_PROCESSES = "
-        SELECT p.request, p.document FROM request r CROSS JOIN request_process p
-        WHERE r.status NOT IN ('completed', 'failed', 'aborted') AND p.request = r.name";
-    /// The newest of each.
-    OPEN_RUNS = "
-        SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id, u.schedd, u.cluster,
-            u.submit_dir, u.stop_requested_at, u.stop_reason, u.totals, u.counts, u.units_completed, u.units_failed,
-            u.units_read, u.created_at, u.submitted_at, u.completed_at, r.name
-        FROM request r CROSS JOIN request_process p CROSS JOIN request_run u
-        WHERE r.status NOT IN ('completed', 'failed', 'aborted') AND p.request = r.name AND u.process = p.uuid
-            AND u.n = (SELECT MAX(x.n) FROM request_run x WHERE x.process = p.uuid)";
-    OPEN_BLOCKS = "
-        SELECT r.name, b.status, COUNT(*)
-        FROM request r CROSS JOIN request_process p CROSS JOIN request_block b
-        WHERE r.status NOT IN ('completed', 'failed', 'aborted') AND p.request = r.name AND b.process = p.uuid
-        GROUP BY r.name, b.status";
-    OPEN_STEPS = "
-        SELECT r.name, s.state, COUNT(*), MIN(s.due_at)
-        FROM request r CROSS JOIN request_process p CROSS JOIN output_step s
-        WHERE r.status NOT IN ('completed', 'failed', 'aborted') AND p.request = r.name AND s.process = p.uuid
-            AND s.state IN ('pending', 'failed')
-        GROUP BY r.name, s.state";
+        SELECT r.name, r.version FROM request r WHERE r.status NOT IN ('completed', 'failed', 'aborted') ORDER BY r.name";
     /// That are over, with something left to do about their outputs.
     UNSETTLED_REQUESTS = "
         SELECT DISTINCT r.name
@@ -140,6 +116,31 @@ super::statements! {
     SELECT_STEPS = "
         SELECT s.block, s.unit, s.kind, s.state, s.attempts, s.due_at, s.first_failed_at, s.last_error, s.result, s.detail
         FROM output_step s WHERE ";
+
+    // ---- what decisions are made of: the names of requests, and the end of the order, are appended ----
+
+    VIEWED_REQUESTS = "
+        SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by, r.created_at,
+            r.updated_at, r.since, r.reason, r.wanted, r.alerted_at, r.document, NULL
+        FROM request r WHERE r.name ";
+    VIEWED_PROCESSES = "SELECT p.document, p.request FROM request_process p WHERE p.request ";
+    /// The newest of each.
+    VIEWED_RUNS = "
+        SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id, u.schedd, u.cluster,
+            u.submit_dir, u.stop_requested_at, u.stop_reason, u.totals, u.counts, u.units_completed, u.units_failed,
+            u.units_read, u.created_at, u.submitted_at, u.completed_at, p.request
+        FROM request_process p CROSS JOIN request_run u
+        WHERE u.process = p.uuid AND u.n = (SELECT MAX(x.n) FROM request_run x WHERE x.process = p.uuid) AND p.request ";
+    VIEWED_BLOCKS = "
+        SELECT b.uuid, b.process, b.round, b.dataset, b.n, b.first_unit, b.last_unit, b.units_completed, b.name,
+            b.is_closed, b.tape_rule, b.status, b.created_at, b.updated_at, p.request
+        FROM request_process p CROSS JOIN request_block b WHERE b.process = p.uuid AND p.request ";
+    /// Those that are not done and not dropped; word for word the condition of the index.
+    VIEWED_STEPS = "
+        SELECT s.block, s.unit, s.kind, s.state, s.attempts, s.due_at, s.first_failed_at, s.last_error, s.result, s.detail,
+            p.request
+        FROM request_process p CROSS JOIN output_step s
+        WHERE s.process = p.uuid AND s.state IN ('pending', 'failed') AND p.request ";
 
     // ---- counts ----
 

@@ -3,8 +3,9 @@
 
 use super::SqliteStore;
 use crate::books::read::{jobs_query, results_query};
+use crate::books::requests::about;
 use crate::model::{JobFilter, ResultFilter};
-use crate::sql::{common, server, sqlite};
+use crate::sql::{common, datasets, requests, server, sqlite};
 use rusqlite::Connection;
 use windlass_types::{JobId, JobStatus, RunId, WorkflowId};
 
@@ -41,6 +42,14 @@ fn every_statement_is_understood() {
     let (_directory, conn) = database();
     for (name, sql) in common::ALL.iter().chain(server::ALL).chain(sqlite::ALL) {
         let complete = if name.starts_with("SELECT_") { format!("{sql} 1 = 1") } else { (*sql).to_owned() };
+        conn.prepare(&complete).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    for (name, sql) in requests::ALL.iter().chain(datasets::ALL) {
+        let complete = match sql.trim_end() {
+            open if open.ends_with("WHERE") => format!("{open} 1 = 1"),
+            open if name.starts_with("VIEWED_") => format!("{open} IN ('a')"),
+            whole => whole.to_owned(),
+        };
         conn.prepare(&complete).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
     for from in [common::From::Anywhere, common::From::Blocks] {
@@ -157,5 +166,49 @@ fn lists_of_results_stay_within_their_workflow() {
     for plan in [all, failed, of_job] {
         // Sorting the attempts of one job is fine, sorting everything is not.
         assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
+    }
+}
+
+/// What a statement about a few requests looks at.
+fn plan_of_views(conn: &Connection, base: &str, order: &str) -> String {
+    let names = ["a", "b", "c"].map(str::to_owned);
+    plan(conn, &about(base, &names, order).sql)
+}
+
+#[test]
+fn a_pass_finds_what_is_open_by_itself() {
+    let (_directory, conn) = database();
+    let open = plan(&conn, requests::OPEN_REQUESTS);
+    assert_eq!(open, "SCAN r USING INDEX request_open\n", "those that are over are many");
+    let unsettled = plan(&conn, requests::UNSETTLED_REQUESTS);
+    assert!(unsettled.starts_with("SCAN s USING INDEX output_step_due"), "{unsettled}");
+    for base in [
+        requests::VIEWED_REQUESTS,
+        requests::VIEWED_PROCESSES,
+        requests::VIEWED_RUNS,
+        requests::VIEWED_BLOCKS,
+        requests::VIEWED_STEPS,
+    ] {
+        let plan = plan_of_views(&conn, base, "");
+        assert!(!plan.contains("SCAN") && plan.contains("=?"), "{base}: {plan}");
+    }
+    let blocks = plan_of_views(&conn, requests::VIEWED_BLOCKS, "");
+    assert!(blocks.contains("SEARCH b USING INDEX request_block_of (process=?)"), "{blocks}");
+    let steps = plan_of_views(&conn, requests::VIEWED_STEPS, "");
+    assert!(steps.contains("SEARCH s USING INDEX output_step_open (process=? AND state=?)"), "{steps}");
+}
+
+#[test]
+fn nothing_about_requests_reads_a_whole_table() {
+    let (_directory, conn) = database();
+    // Lists that are asked for whole, tables of a few rows, and indexes of the few that are open.
+    let few = ["SCAN r USING INDEX request_open", "SCAN s USING INDEX output_step_due", "SCAN setting"];
+    let is_whole = |name: &str| !name.starts_with("SELECT_") && !name.starts_with("VIEWED_");
+    let alone = requests::ALL.iter().chain(datasets::ALL).filter(|(name, _)| is_whole(name));
+    let deleting = requests::DELETE_REQUEST.iter().map(|sql| (*sql, *sql));
+    for (name, sql) in alone.copied().chain(deleting) {
+        let plan = plan(&conn, sql);
+        let reads_all = |line: &str| line.starts_with("SCAN") && !few.iter().any(|few| line.starts_with(few));
+        assert!(!plan.lines().any(reads_all), "{name}: {plan}");
     }
 }

@@ -182,6 +182,7 @@ macro_rules! conformance_of_databases {
                 a_failing_commit_takes_nobody_along,
                 adding_twice_adds_once,
                 what_is_open_comes_with_all_that_decides,
+                more_views_than_fit_a_statement_come_all,
                 requests_are_filtered_sorted_and_paged,
                 only_what_is_over_is_deleted;
             sites:
@@ -194,6 +195,7 @@ macro_rules! conformance_of_databases {
                 a_file_that_is_added_again_is_what_is_said_now,
                 replicas_come_and_go,
                 invalid_files_are_left_out,
+                files_come_page_by_page,
                 a_block_is_opened_filled_and_closed_once,
                 the_same_rule_is_made_once;
         }

@@ -10,15 +10,15 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// In ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cpu {
-    pub(super) server: u64,
-    pub(super) database: u64,
-    pub(super) workers: u64,
-    pub(super) jobs: u64,
+pub(in crate::bench) struct Cpu {
+    pub(in crate::bench) server: u64,
+    pub(in crate::bench) database: u64,
+    pub(in crate::bench) workers: u64,
+    pub(in crate::bench) jobs: u64,
 }
 
 /// Milliseconds per job.
-pub(super) struct PerJob(Cpu, usize);
+pub(in crate::bench) struct PerJob(Cpu, usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
@@ -31,7 +31,7 @@ struct Process {
 
 impl Cpu {
     /// `database` is a process whose children serve; what workers waited for were jobs.
-    pub(super) fn look(server: u32, database: Option<u32>, workers: &[u32]) -> Result<Self> {
+    pub(in crate::bench) fn look(server: u32, database: Option<u32>, workers: &[u32]) -> Result<Self> {
         let all = processes()?;
         let own = |tree: Vec<Process>| tree.iter().map(|process| process.own).sum::<u64>();
         let ended = |tree: &[Process]| tree.iter().map(|process| process.ended).sum::<u64>();
@@ -45,7 +45,7 @@ impl Cpu {
         })
     }
 
-    pub(super) fn since(self, before: Self) -> Self {
+    pub(in crate::bench) fn since(self, before: Self) -> Self {
         Self {
             server: self.server - before.server,
             database: self.database.saturating_sub(before.database),
@@ -54,7 +54,7 @@ impl Cpu {
         }
     }
 
-    pub(super) fn per_job(self, jobs: usize) -> PerJob {
+    pub(in crate::bench) fn per_job(self, jobs: usize) -> PerJob {
         PerJob(self, jobs)
     }
 }

@@ -18,7 +18,7 @@ use crate::shell::output;
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub(super) struct Fleet<'a> {
+pub(in crate::bench) struct Fleet<'a> {
     side: &'a dyn Side,
     place: &'a Path,
     address: String,
@@ -32,7 +32,7 @@ pub(super) struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    pub(super) fn serve(side: &'a dyn Side, place: &'a Path) -> Result<Self> {
+    pub(in crate::bench) fn serve(side: &'a dyn Side, place: &'a Path) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
         let mut server = spawn(&mut side.serve(port), &place.join("server.log"))?;
@@ -62,11 +62,11 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    pub(super) fn http(&self) -> Http {
+    pub(in crate::bench) fn http(&self) -> Http {
         Http::new(&self.address, self.token.as_deref())
     }
 
-    pub(super) fn submit(&self, name: &str, spec: &str) -> Result<i64> {
+    pub(in crate::bench) fn submit(&self, name: &str, spec: &str) -> Result<i64> {
         let file = self.place.join(format!("{name}.yaml"));
         fs::write(&file, spec).with_context(|| format!("cannot write {}", file.display()))?;
         self.side.submit(&self.http(), self.token.as_deref(), &file)
@@ -74,7 +74,7 @@ impl<'a> Fleet<'a> {
 
     /// Starts the workers, unless they are there or cannot be there yet. Those that need no workflow are idle when this
     /// returns; the start of the others is part of what is measured.
-    pub(super) fn add_workers(&mut self, options: &Options, workflow: Option<i64>) -> Result<()> {
+    pub(in crate::bench) fn add_workers(&mut self, options: &Options, workflow: Option<i64>) -> Result<()> {
         if !self.workers.is_empty() {
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// What was used since the workers were there.
-    pub(super) fn cpu(&self) -> Result<Cpu> {
+    pub(in crate::bench) fn cpu(&self) -> Result<Cpu> {
         Ok(self.look()?.since(self.before))
     }
 
@@ -109,11 +109,11 @@ impl<'a> Fleet<'a> {
     }
 
     /// Those that are of no use for another workflow.
-    pub(super) fn dismiss_bound_workers(&mut self) -> Result<()> {
+    pub(in crate::bench) fn dismiss_bound_workers(&mut self) -> Result<()> {
         if self.are_bound { self.dismiss_workers() } else { Ok(()) }
     }
 
-    pub(super) fn dismiss_workers(&mut self) -> Result<()> {
+    pub(in crate::bench) fn dismiss_workers(&mut self) -> Result<()> {
         for child in &self.workers {
             terminate(child);
         }
@@ -123,7 +123,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    pub(super) fn end(mut self) -> Result<()> {
+    pub(in crate::bench) fn end(mut self) -> Result<()> {
         terminate(&self.server);
         self.server.wait()?;
         for log in self.side.logs().into_iter().chain([self.place.join("server.log")]) {
@@ -158,7 +158,7 @@ fn wait_for_workers(http: &Http, count: usize) -> Result<()> {
     }
 }
 
-pub(super) fn wait_until_complete(http: &Http, workflow: i64, patience: Duration) -> Result<()> {
+pub(in crate::bench) fn wait_until_complete(http: &Http, workflow: i64, patience: Duration) -> Result<()> {
     let path = format!("/workflows/{workflow}/is_complete");
     let deadline = Instant::now() + patience;
     while http.get(&path)?["is_complete"] != true {

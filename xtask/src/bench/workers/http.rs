@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 /// Where the contract is served, by both.
-pub(super) const PREFIX: &str = "/torc-service/v1";
+pub(in crate::bench) const PREFIX: &str = "/torc-service/v1";
 
-pub(super) struct Http {
+pub(in crate::bench) struct Http {
     address: String,
     token: Option<String>,
     connection: RefCell<Option<BufReader<TcpStream>>>,
@@ -27,26 +27,30 @@ impl Clone for Http {
 
 impl Http {
     /// `address` is `host:port`.
-    pub(super) fn new(address: &str, token: Option<&str>) -> Self {
+    pub(in crate::bench) fn new(address: &str, token: Option<&str>) -> Self {
         let token = token.map(str::to_owned);
         Self { address: address.to_owned(), token, connection: RefCell::new(None) }
     }
 
-    pub(super) fn origin(&self) -> String {
+    pub(in crate::bench) fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(super) fn get(&self, path: &str) -> Result<Value> {
+    pub(in crate::bench) fn get(&self, path: &str) -> Result<Value> {
         self.call("GET", &format!("{PREFIX}{path}"), "")
     }
 
     /// What is not in the contract.
-    pub(super) fn get_own(&self, path: &str) -> Result<Value> {
+    pub(in crate::bench) fn get_own(&self, path: &str) -> Result<Value> {
         self.call("GET", &format!("/api/v1{path}"), "")
     }
 
-    pub(super) fn post(&self, path: &str, body: &str) -> Result<Value> {
+    pub(in crate::bench) fn post(&self, path: &str, body: &str) -> Result<Value> {
         self.call("POST", &format!("{PREFIX}{path}"), body)
+    }
+
+    pub(in crate::bench) fn patch_own(&self, path: &str, body: &str) -> Result<Value> {
+        self.call("PATCH", &format!("/api/v1{path}"), body)
     }
 
     fn call(&self, method: &str, path: &str, body: &str) -> Result<Value> {

@@ -6,14 +6,14 @@
 //! twice, or a database was "locked".
 
 mod cpu;
-mod fleet;
-mod http;
+pub(super) mod fleet;
+pub(super) mod http;
 mod options;
-mod postgres;
-mod probe;
-mod side;
+pub(super) mod postgres;
+pub(super) mod probe;
+pub(super) mod side;
 mod torc;
-mod windlass;
+pub(super) mod windlass;
 
 use std::fmt::Write as _;
 use std::fs;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::bench::options::{number, split_value};
 
-pub(super) const HELP: &str = "\
+pub(in crate::bench) const HELP: &str = "\
 cargo xtask bench workers [OPTIONS]: one server, many workers, many short jobs
 
 Starts a server and its workers, submits short jobs, and asks for lists, status and claims meanwhile. Prints jobs per
@@ -32,26 +32,26 @@ much again. Both kinds are measured, one after the other, with the same server a
 ";
 
 /// The shell alone.
-pub(super) const NO_SLEEP: &str = "0";
+pub(in crate::bench) const NO_SLEEP: &str = "0";
 
 #[derive(Debug)]
-pub(super) struct Options {
-    pub(super) workers: usize,
-    pub(super) jobs: usize,
+pub(in crate::bench) struct Options {
+    pub(in crate::bench) workers: usize,
+    pub(in crate::bench) jobs: usize,
     /// Kinds of jobs: [`NO_SLEEP`], or how many seconds each sleeps.
-    pub(super) sleeps: Vec<String>,
-    pub(super) slots: usize,
-    pub(super) sizes: Vec<usize>,
-    pub(super) sides: Vec<SideName>,
-    pub(super) windlass: Option<PathBuf>,
-    pub(super) torc: Option<PathBuf>,
-    pub(super) torc_jobs: usize,
-    pub(super) patience: Duration,
-    pub(super) keep: bool,
+    pub(in crate::bench) sleeps: Vec<String>,
+    pub(in crate::bench) slots: usize,
+    pub(in crate::bench) sizes: Vec<usize>,
+    pub(in crate::bench) sides: Vec<SideName>,
+    pub(in crate::bench) windlass: Option<PathBuf>,
+    pub(in crate::bench) torc: Option<PathBuf>,
+    pub(in crate::bench) torc_jobs: usize,
+    pub(in crate::bench) patience: Duration,
+    pub(in crate::bench) keep: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SideName {
+pub(in crate::bench) enum SideName {
     Sqlite,
     Postgres,
     Torc,
@@ -76,7 +76,7 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(super) fn parse(words: &[String]) -> Result<Self> {
+    pub(in crate::bench) fn parse(words: &[String]) -> Result<Self> {
         let mut options = Self::default();
         let mut words = words.iter().flat_map(|word| split_value(word));
         while let Some(word) = words.next() {

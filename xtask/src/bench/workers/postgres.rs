@@ -8,13 +8,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{output, run};
 
-pub(super) struct Postgres {
+pub(in crate::bench) struct Postgres {
     place: PathBuf,
     bin: PathBuf,
 }
 
 impl Postgres {
-    pub(super) fn start(place: &Path) -> Result<Self> {
+    pub(in crate::bench) fn start(place: &Path) -> Result<Self> {
         let bin = find()?;
         fs::create_dir_all(place)?;
         let server = Self { place: place.to_owned(), bin };
@@ -28,12 +28,12 @@ impl Postgres {
         Ok(server)
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(in crate::bench) fn url(&self) -> String {
         format!("postgres://windlass@/windlass?host={}", self.place.display())
     }
 
     /// The process whose children serve.
-    pub(super) fn pid(&self) -> Result<u32> {
+    pub(in crate::bench) fn pid(&self) -> Result<u32> {
         let file =
             fs::read_to_string(self.place.join("data/postmaster.pid")).context("PostgreSQL is gone")?;
         file.lines()
@@ -42,7 +42,7 @@ impl Postgres {
             .context("postmaster.pid names no process")
     }
 
-    pub(super) fn log(&self) -> PathBuf {
+    pub(in crate::bench) fn log(&self) -> PathBuf {
         self.place.join("log")
     }
 

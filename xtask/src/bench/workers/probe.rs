@@ -17,20 +17,19 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What a runner with one free processor says. Only jobs with this label are for it, and no worker has it.
 const OFFER: &str = r#"{"num_cpus":1,"memory_gb":1.0,"num_gpus":0,"num_nodes":1,"labels":["nobody"]}"#;
 
-type Ask = fn(&Http, &str) -> Result<Value>;
+pub(in crate::bench) type Ask = fn(&Http, &str) -> Result<Value>;
 
 /// Ascending.
-pub(super) struct Latencies(Vec<Duration>);
+pub(in crate::bench) struct Latencies(Vec<Duration>);
 
-pub(super) struct Probe {
+pub(in crate::bench) struct Probe {
     over: Arc<AtomicBool>,
     threads: Vec<(&'static str, JoinHandle<Result<Vec<Duration>>>)>,
 }
 
 impl Probe {
     /// Claims come from `decoy`, whose jobs no worker takes.
-    pub(super) fn start(http: &Http, workflow: i64, decoy: i64) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
+    pub(in crate::bench) fn start(http: &Http, workflow: i64, decoy: i64) -> Self {
         let list = format!("/jobs?workflow_id={workflow}&limit=100");
         let status = format!("/workflows/{workflow}/status");
         let claim_path = claim_path(decoy);
@@ -39,6 +38,15 @@ impl Probe {
             ("status, under load", status, Http::get),
             ("claim, under load", claim_path, claim),
         ];
+        Self::ask(http, questions)
+    }
+
+    /// Each of these again and again, on a connection of its own.
+    pub(in crate::bench) fn ask(
+        http: &Http,
+        questions: impl IntoIterator<Item = (&'static str, String, Ask)>,
+    ) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
         let threads = questions.into_iter().map(|(name, path, ask)| {
             let (http, over) = (http.clone(), Arc::clone(&over));
             let ask_on = move || {
@@ -56,7 +64,7 @@ impl Probe {
         Self { threads: threads.collect(), over }
     }
 
-    pub(super) fn stop(self) -> Result<Vec<(&'static str, Latencies)>> {
+    pub(in crate::bench) fn stop(self) -> Result<Vec<(&'static str, Latencies)>> {
         self.over.store(true, Ordering::Relaxed);
         let joined = self.threads.into_iter().map(|(name, thread)| {
             let times = thread.join().map_err(|_| anyhow!("the thread that asks for {name} panicked"))??;
@@ -67,7 +75,7 @@ impl Probe {
 }
 
 /// One after the other, with nothing else going on.
-pub(super) fn claims(http: &Http, workflow: i64, count: usize) -> Result<Latencies> {
+pub(in crate::bench) fn claims(http: &Http, workflow: i64, count: usize) -> Result<Latencies> {
     let path = claim_path(workflow);
     let times = (0..count).map(|_| {
         let begun = Instant::now();

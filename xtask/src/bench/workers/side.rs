@@ -9,14 +9,14 @@ use super::http::Http;
 use super::options::Options;
 
 /// Where a worker finds its server, and what it is to be.
-pub(super) struct Seat<'a> {
-    pub(super) origin: String,
-    pub(super) token: Option<&'a str>,
-    pub(super) slots: usize,
-    pub(super) number: usize,
+pub(in crate::bench) struct Seat<'a> {
+    pub(in crate::bench) origin: String,
+    pub(in crate::bench) token: Option<&'a str>,
+    pub(in crate::bench) slots: usize,
+    pub(in crate::bench) number: usize,
 }
 
-pub(super) trait Side {
+pub(in crate::bench) trait Side {
     fn name(&self) -> String;
 
     /// How many of the jobs it is given.

@@ -12,14 +12,14 @@ use super::postgres::Postgres;
 use super::side::{Seat, Side};
 use crate::shell::output;
 
-pub(super) struct Windlass<'a> {
+pub(in crate::bench) struct Windlass<'a> {
     program: &'a Path,
     place: &'a Path,
     postgres: Option<&'a Postgres>,
 }
 
 impl<'a> Windlass<'a> {
-    pub(super) fn new(program: &'a Path, place: &'a Path, postgres: Option<&'a Postgres>) -> Self {
+    pub(in crate::bench) fn new(program: &'a Path, place: &'a Path, postgres: Option<&'a Postgres>) -> Self {
         Self { program, place, postgres }
     }
 

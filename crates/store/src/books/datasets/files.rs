@@ -177,7 +177,7 @@ fn update(db: &impl Db, dataset: i64, files: &[(i64, &CatalogFile)]) -> Result<(
     })
 }
 
-/// In the order of their ids; replicas come in the same order and are handed out on the way.
+/// In the order of their ids.
 pub(super) fn all(
     db: &impl Db,
     files: &str,
@@ -194,8 +194,43 @@ pub(super) fn all(
         found.push(file_row(row)?);
         Ok(())
     })?;
+    place(db, replicas, [id], &ids, &mut found)?;
+    Ok(found)
+}
+
+/// Some of a dataset, in the order of their ids, and how many there are without offset and limit.
+pub(super) fn page(
+    db: &impl Db,
+    dataset: i64,
+    only_valid: bool,
+    offset: u64,
+    limit: u64,
+) -> Result<(Vec<CatalogFile>, u64), Fault> {
+    let least = i64::from(only_valid);
+    let total = db.one(sql::COUNT_OF_FILES, [dataset, least], |row| super::natural(row, 0))?;
+    let [offset, limit] = [offset, limit].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+    let (mut found, mut ids) = (Vec::new(), Vec::new());
+    db.for_each(sql::PAGE_OF_FILES, [dataset, least, limit, offset], |row| {
+        ids.push(row.get::<i64>(0)?);
+        found.push(file_row(row)?);
+        Ok(())
+    })?;
+    if let (Some(&first), Some(&last)) = (ids.first(), ids.last()) {
+        place(db, sql::REPLICAS_OF_PAGE, [dataset, first, last], &ids, &mut found)?;
+    }
+    Ok((found, total))
+}
+
+/// Replicas come in the order of the files, and are handed out on the way.
+fn place<const N: usize>(
+    db: &impl Db,
+    replicas: &str,
+    values: [i64; N],
+    ids: &[i64],
+    found: &mut [CatalogFile],
+) -> Result<(), Fault> {
     let mut place = 0;
-    db.for_each(replicas, [id], |row| {
+    db.for_each(replicas, values, |row| {
         let file: i64 = row.get(0)?;
         while ids.get(place).is_some_and(|id| *id < file) {
             place += 1;
@@ -204,8 +239,7 @@ pub(super) fn all(
             found[place].replicas.insert(row.get(1)?, row.get(2)?);
         }
         Ok(())
-    })?;
-    Ok(found)
+    })
 }
 
 fn file_row(row: &Row<'_>) -> Result<CatalogFile, Fault> {

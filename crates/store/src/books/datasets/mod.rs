@@ -40,6 +40,19 @@ impl<B: Backend> Datasets for Books<B> {
         })
     }
 
+    fn page_of_dataset_files(
+        &self,
+        dataset: &str,
+        only_valid: bool,
+        offset: u64,
+        limit: u64,
+    ) -> Result<(Vec<CatalogFile>, u64), Error> {
+        self.read(|db| {
+            let id = find(db, dataset)?.ok_or_else(|| no_dataset(dataset))?;
+            files::page(db, id, only_valid, offset, limit)
+        })
+    }
+
     fn delete_dataset(&self, dataset: &str) -> Result<bool, Error> {
         let dataset = dataset.to_owned();
         self.backend.write(move |db| {

@@ -3,15 +3,13 @@
 use super::rows;
 use crate::books::column;
 use crate::books::query::Query;
-use crate::db::{Db, Row, ToValue, values};
+use crate::db::{Db, ToValue, values};
 use crate::error::Fault;
 use crate::model::{RequestCounts, RequestFilter, RunFilter, StepFilter};
 use crate::sql::requests as sql;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::str::FromStr;
-use windlass_core::requests::book::{
-    BlockCounts, OpenRequest, OutputStep, Process, RequestRow, RunRow, StepCounts, StepState,
-};
+use windlass_core::requests::book::{OutputStep, Process, RequestRow, RunRow, StepState};
 
 const ORDERS: &[(&str, &str)] = &[
     ("request_name", "r.name"),
@@ -78,51 +76,6 @@ pub(super) fn push_equal(query: &mut Query, column: &str, value: Option<impl ToV
     if let Some(value) = value {
         query.push(&format!(" AND {column} = ?"), vec![Box::new(value)]);
     }
-}
-
-/// Five statements, whose rows are put together by the names of the requests.
-pub(super) fn open(db: &impl Db) -> Result<Vec<OpenRequest>, Fault> {
-    let mut found = db.all(sql::OPEN_REQUESTS, values![], |row| {
-        Ok(OpenRequest {
-            row: rows::request(row)?,
-            process: None,
-            run: None,
-            blocks: BlockCounts::default(),
-            steps: StepCounts::default(),
-        })
-    })?;
-    let names = found.iter().map(|open| open.row.request.request_name.clone());
-    let places: HashMap<String, usize> = names.zip(0..).collect();
-    // All of it is read at one moment: a name that is not there is one that was not asked for.
-    let mut each = |sql: &str, name: usize, read: fn(&mut OpenRequest, &Row<'_>) -> Result<(), Fault>| {
-        db.for_each(sql, values![], |row| {
-            let place = row.text(name)?.and_then(|name| places.get(name));
-            place.map_or(Ok(()), |&place| read(&mut found[place], row))
-        })
-    };
-    each(sql::OPEN_PROCESSES, 0, |open, row| {
-        open.process = Some(column::required_json(row, 1)?);
-        Ok(())
-    })?;
-    each(sql::OPEN_RUNS, 21, |open, row| {
-        open.run = Some(rows::run(row)?);
-        Ok(())
-    })?;
-    each(sql::OPEN_BLOCKS, 0, |open, row| {
-        *open.blocks.of_mut(rows::word(row, 1)?) = rows::natural(row, 2)?;
-        Ok(())
-    })?;
-    each(sql::OPEN_STEPS, 0, |open, row| {
-        let n = rows::natural(row, 2)?;
-        if rows::step_state(row, 1)? == StepState::Failed {
-            open.steps.failed = n;
-        } else {
-            open.steps.pending = n;
-            open.steps.next_due = column::time(row, 3)?;
-        }
-        Ok(())
-    })?;
-    Ok(found)
 }
 
 pub(super) fn process(db: &impl Db, sql: &str, key: &str) -> Result<Option<Process>, Fault> {

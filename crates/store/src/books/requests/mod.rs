@@ -1,12 +1,15 @@
-//! [`Requests`] on a database: what is read ([`lists`]), what is changed ([`apply`]), and what belongs to all requests
+//! [`Requests`] on a database: what is read ([`lists`], [`views`]), what is changed ([`apply`]), and what belongs to all requests
 //! ([`sites`]).
 
 mod apply;
 mod lists;
 mod rows;
 mod sites;
+mod views;
 
 pub(super) use rows::{natural, number};
+#[cfg(test)]
+pub(crate) use views::about;
 
 use super::{Backend, Books};
 use crate::db::{Db as _, values};
@@ -14,9 +17,10 @@ use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilt
 use crate::sql::requests as sql;
 use crate::{Error, Requests};
 use serde_json::Value;
+use windlass_core::requests::View;
 use windlass_core::requests::book::{
-    AlertRow, BlockRow, NewAlert, NewBan, OpenRequest, OutputStep, Process, RequestRow, RunEvent, RunRow,
-    SiteBan, SiteRow, Transition,
+    AlertRow, BlockRow, NewAlert, NewBan, OutputStep, Process, RequestRow, RunEvent, RunRow, SiteBan,
+    SiteRow, Transition,
 };
 use windlass_core::requests::change::Commit;
 use windlass_types::requests::{Request, RequestStatus, SiteStatus};
@@ -46,12 +50,16 @@ impl<B: Backend> Requests for Books<B> {
         self.read(|db| lists::count(db, filter))
     }
 
-    fn open_requests(&self) -> Result<Vec<OpenRequest>, Error> {
-        self.read(lists::open)
+    fn open_requests(&self) -> Result<Vec<(String, i64)>, Error> {
+        self.read(|db| db.all(sql::OPEN_REQUESTS, values![], |row| Ok((row.get(0)?, row.get(1)?))))
     }
 
     fn unsettled_requests(&self) -> Result<Vec<String>, Error> {
         self.read(|db| db.all(sql::UNSETTLED_REQUESTS, values![], |row| row.get(0)))
+    }
+
+    fn views(&self, requests: &[String]) -> Result<Vec<View>, Error> {
+        self.read(|db| views::views(db, requests))
     }
 
     fn transitions(&self, request: &str) -> Result<Vec<Transition>, Error> {

@@ -96,6 +96,20 @@ pub(crate) fn invalid_files_are_left_out(store: &dyn Database) {
     assert_eq!((summary.files, summary.events, summary.invalid_files), (2, 5, 1));
 }
 
+pub(crate) fn files_come_page_by_page(store: &dyn Database) {
+    let files: Vec<CatalogFile> = (0..7).map(|n| file(&format!("/{n}"), n)).collect();
+    store.add_dataset_files("/other/A/RAW", &[plain("/x")], NOW).unwrap();
+    store.add_dataset_files(RAW, &files, NOW).unwrap();
+    store.invalidate_files(&["/1".into()]).unwrap();
+    let page =
+        |only_valid, offset, limit| store.page_of_dataset_files(RAW, only_valid, offset, limit).unwrap();
+    assert_eq!(page(false, 0, 3), (files[..3].to_vec(), 7), "with their replicas");
+    assert_eq!(page(false, 5, 100), (files[5..].to_vec(), 7));
+    assert_eq!(page(true, 1, 2), (files[2..4].to_vec(), 6), "the one that is not valid does not count");
+    assert_eq!(page(true, 6, u64::MAX), (Vec::new(), 6));
+    assert!(store.page_of_dataset_files("/no/such/RAW", true, 0, 1).unwrap_err().is_missing());
+}
+
 pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn Database) {
     let (dataset, name) = ("/A/B/RECO", "/A/B/RECO#1");
     assert!(store.register_files(name, &[]).unwrap_err().is_missing());

@@ -3,8 +3,8 @@
 use crate::kit::NOW;
 use serde_json::json;
 use windlass_core::requests::book::{
-    Backend, BlockCounts, BlockRow, NewAlert, NodeCounts, OutputStep, Process, RunEvent, RunRow, RunTotals,
-    StepKind, StepState, Want, Wanted,
+    Backend, BlockRow, NewAlert, NodeCounts, OutputStep, Process, RunEvent, RunRow, RunTotals, StepKind,
+    StepState, Want, Wanted,
 };
 use windlass_core::requests::change::{BlockChange, Commit, RequestChange, RunChange};
 use windlass_store::model::{AlertFilter, RequestFilter, RunFilter, SortBy, StepFilter};
@@ -403,18 +403,32 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn Database) {
     applied(store, commit("a", 2, changes)).unwrap();
 
     let open = store.open_requests().unwrap();
-    let names: Vec<&str> = open.iter().map(|open| open.row.request.request_name.as_str()).collect();
-    assert_eq!(names, ["a", "b", "new"]);
-    let [a, b, new] = open.as_slice() else { panic!("{open:?}") };
+    assert_eq!(open, [("a".to_owned(), 3), ("b".to_owned(), 2), ("new".to_owned(), 1)]);
+
+    // Names that are asked for in any order, twice, or of nothing.
+    let names = ["new", "over", "b", "nobody", "a", "b"].map(str::to_owned);
+    let views = store.views(&names).unwrap();
+    let [a, b, new, over] = views.as_slice() else { panic!("{views:?}") };
     assert_eq!((a.row.version, a.row.status), (3, RequestStatus::Active));
     assert!(a.row.request.payload_config.is_empty(), "left out");
     assert_eq!((a.process.as_ref(), a.run.as_ref()), (Some(&process("a")), Some(&next)));
-    assert_eq!(a.blocks, BlockCounts { open: 2, archived: 1, ..BlockCounts::default() });
-    assert_eq!((a.steps.pending, a.steps.failed, a.steps.next_due), (1, 1, Some(later(40))));
-    assert_eq!((b.steps.pending, b.steps.failed, b.steps.next_due), (2, 0, Some(later(40))));
+    assert_eq!(a.blocks, store.blocks("p-a").unwrap());
+    assert_eq!(a.blocks.iter().map(|block| block.index).collect::<Vec<_>>(), [0, 1, 2]);
+    let open_steps = StepFilter {
+        process: Some("p-a".into()),
+        state: vec![StepState::Pending, StepState::Failed],
+        ..StepFilter::default()
+    };
+    assert_eq!(a.steps, store.steps(&open_steps).unwrap());
+    assert_eq!(
+        a.steps.iter().map(|step| step.state).collect::<Vec<_>>(),
+        [StepState::Failed, StepState::Pending]
+    );
+    assert_eq!((b.steps.len(), b.steps[0].due_at), (2, later(40)));
     assert_eq!(b.run.as_ref().unwrap().uuid, "u-b");
-    assert_eq!((new.process.as_ref(), new.run.as_ref(), new.blocks.total()), (None, None, 0));
-    assert_eq!((new.steps.pending, new.steps.next_due), (0, None));
+    assert_eq!((new.process.as_ref(), new.run.as_ref()), (None, None));
+    assert!(new.blocks.is_empty() && new.steps.is_empty());
+    assert_eq!((over.row.status, over.steps.len()), (RequestStatus::Completed, 2));
 
     assert_eq!(store.unsettled_requests().unwrap(), ["over"], "its steps are still to be done");
     let done = [(None, StepKind::Open), (Some(0), StepKind::Register)];
@@ -447,6 +461,16 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn Database) {
     assert_eq!(due(of_block).len(), 2);
     applied(store, settle).unwrap();
     assert_eq!(store.unsettled_requests().unwrap(), [""; 0]);
+}
+
+pub(crate) fn more_views_than_fit_a_statement_come_all(store: &dyn Database) {
+    let names: Vec<String> = (0..1001).map(|number| format!("r{number:04}")).collect();
+    for name in &names {
+        store.add_request(&wish(name), RequestStatus::New, "ada", NOW).unwrap();
+    }
+    let views = store.views(&names).unwrap();
+    assert!(views.iter().map(|view| &view.row.request.request_name).eq(&names), "{}", views.len());
+    assert_eq!(store.views(&[]).unwrap(), []);
 }
 
 pub(crate) fn requests_are_filtered_sorted_and_paged(store: &dyn Database) {

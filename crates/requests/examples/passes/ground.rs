@@ -1,0 +1,198 @@
+//! Books with many active requests, an engine that has their jobs, and the lifecycle over both.
+
+use crate::hand::Hand;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use windlass_core::requests::book::{RunRow, SiteRow};
+use windlass_engine::service::{Service, ServiceOptions};
+use windlass_requests::{Lifecycle, LifecycleOptions, LifecycleStatus, LocalCatalog, Nudge, Parts};
+use windlass_store::model::RunFilter;
+use windlass_store::{Database, Store};
+use windlass_types::Clock;
+use windlass_types::requests::{Request, RequestStatus, RunStatus};
+
+pub(crate) const SITE: &str = "T2_XX_Bench";
+pub(crate) const USER: &str = "bench";
+/// Jobs that are merged together.
+const UNIT: u32 = 100;
+const EVENTS_PER_JOB: u32 = 100;
+/// How often it is looked whether a pass is over: more often than passes can follow each other.
+const PAUSE: Duration = Duration::from_millis(1);
+
+pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let begun = Instant::now();
+    let made = work();
+    (begun.elapsed().as_secs_f64(), made)
+}
+
+pub(crate) struct Ground {
+    pub(crate) books: Arc<dyn Database>,
+    options: LifecycleOptions,
+    service: Service,
+    lifecycle: Lifecycle,
+}
+
+/// How long the two parts of taking up a request took.
+pub(crate) struct TakenUp {
+    pub(crate) planned: f64,
+    pub(crate) submitted: f64,
+}
+
+impl Ground {
+    pub(crate) fn open(books: Arc<dyn Database>, directory: &Path) -> Outcome<Self> {
+        let mut options = LifecycleOptions::new(directory.join("requests"), directory.join("storage"), USER);
+        options.interval = Duration::from_hours(1);
+        options.admission.max_active = usize::MAX;
+        // As few units at once as are to be over together.
+        options.plan.throttles.insert("MergeGroup".to_owned(), 3);
+        options.plan.max_nodes = u32::MAX;
+        books.put_site(&site())?;
+        // The lifecycle is not told what the engine does: it looks when we say so.
+        let service = Service::start(Arc::clone(&books) as Arc<dyn Store>, ServiceOptions::default())?;
+        let lifecycle = open_lifecycle(&books, &service, &options)?;
+        Ok(Self { books, options, service, lifecycle })
+    }
+
+    /// A single large request.
+    pub(crate) fn take_up_one(&self, nodes: u32) -> Outcome<TakenUp> {
+        let created_at = Clock.now();
+        self.submit("large", nodes)?;
+        let run = self.await_runs(1)?.pop().ok_or("it has no run")?;
+        let submitted_at = run.submitted_at.ok_or("it was not submitted")?;
+        Ok(TakenUp {
+            planned: run.created_at.since(created_at).as_secs_f64(),
+            submitted: submitted_at.since(run.created_at).as_secs_f64(),
+        })
+    }
+
+    /// Many at once, until all have their jobs at the engine.
+    pub(crate) fn take_up(&self, requests: u32, nodes: u32) -> Outcome<f64> {
+        let before = self.books.open_requests()?.len();
+        let begun = Instant::now();
+        for number in 0..requests {
+            self.submit(&format!("bench-{number:04}"), nodes)?;
+        }
+        self.await_runs(before + requests as usize)?;
+        let took = begun.elapsed().as_secs_f64();
+        self.settle()?;
+        Ok(took)
+    }
+
+    fn submit(&self, name: &str, nodes: u32) -> Outcome<()> {
+        self.books.add_request(&request(name, nodes)?, RequestStatus::Submitted, USER, Clock.now())?;
+        self.lifecycle.nudge(name);
+        Ok(())
+    }
+
+    fn await_runs(&self, count: usize) -> Outcome<Vec<RunRow>> {
+        let handed = vec![RunStatus::Submitted, RunStatus::Running];
+        let filter = RunFilter { status: handed, ..RunFilter::default() };
+        loop {
+            let runs = self.books.request_runs(&filter)?;
+            if runs.len() >= count {
+                return Ok(runs);
+            }
+            without_trouble(&self.lifecycle.status())?;
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// How long a pass over everything takes.
+    pub(crate) fn pass(&self) -> Outcome<f64> {
+        let before = self.lifecycle.status().passes;
+        self.lifecycle.nudge_all();
+        self.await_pass(before)
+    }
+
+    fn await_pass(&self, before: u64) -> Outcome<f64> {
+        loop {
+            let status = self.lifecycle.status();
+            if status.passes > before {
+                without_trouble(&status)?;
+                return Ok(status.last_duration_sec.unwrap_or_default());
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Until nothing more follows; the longest pass on the way there.
+    pub(crate) fn settle(&self) -> Outcome<f64> {
+        let mut longest = 0.0f64;
+        loop {
+            longest = longest.max(self.pass()?);
+            let status = self.lifecycle.status();
+            if status.last.under_way == 0 && status.last.changed == 0 {
+                return Ok(longest);
+            }
+        }
+    }
+
+    /// A worker completes so many units.
+    pub(crate) fn work(&self, units: usize) -> Outcome<()> {
+        Hand::new(&self.service).complete(units)
+    }
+
+    /// The first pass of a server that has just begun: everything is read.
+    pub(crate) fn start_anew(&mut self) -> Outcome<f64> {
+        self.lifecycle.stop();
+        self.lifecycle = open_lifecycle(&self.books, &self.service, &self.options)?;
+        self.await_pass(0)
+    }
+
+    pub(crate) fn close(self) {
+        self.lifecycle.stop();
+        self.service.stop();
+    }
+}
+
+fn open_lifecycle(
+    books: &Arc<dyn Database>,
+    service: &Service,
+    options: &LifecycleOptions,
+) -> std::io::Result<Lifecycle> {
+    let catalog = Arc::new(LocalCatalog::new(Arc::clone(books), "tape"));
+    let parts = Parts { books: Arc::clone(books), service: service.clone(), catalog };
+    Lifecycle::open(parts, Nudge::default(), options.clone())
+}
+
+fn without_trouble(status: &LifecycleStatus) -> Outcome<()> {
+    status.last.errors.first().map_or(Ok(()), |trouble| Err(format!("{trouble:?}").into()))
+}
+
+fn site() -> SiteRow {
+    SiteRow {
+        name: SITE.to_owned(),
+        status: windlass_types::requests::SiteStatus::Enabled,
+        drain_until: None,
+        total_slots: Some(10_000),
+        running_slots: 0,
+        pending_slots: 0,
+        thresholds: BTreeMap::new(),
+        schedd_name: None,
+        collector_host: None,
+        storage_element: None,
+        storage_path: None,
+        updated_at: Clock.now(),
+    }
+}
+
+fn request(name: &str, nodes: u32) -> Outcome<Request> {
+    let events = u64::from(nodes) * u64::from(EVENTS_PER_JOB);
+    Ok(serde_json::from_value(json!({
+        "request_name": name, "requestor": USER, "output_datasets": [format!("/Bench/Era-{name}-v1/GEN")],
+        "generation": {"events": events, "first_event": 1, "first_lumi": 1, "events_per_lumi": 100,
+            "filter_efficiency": 1.0},
+        "memory_mb": 1000, "time_per_event_sec": 0.01, "size_per_event_kb": 1.0, "multicore": 1,
+        "splitting_algo": "EventBased", "processing_version": 1, "priority": 100,
+        "cleanup_policy": "keep_until_replaced",
+        "splitting_params": {"events_per_job": EVENTS_PER_JOB, "target_merged_size_kb": UNIT * EVENTS_PER_JOB,
+            "target_block_size_kb": 10 * UNIT * EVENTS_PER_JOB},
+        "payload_config": {"steps": [{"name": "GEN", "command": "true"}]},
+    }))?)
+}

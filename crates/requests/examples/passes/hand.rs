@@ -1,0 +1,129 @@
+//! A worker that completes whatever it is given at once, and writes what a merge would have written.
+
+use crate::ground::{Outcome, SITE, USER};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use windlass_engine::service::{May, Refused, Reply, Service, Speaker, Sponsor};
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile, UnitManifest};
+use windlass_types::work::{Assignment, EndCause, Ended, Exit, Report, Usage};
+use windlass_types::{Bytes, Capacity, Clock};
+
+pub(crate) struct Hand<'s> {
+    service: &'s Service,
+    merged: usize,
+}
+
+impl<'s> Hand<'s> {
+    pub(crate) fn new(service: &'s Service) -> Self {
+        Self { service, merged: 0 }
+    }
+
+    /// Works until so many units are merged, and leaves.
+    pub(crate) fn complete(mut self, units: usize) -> Outcome<()> {
+        let Welcome { worker, secret, .. } = self.introduce().map_err(|refused| refused.to_string())?;
+        let mut reports = Vec::new();
+        for number in 1.. {
+            let draining = self.merged >= units;
+            let leaving = draining && reports.is_empty();
+            let exchange = Exchange {
+                worker,
+                secret: secret.clone(),
+                number,
+                reports: std::mem::take(&mut reports),
+                actions: Vec::new(),
+                wait: Duration::from_millis(100),
+                time_left: None,
+                draining,
+                leaving,
+            };
+            let speaker = Speaker::User(USER.into());
+            let answer: Result<ExchangeAnswer, Refused> =
+                ask(|reply| self.service.exchange(exchange, speaker, reply));
+            let answer = answer.map_err(|refused| refused.to_string())?;
+            if leaving {
+                break;
+            }
+            for assignment in &answer.assignments {
+                reports.push(self.carry_out(assignment)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn introduce(&self) -> Result<Welcome, Refused> {
+        let who = Introduction {
+            host: "here".into(),
+            boot_id: "b".into(),
+            pid: 1,
+            pid_start_ticks: 1,
+            capacity: Capacity { cpus: 2000, memory: Bytes(1 << 50), gpus: 0, nodes: 1, max_jobs: None },
+            version: "bench".into(),
+            labels: Vec::new(),
+            site: SITE.into(),
+            workflow: None,
+            before: None,
+            allocation: None,
+        };
+        let may: May = Arc::new(|_| true);
+        let sponsor = Sponsor { user: USER.into(), sees_all: false, may };
+        ask(|reply| self.service.introduce(who, sponsor, reply))
+    }
+
+    fn carry_out(&mut self, assignment: &Assignment) -> Outcome<Report> {
+        let words: Vec<&str> = assignment.command.split(' ').collect();
+        if let [_, "payload", "merge", manifest] = words[..] {
+            merge(Path::new(manifest.trim_matches('\'')))?;
+            self.merged += 1;
+        }
+        let now = Clock.now();
+        Ok(Report::Ended(Ended {
+            key: assignment.key,
+            started_at: now,
+            ended_at: now,
+            wall: Duration::from_millis(1),
+            exit: Exit::Code(0),
+            cause: EndCause::Itself,
+            usage: Usage::default(),
+            files: None,
+            last_words: None,
+            recovered: None,
+        }))
+    }
+}
+
+fn merge(path: &Path) -> Outcome<()> {
+    let manifest: UnitManifest = serde_json::from_slice(&fs::read(path)?)?;
+    let merged = |dataset: &str| {
+        let file = MergedFile {
+            lfn: format!("/store/mc/{}/{}.root", dataset.replace('/', "_"), manifest.unit),
+            size: 1_000_000,
+            adler32: "00000001".into(),
+            events: 100,
+            lumis: BTreeMap::new(),
+            parents: Vec::new(),
+        };
+        (dataset.to_owned(), vec![file])
+    };
+    let output = MergeOutput {
+        request: manifest.request.clone(),
+        unit: manifest.unit.clone(),
+        number: manifest.number,
+        site: SITE.into(),
+        datasets: manifest.outputs.iter().map(|output| merged(&output.dataset)).collect(),
+        counts: MergeCounts::default(),
+    };
+    let directory = path.with_extension("");
+    fs::create_dir_all(&directory)?;
+    Ok(fs::write(directory.join("merge_output.json"), serde_json::to_vec(&output)?)?)
+}
+
+/// Calls the service and waits for the answer.
+fn ask<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> Result<T, Refused> {
+    let (sender, receiver) = mpsc::channel();
+    call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));
+    receiver.recv().unwrap_or_else(|_| Err(Refused::Internal("it is gone".into())))
+}

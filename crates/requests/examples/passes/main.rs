@@ -1,0 +1,97 @@
+//! What passes over many requests cost: `cargo xtask bench requests` runs this once for each database.
+//!
+//! `passes BOOKS DIRECTORY REQUESTS NODES FILES` fills new books with a dataset of so many files and with so many requests
+//! of so many jobs each, has them planned and submitted for real, and prints what it measured as one line of JSON. What it
+//! leaves can be served: all its requests are active.
+
+mod ground;
+mod hand;
+
+use ground::{Ground, Outcome, timed};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::Arc;
+use windlass_store::sqlite::{OpenMode, SqliteStore};
+use windlass_store::{Database, Location};
+use windlass_types::Clock;
+use windlass_types::catalog::{CatalogFile, FileLumi};
+
+const DATASET: &str = "/Bench/Era-RAW-v1/RAW";
+const LUMIS_PER_FILE: u32 = 10;
+/// Work units that each request has news of in the pass with news.
+const UNITS_OF_NEWS: usize = 3;
+const IDLE_PASSES: usize = 5;
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [books, directory, numbers @ ..] = words.as_slice() else {
+        return Err("passes BOOKS DIRECTORY REQUESTS NODES FILES".into());
+    };
+    let numbers: Vec<u32> = numbers.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
+    let [requests, nodes, files] = numbers[..] else { return Err("three numbers are needed".into()) };
+
+    let books = create(books)?;
+    let dataset: Vec<CatalogFile> = (0..files).map(file).collect();
+    let (add_files, added) = timed(|| books.add_dataset_files(DATASET, &dataset, Clock.now()));
+    let (read_files, read) = timed(|| books.dataset_files(DATASET, true));
+    if (added?, read?.len()) != (u64::from(files), files as usize) {
+        return Err("the catalog has lost files".into());
+    }
+
+    let mut ground = Ground::open(books, directory.as_ref())?;
+    let large = ground.take_up_one(nodes.saturating_mul(10))?;
+    let take_up = ground.take_up(requests, nodes)?;
+    let idle = (0..IDLE_PASSES).map(|_| ground.pass()).collect::<Outcome<Vec<f64>>>()?;
+    let (open_requests, open) = timed(|| ground.books.open_requests());
+    let open: Vec<String> = open?.into_iter().map(|(name, _)| name).collect();
+    let (views, read) = timed(|| ground.books.views(&open));
+    let open = read?.len();
+    ground.work(UNITS_OF_NEWS * open)?;
+    let with_news = ground.pass()?;
+    let longest_after = ground.settle()?;
+    ground.work(UNITS_OF_NEWS * open)?;
+    let first_after_restart = ground.start_anew()?;
+    let line = serde_json::json!({
+        "add_files": add_files,
+        "read_files": read_files,
+        "plan_large": large.planned,
+        "submit_large": large.submitted,
+        "take_up": take_up,
+        "open_requests": open_requests,
+        "views": views,
+        "idle_pass": median(idle),
+        "news_pass": with_news,
+        "longest_pass": longest_after,
+        "first_pass": first_after_restart,
+        "units_of_news": UNITS_OF_NEWS,
+        "open": open,
+    });
+    ground.close();
+    Ok(writeln!(std::io::stdout(), "{line}")?)
+}
+
+fn create(location: &str) -> Outcome<Arc<dyn Database>> {
+    if Location::is_postgres(location) {
+        return Ok(windlass_store::open(location, OpenMode::ReadWrite)?);
+    }
+    Ok(Arc::new(SqliteStore::create(location)?.store))
+}
+
+fn file(number: u32) -> CatalogFile {
+    let first = number % 50 * LUMIS_PER_FILE + 1;
+    let lumi = |lumi| FileLumi { run: 350_000 + number / 50, lumi, events: Some(50) };
+    let lfn = format!("/store/data/Era/Bench/RAW/v1/000/{:05}/{number:08}.root", number / 1000);
+    CatalogFile {
+        size: 2_000_000_000,
+        events: u64::from(LUMIS_PER_FILE) * 50,
+        lumis: (first..first + LUMIS_PER_FILE).map(lumi).collect(),
+        replicas: BTreeMap::from([(ground::SITE.to_owned(), format!("/data{lfn}"))]),
+        lfn,
+        ..CatalogFile::default()
+    }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
