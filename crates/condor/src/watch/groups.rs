@@ -49,13 +49,14 @@ impl Groups {
         self.uncounted.push(unit);
     }
 
-    /// All of them if the DAG is over: nobody may look again.
+    /// All that are completed if the DAG is over, since nobody may look again. Those that were stopped with it may still
+    /// be writing their last words.
     pub(super) fn look(&mut self, ledger: &Ledger, over: bool) -> io::Result<()> {
         self.open.retain(|unit, _| is_open(ledger.status(*unit)));
         for (unit, status) in ledger.units().filter(|(_, status)| is_open(*status)) {
             let directory = layout::unit_directory(&self.run, unit);
             let group = self.open.entry(unit).or_default();
-            group.look(&directory, unit, status == UnitStatus::Failed || over)?;
+            group.look(&directory, unit, status == UnitStatus::Failed)?;
         }
         let most = if over { usize::MAX } else { MOST_COMPLETED };
         for _ in 0..most.min(self.uncounted.len()) {

@@ -2,5 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
 mod bed;
+mod dags;
 #[path = "../support/mod.rs"]
 mod support;
+mod watch;
