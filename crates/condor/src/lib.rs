@@ -11,11 +11,13 @@
 //! | [`read`] | pure: what DAGMan and HTCondor write, understood even when it is cut off |
 //! | [`watch`] | a running DAG, followed from where it was read last |
 //! | `scripts` | what PRE and POST scripts of nodes decide |
-//! | `pool` | the commands of HTCondor, each with a time limit |
-//! | `submit` | handing a DAG over once, whatever happens in between |
+//! | [`pool`] | the commands of HTCondor, each with a time limit |
+//! | [`submit`] | handing a DAG over once, whatever happens in between |
 
 pub mod layout;
+pub mod pool;
 pub mod read;
 pub mod render;
+pub mod submit;
 pub mod terms;
 pub mod watch;

@@ -3,6 +3,9 @@
 
 mod bed;
 mod dags;
+mod handed;
+mod submission;
 #[path = "../support/mod.rs"]
 mod support;
+mod verbs;
 mod watch;

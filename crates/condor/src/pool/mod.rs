@@ -1,0 +1,320 @@
+//! The commands of HTCondor, each with a time limit, and what their answers mean.
+//!
+//! A schedd that does not answer is an error of its own ([`CondorError::is_transient`]): nothing can be concluded from it
+//! about any DAG. Only the attributes that somebody looks at are asked for.
+
+mod command;
+mod jobs;
+
+use crate::layout;
+use crate::read::ads::{self, AdsError};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use windlass_types::Timestamp;
+
+pub use self::jobs::{DagmanJob, JobState};
+
+/// With what the batch names of our DAGs begin.
+pub const BATCH_PREFIX: &str = "windlass-";
+
+/// Schedds that serve thousands of jobs take their time.
+pub const LIMIT: Duration = Duration::from_mins(1);
+
+/// How to talk to one schedd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condor {
+    /// The one with this name, or that of this machine. It has to see the directories of the runs.
+    pub schedd: Option<String>,
+    /// Where the commands are, if not on the path.
+    pub tools: Option<PathBuf>,
+    /// How long a command may take.
+    pub limit: Duration,
+}
+
+impl Default for Condor {
+    fn default() -> Self {
+        Self { schedd: None, tools: None, limit: LIMIT }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CondorError {
+    #[error(
+        "`{tool}` cannot be started: install HTCondor's commands, and have them on the PATH of whoever runs this"
+    )]
+    Missing { tool: String, source: io::Error },
+    #[error("`{tool}` took longer than {} s and was ended: the schedd hangs or is overloaded", limit.as_secs())]
+    TimedOut { tool: String, limit: Duration },
+    #[error("{schedd} cannot be reached, which says nothing about its DAGs: {said}")]
+    Unreachable { schedd: String, said: String },
+    #[error("`{tool}` failed ({ending}): {said}")]
+    Refused { tool: String, ending: String, said: String },
+    #[error("`{tool}` printed what cannot be understood")]
+    Unintelligible { tool: String, source: AdsError },
+    #[error("`{tool}` does not say under which number the DAG was submitted: {said}")]
+    NoNumber { tool: String, said: String },
+}
+
+impl CondorError {
+    /// It may be different in a minute, and until then nothing is known.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::Unreachable { .. } | Self::Unintelligible { .. })
+    }
+}
+
+/// What `condor_submit_dag` is told.
+#[derive(Debug)]
+pub struct DagSubmission<'a> {
+    pub directory: &'a Path,
+    pub batch: &'a str,
+    /// Kept open until the command is over, even if we die meanwhile: a lock on this file then outlives us.
+    pub lock: &'a File,
+}
+
+impl Condor {
+    /// Hands the DAG of a directory over; its number in the queue. That it is queued does not mean that it is any good.
+    ///
+    /// The newest rescue file is followed, if there is one. What an earlier run left is written over only where it is not
+    /// needed: never with `-f`, which would set the rescue files aside.
+    pub fn submit_dag(&self, submission: &DagSubmission<'_>) -> Result<u64, CondorError> {
+        let tool = "condor_submit_dag";
+        let mut command = self.command(tool);
+        command.args(["-batch-name", submission.batch, "-update_submit", layout::OUTER_DAG]);
+        command.current_dir(submission.directory);
+        let lock = submission.lock.try_clone();
+        command.stdin(lock.map_err(|source| CondorError::Missing { tool: tool.to_owned(), source })?);
+        if let Some(schedd) = &self.schedd {
+            // Unlike `-r`, which sends the files away, and also for what DAGMan itself and its SUBDAGs submit.
+            command.env("_CONDOR_SCHEDD_HOST", schedd);
+        }
+        let said = self.run(tool, &mut command)?;
+        cluster_in(&said).ok_or_else(|| CondorError::NoNumber { tool: tool.to_owned(), said: brief(&said) })
+    }
+
+    /// The DAGs in the queue that have this batch name, without their SUBDAGs.
+    pub fn find(&self, batch: &str) -> Result<Vec<DagmanJob>, CondorError> {
+        self.queue(&format!("JobBatchName == {}", string(batch)))
+    }
+
+    /// All of our DAGs in the queue, with one question.
+    pub fn all_dags(&self) -> Result<Vec<DagmanJob>, CondorError> {
+        let length = BATCH_PREFIX.len();
+        self.queue(&format!("substr(JobBatchName, 0, {length}) == {}", string(BATCH_PREFIX)))
+    }
+
+    /// Those of them that are in the queue.
+    pub fn dagman_jobs(&self, clusters: &[u64]) -> Result<Vec<DagmanJob>, CondorError> {
+        if clusters.is_empty() {
+            return Ok(Vec::new());
+        }
+        let list = clusters.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        self.queue(&format!("member(ClusterId, {{{list}}})"))
+    }
+
+    /// The DAGs with this batch name that left the queue since then.
+    pub fn find_in_history(&self, batch: &str, since: Timestamp) -> Result<Vec<DagmanJob>, CondorError> {
+        // Read from the end: what is older than this need not be looked at.
+        let seconds = since.micros() / 1_000_000;
+        let until = format!("EnteredCurrentStatus < {seconds}");
+        self.history(&[
+            "-since",
+            &until,
+            "-constraint",
+            &top_dags(&format!("JobBatchName == {}", string(batch))),
+        ])
+    }
+
+    /// A DAG that left the queue.
+    pub fn history_of(&self, cluster: u64) -> Result<Option<DagmanJob>, CondorError> {
+        Ok(self.history(&["-limit", "1", &cluster.to_string()])?.pop())
+    }
+
+    /// DAGMan stops, its jobs and SUBDAGs go on. False if there was nothing to hold: it is gone, or held already.
+    pub fn hold(&self, cluster: u64, why: &str) -> Result<bool, CondorError> {
+        self.act("condor_hold", cluster, why)
+    }
+
+    /// False if it is gone, or is not held.
+    pub fn release(&self, cluster: u64, why: &str) -> Result<bool, CondorError> {
+        self.act("condor_release", cluster, why)
+    }
+
+    /// With all its jobs; each level writes a rescue file before it ends. False if it is gone, or going.
+    pub fn remove(&self, cluster: u64, why: &str) -> Result<bool, CondorError> {
+        self.act("condor_rm", cluster, why)
+    }
+
+    fn act(&self, tool: &str, cluster: u64, why: &str) -> Result<bool, CondorError> {
+        let mut command = self.addressed(tool);
+        command.args(["-reason", &plain(why), &cluster.to_string()]);
+        match self.run(tool, &mut command) {
+            // In an empty queue it finds nothing wrong with that.
+            Ok(said) => Ok(said.contains(&format!("cluster {cluster} "))),
+            Err(CondorError::Refused { said, .. }) if said.contains("Couldn't find/") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn queue(&self, constraint: &str) -> Result<Vec<DagmanJob>, CondorError> {
+        self.ask("condor_q", &["-allusers", "-constraint", &top_dags(constraint)])
+    }
+
+    fn history(&self, arguments: &[&str]) -> Result<Vec<DagmanJob>, CondorError> {
+        self.ask("condor_history", arguments)
+    }
+
+    fn ask(&self, tool: &str, arguments: &[&str]) -> Result<Vec<DagmanJob>, CondorError> {
+        let mut command = self.addressed(tool);
+        command.args(["-json", "-attributes", jobs::ATTRIBUTES]).args(arguments);
+        let said = self.run(tool, &mut command)?;
+        let ads = ads::parse(said.as_bytes())
+            .map_err(|source| CondorError::Unintelligible { tool: tool.to_owned(), source })?;
+        Ok(ads.iter().filter_map(DagmanJob::read).collect())
+    }
+
+    fn addressed(&self, tool: &str) -> Command {
+        let mut command = self.command(tool);
+        if let Some(schedd) = &self.schedd {
+            command.args(["-name", schedd]);
+        }
+        // Not where we happen to be: that may be a directory that is gone.
+        command.stdin(Stdio::null()).current_dir("/");
+        command
+    }
+
+    fn command(&self, tool: &str) -> Command {
+        Command::new(self.tools.as_ref().map_or_else(|| tool.into(), |tools| tools.join(tool)))
+    }
+
+    /// What it printed, if it succeeded.
+    fn run(&self, tool: &str, command: &mut Command) -> Result<String, CondorError> {
+        let owned = || tool.to_owned();
+        let answer = command::run(command, self.limit)
+            .map_err(|source| CondorError::Missing { tool: owned(), source })?
+            .ok_or_else(|| CondorError::TimedOut { tool: owned(), limit: self.limit })?;
+        let printed = String::from_utf8_lossy(&answer.stdout).into_owned();
+        if answer.status.success() {
+            return Ok(printed);
+        }
+        let complaint = String::from_utf8_lossy(&answer.stderr);
+        let said = brief(if complaint.trim().is_empty() { &printed } else { &complaint });
+        if is_unreachable(&complaint) {
+            return Err(CondorError::Unreachable { schedd: self.name(), said });
+        }
+        Err(CondorError::Refused { tool: owned(), ending: answer.status.to_string(), said })
+    }
+
+    fn name(&self) -> String {
+        self.schedd.as_ref().map_or_else(|| "the local schedd".to_owned(), |name| format!("schedd {name}"))
+    }
+}
+
+/// DAGMan jobs that no other DAGMan has submitted. (A batch name is passed on to all that is in the DAG.)
+fn top_dags(constraint: &str) -> String {
+    format!("JobUniverse == 7 && DAGManJobId =?= undefined && {constraint}")
+}
+
+/// Each tool has its own words for it, and all exit with 1.
+const UNREACHABLE: &[&str] = &[
+    "an't find address",
+    "cannot get address of schedd",
+    "Collector has no record of",
+    "ouldn't contact the condor_collector",
+    "Unable to locate remote schedd",
+    "Failed to fetch ads",
+    "ailed to connect",
+    "(null)",
+    "communication error",
+    "Failed to end",
+];
+
+fn is_unreachable(complaint: &str) -> bool {
+    UNREACHABLE.iter().any(|words| complaint.contains(words))
+}
+
+/// `1 job(s) submitted to cluster 40.`
+fn cluster_in(said: &str) -> Option<u64> {
+    let number =
+        |line: &str| line.strip_prefix("1 job(s) submitted to cluster ")?.strip_suffix('.')?.parse().ok();
+    said.lines().find_map(number)
+}
+
+/// The first lines: some tools explain at length what else may be wrong.
+fn brief(said: &str) -> String {
+    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = lines.take_while(|line| !line.starts_with("Extra Info:")).take(3);
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// A string of the ClassAd language.
+fn string(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// HTCondor puts a reason between quotes as it is, and drops all of it when that does not work out.
+fn plain(why: &str) -> String {
+    why.replace('"', "'").replace('\\', "/").replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_dag_is_what_it_was_submitted_as() {
+        let plain = "Submitting job(s).\n1 job(s) submitted to cluster 40.\n\nRunning rescue DAG 1\n";
+        assert_eq!(cluster_in(plain), Some(40));
+        for other in ["", "Submitting job(s).\n", "1 job(s) submitted to cluster 4", "ERROR: 40."] {
+            assert_eq!(cluster_in(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_schedd_that_is_away_is_told_from_one_that_refuses() {
+        let away = [
+            "ERROR: Can't find address of local schedd",
+            "Error: Can't find address for schedd nowhere.pool.test",
+            "Error: cannot get address of schedd nowhere",
+            "Error: Collector has no record of schedd/submitter",
+            "Unable to locate remote schedd (name=nowhere, pool=).",
+            "Error: Couldn't contact the condor_collector on 127.0.0.1:9711.",
+            "condor_rm: (null)",
+            "-- Failed to fetch ads from: <127.0.0.1:9618?addrs=127.0.0.1-9618> : host",
+        ];
+        for said in away {
+            assert!(is_unreachable(said), "{said}");
+        }
+        for said in
+            ["ERROR: \"workflow.dag.condor.sub\" already exists.", "Couldn't find/hold all jobs in cluster 6"]
+        {
+            assert!(!is_unreachable(said), "{said}");
+        }
+    }
+
+    #[test]
+    fn long_explanations_are_left_out() {
+        let said = "Error: (null)\n\nExtra Info: You probably saw this error because the condor_schedd is not \nrunning";
+        assert_eq!(brief(said), "Error: (null)");
+        assert_eq!(
+            brief("\nCouldn't find/hold all jobs in cluster 66\n"),
+            "Couldn't find/hold all jobs in cluster 66"
+        );
+    }
+
+    #[test]
+    fn nothing_breaks_out_of_a_string() {
+        assert_eq!(string(r#"a"b\c"#), r#""a\"b\\c""#);
+        assert_eq!(plain("because \"it\"\nis \\ late"), "because 'it' is / late");
+    }
+
+    #[test]
+    fn a_missing_command_says_what_to_install() {
+        let condor = Condor { tools: Some("/nowhere".into()), ..Condor::default() };
+        let error = condor.find("windlass-x").unwrap_err();
+        assert!(matches!(&error, CondorError::Missing { tool, .. } if tool == "condor_q"), "{error}");
+        assert!(error.to_string().contains("install HTCondor's commands"), "{error}");
+    }
+}

@@ -1,0 +1,200 @@
+//! A DAG is handed over once, whatever happens in between.
+
+use crate::handed::{Dag, number};
+use crate::support::{Pool, eventually};
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+use windlass_condor::pool::{Condor, CondorError};
+use windlass_condor::submit::{self, Record, Sight, SubmitError};
+
+/// Kills a first process at some point; however often others come after it, there is one DAG.
+fn one_dag_although_killed(when: &str, tool: &str, submission: u32) {
+    let pool = Pool::shared();
+    let dag = Dag::short(&pool, "killed");
+    if submission > 1 {
+        let first = submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap();
+        eventually("the first is over", || dag.condor().dagman_jobs(&[first.cluster]).unwrap().is_empty());
+    }
+    let tools = dag.deadly_tools();
+    tools.strike(when, tool);
+    let killed = dag.hand_over(&tools.directory, submission).output().unwrap();
+    assert_eq!(killed.status.signal(), Some(9), "{killed:?}");
+    let found = number(&dag.hand_over(&tools.directory, submission).output().unwrap());
+    assert_eq!(number(&dag.hand_over(&tools.directory, submission).output().unwrap()), found);
+    let clusters = dag.clusters();
+    assert_eq!(clusters.len(), submission as usize, "{clusters:?}");
+    assert_eq!(clusters.last(), Some(&found));
+    let record = Record::read(dag.work.path()).unwrap().unwrap();
+    assert_eq!(record.submissions.len(), submission as usize, "{record:?}");
+    assert!(record.submissions.iter().all(|submission| submission.has_started), "{record:?}");
+}
+
+#[test]
+fn killed_while_looking_whether_it_is_there_already() {
+    one_dag_although_killed("before", "condor_q", 1);
+}
+
+#[test]
+fn killed_between_the_intent_and_the_deed() {
+    one_dag_although_killed("before", "condor_submit_dag", 1);
+}
+
+#[test]
+fn killed_between_the_deed_and_the_record() {
+    one_dag_although_killed("after", "condor_submit_dag", 1);
+}
+
+#[test]
+fn a_rescue_killed_between_the_intent_and_the_deed() {
+    one_dag_although_killed("before", "condor_submit_dag", 2);
+}
+
+#[test]
+fn a_rescue_killed_between_the_deed_and_the_record() {
+    one_dag_although_killed("after", "condor_submit_dag", 2);
+}
+
+#[test]
+fn killed_while_looking_for_what_was_lost() {
+    let pool = Pool::shared();
+    let dag = Dag::short(&pool, "twice");
+    let tools = dag.deadly_tools();
+    for (when, tool) in [("after", "condor_submit_dag"), ("after", "condor_q"), ("before", "condor_history")]
+    {
+        tools.strike(when, tool);
+        let killed = dag.hand_over(&tools.directory, 1).output().unwrap();
+        assert_eq!(killed.status.signal(), Some(9), "{killed:?}");
+    }
+    let found = number(&dag.hand_over(&tools.directory, 1).output().unwrap());
+    assert_eq!(dag.clusters(), [found]);
+}
+
+#[test]
+fn a_command_that_outlives_its_caller_is_waited_for() {
+    let pool = Pool::shared();
+    let dag = Dag::short(&pool, "orphan");
+    let tools = dag.deadly_tools();
+    tools.strike("meanwhile", "condor_submit_dag");
+    let killed =
+        dag.hand_over(&tools.directory, 1).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(killed.signal(), Some(9), "{killed:?}");
+    let next = dag.hand_over(&tools.directory, 1).stdout(Stdio::piped()).spawn().unwrap();
+    let files = format!("/proc/{}/fd", next.id());
+    let is_lock = |file: fs::DirEntry| fs::read_link(file.path()).is_ok_and(|to| to.ends_with(submit::LOCK));
+    eventually("the next one stands at the lock", || fs::read_dir(&files).unwrap().flatten().any(is_lock));
+    tools.go();
+    let found = number(&next.wait_with_output().unwrap());
+    assert_eq!(dag.clusters(), [found]);
+}
+
+#[test]
+fn killed_while_it_watches_the_first_seconds() {
+    let pool = Pool::shared();
+    let dag = Dag::short(&pool, "watching");
+    let mut first = dag.hand_over(&pool.bin(), 1).stdout(Stdio::null()).spawn().unwrap();
+    let known = || {
+        Record::read(dag.work.path()).unwrap().is_some_and(|record| record.submissions[0].cluster.is_some())
+    };
+    eventually("its number is on record", known);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let found = number(&dag.hand_over(&pool.bin(), 1).output().unwrap());
+    assert_eq!(dag.clusters(), [found]);
+}
+
+#[test]
+fn of_many_at_once_one_submits() {
+    let pool = Pool::shared();
+    let dag = Dag::short(&pool, "race");
+    let start =
+        |_| dag.hand_over(&pool.bin(), 1).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let racers: Vec<_> = (0..4).map(start).collect();
+    let told: Vec<u64> = racers.into_iter().map(|racer| number(&racer.wait_with_output().unwrap())).collect();
+    assert_eq!(told, [told[0]; 4]);
+    assert_eq!(dag.clusters(), [told[0]]);
+}
+
+#[test]
+fn a_dag_that_dagman_does_not_accept_is_told_with_its_reason() {
+    let pool = Pool::shared();
+    let dag = Dag::new(&pool, "broken", "JOB a sleep.sub NOOP\nPARENT a CHILD nobody\n");
+    // Asked again it is still the same DAG, and the same trouble with it.
+    for _ in 0..2 {
+        let error = submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap_err();
+        let SubmitError::Rejected { reason, .. } = &error else { panic!("{error}") };
+        assert!(reason.contains("workflow.dag (line 4)") && reason.contains("nobody"), "{reason}");
+    }
+    assert_eq!(dag.clusters().len(), 1);
+    // Mended, it is a new submission.
+    dag.work.write("workflow.dag", "JOBSTATE_LOG workflow.jobstate\nJOB a sleep.sub NOOP\n");
+    let mended = submit::rescue(&dag.condor(), dag.work.path(), &dag.batch, 2).unwrap();
+    assert_eq!((mended.sight, dag.clusters().len()), (Sight::Started, 2));
+}
+
+#[test]
+fn a_schedd_that_nobody_knows_is_out_of_reach_and_leaves_nothing_behind() {
+    let pool = Pool::shared();
+    let dag = Dag::short(&pool, "nowhere");
+    let condor = Condor { schedd: Some("schedd@nowhere.example".into()), ..dag.condor() };
+    let error = submit::submit(&condor, dag.work.path(), &dag.batch).unwrap_err();
+    assert!(matches!(&error, SubmitError::Condor(CondorError::Unreachable { .. })), "{error}");
+    assert!(error.is_transient() && error.to_string().contains("schedd@nowhere.example"), "{error}");
+    let name = pool.condor("condor_status", &["-schedd", "-autoformat", "Name"]);
+    let condor = Condor { schedd: Some(name.trim().into()), ..dag.condor() };
+    let submitted = submit::submit(&condor, dag.work.path(), &dag.batch).unwrap();
+    assert_eq!(dag.clusters(), [submitted.cluster]);
+    assert_eq!(submitted.schedd.as_deref(), Some(name.trim()));
+}
+
+#[test]
+fn a_submission_that_takes_too_long_is_ended_and_found_again() {
+    let pool = Pool::shared();
+    let dag = Dag::short(&pool, "slow");
+    let real = pool.bin();
+    let slow = format!("#!/bin/sh\n{}/condor_submit_dag \"$@\"\nsleep 1000\n", real.display());
+    dag.work.write_script("tools/condor_submit_dag", &slow);
+    dag.work.write_script("tools/condor_q", &format!("#!/bin/sh\nexec {}/condor_q \"$@\"\n", real.display()));
+    let condor =
+        Condor { tools: Some(dag.work.path().join("tools")), limit: Duration::from_secs(10), ..dag.condor() };
+    let error = submit::submit(&condor, dag.work.path(), &dag.batch).unwrap_err();
+    assert!(matches!(&error, SubmitError::Condor(CondorError::TimedOut { .. })), "{error}");
+    let found = submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap();
+    assert_eq!(dag.clusters(), [found.cluster]);
+}
+
+#[test]
+fn a_rescue_waits_for_the_end_and_goes_on_from_there() {
+    let pool = Pool::shared();
+    let dag = Dag::new(
+        &pool,
+        "rescue",
+        "JOB done sleep.sub NOOP\nJOB a sleep.sub NOOP\nSCRIPT PRE a /usr/bin/test -e ok\n\
+                       JOB stays sleep.sub\n",
+    );
+    let condor = dag.condor();
+    let first = submit::submit(&condor, dag.work.path(), &dag.batch).unwrap();
+    let early = submit::rescue(&condor, dag.work.path(), &dag.batch, 2).unwrap_err();
+    assert!(matches!(early, SubmitError::StillThere { cluster } if cluster == first.cluster), "{early}");
+    assert!(early.is_transient());
+    eventually("two nodes are over", || {
+        let log = dag.work.read("workflow.jobstate");
+        log.contains("done JOB_SUCCESS") && log.contains("a PRE_SCRIPT_FAILURE")
+    });
+    assert!(condor.remove(first.cluster, "to be rescued").unwrap());
+    eventually("it is gone", || condor.dagman_jobs(&[first.cluster]).unwrap().is_empty());
+    dag.work.write("ok", "");
+    let skipped = submit::rescue(&condor, dag.work.path(), &dag.batch, 3).unwrap_err();
+    assert!(matches!(skipped, SubmitError::OutOfTurn { number: 3, next: 2 }), "{skipped}");
+    let second = submit::rescue(&condor, dag.work.path(), &dag.batch, 2).unwrap();
+    assert_eq!(second.sight, Sight::Started);
+    assert_eq!(submit::rescue(&condor, dag.work.path(), &dag.batch, 2).unwrap(), second);
+    assert_eq!(submit::submit(&condor, dag.work.path(), &dag.batch).unwrap().cluster, first.cluster);
+    eventually("the node that failed succeeds", || {
+        dag.work.read("workflow.jobstate").contains("a JOB_SUCCESS")
+    });
+    let log = dag.work.read("workflow.jobstate");
+    assert_eq!(log.matches("done JOB_SUCCESS").count(), 1, "what was done is not done again: {log}");
+    assert_eq!(dag.clusters(), [first.cluster, second.cluster]);
+}

@@ -1,0 +1,72 @@
+//! What can be asked of a schedd, and done to a DAG there.
+
+use crate::handed::Dag;
+use crate::support::{Pool, eventually};
+use std::time::Duration;
+use windlass_condor::pool::{Condor, CondorError, DagmanJob, JobState};
+use windlass_condor::submit;
+
+fn in_queue(condor: &Condor, cluster: u64) -> Option<DagmanJob> {
+    condor.dagman_jobs(&[cluster]).unwrap().pop()
+}
+
+#[test]
+fn a_dag_is_found_held_released_and_removed() {
+    let pool = Pool::shared();
+    let dag = Dag::long(&pool, "verbs");
+    let condor = dag.condor();
+    assert_eq!(condor.find(&dag.batch).unwrap(), []);
+    let cluster = submit::submit(&condor, dag.work.path(), &dag.batch).unwrap().cluster;
+    let found = condor.find(&dag.batch).unwrap();
+    assert_eq!((found.len(), found[0].cluster, &found[0].state), (1, cluster, &JobState::Running));
+    assert!(condor.all_dags().unwrap().iter().any(|job| job.cluster == cluster && job.batch == dag.batch));
+    assert_eq!(condor.history_of(cluster).unwrap(), None);
+
+    assert!(condor.hold(cluster, "somebody said \"wait\"").unwrap());
+    let JobState::Held(hold) = in_queue(&condor, cluster).unwrap().state else { panic!("not held") };
+    assert!(hold.reason.contains("somebody said 'wait'"), "{hold:?}");
+    assert!(!condor.hold(cluster, "again").unwrap(), "it is held already");
+    assert!(condor.release(cluster, "go on").unwrap());
+    eventually("DAGMan works again", || in_queue(&condor, cluster).unwrap().state == JobState::Running);
+    assert!(!condor.release(cluster, "again").unwrap(), "it is not held");
+
+    assert!(condor.remove(cluster, "enough").unwrap());
+    eventually("it is gone", || in_queue(&condor, cluster).is_none());
+    assert!(!condor.remove(cluster, "again").unwrap(), "it is gone");
+    let over = condor.history_of(cluster).unwrap().unwrap();
+    assert!(over.is_over() && over.removal.as_deref().unwrap_or_default().contains("enough"), "{over:?}");
+}
+
+#[test]
+fn a_pool_that_is_down_is_out_of_reach_and_its_dags_are_there_again_afterwards() {
+    let pool = Pool::private();
+    let dag = Dag::long(&pool, "down");
+    let condor = dag.condor();
+    let cluster = submit::submit(&condor, dag.work.path(), &dag.batch).unwrap().cluster;
+    pool.stop();
+    let refusals = [
+        condor.find(&dag.batch).unwrap_err(),
+        condor.all_dags().unwrap_err(),
+        condor.hold(cluster, "why").unwrap_err(),
+        condor.remove(cluster, "why").unwrap_err(),
+    ];
+    for error in refusals {
+        assert!(matches!(&error, CondorError::Unreachable { .. }) && error.is_transient(), "{error:?}");
+    }
+    pool.start();
+    eventually("DAGMan works again", || {
+        in_queue(&condor, cluster).is_some_and(|job| job.state == JobState::Running)
+    });
+}
+
+#[test]
+fn a_command_that_hangs_is_ended() {
+    let pool = Pool::shared();
+    let dag = Dag::short(&pool, "hangs");
+    dag.work.write_script("tools/condor_q", "#!/bin/sh\nsleep 1000\n");
+    let tools = Some(dag.work.path().join("tools"));
+    let condor = Condor { tools, limit: Duration::from_secs(1), ..Condor::default() };
+    let error = condor.find(&dag.batch).unwrap_err();
+    assert!(matches!(&error, CondorError::TimedOut { tool, .. } if tool == "condor_q"), "{error}");
+    assert!(error.is_transient());
+}
