@@ -21,7 +21,8 @@
 //!     proc_3.json merge_output.json metrics.json    what the payload reports
 //! ```
 //!
-//! A run of a workflow spec has one DAG, `workflow.dag`, and no units: its nodes' files are in `RUN` itself.
+//! A run of a workflow spec has one DAG, `workflow.dag`, and no units: its nodes' files are in `RUN` itself, with one
+//! submit file for all, `job.sub`, and what each runs in `jobs/NODE.sh`.
 
 use std::path::{Path, PathBuf};
 use windlass_types::requests::UnitName;
@@ -32,6 +33,12 @@ pub const OUTER_JOBSTATE: &str = "workflow.jobstate";
 pub const CONFIG: &str = "dagman.config";
 pub const TERMS: &str = "condor.json";
 pub const BANS: &str = "bans.inc";
+
+/// Of a workflow spec.
+pub const JOB_SUBMIT: &str = "job.sub";
+pub const SCRIPTS: &str = "jobs";
+/// What a job of a workflow spec says on its standard error, before the path, when it did not write an output.
+pub const MISSING_OUTPUT: &str = "windlass: ended with 0 but did not write ";
 
 pub const GROUP_DAG: &str = "group.dag";
 pub const GROUP_STATUS: &str = "group.status";

@@ -43,6 +43,12 @@ pub struct Terms {
     /// For jobs of a workflow spec, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handlers: BTreeMap<String, FailureHandler>,
+    /// Where the paths of a workflow spec begin, and its recovery scripts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission_dir: Option<PathBuf>,
+    /// The jobs of a workflow spec whose nodes could not be called as they are: node → job.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, String>,
     /// Attributes that all jobs bear, for those who count what was used.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub accounting: BTreeMap<String, String>,
@@ -156,6 +162,8 @@ mod tests {
             kinds: [("processing_0".to_owned(), kind)].into(),
             care: Care::default(),
             handlers: BTreeMap::new(),
+            submission_dir: None,
+            names: BTreeMap::new(),
             accounting: BTreeMap::new(),
         }
     }

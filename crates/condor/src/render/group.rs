@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use windlass_types::requests::{NodeRole, UnitName};
 
 /// What POST scripts exit with when another attempt would be of no use.
-const NEVER_AGAIN: u8 = 42;
+pub(super) const NEVER_AGAIN: u8 = 42;
 /// As many of a category as there are, where nothing is said: DAGMan wants a limit for each.
 const NO_LIMIT: u64 = 1_000_000;
 

@@ -10,9 +10,11 @@
 mod group;
 mod outer;
 pub mod quote;
+mod spec;
 mod submits;
 
 pub use quote::Unfit;
+pub use spec::{SpecRun, Transfer, render_spec};
 pub use submits::{elected, next_attempt};
 
 use crate::layout;
@@ -112,6 +114,8 @@ pub enum RenderError {
     Dangling { unit: usize, what: &'static str },
     #[error("the run has no work units: there is nothing to submit")]
     Empty,
+    #[error("this cannot be a DAG of HTCondor:\n  {}", .0.join("\n  "))]
+    NoDag(Vec<String>),
     #[error("a unit of the run may go to no site at all")]
     Nowhere,
     #[error(transparent)]
@@ -238,6 +242,8 @@ fn terms(run: &Run<'_>) -> Terms {
         kinds: others.into_iter().chain(processing).collect(),
         care: run.care,
         handlers: BTreeMap::new(),
+        submission_dir: None,
+        names: BTreeMap::new(),
         accounting: run.accounting.clone(),
     }
 }

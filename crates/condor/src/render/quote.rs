@@ -100,6 +100,14 @@ pub fn environment<'a>(
     Ok(format!("\"{all}\""))
 }
 
+/// A word for `sh`, whatever is in it: line ends and all.
+pub fn shell(text: &str) -> Result<String, Unfit> {
+    if text.contains('\0') {
+        return Err(Unfit::new(text, "text of a script", "it has a NUL in it"));
+    }
+    Ok(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
 /// What a variable is set to.
 #[derive(Clone, Copy, Debug)]
 pub enum Variable<'a> {

@@ -4,6 +4,7 @@ use super::outer::comment;
 use super::quote::{self, Unfit, Variable};
 use super::{Credentials, PROFILE, RenderError, Run, Words, named};
 use crate::layout;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use windlass_types::requests::NodeRole;
@@ -42,7 +43,7 @@ fn program(text: &mut String, run: &Run<'_>, role: NodeRole) -> Result<(), Rende
         NodeRole::Merge => "payload merge $(unit).json --results .",
         NodeRole::Cleanup => "payload cleanup $(unit).json --results .",
     };
-    let path = path_text("the path of windlass", path)?;
+    let path = absolute("the path of windlass", path)?;
     write!(
         text,
         "universe = vanilla\n\
@@ -62,7 +63,7 @@ fn program(text: &mut String, run: &Run<'_>, role: NodeRole) -> Result<(), Rende
     Ok(())
 }
 
-fn environment(credentials: &Credentials<'_>) -> Result<String, Unfit> {
+pub(super) fn environment(credentials: &Credentials<'_>) -> Result<String, Unfit> {
     let token = credentials.token.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let mut variables = vec![
         ("WINDLASS_SITE", Variable::Macro("$$(GLIDEIN_CMSSite:Unknown)")),
@@ -84,15 +85,24 @@ fn transfer(text: &mut String, run: &Run<'_>, words: &Words<'_>, role: NodeRole)
         NodeRole::Cleanup => sent.push("merge_output.json".to_owned()),
     }
     text.push_str("should_transfer_files = YES\nwhen_to_transfer_output = ON_EXIT\n");
-    if let Some(path) = run.credentials.token {
-        let path =
-            named("the path of the token", quote::transferred(path_text("the path of the token", path)?))?;
+    credentials(text, &run.credentials, sent)
+}
+
+/// All that is sent, and with it what opens storage to the job.
+pub(super) fn credentials(
+    text: &mut String,
+    credentials: &Credentials<'_>,
+    mut sent: Vec<String>,
+) -> Result<(), RenderError> {
+    if let Some(path) = credentials.token {
+        let what = "the path of the token";
+        let path = named(what, quote::transferred(absolute(what, path)?))?;
         sent.push(path.to_owned());
         writeln!(text, "encrypt_input_files = {path}").ok();
     }
-    if let Some(path) = run.credentials.proxy {
-        let path = named("the path of the proxy", quote::value(path_text("the path of the proxy", path)?))?;
-        writeln!(text, "x509userproxy = {path}").ok();
+    if let Some(path) = credentials.proxy {
+        let what = "the path of the proxy";
+        writeln!(text, "x509userproxy = {}", named(what, quote::value(absolute(what, path)?))?).ok();
     }
     writeln!(text, "transfer_input_files = {}", sent.join(", ")).ok();
     Ok(())
@@ -120,11 +130,14 @@ fn place(text: &mut String, role: NodeRole) {
         _ => (format!("include : {}", layout::ELECTED), ""),
     };
     writeln!(text, "{desired}\nrequirements = {allowed}{also}").ok();
-    // `include ifexist` fails under DAGMan where the file is not there. This says nothing then.
-    text.push_str(
-        "# What the last attempt taught, if there was one.\ninclude command : grep -hs = $(JOB).inc\n",
-    );
+    text.push_str(NEXT_ATTEMPT);
 }
+
+/// `include ifexist` fails under DAGMan where the file is not there. This says nothing then.
+pub(super) const NEXT_ATTEMPT: &str = "\
+# What the last attempt taught, if there was one.
+include command : grep -hs = $(JOB).inc
+";
 
 /// For those who count, and for those who look.
 fn marks(text: &mut String, run: &Run<'_>, role: NodeRole) -> Result<(), RenderError> {
@@ -134,7 +147,14 @@ fn marks(text: &mut String, run: &Run<'_>, role: NodeRole) -> Result<(), RenderE
     for (name, value) in own {
         writeln!(text, "MY.{name} = {}", named(name, quote::classad(value))?).ok();
     }
-    for (name, value) in run.accounting {
+    accounting(text, run.accounting)
+}
+
+pub(super) fn accounting(
+    text: &mut String,
+    attributes: &BTreeMap<String, String>,
+) -> Result<(), RenderError> {
+    for (name, value) in attributes {
         let what = format!("accounting attribute {name}");
         match name.as_str() {
             "accounting_group" | "accounting_group_user" => {
@@ -149,7 +169,7 @@ fn marks(text: &mut String, run: &Run<'_>, role: NodeRole) -> Result<(), RenderE
     Ok(())
 }
 
-fn path_text<'p>(what: &str, path: &'p Path) -> Result<&'p str, RenderError> {
+pub(super) fn absolute<'p>(what: &str, path: &'p Path) -> Result<&'p str, RenderError> {
     let unfit = || Unfit {
         text: path.display().to_string(),
         place: "a path",

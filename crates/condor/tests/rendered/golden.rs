@@ -1,5 +1,6 @@
-//! What a run looks like, file by file: `tests/golden/` holds it. With `WINDLASS_UPDATE_GENERATED=1` it is written anew.
+//! What a run of a request looks like, file by file.
 
+use crate::kept::{compare, files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,6 @@ use windlass_condor::render::{
     Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit, render_run, write_bans,
 };
 use windlass_condor::terms::{Care, Terms};
-
-const UPDATE: &str = "WINDLASS_UPDATE_GENERATED";
 
 /// What the runs of these tests are made of.
 struct Parts {
@@ -64,42 +63,6 @@ impl Parts {
             credentials: Credentials::default(),
             banned: &self.banned,
         }
-    }
-}
-
-/// All files below a directory, by their names in it.
-fn files(directory: &Path) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    let mut open = vec![directory.to_owned()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                open.push(path);
-            } else {
-                found.insert(path.strip_prefix(directory).unwrap().to_owned());
-            }
-        }
-    }
-    found
-}
-
-fn compare(rendered: &Path, golden: &str) {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(golden);
-    if std::env::var_os(UPDATE).is_some() {
-        if golden.is_dir() {
-            fs::remove_dir_all(&golden).unwrap();
-        }
-        for name in files(rendered) {
-            let place = golden.join(&name);
-            fs::create_dir_all(place.parent().unwrap()).unwrap();
-            fs::copy(rendered.join(&name), place).unwrap();
-        }
-    }
-    assert_eq!(files(rendered), files(&golden));
-    for name in files(rendered) {
-        let read = |directory: &Path| fs::read_to_string(directory.join(&name)).unwrap();
-        assert_eq!(read(rendered), read(&golden), "{}; {UPDATE}=1 writes it anew", name.display());
     }
 }
 

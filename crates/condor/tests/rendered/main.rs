@@ -3,3 +3,7 @@
 // `cfg(test)` is what tells clippy that helpers may unwrap.
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod kept;
+#[cfg(test)]
+mod specs;

@@ -1,0 +1,141 @@
+//! A workflow spec as one DAG: a node for each job.
+//!
+//! A job runs where its workflow was created, or, where workers do not see that directory, with its input files sent and
+//! its output files fetched, each at its own relative path. What it runs is a script of its own.
+
+mod dag;
+mod fit;
+mod nodes;
+mod script;
+mod submit;
+
+use super::outer::CONFIG;
+use super::{Credentials, RenderError, named, quote, write};
+use crate::layout;
+use crate::terms::{Care, Terms};
+use dag::Dag;
+use nodes::Kinds;
+use script::Script;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path};
+use windlass_spec::{Job, Workflow};
+
+/// A workflow on its way to HTCondor.
+#[derive(Clone, Copy, Debug)]
+pub struct SpecRun<'a> {
+    pub workflow: &'a Workflow<'a>,
+    /// Where its files go; made if it is not there.
+    pub directory: &'a Path,
+    /// Where its relative paths begin.
+    pub submission_dir: &'a Path,
+    /// The UUID of the run.
+    pub run: &'a str,
+    /// The `windlass` of this machine, absolute.
+    pub program: &'a Path,
+    pub transfer: Transfer,
+    pub accounting: &'a BTreeMap<String, String>,
+    pub credentials: Credentials<'a>,
+}
+
+/// Whether files are sent to workers and fetched from them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transfer {
+    /// Where HTCondor knows that they do not see this file system.
+    #[default]
+    IfNeeded,
+    Always,
+}
+
+/// Writes all that HTCondor has to know of a workflow. The DAG comes last: where it is, all is.
+pub fn render_spec(run: &SpecRun<'_>) -> Result<(), RenderError> {
+    let faults = fit::faults(run.workflow);
+    if !faults.is_empty() {
+        return Err(RenderError::NoDag(faults));
+    }
+    let scripts = run.directory.join(layout::SCRIPTS);
+    fs::create_dir_all(&scripts).map_err(|source| RenderError::Io { path: scripts.clone(), source })?;
+    let names = nodes::names(run.workflow.jobs().map(|job| job.name));
+    let mut dag = Dag::new(run, &names)?;
+    for ((number, job), name) in (0..).zip(run.workflow.jobs()).zip(&names) {
+        let said = |error| RenderError::Unfit { what: format!("job `{}`", job.name), source: error };
+        let files = Files::of(run, &job)?;
+        let (workflow, resources) = (run.workflow, nodes::asked(run.workflow, &job));
+        let script = Script { job: &job, workflow, resources, outputs: &files.written };
+        write_script(&scripts.join(format!("{name}.sh")), &script.text().map_err(said)?)?;
+        dag.node(number, &job, &files).map_err(said)?;
+    }
+    let (text, kinds) = dag.finish();
+    terms(run, &names, kinds).write(run.directory)?;
+    let put = |name: &str, text: &str| write(&run.directory.join(name), text);
+    put(layout::CONFIG, CONFIG)?;
+    put(layout::JOB_SUBMIT, &submit::submit_file(run)?)?;
+    put(layout::OUTER_DAG, &text)
+}
+
+/// Only its owner reads it: variables may hold secrets.
+fn write_script(path: &Path, text: &str) -> Result<(), RenderError> {
+    write(path, text)?;
+    let set = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    set.map_err(|source| RenderError::Io { path: path.to_owned(), source })
+}
+
+fn terms(run: &SpecRun<'_>, names: &[String], kinds: Kinds) -> Terms {
+    let jobs = run.workflow.jobs().zip(names);
+    let other = jobs.filter(|(job, name)| job.name != **name);
+    let handlers = run.workflow.failure_handlers().iter();
+    Terms {
+        name: run.workflow.name().to_owned(),
+        run: run.run.to_owned(),
+        program: run.program.to_owned(),
+        kinds: kinds.kinds,
+        care: Care::default(),
+        handlers: handlers.map(|handler| (handler.name.clone(), handler.clone())).collect(),
+        submission_dir: Some(run.submission_dir.to_owned()),
+        names: other.map(|(job, name)| (name.clone(), job.name.to_owned())).collect(),
+        accounting: run.accounting.clone(),
+    }
+}
+
+/// The files of a job.
+struct Files {
+    /// As lists for HTCondor; only those whose paths are relative travel.
+    sent: String,
+    fetched: String,
+    /// All that it must have written.
+    written: Vec<String>,
+}
+
+impl Files {
+    fn of(run: &SpecRun<'_>, job: &Job<'_>) -> Result<Self, RenderError> {
+        let paths = |numbers: &mut dyn Iterator<Item = &[u32]>| {
+            let mut numbers: Vec<u32> = numbers.flatten().copied().collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            let path = |number: u32| run.workflow.file(number as usize).path.into_owned();
+            numbers.into_iter().map(path).collect::<Vec<_>>()
+        };
+        let (read, written) = (paths(&mut job.input_files()), paths(&mut job.output_files()));
+        Ok(Self { sent: list(job, &read)?, fetched: list(job, &written)?, written })
+    }
+}
+
+fn list(job: &Job<'_>, paths: &[String]) -> Result<String, RenderError> {
+    let what = || format!("job `{}`", job.name);
+    let mut list = String::new();
+    for path in paths.iter().filter(|path| !Path::new(path).is_absolute()) {
+        let leads_out = Path::new(path).components().any(|part| part == Component::ParentDir);
+        if leads_out {
+            let said = format!(
+                "file `{path}` of job `{}`: it is outside of the directory of the workflow",
+                job.name
+            );
+            return Err(RenderError::NoDag(vec![said]));
+        }
+        let comma = if list.is_empty() { "" } else { "," };
+        write!(list, "{comma}{}", named(&what(), quote::transferred(path))?).ok();
+    }
+    Ok(list)
+}
