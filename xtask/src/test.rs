@@ -102,7 +102,7 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         trouble: "an HTCondor pool wants root and the right to mount (in a container: --cap-add SYS_ADMIN)",
-        tests: "binary(pool) or binary(htcondor)",
+        tests: "binary_id(/::(pool|htcondor)$/)",
         can_be_set: may_have_pool,
     },
 ];
