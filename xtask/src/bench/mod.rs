@@ -4,6 +4,7 @@
 //! samples into numbers ([`statistics`], [`targets`]) and numbers into text ([`report`], [`table`]).
 
 mod contestants;
+mod dag;
 mod machine;
 mod measure;
 mod options;
@@ -46,6 +47,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         Some((first, rest)) if first == "workers" => return workers::main(rest, build),
         Some((first, rest)) if first == "retries" => return retries::main(rest, build),
         Some((first, rest)) if first == "plan" => return plan::main(rest),
+        Some((first, rest)) if first == "dag" => return dag::main(rest),
         Some((first, rest)) if first == "requests" => return requests::main(rest, build),
         _ => {}
     }

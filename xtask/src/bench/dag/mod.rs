@@ -1,0 +1,36 @@
+//! `cargo xtask bench dag`: what runs on HTCondor cost us. What HTCondor itself takes is not ours to answer for.
+
+mod watch;
+
+use anyhow::{Result, bail};
+
+use super::machine::Machine;
+
+const HELP: &str = "\
+cargo xtask bench dag [PART] [OPTIONS]: runs as DAGs of HTCondor; without a PART all of them
+
+  watch       many running DAGs are followed, with status files and logs as DAGMan writes them
+
+  each has --help for its options
+";
+
+type Part = (&'static str, fn(&[String]) -> Result<()>);
+
+const PARTS: [Part; 1] = [("watch", watch::main)];
+
+pub(super) fn main(words: &[String]) -> Result<()> {
+    match words.split_first() {
+        None => {
+            println!("{}", Machine::look().describe());
+            PARTS.iter().try_for_each(|(_, part)| part(&[]))
+        }
+        Some((word, _)) if word == "--help" || word == "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        Some((word, rest)) => match PARTS.iter().find(|(name, _)| name == word) {
+            Some((_, part)) => part(rest),
+            None => bail!("`bench dag` has no part `{word}`; see --help"),
+        },
+    }
+}
