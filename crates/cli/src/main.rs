@@ -46,6 +46,9 @@ use windlass_store::Location;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(exit) = commands::condor::short_cut(&words) {
+        return exit;
+    }
     let config = settings();
     let cli = match parse(&words, &config) {
         Ok(cli) => cli,

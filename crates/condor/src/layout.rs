@@ -18,6 +18,7 @@
 //!     proc_000003.inc       what the next attempt of a node asks for, if it is not what was planned
 //!     proc_000003.post.json what became of the last attempt of a node
 //!     proc_000003.out .err  what it said
+//!     proc_000003.xml       its FrameworkJobReport, where it is no payload of ours
 //!     proc_3.json merge_output.json metrics.json    what the payload reports
 //! ```
 //!
@@ -85,6 +86,11 @@ pub fn unit_directory(run: &Path, unit: u32) -> PathBuf {
 /// Where `NODE.post.json` is, in the directory of its unit.
 pub fn post_report(unit: &Path, node: &str) -> PathBuf {
     unit.join(format!("{node}.post.json"))
+}
+
+/// Where the job report of a node is whose program leaves one (`FrameworkJobReport.xml`).
+pub fn job_report(unit: &Path, node: &str) -> PathBuf {
+    unit.join(format!("{node}.xml"))
 }
 
 /// What the next attempt of a node asks for.

@@ -10,7 +10,7 @@
 //! | [`render`] | pure: a run as the text of DAGs and submit files |
 //! | [`read`] | pure: what DAGMan and HTCondor write, understood even when it is cut off |
 //! | [`watch`] | a running DAG, followed from where it was read last |
-//! | `scripts` | what PRE and POST scripts of nodes decide |
+//! | [`scripts`] | what PRE and POST scripts of nodes decide |
 //! | [`pool`] | the commands of HTCondor, each with a time limit |
 //! | [`submit`] | handing a DAG over once, whatever happens in between |
 
@@ -18,6 +18,7 @@ pub mod layout;
 pub mod pool;
 pub mod read;
 pub mod render;
+pub mod scripts;
 pub mod submit;
 pub mod terms;
 pub mod watch;

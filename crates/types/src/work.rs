@@ -144,6 +144,8 @@ pub struct Recovery {
 impl Recovery {
     /// The end of the name of its log, after the stem of the attempt that failed.
     pub const LOG_EXTENSION: &str = "recovery.log";
+    /// The command that runs it. The script is in the environment: there it needs no quotes.
+    pub const COMMAND: &str = r#"exec "$(command -v bash || command -v sh)" -c "$WINDLASS_RECOVERY_SCRIPT""#;
 }
 
 /// How a [`Recovery`] went. Whatever it did, the job was tried again.

@@ -25,9 +25,6 @@ use windlass_types::work::{
 };
 use windlass_types::{Bytes, Timestamp};
 
-/// The script is in the environment: there it needs no quotes.
-const RUN_RECOVERY: &str = r#"exec "$(command -v bash || command -v sh)" -c "$WINDLASS_RECOVERY_SCRIPT""#;
-
 /// What a slot's thread keeps from job to job.
 #[derive(Debug)]
 pub(crate) struct Hand {
@@ -138,7 +135,7 @@ impl Worker {
             ..Assignment::plain(
                 job.assignment.key,
                 job.assignment.name.clone(),
-                RUN_RECOVERY.to_owned(),
+                Recovery::COMMAND.to_owned(),
                 job.assignment.resources,
             )
         };

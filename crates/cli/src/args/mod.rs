@@ -7,6 +7,7 @@ pub(crate) mod access_groups;
 pub(crate) mod actions;
 pub(crate) mod catalog;
 pub(crate) mod classify;
+pub(crate) mod condor;
 pub(crate) mod data;
 pub(crate) mod db;
 pub(crate) mod edit;
@@ -289,6 +290,8 @@ pub(crate) enum Command {
     Mcp(mcp::McpArgs),
     /// What runs on a worker for a request: run, land, merge, cleanup, simulate.
     Payload(payload::PayloadArgs),
+    /// What DAGMan of HTCondor calls for nodes of a request: post, elect, pre, unit.
+    Condor(condor::CondorArgs),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.

@@ -8,6 +8,7 @@ pub(crate) mod cancel;
 mod catalog;
 mod classify;
 mod completions;
+pub(crate) mod condor;
 mod config;
 mod create;
 mod db;
@@ -169,6 +170,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Ping => ping::run(ctx),
         Command::Mcp(args) => mcp::run(ctx, args),
         Command::Payload(args) => payload::run(ctx, &args.verb),
+        Command::Condor(args) => std::process::exit(condor::run(&args.verb).into()),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),

@@ -1,0 +1,167 @@
+//! Of what class a failed attempt is.
+//!
+//! The first that knows something says it: DAGMan where no job ended, HTCondor where it held or removed the job, the last
+//! line of our payload, the code of the report, and at last the rules for any process. Those come last also because they
+//! take milliseconds to be made ready, and a script runs for every attempt.
+
+use super::attempt::{Attempt, Returned};
+use crate::read::events::Hold;
+use std::time::Duration;
+use windlass_core::classify::{Cause, Classifier, Evidence, cms};
+use windlass_payload::Told;
+use windlass_types::payload::check_lfn;
+use windlass_types::settings::FailureCause;
+use windlass_types::work::{Exit, return_code};
+use windlass_types::{Bytes, FailureClass, Resources};
+
+/// What a failure is taken for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub(super) class: FailureClass,
+    /// Of CMS where a report has one; else as a shell would tell it.
+    pub(super) code: i32,
+    pub(super) cause: Option<FailureCause>,
+    /// One sentence, without its full stop.
+    pub(super) why: String,
+}
+
+impl Judged {
+    fn new(class: FailureClass, code: i32, why: impl Into<String>) -> Self {
+        Self { class, code, cause: None, why: why.into() }
+    }
+
+    fn because(self, cause: FailureCause) -> Self {
+        Self { cause: Some(cause), ..self }
+    }
+}
+
+/// Why the attempt failed; `None` if it did not.
+pub(super) fn judge(attempt: &Attempt, asked: Resources) -> Option<Judged> {
+    let exit = match attempt.returned {
+        Returned::NotSubmitted => {
+            let why = "the schedd did not take the job; the end of dagman.out says why";
+            return Some(Judged::new(FailureClass::Infrastructure, Returned::NOT_SUBMITTED, why));
+        }
+        Returned::Lost(number) => {
+            let why = format!("DAGMan lost sight of the job ({number})");
+            return Some(Judged::new(FailureClass::Infrastructure, number, why));
+        }
+        Returned::Removed => return Some(removed(attempt)),
+        Returned::Exit(exit) => exit,
+    };
+    let reported = attempt.report.as_ref().map_or(0, |report| report.cmssw.exit_code);
+    match (exit, reported, &attempt.missing) {
+        (Exit::Code(0), 0, None) => None,
+        (Exit::Code(0), 0, Some(missing)) => {
+            let why = format!("it ended well and brought back no {missing}");
+            let judged = Judged::new(FailureClass::Transient, return_code::MISSING_OUTPUT, why);
+            Some(judged.because(FailureCause::MissingOutput))
+        }
+        _ => Some(ended(attempt, exit, asked)),
+    }
+}
+
+/// Held jobs are removed by DAGMan, so that what held them is the reason.
+fn removed(attempt: &Attempt) -> Judged {
+    match (&attempt.ad.hold, &attempt.ad.removal) {
+        (Some(hold), _) => held(hold),
+        (None, Some(reason)) if speaks_of_time(reason) => {
+            let why = format!("it was removed: {reason}");
+            Judged::new(FailureClass::Timeout, return_code::TIMEOUT, why).because(FailureCause::Timeout)
+        }
+        (None, reason) => {
+            let reason = reason.as_deref().unwrap_or("the log does not say why");
+            Judged::new(FailureClass::Transient, Returned::REMOVED, format!("it was removed: {reason}"))
+        }
+    }
+}
+
+/// Codes of holds, as HTCondor documents them.
+mod hold_code {
+    pub(super) const STARTD_POLICY: i32 = 21;
+    /// The subcode of `HOLD_IF_MEMORY_EXCEEDED`.
+    pub(super) const OVER_MEMORY: i32 = 102;
+    pub(super) const OUT_OF_RESOURCES: i32 = 34;
+    pub(super) const JOB_DURATION: i32 = 46;
+    pub(super) const EXECUTE_DURATION: i32 = 47;
+}
+
+fn held(hold: &Hold) -> Judged {
+    let why = format!("it was held ({}/{}): {}", hold.code, hold.subcode, hold.reason);
+    match (hold.code, hold.subcode) {
+        (hold_code::STARTD_POLICY, hold_code::OVER_MEMORY) | (hold_code::OUT_OF_RESOURCES, _) => {
+            over_memory(why)
+        }
+        (hold_code::JOB_DURATION | hold_code::EXECUTE_DURATION, _) => over_time(why),
+        _ if speaks_of_memory(&hold.reason) => over_memory(why),
+        _ if speaks_of_time(&hold.reason) => over_time(why),
+        _ => Judged::new(FailureClass::Infrastructure, Returned::REMOVED, why),
+    }
+}
+
+fn over_memory(why: String) -> Judged {
+    Judged::new(FailureClass::Memory, return_code::OUT_OF_MEMORY, why).because(FailureCause::OutOfMemory)
+}
+
+fn over_time(why: String) -> Judged {
+    Judged::new(FailureClass::Timeout, return_code::TIMEOUT, why).because(FailureCause::Timeout)
+}
+
+/// Pools have policies of their own, with words of their own.
+fn speaks_of_memory(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    reason.contains("memory")
+        && ["exceed", "over", "limit", "out of"].iter().any(|word| reason.contains(word))
+}
+
+fn speaks_of_time(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    ["walltime", "wall time", "wall clock", "time limit", "runtime", "duration"]
+        .iter()
+        .any(|word| reason.contains(word))
+}
+
+/// It ran to an end of its own.
+fn ended(attempt: &Attempt, exit: Exit, asked: Resources) -> Judged {
+    if let Some(Told { class, code, message }) = Told::at_end(&attempt.tail) {
+        return Judged::new(class, code, message);
+    }
+    let report = attempt.report.as_ref().map(|report| &report.cmssw).filter(|report| report.exit_code != 0);
+    let said = report.and_then(|report| report.error_message.as_deref()).unwrap_or_default();
+    if let Some(code) = report.map(|report| report.exit_code)
+        && let Some(class) = cms::class_of(code, said)
+    {
+        return Judged::new(class, code, format!("exit code {code}: {said}"));
+    }
+    let code = report.map_or(exit.return_code(), |report| report.exit_code);
+    let found = Classifier::standard().classify(&Evidence {
+        return_code: code,
+        signal: exit.signal(),
+        cause: Cause::Itself,
+        tail: if attempt.tail.is_empty() { said } else { &attempt.tail },
+        wall: Duration::from_secs(attempt.ad.wall_sec.unwrap_or(0)),
+        peak_memory: attempt.ad.memory_mb.map(|mb| Bytes(mb.saturating_mul(1 << 20))),
+        asked: Some(asked),
+        node: None,
+    });
+    Judged::new(found.class, code, found.why)
+}
+
+/// LFNs of inputs that could not be read: those of the report, else those that are named where it says why.
+pub(super) fn bad_inputs(attempt: &Attempt, judged: &Judged) -> Vec<String> {
+    if judged.class != FailureClass::Data {
+        return Vec::new();
+    }
+    let reported = attempt.report.as_ref().map_or(&[][..], |report| &report.bad_inputs);
+    if !reported.is_empty() {
+        return reported.to_vec();
+    }
+    let mut named: Vec<String> = Vec::new();
+    for word in judged.why.split(|c: char| c.is_whitespace() || ",;()[]\"'`".contains(c)) {
+        let word = word.trim_end_matches(['.', ':']);
+        if word.starts_with("/store/") && check_lfn(word).is_ok() && !named.iter().any(|name| name == word) {
+            named.push(word.to_owned());
+        }
+    }
+    named
+}

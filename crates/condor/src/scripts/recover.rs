@@ -1,0 +1,81 @@
+//! What puts a failure right before the next attempt: the script of a failure handler.
+//!
+//! It runs beside the schedd, where PRE scripts run, and is told what the worker of the engine tells such scripts.
+//! Whatever becomes of it, the job is tried again.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use windlass_proc::{Pid, Signal, tree, wait};
+use windlass_types::format_duration;
+use windlass_types::work::Recovery;
+
+/// The node whose failure is put right.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patient<'a> {
+    /// Where DAGMan works, and where what the script says is kept.
+    pub(super) directory: &'a Path,
+    pub(super) node: &'a str,
+    /// What the spec calls the job.
+    pub(super) job: &'a str,
+    /// Where the paths of the spec begin.
+    pub(super) home: &'a Path,
+}
+
+/// Runs the script to its end; how it went, in words.
+pub(super) fn run(patient: Patient<'_>, recovery: &Recovery) -> String {
+    match attempt(patient, recovery) {
+        Ok(how) => how,
+        Err(error) => format!("it could not be started: {error}"),
+    }
+}
+
+fn attempt(patient: Patient<'_>, recovery: &Recovery) -> io::Result<String> {
+    let log = patient.directory.join(format!("{}.{}", patient.node, Recovery::LOG_EXTENSION));
+    let log = File::create(log)?;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", Recovery::COMMAND]).current_dir(patient.home).process_group(0);
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.envs(environment(patient.job, recovery));
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let ended = ends_within(pid, recovery.limit);
+    // What it leaves behind is in its group as well.
+    tree::signal(pid, &tree::with_descendants([pid]), Signal::KILL);
+    let status = child.wait()?;
+    Ok(if ended {
+        status.to_string()
+    } else {
+        format!("ended after {}, its time limit", format_duration(recovery.limit))
+    })
+}
+
+fn ends_within(pid: Pid, limit: Duration) -> bool {
+    let begun = Instant::now();
+    while !wait::is_over(pid) {
+        let left = limit.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        tree::await_exit(&[pid], left);
+    }
+    true
+}
+
+fn environment(job: &str, recovery: &Recovery) -> Vec<(&'static str, String)> {
+    let failed = recovery.failed.to_string();
+    let code = recovery.return_code.to_string();
+    vec![
+        ("WINDLASS_JOB_NAME", job.to_owned()),
+        ("TORC_JOB_NAME", job.to_owned()),
+        ("WINDLASS_ATTEMPT", recovery.failed.0.saturating_add(1).to_string()),
+        ("TORC_ATTEMPT_ID", failed.clone()),
+        ("WINDLASS_FAILED_ATTEMPT_ID", failed),
+        ("WINDLASS_RETURN_CODE", code.clone()),
+        ("TORC_RETURN_CODE", code),
+        ("WINDLASS_RECOVERY_SCRIPT", recovery.script.clone()),
+    ]
+}

@@ -1,0 +1,285 @@
+//! Scripts with the files that they find and leave.
+
+use super::*;
+use crate::layout;
+use std::fs;
+use std::path::Path;
+use windlass_types::payload::{NodeFailure, NodeReport, StepMetrics};
+
+/// An event log as HTCondor writes it: job 32 ran on T2_DE_Beta for two minutes.
+const LOG: &str = "\
+000 (032.000.000) 2026-11-15 06:19:03 Job submitted from host: <127.0.0.1:9618?addrs=127.0.0.1-9618&sock=schedd_1>
+    DAG Node: NODE
+...
+000 (033.000.000) 2026-11-15 06:19:03 Job submitted from host: <127.0.0.1:9618?addrs=127.0.0.1-9618&sock=schedd_1>
+    DAG Node: other
+...
+001 (032.000.000) 2026-11-15 06:19:04 Job executing on host: <127.0.0.1:9618?addrs=127.0.0.1-9618&sock=startd_1>
+\tSlotName: slot2_2@pool.test
+\tGLIDEIN_CMSSite = \"T2_DE_Beta\"
+\tMemory = 128
+...
+001 (033.000.000) 2026-11-15 06:19:05 Job executing on host: <127.0.0.1:9618?addrs=127.0.0.1-9618&sock=startd_1>
+\tGLIDEIN_CMSSite = \"T1_US_Alpha\"
+...
+005 (032.000.000) 2026-11-15 06:21:04 Job terminated.
+\t(1) Normal termination (return value 65)
+\t\tUsr 0 00:01:30, Sys 0 00:00:10  -  Run Remote Usage
+\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Local Usage
+\tPartitionable Resources :    Usage  Request Allocated
+\t   Cpus                 :     0.83        1         1
+\t   Memory (MB)          :   194         1024      1024
+
+\tJob terminated of its own accord at 2026-11-15T06:21:04Z with exit-code 65.
+...
+";
+
+/// The directory of a run with one unit in it.
+struct Bench {
+    run: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let run = tempfile::tempdir().unwrap();
+        terms().write(run.path()).unwrap();
+        fs::create_dir(layout::unit_directory(run.path(), 0)).unwrap();
+        let bench = Self { run };
+        bench.write("group.dag.nodes.log", LOG);
+        bench
+    }
+
+    fn unit(&self) -> std::path::PathBuf {
+        layout::unit_directory(self.run.path(), 0)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.unit().join(name), text).unwrap();
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.unit().join(name).exists()
+    }
+
+    fn call(&self, node: &str, returned: i32, kind: &str) -> Call {
+        Call {
+            directory: self.unit(),
+            node: node.into(),
+            returned,
+            retry: 0,
+            max_retries: 3,
+            job_id: "32.0".into(),
+            kind: kind.into(),
+        }
+    }
+}
+
+fn left(directory: &Path, node: &str) -> PostReport {
+    serde_json::from_slice(&fs::read(layout::post_report(directory, node)).unwrap()).unwrap()
+}
+
+fn failed_report() -> NodeReport {
+    let step = StepMetrics {
+        step: "RECO".into(),
+        exit_code: 8021,
+        peak_rss_mb: 900.0,
+        events_read: 15,
+        ..StepMetrics::default()
+    };
+    NodeReport {
+        node: 3,
+        inputs: vec!["/store/a.root".into(), "/store/b.root".into()],
+        steps: vec![step],
+        failure: Some(NodeFailure {
+            step: Some("RECO".into()),
+            exit_code: 8021,
+            signal: None,
+            message: "cannot read /store/a.root".into(),
+        }),
+        bad_inputs: vec!["/store/a.root".into()],
+        ..NodeReport::default()
+    }
+}
+
+#[test]
+fn the_report_has_what_the_specification_asks_for() {
+    let bench = Bench::new();
+    bench.write("proc_3.json", &serde_json::to_string(&failed_report()).unwrap());
+    bench.write(
+        "proc_000003.err",
+        "reading\nwindlass payload: data failure 8021: step RECO: cannot read /store/a.root\n",
+    );
+    let decision = post(&bench.call("proc_000003", 65, "processing")).unwrap();
+    assert_eq!(decision.verdict, Verdict::Permanent);
+    let text = fs::read_to_string(layout::post_report(&bench.unit(), "proc_000003")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (pointer, value) in [
+        ("/node_name", serde_json::json!("proc_000003")),
+        ("/attempt", 1.into()),
+        ("/max_retries", 3.into()),
+        ("/final", true.into()),
+        ("/job/exit_code", 65.into()),
+        ("/job/exit_signal", serde_json::Value::Null),
+        ("/job/hold_reason", serde_json::Value::Null),
+        ("/job/wall_time_sec", 120.into()),
+        ("/job/cpu_time_sec", 100.into()),
+        ("/job/memory_mb", 194.into()),
+        ("/job/site", "T2_DE_Beta".into()),
+        ("/cmssw/exit_code", 8021.into()),
+        ("/cmssw/steps/RECO/status", 1.into()),
+        ("/cmssw/steps/RECO/exit_code", 8021.into()),
+        ("/cmssw/error_message", "cannot read /store/a.root".into()),
+        ("/cmssw/input_files/1", "/store/b.root".into()),
+        ("/cmssw/output_files", serde_json::json!([])),
+        ("/cmssw/performance/peak_rss_mb", serde_json::json!(900.0)),
+        ("/cmssw/performance/events_read", 15.into()),
+        ("/classification/category", "data".into()),
+        ("/classification/retryable", false.into()),
+        ("/classification/bad_input_files", serde_json::json!(["/store/a.root"])),
+        ("/classification/action", "permanent_failure".into()),
+    ] {
+        assert_eq!(json.pointer(pointer), Some(&value), "{pointer} in {text}");
+    }
+    assert!(json["log_tail"].as_str().unwrap().starts_with("reading\n"));
+    assert!(json["timestamp"].is_string() && json["job"]["schedd"].is_string());
+    let hidden = fs::read_dir(bench.unit())
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(hidden.count(), 0, "nothing half written stays");
+}
+
+#[test]
+fn a_report_of_a_program_of_cms_is_read_where_ours_is_not() {
+    let bench = Bench::new();
+    bench.write(
+        "cmsrun.xml",
+        "<FrameworkJobReport><InputFile><LFN>/store/a.root</LFN><PFN>/d/a.root</PFN><EventsRead>7</EventsRead></InputFile>\
+         <FrameworkError ExitStatus=\"8021\" Type=\"FileReadError\">cannot read /store/a.root</FrameworkError></FrameworkJobReport>",
+    );
+    let report = post(&bench.call("cmsrun", 85, "plain")).unwrap().report;
+    assert_eq!(report.classification.category, "data");
+    assert_eq!(report.classification.bad_input_files, ["/store/a.root"]);
+    let cmssw = report.cmssw.unwrap();
+    assert_eq!((cmssw.exit_code, cmssw.performance.events_read), (8021, 7));
+}
+
+#[test]
+fn more_memory_is_left_for_the_next_attempt() {
+    let bench = Bench::new();
+    bench.write("proc_000003.err", "windlass payload: memory failure 50660: step RECO: over its memory\n");
+    assert_eq!(post(&bench.call("proc_000003", 1, "processing")).unwrap().verdict, Verdict::Retry);
+    let text = fs::read_to_string(layout::next_attempt(&bench.unit(), "proc_000003")).unwrap();
+    assert!(text.contains("request_memory = 1536\n"), "{text}");
+    let second = Call { retry: 1, job_id: "34.0".into(), ..bench.call("proc_000003", 1, "processing") };
+    let report = post(&second).unwrap().report;
+    assert_eq!((report.asked, report.attempts.len()), (asked(GIB + GIB / 2), 1));
+    assert_eq!(left(&bench.unit(), "proc_000003"), report);
+}
+
+#[test]
+fn nodes_that_brought_no_report_are_not_done() {
+    let bench = Bench::new();
+    let missing = post(&bench.call("proc_000003", 0, "processing")).unwrap();
+    assert_eq!(missing.verdict, Verdict::Retry);
+    bench.write("proc_3.json", &serde_json::to_string(&NodeReport::default()).unwrap());
+    assert_eq!(post(&bench.call("proc_000003", 0, "processing")).unwrap().verdict, Verdict::Success);
+    assert_eq!(post(&bench.call("merge", 0, "merge")).unwrap().verdict, Verdict::Retry);
+    bench.write("merge_output.json", "{}");
+    assert_eq!(post(&bench.call("merge", 0, "merge")).unwrap().verdict, Verdict::Success);
+    assert_eq!(post(&bench.call("cleanup", 0, "cleanup")).unwrap().verdict, Verdict::Success);
+}
+
+#[test]
+fn where_a_landing_ran_its_unit_runs() {
+    let bench = Bench::new();
+    assert!(matches!(pre(&bench.unit(), "proc_000003"), Err(ScriptError::NotElected { .. })));
+    assert_eq!(pre(&bench.unit(), "landing").unwrap(), Ready::Go, "there is nothing to wait for");
+    assert_eq!(elect(&bench.call("landing", 0, "landing")).unwrap().verdict, Verdict::Success);
+    let text = fs::read_to_string(bench.unit().join(layout::ELECTED)).unwrap();
+    assert_eq!(text, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
+    assert_eq!(pre(&bench.unit(), "proc_000003").unwrap(), Ready::Go);
+}
+
+#[test]
+fn a_landing_that_cannot_be_placed_elects_nobody() {
+    let bench = Bench::new();
+    let failed = elect(&bench.call("landing", 71, "landing")).unwrap();
+    assert_eq!((failed.verdict, bench.has(layout::ELECTED)), (Verdict::Retry, false));
+    // An earlier election says nothing about this landing.
+    bench.write(layout::ELECTED, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
+    let unseen = Call { job_id: "99.0".into(), ..bench.call("landing", 0, "landing") };
+    assert!(matches!(elect(&unseen), Err(ScriptError::NoSite { .. })));
+    bench.write("group.dag.nodes.log", &LOG.replace("T2_DE_Beta", "T2 X\\\" evil"));
+    assert!(matches!(elect(&bench.call("landing", 0, "landing")), Err(ScriptError::BadSite { .. })));
+}
+
+#[test]
+fn a_retry_waits_for_the_end_of_its_cool_off_and_begins_without_a_report() {
+    let bench = Bench::new();
+    bench.write(layout::ELECTED, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
+    post(&bench.call("proc_000003", 75, "processing")).unwrap();
+    bench.write("proc_3.json", "{}");
+    assert_eq!(pre(&bench.unit(), "proc_000003").unwrap(), Ready::TooEarly);
+    assert!(bench.has("proc_3.json"));
+    let mut report = left(&bench.unit(), "proc_000003");
+    report.not_before = Some(report.timestamp);
+    post::write_report(&bench.unit(), &report).unwrap();
+    assert_eq!(pre(&bench.unit(), "proc_000003").unwrap(), Ready::Go);
+    assert!(!bench.has("proc_3.json"), "it is of the attempt before");
+}
+
+#[test]
+fn a_recovery_script_runs_once_before_the_retry() {
+    let bench = Bench::new();
+    bench.write(layout::ELECTED, "");
+    post(&bench.call("step", 10, "handled")).unwrap();
+    let mut report = left(&bench.unit(), "step");
+    report.not_before = None;
+    post::write_report(&bench.unit(), &report).unwrap();
+    assert_eq!(pre(&bench.unit(), "step").unwrap(), Ready::Go);
+    let log = bench.unit().join("step.recovery.log");
+    assert_eq!(fs::read_to_string(&log).unwrap(), "a step 10 1\n");
+    let report = left(&bench.unit(), "step");
+    assert!(report.classification.why.ends_with("recovery script: exit status: 0"), "{report:?}");
+    fs::remove_file(&log).unwrap();
+    assert_eq!(pre(&bench.unit(), "step").unwrap(), Ready::Go);
+    assert!(!log.exists());
+}
+
+#[test]
+fn a_recovery_script_that_takes_too_long_is_ended() {
+    let bench = Bench::new();
+    let recovery = windlass_types::work::Recovery {
+        script: "echo begun; exec sleep 1000".into(),
+        failed: windlass_types::Attempt(1),
+        return_code: 10,
+        limit: Duration::from_millis(300),
+    };
+    let unit = bench.unit();
+    let patient = recover::Patient { directory: &unit, node: "step", job: "step", home: &unit };
+    let how = recover::run(patient, &recovery);
+    assert!(how.contains("its time limit"), "{how}");
+}
+
+#[test]
+fn an_abort_of_a_unit_reaches_the_outer_dag() {
+    let bench = Bench::new();
+    let (run, name) = (bench.run.path(), "mg_000000");
+    assert_eq!(unit(run, name, 0), Verdict::Success);
+    assert_eq!(unit(run, name, 1), Verdict::Retry, "nothing says that it was aborted");
+    for (status, verdict) in [(2, Verdict::Retry), (3, Verdict::Abort), (4, Verdict::Retry)] {
+        bench.write("group.dag.metrics", &format!("{{\"exitcode\":1, \"DagStatus\":{status}}}"));
+        assert_eq!(unit(run, name, 1), verdict, "{status}");
+        assert_eq!(unit(&bench.unit(), name, 1), verdict, "{status}, from within");
+    }
+    bench.write("group.dag.metrics", "{\"DagStatus\":3");
+    assert_eq!(unit(run, name, 1), Verdict::Retry, "half a file says nothing");
+}
+
+#[test]
+fn what_cannot_be_read_is_told() {
+    let bench = Bench::new();
+    assert!(matches!(post(&bench.call("a", 0, "odd")), Err(ScriptError::UnknownKind(_))));
+    fs::remove_file(bench.run.path().join(layout::TERMS)).unwrap();
+    assert!(matches!(post(&bench.call("a", 0, "merge")), Err(ScriptError::Terms(_))));
+}

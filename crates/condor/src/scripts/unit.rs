@@ -1,0 +1,31 @@
+//! POST of a unit: its DAG is over.
+//!
+//! DAGMan of a group that was aborted ends with 1, as one that failed, so an outer `ABORT-DAG-ON` could not tell them
+//! apart. The metrics that it writes at its end can.
+
+use super::decide::Verdict;
+use crate::layout;
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
+
+/// What DAGMan calls a DAG that it aborted.
+const ABORTED: i64 = 3;
+
+#[derive(Deserialize)]
+struct Metrics {
+    #[serde(rename = "DagStatus")]
+    status: i64,
+}
+
+/// What becomes of the unit's node in the outer DAG, whose script runs in the directory of the run or of the unit.
+pub fn unit(directory: &Path, unit: &str, returned: i32) -> Verdict {
+    if returned == 0 {
+        return Verdict::Success;
+    }
+    let name = format!("{}{}", layout::GROUP_DAG, layout::METRICS);
+    let places = [directory.join(unit).join(&name), directory.join(&name)];
+    let text = places.iter().find_map(|place| fs::read(place).ok());
+    let metrics = text.and_then(|text| serde_json::from_slice::<Metrics>(&text).ok());
+    if metrics.is_some_and(|metrics| metrics.status == ABORTED) { Verdict::Abort } else { Verdict::Retry }
+}
