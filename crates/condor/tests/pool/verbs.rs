@@ -1,7 +1,7 @@
 //! What can be asked of a schedd, and done to a DAG there.
 
 use crate::handed::Dag;
-use crate::support::{Pool, eventually};
+use crate::support::{OTHER_SCHEDD, Pool, eventually};
 use std::time::Duration;
 use windlass_condor::pool::{Condor, CondorError, DagmanJob, JobState};
 use windlass_condor::submit;
@@ -35,6 +35,29 @@ fn a_dag_is_found_held_released_and_removed() {
     assert!(!condor.remove(cluster, "again").unwrap(), "it is gone");
     let over = condor.history_of(cluster).unwrap().unwrap();
     assert!(over.is_over() && over.removal.as_deref().unwrap_or_default().contains("enough"), "{over:?}");
+}
+
+#[test]
+fn a_dag_is_at_the_schedd_that_was_named_with_all_that_it_submits() {
+    let pool = Pool::shared();
+    let dag = Dag::new(&pool, "other", "SUBDAG EXTERNAL inner inner.dag\n");
+    dag.work.write("inner.dag", "JOB a sleep.sub\n");
+    let other = Condor { schedd: Some(OTHER_SCHEDD.into()), ..dag.condor() };
+    let submitted = submit::submit(&other, dag.work.path(), &dag.batch).unwrap();
+    assert_eq!(submitted.schedd.as_deref(), Some(OTHER_SCHEDD));
+    let ours = format!("JobBatchName == \"{}\"", dag.batch);
+    let arguments = ["-name", OTHER_SCHEDD, "-constraint", &ours, "-autoformat", "JobUniverse"];
+    eventually("two DAGMans and a job are there", || {
+        let mut universes: Vec<_> = pool.condor("condor_q", &arguments).lines().map(str::to_owned).collect();
+        universes.sort_unstable();
+        universes == ["5", "7", "7"]
+    });
+    assert!(dag.clusters().is_empty(), "nothing of it is at the local one");
+    let found = other.find(&dag.batch).unwrap();
+    assert_eq!(found.iter().map(|job| job.cluster).collect::<Vec<_>>(), [submitted.cluster], "and no SUBDAG");
+    assert!(other.remove(submitted.cluster, "enough").unwrap());
+    eventually("it is gone", || in_queue(&other, submitted.cluster).is_none());
+    assert!(other.history_of(submitted.cluster).unwrap().is_some_and(|job| job.is_over()));
 }
 
 #[test]

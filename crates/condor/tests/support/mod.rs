@@ -22,6 +22,9 @@ const USER_ID: u32 = 20_000;
 /// The pretend sites.
 pub(crate) const SITES: [&str; 4] = ["T1_US_Alpha", "T2_DE_Beta", "T2_CH_Gamma", "T2_IT_Delta"];
 
+/// The schedd that is not the local one.
+pub(crate) const OTHER_SCHEDD: &str = "second@127-0-0-1.pool.test";
+
 /// A pool that runs and answers.
 pub(crate) struct Pool {
     directory: PathBuf,
