@@ -16,6 +16,8 @@ pub struct LastRun {
     pub exit: Option<i32>,
     /// The first lines that tell of an error.
     pub errors: Vec<String>,
+    /// It says that it left metrics.
+    pub wrote_metrics: bool,
 }
 
 const MOST_ERRORS: usize = 5;
@@ -31,6 +33,8 @@ pub fn last_run(out: &[u8]) -> LastRun {
             run = LastRun::default();
         } else if let Some((_, status)) = line.split_once(" EXITING WITH STATUS ") {
             run.exit = status.trim().parse().ok();
+        } else if without_time(&line).starts_with("Wrote metrics file ") {
+            run.wrote_metrics = true;
         } else if run.errors.len() < MOST_ERRORS && tells_an_error(&line) {
             run.errors.push(without_time(&line).chars().take(LONGEST).collect());
         }
@@ -57,7 +61,7 @@ mod tests {
     #[test]
     fn why_a_dag_was_not_accepted() {
         let run = last_run(include_bytes!("../../tests/data/unparsable.dag.dagman.out"));
-        assert_eq!(run.exit, Some(1));
+        assert_eq!((run.exit, run.wrote_metrics), (Some(1), false));
         assert_eq!(run.errors.len(), 2);
         assert!(run.errors[0].starts_with("workflow.dag (line 2): ERROR: expected JOB,"), "{:?}", run.errors);
         assert_eq!(run.errors[1], "Failed to parse workflow.dag");
@@ -68,6 +72,8 @@ mod tests {
         let mut out = include_bytes!("../../tests/data/unparsable.dag.dagman.out").to_vec();
         out.extend_from_slice(b"11/16/26 04:00:31 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n");
         assert_eq!(last_run(&out), LastRun::default());
+        out.extend_from_slice(b"11/16/26 04:00:32 Wrote metrics file workflow.dag.metrics.\n");
+        assert!(last_run(&out).wrote_metrics);
         out.extend_from_slice(
             b"11/16/26 04:00:31 **** condor_dagman (condor_DAGMAN) pid 1 EXITING WITH STATUS 1",
         );

@@ -1,7 +1,7 @@
 //! Files that others write: read again only when they have changed.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -85,6 +85,17 @@ pub(super) fn beginning(path: &Path, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The end of a file.
+pub(super) fn ending(path: &Path, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut file) = there(File::open(path))? {
+        let whole = file.metadata()?.len();
+        file.seek(SeekFrom::Start(whole.saturating_sub(length)))?;
+        file.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +135,7 @@ mod tests {
         assert_eq!(beginning(&directory.path().join("nothing"), 5).unwrap(), b"");
         std::fs::write(&file, "0123456789").unwrap();
         assert_eq!(beginning(&file, 5).unwrap(), b"01234");
+        assert_eq!(ending(&file, 5).unwrap(), b"56789");
+        assert_eq!(ending(&file, 50).unwrap(), b"0123456789");
     }
 }

@@ -74,8 +74,11 @@ pub(super) struct Evidence<'a> {
 
 pub(super) enum Verdict {
     State(DagState),
-    /// It ended, and only what it said for people tells why.
-    ReadItsWords,
+    /// It ended, and only what it said for people tells why. `without_metrics` is how its job ended, where it seems to
+    /// have left none.
+    ReadItsWords {
+        without_metrics: Option<Exit>,
+    },
 }
 
 /// DAGMan exits so when it is held or its machine goes down: it will be started again.
@@ -83,16 +86,18 @@ const WILL_GO_ON: i32 = 3;
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Verdict {
     if let Some(metrics) = evidence.metrics.filter(|metrics| metrics.exit != WILL_GO_ON) {
-        return outcome(metrics.end, metrics.exit)
-            .map_or(Verdict::ReadItsWords, |outcome| Verdict::State(DagState::Over(outcome)));
+        return match outcome(metrics.end, metrics.exit) {
+            Some(outcome) => Verdict::State(DagState::Over(outcome)),
+            None => Verdict::ReadItsWords { without_metrics: None },
+        };
     }
     match &evidence.life {
         Some(Life::Removed) => Verdict::State(DagState::Over(Outcome::Removed)),
         // No metrics although it ended: not accepted, or the disk was full.
-        Some(Life::Ended(_)) => {
+        Some(Life::Ended(exit)) => {
             // A status file from before it began is that of another run.
             let status = evidence.status.filter(|_| evidence.begun);
-            status.and_then(by_status).unwrap_or(Verdict::ReadItsWords)
+            status.and_then(by_status).unwrap_or(Verdict::ReadItsWords { without_metrics: Some(*exit) })
         }
         Some(Life::Queued | Life::Running | Life::Held(_)) => Verdict::State(DagState::Running),
         None if evidence.begun => Verdict::State(DagState::Running),
@@ -124,13 +129,18 @@ fn by_status(head: &status::Head) -> Option<Verdict> {
     Some(Verdict::State(DagState::Over(outcome)))
 }
 
-/// Why DAGMan ended, in its own words.
-pub(super) fn broken(words: &LastRun) -> Outcome {
-    if words.errors.is_empty() {
-        let exit = words.exit.map_or_else(String::new, |exit| format!(" with status {exit}"));
-        return Outcome::Broken(format!("DAGMan ended{exit} and did not say why"));
+/// Why DAGMan ended, in its own words. `None` while they do not fit what its job did: on a shared file system what it
+/// wrote last may be seen after what the schedd wrote about it.
+pub(super) fn by_words(words: &LastRun, without_metrics: Option<Exit>) -> Option<Outcome> {
+    match without_metrics {
+        Some(Exit::Signal(signal)) => Some(Outcome::Broken(format!("DAGMan was ended by signal {signal}"))),
+        Some(Exit::Code(_)) if words.exit.is_none() || words.wrote_metrics => None,
+        _ if words.errors.is_empty() => {
+            let exit = words.exit.map_or_else(String::new, |exit| format!(" with status {exit}"));
+            Some(Outcome::Broken(format!("DAGMan ended{exit} and did not say why")))
+        }
+        _ => Some(Outcome::Broken(words.errors.join("; "))),
     }
-    Outcome::Broken(words.errors.join("; "))
 }
 
 #[cfg(test)]
@@ -141,7 +151,7 @@ mod tests {
     fn state(evidence: &Evidence<'_>) -> Option<DagState> {
         match judge(evidence) {
             Verdict::State(state) => Some(state),
-            Verdict::ReadItsWords => None,
+            Verdict::ReadItsWords { .. } => None,
         }
     }
 
@@ -218,10 +228,28 @@ mod tests {
 
     #[test]
     fn reasons_are_in_its_words() {
-        let words =
-            LastRun { exit: Some(1), errors: vec!["a (line 2): ERROR".into(), "Failed to parse a".into()] };
-        assert_eq!(broken(&words), Outcome::Broken("a (line 2): ERROR; Failed to parse a".into()));
-        let silent = LastRun { exit: Some(1), errors: Vec::new() };
-        assert_eq!(broken(&silent), Outcome::Broken("DAGMan ended with status 1 and did not say why".into()));
+        let words = |exit, errors: &[&str], wrote_metrics| LastRun {
+            exit,
+            errors: errors.iter().map(|error| (*error).to_owned()).collect(),
+            wrote_metrics,
+        };
+        let broken = |reason: &str| Some(Outcome::Broken(reason.to_owned()));
+        let one = Some(Exit::Code(1));
+        let refused = words(Some(1), &["a (line 2): ERROR", "Failed to parse a"], false);
+        assert_eq!(by_words(&refused, one), broken("a (line 2): ERROR; Failed to parse a"));
+        let silent = words(Some(1), &[], false);
+        assert_eq!(by_words(&silent, one), broken("DAGMan ended with status 1 and did not say why"));
+        assert_eq!(by_words(&words(None, &[], false), one), None, "its last words are not to be seen yet");
+        assert_eq!(
+            by_words(&words(Some(0), &[], true), Some(Exit::Code(0))),
+            None,
+            "its metrics are not to be seen yet"
+        );
+        let odd = words(Some(1), &["ERROR: halted"], true);
+        assert_eq!(by_words(&odd, None), broken("ERROR: halted"), "they were seen, and do not say why");
+        assert_eq!(
+            by_words(&words(None, &[], false), Some(Exit::Signal(11))),
+            broken("DAGMan was ended by signal 11")
+        );
     }
 }

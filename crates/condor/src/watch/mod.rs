@@ -27,7 +27,7 @@ mod tail;
 pub use judge::{DagState, Outcome};
 pub use nodes::{FailedNode, HeldNode, NodeLogs, NodeState, NodeView, SITE_ATTRIBUTE, failures, logs, nodes};
 
-use self::files::{Remembered, whole};
+use self::files::{Remembered, ending, whole};
 use self::groups::{Groups, counts, read_head, really_failed};
 use self::judge::{Evidence, Life, Verdict, judge};
 use self::ledger::Ledger;
@@ -43,6 +43,8 @@ use std::path::{Path, PathBuf};
 use windlass_core::requests::book::NodeCounts;
 use windlass_types::requests::UnitStatus;
 
+/// Of what DAGMan says, which grows for as long as it runs. If it was not accepted it has not said much.
+const LAST_WORDS: u64 = 1024 * 1024;
 /// Room between the numbers of two lines for news that no line tells.
 const BETWEEN_LINES: u32 = 20;
 
@@ -165,6 +167,7 @@ impl Watch {
             self.read_log()?;
         }
         self.complete_from_status(&status).map_err(unreadable(&status))?;
+        self.check_all_told(&state)?;
         Ok(state)
     }
 
@@ -179,10 +182,12 @@ impl Watch {
         };
         match judge(&evidence) {
             Verdict::State(state) => Ok(state),
-            Verdict::ReadItsWords => {
+            Verdict::ReadItsWords { without_metrics } => {
                 let path = self.run.join(format!("{}{}", layout::OUTER_DAG, layout::DAGMAN_OUT));
-                let words = whole(&path).map_err(unreadable(&path))?;
-                Ok(DagState::Over(judge::broken(&dagman_out::last_run(&words))))
+                let words = ending(&path, LAST_WORDS).map_err(unreadable(&path))?;
+                let outcome = judge::by_words(&dagman_out::last_run(&words), without_metrics);
+                let missing = || io::Error::other("DAGMan has ended, and how is not to be seen yet");
+                outcome.map(DagState::Over).ok_or_else(missing).map_err(unreadable(&path))
             }
         }
     }
@@ -255,6 +260,19 @@ impl Watch {
             }
         }
         Ok(())
+    }
+
+    /// Whoever hears that all is done takes it that he has heard of every unit.
+    fn check_all_told(&self, state: &DagState) -> Result<(), Unreadable> {
+        let by_status = || self.status.get().filter(|_| self.has_units).map(|head| head.done);
+        let by_metrics = self.metrics.get().map(|metrics| metrics.dags.succeeded);
+        let done = by_metrics.or_else(by_status).unwrap_or_default();
+        let known = self.ledger.completed();
+        if *state != DagState::Over(Outcome::Completed) || done <= u64::from(known) {
+            return Ok(());
+        }
+        let lost = format!("DAGMan says that {done} units are done, and only {known} of them can be found");
+        Err(unreadable(self.tail.path())(io::Error::other(lost)))
     }
 
     fn count(&mut self, over: bool) -> io::Result<(NodeCounts, Vec<HeldNode>)> {

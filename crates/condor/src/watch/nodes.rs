@@ -3,11 +3,12 @@
 //! All of it is found out when somebody asks: nothing about single nodes is remembered. The status file names all nodes
 //! and is some seconds old, the job state log says what happened since, the event log where and why.
 
-use super::files::{there, whole};
+use super::LAST_WORDS;
+use super::files::{ending, there, whole};
 use crate::layout;
 use crate::read::events::{self, Hold, What};
 use crate::read::jobstate::{self, Entry, NodeLine, Step};
-use crate::read::status;
+use crate::read::{dagman_out, status};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -118,14 +119,26 @@ pub fn nodes(run: &Path, unit: Option<u32>) -> io::Result<Vec<NodeView>> {
 pub fn failures(run: &Path) -> io::Result<Vec<FailedNode>> {
     let mut failures = Vec::new();
     for outer in failed_in(run, None)? {
-        let inside = match layout::unit_number(&outer.node) {
-            Some(unit) => failed_in(run, Some(unit))?,
-            None => Vec::new(),
+        let Some(unit) = layout::unit_number(&outer.node) else {
+            failures.push(outer);
+            continue;
         };
-        // A unit that failed before its first node, say since its DAG was not accepted, stands for itself.
-        if inside.is_empty() { failures.push(outer) } else { failures.extend(inside) }
+        let inside = failed_in(run, Some(unit))?;
+        if inside.is_empty() {
+            failures.push(failed_itself(run, unit, outer)?);
+        }
+        failures.extend(inside);
     }
     Ok(failures)
+}
+
+/// A unit of which no node failed: its DAG was not accepted, say. Its DAGMan may have said why.
+fn failed_itself(run: &Path, unit: u32, mut outer: FailedNode) -> io::Result<FailedNode> {
+    let words = dagman_out::last_run(&ending(&Dag::of(run, Some(unit)).words, LAST_WORDS)?);
+    if !words.errors.is_empty() {
+        outer.details = format!("{}: {}", outer.details, words.errors.join("; "));
+    }
+    Ok(outer)
 }
 
 /// Where the logs of a node of a unit are, or of a DAG without units.

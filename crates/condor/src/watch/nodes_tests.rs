@@ -67,14 +67,22 @@ fn what_failed_and_what_was_stopped() {
     let outer = "[\n  Type = \"DagStatus\";\n  DagStatus = 6;\n  NodesTotal = 3;\n  NodesDone = 0;\n]\n\
         [\n  Type = \"NodeStatus\";\n  Node = \"mg_000001\";\n  NodeStatus = 6;\n  StatusDetails = \"failed\";\n]\n\
         [\n  Type = \"NodeStatus\";\n  Node = \"mg_000002\";\n  NodeStatus = 6;\n  StatusDetails = \"Was STATUS_SUBMITTED\";\n]\n\
-        [\n  Type = \"NodeStatus\";\n  Node = \"mg_000003\";\n  NodeStatus = 6;\n  StatusDetails = \"not accepted\";\n]\n";
+        [\n  Type = \"NodeStatus\";\n  Node = \"mg_000003\";\n  NodeStatus = 6;\n  StatusDetails = \"exited with 1\";\n]\n";
     std::fs::write(run.path().join("workflow.status"), outer).unwrap();
+    let refused = run.path().join("mg_000003");
+    std::fs::create_dir(&refused).unwrap();
+    let words = include_bytes!("../../tests/data/unparsable.dag.dagman.out");
+    std::fs::write(refused.join("group.dag.dagman.out"), words).unwrap();
     let failed = failures(run.path()).unwrap();
     let told: Vec<_> =
         failed.iter().map(|node| (node.unit, node.node.as_str(), node.report.is_some())).collect();
     assert_eq!(told, [(Some(1), "proc_000001", true), (None, "mg_000003", false)]);
     assert!(failed[0].details.contains("POST Script failed with status 43"));
-    assert_eq!(failed[1].details, "not accepted");
+    assert!(
+        failed[1].details.starts_with("exited with 1: workflow.dag (line 2): ERROR"),
+        "{}",
+        failed[1].details
+    );
 }
 
 #[test]

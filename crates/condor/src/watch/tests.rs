@@ -307,6 +307,39 @@ fn many_completed_groups_are_counted_by_several_looks() {
     assert_eq!(run.watch().look().counts.done, 2250, "of one that is over all are counted at once");
 }
 
+/// A run that was rescued, as a real DAGMan left it.
+const LEFT: [(&str, &[u8]); 4] = [
+    ("workflow.dag.dagman.log", include_bytes!("../../tests/data/rescued.workflow.dag.dagman.log")),
+    ("workflow.jobstate", RESCUED),
+    ("workflow.status", include_bytes!("../../tests/data/rescued.workflow.status")),
+    ("workflow.dag.metrics", include_bytes!("../../tests/data/rescued.workflow.dag.metrics")),
+];
+
+fn left(lengths: [usize; 4]) -> Run {
+    let run = Run::new();
+    for ((name, bytes), length) in LEFT.iter().zip(lengths) {
+        run.append(name, &bytes[..length.min(bytes.len())]);
+    }
+    run
+}
+
+#[test]
+fn the_rescued_run_is_completed() {
+    let look = left([usize::MAX; 4]).watch().look();
+    assert_eq!((look.state, look.cluster), (DagState::Over(Outcome::Completed), Some(RESCUE)));
+    assert_eq!((look.units_completed, look.units.len()), (2, 3));
+}
+
+#[test]
+fn completed_is_only_believed_with_all_units() {
+    let look = left([usize::MAX, 0, 0, usize::MAX]).watch().look();
+    assert_eq!(look.state, DagState::Unknown, "its log and its status file are lost");
+    assert!(look.trouble.is_some_and(|trouble| trouble.contains("2 units are done, and only 0")));
+    let look = left([usize::MAX, 0, usize::MAX, usize::MAX]).watch().look();
+    assert_eq!(look.state, DagState::Over(Outcome::Completed), "the status file tells them all");
+    assert_eq!(completed(&look), [0, 1]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -327,5 +360,21 @@ proptest! {
             read.extend(watch.look().units);
         }
         prop_assert_eq!(&read[..], &all[..read.len()]);
+    }
+
+    /// Whatever is cut off where: done is what is done, and nobody is told of the end before he is told of the units.
+    #[test]
+    fn half_a_run_is_never_done(
+        cuts in prop::array::uniform4(prop_oneof![2 => 0..1500_usize, 1 => Just(usize::MAX)]),
+    ) {
+        let look = left(cuts).watch().look();
+        let all_there = LEFT.iter().zip(cuts).all(|((_, bytes), length)| length >= bytes.len());
+        match look.state {
+            DagState::Over(Outcome::Completed) => prop_assert_eq!(look.units_completed, 2),
+            // The first run did fail.
+            DagState::Over(Outcome::Failed) => prop_assert!(!all_there),
+            DagState::Over(other) => prop_assert!(false, "{:?}", other),
+            DagState::NotYet | DagState::Running | DagState::Unknown => {}
+        }
     }
 }

@@ -12,7 +12,8 @@ const POST: &str =
     "#!/bin/sh\n[ \"$2\" = 43 ] && touch abort\n[ \"$2\" -lt 0 ] && exit 1\ntouch \"$1.over\"\nexit \"$2\"\n";
 const UNIT: &str = "#!/bin/sh\n[ -e abort ] && exit 43\ntouch over\nexit \"$1\"\n";
 /// What a job does is in a file, which a test changes before a rescue.
-const JOB: &str = "#!/bin/sh\ncase \"$(cat \"$1\" 2>/dev/null)\" in\n  fail) exit 42;; abort) exit 43;; slow) sleep 600;; esac\n";
+const JOB: &str = "#!/bin/sh\ncase \"$(cat \"$1\" 2>/dev/null)\" in\n  fail) exit 42;; abort) exit 43;; slow) sleep 600;;\n  \
+    wait) while [ -e \"$1\" ]; do sleep 0.1; done;; esac\n";
 
 /// A run of so many units, each of which has the four nodes.
 pub(crate) fn write_run(work: &Work, units: u32) {

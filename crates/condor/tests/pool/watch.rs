@@ -191,6 +191,34 @@ fn held_released_and_removed() {
 }
 
 #[test]
+fn what_ends_while_dagman_is_held_is_told_when_it_goes_on() {
+    let pool = Pool::shared();
+    let work = pool.work("recovered");
+    write_run(&work, 1);
+    set_mode(&work, "mg_000000", "landing", "wait");
+    let cluster = submit(&pool, work.path());
+    let mut run = Followed::new(work.path(), cluster, 0);
+    let landing = || nodes(work.path(), Some(0)).unwrap().into_iter().find(|view| view.name == "landing");
+    eventually("the landing runs", || landing().is_some_and(|view| view.state == NodeState::Running));
+    let dagman = cluster.to_string();
+    pool.condor("condor_hold", &[&dagman]);
+    run.until("DAGMan is held", |look| look.dagman_held.is_some());
+    std::fs::remove_file(work.path().join("mg_000000/landing.mode")).unwrap();
+    eventually("the group has ended", || work.path().join("mg_000000/group.dag.metrics").exists());
+    let look = run.look();
+    assert_eq!(
+        (look.state, look.units_completed),
+        (DagState::Running, 0),
+        "its POST script is for DAGMan to start"
+    );
+    pool.condor("condor_release", &[&dagman]);
+    let (outcome, look) = run.outcome();
+    assert_eq!((outcome, look.counts.done), (Outcome::Completed, 4));
+    assert_eq!(run.told(), [(0, UnitStatus::Completed)]);
+    assert!(work.read("workflow.jobstate").contains("RECOVERY_FINISHED"));
+}
+
+#[test]
 fn an_abort_reaches_the_outer_dag() {
     let pool = Pool::shared();
     let work = pool.work("aborted");
