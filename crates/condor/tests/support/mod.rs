@@ -22,6 +22,9 @@ const USER_ID: u32 = 20_000;
 /// The pretend sites.
 pub(crate) const SITES: [&str; 4] = ["T1_US_Alpha", "T2_DE_Beta", "T2_CH_Gamma", "T2_IT_Delta"];
 
+/// How long something may take that must come true: a busy machine, a retry that has to cool off first.
+const PATIENCE: Duration = Duration::from_mins(4);
+
 /// The schedd that is not the local one.
 pub(crate) const OTHER_SCHEDD: &str = "second@127-0-0-1.pool.test";
 
@@ -83,8 +86,14 @@ impl Pool {
     /// The program, to be run on this machine as the pool's user and with its commands on the path.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        command.uid(USER_ID).gid(USER_ID).envs(self.environment()).stdin(Stdio::null());
+        Self::as_user(&mut command, &self.environment());
         command
+    }
+
+    /// The command will be run by the pool's user, in this environment of a pool.
+    pub(crate) fn as_user(command: &mut Command, environment: &[(&'static str, String)]) {
+        command.uid(USER_ID).gid(USER_ID).stdin(Stdio::null());
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
     }
 
     /// Runs one of the pool's commands to its end; it must succeed. What it printed.
@@ -143,7 +152,10 @@ impl Work {
         let path = self.path.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
-        self.give_away();
+        // What else is here may belong to others, who come and go.
+        for made in path.ancestors().take_while(|above| *above != self.path) {
+            give(made);
+        }
         path
     }
 
@@ -173,9 +185,9 @@ impl Work {
         place
     }
 
-    /// Makes everything here belong to the pool's user.
+    /// Makes everything here belong to the pool's user: for what others have written, while nobody else does.
     pub(crate) fn give_away(&self) {
-        give(&self.path);
+        give_all(&self.path);
     }
 }
 
@@ -192,7 +204,7 @@ impl Drop for Work {
 /// Waits for something that must come true, with the patience that a pool needs on a busy machine.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_mins(2);
+    let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(50));
@@ -259,14 +271,18 @@ fn next() -> u32 {
 }
 
 fn give(path: &Path) {
-    let Ok(found) = fs::symlink_metadata(path) else { return };
+    chown(path, Some(USER_ID), Some(USER_ID)).unwrap();
+}
+
+fn give_all(path: &Path) {
+    let found = fs::symlink_metadata(path).unwrap();
     if found.is_symlink() || (found.is_file() && found.nlink() > 1) {
         // The linked binary is also that of the build.
         return;
     }
-    chown(path, Some(USER_ID), Some(USER_ID)).unwrap();
+    give(path);
     if found.is_dir() {
-        fs::read_dir(path).unwrap().flatten().for_each(|entry| give(&entry.path()));
+        fs::read_dir(path).unwrap().flatten().for_each(|entry| give_all(&entry.path()));
     }
 }
 
