@@ -59,6 +59,22 @@ impl Exit {
     }
 }
 
+impl From<windlass_condor::render::RenderError> for CliError {
+    fn from(error: windlass_condor::render::RenderError) -> Self {
+        use windlass_condor::render::RenderError::{Io, Terms};
+        match error {
+            Io { .. } | Terms(_) => Self::io(error.to_string()),
+            _ => Self::user(error.to_string()),
+        }
+    }
+}
+
+impl From<windlass_condor::terms::TermsError> for CliError {
+    fn from(error: windlass_condor::terms::TermsError) -> Self {
+        Self::io(error.to_string())
+    }
+}
+
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())

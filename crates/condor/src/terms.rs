@@ -43,6 +43,9 @@ pub struct Terms {
     /// For jobs of a workflow spec, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handlers: BTreeMap<String, FailureHandler>,
+    /// Of the text of a workflow spec: by it a submission that was interrupted is known again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Where the paths of a workflow spec begin, and its recovery scripts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission_dir: Option<PathBuf>,
@@ -162,6 +165,7 @@ mod tests {
             kinds: [("processing_0".to_owned(), kind)].into(),
             care: Care::default(),
             handlers: BTreeMap::new(),
+            digest: None,
             submission_dir: None,
             names: BTreeMap::new(),
             accounting: BTreeMap::new(),

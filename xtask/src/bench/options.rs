@@ -12,7 +12,7 @@ cargo xtask bench workers [OPTIONS]: one server, many workers (see its own --hel
 cargo xtask bench retries [OPTIONS]: what a retry costs, and how soon a storm is over (see its own --help)
 cargo xtask bench plan [OPTIONS]: planning a large dataset with each splitter (see its own --help)
 cargo xtask bench requests [OPTIONS]: passes over many requests, and the API meanwhile (see its own --help)
-cargo xtask bench dag [PART] [OPTIONS]: runs on HTCondor: what following them costs (see its own --help)
+cargo xtask bench dag [PART] [OPTIONS]: runs on HTCondor: rendering, following them (see its own --help)
 
   A  10,000 independent jobs, 2 at once           C  a chain of 500 jobs
   B  1 job, then 10,000, then 1                   D  create 10,000, 100,000 and 1,000,000 jobs from a

@@ -179,9 +179,8 @@ pub(crate) enum Command {
     Exec(run::ExecArgs),
     /// Check a spec file and store its workflow without running it.
     Create(run::CreateArgs),
-    /// Create a workflow on a server and have its workers run it.
-    #[command(after_help = run::SUBMIT_EXAMPLES)]
-    Submit(run::CreateArgs),
+    /// Hand a workflow to a server, whose workers run it, or to HTCondor.
+    Submit(Box<run::SubmitArgs>),
     /// Show where a workflow stands.
     Status(workflows::StatusArgs),
     /// List the workflows in this database, the newest first.

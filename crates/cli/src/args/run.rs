@@ -135,12 +135,59 @@ pub(crate) enum Link {
     Zip,
 }
 
-/// The same arguments, for another command.
-pub(crate) const SUBMIT_EXAMPLES: &str = "\
+#[derive(Debug, Args)]
+#[command(after_help = "\
 Examples:
   windlass submit pipeline.yaml                                      to the server of this database
   windlass submit --url https://windlass.example.org pipeline.yaml
-  windlass submit --dry-run pipeline.yaml                            check the file only";
+  windlass submit --dry-run pipeline.yaml                            check the file only
+  windlass submit --backend htcondor pipeline.yaml                   as a DAG, without a server")]
+pub(crate) struct SubmitArgs {
+    /// Who runs it: the workers of a server, or HTCondor.
+    #[arg(long, value_enum, value_name = "WHO", default_value = "server")]
+    pub(crate) backend: SubmitBackend,
+    #[command(flatten)]
+    pub(crate) create: CreateArgs,
+    #[command(flatten)]
+    pub(crate) dag: DagArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SubmitBackend {
+    Server,
+    Htcondor,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "With --backend htcondor")]
+pub(crate) struct DagArgs {
+    /// Submit to the schedd of this name; otherwise to that of this machine.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) schedd: Option<String>,
+    /// Write the DAG and its logs there; otherwise into a directory of its own below `.windlass/dags`. The same
+    /// command with the same directory goes on with a submission that was interrupted, and never submits twice.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Send input files to the workers and fetch output files, also if HTCondor believes that they see this file
+    /// system.
+    #[arg(long)]
+    pub(crate) transfer: bool,
+    /// An X.509 proxy for the jobs.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) proxy: Option<PathBuf>,
+    /// A token for the jobs, which find it by BEARER_TOKEN_FILE.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token: Option<PathBuf>,
+    /// An attribute for all jobs, for accounting. `accounting_group` is HTCondor's own.
+    #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub(crate) attributes: Vec<(String, String)>,
+}
+
+/// `NAME=VALUE`
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -1,6 +1,8 @@
-//! `windlass submit`: a workflow for a server, whose workers run it.
+//! `windlass submit`: a workflow for a server, whose workers run it, or for HTCondor.
 
-use crate::args::run::CreateArgs;
+mod htcondor;
+
+use crate::args::run::{CreateArgs, SubmitArgs, SubmitBackend};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::inputs;
@@ -20,7 +22,14 @@ struct SubmittedView<'a> {
     url: &'a str,
 }
 
-pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &Context, args: &SubmitArgs) -> Result<Exit, CliError> {
+    match args.backend {
+        SubmitBackend::Server => to_server(ctx, &args.create),
+        SubmitBackend::Htcondor => htcondor::run(ctx, &args.create, &args.dag),
+    }
+}
+
+fn to_server(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
     if args.dry_run {
         return super::create::run(ctx, args);
     }

@@ -14,7 +14,7 @@ mod spec;
 mod submits;
 
 pub use quote::Unfit;
-pub use spec::{SpecRun, Transfer, render_spec};
+pub use spec::{SpecRun, Transfer, render_spec, spec_faults};
 pub use submits::{elected, next_attempt};
 
 use crate::layout;
@@ -242,6 +242,7 @@ fn terms(run: &Run<'_>) -> Terms {
         kinds: others.into_iter().chain(processing).collect(),
         care: run.care,
         handlers: BTreeMap::new(),
+        digest: None,
         submission_dir: None,
         names: BTreeMap::new(),
         accounting: run.accounting.clone(),

@@ -27,6 +27,8 @@ use windlass_spec::{Job, Workflow};
 #[derive(Clone, Copy, Debug)]
 pub struct SpecRun<'a> {
     pub workflow: &'a Workflow<'a>,
+    /// Of the text of the spec.
+    pub digest: &'a str,
     /// Where its files go; made if it is not there.
     pub directory: &'a Path,
     /// Where its relative paths begin.
@@ -51,7 +53,7 @@ pub enum Transfer {
 
 /// Writes all that HTCondor has to know of a workflow. The DAG comes last: where it is, all is.
 pub fn render_spec(run: &SpecRun<'_>) -> Result<(), RenderError> {
-    let faults = fit::faults(run.workflow);
+    let faults = spec_faults(run.workflow);
     if !faults.is_empty() {
         return Err(RenderError::NoDag(faults));
     }
@@ -75,6 +77,11 @@ pub fn render_spec(run: &SpecRun<'_>) -> Result<(), RenderError> {
     put(layout::OUTER_DAG, &text)
 }
 
+/// What the spec says that DAGMan cannot do, with the remedies.
+pub fn spec_faults(workflow: &Workflow<'_>) -> Vec<String> {
+    fit::faults(workflow)
+}
+
 /// Only its owner reads it: variables may hold secrets.
 fn write_script(path: &Path, text: &str) -> Result<(), RenderError> {
     write(path, text)?;
@@ -93,6 +100,7 @@ fn terms(run: &SpecRun<'_>, names: &[String], kinds: Kinds) -> Terms {
         kinds: kinds.kinds,
         care: Care::default(),
         handlers: handlers.map(|handler| (handler.name.clone(), handler.clone())).collect(),
+        digest: Some(run.digest.to_owned()),
         submission_dir: Some(run.submission_dir.to_owned()),
         names: other.map(|(job, name)| (name.clone(), job.name.to_owned())).collect(),
         accounting: run.accounting.clone(),

@@ -52,6 +52,7 @@ pub(super) fn terms() -> Terms {
         kinds: kinds.into_iter().chain(jobs).collect(),
         care: Care { max_memory_per_core_mb: CEILING_MB, ..Care::default() },
         handlers: [("fixes".to_owned(), handler)].into(),
+        digest: None,
         submission_dir: None,
         names: [("step".to_owned(), "a step".to_owned())].into(),
         accounting: BTreeMap::new(),

@@ -4,6 +4,8 @@
 mod bed;
 mod dags;
 mod handed;
+mod rendered;
+mod specs;
 mod submission;
 #[path = "../support/mod.rs"]
 mod support;

@@ -19,6 +19,7 @@ fn render(text: &str, directory: &Path) -> Result<(), RenderError> {
     let (workflow, accounting) = (load(text), BTreeMap::new());
     render_spec(&SpecRun {
         workflow: &workflow,
+        digest: "0123",
         directory,
         submission_dir: Path::new("/home/ann/study"),
         run: "550e8400-e29b-41d4-a716-446655440000",

@@ -116,7 +116,7 @@ fn vars(
     kind: Option<&JobKind>,
     files: &Files,
 ) -> Result<String, Unfit> {
-    let mut pairs = vec![("priority", job.priority.to_string())];
+    let mut pairs = vec![("urgency", job.priority.to_string())];
     if let Some(asked) = nodes::asked(workflow, job) {
         pairs.push(("cpus", asked.cpus.max(1).to_string()));
         pairs.push(("memory", asked.memory.0.div_ceil(1 << 20).max(1).to_string()));

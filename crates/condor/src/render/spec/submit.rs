@@ -16,7 +16,7 @@ success_exit_code = 0
 max_retries = 0
 preserve_relative_paths = True
 transfer_output_files = $(fetched)
-priority = $(priority)
+priority = $(urgency)
 if defined cpus
   request_cpus = $(cpus)
   request_memory = $(memory)
