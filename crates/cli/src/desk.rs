@@ -6,16 +6,16 @@ use crate::error::{CliError, Kind};
 use serde_json::Value;
 use std::sync::Arc;
 use windlass_api::requests::{
-    Aborted, AdmissionConfig, AdmissionQueue, Blocks, Datasets, Drain, Files, Import, Imported, NewBan,
-    PatchRequest, PatchSite, RequestShown, Requests, Site, Sites, Stopped, Submitted, Unbanned, Versions,
-    WorkflowStatus,
+    Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, Dags, Datasets,
+    Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestShown, Requests, Site, Sites,
+    Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
 };
-use windlass_client::{Client, RequestQuery};
+use windlass_client::{Client, DagQuery, NodeQuery, RequestQuery};
 use windlass_server::ApiError;
 use windlass_server::requests::admission::Settings;
-use windlass_server::requests::{Actor, admission, catalog, change, look, sites, submit, workflows};
+use windlass_server::requests::{Actor, admission, catalog, change, dags, look, sites, submit, workflows};
 use windlass_store::Database;
-use windlass_store::model::{RequestFilter, SortBy};
+use windlass_store::model::{RequestFilter, RunFilter, SortBy};
 use windlass_types::Clock;
 use windlass_types::catalog::DatasetSummary;
 
@@ -57,6 +57,26 @@ impl Context {
         let database = self.open_here_or_create()?;
         self.refuse_served(&*database)?;
         Ok(Desk::Here(Here::new(database)))
+    }
+}
+
+/// What can be done about a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DagVerb {
+    Hold,
+    Release,
+    Remove,
+    Rescue,
+}
+
+impl DagVerb {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Release => "release",
+            Self::Remove => "remove",
+            Self::Rescue => "rescue",
+        }
     }
 }
 
@@ -117,6 +137,53 @@ impl Desk {
     pub(crate) fn abort(&self, name: &str, reason: &str) -> Result<Aborted, CliError> {
         ask!(self, |client| client.abort_request(name, reason), |here| {
             change::abort(&*here.database, name, reason, here.actor(), Clock.now())
+        })
+    }
+
+    pub(crate) fn dags(&self, query: &DagQuery) -> Result<Dags, CliError> {
+        ask!(self, |client| client.dags(query), |here| {
+            let filter = RunFilter {
+                process: query.workflow.clone(),
+                status: query.status.clone(),
+                offset: query.offset,
+                limit: query.limit,
+                ..RunFilter::default()
+            };
+            dags::list(&*here.database, filter)
+        })
+    }
+
+    pub(crate) fn dag(&self, id: &str) -> Result<Dag, CliError> {
+        ask!(self, |client| client.dag(id), |here| dags::show(&*here.database, id))
+    }
+
+    pub(crate) fn dag_nodes(&self, id: &str, query: &NodeQuery) -> Result<DagNodes, CliError> {
+        ask!(self, |client| client.dag_nodes(id, query), |here| {
+            let wanted = dags::Nodes {
+                status: query.status.clone(),
+                unit: query.unit,
+                offset: query.offset,
+                limit: query.limit,
+            };
+            dags::nodes(&*here.database, id, &wanted)
+        })
+    }
+
+    pub(crate) fn dag_logs(&self, id: &str, which: &dags::Which) -> Result<DagLogs, CliError> {
+        ask!(self, |client| client.dag_logs(id, which.unit, which.node.as_deref()), |here| {
+            dags::logs(&*here.database, id, which)
+        })
+    }
+
+    pub(crate) fn act_on_dag(&self, id: &str, action: DagVerb, reason: &str) -> Result<DagAction, CliError> {
+        ask!(self, |client| client.act_on_dag(id, action.name(), reason), |here| {
+            let (database, actor, now) = (&*here.database, here.actor(), Clock.now());
+            match action {
+                DagVerb::Hold => dags::hold(database, id, reason, actor),
+                DagVerb::Release => dags::release(database, id, reason, actor),
+                DagVerb::Remove => dags::remove(database, id, reason, actor, now),
+                DagVerb::Rescue => dags::rescue(database, id, reason, actor, now),
+            }
         })
     }
 

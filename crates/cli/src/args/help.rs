@@ -35,7 +35,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("Look", &["status", "list", "jobs", "results", "logs", "why", "files", "user-data", "events"]),
-    ("Produce", &["request", "catalog", "site", "admission", "payload", "condor"]),
+    ("Produce", &["request", "dag", "catalog", "site", "admission", "payload", "condor"]),
     ("Mend", &["failures", "triage", "revisions", "classify"]),
     ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),

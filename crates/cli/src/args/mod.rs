@@ -5,9 +5,11 @@
 pub(crate) mod access;
 pub(crate) mod access_groups;
 pub(crate) mod actions;
+pub(crate) mod backend;
 pub(crate) mod catalog;
 pub(crate) mod classify;
 pub(crate) mod condor;
+pub(crate) mod dag;
 pub(crate) mod data;
 pub(crate) mod db;
 pub(crate) mod edit;
@@ -267,6 +269,9 @@ pub(crate) enum Command {
     /// Datasets to be made: submit, run, list, show, plan, watch, stop …
     #[command(alias = "requests")]
     Request(request::RequestArgs),
+    /// Runs of requests, on the engine or on HTCondor: list, show, nodes, logs, hold, release, remove, rescue.
+    #[command(alias = "dags")]
+    Dag(dag::DagArgs),
     /// Where the work of requests runs: list, show, drain, enable, ban, unban, set.
     #[command(alias = "sites")]
     Site(site::SiteArgs),
@@ -342,6 +347,7 @@ impl Command {
             | Self::Remote(_)
             | Self::Nodes(_)
             | Self::Request(_)
+            | Self::Dag(_)
             | Self::Site(_)
             | Self::Catalog(_)
             | Self::Workers(_) => true,

@@ -1,5 +1,6 @@
 //! `windlass serve`.
 
+use super::backend::BackendArgs;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ Examples:
   windlass serve                                         for yourself, on this machine
   windlass serve --listen 0.0.0.0:8443 --tls-cert c.pem --tls-key k.pem
   windlass serve --db postgres://windlass@db/windlass    a second one stands by and takes over
+  windlass serve --backend htcondor                      requests run as DAGs of the HTCondor pool of this machine
   windlass serve --check                                 whether it could be started as it is set up
   windlass serve --print-systemd-unit > /etc/systemd/system/windlass.service
 
@@ -44,6 +46,8 @@ pub(crate) struct ServeArgs {
     /// input.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) alert_program: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) backend: BackendArgs,
     /// Users and their passwords, as `windlass password` and Torc's `torc-htpasswd` write them.
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,

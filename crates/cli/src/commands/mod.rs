@@ -11,6 +11,7 @@ mod completions;
 pub(crate) mod condor;
 mod config;
 mod create;
+mod dag;
 mod db;
 mod demo;
 mod docs;
@@ -176,6 +177,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Demo(args) => demo::run(ctx, args),
         Command::Docs(args) => docs::run(args),
         Command::Request(args) => request::run(ctx, args),
+        Command::Dag(args) => dag::run(ctx, args),
         Command::Site(args) => site::run(ctx, args),
         Command::Admission(args) => site::admission(ctx, args),
         Command::Catalog(args) => catalog::run(ctx, args),

@@ -1,5 +1,6 @@
 //! `windlass serve`: the engine as a service.
 
+use crate::args::backend::BackendArgs;
 use crate::args::serve::{DEFAULT_LISTEN, LogFormat, ServeArgs};
 use crate::context::Context;
 use crate::error::{CliError, Exit, with_sources};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_auth::{Gate, GateOptions};
-use windlass_requests::Bell;
+use windlass_requests::{Bell, CondorOptions};
 use windlass_server::discovery::TOKEN_FILE;
 use windlass_server::options::{Limits, RequestsOptions, TlsOptions};
 use windlass_server::{Role, ServeError, ServeOptions, logging, tls};
@@ -101,20 +102,43 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         run_dir: Some(run_dir(ctx)?),
         bury: Some(Arc::new(|worker| local::bury(worker).is_ok())),
         classifier: rules::of_settings(ctx)?,
-        requests: requests_options(args, absolute),
+        requests: requests_options(args, absolute)?,
         ..ServeOptions::default()
     };
     options.check()?;
     Ok(options)
 }
 
-fn requests_options(args: &ServeArgs, absolute: impl Fn(&PathBuf) -> PathBuf) -> RequestsOptions {
+fn requests_options(
+    args: &ServeArgs,
+    absolute: impl Fn(&PathBuf) -> PathBuf,
+) -> Result<RequestsOptions, CliError> {
     let program = args.alert_program.as_ref().map(|path| absolute(path).to_string_lossy().into_owned());
-    RequestsOptions {
-        directory: args.requests_dir.as_ref().map(absolute),
+    Ok(RequestsOptions {
+        directory: args.requests_dir.as_ref().map(&absolute),
+        backend: args.backend.backend.into(),
+        condor: condor_options(&args.backend, absolute)?,
         bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
         ..RequestsOptions::default()
-    }
+    })
+}
+
+fn condor_options(
+    args: &BackendArgs,
+    absolute: impl Fn(&PathBuf) -> PathBuf,
+) -> Result<CondorOptions, CliError> {
+    let program =
+        std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
+    let group = args.accounting_group.iter().map(|group| ("accounting_group".to_owned(), group.clone()));
+    Ok(CondorOptions {
+        schedds: args.schedds.clone(),
+        program,
+        on_workers: args.worker_program.as_ref().map(&absolute),
+        proxy: args.x509_proxy.as_ref().map(&absolute),
+        token: args.bearer_token.as_ref().map(&absolute),
+        accounting: group.collect(),
+        tools: None,
+    })
 }
 
 /// All of TLS, or nothing of it: whoever says a part of it means it, and must not be served in the clear. Flags, variables

@@ -209,6 +209,14 @@ pub(crate) const KEYS: &[Key] = &[
         example: "\"/usr/local/bin/page-operators\"",
     },
     Key {
+        name: "serve.backend",
+        arg: "serve_backend",
+        kind: Kind::Choice(&["engine", "htcondor"]),
+        default: Some("engine"),
+        meaning: "where new runs of requests go: to workers of the server, or to an HTCondor pool",
+        example: "\"htcondor\"",
+    },
+    Key {
         name: "serve.tls_cert",
         arg: "tls_cert",
         kind: Kind::Path,

@@ -1,0 +1,125 @@
+//! Runs of requests and of workflows on HTCondor: DAGs.
+
+use super::page::ConfirmArgs;
+use clap::{Args, Subcommand};
+use windlass_types::requests::RunStatus;
+
+pub(crate) const EXAMPLES: &str = "\
+A DAG is one run of a request: on the engine, or on HTCondor. It is named by its id, by its request (then it is the newest
+run of it), or, where `windlass submit --backend htcondor` made it, by its directory.
+
+Examples:
+  windlass dag                                         all of them
+  windlass dag show reco                               how the newest run of `reco` stands, and what is held
+  windlass dag nodes reco --status failed,held         its nodes as they are at this moment
+  windlass dag logs reco proc_000003 --unit 12         where the logs of a node are
+  windlass dag hold reco --reason \"storage is down\"    nothing more of it begins; what runs goes on
+  windlass dag release reco                            it goes on
+  windlass dag rescue reco                             go on with what the run has left";
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub(crate) struct DagArgs {
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Option<DagVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DagVerb {
+    /// List runs of requests.
+    List(ListArgs),
+    /// Show all about a run: how far it is, what is held, its history.
+    #[command(alias = "get")]
+    Show(OneArgs),
+    /// List the nodes of a run as they are at this moment.
+    Nodes(NodesArgs),
+    /// Show where the logs of a run or of one of its nodes are.
+    Logs(LogsArgs),
+    /// Have nothing more of a run on HTCondor begin; what runs goes on.
+    Hold(ReasonArgs),
+    /// Let a run go on that is held on HTCondor.
+    Release(ReasonArgs),
+    /// End a run; what is completed stays so, and its request is held.
+    Remove(RemoveArgs),
+    /// Go on with what a run has left that is over.
+    Rescue(ReasonArgs),
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct ListArgs {
+    /// Only those in this status; several with commas.
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = parse_status)]
+    pub(crate) status: Vec<RunStatus>,
+    /// Only those of this request.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) request: Option<String>,
+    /// List at most this many.
+    #[arg(short, long, value_name = "N", default_value_t = 1000)]
+    pub(crate) limit: u64,
+    /// Leave out this many at the start.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneArgs {
+    /// Its id, the name of its request, or its directory.
+    #[arg(value_name = "DAG")]
+    pub(crate) dag: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodesArgs {
+    #[command(flatten)]
+    pub(crate) which: OneArgs,
+    /// Only those of this work unit, by its number.
+    #[arg(long, value_name = "N")]
+    pub(crate) unit: Option<u32>,
+    /// Only those in this state; several with commas.
+    #[arg(long, value_name = "STATE", value_delimiter = ',')]
+    pub(crate) status: Vec<String>,
+    /// List at most this many.
+    #[arg(short, long, value_name = "N", default_value_t = 1000)]
+    pub(crate) limit: u64,
+    /// Leave out this many at the start.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    #[command(flatten)]
+    pub(crate) which: OneArgs,
+    /// A node; without it, DAGMan itself.
+    #[arg(value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// The work unit that the node is of, by its number.
+    #[arg(long, value_name = "N")]
+    pub(crate) unit: Option<u32>,
+    /// Print the last lines of each, too, if they are on this machine.
+    #[arg(long, value_name = "LINES")]
+    pub(crate) tail: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReasonArgs {
+    #[command(flatten)]
+    pub(crate) which: OneArgs,
+    /// Why, for the history.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    pub(crate) what: ReasonArgs,
+    #[command(flatten)]
+    pub(crate) confirm: ConfirmArgs,
+}
+
+fn parse_status(text: &str) -> Result<RunStatus, String> {
+    text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
+}
