@@ -379,5 +379,4 @@ impl Places {
 }
 
 #[cfg(test)]
-#[path = "nodes_tests.rs"]
 mod tests;
