@@ -8,7 +8,7 @@ use super::attempt::{Ad, Attempt, Report, Returned};
 use super::report::{Cmssw, Performance, PostReport, StepEnd};
 use super::{Call, files};
 use crate::layout;
-use crate::read::events::{self, JobEvents};
+use crate::read::events::{self, JobEvents, Usage};
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
@@ -21,6 +21,10 @@ use windlass_types::work::Exit;
 
 /// What machines call the site where they are.
 const SITE: &str = "GLIDEIN_CMSSite";
+
+/// How far before the end of a job its log is read. Its end says the most; where it began is only to be found if that was
+/// not too long ago.
+const REACH: u64 = 1024 * 1024;
 
 /// All that is known of the attempt that a POST script is called for.
 pub(super) fn attempt(call: &Call, role: Option<NodeRole>) -> Attempt {
@@ -63,7 +67,7 @@ fn events(call: &Call) -> JobEvents {
     let of = |dag: &str| call.directory.join(format!("{dag}{}", layout::NODES_LOG));
     let logs = [of(layout::GROUP_DAG), of(layout::OUTER_DAG)];
     let log = logs.iter().find(|log| log.is_file());
-    log.and_then(|log| events::of_job(log, cluster).ok()).unwrap_or_default()
+    log.and_then(|log| events::of_job_within(log, cluster, REACH).ok()).unwrap_or_default()
 }
 
 /// `32.0`; a job that was never submitted is `-1.-1`.
@@ -81,12 +85,18 @@ fn ad(call: &Call, role: Option<NodeRole>) -> Ad {
     Ad {
         hold: events.last_hold().cloned(),
         removal: events.removal().map(str::to_owned),
-        wall_sec: events.wall_seconds(),
+        wall_sec: events.wall_seconds().or_else(|| usage.and_then(seconds_busy)),
         cpu_sec: cpu.map(|cpu| cpu.user_seconds.saturating_add(cpu.system_seconds)),
         memory_mb: memory.map(|mb| mb.ceil() as u64),
         site: events.attribute(SITE).map(str::to_owned).or_else(elected),
         schedd: host(),
     }
+}
+
+/// For how long the job had its machine.
+fn seconds_busy(usage: &Usage) -> Option<u64> {
+    let told = ["TimeExecute", "TimeSlotBusy"].iter().find_map(|name| usage.resources.get(*name)?.used);
+    told.filter(|seconds| seconds.is_finite() && *seconds >= 0.0).map(|seconds| seconds as u64)
 }
 
 /// The site of the unit, where the log does not say where the job was.

@@ -3,6 +3,7 @@
 
 mod bed;
 mod dags;
+mod decided;
 mod handed;
 mod rendered;
 mod specs;

@@ -83,7 +83,7 @@ impl Classifier {
                 adopt(rule, defaults.remove(place));
             }
         }
-        let classifier = Self { own: RuleSet::new(own)?, defaults: RuleSet::new(defaults)? };
+        let classifier = Self { own: RuleSet::new(own)?, defaults: RuleSet::of_checked(defaults)? };
         classifier.check_examples()?;
         Ok(classifier)
     }

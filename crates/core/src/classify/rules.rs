@@ -1,7 +1,7 @@
 //! Rules as they are written down, and a set of them made ready to be asked.
 
 use super::evidence::{Cause, Evidence, Limit};
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::bytes::RegexSet;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -118,6 +118,7 @@ pub enum RuleError {
 #[derive(Debug)]
 pub(super) struct RuleSet {
     pub(super) rules: Vec<Rule>,
+    /// In lower case.
     words: AhoCorasick,
     /// The rule of each of `words`.
     word_rules: Vec<usize>,
@@ -133,18 +134,27 @@ pub(super) struct Spoken<'r, 'l> {
 }
 
 impl RuleSet {
+    /// Of rules that somebody wrote.
     pub(super) fn new(rules: Vec<Rule>) -> Result<Self, RuleError> {
-        let (mut words, mut word_rules) = (Vec::new(), Vec::new());
-        let (mut expressions, mut expression_rules) = (Vec::new(), Vec::new());
         for (index, rule) in rules.iter().enumerate() {
             check(rule)?;
             if rules[..index].iter().any(|other| other.name == rule.name) {
                 return Err(RuleError::Twice(rule.name.clone()));
             }
+        }
+        Self::of_checked(rules)
+    }
+
+    /// To check rules takes several times as long as to make them ready, and those that are built in are checked by a
+    /// test: there are programs that run for one failure.
+    pub(super) fn of_checked(rules: Vec<Rule>) -> Result<Self, RuleError> {
+        let (mut words, mut word_rules) = (Vec::new(), Vec::new());
+        let (mut expressions, mut expression_rules) = (Vec::new(), Vec::new());
+        for (index, rule) in rules.iter().enumerate() {
             for pattern in &rule.stderr {
                 match StderrPattern::of(pattern) {
                     StderrPattern::Words(said) => {
-                        words.push(said);
+                        words.push(said.to_ascii_lowercase());
                         word_rules.push(index);
                     }
                     StderrPattern::Regex(expression) => {
@@ -154,8 +164,10 @@ impl RuleSet {
                 }
             }
         }
+        // The kind that is made soonest: what it is asked are the few last lines of a log.
         let words = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
+            .kind(Some(AhoCorasickKind::NoncontiguousNFA))
+            .prefilter(false)
             .build(&words)
             .map_err(|error| RuleError::TooMuch(error.to_string()))?;
         let expressions =
@@ -165,7 +177,8 @@ impl RuleSet {
 
     /// The rules that know a line, in their order.
     fn known_by(&self, line: &str) -> Vec<usize> {
-        let by_words = self.words.find_overlapping_iter(line).map(|found| self.word_rules[found.pattern()]);
+        let lower = line.to_ascii_lowercase();
+        let by_words = self.words.find_overlapping_iter(&lower).map(|found| self.word_rules[found.pattern()]);
         let by_expressions = self.expressions.matches(line.as_bytes()).into_iter();
         let mut rules: Vec<usize> =
             by_words.chain(by_expressions.map(|i| self.expression_rules[i])).collect();

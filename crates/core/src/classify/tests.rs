@@ -28,6 +28,12 @@ fn words(name: &str, class: FailureClass, stderr: &str) -> Rule {
     Rule { stderr: vec![stderr.to_owned()], ..rule(name, class) }
 }
 
+/// They are made ready unchecked.
+#[test]
+fn the_default_rules_would_be_accepted_from_anybody() {
+    RuleSet::new(default_rules()).unwrap();
+}
+
 #[test]
 fn every_default_rule_speaks_about_its_own_examples() {
     let mut complaints = Vec::new();

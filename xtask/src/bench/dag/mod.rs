@@ -1,5 +1,6 @@
 //! `cargo xtask bench dag`: what runs on HTCondor cost us. What HTCondor itself takes is not ours to answer for.
 
+mod post;
 mod render;
 mod watch;
 
@@ -11,6 +12,7 @@ const HELP: &str = "\
 cargo xtask bench dag [PART] [OPTIONS]: runs as DAGs of HTCondor; without a PART all of them
 
   render      a large run is written to disk
+  post        the POST script of one attempt, whatever the size of its group
   watch       many running DAGs are followed, with status files and logs as DAGMan writes them
 
   each has --help for its options
@@ -18,7 +20,7 @@ cargo xtask bench dag [PART] [OPTIONS]: runs as DAGs of HTCondor; without a PART
 
 type Part = (&'static str, fn(&[String]) -> Result<()>);
 
-const PARTS: [Part; 2] = [("render", render::main), ("watch", watch::main)];
+const PARTS: [Part; 3] = [("render", render::main), ("post", post::main), ("watch", watch::main)];
 
 pub(super) fn main(words: &[String]) -> Result<()> {
     match words.split_first() {

@@ -23,17 +23,27 @@ pub struct JobEvents(pub Vec<Event>);
 
 /// The events of a cluster since it was last submitted. None if the log does not mention it.
 pub fn of_job(log: &Path, cluster: u64) -> io::Result<JobEvents> {
+    of_job_within(log, cluster, u64::MAX)
+}
+
+/// The same, but not much more than `reach` bytes before its latest event are read: a job may have begun to run long ago,
+/// and ten thousand others have written since.
+pub fn of_job_within(log: &Path, cluster: u64, reach: u64) -> io::Result<JobEvents> {
     let file = File::open(log)?;
     let mut search = Search::new(cluster);
     let mut begin = file.metadata()?.len();
     let mut piece = FIRST_PIECE;
-    while begin > 0 && !search.found_submission() {
+    let mut reached = 0;
+    while begin > 0 && !search.found_submission() && reached < reach {
         let length = piece.min(begin);
         begin -= length;
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
         file.read_exact_at(&mut bytes, begin)?;
         search.prepend(bytes, begin == 0);
         piece = (piece * 2).min(LARGEST_PIECE);
+        if !search.found.is_empty() {
+            reached += length;
+        }
     }
     Ok(search.finish())
 }

@@ -14,7 +14,7 @@ mod body;
 mod job;
 mod usage;
 
-pub use job::{JobEvents, of_job};
+pub use job::{JobEvents, of_job, of_job_within};
 pub use usage::{Amounts, CpuTime, Usage};
 
 use super::digits;
@@ -66,12 +66,6 @@ pub struct Hold {
     pub reason: String,
     pub code: i32,
     pub subcode: i32,
-}
-
-impl std::fmt::Display for Hold {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (code {}, subcode {})", self.reason, self.code, self.subcode)
-    }
 }
 
 /// All events that are whole, in the order of the log.

@@ -148,6 +148,21 @@ fn the_report_has_what_the_specification_asks_for() {
     assert_eq!(hidden.count(), 0, "nothing half written stays");
 }
 
+/// Other nodes wrote megabytes between the beginning and the end of this one.
+#[test]
+fn a_long_log_is_not_read_to_its_beginning() {
+    let bench = Bench::new();
+    bench.write(layout::ELECTED, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
+    let (begun, ended) = LOG.split_at(LOG.find("005 (032.").unwrap());
+    let ended = ended.replace("\n\n\tJob", "\n\t   TimeExecute (s)      :   120\n\n\tJob");
+    let others =
+        "001 (033.000.000) 2026-11-15 06:19:05 Job executing on host: <127.0.0.1:9618>\n...\n".repeat(30_000);
+    bench.write("group.dag.nodes.log", &format!("{}{others}{ended}", begun.replace("T2_DE_Beta", "T2_Far")));
+    let job = post(&bench.call("proc_000003", 65, "processing")).unwrap().report.job;
+    assert_eq!((job.wall_time_sec, job.cpu_time_sec), (Some(120), Some(100)));
+    assert_eq!(job.site.as_deref(), Some("T2_DE_Beta"), "where its unit is");
+}
+
 #[test]
 fn a_report_of_a_program_of_cms_is_read_where_ours_is_not() {
     let bench = Bench::new();
