@@ -22,7 +22,7 @@ pub use error::{Error, FieldFault, Problem};
 pub use events::{EventStream, Follow, Relocate};
 pub use keyring::{Kept, Keyring, origin};
 pub use nodes::Node;
-pub use requests::RequestQuery;
+pub use requests::{DagQuery, NodeQuery, RequestQuery};
 pub use trust::Trust;
 pub use verbs::{Health, Worker};
 

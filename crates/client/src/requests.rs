@@ -4,12 +4,12 @@ use crate::{Client, Error, TIMEOUT};
 use serde::Serialize;
 use serde_json::{Value, json};
 use windlass_api::requests::{
-    Aborted, AdmissionConfig, AdmissionQueue, Blocks, Datasets, Drain, Files, Import, Imported, NewBan,
-    PatchRequest, PatchSite, RequestShown, Requests, Site, Sites, StopRequest, Stopped, Submitted, Unbanned,
-    Versions, WorkflowStatus,
+    Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, DagReason, Dags,
+    Datasets, Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestShown, Requests, Site,
+    Sites, StopRequest, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
 };
 use windlass_types::catalog::DatasetSummary;
-use windlass_types::requests::RequestStatus;
+use windlass_types::requests::{RequestStatus, RunStatus};
 
 /// Which requests, and how many of them.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,25 @@ pub struct RequestQuery {
     pub name: Option<String>,
     pub sort_by: Option<&'static str>,
     pub reverse: bool,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+/// Which runs of requests, and how many of them.
+#[derive(Clone, Debug, Default)]
+pub struct DagQuery {
+    pub status: Vec<RunStatus>,
+    /// Of this workflow, by its UUID.
+    pub workflow: Option<String>,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+/// Which nodes of a run, and how many of them.
+#[derive(Clone, Debug, Default)]
+pub struct NodeQuery {
+    pub status: Vec<String>,
+    pub unit: Option<u32>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
@@ -71,6 +90,41 @@ impl Client {
         let mut url = self.below("/api/v1/requests", &[name])?;
         url.query_pairs_mut().append_pair("reason", reason);
         self.call(self.http.delete(url), TIMEOUT)
+    }
+
+    pub fn dags(&self, query: &DagQuery) -> Result<Dags, Error> {
+        let status: Vec<&str> = query.status.iter().map(|status| status.name()).collect();
+        let asked = [
+            ("status", Some(status.join(",")).filter(|text| !text.is_empty())),
+            ("workflow_id", query.workflow.clone()),
+            ("offset", (query.offset > 0).then(|| query.offset.to_string())),
+            ("limit", query.limit.map(|limit| limit.to_string())),
+        ];
+        self.ask("/api/v1/dags", &asked)
+    }
+
+    pub fn dag(&self, id: &str) -> Result<Dag, Error> {
+        self.get_at("/api/v1/dags", &[id])
+    }
+
+    pub fn dag_nodes(&self, id: &str, query: &NodeQuery) -> Result<DagNodes, Error> {
+        let asked = [
+            ("status", Some(query.status.join(",")).filter(|text| !text.is_empty())),
+            ("work_unit", query.unit.map(|unit| unit.to_string())),
+            ("offset", (query.offset > 0).then(|| query.offset.to_string())),
+            ("limit", query.limit.map(|limit| limit.to_string())),
+        ];
+        self.ask_at("/api/v1/dags", &[id, "nodes"], &asked)
+    }
+
+    pub fn dag_logs(&self, id: &str, unit: Option<u32>, node: Option<&str>) -> Result<DagLogs, Error> {
+        let asked = [("work_unit", unit.map(|unit| unit.to_string())), ("node", node.map(str::to_owned))];
+        self.ask_at("/api/v1/dags", &[id, "logs"], &asked)
+    }
+
+    /// `hold`, `release`, `remove` or `rescue`.
+    pub fn act_on_dag(&self, id: &str, action: &str, reason: &str) -> Result<DagAction, Error> {
+        self.post_at("/api/v1/dags", &[id, action], &DagReason { reason: reason.to_owned() })
     }
 
     pub fn sites(&self) -> Result<Sites, Error> {
@@ -167,6 +221,19 @@ impl Client {
             segments.extend(parts);
         }
         Ok(url)
+    }
+
+    fn ask_at<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        parts: &[&str],
+        asked: &[(&str, Option<String>)],
+    ) -> Result<T, Error> {
+        let mut url = self.below(path, parts)?;
+        for (name, value) in asked.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))) {
+            url.query_pairs_mut().append_pair(name, value);
+        }
+        self.call(self.http.get(url), TIMEOUT)
     }
 
     fn get_at<T: serde::de::DeserializeOwned>(&self, path: &str, parts: &[&str]) -> Result<T, Error> {

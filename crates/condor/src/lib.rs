@@ -13,11 +13,13 @@
 //! | [`scripts`] | what PRE and POST scripts of nodes decide |
 //! | [`pool`] | the commands of HTCondor, each with a time limit |
 //! | [`submit`] | handing a DAG over once, whatever happens in between |
+//! | [`rescue`] | going on with a run: which units land anew |
 
 pub mod layout;
 pub mod pool;
 pub mod read;
 pub mod render;
+pub mod rescue;
 pub mod scripts;
 pub mod submit;
 pub mod terms;

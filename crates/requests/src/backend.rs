@@ -1,10 +1,13 @@
 //! Where runs of requests execute. What is decided about a run does not depend on where it is: a [`Backend`] takes it,
 //! ends it, and says how it stands.
 
+mod condor;
 mod engine;
 mod jobs;
 mod roles;
 
+pub use condor::CondorOptions;
+pub(crate) use condor::{Condor, Paper};
 pub(crate) use engine::Engine;
 pub(crate) use jobs::{JobSize, Submission};
 pub(crate) use roles::Retries;
@@ -33,6 +36,8 @@ pub(crate) struct Order<'a> {
     pub(crate) submission: Submission,
     /// Of the same process.
     pub(crate) others: Vec<RunRow>,
+    /// Sites where nothing of it may land now.
+    pub(crate) banned: Vec<String>,
 }
 
 /// What came of [`Backend::stop`].
@@ -88,13 +93,37 @@ pub(crate) struct UnitChange {
 #[derive(Debug)]
 pub(crate) struct Backends {
     pub(crate) engine: Engine,
+    pub(crate) condor: Condor,
+    /// What becomes of new runs.
+    pub(crate) for_new: BackendKind,
+}
+
+/// A backend, by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackendKind {
+    /// The engine of this server, and its workers.
+    #[default]
+    Engine,
+    Htcondor,
 }
 
 impl Backends {
     /// The one that a run is for. Nothing else about a run depends on which it is.
     pub(crate) fn of(&self, run: &RunRow) -> &dyn Backend {
         match &run.backend {
-            book::Backend::Engine { .. } | book::Backend::Htcondor { .. } => &self.engine,
+            book::Backend::Engine { .. } => &self.engine,
+            book::Backend::Htcondor { .. } => &self.condor,
+        }
+    }
+
+    /// Where a new run goes, given those that are not over. One that exists stays where it is.
+    pub(crate) fn place(
+        &self,
+        active: impl FnOnce() -> Result<Vec<RunRow>, Trouble>,
+    ) -> Result<book::Backend, Trouble> {
+        match self.for_new {
+            BackendKind::Engine => Ok(book::Backend::Engine { workflow: None, run: None }),
+            BackendKind::Htcondor => Ok(self.condor.place(&active()?)),
         }
     }
 }

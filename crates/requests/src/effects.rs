@@ -2,7 +2,7 @@
 
 mod outputs;
 
-use crate::backend::{Order, Retries, Stop, Submission};
+use crate::backend::{Order, Paper, Retries, Stop, Submission};
 use crate::catalog::{CatalogError, Fault};
 use crate::manifests::{self, Common, WriteError};
 use crate::names;
@@ -224,12 +224,48 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     let uuid = names::run(&process.uuid, round);
     let common = Common::new(&request, &uuid, &places.storage).map_err(lasting)?;
     let directory = directory(world, &request.request_name, &uuid)?;
-    let outline =
-        manifests::write(&directory, &plan, &common, profile.as_ref()).map_err(|error| match error {
-            WriteError::Io { .. } => passing(error),
-            WriteError::Faulty { .. } => lasting(error),
-        })?;
-    Ok(Some(planned(process, round, uuid, &directory, &plan, &outline)))
+    let outline = manifests::write(&directory, &plan, &common, profile.as_ref()).map_err(of_write)?;
+    let backend = world.backends.place(|| active_runs(world))?;
+    let planned = planned(process, round, uuid, &directory, &plan, &outline, backend);
+    write_for_backend(world, rows, &request, &planned.run, &outline)?;
+    manifests::seal(&directory, &outline).map_err(of_write)?;
+    Ok(Some(planned))
+}
+
+fn active_runs(world: &World) -> Result<Vec<RunRow>, Trouble> {
+    let status = vec![RunStatus::Ready, RunStatus::Submitted, RunStatus::Running, RunStatus::Halted];
+    let filter = RunFilter { status, ..RunFilter::default() };
+    world.books.request_runs(&filter).map_err(|error| of_store(&error))
+}
+
+/// What else its backend wants in the directory of a run. The engine takes its jobs when they are submitted.
+fn write_for_backend(
+    world: &World,
+    rows: &Rows,
+    request: &Request,
+    run: &RunRow,
+    outline: &Outline,
+) -> Result<(), Trouble> {
+    match run.backend {
+        Backend::Engine { .. } => Ok(()),
+        Backend::Htcondor { .. } => {
+            let paper = Paper {
+                directory: Path::new(&run.submit_dir),
+                run: &run.uuid,
+                submission: &submission(world, rows, run),
+                priority: request.priority,
+                banned: &world.closed(&request.request_name).map_err(|error| of_store(&error))?,
+            };
+            world.backends.condor.write(&paper, outline)
+        }
+    }
+}
+
+fn of_write(error: WriteError) -> Trouble {
+    match error {
+        WriteError::Io { .. } => passing(error),
+        WriteError::Faulty { .. } => lasting(error),
+    }
 }
 
 fn planned(
@@ -239,6 +275,7 @@ fn planned(
     directory: &Path,
     plan: &Plan,
     outline: &Outline,
+    backend: Backend,
 ) -> Planned {
     let now = Clock.now();
     let block = |block: windlass_core::plan::PlanBlock<'_>| BlockRow {
@@ -264,7 +301,7 @@ fn planned(
             process: process.uuid.clone(),
             round,
             parent: None,
-            backend: Backend::Engine { workflow: None, run: None },
+            backend,
             submit_dir: directory.to_string_lossy().into_owned(),
             status: RunStatus::Ready,
             stop_requested_at: None,
@@ -318,7 +355,8 @@ fn order<'r>(world: &World, rows: &Rows, run: &'r RunRow) -> Result<Order<'r>, T
     let filter = RunFilter { process: Some(run.process.clone()), ..RunFilter::default() };
     let mut others = world.books.request_runs(&filter).map_err(|error| of_store(&error))?;
     others.retain(|other| other.uuid != run.uuid);
-    Ok(Order { run, submission: submission(world, rows, run), others })
+    let banned = world.closed(&rows.name).map_err(|error| of_store(&error))?;
+    Ok(Order { run, submission: submission(world, rows, run), others, banned })
 }
 
 fn row_of<'r>(rows: &'r Rows, run: &str) -> Result<&'r RunRow, Trouble> {

@@ -20,6 +20,7 @@ mod reconciler;
 mod world;
 
 pub use alerts::{Bell, BellError};
+pub use backend::{BackendKind, CondorOptions};
 pub use catalog::{Catalog, CatalogError, Fault, LocalCatalog};
 pub use figures::Figures;
 pub use lifecycle::{Lifecycle, LifecycleStatus, Parts, PassReport, Trouble};

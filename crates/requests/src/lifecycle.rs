@@ -4,7 +4,7 @@
 //! Passes follow each other at a distance of at least what the last one took. So a thousand nudges cost one pass, and the
 //! reconciler never takes more than half of one processor.
 
-use crate::backend::{Backends, Engine};
+use crate::backend::{Backends, Condor, Engine};
 use crate::catalog::Catalog;
 use crate::figures::Figures;
 use crate::mailbox::{Heard, Mailbox, Nudge};
@@ -107,7 +107,8 @@ impl Lifecycle {
         let figures = Arc::new(Mutex::new(Figures::default()));
         let store: Arc<dyn Store> = Arc::clone(&parts.books) as _;
         let engine = Engine { service: parts.service, store };
-        let backends = Backends { engine };
+        let condor = Condor::new(options.condor.clone(), nudge.clone());
+        let backends = Backends { engine, condor, for_new: options.backend };
         let world = World { books: parts.books, backends, catalog: parts.catalog, options };
         let reconciler = Reconciler::new(world, nudge.clone(), Arc::clone(&figures))?;
         Self::start(interval, nudge, figures, reconciler)

@@ -16,11 +16,13 @@ pub(crate) struct Heard {
     pub(crate) requests: BTreeSet<String>,
     /// Workflows of the engine that something happened to.
     pub(crate) workflows: BTreeSet<WorkflowId>,
+    /// Runs, by their UUIDs, that something happened to.
+    pub(crate) runs: BTreeSet<String>,
 }
 
 impl Heard {
     pub(crate) fn is_empty(&self) -> bool {
-        !self.all && self.requests.is_empty() && self.workflows.is_empty()
+        !self.all && self.requests.is_empty() && self.workflows.is_empty() && self.runs.is_empty()
     }
 }
 
@@ -37,6 +39,11 @@ impl Nudge {
     /// Something changed that may concern any request.
     pub fn all(&self) {
         self.0.tell(|heard| heard.all = true);
+    }
+
+    /// Something happened to a run that is watched.
+    pub(crate) fn run(&self, uuid: &str) {
+        self.0.tell(|heard| heard.runs.extend([uuid.to_owned()]));
     }
 
     /// Something happened to a workflow of the engine, which may be the run of a request.

@@ -117,6 +117,7 @@ pub(crate) fn outline_of(plan: &Plan) -> Outline {
         for node in unit.nodes() {
             let size = JobSize::of_estimate(plan.resources.cores, plan.resources.memory_mb, node.time_sec());
             row.push(outline.size(size));
+            outline.disk_kb = outline.disk_kb.max(node.disk_kb());
         }
         outline.units.push(row);
     }
@@ -132,7 +133,7 @@ pub(crate) enum WriteError {
     Faulty { unit: String, faults: String },
 }
 
-/// Writes the directory of a run, whole or not at all: its outline comes last, and is on disk when this returns.
+/// Writes the manifests of a run into its directory. It is whole once [`seal`] has put the outline there.
 pub(crate) fn write(
     directory: &Path,
     plan: &Plan,
@@ -159,7 +160,11 @@ pub(crate) fn write(
         let text = serde_json::to_vec_pretty(profile).map_err(io::Error::from);
         text.and_then(|text| fs::write(&path, text)).map_err(|source| wrong(&path, source))?;
     }
-    let outline = outline_of(plan);
-    outline.write(directory).map_err(|source| wrong(&directory.join(outline::FILE), source))?;
-    Ok(outline)
+    Ok(outline_of(plan))
+}
+
+/// Says that the directory of a run is whole: its outline comes last, and is on disk when this returns.
+pub(crate) fn seal(directory: &Path, outline: &Outline) -> Result<(), WriteError> {
+    let path = directory.join(outline::FILE);
+    outline.write(directory).map_err(|source| WriteError::Io { path: path.display().to_string(), source })
 }

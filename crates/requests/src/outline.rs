@@ -19,6 +19,9 @@ pub(crate) struct Outline {
     pub(crate) sites: Vec<Vec<String>>,
     /// What jobs ask for.
     pub(crate) sizes: Vec<JobSize>,
+    /// What a job needs to write, at most.
+    #[serde(default)]
+    pub(crate) disk_kb: u64,
     pub(crate) units: Vec<UnitOutline>,
 }
 

@@ -83,6 +83,7 @@ impl Reconciler {
         if all {
             self.keep_sites()?;
             self.tell_alerts();
+            self.keep_watched();
         }
         let mut due: Vec<String> = self.known.keys().cloned().collect();
         report.evaluated = due.len() as u64;
@@ -154,6 +155,13 @@ impl Reconciler {
         Ok(())
     }
 
+    /// What is over need not be watched.
+    fn keep_watched(&self) {
+        let runs = self.known.values().filter_map(run_news::under_way);
+        let wanted: HashSet<&str> = runs.map(|run| run.uuid.as_str()).collect();
+        self.world.backends.condor.keep(|run| wanted.contains(run));
+    }
+
     /// Of runs that something was heard of; of all of them if nobody can know.
     fn look_at_runs(&mut self, all: bool, heard: &Heard, now: Timestamp) {
         let woken: HashSet<String> =
@@ -161,6 +169,7 @@ impl Reconciler {
         let is_due = |name: &String, view: &View| {
             all || woken.contains(name)
                 || run_news::workflow(view).is_some_and(|workflow| heard.workflows.contains(&workflow))
+                || view.run.as_ref().is_some_and(|run| heard.runs.contains(&run.uuid))
         };
         let due = self.known.iter().filter(|(name, view)| is_due(name, view));
         let due: Vec<String> = due.map(|(name, _)| name.clone()).collect();

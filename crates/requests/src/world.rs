@@ -1,7 +1,7 @@
 //! What the reconciler works with: the books, the backends, a catalog, and what is set.
 
 use crate::alerts::Bell;
-use crate::backend::Backends;
+use crate::backend::{BackendKind, Backends, CondorOptions};
 use crate::catalog::Catalog;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,6 +33,9 @@ pub struct LifecycleOptions {
     pub admission: admission::Settings,
     /// Before a failed job is tried again; longer each time.
     pub cool_off: Duration,
+    /// Where new runs go; those that exist stay where they are.
+    pub backend: BackendKind,
+    pub condor: CondorOptions,
     /// What is done outside, at once.
     pub threads: usize,
     pub bell: Bell,
@@ -61,6 +64,8 @@ impl LifecycleOptions {
             decisions: lifecycle::Settings::default(),
             admission: admission::Settings::default(),
             cool_off: Duration::from_mins(1),
+            backend: BackendKind::default(),
+            condor: CondorOptions::default(),
             threads: 8,
             bell: Bell::default(),
             on_commit: None,
@@ -103,14 +108,28 @@ impl World {
         admission::Settings { max_active: limit.unwrap_or(usual.max_active), ..usual }
     }
 
-    /// Sites that this request may use now: enabled, and not banned for it.
-    pub(crate) fn places(&self, request: &str) -> Result<Places, windlass_store::Error> {
+    fn bans(&self, request: &str) -> Result<Vec<String>, windlass_store::Error> {
         let filter = BanFilter {
             holds_for: Some(request.to_owned()),
             active_at: Some(Clock.now()),
             ..BanFilter::default()
         };
-        let banned: Vec<String> = self.books.bans(&filter)?.into_iter().map(|ban| ban.ban.site).collect();
+        Ok(self.books.bans(&filter)?.into_iter().map(|ban| ban.ban.site).collect())
+    }
+
+    /// Sites where nothing of this request may begin now: banned for it, or not enabled.
+    pub(crate) fn closed(&self, request: &str) -> Result<Vec<String>, windlass_store::Error> {
+        let mut closed = self.bans(request)?;
+        let sites = self.books.sites()?.into_iter();
+        closed.extend(sites.filter(|site| site.status != SiteStatus::Enabled).map(|site| site.name));
+        closed.sort_unstable();
+        closed.dedup();
+        Ok(closed)
+    }
+
+    /// Sites that this request may use now: enabled, and not banned for it.
+    pub(crate) fn places(&self, request: &str) -> Result<Places, windlass_store::Error> {
+        let banned = self.bans(request)?;
         let mut places = Places::default();
         for site in self.books.sites()? {
             if site.status != SiteStatus::Enabled || banned.contains(&site.name) {

@@ -33,6 +33,8 @@ fn lifecycle_options(options: &ServeOptions, location: &Location) -> io::Result<
     lifecycle.interval = options.look_for_requests;
     lifecycle.bell = wanted.bell.clone();
     lifecycle.cool_off = wanted.cool_off;
+    lifecycle.backend = wanted.backend;
+    lifecycle.condor = wanted.condor.clone();
     lifecycle.decisions.retry_after = wanted.retry_after;
     Ok(lifecycle)
 }

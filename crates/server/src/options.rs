@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::classify::Classifier;
 use windlass_engine::service::Bury;
-use windlass_requests::Bell;
+use windlass_requests::{BackendKind, Bell, CondorOptions};
 
 /// Where Torc's clients look when nobody tells them where.
 pub const DEFAULT_PORT: u16 = 8080;
@@ -72,6 +72,9 @@ pub struct RequestsOptions {
     pub cool_off: Duration,
     /// Before something that had trouble is tried again: planning, submitting.
     pub retry_after: Duration,
+    /// Where new runs go.
+    pub backend: BackendKind,
+    pub condor: CondorOptions,
     /// Who is told when a person should know something.
     pub bell: Bell,
     /// Where outputs go for good, as the catalog writes it.
@@ -84,6 +87,8 @@ impl Default for RequestsOptions {
             directory: None,
             cool_off: Duration::from_mins(1),
             retry_after: Duration::from_mins(1),
+            backend: BackendKind::default(),
+            condor: CondorOptions::default(),
             bell: Bell::default(),
             tape: "tier=1&type=TAPE".to_owned(),
         }

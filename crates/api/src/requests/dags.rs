@@ -45,6 +45,9 @@ pub struct Dag {
     pub submitted_at: Option<Timestamp>,
     #[schema(value_type = Option<String>)]
     pub completed_at: Option<Timestamp>,
+    /// What of it waits for a person at this moment, and why; only where one is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
     /// What happened to it, the oldest first; only where one is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<DagEvent>,
@@ -72,7 +75,7 @@ pub struct Dags {
     pub offset: u64,
 }
 
-/// A node of a run as it is at this moment: a job of the engine.
+/// A node of a run as it is at this moment: a job of the engine, or a node of DAGMan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagNode {
     pub name: String,
@@ -85,7 +88,11 @@ pub struct DagNode {
     pub return_code: Option<i32>,
     pub reason: Option<String>,
     /// Of the engine: `windlass jobs get`, `windlass logs show` take it.
-    pub job_id: i64,
+    pub job_id: Option<i64>,
+    /// In the queue of HTCondor.
+    pub cluster_id: Option<u64>,
+    /// Where it runs, or ran last, as far as HTCondor has told.
+    pub site: Option<String>,
 }
 
 /// A work unit of a run.
@@ -112,5 +119,32 @@ pub struct DagLogs {
     /// What its jobs printed.
     pub log_dir: Option<String>,
     pub engine_workflow_id: Option<i64>,
+    /// Of HTCondor: those of the node that was asked for, or of DAGMan.
+    #[serde(default)]
+    pub files: Vec<String>,
     pub message: String,
+}
+
+/// What happened to a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DagHistory {
+    pub items: Vec<DagEvent>,
+}
+
+/// Why somebody holds, releases, removes or rescues a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DagReason {
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// What was begun about a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DagAction {
+    pub request_name: String,
+    /// `hold`, `release`, `remove` or `rescue`.
+    pub action: String,
+    pub message: String,
+    /// As it was before.
+    pub dag: Dag,
 }

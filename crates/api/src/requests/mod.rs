@@ -11,7 +11,7 @@ mod workflows;
 
 pub use admission::{AdmissionConfig, AdmissionQueue, NextInQueue};
 pub use catalog::{Blocks, Datasets, Files, Import, Imported};
-pub use dags::{Dag, DagEvent, DagLogs, DagNode, DagNodes, DagUnit, Dags};
+pub use dags::{Dag, DagAction, DagEvent, DagHistory, DagLogs, DagNode, DagNodes, DagReason, DagUnit, Dags};
 pub use sites::{Ban, Drain, NewBan, PatchSite, Site, Sites, Unbanned};
 pub use wishes::{
     Aborted, PatchRequest, RequestLine, RequestShown, Requests, StopRequest, Stopped, Submitted, Transition,

@@ -22,6 +22,8 @@ mod classify;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(test)]
+mod condor;
+#[cfg(test)]
 mod contents;
 #[cfg(test)]
 mod cut_off;

@@ -24,26 +24,38 @@ const MOST_ERRORS: usize = 5;
 /// Somebody will read it: a line of DAGMan may list all words that it knows.
 const LONGEST: usize = 300;
 
+/// What comes after a warning that is taken for an error; the warning says what it was.
+const STRICT: &str = "ERROR: Warning is fatal";
+
 /// `out` may begin anywhere.
 pub fn last_run(out: &[u8]) -> LastRun {
     let mut run = LastRun::default();
+    let mut before = String::new();
     for line in super::whole_lines(out) {
         let line = String::from_utf8_lossy(line);
-        if line.ends_with("STARTING UP") {
+        let said = without_time(&line);
+        if said.ends_with("STARTING UP") {
             run = LastRun::default();
-        } else if let Some((_, status)) = line.split_once(" EXITING WITH STATUS ") {
+        } else if let Some((_, status)) = said.split_once(" EXITING WITH STATUS ") {
             run.exit = status.trim().parse().ok();
-        } else if without_time(&line).starts_with("Wrote metrics file ") {
+        } else if said.starts_with("Wrote metrics file ") {
             run.wrote_metrics = true;
-        } else if run.errors.len() < MOST_ERRORS && tells_an_error(&line) {
-            run.errors.push(without_time(&line).chars().take(LONGEST).collect());
+        } else if run.errors.len() < MOST_ERRORS && tells_an_error(said) {
+            let warning = said.starts_with(STRICT).then(|| std::mem::take(&mut before));
+            run.errors.push(warning.unwrap_or_else(|| shortened(said)));
         }
+        before = shortened(said);
     }
     run
 }
 
-fn tells_an_error(line: &str) -> bool {
-    line.contains("ERROR") || without_time(line).starts_with("Failed to parse") || line.contains("FATAL")
+/// Not every ERROR is one: `STATUS_ERROR` is what a node has become.
+fn tells_an_error(said: &str) -> bool {
+    said.contains("ERROR: ") || said.starts_with("Failed to parse") || said.contains("FATAL")
+}
+
+fn shortened(said: &str) -> String {
+    said.chars().take(LONGEST).collect()
 }
 
 /// `11/16/26 04:00:31 `
@@ -65,6 +77,14 @@ mod tests {
         assert_eq!(run.errors.len(), 2);
         assert!(run.errors[0].starts_with("workflow.dag (line 2): ERROR: expected JOB,"), "{:?}", run.errors);
         assert_eq!(run.errors[1], "Failed to parse workflow.dag");
+    }
+
+    #[test]
+    fn a_warning_may_be_the_error() {
+        let out = b"11/16/26 05:02:59 Warning: category c has no throttle value set\n\
+            11/16/26 05:02:59 ERROR: Warning is fatal error because of DAGMAN_USE_STRICT setting\n\
+            11/16/26 05:02:59     Node Status: STATUS_ERROR\n";
+        assert_eq!(last_run(out).errors, ["Warning: category c has no throttle value set"]);
     }
 
     #[test]

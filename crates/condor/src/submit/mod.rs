@@ -91,6 +91,17 @@ pub fn rescue(condor: &Condor, directory: &Path, batch: &str, number: u32) -> Re
     hand_over(condor, directory, batch, number)
 }
 
+/// The number in the queue of this submission, if it was made; without making it. Waits for one that is under way.
+pub fn find(condor: &Condor, directory: &Path, batch: &str, number: u32) -> Result<Option<u64>, SubmitError> {
+    let lock = lock(directory, condor.limit)?;
+    let desk = Desk { condor, directory, lock: &lock, record: Record::read_for(directory, batch)? };
+    match desk.record.due(number)? {
+        Due::Done(_, cluster) => Ok(Some(cluster)),
+        Due::Look(begun) => desk.lost(&begun),
+        Due::Begin => Ok(None),
+    }
+}
+
 fn hand_over(condor: &Condor, directory: &Path, batch: &str, number: u32) -> Result<Submitted, SubmitError> {
     let dag = directory.join(layout::OUTER_DAG);
     if !dag.is_file() {

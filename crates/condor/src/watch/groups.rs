@@ -17,7 +17,7 @@ use windlass_core::requests::book::NodeCounts;
 use windlass_types::requests::UnitStatus;
 
 /// So many completed groups are read by one look.
-const MOST_COMPLETED: usize = 200;
+const MOST_COMPLETED: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct Groups {

@@ -41,7 +41,7 @@ use crate::read::{dagman_out, jobstate};
 use std::io;
 use std::path::{Path, PathBuf};
 use windlass_core::requests::book::NodeCounts;
-use windlass_types::requests::UnitStatus;
+use windlass_types::requests::{UnitName, UnitStatus};
 
 /// Of what DAGMan says, which grows for as long as it runs. If it was not accepted it has not said much.
 const LAST_WORDS: u64 = 1024 * 1024;
@@ -88,6 +88,18 @@ pub struct Look {
     pub held: Vec<HeldNode>,
     /// What could not be read, and why. What is told is then what was known before.
     pub trouble: Option<String>,
+}
+
+impl Look {
+    /// What waits for a person, and why; in words.
+    pub fn tell_held(&self) -> Vec<String> {
+        let dagman = self.dagman_held.iter().map(|hold| format!("DAGMan is held: {hold}"));
+        let nodes = self.held.iter().map(|held| {
+            let unit = held.unit.map(|unit| format!("{}/", UnitName(unit))).unwrap_or_default();
+            format!("{unit}{} is held: {}", held.node, held.hold)
+        });
+        dagman.chain(nodes).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

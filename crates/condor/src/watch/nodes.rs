@@ -62,6 +62,36 @@ pub enum NodeState {
     Futile,
 }
 
+impl NodeState {
+    pub const ALL: [Self; 10] = [
+        Self::Waiting,
+        Self::Pre,
+        Self::Idle,
+        Self::Running,
+        Self::Held,
+        Self::Post,
+        Self::Done,
+        Self::Failed,
+        Self::Stopped,
+        Self::Futile,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Pre => "pre",
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Held => "held",
+            Self::Post => "post",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+            Self::Futile => "futile",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldNode {
     /// `None` in a DAG without units.
@@ -349,5 +379,4 @@ impl Places {
 }
 
 #[cfg(test)]
-#[path = "nodes_tests.rs"]
 mod tests;

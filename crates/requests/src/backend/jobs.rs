@@ -48,12 +48,12 @@ impl JobSize {
     }
 
     /// For a landing: only where all that follows it would fit.
-    fn to_land(self) -> Self {
+    pub(super) fn to_land(self) -> Self {
         Self { runtime_sec: Self::HOUR / 2, ..self }
     }
 
     /// For what needs one core and no more than its share of memory.
-    fn of_one_core(self, hours: u64) -> Self {
+    pub(super) fn of_one_core(self, hours: u64) -> Self {
         let memory_mb = (self.memory_mb / u64::from(self.cores.max(1))).max(1);
         Self { cores: 1, memory_mb, runtime_sec: hours * Self::HOUR }
     }
@@ -198,7 +198,7 @@ fn sizes(outline: &Outline) -> Vec<(String, JobSize)> {
     processing.chain(others).collect()
 }
 
-fn largest(outline: &Outline) -> JobSize {
+pub(super) fn largest(outline: &Outline) -> JobSize {
     outline.sizes.iter().copied().fold(JobSize::default(), JobSize::covering)
 }
 

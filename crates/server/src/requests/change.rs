@@ -26,7 +26,7 @@ pub fn patch(
 }
 
 /// Reads, decides, writes; once more if somebody came between, unless a version was quoted.
-fn change(
+pub(super) fn change(
     db: &dyn Database,
     name: &str,
     version: Option<i64>,
@@ -141,7 +141,7 @@ fn to_status(
     }
 }
 
-fn wanted(what: Want, reason: &str, actor: Actor<'_>, now: Timestamp) -> RequestChange {
+pub(super) fn wanted(what: Want, reason: &str, actor: Actor<'_>, now: Timestamp) -> RequestChange {
     let reason = if reason.is_empty() { "no reason was given" } else { reason };
     let wanted = Wanted { what, by: actor.name.to_owned(), reason: reason.to_owned(), at: now };
     RequestChange::Wanted(Some(wanted))

@@ -68,6 +68,12 @@ pub struct Hold {
     pub subcode: i32,
 }
 
+impl std::fmt::Display for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (code {}, subcode {})", self.reason, self.code, self.subcode)
+    }
+}
+
 /// All events that are whole, in the order of the log.
 pub fn parse(log: &[u8]) -> Vec<Event> {
     let mut events = Vec::new();

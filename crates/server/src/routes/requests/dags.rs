@@ -14,11 +14,13 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_api::requests::{
-    AdmissionConfig, AdmissionQueue, Dag, DagLogs, DagNodes, Dags, Workflow, WorkflowStatus,
+    AdmissionConfig, AdmissionQueue, Dag, DagAction, DagHistory, DagLogs, DagNodes, DagReason, Dags,
+    Workflow, WorkflowStatus,
 };
 use windlass_auth::{Operation, Relation};
 use windlass_store::Database;
 use windlass_store::model::RunFilter;
+use windlass_types::Timestamp;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -26,6 +28,11 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(show))
         .routes(routes!(nodes))
         .routes(routes!(logs))
+        .routes(routes!(history))
+        .routes(routes!(hold))
+        .routes(routes!(release))
+        .routes(routes!(remove))
+        .routes(routes!(rescue))
         .routes(routes!(queue))
         .routes(routes!(configure))
         .routes(routes!(lifecycle))
@@ -89,7 +96,7 @@ async fn show(State(state): State<AppState>, caller: Caller, Path(id): Path<Stri
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WhichNodes {
-    /// Only those in one of these states of jobs, with commas between them.
+    /// Only those in one of these states, of jobs of the engine or of nodes of DAGMan, with commas between them.
     status: Option<String>,
     /// Only those of this work unit, by its number.
     work_unit: Option<u32>,
@@ -104,7 +111,7 @@ pub(crate) struct WhichNodes {
 /// The nodes of a run as they are now
 #[utoipa::path(get, path = "/dags/{id}/nodes", tag = "requests", operation_id = "list_dag_nodes",
     params(("id" = String, Path,), WhichNodes), responses(
-    (status = 200, description = "Jobs of the engine, at this moment", body = DagNodes),
+    (status = 200, description = "Jobs of the engine or nodes of DAGMan, at this moment", body = DagNodes),
     (status = 404, description = "There is no such run")))]
 async fn nodes(
     State(state): State<AppState>,
@@ -123,15 +130,116 @@ async fn nodes(
 
 /// Where the logs of a run are
 #[utoipa::path(get, path = "/dags/{id}/logs", tag = "requests", operation_id = "get_dag_logs",
-    params(("id" = String, Path,)), responses(
-    (status = 200, description = "Directories, and how to read them", body = DagLogs),
+    params(("id" = String, Path,), WhichLogs), responses(
+    (status = 200, description = "Directories and files, and how to read them", body = DagLogs),
     (status = 404, description = "There is no such run")))]
 async fn logs(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
+    Query(which): Query<WhichLogs>,
 ) -> Answer<Json<DagLogs>> {
-    caller.look(&state, move |db| dags::logs(db, &id)).await.map(Json)
+    let which = dags::Which { unit: which.work_unit, node: which.node };
+    caller.look(&state, move |db| dags::logs(db, &id, &which)).await.map(Json)
+}
+
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct WhichLogs {
+    /// Of this work unit of an HTCondor DAG, by its number.
+    work_unit: Option<u32>,
+    /// Of this node; without it, of DAGMan.
+    node: Option<String>,
+}
+
+/// What happened to a run
+#[utoipa::path(get, path = "/dags/{id}/history", tag = "requests", operation_id = "get_dag_history",
+    params(("id" = String, Path,)), responses(
+    (status = 200, description = "The oldest first", body = DagHistory),
+    (status = 404, description = "There is no such run")))]
+async fn history(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer<Json<DagHistory>> {
+    caller.look(&state, move |db| dags::history(db, &id)).await.map(Json)
+}
+
+/// Hold a run on HTCondor
+///
+/// DAGMan begins nothing more; what runs goes on.
+#[utoipa::path(post, path = "/dags/{id}/hold", tag = "requests", operation_id = "hold_dag",
+    params(("id" = String, Path,)), request_body = DagReason, responses(
+    (status = 200, description = "It is held", body = DagAction),
+    (status = 404, description = "There is no such run"),
+    (status = 409, description = "It is not in the queue of HTCondor"),
+    (status = 503, description = "The schedd does not answer")))]
+async fn hold(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(said): Json<DagReason>,
+) -> Answer<Json<DagAction>> {
+    act(&state, &caller, move |db, actor, _| dags::hold(db, &id, &said.reason, actor)).await
+}
+
+/// Let a run go on that is held on HTCondor
+#[utoipa::path(post, path = "/dags/{id}/release", tag = "requests", operation_id = "release_dag",
+    params(("id" = String, Path,)), request_body = DagReason, responses(
+    (status = 200, description = "It goes on", body = DagAction),
+    (status = 404, description = "There is no such run"),
+    (status = 409, description = "It is not in the queue of HTCondor"),
+    (status = 503, description = "The schedd does not answer")))]
+async fn release(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(said): Json<DagReason>,
+) -> Answer<Json<DagAction>> {
+    act(&state, &caller, move |db, actor, _| dags::release(db, &id, &said.reason, actor)).await
+}
+
+/// End a run; its request is held
+#[utoipa::path(post, path = "/dags/{id}/remove", tag = "requests", operation_id = "remove_dag",
+    params(("id" = String, Path,)), request_body = DagReason, responses(
+    (status = 200, description = "It is being ended", body = DagAction),
+    (status = 404, description = "There is no such run"),
+    (status = 409, description = "It is over")))]
+async fn remove(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(said): Json<DagReason>,
+) -> Answer<Json<DagAction>> {
+    act(&state, &caller, move |db, actor, now| dags::remove(db, &id, &said.reason, actor, now)).await
+}
+
+/// Go on with what a run has left
+///
+/// It must be over, and its request held: another run is made whose parent it is.
+#[utoipa::path(post, path = "/dags/{id}/rescue", tag = "requests", operation_id = "rescue_dag",
+    params(("id" = String, Path,)), request_body = DagReason, responses(
+    (status = 200, description = "Another run is prepared", body = DagAction),
+    (status = 404, description = "There is no such run"),
+    (status = 409, description = "It is not over, or nothing is left of it")))]
+async fn rescue(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(said): Json<DagReason>,
+) -> Answer<Json<DagAction>> {
+    act(&state, &caller, move |db, actor, now| dags::rescue(db, &id, &said.reason, actor, now)).await
+}
+
+/// Does it, and has the reconciler look at the request.
+async fn act(
+    state: &AppState,
+    caller: &Caller,
+    work: impl FnOnce(&dyn Database, Actor<'_>, Timestamp) -> Answer<DagAction> + Send + 'static,
+) -> Answer<Json<DagAction>> {
+    let done = caller.act(state, Operation::ChangeRequest, work).await?;
+    state.lifecycle.nudge(&done.request_name);
+    Ok(Json(done))
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]

@@ -20,8 +20,8 @@ fn of(views: &[NodeView], name: &str) -> NodeView {
 #[test]
 fn a_group_that_is_done() {
     let run = group(&[
-        ("group.status", include_bytes!("../../tests/data/group.dag.status.done")),
-        ("group.jobstate", include_bytes!("../../tests/data/group.jobstate.log")),
+        ("group.status", include_bytes!("../../../tests/data/group.dag.status.done")),
+        ("group.jobstate", include_bytes!("../../../tests/data/group.jobstate.log")),
     ]);
     let views = nodes(run.path(), Some(1)).unwrap();
     assert_eq!(views.len(), 6);
@@ -34,7 +34,7 @@ fn a_group_that_is_done() {
 #[test]
 fn the_log_is_newer_than_the_status_file() {
     use NodeState::{Done, Idle, Post, Pre, Running, Waiting};
-    let log = include_bytes!("../../tests/data/group.jobstate.log");
+    let log = include_bytes!("../../../tests/data/group.jobstate.log");
     let text = str::from_utf8(log).unwrap();
     let mut states = Vec::new();
     for (end, _) in text.match_indices('\n') {
@@ -56,7 +56,7 @@ fn the_log_is_newer_than_the_status_file() {
 #[test]
 fn what_failed_and_what_was_stopped() {
     let run = group(&[
-        ("group.status", include_bytes!("../../tests/data/group.dag.status.aborted")),
+        ("group.status", include_bytes!("../../../tests/data/group.dag.status.aborted")),
         ("proc_000001.post.json", b"{}"),
     ]);
     let views = nodes(run.path(), Some(1)).unwrap();
@@ -71,7 +71,7 @@ fn what_failed_and_what_was_stopped() {
     std::fs::write(run.path().join("workflow.status"), outer).unwrap();
     let refused = run.path().join("mg_000003");
     std::fs::create_dir(&refused).unwrap();
-    let words = include_bytes!("../../tests/data/unparsable.dag.dagman.out");
+    let words = include_bytes!("../../../tests/data/unparsable.dag.dagman.out");
     std::fs::write(refused.join("group.dag.dagman.out"), words).unwrap();
     let failed = failures(run.path()).unwrap();
     let told: Vec<_> =
@@ -89,14 +89,14 @@ fn what_failed_and_what_was_stopped() {
 fn where_nodes_run_and_why_they_are_held() {
     let run = group(&[
         ("group.jobstate", b"1 landing SUBMIT 23.0 - - 1\n2 landing EXECUTE 23.0 - - 1\n"),
-        ("group.dag.nodes.log", include_bytes!("../../tests/data/group.dag.nodes.log")),
+        ("group.dag.nodes.log", include_bytes!("../../../tests/data/group.dag.nodes.log")),
     ]);
     let views = nodes(run.path(), Some(1)).unwrap();
     assert_eq!(views[0].site.as_deref(), Some("T2_DE_Beta"));
     assert_eq!((views[0].state, views[0].held.clone()), (NodeState::Running, None));
     let held = group(&[
         ("group.jobstate", b"1 a SUBMIT 108.0 - - 1\n2 a JOB_HELD 108.0 - - 1\n"),
-        ("group.dag.nodes.log", include_bytes!("../../tests/data/held.nodes.log")),
+        ("group.dag.nodes.log", include_bytes!("../../../tests/data/held.nodes.log")),
     ]);
     let views = nodes(held.path(), Some(1)).unwrap();
     assert_eq!(views[0].held.as_ref().map(|hold| hold.code), Some(21));

@@ -1,0 +1,254 @@
+//! Going on with a run whose DAG ended before all of its units were completed.
+//!
+//! DAGMan does it: submitted again, the same DAG goes on from its newest rescue file, and so do the DAGs of its units. Only
+//! a unit whose site is banned by now, or seems to have failed it, must not be kept there: what it did is forgotten, and
+//! its landing elects anew. And a DAGMan that was removed while it was held, or was lost, has written no rescue file: what
+//! it would have said is then said here, so that nothing that is completed is done again.
+
+use crate::layout;
+use crate::read::rescue::{self, Rescue};
+use crate::watch::Watch;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use windlass_types::FailureClass;
+use windlass_types::requests::{UnitName, UnitStatus};
+
+/// A unit that lands anew, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    pub unit: u32,
+    /// Where it was.
+    pub site: String,
+    pub why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Banned,
+    /// It failed there, and not for a reason that it would take along.
+    Failed,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct RescueError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// To be called before the DAG is submitted again, never while it runs. May be called again after a crash.
+pub fn prepare(run: &Path, banned: &[String]) -> Result<Vec<Moved>, RescueError> {
+    let rescue = newest(run)?;
+    let completed = completed(run);
+    let is_missing = |unit: &String| rescue.as_ref().is_none_or(|(_, rescue)| !rescue.done.contains(unit));
+    let rescue = match rescue {
+        Some((number, _)) if completed.iter().any(is_missing) => write(run, number + 1, &completed)?,
+        Some((_, rescue)) => rescue,
+        None if !completed.is_empty() => write(run, 1, &completed)?,
+        None => return Ok(Vec::new()),
+    };
+    let done: BTreeSet<&str> = rescue.done.iter().map(String::as_str).collect();
+    let failed: BTreeSet<&str> = rescue.failed.iter().map(String::as_str).collect();
+    let mut moved = Vec::new();
+    for name in unit_names(run)? {
+        if done.contains(name.as_str()) {
+            continue;
+        }
+        let (Some(unit), Some(site)) = (layout::unit_number(&name), elected(&run.join(&name))?) else {
+            continue;
+        };
+        let is_failed = || failed.contains(name.as_str());
+        let why = match () {
+            () if banned.contains(&site) => Why::Banned,
+            () if is_failed() && blames_site(&final_classes(&run.join(&name))?) => Why::Failed,
+            () => continue,
+        };
+        set_aside(&run.join(&name))?;
+        moved.push(Moved { unit, site, why });
+    }
+    Ok(moved)
+}
+
+/// The rescue file that DAGMan would go on from, and its number.
+fn newest(run: &Path) -> Result<Option<(u32, Rescue)>, RescueError> {
+    let files = rescue_files(run, layout::OUTER_DAG)?;
+    let Some((number, path)) = files.into_iter().max() else { return Ok(None) };
+    let text = fs::read(&path).map_err(at(&path))?;
+    Ok(Some((number, rescue::parse(&text))))
+}
+
+/// All units that were ever completed here.
+fn completed(run: &Path) -> Vec<String> {
+    let news = Watch::new(run).look().units.into_iter();
+    let completed = news.filter(|news| news.status == UnitStatus::Completed);
+    let completed: BTreeSet<u32> = completed.map(|news| news.number).collect();
+    completed.into_iter().map(|unit| UnitName(unit).to_string()).collect()
+}
+
+/// A rescue file as DAGMan would have written it; whole or not at all.
+fn write(run: &Path, number: u32, completed: &[String]) -> Result<Rescue, RescueError> {
+    let path = run.join(format!("{}.rescue{number:03}", layout::OUTER_DAG));
+    let hidden = run.join(".rescue");
+    let lines = completed.iter().map(|unit| format!("DONE {unit}\n"));
+    let text = "# Written by windlass: DAGMan ended without a word\n".to_owned() + &lines.collect::<String>();
+    fs::write(&hidden, &text).and_then(|()| fs::rename(&hidden, &path)).map_err(at(&path))?;
+    Ok(rescue::parse(text.as_bytes()))
+}
+
+fn rescue_files(directory: &Path, dag: &str) -> Result<Vec<(u32, PathBuf)>, RescueError> {
+    let names = names_in(directory)?;
+    Ok(names.iter().filter_map(|name| Some((rescue::number(dag, name)?, directory.join(name)))).collect())
+}
+
+fn unit_names(run: &Path) -> Result<Vec<String>, RescueError> {
+    let mut names = names_in(run)?;
+    names.retain(|name| layout::unit_number(name).is_some());
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn names_in(directory: &Path) -> Result<Vec<String>, RescueError> {
+    let entries = fs::read_dir(directory).map_err(at(directory))?;
+    let name =
+        |entry: io::Result<fs::DirEntry>| entry.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    entries.map(name).collect::<io::Result<_>>().map_err(at(directory))
+}
+
+/// Where a unit is. `None`: it has not landed.
+fn elected(unit: &Path) -> Result<Option<String>, RescueError> {
+    let path = unit.join(layout::ELECTED);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(text.split('"').nth(1).map(str::to_owned)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(at(&path)(error)),
+    }
+}
+
+/// What matters here of a `NODE.post.json`.
+#[derive(Deserialize)]
+struct Report {
+    #[serde(rename = "final")]
+    is_final: bool,
+    classification: Classification,
+}
+
+#[derive(Deserialize)]
+struct Classification {
+    category: String,
+}
+
+/// Of what classes the nodes of a unit have failed for good. A report that cannot be read says nothing.
+fn final_classes(unit: &Path) -> Result<Vec<String>, RescueError> {
+    let reports = names_in(unit)?.into_iter().filter(|name| name.ends_with(".post.json"));
+    let read = |name: String| serde_json::from_slice::<Report>(&fs::read(unit.join(name)).ok()?).ok();
+    let is_failure = |report: &Report| report.is_final && report.classification.category != "success";
+    Ok(reports.filter_map(read).filter(is_failure).map(|report| report.classification.category).collect())
+}
+
+/// Whether another site may do better. What a job itself is at fault for, or its data, it takes along; who failed without a
+/// word is given the chance.
+fn blames_site(classes: &[String]) -> bool {
+    let own = [FailureClass::Permanent, FailureClass::Data, FailureClass::Memory, FailureClass::Timeout];
+    let is_own = |class: &String| own.iter().any(|own| own.as_str() == class);
+    classes.is_empty() || !classes.iter().all(is_own)
+}
+
+/// `elected.inc` goes last: as long as it is there this is done again.
+fn set_aside(unit: &Path) -> Result<(), RescueError> {
+    for (_, path) in rescue_files(unit, layout::GROUP_DAG)? {
+        aside(&path)?;
+    }
+    aside(&unit.join(layout::ELECTED))
+}
+
+/// Kept for whoever wants to know what happened.
+fn aside(path: &Path) -> Result<(), RescueError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".aside");
+    fs::rename(path, name).map_err(at(path))
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> RescueError {
+    let path = path.to_owned();
+    move |source| RescueError { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESCUE: &str = "# Total number of Nodes: 5\n# Nodes premarked DONE: 1\n# Nodes that failed: 2\n\
+        #   mg_000001,mg_000002,<ENDLIST>\n\nDONE mg_000000\n";
+
+    /// A unit that landed, did something, and has these reports.
+    fn unit(run: &Path, number: u32, site: &str, classes: &[(&str, bool)]) -> PathBuf {
+        let directory = layout::unit_directory(run, number);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join(layout::ELECTED), format!("MY.DESIRED_Sites = \"{site}\"\n")).unwrap();
+        fs::write(directory.join("group.dag.rescue001"), "DONE landing\n").unwrap();
+        for (n, (class, is_final)) in classes.iter().enumerate() {
+            let text =
+                format!(r#"{{"final": {is_final}, "classification": {{"category": "{class}"}}, "more": 1}}"#);
+            fs::write(directory.join(format!("proc_{n:06}.post.json")), text).unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn who_was_failed_by_a_site_or_is_at_a_banned_one_lands_anew() {
+        let run = tempfile::tempdir().unwrap();
+        let run = run.path();
+        unit(run, 0, "T2_Banned", &[]);
+        unit(run, 1, "T2_Good", &[("success", true), ("transient", true)]);
+        unit(run, 2, "T2_Good", &[("data", true), ("infrastructure", false)]);
+        let stopped = unit(run, 3, "T2_Banned", &[("success", true)]);
+        unit(run, 4, "T2_Good", &[("infrastructure", true)]);
+        let banned = ["T2_Banned".to_owned()];
+        assert_eq!(prepare(run, &banned).unwrap(), [], "it never ran");
+
+        fs::write(run.join("workflow.dag.rescue001"), "DONE mg_000003\n").unwrap();
+        fs::write(run.join("workflow.dag.rescue002"), RESCUE).unwrap();
+        let moved = prepare(run, &banned).unwrap();
+        let expected = [(1, "T2_Good", Why::Failed), (3, "T2_Banned", Why::Banned)];
+        assert_eq!(moved, expected.map(|(unit, site, why)| Moved { unit, site: site.into(), why }));
+        for (name, there) in
+            [("elected.inc", false), ("group.dag.rescue001", false), ("group.dag.rescue001.aside", true)]
+        {
+            assert_eq!(stopped.join(name).exists(), there, "{name}");
+        }
+        assert_eq!(prepare(run, &banned).unwrap(), [], "once is enough");
+    }
+
+    #[test]
+    fn what_dagman_could_not_write_down_is_written_down() {
+        let run = tempfile::tempdir().unwrap();
+        let log = "1 INTERNAL *** DAGMAN_STARTED 7.0 ***\n2 mg_000000 POST_SCRIPT_SUCCESS 8.0 - - 1\n\
+            3 mg_000001 POST_SCRIPT_FAILURE 9.0 - - 2\n4 mg_000002 POST_SCRIPT_SUCCESS 10.0 - - 3\n";
+        fs::write(run.path().join(layout::OUTER_JOBSTATE), log).unwrap();
+        let done = |number: u32| {
+            let path = run.path().join(format!("workflow.dag.rescue{number:03}"));
+            fs::read(path).ok().map(|text| rescue::parse(&text).done)
+        };
+        prepare(run.path(), &[]).unwrap();
+        assert_eq!(done(1).unwrap(), ["mg_000000", "mg_000002"]);
+        prepare(run.path(), &[]).unwrap();
+        assert_eq!(done(2), None, "it is there");
+        // Of a rescue that was lost.
+        fs::write(run.path().join("workflow.dag.rescue001"), "DONE mg_000000\n").unwrap();
+        prepare(run.path(), &[]).unwrap();
+        assert_eq!(done(2).unwrap(), ["mg_000000", "mg_000002"]);
+    }
+
+    #[test]
+    fn a_crash_in_the_middle_is_made_good() {
+        let run = tempfile::tempdir().unwrap();
+        let directory = unit(run.path(), 1, "T2_Good", &[]);
+        fs::write(run.path().join("workflow.dag.rescue001"), RESCUE).unwrap();
+        aside(&directory.join("group.dag.rescue001")).unwrap();
+        assert_eq!(prepare(run.path(), &[]).unwrap().len(), 1);
+        assert!(!directory.join(layout::ELECTED).exists());
+    }
+}

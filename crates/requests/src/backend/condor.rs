@@ -1,0 +1,243 @@
+//! Runs on HTCondor: DAGs of DAGs in the directory that planning has written. DAGMan owns their nodes; a run is found
+//! again by its batch name, goes on from the rescue files of the one before it, and is watched by reading what DAGMan
+//! writes.
+
+mod lookout;
+mod paper;
+mod queue;
+
+pub(crate) use paper::Paper;
+
+use super::{Backend, Look, Order, Stop, UnitChange};
+use crate::mailbox::Nudge;
+use crate::outline::Outline;
+use lookout::{Lookout, Seen};
+use queue::{Answer, Queue};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use windlass_condor::pool::{BATCH_PREFIX, CondorError};
+use windlass_condor::render::{RenderError, write_bans};
+use windlass_condor::rescue;
+use windlass_condor::submit::{self, SubmitError};
+use windlass_condor::watch::{DagState, Outcome, UnitNews};
+use windlass_core::requests::book::{self, NodeCounts, RunRow};
+use windlass_core::requests::lifecycle::{RunState, Trouble};
+
+/// How runs go to HTCondor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CondorOptions {
+    /// New runs go to the one with the fewest of them. None: the schedd of this machine.
+    pub schedds: Vec<String>,
+    /// The `windlass` of this machine, absolute: what the scripts of nodes are.
+    pub program: PathBuf,
+    /// Where workers have it, absolute. `None`: it is sent along with each job.
+    pub on_workers: Option<PathBuf>,
+    /// An X.509 proxy that jobs go to storage with.
+    pub proxy: Option<PathBuf>,
+    /// A token that they go there with.
+    pub token: Option<PathBuf>,
+    /// Attributes that all jobs bear, for those who count what was used.
+    pub accounting: BTreeMap<String, String>,
+    /// Where the commands of HTCondor are, if not on the path.
+    pub tools: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Condor {
+    options: CondorOptions,
+    queue: Queue,
+    lookout: Lookout,
+}
+
+impl Condor {
+    pub(crate) fn new(options: CondorOptions, nudge: Nudge) -> Self {
+        let queue = Queue { tools: options.tools.clone() };
+        Self { lookout: Lookout::new(nudge, queue.clone()), queue, options }
+    }
+
+    /// Where a new run goes, given those that are not over: to the schedd that has the fewest of them.
+    pub(crate) fn place(&self, active: &[RunRow]) -> book::Backend {
+        let load = |schedd: &String| {
+            let is_there = |run: &&RunRow| schedd_of(run) == Some(schedd.as_str());
+            active.iter().filter(is_there).count()
+        };
+        let schedd = self.options.schedds.iter().min_by_key(|schedd| load(schedd)).cloned();
+        book::Backend::Htcondor { schedd, cluster: None }
+    }
+
+    /// Writes what HTCondor has to know of a planned run into its directory.
+    pub(crate) fn write(&self, paper: &Paper<'_>, outline: &Outline) -> Result<(), Trouble> {
+        paper::write(paper, outline, &self.options).map_err(|error| of_render(&error))
+    }
+
+    /// Runs that are not among these need not be watched any more.
+    pub(crate) fn keep(&self, is_wanted: impl Fn(&str) -> bool) {
+        self.lookout.keep(is_wanted);
+    }
+
+    /// The DAGMan that a run has, if it was submitted, also where nobody was told.
+    fn find(&self, order: &Order<'_>) -> Result<Option<u64>, Trouble> {
+        let directory = Path::new(&order.run.submit_dir);
+        submit::find(&self.commands(order.run), directory, &batch(order), number(order))
+            .map_err(|error| of_submit(&error))
+    }
+
+    pub(crate) fn commands(&self, run: &RunRow) -> windlass_condor::pool::Condor {
+        self.queue.at(schedd_of(run))
+    }
+}
+
+/// What the runs of a round are called in the queue, from before they are there.
+fn batch(order: &Order<'_>) -> String {
+    format!("{BATCH_PREFIX}{}", order.submission.digest)
+}
+
+/// Which submission of its directory a run is: those before it that were handed over are known to have been.
+fn number(order: &Order<'_>) -> u32 {
+    let is_before = |other: &&RunRow| other.submit_dir == order.run.submit_dir && cluster_of(other).is_some();
+    order.others.iter().filter(is_before).count() as u32 + 1
+}
+
+fn schedd_of(run: &RunRow) -> Option<&str> {
+    match &run.backend {
+        book::Backend::Htcondor { schedd, .. } => schedd.as_deref(),
+        book::Backend::Engine { .. } => None,
+    }
+}
+
+/// The number of a run's DAGMan, if it was handed over.
+pub(crate) fn cluster_of(run: &RunRow) -> Option<u64> {
+    match &run.backend {
+        book::Backend::Htcondor { cluster, .. } => cluster.as_ref()?.parse().ok(),
+        book::Backend::Engine { .. } => None,
+    }
+}
+
+fn handed(run: &RunRow, cluster: u64) -> book::Backend {
+    let schedd = schedd_of(run).map(str::to_owned);
+    book::Backend::Htcondor { schedd, cluster: Some(cluster.to_string()) }
+}
+
+impl Backend for Condor {
+    /// Once: what is there already, or was, is not prepared again.
+    fn hand_over(&self, order: &Order<'_>) -> Result<book::Backend, Trouble> {
+        let (run, directory) = (order.run, Path::new(&order.run.submit_dir));
+        if self.find(order)?.is_none() {
+            prepare(run, directory, &order.banned)?;
+        }
+        let condor = self.commands(run);
+        let submitted = submit::rescue(&condor, directory, &batch(order), number(order))
+            .map_err(|error| of_submit(&error))?;
+        Ok(handed(run, submitted.cluster))
+    }
+
+    /// Removed, DAGMan ends its jobs and writes down what need not be done again.
+    fn stop(&self, order: &Order<'_>, reason: &str) -> Result<Stop, Trouble> {
+        let run = order.run;
+        let Some(cluster) = cluster_of(run).map_or_else(|| self.find(order), |cluster| Ok(Some(cluster)))?
+        else {
+            return Ok(Stop::NotThere);
+        };
+        // If it is gone or going already, looking at it will tell.
+        self.commands(run).remove(cluster, reason).map_err(|error| of_condor(&error))?;
+        Ok(Stop::Told(handed(run, cluster)))
+    }
+
+    fn look(&self, run: &RunRow) -> Option<Look> {
+        let cluster = cluster_of(run)?;
+        Some(match self.lookout.look(run, schedd_of(run), cluster) {
+            Ok(seen) => look_of(run, &seen),
+            Err(error) => {
+                tracing::warn!(run = run.uuid, %error, "cannot watch a run");
+                Look::unknown(run.backend.clone())
+            }
+        })
+    }
+}
+
+/// The sites of now, and units that must not stay where they are.
+fn prepare(run: &RunRow, directory: &Path, banned: &[String]) -> Result<(), Trouble> {
+    write_bans(directory, banned).map_err(|error| of_render(&error))?;
+    let moved = rescue::prepare(directory, banned).map_err(|error| passing(&error))?;
+    for rescue::Moved { unit, site, why } in moved {
+        tracing::info!(run = run.uuid, unit, site, ?why, "a work unit lands anew");
+    }
+    Ok(())
+}
+
+fn look_of(run: &RunRow, seen: &Seen) -> Look {
+    let look = &seen.look;
+    let (state, reason) = state_of(seen);
+    let change = |news: &UnitNews| UnitChange { seq: news.seq, unit: news.number, status: news.status };
+    Look {
+        backend: run.backend.clone(),
+        state,
+        counts: with_others(look.counts, run.totals.nodes),
+        units_completed: look.units_completed,
+        units_failed: look.units_failed,
+        news: look.units.iter().map(change).collect(),
+        held: look.tell_held(),
+        reason,
+    }
+}
+
+/// What the files say stands over what the schedd says: they are written by the DAG itself.
+fn state_of(seen: &Seen) -> (RunState, Option<String>) {
+    let Seen { look, presence } = seen;
+    match (&look.state, presence.gone()) {
+        (DagState::Over(outcome), _) => (RunState::Over, tell_outcome(outcome)),
+        (_, Some(Answer::Ended(why))) => (RunState::Over, Some(why.clone())),
+        (_, Some(_)) => (RunState::Gone, None),
+        (DagState::Unknown, None) => (RunState::Unknown, None),
+        (_, None) if presence.is_unreachable() && look.units.is_empty() => (RunState::Unknown, None),
+        (_, None) if look.dagman_held.is_some() => (RunState::Halted, None),
+        (DagState::NotYet | DagState::Running, None) => (RunState::Running, None),
+    }
+}
+
+/// How it ended, where that is more than units that failed.
+fn tell_outcome(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Completed | Outcome::Failed => None,
+        Outcome::Aborted => {
+            Some("one of its nodes ended the whole run, as no other could do better".to_owned())
+        }
+        Outcome::Removed => Some("its DAG was removed from the queue".to_owned()),
+        Outcome::Broken(why) => Some(why.clone()),
+    }
+}
+
+/// Only nodes of units that have begun are counted there; the others wait.
+fn with_others(counts: NodeCounts, total: u64) -> NodeCounts {
+    let known = counts.idle + counts.running + counts.done + counts.failed + counts.held;
+    NodeCounts { idle: counts.idle + total.saturating_sub(known), ..counts }
+}
+
+/// With all that lies behind it.
+fn told(error: &dyn Error) -> String {
+    let mut told = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        told = format!("{told}: {source}");
+        next = source.source();
+    }
+    told
+}
+
+fn passing(error: &dyn Error) -> Trouble {
+    Trouble { reason: told(error), again: true }
+}
+
+/// Whatever HTCondor refuses now it may accept later, when somebody has mended it; until the request is stuck.
+fn of_condor(error: &CondorError) -> Trouble {
+    passing(error)
+}
+
+fn of_submit(error: &SubmitError) -> Trouble {
+    Trouble { again: error.is_transient(), reason: told(error) }
+}
+
+fn of_render(error: &RenderError) -> Trouble {
+    Trouble { again: matches!(error, RenderError::Io { .. }), reason: told(error) }
+}
