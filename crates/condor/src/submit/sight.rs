@@ -98,3 +98,52 @@ fn or_nothing<T: Default>(read: io::Result<T>) -> io::Result<T> {
         read => read,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUBMITTED: &str =
+        "000 (064.000.000) 2026-11-16 04:13:19 Job submitted from host: <127.0.0.1:9618?sock=schedd>\n...\n";
+    const HELD: &str =
+        "012 (064.000.000) 2026-11-16 04:13:20 Job was held.\n\tno such file\n\tCode 6 Subcode 2\n...\n";
+    const RELEASED: &str =
+        "013 (064.000.000) 2026-11-16 04:13:21 Job was released.\n\tvia condor_release\n...\n";
+    const ENDED: &str = "005 (064.000.000) 2026-11-16 04:13:22 Job terminated.\n\t(1) Normal termination (return value 1)\n...\n";
+
+    /// What is seen of DAGMan 64, given what is in its two logs.
+    fn seen(life: &[&str], jobstate: &str) -> Result<Sight, SubmitError> {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("workflow.dag.dagman.log"), life.concat()).unwrap();
+        fs::write(directory.path().join("workflow.jobstate"), jobstate).unwrap();
+        look(directory.path(), 64)
+    }
+
+    #[test]
+    fn it_has_begun_when_it_says_so_itself() {
+        let started = "1794802399 INTERNAL *** DAGMAN_STARTED 64.0 ***\n";
+        assert_eq!(seen(&[SUBMITTED], started).unwrap(), Sight::Started);
+        assert_eq!(
+            seen(&[SUBMITTED, ENDED], started).unwrap(),
+            Sight::Started,
+            "a DAG that failed had begun"
+        );
+        let earlier = "1794802399 INTERNAL *** DAGMAN_STARTED 63.0 ***\n";
+        assert_eq!(seen(&[SUBMITTED], earlier).unwrap(), Sight::NotYet, "that was the one before it");
+    }
+
+    #[test]
+    fn one_that_waits_is_told_from_one_that_is_held() {
+        let nothing = tempfile::tempdir().unwrap();
+        assert_eq!(look(nothing.path(), 64).unwrap(), Sight::NotYet);
+        let Sight::Held(hold) = seen(&[SUBMITTED, HELD], "").unwrap() else { panic!("it is held") };
+        assert_eq!((hold.reason.as_str(), hold.code), ("no such file", 6));
+        assert_eq!(seen(&[SUBMITTED, HELD, RELEASED], "").unwrap(), Sight::NotYet);
+    }
+
+    #[test]
+    fn one_that_ends_without_a_word_is_rejected_all_the_same() {
+        let error = seen(&[SUBMITTED, ENDED], "").unwrap_err().to_string();
+        assert!(error.contains("DAGMan 64 did not accept the DAG: it ended with status 1"), "{error}");
+    }
+}
