@@ -12,7 +12,8 @@ fn bench() -> Sandbox {
     let care = json!({"cool_off_sec": 3600, "longest_cool_off_sec": 3600, "growth": 1.5,
                       "max_memory_per_core_mb": 4000, "longest_runtime_sec": 3600});
     let terms = json!({"name": "r", "run": "u", "program": "/usr/bin/windlass", "care": care,
-                       "kinds": {"processing_0": kind("Processing"), "cleanup": kind("Cleanup")}});
+                       "kinds": {"landing": kind("Landing"), "processing_0": kind("Processing"),
+                                 "cleanup": kind("Cleanup")}});
     sandbox.write("run/condor.json", &terms.to_string());
     sandbox.write("run/mg_000000/elected.inc", "MY.DESIRED_Sites = \"T2_X\"\n");
     sandbox
@@ -62,7 +63,7 @@ fn trouble_of_a_script_is_no_decision() {
     assert_eq!(output.code, 1);
     assert!(output.stderr.contains("nor above it: it is no directory of a run"), "{}", output.stderr);
     assert_eq!(answer(&sandbox, &call("odd").each_ref().map(String::as_str)), 1);
-    assert_eq!(answer(&sandbox, &["condor", "elect", "landing", "0", "0", "3", "32.0", "cleanup"]), 1);
+    assert_eq!(answer(&sandbox, &["condor", "elect", "landing", "0", "0", "3", "32.0", "landing"]), 1);
     assert_eq!(answer(&sandbox, &["condor", "post", "proc_000000", "zero"]), 2);
     assert_eq!(answer(&sandbox, &["condor"]), 2);
 }

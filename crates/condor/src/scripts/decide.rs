@@ -82,7 +82,7 @@ fn request_care(care: &terms::Care, kind: &NodeKind) -> Care {
 pub fn decide(attempt: &Attempt, rules: &Rules) -> Decision {
     let asked = asked(attempt, rules);
     let report = begin_report(attempt, asked);
-    match judge::judge(attempt, asked) {
+    match judge::judge(attempt, limits(rules, asked)) {
         None => succeeded(report),
         Some(judged) => failed(attempt, rules, &judged, report),
     }
@@ -100,6 +100,11 @@ fn asked(attempt: &Attempt, rules: &Rules) -> Resources {
         Some(earlier) => earlier.asks_next(),
         None => rules.asked,
     }
+}
+
+/// A job of a spec that names no requirements is limited by nothing that it could have more of.
+fn limits(rules: &Rules, asked: Resources) -> Option<Resources> {
+    (rules.role.is_some() || asked != Resources::DEFAULT).then_some(asked)
 }
 
 fn begin_report(attempt: &Attempt, asked: Resources) -> PostReport {
@@ -167,7 +172,7 @@ fn failed(attempt: &Attempt, rules: &Rules, judged: &Judged, mut report: PostRep
     let situation = Situation {
         attempt: windlass_types::Attempt(used),
         used,
-        asked: Some(report.asked),
+        asked: limits(rules, report.asked),
         workers: &[],
         longest: rules.longest_runtime,
         budget: Budget { granted: 0, limit: u64::MAX },

@@ -35,8 +35,8 @@ impl Judged {
     }
 }
 
-/// Why the attempt failed; `None` if it did not.
-pub(super) fn judge(attempt: &Attempt, asked: Resources) -> Option<Judged> {
+/// Why the attempt failed, which was limited to what it asked for; `None` if it did not.
+pub(super) fn judge(attempt: &Attempt, asked: Option<Resources>) -> Option<Judged> {
     let exit = match attempt.returned {
         Returned::NotSubmitted => {
             let why = "the schedd did not take the job; the end of dagman.out says why";
@@ -122,7 +122,7 @@ fn speaks_of_time(reason: &str) -> bool {
 }
 
 /// It ran to an end of its own.
-fn ended(attempt: &Attempt, exit: Exit, asked: Resources) -> Judged {
+fn ended(attempt: &Attempt, exit: Exit, asked: Option<Resources>) -> Judged {
     if let Some(Told { class, code, message }) = Told::at_end(&attempt.tail) {
         return Judged::new(class, code, message);
     }
@@ -141,7 +141,7 @@ fn ended(attempt: &Attempt, exit: Exit, asked: Resources) -> Judged {
         tail: if attempt.tail.is_empty() { said } else { &attempt.tail },
         wall: Duration::from_secs(attempt.ad.wall_sec.unwrap_or(0)),
         peak_memory: attempt.ad.memory_mb.map(|mb| Bytes(mb.saturating_mul(1 << 20))),
-        asked: Some(asked),
+        asked,
         node: None,
     });
     Judged::new(found.class, code, found.why)

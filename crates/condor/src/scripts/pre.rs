@@ -34,7 +34,9 @@ pub fn pre(directory: &Path, node: &str) -> Result<Ready, ScriptError> {
             post::write_report(directory, &last)?;
         }
     }
-    forget_report(directory, node)?;
+    if is_unit(directory) {
+        forget_report(directory, node)?;
+    }
     Ok(Ready::Go)
 }
 

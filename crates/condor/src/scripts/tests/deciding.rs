@@ -243,3 +243,23 @@ fn jobs_of_a_spec_follow_their_handler() {
     assert_eq!(decided("plain", &passing).verdict, Verdict::Permanent, "a class is a label");
     assert_eq!(decided("plain", &passing).report.classification.category, "transient");
 }
+
+/// What nobody asked for is no limit that it came near to, and nothing that could grow.
+#[test]
+fn a_job_without_requirements_is_not_measured_by_them() {
+    let mut terms = terms();
+    let kind = NodeKind { role: None, retries: 3, asked: Resources::DEFAULT, handler: Some("more".into()) };
+    let more = FailureRule {
+        memory: Some(windlass_types::Growth::Times(terms.care.growth)),
+        match_all_exit_codes: true,
+        ..FailureRule::default()
+    };
+    terms.handlers.insert("more".into(), FailureHandler { name: "more".into(), rules: vec![more] });
+    let killed = Attempt { ad: Ad { memory_mb: Some(500), ..Ad::default() }, ..attempt(-9, "") };
+    let report = decide(&killed, &Rules::of(&kind, &terms).unwrap()).report;
+    assert_eq!((report.classification.category.as_str(), report.next), ("infrastructure", None));
+    let limited = NodeKind { asked: asked(500 << 20), ..kind };
+    let report = decide(&killed, &Rules::of(&limited, &terms).unwrap()).report;
+    assert_eq!(report.classification.category, "memory");
+    assert_eq!(report.next.map(|next| next.memory), Some(Bytes(750 << 20)));
+}
