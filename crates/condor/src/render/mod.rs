@@ -183,9 +183,9 @@ impl<'a> Words<'a> {
             return Err(RenderError::Nowhere);
         }
         let sets = run.site_sets.iter().map(|set| named("a site of the run", quote::sites(set)));
+        let what = "the path of windlass";
         Ok(Self {
-            program: named("the path of windlass", quote::dag_word(&run.programs.here.to_string_lossy()))
-                .map(|_| run.programs.here.to_str().unwrap_or_default())?,
+            program: named(what, quote::dag_word(submits::absolute(what, run.programs.here)?))?,
             site_sets: sets.collect::<Result<_, _>>()?,
             kinds: (0..run.sizes.len()).map(|size| format!("processing_{size}")).collect(),
             has_profile: run.directory.join(PROFILE).is_file(),

@@ -18,8 +18,9 @@ use nodes::Kinds;
 use script::Script;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
 use windlass_spec::{Job, Workflow};
 
@@ -82,11 +83,11 @@ pub fn spec_faults(workflow: &Workflow<'_>) -> Vec<String> {
     fit::faults(workflow)
 }
 
-/// Only its owner reads it: variables may hold secrets.
+/// Only its owner reads it, from the first moment on: variables may hold secrets.
 fn write_script(path: &Path, text: &str) -> Result<(), RenderError> {
-    write(path, text)?;
-    let set = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    set.map_err(|source| RenderError::Io { path: path.to_owned(), source })
+    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(path);
+    let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|source| RenderError::Io { path: path.to_owned(), source })
 }
 
 fn terms(run: &SpecRun<'_>, names: &[String], kinds: Kinds) -> Terms {
