@@ -1,0 +1,53 @@
+//! Requests whose pool, whose DAGMan or whose server is not always there.
+
+use crate::house::House;
+use crate::support::{Pool, eventually};
+
+/// Jobs that wait for a file, so that something can happen while they run.
+fn until_there_is(house: &House, file: &str) -> String {
+    format!("until [ -e {} ]; do sleep 0.1; done", house.work.path().join(file).display())
+}
+
+fn is_running(house: &House, name: &str) -> bool {
+    house.status(name) == "active" && house.node_in_trouble(name)["status"] == "running"
+}
+
+#[test]
+fn the_pool_is_stopped_and_started_in_the_middle() {
+    let pool = Pool::private();
+    let house = House::open(&pool, "stopped");
+    let gate = until_there_is(&house, "go");
+    house.submit("patient", &gate);
+    eventually("its node runs", || is_running(&house, "patient"));
+    pool.stop();
+    let cluster = house.run("patient")["dagman_cluster_id"].clone();
+    // Nobody is told that it failed: nothing is known.
+    assert_eq!(house.status("patient"), "active");
+    pool.start();
+    house.work.write("go", "");
+    eventually("it is completed", || house.is_completed("patient"));
+    assert_eq!(house.run("patient")["dagman_cluster_id"], cluster, "it is still the same DAG");
+    house.check_outputs("patient");
+}
+
+#[test]
+fn dagman_is_held_and_released_while_its_server_is_killed() {
+    let pool = Pool::shared();
+    let mut house = House::open(&pool, "held");
+    let gate = until_there_is(&house, "go");
+    house.submit("held", &gate);
+    eventually("its node runs", || is_running(&house, "held"));
+    let run = house.run("held");
+    let (id, cluster) = (run["id"].as_str().unwrap(), run["dagman_cluster_id"].as_str().unwrap());
+    house.windlass(&["dag", "hold", id, "--reason", "to see what happens"]);
+    let job_status = || pool.condor("condor_q", &[cluster, "-autoformat", "JobStatus"]);
+    assert_eq!(job_status(), "5\n");
+    house.kill_server();
+    house.serve();
+    // What runs goes on while nobody looks after it.
+    house.work.write("go", "");
+    house.windlass(&["dag", "release", id]);
+    eventually("it is completed", || house.is_completed("held"));
+    assert_eq!(house.run("held")["id"], id, "it is still the same run");
+    house.check_outputs("held");
+}

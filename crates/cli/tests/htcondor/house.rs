@@ -1,0 +1,212 @@
+//! A server that has requests run on the pool, with sites, storage and input datasets; all of it belongs to the pool's
+//! user, as jobs do.
+
+use crate::support::{Pool, SITES, Work, eventually};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+/// What the inputs of all requests are: nine files of twenty events, numbered through.
+const INPUT: &str = "/Muons/Run3-v1/RAW";
+const FILES: u64 = 9;
+const EVENTS_PER_FILE: u64 = 20;
+const EVENTS: u64 = FILES * EVENTS_PER_FILE;
+/// Where they are. Units land at one of these.
+const HOMES: [&str; 3] = [SITES[0], SITES[1], SITES[2]];
+
+pub(crate) struct House {
+    pub(crate) work: Work,
+    environment: Vec<(&'static str, String)>,
+    served: Option<Child>,
+}
+
+/// What a command printed, if it succeeded.
+#[track_caller]
+fn told(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl House {
+    pub(crate) fn open(pool: &Pool, name: &str) -> Self {
+        let work = pool.work(name);
+        let mut house = Self { environment: pool.environment(), work, served: None };
+        house.add_inputs();
+        for site in SITES {
+            let mark = house.work.write(&format!("storage/{site}/.here"), "");
+            let storage = mark.parent().unwrap().to_str().unwrap();
+            house.windlass(&["site", "set", site, "--slots", "100", "--storage-path", storage]);
+        }
+        house.serve();
+        house
+    }
+
+    fn add_inputs(&self) {
+        for file in 0..FILES {
+            let event = |n: u64| file * EVENTS_PER_FILE + n + 1;
+            let line = |n: u64| format!("1 {} {}\n", file * 2 + n / 10 + 1, event(n));
+            let text: String = (0..EVENTS_PER_FILE).map(line).collect();
+            self.work.write(&format!("data/f{file}.txt"), &text);
+        }
+        let homes = HOMES.iter().flat_map(|site| ["--site", site]);
+        let add: Vec<&str> = ["catalog", "add", "data", "as", INPUT].into_iter().chain(homes).collect();
+        self.windlass(&add);
+    }
+
+    pub(crate) fn serve(&mut self) {
+        let log = fs::File::options().append(true).create(true).open(self.work.path().join("serve.log"));
+        let log = log.unwrap();
+        let program = self.work.windlass();
+        // Sent along, it would be copied for each of hundreds of jobs.
+        let program = program.to_str().unwrap();
+        let words =
+            ["serve", "--backend", "htcondor", "--listen", "127.0.0.1:0", "--worker-program", program];
+        let mut command = self.command(&words);
+        let mut served = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let place = self.work.path().join(".windlass/windlass.db.run/server.json");
+        eventually("the server says where it is", || {
+            assert!(served.try_wait().unwrap().is_none(), "it ended: {}", self.work.read("serve.log"));
+            place.exists()
+        });
+        self.served = Some(served);
+    }
+
+    /// As a crash would end it.
+    pub(crate) fn kill_server(&mut self) {
+        if let Some(mut served) = self.served.take() {
+            served.kill().unwrap();
+            served.wait().unwrap();
+            fs::remove_file(self.work.path().join(".windlass/windlass.db.run/server.json")).unwrap();
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.work.windlass());
+        Pool::as_user(&mut command, &self.environment);
+        let home = self.work.path().join("home");
+        command.args(arguments).current_dir(self.work.path());
+        command.env("XDG_CONFIG_HOME", home.join("config")).env("XDG_STATE_HOME", home.join("state"));
+        command.env_remove("WINDLASS_DB").env_remove("WINDLASS_URL").env_remove("WINDLASS_TOKEN");
+        command
+    }
+
+    #[track_caller]
+    pub(crate) fn windlass(&self, arguments: &[&str]) -> String {
+        told(self.command(arguments))
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.windlass(&[arguments, &["--format", "json"]].concat())).unwrap()
+    }
+
+    /// A request of three work units with three processing nodes each, whose step copies its inputs.
+    ///
+    /// `trouble` is what it does before that, in the node that reads the file with number 4.
+    pub(crate) fn submit(&self, name: &str, trouble: &str) {
+        let command = format!(
+            "case \"$(cat $WINDLASS_INPUTS)\" in *f4.txt*) {trouble} ;; esac; \
+             cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT"
+        );
+        self.submit_step(name, &json!({"name": "RECO", "command": command}));
+    }
+
+    /// The same with another step.
+    pub(crate) fn submit_step(&self, name: &str, step: &Value) {
+        let document = json!({
+            "request_name": name, "input_dataset": INPUT, "output_datasets": [output(name)],
+            "splitting_algo": "FileBased", "memory_mb": 100, "size_per_event_kb": 0.04,
+            "splitting_params": {"files_per_job": 1, "target_merged_size_kb": 3},
+            "payload_config": {"steps": [step]},
+        });
+        let file = format!("{name}.json");
+        self.work.write(&file, &document.to_string());
+        self.windlass(&["request", "submit", &file]);
+    }
+
+    pub(crate) fn request(&self, name: &str) -> Value {
+        self.json(&["request", "show", name])
+    }
+
+    pub(crate) fn status(&self, name: &str) -> String {
+        self.request(name)["status"].as_str().unwrap().to_owned()
+    }
+
+    /// The last run of a request.
+    pub(crate) fn run(&self, name: &str) -> Value {
+        self.json(&["dag", "list", "--request", name])[0].clone()
+    }
+
+    /// The node of its last run that reads the file with number 4; nothing while DAGMan has not come so far.
+    pub(crate) fn node_in_trouble(&self, name: &str) -> Value {
+        let nodes = self.json(&["dag", "nodes", name, "--unit", "1"]);
+        let found = nodes.as_array().unwrap().iter().find(|node| node["name"] == "proc_000001");
+        found.cloned().unwrap_or_default()
+    }
+
+    /// What its POST script wrote about that node.
+    pub(crate) fn post_report(&self, name: &str) -> Value {
+        let run = self.run(name);
+        let file = format!("{}/mg_000001/proc_000001.post.json", run["submit_dir"].as_str().unwrap());
+        serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+    }
+
+    /// All is made, once, and archived.
+    #[track_caller]
+    pub(crate) fn check_outputs(&self, name: &str) {
+        let shown = self.request(name);
+        let blocks = shown["progress"]["blocks"].as_array().unwrap();
+        assert!(!blocks.is_empty() && blocks.iter().all(|block| block["status"] == "archived"), "{shown:#}");
+        let once: BTreeMap<u64, u64> = (1..=EVENTS).map(|event| (event, 1)).collect();
+        assert_eq!(self.written(name), once, "{name}");
+    }
+
+    /// How often each event is in the output files, as the catalog knows them.
+    pub(crate) fn written(&self, name: &str) -> BTreeMap<u64, u64> {
+        let shown = self.json(&["catalog", "show", &output(name), "--files"]);
+        let mut seen = BTreeMap::new();
+        for file in shown["files"].as_array().unwrap() {
+            let path = file["replicas"].as_object().unwrap().values().next().unwrap().as_str().unwrap();
+            for line in fs::read_to_string(path).unwrap().lines() {
+                *seen.entry(line.split(' ').nth(2).unwrap().parse().unwrap()).or_default() += 1;
+            }
+        }
+        seen
+    }
+
+    pub(crate) fn is_completed(&self, name: &str) -> bool {
+        let status = self.status(name);
+        assert!(status != "held" && status != "failed", "{:#}", self.request(name));
+        status == "completed"
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        if let Some(mut served) = self.served.take() {
+            served.kill().ok();
+            served.wait().ok();
+        }
+        // What a test that failed left in the queue.
+        let here = self.work.path().display().to_string();
+        let ours = format!("substr(Iwd, 0, {}) == \"{here}\"", here.len());
+        let mut remove = Command::new("condor_rm");
+        Pool::as_user(&mut remove, &self.environment);
+        remove.args(["-constraint", &ours]).current_dir("/").output().ok();
+    }
+}
+
+pub(crate) fn output(name: &str) -> String {
+    format!("/Muons/{name}-v1/RECO")
+}
+
+/// What a program of CMS does that fails with such a code: it says so in its job report.
+pub(crate) fn fails_with(code: u32) -> String {
+    let report = format!(
+        "<FrameworkJobReport><FrameworkError ExitStatus=\\\"{code}\\\" Type=\\\"Test\\\">as it was asked to</FrameworkError></FrameworkJobReport>"
+    );
+    format!("echo \"{report}\" > $WINDLASS_JOB_REPORT; exit 1")
+}
