@@ -8,7 +8,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 /// What the inputs of all requests are: nine files of twenty events, numbered through.
-const INPUT: &str = "/Muons/Run3-v1/RAW";
+pub(crate) const INPUT: &str = "/Muons/Run3-v1/RAW";
 const FILES: u64 = 9;
 const EVENTS_PER_FILE: u64 = 20;
 const EVENTS: u64 = FILES * EVENTS_PER_FILE;
