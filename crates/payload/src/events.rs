@@ -4,7 +4,8 @@ use crate::files::read_pieces;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use windlass_types::payload::{EventWindow, LumiMask, mask_contains, mask_insert};
+use windlass_types::LumiMask;
+use windlass_types::payload::EventWindow;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
@@ -88,7 +89,7 @@ impl Counter {
         };
         self.contents.events += 1;
         if self.last != Some((run, lumi)) {
-            mask_insert(&mut self.contents.lumis, run, lumi);
+            self.contents.lumis.insert(run, lumi);
             self.last = Some((run, lumi));
         }
         self.line.clear();
@@ -116,7 +117,7 @@ impl Wanted<'_> {
     /// `position` counts from 1.
     pub fn includes(&self, position: u64, run: u64, lumi: u64) -> bool {
         self.events.is_none_or(|window| (window.first..=window.last).contains(&position))
-            && self.lumis.is_none_or(|mask| mask_contains(mask, run, lumi))
+            && self.lumis.is_none_or(|mask| mask.contains(run, lumi))
     }
 }
 

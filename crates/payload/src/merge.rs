@@ -15,9 +15,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use windlass_types::LumiMask;
 use windlass_types::payload::{
-    EventsFrom, LumiMask, MergeCounts, MergeOutput, MergedFile, NodeReport, Output, ProducedFile,
-    UnitMetrics, mask_insert_range,
+    EventsFrom, MergeCounts, MergeOutput, MergedFile, NodeReport, Output, ProducedFile, UnitMetrics,
 };
 use windlass_types::work::Exit;
 
@@ -160,10 +160,10 @@ impl Part<'_> {
             None => self.concatenate(&target)?,
             Some(command) => self.by_command(command, &target, work_dir, control)?,
         };
-        let mut lumis = LumiMask::new();
+        let mut lumis = LumiMask::default();
         for (run, ranges) in self.sources.iter().flat_map(|source| &source.file.lumis) {
             for range in ranges {
-                mask_insert_range(&mut lumis, *run, *range);
+                lumis.insert_range(*run, *range);
             }
         }
         Ok(MergedFile {

@@ -20,8 +20,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use windlass_types::Bytes;
+use windlass_types::LumiMask;
 use windlass_types::payload::{
-    EventsFrom, LumiMask, Node, NodeReport, Output, ProducedFile, Step, StepMetrics, StepProfile,
+    EventsFrom, Node, NodeReport, Output, ProducedFile, Step, StepMetrics, StepProfile,
 };
 
 /// How a node is to be run.
@@ -289,7 +290,7 @@ fn count(path: &Path, report: Option<&JobReport>, expected: u64) -> Result<Count
         (None, Some(contents)) => {
             Counted { events: contents.events, from: EventsFrom::File, lumis: contents.lumis }
         }
-        (None, None) => Counted { events: expected, from: EventsFrom::Expected, lumis: LumiMask::new() },
+        (None, None) => Counted { events: expected, from: EventsFrom::Expected, lumis: LumiMask::default() },
     })
 }
 

@@ -10,9 +10,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use windlass_core::plan::{InputView, NodeView, Plan, UnitView};
+use windlass_types::LumiMask;
 use windlass_types::payload::{
-    Estimates, EventWindow, Generation, Input, LumiMask, Merge, Node, Output, Site, Step, StepProfile,
-    UnitManifest,
+    Estimates, EventWindow, Generation, Input, Merge, Node, Output, Site, Step, StepProfile, UnitManifest,
 };
 use windlass_types::requests::Request;
 
@@ -97,10 +97,9 @@ fn one_input(input: &InputView<'_>) -> Input {
         replicas: input.replicas().filter(|(_, path)| !path.is_empty()).map(replica).collect(),
         events: input.window().map(|(first, last)| EventWindow { first, last }),
         lumis: input.lumis().map(|ranges| {
-            let mut mask = LumiMask::new();
+            let mut mask = LumiMask::default();
             for range in ranges {
-                let ranges = mask.entry(u64::from(range.run)).or_default();
-                ranges.push((u64::from(range.first), u64::from(range.last)));
+                mask.insert_range(range.run.into(), (range.first.into(), range.last.into()));
             }
             mask
         }),

@@ -10,6 +10,7 @@ mod failure;
 pub mod fleet;
 mod growth;
 mod id;
+mod lumis;
 pub mod orders;
 pub mod payload;
 pub mod requests;
@@ -31,6 +32,7 @@ pub use id::{
     Attempt, EventId, FileId, JobId, KindId, RequirementsId, ResultId, RunId, UserDataId, WorkerId,
     WorkflowId,
 };
+pub use lumis::LumiMask;
 pub use resources::{Capacity, Resources};
 pub use signal::{ParseSignalError, SIGNAL_NAMES, Signal, signal_name, signal_number};
 pub use site::{LOCAL_SITE, ParseSiteError, check_site_name};

@@ -5,7 +5,8 @@ use super::input::PlanInput;
 use super::sites::{SetId, SiteSets};
 use super::terms::Terms;
 use std::collections::BTreeSet;
-use windlass_types::catalog::{CatalogFile, FileLumi, LumiMask};
+use windlass_types::LumiMask;
+use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::requests::{SplittingAlgo, SplittingParams};
 
 pub(super) struct Chosen<'a> {
@@ -43,7 +44,7 @@ impl Selection {
             let what = format!("run {run} is in `run_whitelist` too");
             faults.request("splitting_params.run_blacklist", what, "leave it out of one of them");
         }
-        let ranges = params.lumi_mask.iter().flat_map(|mask| &mask.0);
+        let ranges = params.lumi_mask.iter().flatten();
         let wrong = ranges.flat_map(|(run, ranges)| ranges.iter().map(move |range| (run, range)));
         for (run, (first, last)) in wrong.filter(|(_, (first, last))| first > last) {
             let what = format!("in run {run} the range [{first}, {last}] ends before it begins");
@@ -59,7 +60,7 @@ impl Selection {
     pub(super) fn keeps(&self, run: u32, lumi: u32) -> bool {
         (self.white.is_empty() || self.white.contains(&run))
             && !self.black.contains(&run)
-            && self.mask.as_ref().is_none_or(|mask| mask.contains(run, lumi))
+            && self.mask.as_ref().is_none_or(|mask| mask.contains(run.into(), lumi.into()))
     }
 }
 

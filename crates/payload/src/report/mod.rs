@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
-use windlass_types::payload::LumiMask;
+use windlass_types::LumiMask;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobReport {

@@ -5,7 +5,6 @@ use quick_xml::XmlVersion;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::reader::Reader;
 use std::borrow::Cow;
-use windlass_types::payload::mask_insert;
 
 /// What a text says, as far as it can be read.
 pub fn parse(text: &str) -> JobReport {
@@ -126,7 +125,7 @@ impl State {
                 .map(|o| &mut o.lumis)
         };
         if let Some(lumis) = lumis {
-            mask_insert(lumis, self.run, lumi);
+            lumis.insert(self.run, lumi);
         }
     }
 
@@ -194,7 +193,7 @@ mod tests {
             "<Metric Name='TotalJobTime' Value='1.5e+02'/></PerformanceSummary></PerformanceReport></FrameworkJobReport>"
         ));
         assert_eq!(report.inputs[0].name.lfn, "/a&b!");
-        assert_eq!(report.inputs[0].lumis[&3], [(1, 2)]);
+        assert_eq!(report.inputs[0].lumis.0[&3], [(1, 2)]);
         assert_eq!(report.errors[0].text, "a < b");
         assert_eq!(report.errors[0].kind, "x < y");
         assert_eq!(report.skipped[0].lfn, "/store/x");

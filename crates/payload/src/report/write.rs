@@ -3,7 +3,7 @@
 use super::{FileName, JobReport};
 use quick_xml::escape::escape;
 use std::fmt::{self, Write};
-use windlass_types::payload::LumiMask;
+use windlass_types::LumiMask;
 
 /// The report as XML.
 pub fn write(report: &JobReport) -> String {

@@ -6,7 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use windlass_types::payload::{EventWindow, LumiMask, Node, Step, UnitManifest};
+use windlass_types::LumiMask;
+use windlass_types::payload::{EventWindow, Node, Step, UnitManifest};
 
 /// One file that a step reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

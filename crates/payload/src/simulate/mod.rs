@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
-use windlass_types::payload::{FaultKind, Generation, mask_insert};
+use windlass_types::payload::{FaultKind, Generation};
 
 /// Does what a program would do. Returns what the process is to end with; a signal or a hang does not return.
 pub fn simulate(task: &Task) -> io::Result<u8> {
@@ -87,7 +87,7 @@ impl Job<'_> {
         let mut write_error = None;
         let read = events::read(&input.path, wanted, |event| {
             told.events_read += 1;
-            mask_insert(&mut told.lumis, event.run, event.lumi);
+            told.lumis.insert(event.run, event.lumi);
             writer.process(&event).inspect_err(|error| write_error = Some(io::Error::from(error.kind())))
         });
         self.events_read += told.events_read;

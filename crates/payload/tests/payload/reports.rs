@@ -27,9 +27,9 @@ fn a_report_of_a_job_that_processed() {
     let report = parse(PROCESSED);
     assert_eq!(report.error(), None);
     assert_eq!(report.events_read(), 2);
-    assert_eq!(report.inputs[0].lumis[&122_023], [(215, 215)]);
+    assert_eq!(report.inputs[0].lumis.0[&122_023], [(215, 215)]);
     assert_eq!(report.outputs[0].name.pfn, "outputRECORECO.root");
-    assert_eq!(report.outputs[0].lumis[&122_023], [(215, 215)]);
+    assert_eq!(report.outputs[0].lumis.0[&122_023], [(215, 215)]);
     let by_path = report.output("/scratch/step1/outputRECORECO.root".as_ref()).unwrap();
     assert_eq!(by_path.module, "outputRECORECO");
 }

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use windlass_payload::{Control, Failure, Place, cleanup, land, merge, run};
 use windlass_types::FailureClass;
+use windlass_types::LumiMask;
 use windlass_types::payload::{
-    EventWindow, EventsFrom, Generation, Input, LumiMask, Merge, Node, NodeReport, Output, Site, Step,
-    StepProfile, StepTuning, UnitManifest,
+    EventWindow, EventsFrom, Generation, Input, Merge, Node, NodeReport, Output, Site, Step, StepProfile,
+    StepTuning, UnitManifest,
 };
 
 /// A unit with two sites in a directory of its own.

@@ -1,7 +1,6 @@
 //! A worker that completes whatever it is given at once, and writes what a merge would have written.
 
 use crate::ground::{Outcome, SITE, USER};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -10,7 +9,7 @@ use windlass_engine::service::{May, Refused, Reply, Service, Speaker, Sponsor};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile, UnitManifest};
 use windlass_types::work::{Assignment, EndCause, Ended, Exit, Report, Usage};
-use windlass_types::{Bytes, Capacity, Clock};
+use windlass_types::{Bytes, Capacity, Clock, LumiMask};
 
 pub(crate) struct Hand<'s> {
     service: &'s Service,
@@ -60,7 +59,7 @@ impl<'s> Hand<'s> {
             boot_id: "b".into(),
             pid: 1,
             pid_start_ticks: 1,
-            capacity: Capacity { cpus: 2000, memory: Bytes(1 << 50), gpus: 0, nodes: 1, max_jobs: None },
+            capacity: Capacity { cpus: 500, memory: Bytes(1 << 50), gpus: 0, nodes: 1, max_jobs: None },
             version: "bench".into(),
             labels: Vec::new(),
             site: SITE.into(),
@@ -103,7 +102,7 @@ fn merge(path: &Path) -> Outcome<()> {
             size: 1_000_000,
             adler32: "00000001".into(),
             events: 100,
-            lumis: BTreeMap::new(),
+            lumis: LumiMask::default(),
             parents: Vec::new(),
         };
         (dataset.to_owned(), vec![file])

@@ -1,6 +1,7 @@
 //! The manifest of a work unit: everything its jobs need to know, in one file.
 
-use super::{LumiMask, NameError, check_lfn, check_name};
+use super::{NameError, check_lfn, check_name};
+use crate::LumiMask;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! What the jobs of a work unit leave: reports, metrics, merged files.
 
-use super::LumiMask;
+use crate::LumiMask;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub struct ProducedFile {
     pub adler32: String,
     pub events: u64,
     pub events_from: EventsFrom,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "LumiMask::is_empty")]
     pub lumis: LumiMask,
 }
 
@@ -106,7 +106,7 @@ pub struct MergedFile {
     pub size: u64,
     pub adler32: String,
     pub events: u64,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "LumiMask::is_empty")]
     pub lumis: LumiMask,
     /// LFNs of the inputs of the nodes that are in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,7 +1,7 @@
 //! A request as it was wished for.
 
 use super::{CleanupPolicy, SplittingAlgo};
-use crate::catalog::LumiMask;
+use crate::LumiMask;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -1,12 +1,12 @@
 //! Plans worked out by hand.
 
 use super::*;
-use windlass_types::catalog::LumiMask;
+use windlass_types::LumiMask;
 use windlass_types::payload::StepTuning;
 
 const AB: &[&str] = &["A", "B"];
 
-fn mask(ranges: &[(u32, &[(u32, u32)])]) -> LumiMask {
+fn mask(ranges: &[(u64, &[(u64, u64)])]) -> LumiMask {
     LumiMask(ranges.iter().map(|(run, ranges)| (*run, ranges.to_vec())).collect())
 }
 

@@ -1,7 +1,7 @@
 //! What is refused, where the fault is said to be, and that a way out is named.
 
 use super::*;
-use windlass_types::catalog::LumiMask;
+use windlass_types::LumiMask;
 
 const FILES: SplittingAlgo = SplittingAlgo::FileBased;
 const EVENTS: SplittingAlgo = SplittingAlgo::EventBased;

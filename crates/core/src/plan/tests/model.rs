@@ -12,7 +12,10 @@ impl World {
     fn keeps(&self, run: u32, lumi: u32) -> bool {
         let params = &self.request.splitting_params;
         let is_masked = params.lumi_mask.as_ref().is_some_and(|mask| {
-            !mask.0.get(&run).is_some_and(|ranges| ranges.iter().any(|&(a, b)| (a..=b).contains(&lumi)))
+            !mask
+                .0
+                .get(&run.into())
+                .is_some_and(|ranges| ranges.iter().any(|&(a, b)| (a..=b).contains(&lumi.into())))
         });
         (params.run_whitelist.is_empty() || params.run_whitelist.contains(&run))
             && !params.run_blacklist.contains(&run)

@@ -3,7 +3,7 @@
 use super::model::{events_of, pieces_of, repeated};
 use super::*;
 use proptest::prelude::*;
-use windlass_types::catalog::LumiMask;
+use windlass_types::LumiMask;
 
 const SITES: [&str; 4] = ["A", "B", "C", "D"];
 const CASES: u32 = 512;
@@ -32,9 +32,9 @@ fn some_files() -> impl Strategy<Value = Vec<CatalogFile>> {
 }
 
 fn some_mask() -> impl Strategy<Value = LumiMask> {
-    let ranges = prop::collection::vec((1..=5u32, 0..=3u32), 0..=2)
+    let ranges = prop::collection::vec((1..=5u64, 0..=3u64), 0..=2)
         .prop_map(|ranges| ranges.into_iter().map(|(first, more)| (first, first + more)).collect());
-    prop::collection::btree_map(1..=3u32, ranges, 1..=3).prop_map(LumiMask)
+    prop::collection::btree_map(1..=3u64, ranges, 1..=3).prop_map(LumiMask)
 }
 
 fn some_params() -> impl Strategy<Value = SplittingParams> {

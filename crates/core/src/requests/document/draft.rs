@@ -4,9 +4,8 @@ use super::names::{self, LABEL, PERSON, REQUEST, SITE, TAG, VERSION};
 use super::reader::{At, Reader, nearest, what};
 use super::{Context, Faults};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::str::FromStr;
-use windlass_types::catalog::LumiMask;
+use windlass_types::LumiMask;
 use windlass_types::requests::{
     CleanupPolicy, Generation, ProductionStep, Request, SplittingAlgo, SplittingParams,
 };
@@ -240,7 +239,7 @@ impl Draft {
         if let (Some(white), Some(mask)) = (&self.run_whitelist, &self.lumi_mask)
             && !white.value.is_empty()
             && !mask.value.is_empty()
-            && !white.value.iter().any(|run| mask.value.0.contains_key(run))
+            && !white.value.iter().any(|run| mask.value.0.contains_key(&u64::from(*run)))
         {
             let reason = format!("has none of the runs of `{}`: nothing would be left", white.path);
             faults.push(&mask.path, reason, None);
@@ -416,7 +415,7 @@ where
 /// `{"356164": [[11, 15], [40, 40]]}`, as CMS writes it. An empty one selects nothing away.
 pub(super) fn read_mask(reader: &Reader<'_>, key: &str, faults: &mut Faults) -> Option<At<LumiMask>> {
     let part = reader.object(key, faults)?;
-    let mut mask: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+    let mut mask = LumiMask::default();
     for (run, ranges) in part.map {
         let path = part.path(run);
         let Some(number) = run.parse::<u32>().ok().filter(|run| *run > 0) else {
@@ -425,19 +424,19 @@ pub(super) fn read_mask(reader: &Reader<'_>, key: &str, faults: &mut Faults) -> 
         };
         let read: Option<Vec<_>> = ranges.as_array().and_then(|list| list.iter().map(read_range).collect());
         if let Some(read) = read {
-            mask.insert(number, read);
+            mask.0.insert(number.into(), read);
         } else {
             let reason =
                 format!("must be a list of [first, last] with 1 ≤ first ≤ last, not {}", what(ranges));
             faults.push(path, reason, None);
         }
     }
-    Some(At::new(reader.path(key), LumiMask(mask).normalized()))
+    Some(At::new(reader.path(key), mask.normalized()))
 }
 
-fn read_range(range: &Value) -> Option<(u32, u32)> {
+fn read_range(range: &Value) -> Option<(u64, u64)> {
     let [first, last] = range.as_array()?.as_slice() else { return None };
-    let number = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
+    let number = |value: &Value| value.as_u64().filter(|n| u32::try_from(*n).is_ok());
     let (first, last) = (number(first)?, number(last)?);
     (1 <= first && first <= last).then_some((first, last))
 }

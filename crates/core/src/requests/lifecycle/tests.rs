@@ -65,7 +65,7 @@ fn merged(unit: u32) -> MergeOutput {
         size: 1,
         adler32: "00000001".into(),
         events: 10,
-        lumis: BTreeMap::new(),
+        lumis: windlass_types::LumiMask::default(),
         parents: Vec::new(),
     };
     MergeOutput {
