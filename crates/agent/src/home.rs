@@ -84,9 +84,12 @@ impl Home {
 
     /// Those of dead agents, locked by us now.
     pub(crate) fn abandoned(state_dir: &Path) -> Vec<Self> {
-        let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
-        let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-        named.filter_map(|entry| Self::take_over(entry.path())).collect()
+        directories(state_dir).filter_map(Self::take_over).collect()
+    }
+
+    /// What agents here have written of themselves, those that live and those that do not.
+    pub(crate) fn all_notes(state_dir: &Path) -> Vec<Notes> {
+        directories(state_dir).filter_map(|directory| notes_in(&directory).ok()).collect()
     }
 
     fn take_over(directory: PathBuf) -> Option<Self> {
@@ -170,6 +173,13 @@ pub fn undelivered(state_dir: &Path) -> io::Result<Vec<Undelivered>> {
         found.push(Undelivered { url: notes.url, host: notes.host, worker, is_alive, reports });
     }
     Ok(found)
+}
+
+/// Of agents.
+fn directories(state_dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    named.map(|entry| entry.path())
 }
 
 fn notes_in(directory: &Path) -> io::Result<Notes> {

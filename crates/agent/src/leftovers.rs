@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 use windlass_client::Client;
 use windlass_proc::bury;
+use windlass_types::WorkerId;
 use windlass_types::fleet::{ActionReport, Comeback, Exchange, Introduction, Welcome};
 use windlass_types::work::{AttemptKey, Report, ReturnReason};
 
@@ -25,6 +26,33 @@ pub(crate) struct Legacy {
     entries: Vec<Entry>,
     /// What had started there lately, or may have.
     started: Vec<AttemptKey>,
+}
+
+/// An agent that was ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Where its server was.
+    pub url: String,
+    /// Who it was there.
+    pub worker: Option<WorkerId>,
+}
+
+/// Ends all agents that keep their directories here, alive or dead, with all that they started: for whoever started them
+/// for himself, and knows that nobody wants them any more. What they could not deliver stays for the next agent here.
+pub fn end_all(state_dir: &Path) -> Result<Vec<Ended>, Error> {
+    let mut ended = Vec::new();
+    for notes in Home::all_notes(state_dir) {
+        // The agent first: it would start its crew anew.
+        let processes = notes.agent.iter().chain(&notes.crew);
+        let mut buried = processes.map(|process| crew::bury_of(process, &notes.host, &notes.boot_id));
+        match buried.try_for_each(|one| one.map(drop)) {
+            Ok(()) => ended.push(Ended { url: notes.url, worker: notes.me.map(|me| me.worker) }),
+            // The directory is shared with another machine, where nothing can be ended from here.
+            Err(bury::Error::OtherHost { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ended)
 }
 
 /// Makes sure that nothing of them lives.

@@ -29,6 +29,7 @@ pub use actions::Actions;
 pub use agent::{Agent, Control};
 pub use home::{Undelivered, default_state_dir, undelivered};
 pub use leaving::{End, Outcome};
+pub use leftovers::{Ended, end_all};
 pub use observe::{Observer, Progress, Silent};
 pub use options::{AgentOptions, FindAgain, Until};
 

@@ -5,6 +5,7 @@ use crate::args::Globals;
 use crate::config::{Config, Origin, Paths};
 use crate::error::CliError;
 use serde::Deserialize;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use windlass_client::{Client, ClientOptions, Kept, Keyring, Trust, origin};
@@ -174,6 +175,11 @@ fn file_name_of(text: &str) -> String {
 /// What a server says beside this database, or one that was killed said.
 fn announcement(database: &Path) -> Option<Announcement> {
     read_announcement(&run_dir(database)?)
+}
+
+/// Where the last server of this database listened, if it was killed.
+pub(crate) fn last_address(database: &Path) -> Option<SocketAddr> {
+    announcement(database)?.url.strip_prefix("http://")?.parse().ok()
 }
 
 /// Of the servers of PostgreSQL databases that one's own user runs here, the one at this address.

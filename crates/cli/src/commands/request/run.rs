@@ -119,8 +119,10 @@ impl Scene {
         pretence: &Pretence,
     ) -> Result<Self, CliError> {
         let run_dir = server::run_dir(path);
+        let anywhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let options = ServeOptions {
-            listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
+            // Where an earlier one was: what its workers could not deliver is meant for us.
+            listen: server::last_address(path).unwrap_or(anywhere),
             any_port: true,
             owner: current_user(),
             run_dir: run_dir.clone(),
@@ -138,8 +140,9 @@ impl Scene {
             token: Some(server.token.clone()),
             ..ClientOptions::default()
         })?;
-        let mut scene = Self { desk: Desk::Server(Box::new(client)), server, workers: Vec::new() };
         let logs = run_dir.unwrap_or_else(|| ctx.cwd.clone()).join("workers");
+        end_earlier(&client, &logs, &pretence.sites)?;
+        let mut scene = Self { desk: Desk::Server(Box::new(client)), server, workers: Vec::new() };
         for site in &pretence.sites {
             match start_worker(&scene.server, site, pretence, &logs) {
                 Ok(worker) => scene.workers.push(worker),
@@ -174,6 +177,22 @@ impl Scene {
         }
         self.server.stop();
     }
+}
+
+/// Ends the workers of an earlier call that was killed: what they held would be theirs until their leases are over. They
+/// are nobody's: the books are ours.
+fn end_earlier(client: &Client, homes: &Path, sites: &[String]) -> Result<(), CliError> {
+    for home in fs::read_dir(homes).into_iter().flatten().flatten() {
+        let comes_again = sites.iter().any(|site| home.file_name() == **site);
+        for windlass_agent::Ended { url, worker } in windlass_agent::end_all(&home.path())? {
+            // The next worker there says what it held, and may have results of it. For others nobody speaks.
+            if let Some(worker) = worker.filter(|_| !comes_again || url != client.url()) {
+                // One that is given up already has nothing any more.
+                drop(client.retire_worker(worker));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn terminate(pid: u32) {
