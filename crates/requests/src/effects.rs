@@ -6,15 +6,15 @@ use crate::backend::{Order, Paper, Retries, Stop, Submission};
 use crate::catalog::{CatalogError, Fault};
 use crate::manifests::{self, Common, WriteError};
 use crate::names;
-use crate::outline::Outline;
+use crate::outline::{self, Outline};
 use crate::world::World;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::plan::{Cause, Plan, PlanFault, PlanInput, Start, plan};
-use windlass_core::requests::View;
 use windlass_core::requests::book::{Backend, BlockRow, NodeCounts, Process, RequestRow, RunRow};
 use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
+use windlass_core::requests::{View, metrics};
 use windlass_store::model::RunFilter;
 use windlass_types::Clock;
 use windlass_types::payload::{StepProfile, check_name};
@@ -201,7 +201,7 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     if wanted == Some(0) {
         return Ok(None);
     }
-    let profile = profile(process);
+    let profile = measured(process, rows.run.as_ref(), round);
     let input = PlanInput {
         request: &request,
         files: &files,
@@ -226,7 +226,8 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     let directory = directory(world, &request.request_name, &uuid)?;
     let outline = manifests::write(&directory, &plan, &common, profile.as_ref()).map_err(of_write)?;
     let backend = world.backends.place(|| active_runs(world))?;
-    let planned = planned(process, round, uuid, &directory, &plan, &outline, backend);
+    let mut planned = planned(process, round, uuid, &directory, &plan, &outline, backend);
+    planned.process.step_metrics = profile.and_then(|profile| serde_json::to_value(profile).ok());
     write_for_backend(world, rows, &request, &planned.run, &outline)?;
     manifests::seal(&directory, &outline).map_err(of_write)?;
     Ok(Some(planned))
@@ -326,9 +327,15 @@ fn planned(
     }
 }
 
-/// What earlier rounds have measured.
-fn profile(process: &Process) -> Option<StepProfile> {
-    process.step_metrics.clone().and_then(|metrics| serde_json::from_value(metrics).ok())
+/// What earlier rounds have measured: the last one as it left it on disk, those before it as they are remembered. The plan
+/// of the same round once more finds the same.
+fn measured(process: &Process, last: Option<&RunRow>, round: u32) -> Option<StepProfile> {
+    let before: Option<StepProfile> =
+        process.step_metrics.clone().and_then(|metrics| serde_json::from_value(metrics).ok());
+    match last.filter(|run| run.round < round) {
+        Some(run) => metrics::measured(before.as_ref(), round, &outline::unit_metrics(run)),
+        None => before,
+    }
 }
 
 /// All of them, and whether waiting helps: only if nothing but sites stands against it.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use windlass_core::requests::book::RunTotals;
+use windlass_core::requests::book::{RunRow, RunTotals};
+use windlass_types::payload::UnitMetrics;
 use windlass_types::requests::{NodeRole, UnitName};
 
 pub(crate) const FILE: &str = "run.json";
@@ -117,6 +118,18 @@ pub(crate) fn manifest_path(directory: &Path, unit: u32) -> PathBuf {
 /// Where the jobs of a unit leave what they have to say.
 pub(crate) fn unit_directory(directory: &Path, unit: u32) -> PathBuf {
     directory.join(UnitName(unit).to_string())
+}
+
+/// What the jobs of a run have used, unit by unit. One that was not merged says nothing.
+pub(crate) fn unit_metrics(run: &RunRow) -> Vec<UnitMetrics> {
+    let read = |unit| {
+        let path = unit_directory(Path::new(&run.submit_dir), unit).join("metrics.json");
+        let text = fs::read(&path).ok()?;
+        serde_json::from_slice(&text)
+            .inspect_err(|error| tracing::warn!(%error, path = %path.display(), "what was measured is lost"))
+            .ok()
+    };
+    (0..run.totals.units).filter_map(read).collect()
 }
 
 /// An empty directory. What an earlier attempt left there is replaced; one that is whole is too, as nothing refers to it

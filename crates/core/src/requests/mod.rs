@@ -16,6 +16,7 @@ pub mod book;
 pub mod change;
 pub mod document;
 pub mod lifecycle;
+pub mod metrics;
 pub mod names;
 pub mod outputs;
 pub mod rounds;

@@ -1,7 +1,8 @@
 //! The ways of requests when nothing goes wrong that is not meant to.
 
-use crate::kit::{Bench, generating, reading};
+use crate::kit::{Bench, MAKE, generating, reading, steps};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use windlass_core::requests::book::{Backend, RunRow, Want};
 use windlass_types::Clock;
@@ -35,6 +36,27 @@ fn events_are_generated_without_input() {
     bench.submit(&generating("g1", 95));
     bench.wait("g1", RequestStatus::Completed);
     bench.assert_whole("g1", "/Prim/Era-g1-v1/GEN", 1..=95);
+}
+
+/// R-162, R-163: the filter lets through half of what it was thought to.
+#[test]
+fn what_a_round_measured_is_known_to_the_next_one() {
+    let mut bench = Bench::new();
+    bench.start();
+    let mut request = generating("g1", 40);
+    request.payload_config = steps("GEN", &format!(r#"{MAKE}; sed -i 'n;d' "$WINDLASS_OUTPUT""#));
+    bench.submit(&request);
+    bench.wait("g1", RequestStatus::Completed);
+    let runs = bench.runs("g1");
+    assert!(runs.len() > 1 && runs.iter().map(|run| run.round).eq(0..runs.len() as u32), "{runs:#?}");
+    // What the last round used nobody needs any more.
+    let before = &runs[..runs.len() - 1];
+    let jobs: u64 = before.iter().map(|run| run.totals.by_role["Processing"]).sum();
+    let measured = bench.books.process("g1").unwrap().unwrap().step_metrics.unwrap();
+    assert_eq!((&measured["round"], &measured["jobs_sampled"]), (&before.len().into(), &jobs.into()));
+    assert!(measured["steps"]["GEN"]["wall_sec_per_event"].as_f64().unwrap() > 0.0, "{measured}");
+    let told = |run: &RunRow| Path::new(&run.submit_dir).join("step_profile.json").exists();
+    assert_eq!((told(&runs[0]), told(&runs[1])), (false, true));
 }
 
 /// R-175, R-117.

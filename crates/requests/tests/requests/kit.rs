@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Takes the events that it is given and adds its name.
 const TAKE: &str =
     r#"for f in $(cat "$WINDLASS_INPUTS"); do sed "s/\$/ $WINDLASS_STEP/" "$f"; done > "$WINDLASS_OUTPUT""#;
-const MAKE: &str = r#"seq $WINDLASS_FIRST_EVENT $WINDLASS_LAST_EVENT | sed "s/^/1 $WINDLASS_FIRST_LUMI /" > "$WINDLASS_OUTPUT""#;
+pub(crate) const MAKE: &str = r#"seq $WINDLASS_FIRST_EVENT $WINDLASS_LAST_EVENT | sed "s/^/1 $WINDLASS_FIRST_LUMI /" > "$WINDLASS_OUTPUT""#;
 
 pub(crate) const SITES: [&str; 2] = ["T1_A", "T2_B"];
 pub(crate) const INPUT: &str = "/Prim/Era-RAW-v1/RAW";
@@ -358,7 +358,7 @@ pub(crate) fn generating(name: &str, events: u64) -> Request {
     }
 }
 
-fn steps(name: &str, command: &str) -> serde_json::Map<String, serde_json::Value> {
+pub(crate) fn steps(name: &str, command: &str) -> serde_json::Map<String, serde_json::Value> {
     let config = json!({"steps": [{"name": name, "command": command}]});
     config.as_object().unwrap().clone()
 }
