@@ -8,7 +8,7 @@ use std::time::Duration;
 use windlass_core::board::{JobTable, TableUnit};
 use windlass_core::dispatch::Place;
 use windlass_core::graph::Cycle;
-use windlass_core::why::{self, Jobs, Limit, Log, Offer, Outcome, Situation, Verdict, Workflow};
+use windlass_core::why::{self, Jobs, Limit, Log, Offer, Outcome, Situation, UnitLimit, Verdict, Workflow};
 use windlass_store::Store;
 use windlass_store::model::{EventFilter, JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
 use windlass_types::{JobId, JobStatus, Timestamp};
@@ -81,6 +81,7 @@ pub fn explain(
         labels: &place.labels,
         sites: &place.sites,
         limit: limit_of(workflow, &table, &place),
+        units: units_of(store, workflow, &place)?,
         trouble: trouble.as_deref(),
         usual: usual_time(store, workflow, job)?,
         logs: &quoted,
@@ -129,6 +130,12 @@ fn limit_of<'a>(workflow: &'a WorkflowRow, table: &JobTable, place: &Place) -> O
     let jobs = table.status.iter().zip(&table.place);
     let claimed = jobs.filter(|(status, place)| status.is_active() && names_it[**place as usize]).count();
     Some(Limit { name, most: *most, claimed: u32::try_from(claimed).unwrap_or(u32::MAX) })
+}
+
+/// How many units may be under way at once, for a job that begins one.
+fn units_of(store: &dyn Store, workflow: &WorkflowRow, place: &Place) -> Result<Option<UnitLimit>, Error> {
+    let Some(most) = workflow.settings.max_units.filter(|_| place.elects) else { return Ok(None) };
+    Ok(Some(UnitLimit { most, under_way: store.unit_counts(workflow.id)?.active }))
 }
 
 /// What the last worker said that could not start a job of the workflow.

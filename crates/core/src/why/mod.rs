@@ -8,7 +8,7 @@ mod exit;
 mod ready;
 
 pub use chain::{Chain, Link};
-pub use ready::{Limit, Offer};
+pub use ready::{Limit, Offer, UnitLimit};
 
 use crate::edges::Edges;
 use crate::graph::Cycle;
@@ -43,6 +43,8 @@ pub struct Situation<'a> {
     pub sites: &'a [String],
     /// How many of its sort are claimed at once, if the workflow says.
     pub limit: Option<Limit<'a>>,
+    /// How many units may be under way at once, if it would begin one and the workflow says.
+    pub units: Option<UnitLimit>,
     /// What the last worker that could not start a job of the workflow said about it.
     pub trouble: Option<&'a str>,
     /// How long jobs of its kind usually take.

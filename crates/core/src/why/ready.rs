@@ -28,6 +28,15 @@ pub struct Limit<'a> {
     pub claimed: u32,
 }
 
+/// What a workflow allows of its units, for a job that would begin one.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitLimit {
+    /// So many at once.
+    pub most: u32,
+    /// So many have begun and are not over.
+    pub under_way: u64,
+}
+
 impl Limit<'_> {
     fn is_used_up(&self) -> bool {
         self.claimed >= self.most
@@ -81,6 +90,10 @@ impl Answer<'_> {
             self.wait_for_limit(limit);
             return;
         }
+        if let Some(units) = self.of.units.filter(|units| units.under_way >= u64::from(units.most)) {
+            self.wait_for_units(units);
+            return;
+        }
         self.headline("ready; it waits its turn: other jobs hold the resources it asks for");
         self.fact(format!("asks for {}", describe(&asked)));
         for worker in workers {
@@ -94,6 +107,13 @@ impl Answer<'_> {
         self.headline(format!("ready; it waits for the limit `{name}`, which is used up"));
         let who = if claimed == 1 { "job that names it is" } else { "jobs that name it are" };
         self.fact(format!("{claimed} {who} under way, and it allows {most} at once"));
+        self.next(format!("windlass jobs {} --status running", self.of.workflow.id), "shows what runs now");
+    }
+
+    fn wait_for_units(&mut self, UnitLimit { most, under_way }: UnitLimit) {
+        self.headline("ready; it would begin a work unit, and as many as may be are under way");
+        let are = if under_way == 1 { "unit is" } else { "units are" };
+        self.fact(format!("{under_way} {are} under way, and `max_units` allows {most} at once"));
         self.next(format!("windlass jobs {} --status running", self.of.workflow.id), "shows what runs now");
     }
 

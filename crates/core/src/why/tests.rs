@@ -18,6 +18,7 @@ struct World {
     labels: Vec<String>,
     sites: Vec<String>,
     limit: Option<Limit<'static>>,
+    units: Option<UnitLimit>,
     asked: Option<Resources>,
     started_at: Option<Timestamp>,
     not_before: Option<Timestamp>,
@@ -41,6 +42,7 @@ impl World {
             labels: Vec::new(),
             sites: Vec::new(),
             limit: None,
+            units: None,
             asked: None,
             started_at: None,
             not_before: None,
@@ -69,6 +71,7 @@ impl World {
             labels: &self.labels,
             sites: &self.sites,
             limit: self.limit,
+            units: self.units,
             trouble: None,
             usual: self.usual,
             logs: &logs,
@@ -337,6 +340,17 @@ fn a_ready_job_whose_limit_is_used_up_waits_for_that() {
     // Room under the limit would not help a job that no worker can hold.
     world.asked = Some(Resources { cpus: 64, ..Resources::DEFAULT });
     assert!(world.why(2).headline.contains("more than any worker"));
+}
+
+#[test]
+fn a_ready_job_that_would_begin_a_unit_too_many_waits_for_one_to_be_over() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.units = Some(UnitLimit { most: 2, under_way: 1 });
+    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    world.units = Some(UnitLimit { most: 2, under_way: 2 });
+    let verdict = world.why(0);
+    assert!(verdict.headline.contains("as many as may be are under way"), "{}", verdict.headline);
+    assert_eq!(texts(&verdict), ["2 units are under way, and `max_units` allows 2 at once"]);
 }
 
 #[test]
