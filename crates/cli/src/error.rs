@@ -117,13 +117,13 @@ pub(crate) struct CliError {
     pub(crate) kind: Kind,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
-    /// What is wrong with the spec file, place by place.
-    pub(crate) diagnostics: Option<Box<Diagnostics>>,
+    /// What is wrong with spec files or documents, file by file and place by place.
+    pub(crate) diagnostics: Vec<Diagnostics>,
 }
 
 impl CliError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, diagnostics: None }
+        Self { kind, message: message.into(), hint: None, diagnostics: Vec::new() }
     }
 
     pub(crate) fn user(message: impl Into<String>) -> Self {
@@ -276,7 +276,19 @@ impl From<Diagnostics> for CliError {
         let count = diagnostics.count();
         let errors = if count == 1 { "an error".to_owned() } else { format!("{count} errors") };
         let message = format!("{} has {errors}", diagnostics.source_name);
-        Self { diagnostics: Some(Box::new(diagnostics)), ..Self::new(Kind::Spec, message) }
+        Self { diagnostics: vec![diagnostics], ..Self::new(Kind::Spec, message) }
+    }
+}
+
+/// Of several files, each with something wrong.
+impl From<Vec<Diagnostics>> for CliError {
+    fn from(mut several: Vec<Diagnostics>) -> Self {
+        if several.len() == 1 {
+            return several.remove(0).into();
+        }
+        let errors: usize = several.iter().map(Diagnostics::count).sum();
+        let message = format!("{} files have {errors} errors", several.len());
+        Self { diagnostics: several, ..Self::new(Kind::Spec, message) }
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct RequestArgs {
 pub(crate) enum RequestVerb {
     /// Check the documents of requests and submit them.
     Submit(SubmitArgs),
-    /// Submit a request that ReqMgr2 has, by its name.
+    /// Submit requests as ReqMgr2 has them: from its documents, or by name.
     Import(ImportArgs),
     /// Carry requests out on this machine: a server and workers for as long as it takes.
     Run(RunArgs),
@@ -77,10 +77,17 @@ pub(crate) struct SubmitArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Documents are what `createRequest` was given, or what ReqMgr2 answers when it is asked for requests, of which there may be
+several in one. All are checked before the first is submitted: if one is wrong, what is wrong with any is told, and none is.
+
+Examples:
+  windlass request import ReReco_LumiMask.json TC_ProdPsi.json
+  curl -s --cert proxy.pem \"$REQMGR2/data/request?name=pdmvserv_task_1\" | windlass request import -")]
 pub(crate) struct ImportArgs {
-    /// The name of the request in ReqMgr2.
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
+    /// Files with documents of ReqMgr2, `-` for standard input; or the name of a request in the ReqMgr2 of the server.
+    #[arg(value_name = "FILE|NAME", required = true)]
+    pub(crate) what: Vec<String>,
     /// When this share of the work units is done, the rest goes on with that priority; give it again for more steps.
     #[arg(long = "step", value_name = "FRACTION:PRIORITY")]
     pub(crate) steps: Vec<String>,

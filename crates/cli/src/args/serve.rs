@@ -46,6 +46,9 @@ pub(crate) struct ServeArgs {
     /// input.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) alert_program: Option<PathBuf>,
+    /// Wait so long before a failed job of a request is tried again; longer after each further failure.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    pub(crate) cool_off: Duration,
     #[command(flatten)]
     pub(crate) backend: BackendArgs,
     /// Users and their passwords, as `windlass password` and Torc's `torc-htpasswd` write them.

@@ -7,7 +7,7 @@ use crate::plan::{self, SpecFile};
 use crate::spec_files;
 use crate::ui::text;
 use serde::Serialize;
-use windlass_spec::Workflow;
+use windlass_spec::{Diagnostics, Workflow};
 use windlass_types::WorkflowId;
 use windlass_types::settings::ActionType;
 
@@ -90,14 +90,18 @@ fn check(ctx: &Context, file: &SpecFile) -> Result<Exit, CliError> {
             warnings: plan::warnings(&workflow),
             summary: Some(summary(&workflow)),
         })?,
-        Err(CliError { diagnostics: Some(found), .. }) => {
+        Err(CliError { diagnostics, .. }) if !diagnostics.is_empty() => {
             ctx.ui.print_json(&CheckedView {
                 workflow_id: None,
                 name: None,
                 jobs: None,
                 dry_run: true,
                 valid: false,
-                errors: found.reports().iter().map(plan::in_a_line).collect(),
+                errors: diagnostics
+                    .iter()
+                    .flat_map(Diagnostics::reports)
+                    .map(|one| plan::in_a_line(&one))
+                    .collect(),
                 warnings: Vec::new(),
                 summary: None,
             })?;

@@ -118,6 +118,7 @@ fn requests_options(
         directory: args.requests_dir.as_ref().map(&absolute),
         backend: args.backend.backend.into(),
         condor: condor_options(&args.backend, absolute)?,
+        cool_off: args.cool_off,
         bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
         ..RequestsOptions::default()
     })

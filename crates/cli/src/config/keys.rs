@@ -201,6 +201,14 @@ pub(crate) const KEYS: &[Key] = &[
         example: "\"/shared/windlass\"",
     },
     Key {
+        name: "serve.cool_off",
+        arg: "cool_off",
+        kind: Kind::Duration,
+        default: Some("60s"),
+        meaning: "how long a failed job of a request waits before it is tried again",
+        example: "\"5m\"",
+    },
+    Key {
         name: "serve.alert_program",
         arg: "alert_program",
         kind: Kind::Path,

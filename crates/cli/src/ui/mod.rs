@@ -208,11 +208,12 @@ fn render_error(error: &CliError, format: Format, paint: Paint) -> String {
             hint: error.hint.as_deref(),
             kind: error.kind,
             exit_code: error.kind.exit().code(),
-            diagnostics: error.diagnostics.as_ref().map(|found| found.reports()),
+            diagnostics: (!error.diagnostics.is_empty())
+                .then(|| error.diagnostics.iter().flat_map(windlass_spec::Diagnostics::reports).collect()),
         };
         return serde_json::to_string(&wire).unwrap_or_else(|_| error.message.clone());
     }
-    let found = error.diagnostics.as_ref().map(|found| found.render(paint.spec_style())).unwrap_or_default();
+    let found: String = error.diagnostics.iter().map(|found| found.render(paint.spec_style())).collect();
     let sign = |tone, word| paint.apply(tone, word);
     let hint = error.hint.as_ref().map(|hint| format!("\n{} {hint}", sign(Tone::Busy, "hint:")));
     format!("{found}{} {}{}", sign(Tone::Bad, "error:"), error.message, hint.unwrap_or_default())

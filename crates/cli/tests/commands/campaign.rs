@@ -10,6 +10,10 @@ use std::fs;
 use std::time::Duration;
 use windlass_store::sqlite::OpenMode;
 
+/// As ReqMgr2's own people test with.
+const REPROCESSING: &str = include_str!("../../../core/tests/data/reqmgr/rereco.json");
+const TASK_CHAIN: &str = include_str!("../../../core/tests/data/reqmgr/taskchain.json");
+const STEP_CHAIN: &str = include_str!("../../../core/tests/data/reqmgr/stepchain.json");
 const SITES: [&str; 4] = ["T1_A", "T2_B", "T2_C", "T3_D"];
 /// Input datasets, with the sites that have all their files.
 const INPUTS: [(&str, &[&str]); 4] = [
@@ -31,6 +35,7 @@ const PATIENCE: Duration = Duration::from_mins(4);
 struct Wished {
     name: String,
     document: Value,
+    outputs: Vec<String>,
     events: Vec<u64>,
 }
 
@@ -48,7 +53,7 @@ fn a_campaign_survives_what_befalls_its_server() {
     let wished = wishes();
     assert_eq!(wished.len(), 20);
 
-    let listen = ["--listen", "127.0.0.1:0", "--lease", "3s"];
+    let listen = ["--listen", "127.0.0.1:0", "--lease", "3s", "--cool-off", "100ms"];
     let mut served = Served::start(&sandbox, &listen);
     let _workers = SITES.map(|site| Worker::start(&sandbox, site));
     sandbox.windlass(&["admission", "set", "--max-active", "6"]).exits(0);
@@ -81,8 +86,7 @@ fn a_campaign_survives_what_befalls_its_server() {
         let shown = sandbox.json(&["request", "show", &one.name]);
         let went = shown["status_transitions"].as_array().unwrap();
         went_on += usize::from(went.iter().any(|line| line["to"] == "resubmitting"));
-        let outputs = one.document["output_datasets"].as_array().unwrap();
-        for dataset in outputs.iter().map(|dataset| dataset.as_str().unwrap()) {
+        for dataset in &one.outputs {
             let expected: BTreeMap<u64, u64> = one.events.iter().map(|event| (*event, 1)).collect();
             let written = crate::requests::written(&sandbox, dataset);
             assert_eq!(written, expected, "{}: {dataset}\n{shown:#}", one.name);
@@ -99,8 +103,7 @@ fn a_campaign_survives_what_befalls_its_server() {
 fn check_catalog(sandbox: &Sandbox, wished: &[Wished]) {
     let path = sandbox.path(".windlass/windlass.db");
     let books = windlass_store::open(path.to_str().unwrap(), OpenMode::ReadOnly).unwrap();
-    let outputs = wished.iter().flat_map(|one| one.document["output_datasets"].as_array().unwrap());
-    for dataset in outputs.map(|dataset| dataset.as_str().unwrap()) {
+    for dataset in wished.iter().flat_map(|one| &one.outputs) {
         for block in books.catalog_blocks(dataset).unwrap() {
             assert!(!block.is_open, "{block:?}");
             let files = books.block_files(&block.name, true).unwrap();
@@ -163,21 +166,65 @@ fn wishes() -> Vec<Wished> {
                 }
                 _ => {}
             }
-            wished.push(Wished { name, document, events });
+            if number == 3 && *algorithm == "EventAwareLumiBased" {
+                document = reqmgr(REPROCESSING, &name);
+                document["InputDataset"] = json!(dataset);
+                document["LumiList"] = json!({"7": [[1, 1]], "8": [[3, 4]]});
+            }
+            let outputs = vec![format!("/Made/{name}-v1/RECO")];
+            wished.push(Wished { name, document, outputs, events });
         }
     }
-    for number in 0..4_u64 {
+    for (name, text) in [("taskchain", TASK_CHAIN), ("stepchain", STEP_CHAIN)] {
+        let document = reqmgr(text, name);
+        let first = document["FirstEvent"].as_u64().unwrap_or(1);
+        let outputs = vec![format!("/Made/{name}-v1/RECO")];
+        wished.push(Wished {
+            name: name.to_owned(),
+            document,
+            outputs,
+            events: (first..first + 150).collect(),
+        });
+    }
+    for number in 0..2_u64 {
         let name = format!("gen_{number}");
         let mut document = base(&name, "EventBased", &json!({"events_per_job": 25}));
         let first = if number == 0 { 1 } else { 5_000_000_000 * number };
         document["generation"] = json!({"events": 150, "first_event": first, "events_per_lumi": 10});
         document["payload_config"]["steps"] = json!([step("GEN"), step("RECO")]);
-        document["output_datasets"] =
-            json!([format!("/Made/{name}-v1/GEN"), format!("/Made/{name}-v1/RECO")]);
-        document["urgent"] = json!(number == 3);
-        wished.push(Wished { name, document, events: (first..first + 150).collect() });
+        let outputs = vec![format!("/Made/{name}-v1/GEN"), format!("/Made/{name}-v1/RECO")];
+        document["output_datasets"] = json!(outputs);
+        document["urgent"] = json!(number == 1);
+        wished.push(Wished { name, document, outputs, events: (first..first + 150).collect() });
     }
     wished
+}
+
+/// A document of ReqMgr2 with what people fill in, as small as the sites here.
+fn reqmgr(text: &str, name: &str) -> Value {
+    let text: Value = serde_json::from_str(text).unwrap();
+    let mut document = text["createRequest"].clone();
+    shrink(&mut document);
+    document["RequestName"] = json!(name);
+    document["OutputDatasets"] = json!([format!("/Made/{name}-v1/RECO")]);
+    document["PayloadConfig"] = json!({"simulation": {"speed": 1_000_000.0}});
+    document
+}
+
+/// The document and its steps or tasks; what is left to fill in is filled in.
+fn shrink(part: &mut Value) {
+    if part.as_str().is_some_and(|text| text.ends_with("-OVERRIDE-ME")) {
+        *part = json!("storm");
+    }
+    for (key, value) in part.as_object_mut().into_iter().flatten() {
+        match key.as_str() {
+            "Multicore" => *value = json!(1),
+            "Memory" => *value = json!(2000),
+            "TimePerEvent" => *value = json!(0.01),
+            "RequestNumEvents" => *value = json!(150),
+            _ => shrink(value),
+        }
+    }
 }
 
 fn base(name: &str, algorithm: &str, params: &Value) -> Value {

@@ -1,6 +1,6 @@
 //! Requests with the real binary: a server, workers at sites, and the books without any of them.
 
-use crate::common::{Output, Sandbox, eventually, kill};
+use crate::common::{Output, Sandbox, children_of, documented_keys, eventually, is_alive, kill};
 use crate::serving::Served;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -282,4 +282,62 @@ fn sites_and_admission_are_for_operators_to_set() {
         sandbox.windlass(&["admission", "set", "--max-active", "7"]).exits(0);
         assert_eq!(sandbox.json(&["admission"])["max_active_dags"], 7);
     }
+}
+
+#[test]
+fn what_was_killed_on_a_laptop_goes_on_at_once() {
+    let sandbox = Sandbox::new();
+    events(&sandbox, 2);
+    sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "here"]).exits(0);
+    // The first attempt stays; its next one, and all others, do what they are for.
+    let (first, pid) = (sandbox.path("first"), sandbox.path("pid"));
+    let command = format!(
+        r#"if mkdir {}; then echo $$ > {}; sleep 600; fi; cat $(cat "$WINDLASS_INPUTS") > "$WINDLASS_OUTPUT""#,
+        first.display(),
+        pid.display()
+    );
+    write(&sandbox, "reco.json", &document("reco", Some(&command)));
+    let mut killed = sandbox.start(&["request", "run", "reco.json", "--site", "here", "--num-cpus", "4"]);
+    let begun = || fs::read_to_string(&pid).unwrap_or_default().ends_with('\n');
+    eventually("the job has begun", begun);
+    let worker = children_of(killed.id());
+    let job: u32 = sandbox.read("pid").trim().parse().unwrap();
+    kill(killed.id(), "KILL");
+    killed.wait().unwrap();
+    assert!(!worker.is_empty() && worker.iter().all(|pid| is_alive(*pid)), "the worker waits for its server");
+
+    sandbox.windlass(&["request", "run", "--site", "here"]).exits(0).says("reco is completed");
+    assert!(!is_alive(job) && !worker.iter().any(|pid| is_alive(*pid)), "they were ended");
+    assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(40));
+    let events = sandbox.windlass(&["events", "--all"]).exits(0).stdout;
+    assert!(!events.contains("its lease is over"), "nobody waited for that: {events}");
+}
+
+#[test]
+fn documents_of_reqmgr_are_imported_all_or_none() {
+    let sandbox = Sandbox::new();
+    let rereco = include_str!("../../../core/tests/data/reqmgr/rereco.json");
+    let chain = include_str!("../../../core/tests/data/reqmgr/taskchain.json");
+    sandbox.write("answer.json", include_str!("../../../core/tests/data/reqmgr/answer.json"));
+    let create = |text: &str| serde_json::from_str::<Value>(text).unwrap()["createRequest"].clone();
+    let (mut first, mut second) = (create(rereco), create(chain));
+    first["Memory"] = json!("much");
+    second["TaskChain"] = json!(0);
+    write(&sandbox, "first.json", &first);
+    write(&sandbox, "second.json", &second);
+    let import = ["request", "import", "answer.json", "first.json", "second.json"];
+    let refused = sandbox.windlass(&import).exits(2);
+    refused.says("first.json").says("Memory").says("second.json").says("TaskChain").says("2 files have");
+    assert!(!sandbox.path(".windlass").exists(), "nothing was stored");
+
+    first["Memory"] = json!(8000);
+    for (field, value) in [("RequestName", "mine"), ("Campaign", "c"), ("RequestString", "s")] {
+        first[field] = json!(value);
+    }
+    write(&sandbox, "first.json", &first);
+    sandbox.windlass(&["request", "import", "answer.json", "first.json"]).exits(0).says("mine is submitted");
+    let list = sandbox.json(&["request", "list"]);
+    assert_eq!(list.as_array().unwrap().len(), 2, "{list}");
+    documented_keys(&list[0]);
+    sandbox.windlass(&["request", "import", "missing.json"]).exits(2).says("cannot read missing.json");
 }

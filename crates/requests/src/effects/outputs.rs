@@ -81,8 +81,7 @@ fn lumis(file: &MergedFile) -> Vec<FileLumi> {
     let one = |run: u64, lumi: u64| {
         Some(FileLumi { run: u32::try_from(run).ok()?, lumi: u32::try_from(lumi).ok()?, events: None })
     };
-    let ranges =
-        file.lumis.iter().flat_map(|(&run, ranges)| ranges.iter().map(move |range| (run, *range)));
+    let ranges = file.lumis.iter().flat_map(|(&run, ranges)| ranges.iter().map(move |range| (run, *range)));
     ranges.flat_map(|(run, (first, last))| (first..=last).filter_map(move |lumi| one(run, lumi))).collect()
 }
 

@@ -4,11 +4,11 @@ use crate::context::Context;
 use crate::documents;
 use crate::error::CliError;
 use crate::plan::current_user;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use windlass_core::plan::PlanSettings;
 use windlass_core::requests::document::{self, Context as Terms, Fault};
-use windlass_spec::{Complaint, Document, Source};
+use windlass_spec::{Complaint, Diagnostics, Document, Source};
 use windlass_types::requests::{ProductionStep, Request};
 
 /// A request as its document says it, and what is sent to a server.
@@ -17,16 +17,22 @@ pub(super) struct Wanted {
     pub(super) request: Request,
 }
 
-/// All of them, or everything that is wrong with the first file that is not right.
+/// All of them, or everything that is wrong with any of them.
 pub(super) fn load(
     ctx: &Context,
     files: &[PathBuf],
     steps: &[ProductionStep],
 ) -> Result<Vec<Wanted>, CliError> {
-    let mut wanted = Vec::new();
+    let (mut wanted, mut faulty) = (Vec::new(), Vec::new());
     for file in files {
         let (name, bytes) = documents::read(ctx, file)?;
-        wanted.extend(read(&name, &bytes, steps)?);
+        match read(&name, &bytes, steps) {
+            Ok(some) => wanted.extend(some),
+            Err(found) => faulty.push(found),
+        }
+    }
+    if !faulty.is_empty() {
+        return Err(faulty.into());
     }
     let mut names: Vec<&str> = wanted.iter().map(|one| one.request.request_name.as_str()).collect();
     names.sort_unstable();
@@ -36,29 +42,60 @@ pub(super) fn load(
     Ok(wanted)
 }
 
-fn read(name: &str, bytes: &[u8], steps: &[ProductionStep]) -> Result<Vec<Wanted>, CliError> {
+fn read(name: &str, bytes: &[u8], steps: &[ProductionStep]) -> Result<Vec<Wanted>, Diagnostics> {
     let document = Document::read(Source::new(name, bytes))?;
-    let several = document.value().as_array().map(Vec::as_slice);
-    let values = several.unwrap_or(std::slice::from_ref(document.value()));
     let (mut wanted, mut complaints) = (Vec::new(), Vec::new());
-    for (n, value) in values.iter().enumerate() {
+    for (place, value) in several(document.value()) {
         let value = with_steps(value, steps);
-        let place = several.map(|_| format!("[{n}]")).unwrap_or_default();
         match check(&value) {
             Ok(request) => wanted.push(Wanted { document: value, request }),
-            Err(faults) => complaints.extend(faults.into_iter().map(|fault| complaint(&place, fault))),
+            Err(faults) => complaints.extend(faults.into_iter().map(|fault| place.complaint(fault))),
         }
     }
-    if complaints.is_empty() { Ok(wanted) } else { Err(document.complain(complaints).into()) }
+    if complaints.is_empty() { Ok(wanted) } else { Err(document.complain(complaints)) }
 }
 
-fn complaint(place: &str, fault: Fault) -> Complaint {
-    let field = match (place, fault.field.as_str()) {
-        (place, "") => place.to_owned(),
-        ("", field) => field.to_owned(),
-        (place, field) => format!("{place}.{field}"),
-    };
-    Complaint { field, message: fault.reason, help: fault.remedy }
+/// Where a request stands in its document.
+#[derive(Clone, Copy)]
+enum Place {
+    Whole,
+    /// In a list.
+    Item(usize),
+    /// In what ReqMgr2 answers when it is asked for several.
+    Answer(usize),
+}
+
+/// The requests of a document: itself, those of a list, or those of an answer of ReqMgr2.
+fn several(document: &Value) -> Vec<(Place, Value)> {
+    let answer = document.get("result").and_then(Value::as_array);
+    match (document, answer) {
+        (Value::Array(list), _) => {
+            list.iter().enumerate().map(|(n, one)| (Place::Item(n), one.clone())).collect()
+        }
+        (_, Some(result)) if result.iter().any(|one| one.as_object().is_some_and(|one| !one.is_empty())) => {
+            let entries = result.iter().enumerate().flat_map(|(n, one)| {
+                one.as_object().into_iter().flatten().map(move |(name, one)| (n, name, one))
+            });
+            entries.map(|(n, name, one)| (Place::Answer(n), json!({"result": [{name: one}]}))).collect()
+        }
+        _ => vec![(Place::Whole, document.clone())],
+    }
+}
+
+impl Place {
+    fn complaint(self, fault: Fault) -> Complaint {
+        let field = match (self, fault.field.as_str()) {
+            (Self::Whole, field) => field.to_owned(),
+            (Self::Item(n), "") => format!("[{n}]"),
+            (Self::Item(n), field) => format!("[{n}].{field}"),
+            // Each was looked at as if it were the only one.
+            (Self::Answer(n), field) => match field.strip_prefix("result.0.") {
+                Some(rest) => format!("result.{n}.{rest}"),
+                None => format!("result.{n}"),
+            },
+        };
+        Complaint { field, message: fault.reason, help: fault.remedy }
+    }
 }
 
 /// Everything that is wrong with a document, as the server would say it too.
@@ -88,10 +125,9 @@ fn check(value: &Value) -> Result<Request, Vec<Fault>> {
 }
 
 /// Said on the command line, they stand for those of the document.
-fn with_steps(value: &Value, steps: &[ProductionStep]) -> Value {
-    let mut value = value.clone();
+fn with_steps(mut value: Value, steps: &[ProductionStep]) -> Value {
     if let (false, Some(map)) = (steps.is_empty(), value.as_object_mut()) {
-        map.insert("production_steps".to_owned(), serde_json::json!(steps));
+        map.insert("production_steps".to_owned(), json!(steps));
     }
     value
 }
@@ -129,8 +165,8 @@ mod tests {
     #[test]
     fn all_faults_are_told_with_their_places() {
         let text = "request_name: r\nsplitting_algo: FileBasd\nmemory_mb: -3\nnonsense: 1\n";
-        let Err(error) = read("r.yaml", text.as_bytes(), &[]) else { panic!("it was taken") };
-        let reports = error.diagnostics.unwrap().reports();
+        let Err(found) = read("r.yaml", text.as_bytes(), &[]) else { panic!("it was taken") };
+        let reports = found.reports();
         let lines: Vec<_> = reports.iter().filter_map(|report| report.line).collect();
         assert!(lines.contains(&2) && lines.contains(&3) && lines.contains(&4), "{reports:?}");
         assert!(
@@ -142,11 +178,30 @@ mod tests {
     fn a_list_of_requests_is_several() {
         let one = "request_name: NAME\n  input_dataset: /A/B-v1/RAW\n  output_datasets: [/A/C-v1/RECO]\n  splitting_algo: FileBased\n";
         let text = format!("- {}- {}", one.replace("NAME", "a"), one.replace("NAME", "b"));
-        let wanted =
-            read("r.yaml", text.as_bytes(), &[]).unwrap_or_else(|error| panic!("{:?}", error.diagnostics));
+        let wanted = read("r.yaml", text.as_bytes(), &[]).unwrap_or_else(|found| panic!("{found}"));
         assert_eq!(
             wanted.iter().map(|one| one.request.request_name.as_str()).collect::<Vec<_>>(),
             ["a", "b"]
         );
+    }
+
+    #[test]
+    fn an_answer_of_reqmgr_may_hold_several() {
+        let one = json!({"RequestType": "ReReco", "InputDataset": "/A/B-v1/RAW", "AcquisitionEra": "Era",
+            "ProcessingString": "P", "OutputDatasets": ["/A/C-v1/RECO"], "Memory": 2000, "Multicore": 1});
+        let named = |name: &str| {
+            let mut one = one.clone();
+            one["RequestName"] = json!(name);
+            one
+        };
+        let names = |text: &str| -> Vec<String> {
+            let wanted = read("r.json", text.as_bytes(), &[]).unwrap_or_else(|found| panic!("{found}"));
+            wanted.into_iter().map(|one| one.request.request_name).collect()
+        };
+        let mut answer = json!({"result": [{"a": named("a"), "b": named("b")}, {"c": named("c")}]});
+        assert_eq!(names(&answer.to_string()), ["a", "b", "c"]);
+        answer["result"][1]["c"]["Memory"] = json!("much");
+        let Err(found) = read("r.json", answer.to_string().as_bytes(), &[]) else { panic!("it was taken") };
+        assert!(found.to_string().contains("result.1.c.Memory"), "{found}");
     }
 }

@@ -17,7 +17,8 @@ use crate::error::{CliError, Exit};
 use crate::ui::listing::{Field, Listing};
 use crate::ui::table::Column;
 use crate::ui::text;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::path::PathBuf;
 use windlass_api::requests::{PatchRequest, Submitted, Version};
 use windlass_client::RequestQuery;
 use windlass_types::requests::RequestStatus;
@@ -86,17 +87,26 @@ fn tell_submitted(ctx: &Context, desk: &Desk, submitted: &[Submitted]) {
 }
 
 fn import(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError> {
-    let mut document = json!({"request_name": args.name, "source": "reqmgr2"});
     let steps = documents::steps(&args.steps)?;
-    if !steps.is_empty() {
-        document["production_steps"] = json!(steps);
+    // Names of requests have neither slashes nor dots.
+    let is_file = |what: &&String| *what == "-" || what.contains(['/', '.']) || ctx.cwd.join(what).exists();
+    let (files, names): (Vec<&String>, Vec<&String>) = args.what.iter().partition(is_file);
+    let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+    let mut wanted: Vec<Value> =
+        documents::load(ctx, &files, &steps)?.into_iter().map(|one| one.document).collect();
+    for name in names {
+        let mut document = json!({"request_name": name, "source": "reqmgr2"});
+        if !steps.is_empty() {
+            document["production_steps"] = json!(steps);
+        }
+        wanted.push(document);
     }
     let desk = ctx.desk()?;
-    let submitted = desk.submit(&document)?;
+    let submitted = wanted.iter().map(|one| desk.submit(one)).collect::<Result<Vec<Submitted>, _>>()?;
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&submitted)?;
     }
-    tell_submitted(ctx, &desk, &[submitted]);
+    tell_submitted(ctx, &desk, &submitted);
     Ok(Exit::Success)
 }
 
