@@ -50,10 +50,15 @@ impl Pool {
     /// One that may be stopped and started; it runs, and goes when this is dropped.
     pub(crate) fn private() -> Self {
         let shared = installed();
-        bury_private(&shared);
-        let directory = sibling(&shared, &format!("test-{}-{}", std::process::id(), next()));
-        fs::create_dir(&directory).unwrap();
-        let pool = Self { _used: use_lock(&directory), directory, is_private: true };
+        let pool = {
+            // One after the other: one that is not locked yet would be taken for one that nobody uses any more.
+            let turn = open(&shared.join("private.lock"));
+            turn.lock().unwrap();
+            bury_private(&shared);
+            let directory = sibling(&shared, &format!("test-{}-{}", std::process::id(), next()));
+            fs::create_dir(&directory).unwrap();
+            Self { _used: use_lock(&directory), directory, is_private: true }
+        };
         done(pool.tool("clone").arg(&shared).env("HTCONDOR_POOL_PORT", free_port().to_string()));
         pool.start();
         pool
@@ -254,10 +259,13 @@ fn bury_private(shared: &Path) {
 }
 
 fn use_lock(directory: &Path) -> File {
-    let path = directory.join("used.lock");
-    let file = OpenOptions::new().read(true).append(true).create(true).open(path).unwrap();
+    let file = open(&directory.join("used.lock"));
     file.lock_shared().unwrap();
     file
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).append(true).create(true).open(path).unwrap()
 }
 
 /// One that nobody has at this moment.
