@@ -223,9 +223,17 @@ fn a_landing_that_cannot_be_placed_elects_nobody() {
     // An earlier election says nothing about this landing.
     bench.write(layout::ELECTED, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
     let unseen = Call { job_id: "99.0".into(), ..bench.call("landing", 0, "landing") };
-    assert!(matches!(elect(&unseen), Err(ScriptError::NoSite { .. })));
+    let found = elect(&unseen).unwrap();
+    assert_eq!((found.verdict, found.report.is_final), (Verdict::Retry, false));
+    let left = left(&bench.unit(), "landing").classification;
+    assert_eq!(left.category, "infrastructure");
+    assert!(left.why.contains("does not say where job 99.0 ran"), "{}", left.why);
     bench.write("group.dag.nodes.log", &LOG.replace("T2_DE_Beta", "T2 X\\\" evil"));
-    assert!(matches!(elect(&bench.call("landing", 0, "landing")), Err(ScriptError::BadSite { .. })));
+    let spent = elect(&Call { retry: 3, ..bench.call("landing", 0, "landing") }).unwrap();
+    assert_eq!((spent.verdict, spent.report.is_final), (Verdict::Retry, true));
+    assert!(spent.report.classification.why.contains("a site that cannot be"), "{spent:?}");
+    let kept = fs::read_to_string(bench.unit().join(layout::ELECTED)).unwrap();
+    assert!(kept.contains("T2_DE_Beta") && !kept.contains("evil"));
 }
 
 #[test]
