@@ -50,7 +50,7 @@ fn answer(verb: &CondorVerb) -> Answer {
             Ok(over(&args.unit, scripts::unit(&directory(&args.place), &args.unit, args.returned)))
         }
     };
-    answered.unwrap_or_else(failed)
+    answered.unwrap_or_else(|error| failed(&error))
 }
 
 fn directory(args: &PlaceArgs) -> PathBuf {
@@ -93,6 +93,6 @@ fn over(unit: &str, verdict: Verdict) -> Answer {
     Answer { code: verdict.code(), words: format!("{unit}: {how}") }
 }
 
-fn failed(error: ScriptError) -> Answer {
+fn failed(error: &ScriptError) -> Answer {
     Answer { code: Verdict::Retry.code(), words: error.to_string() }
 }
