@@ -334,6 +334,7 @@ fn documents_of_reqmgr_are_imported_all_or_none() {
     for (field, value) in [("RequestName", "mine"), ("Campaign", "c"), ("RequestString", "s")] {
         first[field] = json!(value);
     }
+    first["OutputDatasets"] = json!(["/MuonEG/Run2022C-27Jun2023-v2/AOD"]);
     write(&sandbox, "first.json", &first);
     sandbox.windlass(&["request", "import", "answer.json", "first.json"]).exits(0).says("mine is submitted");
     let list = sandbox.json(&["request", "list"]);
