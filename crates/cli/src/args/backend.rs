@@ -1,5 +1,6 @@
 //! Where a server has requests run.
 
+use super::run::parse_pair;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use windlass_requests::BackendKind;
@@ -40,13 +41,13 @@ pub(crate) struct BackendArgs {
     /// Where HTCondor's workers have windlass. Without it, it is sent along with each job.
     #[arg(long, value_name = "PATH")]
     pub(crate) worker_program: Option<PathBuf>,
-    /// An X.509 proxy that jobs on HTCondor go to storage with.
+    /// An X.509 proxy for jobs on HTCondor.
     #[arg(long, value_name = "FILE")]
-    pub(crate) x509_proxy: Option<PathBuf>,
-    /// A token that jobs on HTCondor go to storage with.
+    pub(crate) proxy: Option<PathBuf>,
+    /// A token for jobs on HTCondor, which find it by BEARER_TOKEN_FILE.
     #[arg(long, value_name = "FILE")]
-    pub(crate) bearer_token: Option<PathBuf>,
-    /// On whose account jobs on HTCondor run.
-    #[arg(long, value_name = "GROUP")]
-    pub(crate) accounting_group: Option<String>,
+    pub(crate) token: Option<PathBuf>,
+    /// An attribute for all jobs on HTCondor, for accounting. `accounting_group` is HTCondor's own.
+    #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub(crate) attributes: Vec<(String, String)>,
 }

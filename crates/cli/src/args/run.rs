@@ -184,7 +184,7 @@ pub(crate) struct DagArgs {
 }
 
 /// `NAME=VALUE`
-fn parse_pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
 }

@@ -130,14 +130,13 @@ fn condor_options(
 ) -> Result<CondorOptions, CliError> {
     let program =
         std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
-    let group = args.accounting_group.iter().map(|group| ("accounting_group".to_owned(), group.clone()));
     Ok(CondorOptions {
         schedds: args.schedds.clone(),
         program,
         on_workers: args.worker_program.as_ref().map(&absolute),
-        proxy: args.x509_proxy.as_ref().map(&absolute),
-        token: args.bearer_token.as_ref().map(&absolute),
-        accounting: group.collect(),
+        proxy: args.proxy.as_ref().map(&absolute),
+        token: args.token.as_ref().map(&absolute),
+        accounting: args.attributes.iter().cloned().collect(),
         tools: None,
     })
 }

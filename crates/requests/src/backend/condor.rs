@@ -5,6 +5,8 @@
 mod lookout;
 mod paper;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use paper::Paper;
 

@@ -84,10 +84,14 @@ const WHOLE: &[Field<Whole>] = &[
 fn progress(status: &WorkflowStatus) -> String {
     let Some(dag) = &status.dag else { return "nothing is planned yet".to_owned() };
     let failed = if dag.nodes_failed > 0 { format!(", {} failed", dag.nodes_failed) } else { String::new() };
+    let held = match dag.nodes_held {
+        0 => String::new(),
+        held => format!(", {held} held (`windlass dag show {}` says why)", dag.id),
+    };
     let engine =
         dag.engine_workflow_id.map(|id| format!("; workflow {id} of the engine")).unwrap_or_default();
     format!(
-        "{} %: {} of {} work units, {} of {} nodes{failed}{engine}",
+        "{} %: {} of {} work units, {} of {} nodes{failed}{held}{engine}",
         status.progress_percent,
         dag.work_units_completed,
         dag.total_work_units,

@@ -1,0 +1,126 @@
+//! What is concluded from files and queues, and where runs go.
+
+use super::queue::Presence;
+use super::*;
+use crate::backend::{Retries, Submission};
+use std::time::Duration;
+use windlass_condor::read::events::Hold;
+use windlass_condor::watch;
+use windlass_core::requests::book::RunTotals;
+use windlass_types::Timestamp;
+use windlass_types::requests::{RunStatus, UnitStatus};
+
+fn run(uuid: &str, schedd: Option<&str>, cluster: Option<&str>) -> RunRow {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    RunRow {
+        uuid: uuid.into(),
+        process: "process".into(),
+        round: 0,
+        parent: None,
+        backend: book::Backend::Htcondor { schedd: owned(schedd), cluster: owned(cluster) },
+        submit_dir: "/runs/first".into(),
+        status: RunStatus::Running,
+        stop_requested_at: None,
+        stop_reason: None,
+        totals: RunTotals { nodes: 20, units: 3, ..RunTotals::default() },
+        counts: NodeCounts::default(),
+        units_completed: 0,
+        units_failed: 0,
+        units_read: 0,
+        created_at: Timestamp(0),
+        submitted_at: None,
+        completed_at: None,
+    }
+}
+
+fn seen(state: DagState, answers: &[Answer]) -> Seen {
+    let mut presence = Presence::default();
+    answers.iter().for_each(|answer| presence.note(answer.clone()));
+    let look = watch::Look {
+        state,
+        cluster: Some(7),
+        dagman_held: None,
+        counts: NodeCounts { done: 4, running: 1, ..NodeCounts::default() },
+        units: Vec::new(),
+        units_completed: 1,
+        units_failed: 0,
+        held: Vec::new(),
+        trouble: None,
+    };
+    Seen { look, presence }
+}
+
+#[test]
+fn files_stand_over_the_queue_and_silence_says_nothing() {
+    let lost = || Answer::Unreachable("no answer".into());
+    let over = || DagState::Over(Outcome::Failed);
+    let table = [
+        (DagState::NotYet, vec![], RunState::Running),
+        (DagState::Running, vec![Answer::There], RunState::Running),
+        (DagState::Running, vec![Answer::Missing], RunState::Running),
+        (DagState::Running, vec![Answer::Missing, Answer::Missing], RunState::Gone),
+        (DagState::Running, vec![Answer::Missing, Answer::Ended("it exited".into())], RunState::Over),
+        (DagState::Running, vec![lost()], RunState::Unknown),
+        (DagState::Unknown, vec![Answer::There], RunState::Unknown),
+        (over(), vec![lost()], RunState::Over),
+        (over(), vec![Answer::Missing, Answer::Missing], RunState::Over),
+    ];
+    for (state, answers, expected) in table {
+        assert_eq!(state_of(&seen(state.clone(), &answers)).0, expected, "{state:?} {answers:?}");
+    }
+    let mut held = seen(DagState::Running, &[Answer::There]);
+    held.look.dagman_held = Some(Hold { reason: "by ana".into(), code: 1, subcode: 0 });
+    assert_eq!(state_of(&held).0, RunState::Halted);
+    assert_eq!(
+        look_of(&run("a", None, Some("7")), &held).held,
+        ["DAGMan is held: by ana (code 1, subcode 0)"]
+    );
+    // What a unit has left is not withheld because nobody answers.
+    let mut told = seen(DagState::Running, &[lost()]);
+    told.look.units.push(UnitNews { seq: 9, number: 2, status: UnitStatus::Completed });
+    assert_eq!(state_of(&told).0, RunState::Running);
+}
+
+#[test]
+fn an_end_that_units_do_not_explain_has_a_reason() {
+    let broken = seen(DagState::Over(Outcome::Broken("line 3: no such node".into())), &[]);
+    let look = look_of(&run("a", None, Some("7")), &broken);
+    assert_eq!((look.state, look.reason.as_deref()), (RunState::Over, Some("line 3: no such node")));
+    assert_eq!(look.counts.idle, 15, "nodes of units that have not begun wait");
+    assert_eq!(look_of(&run("a", None, Some("7")), &seen(DagState::Over(Outcome::Failed), &[])).reason, None);
+}
+
+#[test]
+fn a_new_run_goes_where_there_are_the_fewest() {
+    let options = CondorOptions { schedds: vec!["s1".into(), "s2".into()], ..CondorOptions::default() };
+    let condor = Condor::new(options, Nudge::default());
+    let at = |schedd: &str| book::Backend::Htcondor { schedd: Some(schedd.into()), cluster: None };
+    let busy = [run("a", Some("s1"), Some("1")), run("b", Some("s2"), None), run("c", Some("s1"), None)];
+    assert_eq!(condor.place(&[]), at("s1"));
+    assert_eq!(condor.place(&busy[..1]), at("s2"));
+    assert_eq!(condor.place(&busy), at("s2"));
+    let local = Condor::new(CondorOptions::default(), Nudge::default());
+    assert_eq!(local.place(&busy), book::Backend::Htcondor { schedd: None, cluster: None });
+}
+
+#[test]
+fn a_run_is_the_next_submission_of_its_directory() {
+    let last = run("c", None, None);
+    let elsewhere = RunRow { submit_dir: "/runs/other".into(), ..run("x", None, Some("3")) };
+    let others = vec![run("a", None, Some("1")), elsewhere, run("renounced", None, None)];
+    let order = Order {
+        run: &last,
+        submission: Submission {
+            name: "r".into(),
+            user: "me".into(),
+            digest: "first".into(),
+            directory: last.submit_dir.clone(),
+            throttles: BTreeMap::new(),
+            retries: Retries { counts: Default::default(), cool_off: Duration::ZERO },
+            max_memory_per_core: 1000,
+        },
+        others,
+        banned: Vec::new(),
+    };
+    assert_eq!((number(&order), batch(&order).as_str()), (2, "windlass-first"));
+}
