@@ -11,6 +11,9 @@ use windlass_types::requests::RunStatus;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Dag {
     pub id: String,
+    /// Whose run it is; not where that is plain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_name: Option<String>,
     pub workflow_id: String,
     pub round: u32,
     /// The run that this one goes on with.

@@ -175,7 +175,7 @@ fn look_of(run: &RunRow, seen: &Seen) -> Look {
     Look {
         backend: run.backend.clone(),
         state,
-        counts: with_others(look.counts, run.totals.nodes),
+        counts: with_others(look.counts, run.totals.nodes, state),
         units_completed: look.units_completed,
         units_failed: look.units_failed,
         news: look.units.iter().map(change).collect(),
@@ -210,10 +210,11 @@ fn tell_outcome(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// Only nodes of units that have begun are counted there; the others wait.
-fn with_others(counts: NodeCounts, total: u64) -> NodeCounts {
-    let known = counts.idle + counts.running + counts.done + counts.failed + counts.held;
-    NodeCounts { idle: counts.idle + total.saturating_sub(known), ..counts }
+/// Only nodes of units that have begun are counted there; the others wait. So do those that were stopped with their DAG.
+fn with_others(counts: NodeCounts, total: u64, state: RunState) -> NodeCounts {
+    let NodeCounts { done, failed, .. } = counts;
+    let (running, held) = if state == RunState::Over { (0, 0) } else { (counts.running, counts.held) };
+    NodeCounts { idle: total.saturating_sub(running + done + failed + held), running, done, failed, held }
 }
 
 /// With all that lies behind it.

@@ -9,6 +9,7 @@ pub use verbs::{hold, release, remove, rescue};
 
 use super::page;
 use crate::error::{Answer, ApiError};
+use std::collections::BTreeMap;
 use std::path::Path;
 use windlass_api::requests::{Dag, DagEvent, DagHistory, Dags};
 use windlass_condor::watch::Watch;
@@ -18,14 +19,25 @@ use windlass_store::model::RunFilter;
 
 pub fn list(db: &dyn Database, mut filter: RunFilter) -> Answer<Dags> {
     filter.limit = Some(page(filter.limit));
-    let items = db.request_runs(&filter)?.into_iter().map(dag).collect();
-    Ok(Dags { items, offset: filter.offset })
+    let runs = db.request_runs(&filter)?;
+    let mut names: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for run in &runs {
+        if !names.contains_key(&run.process) {
+            names.insert(run.process.clone(), request_of(db, run)?);
+        }
+    }
+    let named = |run: RunRow| Dag { request_name: names.get(&run.process).cloned().flatten(), ..dag(run) };
+    Ok(Dags { items: runs.into_iter().map(named).collect(), offset: filter.offset })
 }
 
 pub fn show(db: &dyn Database, uuid: &str) -> Answer<Dag> {
     let run = run(db, uuid)?;
     let history = db.run_history(uuid)?.into_iter().map(event).collect();
-    Ok(Dag { history, held: held(&run), ..dag(run) })
+    Ok(Dag { request_name: request_of(db, &run)?, history, held: held(&run), ..dag(run) })
+}
+
+fn request_of(db: &dyn Database, run: &RunRow) -> Answer<Option<String>> {
+    Ok(db.process_by_uuid(&run.process)?.map(|process| process.request_name))
 }
 
 /// What happened to it, the oldest first.
@@ -55,6 +67,7 @@ pub(crate) fn dag(run: RunRow) -> Dag {
     };
     Dag {
         id: run.uuid,
+        request_name: None,
         workflow_id: run.process,
         round: run.round,
         parent_dag_id: run.parent,

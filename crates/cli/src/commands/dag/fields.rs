@@ -9,6 +9,7 @@ use windlass_types::requests::RunStatus;
 
 pub(super) const DAGS: &[Field<Dag>] = &[
     Field::new("id", |d: &Dag| (&d.id).into()).column(Column::text("DAG")),
+    Field::new("request_name", |d: &Dag| d.request_name.clone().into()).column(Column::elastic("REQUEST")),
     Field::new("status", |d: &Dag| status(d.status)).column(Column::text("STATUS")),
     Field::new("backend", |d: &Dag| (&d.backend).into()).column(Column::text("BACKEND")),
     Field::new("round", |d: &Dag| d.round.into()).column(Column::number("ROUND")),
@@ -31,6 +32,7 @@ pub(super) const DAGS: &[Field<Dag>] = &[
 
 pub(super) const WHOLE: &[Field<Dag>] = &[
     Field::new("id", |d: &Dag| (&d.id).into()),
+    Field::new("request", |d: &Dag| d.request_name.clone().into()),
     Field::new("status", |d: &Dag| status(d.status)),
     Field::new("backend", |d: &Dag| place(d).into()),
     Field::new("round", |d: &Dag| d.round.into()),

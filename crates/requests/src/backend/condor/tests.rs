@@ -86,7 +86,10 @@ fn an_end_that_units_do_not_explain_has_a_reason() {
     let broken = seen(DagState::Over(Outcome::Broken("line 3: no such node".into())), &[]);
     let look = look_of(&run("a", None, Some("7")), &broken);
     assert_eq!((look.state, look.reason.as_deref()), (RunState::Over, Some("line 3: no such node")));
-    assert_eq!(look.counts.idle, 15, "nodes of units that have not begun wait");
+    let counts = NodeCounts { idle: 16, done: 4, ..NodeCounts::default() };
+    assert_eq!(look.counts, counts, "what has not begun or was stopped waits");
+    let running = look_of(&run("a", None, Some("7")), &seen(DagState::Running, &[]));
+    assert_eq!((running.counts.idle, running.counts.running), (15, 1));
     assert_eq!(look_of(&run("a", None, Some("7")), &seen(DagState::Over(Outcome::Failed), &[])).reason, None);
 }
 
