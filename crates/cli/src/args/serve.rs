@@ -49,8 +49,6 @@ pub(crate) struct ServeArgs {
     /// Wait so long before a failed job of a request is tried again; longer after each further failure.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub(crate) cool_off: Duration,
-    #[command(flatten)]
-    pub(crate) backend: BackendArgs,
     /// Users and their passwords, as `windlass password` and Torc's `torc-htpasswd` write them.
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
@@ -90,6 +88,8 @@ pub(crate) struct ServeArgs {
     /// Print a systemd unit for this server as it is set up, and do not serve.
     #[arg(long, conflicts_with = "check")]
     pub(crate) print_systemd_unit: bool,
+    #[command(flatten)]
+    pub(crate) backend: BackendArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -99,6 +99,12 @@ impl Condor {
         self.queue(&format!("JobBatchName == {}", string(batch)))
     }
 
+    /// How many jobs with this batch name are in the queue: DAGs, their SUBDAGs and their nodes.
+    pub fn left(&self, batch: &str) -> Result<usize, CondorError> {
+        let constraint = format!("JobBatchName == {}", string(batch));
+        Ok(self.ask("condor_q", &["-allusers", "-constraint", &constraint])?.len())
+    }
+
     /// All of our DAGs in the queue, with one question.
     pub fn all_dags(&self) -> Result<Vec<DagmanJob>, CondorError> {
         let length = BATCH_PREFIX.len();

@@ -18,6 +18,7 @@ use queue::{Answer, Queue};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use windlass_condor::pool::{BATCH_PREFIX, CondorError};
 use windlass_condor::render::{RenderError, write_bans};
 use windlass_condor::rescue;
@@ -44,6 +45,10 @@ pub struct CondorOptions {
     /// Where the commands of HTCondor are, if not on the path.
     pub tools: Option<PathBuf>,
 }
+
+/// What was removed is usually gone after some seconds.
+const ENDING: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Condor {
@@ -125,10 +130,13 @@ impl Backend for Condor {
     /// Once: what is there already, or was, is not prepared again.
     fn hand_over(&self, order: &Order<'_>) -> Result<book::Backend, Trouble> {
         let (run, directory) = (order.run, Path::new(&order.run.submit_dir));
+        let condor = self.commands(run);
         if self.find(order)?.is_none() {
+            if number(order) > 1 {
+                await_the_last(&condor, &batch(order))?;
+            }
             prepare(run, directory, &order.banned)?;
         }
-        let condor = self.commands(run);
         let submitted = submit::rescue(&condor, directory, &batch(order), number(order))
             .map_err(|error| of_submit(&error))?;
         Ok(handed(run, submitted.cluster))
@@ -155,6 +163,23 @@ impl Backend for Condor {
                 Look::unknown(run.backend.clone())
             }
         })
+    }
+}
+
+/// DAGMan is over before the DAGs of its units are, which have still to write down what they did. Two of them must never
+/// work in one directory.
+fn await_the_last(condor: &windlass_condor::pool::Condor, batch: &str) -> Result<(), Trouble> {
+    let deadline = Instant::now() + ENDING;
+    loop {
+        let left = condor.left(batch).map_err(|error| of_condor(&error))?;
+        if left == 0 {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let reason = format!("{left} jobs of the run before it are still being ended");
+            return Err(Trouble { reason, again: true });
+        }
+        std::thread::sleep(ASK_AGAIN);
     }
 }
 

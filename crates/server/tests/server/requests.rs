@@ -175,6 +175,11 @@ fn versions_and_workflows_have_the_shapes_of_the_specification() {
     assert_eq!(get(&bench, "/api/v1/workflows/77").0, 404);
     assert_eq!(get(&bench, "/api/v1/dags").1["items"], json!([]));
     assert_eq!(get(&bench, &format!("/api/v1/dags/{unknown}/nodes")).0, 404);
+    assert_eq!(get(&bench, &format!("/api/v1/dags/{unknown}/history")).0, 404);
+    for verb in ["hold", "release", "remove", "rescue"] {
+        let path = format!("/api/v1/dags/{unknown}/{verb}");
+        assert_eq!(send(&bench, Method::POST, &path, &json!({"reason": "none"})).0, 404, "{verb}");
+    }
     assert_eq!(get(&bench, "/api/v1/lifecycle/status").1["running"], true);
 }
 
