@@ -10,6 +10,7 @@ pub use verbs::{hold, release, remove, rescue};
 use super::page;
 use crate::error::{Answer, ApiError};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use windlass_api::requests::{Dag, DagEvent, DagHistory, Dags};
 use windlass_condor::watch::Watch;
@@ -22,8 +23,8 @@ pub fn list(db: &dyn Database, mut filter: RunFilter) -> Answer<Dags> {
     let runs = db.request_runs(&filter)?;
     let mut names: BTreeMap<String, Option<String>> = BTreeMap::new();
     for run in &runs {
-        if !names.contains_key(&run.process) {
-            names.insert(run.process.clone(), request_of(db, run)?);
+        if let Entry::Vacant(name) = names.entry(run.process.clone()) {
+            name.insert(request_of(db, run)?);
         }
     }
     let named = |run: RunRow| Dag { request_name: names.get(&run.process).cloned().flatten(), ..dag(run) };

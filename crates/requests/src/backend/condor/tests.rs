@@ -6,6 +6,7 @@ use crate::backend::{Retries, Submission};
 use std::time::Duration;
 use windlass_condor::read::events::Hold;
 use windlass_condor::watch;
+use windlass_core::plan;
 use windlass_core::requests::book::RunTotals;
 use windlass_types::Timestamp;
 use windlass_types::requests::{RunStatus, UnitStatus};
@@ -119,7 +120,7 @@ fn a_run_is_the_next_submission_of_its_directory() {
             digest: "first".into(),
             directory: last.submit_dir.clone(),
             throttles: BTreeMap::new(),
-            retries: Retries { counts: Default::default(), cool_off: Duration::ZERO },
+            retries: Retries { counts: plan::Retries::default(), cool_off: Duration::ZERO },
             max_memory_per_core: 1000,
         },
         others,
