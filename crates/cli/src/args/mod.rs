@@ -269,7 +269,7 @@ pub(crate) enum Command {
     /// Datasets to be made: submit, run, list, show, plan, watch, stop …
     #[command(alias = "requests")]
     Request(request::RequestArgs),
-    /// Runs of requests, on the engine or on HTCondor: list, show, nodes, logs, hold, release, remove, rescue.
+    /// Runs of requests, on the engine or on HTCondor: list, show, nodes, logs, hold …
     #[command(alias = "dags")]
     Dag(dag::DagArgs),
     /// Where the work of requests runs: list, show, drain, enable, ban, unban, set.

@@ -28,7 +28,8 @@ fn submissions(run: &Value, unit: &str) -> usize {
 
 /// Three units of three nodes; the step of a node that reads one of these files does something before.
 fn submit(house: &House, name: &str, troubles: &[(&str, String)]) {
-    let cases: String = troubles.iter().map(|(file, trouble)| format!("*{file}*) {trouble} ;; ")).collect();
+    let cases: Vec<_> = troubles.iter().map(|(file, trouble)| format!("*{file}*) {trouble} ;; ")).collect();
+    let cases = cases.concat();
     let command = format!(
         "case \"$(cat $WINDLASS_INPUTS)\" in {cases}esac; cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT"
     );

@@ -62,14 +62,15 @@ impl House {
         let program = self.work.windlass();
         // Sent along, it would be copied for each of hundreds of jobs.
         let program = program.to_str().unwrap();
-        let words =
-            ["serve", "--backend", "htcondor", "--listen", "127.0.0.1:0", "--worker-program", program];
+        let place =
+            ["serve", "--listen", "127.0.0.1:0", "--backend", "htcondor", "--worker-program", program];
+        let words = [&place[..], &["--cool-off", "1s"]].concat();
         let mut command = self.command(&words);
         let mut served = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        let place = self.work.path().join(".windlass/windlass.db.run/server.json");
+        let address = self.work.path().join(".windlass/windlass.db.run/server.json");
         eventually("the server says where it is", || {
             assert!(served.try_wait().unwrap().is_none(), "it ended: {}", self.work.read("serve.log"));
-            place.exists()
+            address.exists()
         });
         self.served = Some(served);
     }
