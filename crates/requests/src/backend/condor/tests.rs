@@ -36,7 +36,9 @@ fn run(uuid: &str, schedd: Option<&str>, cluster: Option<&str>) -> RunRow {
 
 fn seen(state: DagState, answers: &[Answer]) -> Seen {
     let mut presence = Presence::default();
-    answers.iter().for_each(|answer| presence.note(answer.clone()));
+    for answer in answers {
+        presence.note(answer.clone());
+    }
     let look = watch::Look {
         state,
         cluster: Some(7),
