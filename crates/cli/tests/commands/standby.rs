@@ -28,11 +28,13 @@ fn at_home(sandbox: &Sandbox, mut command: Command) -> Command {
 fn serve(sandbox: &Sandbox, args: &[&str]) -> (Process, String) {
     let args = [&["serve", "--format", "json", "--listen", "127.0.0.1:0", "--lease", "2s"], args].concat();
     let mut command = at_home(sandbox, sandbox.command(&args));
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let log = std::fs::File::options().append(true).create(true).open(sandbox.path("serve.log")).unwrap();
+    let child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let mut process = Process(child);
     let mut line = String::new();
     BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let told: Value = serde_json::from_str(&line).unwrap();
+    let told: Value =
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("it said: {}", sandbox.read("serve.log")));
     (process, told["url"].as_str().unwrap().to_owned())
 }
 
