@@ -125,6 +125,15 @@ pub(super) fn split_value(word: &str) -> Vec<&str> {
     }
 }
 
+/// Whether a build of this profile is optimised.
+pub(super) fn is_release(profile: &str) -> Result<bool> {
+    match profile {
+        "release" => Ok(true),
+        "dev" => Ok(false),
+        other => bail!("there is no profile `{other}`; there are release and dev"),
+    }
+}
+
 pub(super) fn number(text: &str) -> Result<usize> {
     let digits = text.replace('_', "");
     match digits.parse() {

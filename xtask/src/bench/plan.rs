@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::machine::Machine;
-use super::options::{number, split_value};
+use super::options::{is_release, number, split_value};
 use super::{cargo, output, run, target_directory};
 
 const HELP: &str = "\
@@ -42,13 +42,7 @@ impl Options {
                 "--files" => options.files = number(value()?)?,
                 "--lumis" => options.lumis = number(value()?)?,
                 "--runs" => options.runs = number(value()?)?,
-                "--profile" => {
-                    options.is_release = match value()? {
-                        "release" => true,
-                        "dev" => false,
-                        other => bail!("there is no profile `{other}`; there are release and dev"),
-                    }
-                }
+                "--profile" => options.is_release = is_release(value()?)?,
                 other => bail!("`bench plan` does not know `{other}`; see --help"),
             }
         }

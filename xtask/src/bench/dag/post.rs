@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::super::options::{number, split_value};
+use super::super::options::{is_release, number, split_value};
 use super::super::{build_windlass, cargo, run, target_directory};
 
 const HELP: &str = "\
@@ -42,13 +42,7 @@ impl Options {
             match word {
                 "--nodes" => options.nodes = number(value()?)?,
                 "--runs" => options.runs = number(value()?)?,
-                "--profile" => {
-                    options.is_release = match value()? {
-                        "release" => true,
-                        "dev" => false,
-                        other => bail!("there is no profile `{other}`; there are release and dev"),
-                    }
-                }
+                "--profile" => options.is_release = is_release(value()?)?,
                 other => bail!("`bench dag post` does not know `{other}`; see --help"),
             }
         }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::super::options::{number, split_value};
+use super::super::options::{is_release, number, split_value};
 use super::super::{cargo, output, run, target_directory};
 
 const HELP: &str = "\
@@ -41,13 +41,7 @@ impl Options {
                 "--units" => options.units = number(value()?)?,
                 "--nodes" => options.nodes = number(value()?)?,
                 "--runs" => options.runs = number(value()?)?,
-                "--profile" => {
-                    options.is_release = match value()? {
-                        "release" => true,
-                        "dev" => false,
-                        other => bail!("there is no profile `{other}`; there are release and dev"),
-                    }
-                }
+                "--profile" => options.is_release = is_release(value()?)?,
                 other => bail!("`bench dag watch` does not know `{other}`; see --help"),
             }
         }

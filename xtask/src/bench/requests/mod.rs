@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::machine::Machine;
-use super::options::{number, split_value};
+use super::options::{is_release, number, split_value};
 use super::workers::postgres::Postgres;
 use super::workers::windlass::Windlass;
 use super::{cargo, output, run, target_directory};
@@ -69,13 +69,7 @@ impl Options {
                 "--files" => options.files = number(value()?)?,
                 "--seconds" => options.time = Duration::from_secs(number(value()?)? as u64),
                 "--side" => options.sides = value()?.split(',').map(side).collect::<Result<_>>()?,
-                "--profile" => {
-                    options.is_release = match value()? {
-                        "release" => true,
-                        "dev" => false,
-                        other => bail!("there is no profile `{other}`; there are release and dev"),
-                    }
-                }
+                "--profile" => options.is_release = is_release(value()?)?,
                 other => bail!("`bench requests` does not know `{other}`; see --help"),
             }
         }
