@@ -4,11 +4,12 @@
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
-    Backend, BlockRow, NodeCounts, OutputStep, Process, RequestRow, RunRow, RunTotals, StepKind, StepState,
-    Want, Wanted,
+    Backend, BlockRow, FileCounts, NodeCounts, OutputStep, Overrides, Process, RequestRow, RunCause, RunRow,
+    RunTotals, StepKind, StepState, Want, Wanted,
 };
 use windlass_core::requests::change::RequestChange;
 use windlass_core::requests::lifecycle::{
@@ -112,6 +113,7 @@ impl World {
     fn new(rounds: u32, production_steps: Vec<ProductionStep>, backend: Backend) -> Self {
         let row = RequestRow {
             request: request(production_steps),
+            overrides: Overrides::default(),
             status: RequestStatus::Submitted,
             version: 1,
             created_at: START,
@@ -122,7 +124,14 @@ impl World {
             alerted_at: None,
         };
         Self {
-            view: View { row, process: None, run: None, blocks: Vec::new(), steps: Vec::new() },
+            view: View {
+                row,
+                process: None,
+                run: None,
+                failures: Arc::default(),
+                blocks: Vec::new(),
+                steps: Vec::new(),
+            },
             settled: BTreeMap::new(),
             news: Vec::new(),
             heard: None,
@@ -184,7 +193,7 @@ impl World {
             return;
         }
         self.wanted_end |= matches!(what, Want::Abort | Want::Fail);
-        self.view.row.wanted = Some(Wanted { what, by: "eve".into(), reason: "so".into(), at: self.now });
+        self.view.row.wanted = Some(Wanted::new(what, "eve", "so", self.now));
     }
 
     fn decide(&mut self, admitted: bool) {
@@ -271,6 +280,7 @@ impl World {
             first_unit,
             last_unit,
             units_completed: 0,
+            units_expected: last_unit - first_unit + 1,
             name: None,
             is_closed: false,
             tape_rule: None,
@@ -509,6 +519,8 @@ fn process() -> Process {
         next_first_lumi: 1,
         next_block: 0,
         more_input: true,
+        settled: 0,
+        files: FileCounts::default(),
         events_produced: 0,
         events_of_round: 0,
         category_throttles: BTreeMap::new(),
@@ -524,6 +536,10 @@ fn run(round: u32, uuid: &str, backend: Backend) -> RunRow {
         process: "process".into(),
         round,
         parent: None,
+        cause: RunCause::First,
+        rescues: 0,
+        paused: None,
+        silent: None,
         backend,
         submit_dir: "dir".into(),
         status: RunStatus::Ready,

@@ -12,7 +12,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::plan::{Cause, Plan, PlanFault, PlanInput, Start, plan};
-use windlass_core::requests::book::{Backend, BlockRow, NodeCounts, Process, RequestRow, RunRow};
+use windlass_core::requests::book::{
+    Backend, BlockRow, FileCounts, NodeCounts, Process, RequestRow, RunCause, RunRow,
+};
 use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
 use windlass_core::requests::{View, metrics};
 use windlass_store::model::RunFilter;
@@ -178,6 +180,8 @@ fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
         next_first_lumi: request.generation.map_or(1, |generation| generation.first_lumi),
         next_block: 0,
         more_input: false,
+        settled: 0,
+        files: FileCounts::default(),
         events_produced: 0,
         events_of_round: 0,
         category_throttles: world.options.plan.throttles.clone(),
@@ -288,6 +292,7 @@ fn planned(
         first_unit: block.first_unit,
         last_unit: block.last_unit,
         units_completed: 0,
+        units_expected: block.last_unit - block.first_unit + 1,
         name: None,
         is_closed: false,
         tape_rule: None,
@@ -302,6 +307,10 @@ fn planned(
             process: process.uuid.clone(),
             round,
             parent: None,
+            cause: RunCause::First,
+            rescues: 0,
+            paused: None,
+            silent: None,
             backend,
             submit_dir: directory.to_string_lossy().into_owned(),
             status: RunStatus::Ready,

@@ -6,10 +6,11 @@ use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilt
 use serde_json::Value;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
-    AlertRow, BlockRow, NewAlert, NewBan, OutputStep, Process, RequestRow, RunEvent, RunRow, SiteBan,
-    SiteRow, Transition,
+    AlertRow, BlockRow, FileRow, NewAlert, NewBan, OutputStep, Process, RequestRow, RunEvent, RunRow,
+    SiteBan, SiteRow, Transition,
 };
 use windlass_core::requests::change::Commit;
+use windlass_core::requests::failures::Tally;
 use windlass_types::requests::{Request, RequestStatus, SiteStatus};
 use windlass_types::{Timestamp, WorkflowId};
 
@@ -57,6 +58,12 @@ pub trait Requests: Send + Sync {
     fn blocks(&self, process: &str) -> Result<Vec<BlockRow>, Error>;
     /// Those that are due first come first.
     fn steps(&self, filter: &StepFilter) -> Result<Vec<OutputStep>, Error>;
+    /// Input files that rounds have touched, by name.
+    fn file_rows(&self, process: &str) -> Result<Vec<FileRow>, Error>;
+    /// All of these or none; each takes the place of the one that there was. May be done twice.
+    fn put_file_rows(&self, process: &str, rows: &[FileRow]) -> Result<(), Error>;
+    /// What is known of the failed attempts of each run that had some, oldest run first.
+    fn failures_of(&self, process: &str) -> Result<Vec<(String, Tally)>, Error>;
     fn request_counts(&self) -> Result<RequestCounts, Error>;
 
     /// By name.
@@ -78,6 +85,8 @@ pub trait Requests: Send + Sync {
     fn bans(&self, filter: &BanFilter) -> Result<Vec<SiteBan>, Error>;
     /// Removing twice changes nothing.
     fn remove_ban(&self, id: i64, by: &str, now: Timestamp) -> Result<(), Error>;
+    /// People were told that these are over.
+    fn mark_expiry_told(&self, ids: &[i64], now: Timestamp) -> Result<(), Error>;
 
     fn setting(&self, name: &str) -> Result<Option<Value>, Error>;
     fn settings(&self) -> Result<Vec<SettingRow>, Error>;

@@ -10,11 +10,16 @@ use std::collections::BTreeMap;
 use windlass_types::requests::{BlockStatus, Request, RequestStatus, RunStatus, SiteStatus};
 use windlass_types::{RunId, Timestamp, WorkflowId};
 
+pub use windlass_types::requests::{FileCounts, FileRow, FileState, Left, Overrides, RunCause};
+
 /// A request and where it stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestRow {
     /// `priority` and `production_steps` are what they are now; the others as they were wished for.
     pub request: Request,
+    /// What people have changed about how it is carried out.
+    #[serde(default, skip_serializing_if = "Overrides::is_empty")]
+    pub overrides: Overrides,
     pub status: RequestStatus,
     /// Rises with every change. A change that quotes another one than it finds is refused.
     pub version: i64,
@@ -40,6 +45,19 @@ pub struct Wanted {
     pub by: String,
     pub reason: String,
     pub at: Timestamp,
+    /// Of an end: the backend of its run is lost for good, so that nobody waits for a run there that does not answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
+    /// Of a release: what failed is tried once more within its round, instead of in the next one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rescue: bool,
+}
+
+impl Wanted {
+    /// Without any of the choices that some wishes have.
+    pub fn new(what: Want, by: impl Into<String>, reason: impl Into<String>, at: Timestamp) -> Self {
+        Self { what, by: by.into(), reason: reason.into(), at, lost: false, rescue: false }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +69,7 @@ pub enum Want {
     Abort,
     /// The end of it, because it cannot succeed or a new version takes its place: its outputs stay as they are.
     Fail,
-    /// Out of `held`: it goes on where it was.
+    /// Out of `held`: after failures what is done is credited and the next round follows; otherwise it goes on where it was.
     Release,
     /// Its run is to end, and what follows is for a person to say.
     Remove,
@@ -72,6 +90,12 @@ pub struct Process {
     /// There is input that the rounds planned so far leave to later ones.
     #[serde(default)]
     pub more_input: bool,
+    /// Rounds whose outcome is credited: all before this one.
+    #[serde(default)]
+    pub settled: u32,
+    /// What they left of the input.
+    #[serde(default)]
+    pub files: FileCounts,
     /// Events that are registered in the first output dataset; what generation is measured by (DESIGN 6.5).
     #[serde(default)]
     pub events_produced: u64,
@@ -94,6 +118,16 @@ pub struct RunRow {
     /// The run that this one goes on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// Why there is this run.
+    pub cause: RunCause,
+    /// How many runs of this round, with this one, go on after failures by themselves.
+    pub rescues: u32,
+    /// Since then nothing new of it is to begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Timestamp>,
+    /// Since then its backend does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent: Option<Timestamp>,
     pub backend: Backend,
     pub submit_dir: String,
     pub status: RunStatus,
@@ -192,6 +226,8 @@ pub struct BlockRow {
     pub last_unit: u32,
     /// Work units whose files are registered and protected.
     pub units_completed: u32,
+    /// So many will be: all of its work units, or those that were completed when its round was settled.
+    pub units_expected: u32,
     /// What the catalog calls it, once it is open there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -385,4 +421,7 @@ pub struct SiteBan {
     pub removed_at: Option<Timestamp>,
     #[serde(default)]
     pub removed_by: Option<String>,
+    /// When people were told that it is over.
+    #[serde(default)]
+    pub expiry_told_at: Option<Timestamp>,
 }

@@ -1,11 +1,13 @@
 //! What a decision about a request changes, as values. The store applies the changes of one [`Commit`] in one transaction.
 
 use super::book::{
-    Backend, BlockRow, NewAlert, NodeCounts, OutputStep, Process, RunEvent, RunRow, RunTotals, StepKind,
-    StepState, Wanted,
+    Backend, BlockRow, NewAlert, NewBan, NodeCounts, OutputStep, Overrides, Process, RunEvent, RunRow,
+    RunTotals, StepKind, StepState, Wanted,
 };
+use super::failures::Tally;
+use std::sync::Arc;
 use windlass_types::Timestamp;
-use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus};
+use windlass_types::requests::{BlockStatus, ProductionStep, Request, RequestStatus, RunStatus};
 
 /// All or nothing, and only if the request is still at the version that the decision was made from.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,13 @@ pub enum RequestChange {
     Urgent(bool),
     SupersededBy(Option<String>),
     Wanted(Option<Wanted>),
+    /// As a whole.
+    Overrides(Box<Overrides>),
+    /// A site that is to get nothing of a request, or of any.
+    Ban(Box<NewBan>),
+    /// The request that takes the place of this one: submitted in the same breath, so that there is never one without the
+    /// other. Refused if there is one of that name.
+    AddVersion(Box<Request>),
     Alerted(Option<Timestamp>),
     /// Made or replaced as a whole.
     Process(Box<Process>),
@@ -40,6 +49,11 @@ pub enum RequestChange {
     Run {
         run: String,
         change: RunChange,
+    },
+    /// What is known of the failed attempts of a run, as a whole.
+    Tally {
+        run: String,
+        tally: Arc<Tally>,
     },
     /// Something that happened to a run; that its status changed is noted anyway.
     History(Box<RunEvent>),
@@ -88,13 +102,24 @@ pub enum RunChange {
         at: Timestamp,
         reason: String,
     },
+    /// Since when nothing new of it is to begin; `None`: it goes on.
+    Pause(Option<Timestamp>),
+    /// Since when its backend does not answer; `None`: it does.
+    Silent(Option<Timestamp>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockChange {
-    Status { from: BlockStatus, to: BlockStatus },
-    Opened { name: String },
+    Status {
+        from: BlockStatus,
+        to: BlockStatus,
+    },
+    Opened {
+        name: String,
+    },
     Closed,
     UnitsCompleted(u32),
+    /// So many of its units will be registered, and no more.
+    Expected(u32),
     TapeRule(String),
 }

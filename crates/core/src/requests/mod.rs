@@ -7,6 +7,7 @@
 //! | `lifecycle.rs` | rows and news → changes, effects, alerts; its parts in `lifecycle/` |
 //! | `outputs.rs` | what is done about outputs, in which order, how often it is tried |
 //! | `rounds.rs` | what follows the end of a run: the next round, the end, a person |
+//! | `failures.rs` | what is known of failed attempts, summed up |
 //! | `admission.rs` | whose turn it is |
 //! | `versions.rs` | the request that takes the place of another |
 //! | `book.rs`, `change.rs` | the rows, and what a decision changes of them |
@@ -15,6 +16,7 @@ pub mod admission;
 pub mod book;
 pub mod change;
 pub mod document;
+pub mod failures;
 pub mod lifecycle;
 pub mod metrics;
 pub mod names;

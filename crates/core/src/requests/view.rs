@@ -2,6 +2,8 @@
 
 use super::book::{BlockRow, OutputStep, Process, RequestRow, RunRow, StepState};
 use super::change::{BlockChange, RequestChange, RunChange};
+use super::failures::Tally;
+use std::sync::Arc;
 use windlass_types::Timestamp;
 use windlass_types::requests::RunStatus;
 
@@ -12,6 +14,8 @@ pub struct View {
     pub process: Option<Process>,
     /// The latest one.
     pub run: Option<RunRow>,
+    /// What is known of the failed attempts of the latest run. Shared, because it may be long and views are copied often.
+    pub failures: Arc<Tally>,
     /// All of its process.
     pub blocks: Vec<BlockRow>,
     /// Those that are not done and not dropped; of a finished request too, as long as there are any.
@@ -39,15 +43,28 @@ impl View {
                 self.row.reason.clone_from(reason);
                 self.row.alerted_at = None;
             }
-            RequestChange::Status { .. } | RequestChange::History(_) | RequestChange::Alert(_) => {}
+            RequestChange::Status { .. }
+            | RequestChange::History(_)
+            | RequestChange::Alert(_)
+            | RequestChange::Ban(_)
+            | RequestChange::AddVersion(_) => {}
             RequestChange::Priority(priority) => self.row.request.priority = *priority,
             RequestChange::ProductionSteps(steps) => self.row.request.production_steps.clone_from(steps),
             RequestChange::Urgent(urgent) => self.row.request.urgent = *urgent,
             RequestChange::SupersededBy(by) => self.row.request.superseded_by_request.clone_from(by),
             RequestChange::Wanted(wanted) => self.row.wanted.clone_from(wanted),
+            RequestChange::Overrides(overrides) => self.row.overrides.clone_from(overrides),
             RequestChange::Alerted(alerted) => self.row.alerted_at = *alerted,
             RequestChange::Process(process) => self.process = Some((**process).clone()),
-            RequestChange::AddRun(run) => self.run = Some((**run).clone()),
+            RequestChange::AddRun(run) => {
+                self.run = Some((**run).clone());
+                self.failures = Arc::default();
+            }
+            RequestChange::Tally { run, tally } => {
+                if self.run.as_ref().is_some_and(|row| row.uuid == *run) {
+                    self.failures = Arc::clone(tally);
+                }
+            }
             RequestChange::Run { run, change } => {
                 if let Some(row) = self.run.as_mut().filter(|row| row.uuid == *run) {
                     apply_to_run(row, change, at);
@@ -104,6 +121,8 @@ fn apply_to_run(row: &mut RunRow, change: &RunChange, at: Timestamp) {
             row.stop_requested_at = Some(*at);
             row.stop_reason = Some(reason.clone());
         }
+        RunChange::Pause(since) => row.paused = *since,
+        RunChange::Silent(since) => row.silent = *since,
     }
 }
 
@@ -114,6 +133,7 @@ fn apply_to_block(row: &mut BlockRow, change: &BlockChange) {
         BlockChange::Opened { name } => row.name = Some(name.clone()),
         BlockChange::Closed => row.is_closed = true,
         BlockChange::UnitsCompleted(units) => row.units_completed = *units,
+        BlockChange::Expected(units) => row.units_expected = *units,
         BlockChange::TapeRule(rule) => row.tape_rule = Some(rule.clone()),
     }
 }

@@ -170,7 +170,7 @@ impl Bench {
 
     /// Somebody wants something of a request.
     pub(crate) fn want(&self, name: &str, what: Want) {
-        let wanted = Wanted { what, by: "me".into(), reason: "test".into(), at: Clock.now() };
+        let wanted = Wanted::new(what, "me", "test", Clock.now());
         loop {
             let row = self.row(name);
             let commit = Commit {

@@ -143,7 +143,7 @@ fn to_status(
 
 pub(super) fn wanted(what: Want, reason: &str, actor: Actor<'_>, now: Timestamp) -> RequestChange {
     let reason = if reason.is_empty() { "no reason was given" } else { reason };
-    let wanted = Wanted { what, by: actor.name.to_owned(), reason: reason.to_owned(), at: now };
+    let wanted = Wanted::new(what, actor.name, reason, now);
     RequestChange::Wanted(Some(wanted))
 }
 

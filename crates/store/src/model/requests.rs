@@ -58,6 +58,8 @@ pub struct BanFilter {
     pub only_general: bool,
     /// Neither removed nor over at that time.
     pub active_at: Option<Timestamp>,
+    /// Over at that time, though nobody removed them, and nobody was told yet.
+    pub expired_untold: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -25,6 +25,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0003_requests.sql"),
     },
     Migration { version: 4, name: "units", sql: include_str!("../../migrations/postgres/0004_units.sql") },
+    Migration {
+        version: 5,
+        name: "recovery_of_requests",
+        sql: include_str!("../../migrations/postgres/0005_recovery_of_requests.sql"),
+    },
 ];
 
 const HISTORY: &str = "schema_migration";

@@ -7,11 +7,18 @@ super::statements! {
         INSERT INTO request (name, status, priority, is_urgent, campaign, requestor, production_steps, previous_version,
             superseded_by, created_at, updated_at, since, document, payload_config)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12)";
+    /// The same for a new version of another one: touches nothing if there is one of that name.
+    INSERT_VERSION = "
+        INSERT INTO request (name, status, priority, is_urgent, campaign, requestor, production_steps, previous_version,
+            superseded_by, created_at, updated_at, since, document, payload_config)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12)
+        ON CONFLICT (name) DO NOTHING";
     REQUEST_EXISTS = "SELECT 1 FROM request WHERE name = $1";
     /// Conditions, order, limit and offset are appended.
     SELECT_REQUESTS = "
         SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by, r.created_at,
-            r.updated_at, r.since, r.reason, r.wanted, r.alerted_at, r.document, r.payload_config
+            r.updated_at, r.since, r.reason, r.wanted, r.alerted_at, r.document, r.payload_config,
+            r.overrides
         FROM request r WHERE ";
     SELECT_COUNT_OF_REQUESTS = "SELECT COUNT(*) FROM request r WHERE ";
     /// Word for word the condition of the index.
@@ -42,6 +49,7 @@ super::statements! {
     SET_PRODUCTION_STEPS = "UPDATE request SET production_steps = $1 WHERE name = $2";
     SET_SUPERSEDED_BY = "UPDATE request SET superseded_by = $1 WHERE name = $2";
     SET_WANTED = "UPDATE request SET wanted = $1 WHERE name = $2";
+    SET_OVERRIDES = "UPDATE request SET overrides = $1 WHERE name = $2";
     SET_ALERTED = "UPDATE request SET alerted_at = $1 WHERE name = $2";
     PUT_PROCESS = "
         INSERT INTO request_process (uuid, request, document) VALUES ($1, $2, $3)
@@ -49,9 +57,9 @@ super::statements! {
     ADD_RUN = "
         INSERT INTO request_run (uuid, process, n, round, parent, status, backend, workflow_id, run_id, schedd, cluster,
             submit_dir, stop_requested_at, stop_reason, totals, counts, units_completed, units_failed, units_read,
-            created_at, submitted_at, completed_at)
+            created_at, submitted_at, completed_at, cause, rescues, paused_at, silent_since)
         VALUES ($1, $2, (SELECT COALESCE(MAX(x.n), 0) + 1 FROM request_run x WHERE x.process = $2), $3, $4, $5, $6, $7, $8,
-            $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
+            $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)";
     SET_RUN_STATUS = "
         UPDATE request_run SET status = $1, submitted_at = COALESCE(submitted_at, $2),
             completed_at = COALESCE($3, completed_at)
@@ -68,19 +76,25 @@ super::statements! {
     SET_RUN_UNITS = "
         UPDATE request_run SET units_completed = $1, units_failed = $2, units_read = $3 WHERE uuid = $4";
     SET_RUN_STOP = "UPDATE request_run SET stop_requested_at = $1, stop_reason = $2 WHERE uuid = $3";
+    SET_RUN_SILENT = "UPDATE request_run SET silent_since = $1 WHERE uuid = $2";
+    SET_RUN_PAUSE = "UPDATE request_run SET paused_at = $1 WHERE uuid = $2";
+    PUT_TALLY = "
+        INSERT INTO request_failure (run, tally) VALUES ($1, $2)
+        ON CONFLICT (run) DO UPDATE SET tally = excluded.tally";
     NOTE_RUN_EVENT = "
         INSERT INTO request_run_event (run, event_type, from_status, to_status, counts, detail, at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
     /// Touches the one that is there, so that whoever counts what was touched is content.
     ADD_BLOCK = "
         INSERT INTO request_block (uuid, process, round, dataset, n, first_unit, last_unit, units_completed, name,
-            is_closed, tape_rule, status, created_at, updated_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+            is_closed, tape_rule, status, created_at, updated_at, units_expected)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
         ON CONFLICT (process, dataset, n) DO UPDATE SET n = excluded.n";
     SET_BLOCK_STATUS = "UPDATE request_block SET status = $1, updated_at = $2 WHERE uuid = $3 AND status = $4";
     SET_BLOCK_NAME = "UPDATE request_block SET name = $1, updated_at = $2 WHERE uuid = $3";
     SET_BLOCK_CLOSED = "UPDATE request_block SET is_closed = 1, updated_at = $1 WHERE uuid = $2";
     SET_BLOCK_UNITS = "UPDATE request_block SET units_completed = $1, updated_at = $2 WHERE uuid = $3";
+    SET_BLOCK_EXPECTED = "UPDATE request_block SET units_expected = $1, updated_at = $2 WHERE uuid = $3";
     SET_BLOCK_TAPE_RULE = "UPDATE request_block SET tape_rule = $1, updated_at = $2 WHERE uuid = $3";
     /// As for blocks.
     ADD_STEP = "
@@ -101,7 +115,7 @@ super::statements! {
     SELECT_RUNS = "
         SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id, u.schedd, u.cluster,
             u.submit_dir, u.stop_requested_at, u.stop_reason, u.totals, u.counts, u.units_completed, u.units_failed,
-            u.units_read, u.created_at, u.submitted_at, u.completed_at
+            u.units_read, u.created_at, u.submitted_at, u.completed_at, u.cause, u.rescues, u.paused_at, u.silent_since
         FROM request_run u WHERE ";
     REQUEST_OF_WORKFLOW = "
         SELECT p.request FROM request_run u CROSS JOIN request_process p
@@ -111,29 +125,41 @@ super::statements! {
         WHERE run = $1 ORDER BY id";
     BLOCKS = "
         SELECT uuid, process, round, dataset, n, first_unit, last_unit, units_completed, name, is_closed, tape_rule, status,
-            created_at, updated_at
+            created_at, updated_at, units_expected
         FROM request_block WHERE process = $1 ORDER BY dataset, n";
     SELECT_STEPS = "
         SELECT s.block, s.unit, s.kind, s.state, s.attempts, s.due_at, s.first_failed_at, s.last_error, s.result, s.detail
         FROM output_step s WHERE ";
 
+    FILE_ROWS = "SELECT lfn, state, round, remainder, reason FROM request_file WHERE process = $1 ORDER BY lfn";
+    PUT_FILE_ROW = "
+        INSERT INTO request_file (process, lfn, state, round, remainder, reason) VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT (process, lfn) DO UPDATE SET state = excluded.state, round = excluded.round,
+            remainder = excluded.remainder, reason = excluded.reason";
+    FAILURES_OF = "
+        SELECT u.uuid, f.tally FROM request_run u CROSS JOIN request_failure f
+        WHERE u.process = $1 AND f.run = u.uuid ORDER BY u.n";
+
     // ---- what decisions are made of: the names of requests, and the end of the order, are appended ----
 
     VIEWED_REQUESTS = "
         SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by, r.created_at,
-            r.updated_at, r.since, r.reason, r.wanted, r.alerted_at, r.document, NULL
+            r.updated_at, r.since, r.reason, r.wanted, r.alerted_at, r.document, NULL,
+            r.overrides
         FROM request r WHERE r.name ";
     VIEWED_PROCESSES = "SELECT p.document, p.request FROM request_process p WHERE p.request ";
-    /// The newest of each.
+    /// The newest of each, with what is known of its failures.
     VIEWED_RUNS = "
         SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id, u.schedd, u.cluster,
             u.submit_dir, u.stop_requested_at, u.stop_reason, u.totals, u.counts, u.units_completed, u.units_failed,
-            u.units_read, u.created_at, u.submitted_at, u.completed_at, p.request
-        FROM request_process p CROSS JOIN request_run u
+            u.units_read, u.created_at, u.submitted_at, u.completed_at, u.cause, u.rescues, u.paused_at, u.silent_since,
+            f.tally, p.request
+        FROM request_process p CROSS JOIN request_run u LEFT JOIN request_failure f ON f.run = u.uuid
         WHERE u.process = p.uuid AND u.n = (SELECT MAX(x.n) FROM request_run x WHERE x.process = p.uuid) AND p.request ";
     VIEWED_BLOCKS = "
         SELECT b.uuid, b.process, b.round, b.dataset, b.n, b.first_unit, b.last_unit, b.units_completed, b.name,
-            b.is_closed, b.tape_rule, b.status, b.created_at, b.updated_at, p.request
+            b.is_closed, b.tape_rule, b.status, b.created_at, b.updated_at, b.units_expected,
+            p.request
         FROM request_process p CROSS JOIN request_block b WHERE b.process = p.uuid AND p.request ";
     /// Those that are not done and not dropped; word for word the condition of the index.
     VIEWED_STEPS = "
@@ -178,8 +204,15 @@ super::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id";
     SELECT_BANS = "
         SELECT b.id, b.site, b.request, b.reason, b.failure_data, b.made_by, b.created_at, b.expires_at, b.removed_at,
-            b.removed_by
+            b.removed_by, b.expiry_told_at
         FROM site_ban b WHERE ";
+    /// The same as one of many changes: touches nothing if the site is not known.
+    NOTE_BAN = "
+        INSERT INTO site_ban (site, request, reason, failure_data, made_by, created_at, expires_at)
+        SELECT s.name, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS BIGINT),
+            CAST($6 AS BIGINT)
+        FROM site s WHERE s.name = $7";
+    MARK_EXPIRY_TOLD = "UPDATE site_ban SET expiry_told_at = COALESCE(expiry_told_at, $1) WHERE id = $2";
     /// The first who does it is remembered.
     REMOVE_BAN = "
         UPDATE site_ban SET removed_at = COALESCE(removed_at, $1), removed_by = COALESCE(removed_by, $2) WHERE id = $3";
@@ -207,6 +240,9 @@ pub(crate) const DELETE_REQUEST: &[&str] = &[
     "DELETE FROM request_block WHERE process IN (SELECT p.uuid FROM request_process p WHERE p.request = $1)",
     "DELETE FROM request_run_event WHERE run IN (SELECT u.uuid FROM request_run u WHERE u.process IN
         (SELECT p.uuid FROM request_process p WHERE p.request = $1))",
+    "DELETE FROM request_failure WHERE run IN (SELECT u.uuid FROM request_run u WHERE u.process IN
+        (SELECT p.uuid FROM request_process p WHERE p.request = $1))",
+    "DELETE FROM request_file WHERE process IN (SELECT p.uuid FROM request_process p WHERE p.request = $1)",
     "UPDATE request_run SET parent = NULL WHERE process IN (SELECT p.uuid FROM request_process p WHERE p.request = $1)",
     "DELETE FROM request_run WHERE process IN (SELECT p.uuid FROM request_process p WHERE p.request = $1)",
     "DELETE FROM request_process WHERE request = $1",

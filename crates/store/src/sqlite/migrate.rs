@@ -21,6 +21,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0004_requests.sql"),
     },
     Migration { version: 5, name: "units", sql: include_str!("../../migrations/sqlite/0005_units.sql") },
+    Migration {
+        version: 6,
+        name: "recovery_of_requests",
+        sql: include_str!("../../migrations/sqlite/0006_recovery_of_requests.sql"),
+    },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.
@@ -200,6 +205,31 @@ mod tests {
         conn.execute(add, []).unwrap();
         assert_eq!(conn.last_insert_rowid(), 10);
         assert!(conn.execute("UPDATE result SET worker_id = 99", []).is_err());
+    }
+
+    /// What the first format with requests holds of one that was stopped and went on.
+    const OLD_REQUEST: &str = "
+        INSERT INTO request (name, status, priority, is_urgent, requestor, production_steps, created_at, updated_at, since,
+            document, payload_config)
+        VALUES ('r', 'active', 1, 0, 'ada', '[]', 1, 1, 1, '{}', '{}');
+        INSERT INTO request_process VALUES ('p', 'r', '{}');
+        INSERT INTO request_run (uuid, process, n, round, parent, status, backend, submit_dir, totals, counts,
+            units_completed, units_failed, units_read, created_at)
+        VALUES ('u1', 'p', 1, 0, NULL, 'stopped', 'engine', '/d', '{}', '{}', 0, 0, 0, 1),
+            ('u2', 'p', 2, 0, 'u1', 'running', 'engine', '/d', '{}', '{}', 0, 0, 0, 1);
+        INSERT INTO request_block (uuid, process, round, dataset, n, first_unit, last_unit, units_completed, is_closed,
+            status, created_at, updated_at)
+        VALUES ('b', 'p', 0, '/A/B/C', 0, 5, 9, 2, 0, 'open', 1, 1);";
+
+    #[test]
+    fn a_request_that_was_under_way_is_carried_over() {
+        let conn = Connection::open_in_memory().unwrap();
+        migrate(&conn, Path::new("db"), &MIGRATIONS[..5]).unwrap();
+        conn.execute_batch(OLD_REQUEST).unwrap();
+        migrate(&conn, Path::new("db"), MIGRATIONS).unwrap();
+        let text = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+        assert_eq!(text("SELECT group_concat(cause || rescues) FROM request_run"), "first0,stop0");
+        assert_eq!(text("SELECT group_concat(units_expected) FROM request_block"), "5");
     }
 
     #[test]

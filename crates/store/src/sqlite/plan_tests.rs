@@ -194,8 +194,20 @@ fn a_pass_finds_what_is_open_by_itself() {
     }
     let blocks = plan_of_views(&conn, requests::VIEWED_BLOCKS, "");
     assert!(blocks.contains("SEARCH b USING INDEX request_block_of (process=?)"), "{blocks}");
+    let runs = plan_of_views(&conn, requests::VIEWED_RUNS, "");
+    assert!(runs.contains("SEARCH f USING PRIMARY KEY (run=?)"), "{runs}");
     let steps = plan_of_views(&conn, requests::VIEWED_STEPS, "");
     assert!(steps.contains("SEARCH s USING INDEX output_step_open (process=? AND state=?)"), "{steps}");
+}
+
+#[test]
+fn what_recovery_keeps_is_found_by_its_process() {
+    let (_directory, conn) = database();
+    let files = plan(&conn, requests::FILE_ROWS);
+    assert_eq!(files, "SEARCH request_file USING PRIMARY KEY (process=?)\n", "in the order of their names");
+    let failures = plan(&conn, requests::FAILURES_OF);
+    assert!(failures.contains("(process=?)") && failures.contains("SEARCH f USING PRIMARY KEY (run=?)"));
+    assert!(!failures.contains("TEMP B-TREE"), "{failures}");
 }
 
 #[test]

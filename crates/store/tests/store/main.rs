@@ -185,6 +185,12 @@ macro_rules! conformance_of_databases {
                 more_views_than_fit_a_statement_come_all,
                 requests_are_filtered_sorted_and_paged,
                 only_what_is_over_is_deleted;
+            recovery:
+                a_commit_changes_what_recovery_keeps,
+                a_ban_comes_with_its_commit_or_not_at_all,
+                a_new_version_comes_with_the_end_of_the_old_one,
+                files_that_rounds_touched_are_put_and_replaced,
+                a_ban_that_is_over_is_told_once;
             sites:
                 a_site_is_put_and_drained,
                 bans_hold_until_they_end_or_are_removed,

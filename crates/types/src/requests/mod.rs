@@ -3,13 +3,15 @@
 //! Plain data. What is a valid request, and what follows which state, is decided in `windlass-core` (`requests`); how a
 //! request becomes work units, there too (`plan`).
 
+mod recovery;
 mod request;
 mod status;
 
+pub use recovery::{FileCounts, FileRow, Left, Overrides};
 pub use request::{Generation, ProductionStep, Request, SplittingParams};
 pub use status::{
-    BlockStatus, CleanupPolicy, NodeRole, ParseNameError, RequestStatus, RunStatus, SiteStatus,
-    SplittingAlgo, UnitStatus,
+    BlockStatus, CleanupPolicy, FileState, NodeRole, ParseNameError, RequestStatus, RunCause, RunStatus,
+    SiteStatus, SplittingAlgo, UnitStatus,
 };
 
 use std::fmt;

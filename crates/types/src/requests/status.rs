@@ -92,6 +92,28 @@ named! {
         Stopped = "stopped",
     }
 
+    /// Why there is a run (E 7.2): only those after failures count against what a round may have of them.
+    RunCause("cause of a run") {
+        /// The first of its round.
+        First = "first",
+        /// Goes on with one that was stopped.
+        Stop = "stop",
+        /// Goes on with one that ended with failures.
+        Failure = "failure",
+        /// The same, because a person said so.
+        Person = "person",
+    }
+
+    /// What became of an input file (E 5.2). One that no round has touched is fresh.
+    FileState("state of an input file") {
+        /// Was in a work unit that failed, and is not known to be the cause.
+        Attempted = "attempted",
+        /// All of it is in work units that are completed.
+        Processed = "processed",
+        /// Cannot be read, or is not to be: it is left out for good.
+        Excluded = "excluded",
+    }
+
     /// Where a work unit stands.
     UnitStatus("status of a work unit") {
         Waiting = "waiting",

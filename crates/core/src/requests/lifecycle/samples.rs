@@ -1,8 +1,11 @@
 //! Rows to try decisions on.
 
 use crate::requests::View;
-use crate::requests::book::{Backend, BlockRow, NodeCounts, Process, RequestRow, RunRow, RunTotals};
+use crate::requests::book::{
+    Backend, BlockRow, FileCounts, NodeCounts, Overrides, Process, RequestRow, RunCause, RunRow, RunTotals,
+};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use windlass_types::Timestamp;
 use windlass_types::requests::{
     BlockStatus, CleanupPolicy, Request, RequestStatus, RunStatus, SplittingAlgo, SplittingParams,
@@ -50,6 +53,7 @@ pub(crate) fn view() -> View {
     View {
         row: RequestRow {
             request: request(),
+            overrides: Overrides::default(),
             status: RequestStatus::Submitted,
             version: 1,
             created_at: START,
@@ -61,6 +65,7 @@ pub(crate) fn view() -> View {
         },
         process: None,
         run: None,
+        failures: Arc::default(),
         blocks: Vec::new(),
         steps: Vec::new(),
     }
@@ -75,6 +80,8 @@ pub(crate) fn process() -> Process {
         next_first_lumi: 1,
         next_block: 0,
         more_input: false,
+        settled: 0,
+        files: FileCounts::default(),
         events_produced: 0,
         events_of_round: 0,
         category_throttles: BTreeMap::new(),
@@ -90,6 +97,10 @@ pub(crate) fn run(units: u32) -> RunRow {
         process: "process".into(),
         round: 0,
         parent: None,
+        cause: RunCause::First,
+        rescues: 0,
+        paused: None,
+        silent: None,
         backend: Backend::Engine { workflow: None, run: None },
         submit_dir: "dir".into(),
         status: RunStatus::Ready,
@@ -116,6 +127,7 @@ pub(crate) fn block(index: u32, first_unit: u32, last_unit: u32) -> BlockRow {
         first_unit,
         last_unit,
         units_completed: 0,
+        units_expected: last_unit - first_unit + 1,
         name: None,
         is_closed: false,
         tape_rule: None,

@@ -2,7 +2,7 @@
 
 use super::desk::Desk;
 use super::{AlertKind, Effect};
-use crate::requests::book::{Backend, NodeCounts, RunRow, StepKind};
+use crate::requests::book::{Backend, NodeCounts, RunCause, RunRow, StepKind};
 use crate::requests::change::RequestChange;
 use crate::requests::outputs;
 use crate::requests::rounds::{self, Next, Recovery};
@@ -208,6 +208,9 @@ impl Desk<'_> {
         self.change(RequestChange::AddRun(Box::new(RunRow {
             uuid: self.situation.fresh_uuid.to_owned(),
             parent: Some(old.uuid.clone()),
+            cause: RunCause::Stop,
+            paused: None,
+            silent: None,
             backend: old.backend.going_on(),
             status: RunStatus::Ready,
             stop_requested_at: None,

@@ -31,7 +31,7 @@ fn with_run(status: S, run_status: R) -> View {
 }
 
 fn wanting(mut view: View, what: Want) -> View {
-    view.row.wanted = Some(Wanted { what, by: "eve".into(), reason: "because".into(), at: START });
+    view.row.wanted = Some(Wanted::new(what, "eve", "because", START));
     view
 }
 

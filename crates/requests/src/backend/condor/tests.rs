@@ -7,7 +7,7 @@ use std::time::Duration;
 use windlass_condor::read::events::Hold;
 use windlass_condor::watch;
 use windlass_core::plan;
-use windlass_core::requests::book::RunTotals;
+use windlass_core::requests::book::{RunCause, RunTotals};
 use windlass_types::Timestamp;
 use windlass_types::requests::{RunStatus, UnitStatus};
 
@@ -18,6 +18,10 @@ fn run(uuid: &str, schedd: Option<&str>, cluster: Option<&str>) -> RunRow {
         process: "process".into(),
         round: 0,
         parent: None,
+        cause: RunCause::First,
+        rescues: 0,
+        paused: None,
+        silent: None,
         backend: book::Backend::Htcondor { schedd: owned(schedd), cluster: owned(cluster) },
         submit_dir: "/runs/first".into(),
         status: RunStatus::Running,

@@ -10,7 +10,9 @@ use crate::db::{Db, Pipeline, Value, values};
 use crate::error::Fault;
 use crate::sql::requests as sql;
 use serde_json::Map;
-use windlass_core::requests::book::{Backend, BlockRow, OutputStep, RunEvent, RunRow, StepKind};
+use windlass_core::requests::book::{
+    Backend, BlockRow, FileRow, NewBan, OutputStep, RunEvent, RunRow, StepKind,
+};
 use windlass_core::requests::change::{BlockChange, Commit, RequestChange, RunChange};
 use windlass_types::Timestamp;
 use windlass_types::requests::{Request, RequestStatus, RunStatus};
@@ -35,26 +37,45 @@ pub(super) fn add(
     {
         return Err(no_request(previous));
     }
-    let payload = json_text(&request.payload_config)?;
-    let document = json_text(&Request { payload_config: Map::new(), ..request.clone() })?;
-    let steps = json_text(&request.production_steps)?;
-    let values = values![
-        name,
-        status.name(),
-        request.priority,
-        i64::from(request.urgent),
-        request.campaign.as_deref(),
-        request.requestor,
-        steps,
-        request.previous_version_request.as_deref(),
-        request.superseded_by_request.as_deref(),
-        now.0,
-        document,
-        payload,
-    ];
-    db.execute(sql::INSERT_REQUEST, values)?;
+    let texts = Texts::of(request)?;
+    db.execute_values(sql::INSERT_REQUEST, &texts.values(request, status, now))?;
     db.execute(sql::NOTE_TRANSITION, values![name, None::<&str>, status.name(), now.0, by, None::<&str>])?;
     Ok(1)
+}
+
+/// What is kept of a request as JSON.
+struct Texts {
+    payload: String,
+    document: String,
+    steps: String,
+}
+
+impl Texts {
+    fn of(request: &Request) -> Result<Self, Fault> {
+        Ok(Self {
+            payload: json_text(&request.payload_config)?,
+            document: json_text(&Request { payload_config: Map::new(), ..request.clone() })?,
+            steps: json_text(&request.production_steps)?,
+        })
+    }
+
+    /// The columns of a new row.
+    fn values<'v>(&'v self, request: &'v Request, status: RequestStatus, now: Timestamp) -> [Value<'v>; 12] {
+        values![
+            request.request_name,
+            status.name(),
+            request.priority,
+            i64::from(request.urgent),
+            request.campaign.as_deref(),
+            request.requestor,
+            self.steps,
+            request.previous_version_request.as_deref(),
+            request.superseded_by_request.as_deref(),
+            now.0,
+            self.document,
+            self.payload,
+        ]
+    }
 }
 
 /// The new version.
@@ -111,6 +132,12 @@ impl Line<'_> {
                 let wanted = wanted.as_ref().map(json_text).transpose()?;
                 self.send(sql::SET_WANTED, &values![wanted.as_deref(), request])
             }
+            RequestChange::Overrides(overrides) => {
+                let overrides = json_text(overrides)?;
+                self.send(sql::SET_OVERRIDES, &values![overrides, request])
+            }
+            RequestChange::Ban(ban) => self.ban(ban),
+            RequestChange::AddVersion(next) => self.add_version(next),
             RequestChange::Alerted(at) => self.send(sql::SET_ALERTED, &values![at.map(|at| at.0), request]),
             RequestChange::Process(process) => {
                 let document = json_text(process)?;
@@ -118,6 +145,10 @@ impl Line<'_> {
             }
             RequestChange::AddRun(run) => self.add_run(run),
             RequestChange::Run { run, change } => self.change_run(run, change),
+            RequestChange::Tally { run, tally } => {
+                let tally = json_text(&**tally)?;
+                self.send(sql::PUT_TALLY, &values![run, tally])
+            }
             RequestChange::History(event) => self.note(event),
             RequestChange::AddBlock(block) => self.add_block(block),
             RequestChange::Block { block, change } => self.change_block(block, change),
@@ -154,6 +185,21 @@ impl Line<'_> {
         }
     }
 
+    fn ban(&mut self, ban: &NewBan) -> Result<(), Fault> {
+        let data = json_text(&ban.failure_data)?;
+        let (request, at) = (ban.request.as_deref(), self.commit.at.0);
+        let values = values![request, ban.reason, data, ban.by, at, ban.expires_at.0, ban.site];
+        self.send(sql::NOTE_BAN, &values)
+    }
+
+    fn add_version(&mut self, next: &Request) -> Result<(), Fault> {
+        let Commit { by, at, .. } = self.commit;
+        let (texts, status) = (Texts::of(next)?, RequestStatus::Submitted);
+        self.send(sql::INSERT_VERSION, &texts.values(next, status, *at))?;
+        let noted = values![next.request_name, None::<&str>, status.name(), at.0, by, None::<&str>];
+        self.send(sql::NOTE_TRANSITION, &noted)
+    }
+
     fn add_run(&mut self, run: &RunRow) -> Result<(), Fault> {
         let (totals, counts) = (json_text(&run.totals)?, json_text(&run.counts)?);
         let (name, workflow, engine_run, schedd, cluster) = columns_of(&run.backend);
@@ -179,6 +225,10 @@ impl Line<'_> {
             run.created_at.0,
             run.submitted_at.map(|at| at.0),
             run.completed_at.map(|at| at.0),
+            run.cause.name(),
+            run.rescues,
+            run.paused.map(|at| at.0),
+            run.silent.map(|at| at.0),
         ];
         self.send(sql::ADD_RUN, &values)
     }
@@ -209,6 +259,8 @@ impl Line<'_> {
                 self.send(sql::SET_RUN_UNITS, &values![*completed, *failed, *read, run])
             }
             RunChange::Stop { at, reason } => self.send(sql::SET_RUN_STOP, &values![at.0, reason, run]),
+            RunChange::Pause(since) => self.send(sql::SET_RUN_PAUSE, &values![since.map(|at| at.0), run]),
+            RunChange::Silent(since) => self.send(sql::SET_RUN_SILENT, &values![since.map(|at| at.0), run]),
         }
     }
 
@@ -235,6 +287,7 @@ impl Line<'_> {
             block.status.name(),
             block.created_at.0,
             block.updated_at.0,
+            block.units_expected,
         ];
         self.send(sql::ADD_BLOCK, &values)
     }
@@ -248,6 +301,7 @@ impl Line<'_> {
             BlockChange::Opened { name } => self.send(sql::SET_BLOCK_NAME, &values![name, now, block]),
             BlockChange::Closed => self.send(sql::SET_BLOCK_CLOSED, &values![now, block]),
             BlockChange::UnitsCompleted(n) => self.send(sql::SET_BLOCK_UNITS, &values![*n, now, block]),
+            BlockChange::Expected(n) => self.send(sql::SET_BLOCK_EXPECTED, &values![*n, now, block]),
             BlockChange::TapeRule(rule) => self.send(sql::SET_BLOCK_TAPE_RULE, &values![rule, now, block]),
         }
     }
@@ -313,6 +367,11 @@ fn what_was_found(db: &impl Db, commit: &Commit, number: usize) -> Result<Fault,
             let other = Some("one of another request".to_owned());
             (format!("process {}", process.uuid), "one of this request", other)
         }
+        RequestChange::Ban(ban) => (format!("site {}", ban.site), "there", None),
+        RequestChange::AddVersion(next) => {
+            let name = next.request_name.clone();
+            return Ok(Error::NameTaken { what: "a request".into(), name }.into());
+        }
         // Nothing else can touch nothing while its request is there.
         _ => return Ok(Fault::Untouched(number)),
     };
@@ -323,6 +382,25 @@ fn what_was_found(db: &impl Db, commit: &Commit, number: usize) -> Result<Fault,
 fn step_name(block: &str, unit: Option<u32>, kind: StepKind) -> String {
     let unit = unit.map_or_else(String::new, |unit| format!(" of work unit {unit}"));
     format!("step `{}`{unit} of block {block}", kind.name())
+}
+
+/// Each is made or replaced as a whole; the others stay as they are.
+pub(super) fn put_files(db: &impl Db, process: &str, rows: &[FileRow]) -> Result<(), Fault> {
+    db.pipeline(|line| {
+        for (number, row) in rows.iter().enumerate() {
+            let left = row.left.as_ref().map(json_text).transpose()?;
+            let values = values![
+                process,
+                row.lfn,
+                row.state.name(),
+                row.round,
+                left.as_deref(),
+                row.reason.as_deref()
+            ];
+            line.send(number, sql::PUT_FILE_ROW, &values)?;
+        }
+        Ok(())
+    })
 }
 
 pub(super) fn delete(db: &impl Db, name: &str) -> Result<(), Fault> {

@@ -11,7 +11,7 @@ pub(super) use rows::{natural, number};
 #[cfg(test)]
 pub(crate) use views::about;
 
-use super::{Backend, Books};
+use super::{Backend, Books, column};
 use crate::db::{Db as _, values};
 use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter};
 use crate::sql::requests as sql;
@@ -19,10 +19,11 @@ use crate::{Error, Requests};
 use serde_json::Value;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
-    AlertRow, BlockRow, NewAlert, NewBan, OutputStep, Process, RequestRow, RunEvent, RunRow, SiteBan,
-    SiteRow, Transition,
+    AlertRow, BlockRow, FileRow, NewAlert, NewBan, OutputStep, Process, RequestRow, RunEvent, RunRow,
+    SiteBan, SiteRow, Transition,
 };
 use windlass_core::requests::change::Commit;
+use windlass_core::requests::failures::Tally;
 use windlass_types::requests::{Request, RequestStatus, SiteStatus};
 use windlass_types::{Timestamp, WorkflowId};
 
@@ -110,6 +111,21 @@ impl<B: Backend> Requests for Books<B> {
         self.read(|db| lists::steps(db, filter))
     }
 
+    fn file_rows(&self, process: &str) -> Result<Vec<FileRow>, Error> {
+        self.read(|db| db.all(sql::FILE_ROWS, [process], rows::file))
+    }
+
+    fn put_file_rows(&self, process: &str, rows: &[FileRow]) -> Result<(), Error> {
+        let (process, rows) = (process.to_owned(), rows.to_vec());
+        self.backend.write(move |db| apply::put_files(db, &process, &rows))
+    }
+
+    fn failures_of(&self, process: &str) -> Result<Vec<(String, Tally)>, Error> {
+        self.read(|db| {
+            db.all(sql::FAILURES_OF, [process], |row| Ok((row.get(0)?, column::required_json(row, 1)?)))
+        })
+    }
+
     fn request_counts(&self) -> Result<RequestCounts, Error> {
         self.read(lists::counts)
     }
@@ -155,6 +171,11 @@ impl<B: Backend> Requests for Books<B> {
     fn remove_ban(&self, id: i64, by: &str, now: Timestamp) -> Result<(), Error> {
         let by = by.to_owned();
         self.backend.write(move |db| sites::remove_ban(db, id, &by, now))
+    }
+
+    fn mark_expiry_told(&self, ids: &[i64], now: Timestamp) -> Result<(), Error> {
+        let ids = ids.to_vec();
+        self.backend.write(move |db| sites::mark_expiry_told(db, &ids, now))
     }
 
     fn setting(&self, name: &str) -> Result<Option<Value>, Error> {

@@ -7,7 +7,7 @@ use crate::error::Fault;
 use serde_json::Value;
 use std::str::FromStr;
 use windlass_core::requests::book::{
-    Backend, BlockRow, OutputStep, RequestRow, RunEvent, RunRow, StepKind, StepState, Transition,
+    Backend, BlockRow, FileRow, OutputStep, RequestRow, RunEvent, RunRow, StepKind, StepState, Transition,
 };
 use windlass_types::requests::Request;
 use windlass_types::{RunId, Timestamp, WorkflowId};
@@ -53,6 +53,7 @@ pub(super) fn request(row: &Row<'_>) -> Result<RequestRow, Fault> {
     }
     Ok(RequestRow {
         request,
+        overrides: column::json(row, 15)?.unwrap_or_default(),
         status: word(row, 1)?,
         version: row.get(2)?,
         created_at: at(row, 7)?,
@@ -102,6 +103,10 @@ pub(super) fn run(row: &Row<'_>) -> Result<RunRow, Fault> {
         created_at: at(row, 18)?,
         submitted_at: column::time(row, 19)?,
         completed_at: column::time(row, 20)?,
+        cause: word(row, 21)?,
+        rescues: row.get(22)?,
+        paused: column::time(row, 23)?,
+        silent: column::time(row, 24)?,
     })
 }
 
@@ -133,6 +138,17 @@ pub(super) fn block(row: &Row<'_>) -> Result<BlockRow, Fault> {
         status: word(row, 11)?,
         created_at: at(row, 12)?,
         updated_at: at(row, 13)?,
+        units_expected: row.get(14)?,
+    })
+}
+
+pub(super) fn file(row: &Row<'_>) -> Result<FileRow, Fault> {
+    Ok(FileRow {
+        lfn: row.get(0)?,
+        state: word(row, 1)?,
+        round: row.get(2)?,
+        left: column::json(row, 3)?,
+        reason: row.get(4)?,
     })
 }
 

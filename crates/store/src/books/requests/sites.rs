@@ -98,7 +98,7 @@ pub(super) fn add_ban(db: &impl Db, ban: &NewBan, now: Timestamp) -> Result<i64,
 }
 
 pub(super) fn bans(db: &impl Db, filter: &BanFilter) -> Result<Vec<SiteBan>, Fault> {
-    let BanFilter { site, holds_for, only_general, active_at } = filter;
+    let BanFilter { site, holds_for, only_general, active_at, expired_untold } = filter;
     let mut query = Query::new(sql::SELECT_BANS, vec![]);
     query.push("1 = 1", vec![]);
     super::lists::push_equal(&mut query, "b.site", site.clone());
@@ -110,6 +110,10 @@ pub(super) fn bans(db: &impl Db, filter: &BanFilter) -> Result<Vec<SiteBan>, Fau
     }
     if let Some(now) = active_at {
         query.push(" AND b.removed_at IS NULL AND b.expires_at > ?", vec![Box::new(now.0)]);
+    }
+    if let Some(now) = expired_untold {
+        let over = " AND b.removed_at IS NULL AND b.expiry_told_at IS NULL AND b.expires_at <= ?";
+        query.push(over, vec![Box::new(now.0)]);
     }
     query.push(" ORDER BY b.id", vec![]);
     query.run(db, ban_row)
@@ -129,6 +133,7 @@ fn ban_row(row: &Row<'_>) -> Result<SiteBan, Fault> {
         created_at: at(row, 6)?,
         removed_at: column::time(row, 8)?,
         removed_by: row.get(9)?,
+        expiry_told_at: column::time(row, 10)?,
     })
 }
 
@@ -137,6 +142,10 @@ pub(super) fn remove_ban(db: &impl Db, id: i64, by: &str, now: Timestamp) -> Res
         0 => Err(Error::NoSuch { what: "ban".into(), id }.into()),
         _ => Ok(()),
     }
+}
+
+pub(super) fn mark_expiry_told(db: &impl Db, ids: &[i64], now: Timestamp) -> Result<(), Fault> {
+    ids.iter().try_for_each(|id| db.execute(sql::MARK_EXPIRY_TOLD, [now.0, *id]).map(|_| ()))
 }
 
 pub(super) fn setting(db: &impl Db, name: &str) -> Result<Option<Value>, Fault> {

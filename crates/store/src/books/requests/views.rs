@@ -7,6 +7,7 @@ use crate::db::{Db, Row, ToValue};
 use crate::error::Fault;
 use crate::sql::requests as sql;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use windlass_core::requests::View;
 
 /// Names in one statement: databases take no more than some ten thousand values.
@@ -26,7 +27,8 @@ fn some(db: &impl Db, names: &[String]) -> Result<Vec<View>, Fault> {
     let found = about(sql::VIEWED_REQUESTS, names, "").run(db, |row| {
         let row = rows::request(row)?;
         let name = row.request.request_name.clone();
-        Ok((name, View { row, process: None, run: None, blocks: Vec::new(), steps: Vec::new() }))
+        let (blocks, steps) = (Vec::new(), Vec::new());
+        Ok((name, View { row, process: None, run: None, failures: Arc::default(), blocks, steps }))
     })?;
     let mut views: BTreeMap<String, View> = found.into_iter().collect();
     let mut each = |query: Query, name: usize, read: fn(&mut View, &Row<'_>) -> Result<(), Fault>| {
@@ -41,11 +43,12 @@ fn some(db: &impl Db, names: &[String]) -> Result<Vec<View>, Fault> {
         view.process = Some(column::required_json(row, 0)?);
         Ok(())
     })?;
-    each(about(sql::VIEWED_RUNS, names, ""), 21, |view, row| {
+    each(about(sql::VIEWED_RUNS, names, ""), 26, |view, row| {
         view.run = Some(rows::run(row)?);
+        view.failures = Arc::new(column::json(row, 25)?.unwrap_or_default());
         Ok(())
     })?;
-    each(about(sql::VIEWED_BLOCKS, names, " ORDER BY b.dataset, b.n"), 14, |view, row| {
+    each(about(sql::VIEWED_BLOCKS, names, " ORDER BY b.dataset, b.n"), 15, |view, row| {
         view.blocks.push(rows::block(row)?);
         Ok(())
     })?;

@@ -16,6 +16,7 @@ pub(crate) mod orders;
 pub(crate) mod parts;
 pub(crate) mod reading;
 pub(crate) mod records;
+pub(crate) mod recovery;
 pub(crate) mod requests;
 pub(crate) mod runs;
 pub(crate) mod sites;

@@ -3,8 +3,8 @@
 use crate::kit::NOW;
 use serde_json::json;
 use windlass_core::requests::book::{
-    Backend, BlockRow, NewAlert, NodeCounts, OutputStep, Process, RunEvent, RunRow, RunTotals, StepKind,
-    StepState, Want, Wanted,
+    Backend, BlockRow, FileCounts, NewAlert, NodeCounts, OutputStep, Process, RunCause, RunEvent, RunRow,
+    RunTotals, StepKind, StepState, Want, Wanted,
 };
 use windlass_core::requests::change::{BlockChange, Commit, RequestChange, RunChange};
 use windlass_store::model::{AlertFilter, RequestFilter, RunFilter, SortBy, StepFilter};
@@ -23,19 +23,19 @@ pub(crate) fn wish(name: &str) -> Request {
     .unwrap()
 }
 
-fn later(seconds: i64) -> Timestamp {
+pub(crate) fn later(seconds: i64) -> Timestamp {
     Timestamp(NOW.0 + seconds * 1_000_000 + 7)
 }
 
-fn commit(request: &str, version: i64, changes: Vec<RequestChange>) -> Commit {
+pub(crate) fn commit(request: &str, version: i64, changes: Vec<RequestChange>) -> Commit {
     Commit { request: request.into(), version, changes, by: "lifecycle".into(), at: later(version) }
 }
 
-fn applied(store: &dyn Database, commit: Commit) -> Result<i64, Error> {
+pub(crate) fn applied(store: &dyn Database, commit: Commit) -> Result<i64, Error> {
     store.apply_requests(&[commit]).pop().unwrap()
 }
 
-fn status(from: RequestStatus, to: RequestStatus) -> RequestChange {
+pub(crate) fn status(from: RequestStatus, to: RequestStatus) -> RequestChange {
     RequestChange::Status { from, to, reason: Some("because".into()) }
 }
 
@@ -48,6 +48,8 @@ fn process(request: &str) -> Process {
         next_first_lumi: 2,
         next_block: 0,
         more_input: true,
+        settled: 3,
+        files: FileCounts { attempted: 1, processed: 2, excluded: 3 },
         events_produced: 0,
         events_of_round: 0,
         category_throttles: [("Processing".to_owned(), 5000)].into(),
@@ -57,12 +59,16 @@ fn process(request: &str) -> Process {
     }
 }
 
-fn run(uuid: &str, process: &str) -> RunRow {
+pub(crate) fn run(uuid: &str, process: &str) -> RunRow {
     RunRow {
         uuid: uuid.into(),
         process: process.into(),
         round: 0,
         parent: None,
+        cause: RunCause::First,
+        rescues: 0,
+        paused: None,
+        silent: None,
         backend: Backend::Engine { workflow: None, run: None },
         submit_dir: "/dir".into(),
         status: RunStatus::Ready,
@@ -89,6 +95,7 @@ fn block(uuid: &str, process: &str, index: u32) -> BlockRow {
         first_unit: index * 10,
         last_unit: index * 10 + 9,
         units_completed: 0,
+        units_expected: 10,
         name: None,
         is_closed: false,
         tape_rule: None,
@@ -128,7 +135,7 @@ fn done(block: &str, unit: Option<u32>, kind: StepKind) -> RequestChange {
 }
 
 /// A request that runs, with a block and two steps; at version 2.
-fn running(store: &dyn Database, name: &str) {
+pub(crate) fn running(store: &dyn Database, name: &str) {
     store.add_request(&wish(name), RequestStatus::Queued, "ada", NOW).unwrap();
     let p = format!("p-{name}");
     let b = format!("b-{name}");
@@ -168,7 +175,7 @@ pub(crate) fn a_request_comes_back_as_it_was_wished_for(store: &dyn Database) {
 
 pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
     running(store, "r");
-    let wanted = Wanted { what: Want::Stop, by: "ada".into(), reason: "tea".into(), at: later(9) };
+    let wanted = Wanted { lost: true, ..Wanted::new(Want::Stop, "ada", "tea", later(9)) };
     let steps = vec![ProductionStep { fraction: 0.5, priority: 1 }];
     let counts = NodeCounts { idle: 1, running: 2, done: 3, failed: 4, held: 5 };
     let change = |change| RequestChange::Run { run: "u-r".into(), change };

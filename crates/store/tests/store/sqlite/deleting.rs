@@ -36,6 +36,8 @@ fn rows(db: &Path) -> Vec<(String, i64)> {
         "request_run",
         "request_run_event",
         "request_block",
+        "request_file",
+        "request_failure",
         "output_step",
         "site",
         "site_ban",

@@ -1,0 +1,174 @@
+//! What recovery keeps of requests: overrides, causes of runs, failures, files, bans that come with a decision.
+
+use super::requests::{applied, commit, later, run, running, status, wish};
+use crate::kit::NOW;
+use serde_json::json;
+use std::sync::Arc;
+use windlass_core::requests::book::{FileRow, FileState, Left, NewBan, Overrides, RunCause, RunRow};
+use windlass_core::requests::change::{BlockChange, RequestChange, RunChange};
+use windlass_core::requests::failures::Tally;
+use windlass_store::model::BanFilter;
+use windlass_store::{Database, Error};
+use windlass_types::LumiMask;
+use windlass_types::requests::{Request, RequestStatus};
+
+fn tally(read: i64) -> Tally {
+    serde_json::from_value(json!({ "read": read })).unwrap()
+}
+
+pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn Database) {
+    running(store, "r");
+    let fresh = store.request("r").unwrap().unwrap();
+    assert!(fresh.overrides.is_empty());
+    let overrides = Overrides {
+        retry_count: Some(5),
+        error_hold_threshold: Some(0.3),
+        excluded_files: ["/store/bad".to_owned()].into(),
+        ..Overrides::default()
+    };
+    let of_run = |change| RequestChange::Run { run: "u-r".into(), change };
+    let note = |run: &str, read| RequestChange::Tally { run: run.into(), tally: Arc::new(tally(read)) };
+    let changes = vec![
+        RequestChange::Overrides(overrides.clone().into()),
+        of_run(RunChange::Pause(Some(later(4)))),
+        of_run(RunChange::Silent(Some(later(3)))),
+        RequestChange::Block { block: "b-r".into(), change: BlockChange::Expected(3) },
+        note("u-r", 1),
+        note("u-r", 2),
+    ];
+    applied(store, commit("r", 2, changes)).unwrap();
+    assert_eq!(store.request("r").unwrap().unwrap().overrides, overrides);
+    let row = store.request_run("u-r").unwrap().unwrap();
+    assert_eq!((row.paused, row.silent), (Some(later(4)), Some(later(3))));
+    assert_eq!(store.blocks("p-r").unwrap()[0].units_expected, 3);
+    let seen = |store: &dyn Database| store.views(&["r".to_owned()]).unwrap().pop().unwrap();
+    let view = seen(store);
+    assert_eq!((view.row.overrides, *view.failures == tally(2)), (overrides, true));
+
+    // Another run begins without failures; those of the run before it are kept.
+    let next = RunRow {
+        parent: Some("u-r".into()),
+        cause: RunCause::Failure,
+        rescues: 2,
+        paused: Some(later(7)),
+        silent: Some(later(8)),
+        ..run("a-next", "p-r")
+    };
+    applied(store, commit("r", 3, vec![RequestChange::AddRun(next.clone().into())])).unwrap();
+    let view = seen(store);
+    assert_eq!((view.run.as_ref(), *view.failures == Tally::default()), (Some(&next), true));
+    applied(store, commit("r", 4, vec![note("a-next", 9), of_run(RunChange::Pause(None))])).unwrap();
+    assert_eq!(*seen(store).failures, tally(9));
+    assert_eq!(store.request_run("u-r").unwrap().unwrap().paused, None);
+    let all = store.failures_of("p-r").unwrap();
+    assert_eq!(all, [("u-r".to_owned(), tally(2)), ("a-next".to_owned(), tally(9))]);
+    assert_eq!(store.failures_of("nobody").unwrap(), []);
+}
+
+fn ban(site: &str, request: Option<&str>) -> NewBan {
+    NewBan {
+        site: site.into(),
+        request: request.map(str::to_owned),
+        reason: "3 of 4 attempts failed".into(),
+        failure_data: json!({ "failed": 3 }),
+        by: "ada".into(),
+        expires_at: later(100),
+    }
+}
+
+pub(crate) fn a_ban_comes_with_its_commit_or_not_at_all(store: &dyn Database) {
+    running(store, "r");
+    store.note_slots("A", 4, NOW).unwrap();
+    let held = status(RequestStatus::Active, RequestStatus::Held);
+    let note = |site| RequestChange::Ban(ban(site, Some("r")).into());
+    let error = applied(store, commit("r", 2, vec![held.clone(), note("A"), note("nowhere")])).unwrap_err();
+    let told = matches!(&error, Error::Unexpected { what, .. } if what == "site nowhere");
+    assert!(told, "{error}");
+    assert_eq!(store.bans(&BanFilter::default()).unwrap(), []);
+    assert_eq!(store.request("r").unwrap().unwrap().status, RequestStatus::Active);
+
+    applied(store, commit("r", 2, vec![held, note("A")])).unwrap();
+    let bans = store.bans(&BanFilter { holds_for: Some("r".into()), ..BanFilter::default() }).unwrap();
+    let [kept] = bans.as_slice() else { panic!("{bans:?}") };
+    assert_eq!((&kept.ban, kept.created_at), (&ban("A", Some("r")), later(2)));
+}
+
+pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn Database) {
+    running(store, "r");
+    running(store, "taken");
+    let next = |name: &str| Request { previous_version_request: Some("r".into()), ..wish(name) };
+    let restart = |name: &str| {
+        vec![RequestChange::SupersededBy(Some(name.to_owned())), RequestChange::AddVersion(next(name).into())]
+    };
+    let error = applied(store, commit("r", 2, restart("taken"))).unwrap_err();
+    assert!(matches!(&error, Error::NameTaken { name, .. } if name == "taken"), "{error}");
+    assert_eq!(store.request("r").unwrap().unwrap().request.superseded_by_request, None);
+
+    applied(store, commit("r", 2, restart("r_v2"))).unwrap();
+    let old = store.request("r").unwrap().unwrap();
+    assert_eq!(old.request.superseded_by_request.as_deref(), Some("r_v2"));
+    let new = store.request("r_v2").unwrap().unwrap();
+    assert_eq!((new.request, new.status, new.version), (next("r_v2"), RequestStatus::Submitted, 1));
+    let trail = store.transitions("r_v2").unwrap();
+    assert_eq!((trail.len(), trail[0].to, trail[0].at), (1, RequestStatus::Submitted, later(2)));
+    let outdated = applied(store, commit("r", 2, restart("r_v3"))).unwrap_err();
+    assert!(matches!(outdated, Error::Outdated { .. }));
+    assert_eq!(store.request("r_v3").unwrap(), None);
+}
+
+pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn Database) {
+    running(store, "r");
+    running(store, "other");
+    let row = |lfn: &str, state, left, reason: Option<&str>| FileRow {
+        lfn: lfn.into(),
+        state,
+        round: 0,
+        left,
+        reason: reason.map(str::to_owned),
+    };
+    let lumis = Left::Lumis(LumiMask::from([(356_164, vec![(11, 15)])]));
+    let first = [
+        row("/store/c", FileState::Attempted, Some(Left::Events(vec![(1, 10), (21, 30)])), None),
+        row("/store/b", FileState::Attempted, Some(lumis), Some("mg_000003 failed")),
+        row("/store/a", FileState::Processed, None, None),
+    ];
+    store.put_file_rows("p-r", &first).unwrap();
+    store.put_file_rows("p-r", &first).unwrap();
+    let mut expected: Vec<FileRow> = first.to_vec();
+    expected.reverse();
+    assert_eq!(store.file_rows("p-r").unwrap(), expected, "by name, and only once");
+    assert_eq!(store.file_rows("p-other").unwrap(), []);
+
+    let now = FileRow { round: 1, ..row("/store/b", FileState::Excluded, None, Some("unreadable")) };
+    store.put_file_rows("p-r", std::slice::from_ref(&now)).unwrap();
+    expected[1] = now;
+    assert_eq!(store.file_rows("p-r").unwrap(), expected);
+    assert!(store.put_file_rows("nobody", &first).is_err());
+
+    // It goes with its request.
+    let over = vec![
+        RequestChange::Tally { run: "u-r".into(), tally: Arc::default() },
+        status(RequestStatus::Active, RequestStatus::Failed),
+    ];
+    applied(store, commit("r", 2, over)).unwrap();
+    store.delete_request("r").unwrap();
+    assert_eq!(store.file_rows("p-r").unwrap(), []);
+}
+
+pub(crate) fn a_ban_that_is_over_is_told_once(store: &dyn Database) {
+    store.note_slots("A", 4, NOW).unwrap();
+    let first = store.add_ban(&ban("A", None), NOW).unwrap();
+    let later_one = NewBan { expires_at: later(200), ..ban("A", None) };
+    let second = store.add_ban(&later_one, NOW).unwrap();
+    let removed = store.add_ban(&ban("A", None), NOW).unwrap();
+    store.remove_ban(removed, "ada", later(5)).unwrap();
+    let untold = |seconds| -> Vec<i64> {
+        let filter = BanFilter { expired_untold: Some(later(seconds)), ..BanFilter::default() };
+        store.bans(&filter).unwrap().into_iter().map(|ban| ban.id).collect()
+    };
+    assert_eq!((untold(99), untold(100), untold(300)), (vec![], vec![first], vec![first, second]));
+    store.mark_expiry_told(&[first], later(101)).unwrap();
+    store.mark_expiry_told(&[first], later(102)).unwrap();
+    assert_eq!(untold(300), [second]);
+    assert_eq!(store.bans(&BanFilter::default()).unwrap()[0].expiry_told_at, Some(later(101)));
+}

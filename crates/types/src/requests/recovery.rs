@@ -1,0 +1,109 @@
+//! What recovery keeps: which parts of the input are done, and what a person has changed about how a request is carried out.
+
+use crate::LumiMask;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// What a person said about a request while it was carried out; it stands over what was wished for and over the settings of
+/// the deployment. Sites that get nothing of it are bans, and kept with those.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overrides {
+    /// How often a processing job is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_count: Option<u32>,
+    /// From this share of failed work units on the request is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_hold_threshold: Option<f64>,
+    /// So often a round is rescued after failures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rescue_attempts: Option<u32>,
+    /// Of a whole job, all its cores together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u64>,
+    /// Input files that are not to be read any more.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub excluded_files: BTreeSet<String>,
+}
+
+impl Overrides {
+    /// Nobody said anything.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// With what is said now: it stands over what was said before, and files that are excluded stay so.
+    #[must_use]
+    pub fn with(mut self, now: Self) -> Self {
+        self.excluded_files.extend(now.excluded_files);
+        Self {
+            retry_count: now.retry_count.or(self.retry_count),
+            error_hold_threshold: now.error_hold_threshold.or(self.error_hold_threshold),
+            max_rescue_attempts: now.max_rescue_attempts.or(self.max_rescue_attempts),
+            memory_mb: now.memory_mb.or(self.memory_mb),
+            excluded_files: self.excluded_files,
+        }
+    }
+}
+
+/// An input file that rounds have touched. Fresh ones have no row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRow {
+    pub lfn: String,
+    pub state: super::FileState,
+    /// In which it came to this state.
+    pub round: u32,
+    /// Of one that was attempted: what is still to be done of it. `None`: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Left {
+    /// First and last by position in the file, ascending.
+    Events(Vec<(u64, u64)>),
+    Lumis(LumiMask),
+}
+
+/// How many input files are in which state; the others are fresh.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileCounts {
+    pub attempted: u64,
+    pub processed: u64,
+    pub excluded: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_now_stands_over_what_was_said_before() {
+        let files = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+        let before = Overrides {
+            retry_count: Some(5),
+            memory_mb: Some(3000),
+            excluded_files: files(&["/a"]),
+            ..Overrides::default()
+        };
+        let now = Overrides { memory_mb: Some(6000), excluded_files: files(&["/b"]), ..Overrides::default() };
+        let both = before.with(now);
+        assert_eq!((both.retry_count, both.memory_mb), (Some(5), Some(6000)));
+        assert_eq!(both.excluded_files, files(&["/a", "/b"]));
+        assert!(!both.is_empty() && Overrides::default().is_empty());
+        assert_eq!(serde_json::to_string(&Overrides::default()).unwrap(), "{}");
+    }
+
+    #[test]
+    fn what_is_left_of_a_file_is_written_plainly() {
+        let left = |text: &str| serde_json::from_str::<Left>(text).unwrap();
+        assert_eq!(left(r#"{"events":[[1,10],[21,30]]}"#), Left::Events(vec![(1, 10), (21, 30)]));
+        let mask = LumiMask::from([(7, vec![(1, 3)])]);
+        assert_eq!(left(r#"{"lumis":{"7":[[1,3]]}}"#), Left::Lumis(mask));
+    }
+}
