@@ -23,8 +23,8 @@ use windlass_types::work::Exit;
 const SITE: &str = "GLIDEIN_CMSSite";
 
 /// How far before the end of a job its log is read. Its end says the most; where it began is only to be found if that was
-/// not too long ago.
-const REACH: u64 = 1024 * 1024;
+/// not too long ago, and what is told there is known otherwise: the end has the time that it took, and the unit its site.
+const REACH: u64 = 128 * 1024;
 
 /// All that is known of the attempt that a POST script is called for.
 pub(super) fn attempt(call: &Call, role: Option<NodeRole>) -> Attempt {

@@ -21,6 +21,7 @@
 
 pub mod cms;
 mod evidence;
+mod expressions;
 mod rules;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! Rules as they are written down, and a set of them made ready to be asked.
 
 use super::evidence::{Cause, Evidence, Limit};
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use regex::bytes::RegexSet;
+use super::expressions::{Expressions, soonest};
+use aho_corasick::AhoCorasick;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -122,7 +122,7 @@ pub(super) struct RuleSet {
     words: AhoCorasick,
     /// The rule of each of `words`.
     word_rules: Vec<usize>,
-    expressions: RegexSet,
+    expressions: Expressions,
     expression_rules: Vec<usize>,
 }
 
@@ -158,20 +158,15 @@ impl RuleSet {
                         word_rules.push(index);
                     }
                     StderrPattern::Regex(expression) => {
-                        expressions.push(expression);
+                        expressions.push(expression.to_owned());
                         expression_rules.push(index);
                     }
                 }
             }
         }
-        // The kind that is made soonest: what it is asked are the few last lines of a log.
-        let words = AhoCorasick::builder()
-            .kind(Some(AhoCorasickKind::NoncontiguousNFA))
-            .prefilter(false)
-            .build(&words)
-            .map_err(|error| RuleError::TooMuch(error.to_string()))?;
-        let expressions =
-            RegexSet::new(&expressions).map_err(|error| RuleError::TooMuch(error.to_string()))?;
+        let too_much = |error: aho_corasick::BuildError| RuleError::TooMuch(error.to_string());
+        let words = soonest(&words).map_err(too_much)?;
+        let expressions = Expressions::new(expressions).map_err(too_much)?;
         Ok(Self { rules, words, word_rules, expressions, expression_rules })
     }
 
@@ -179,7 +174,7 @@ impl RuleSet {
     fn known_by(&self, line: &str) -> Vec<usize> {
         let lower = line.to_ascii_lowercase();
         let by_words = self.words.find_overlapping_iter(&lower).map(|found| self.word_rules[found.pattern()]);
-        let by_expressions = self.expressions.matches(line.as_bytes()).into_iter();
+        let by_expressions = self.expressions.matching(line, &lower);
         let mut rules: Vec<usize> =
             by_words.chain(by_expressions.map(|i| self.expression_rules[i])).collect();
         rules.sort_unstable();
