@@ -29,6 +29,7 @@ fn main() -> std::io::Result<()> {
         request: &request,
         files: &files,
         attempted: &BTreeSet::new(),
+        left: &BTreeMap::new(),
         sites: &sites,
         settings: &PlanSettings::default(),
         start: Start::default(),

@@ -103,6 +103,7 @@ mod tests {
             request: &serde_json::from_value(request).unwrap(),
             files: &files,
             attempted: &BTreeSet::new(),
+            left: &BTreeMap::new(),
             sites: &BTreeMap::from([("A".to_owned(), None), ("B".to_owned(), None)]),
             settings: &PlanSettings::default(),
             start: Start::default(),

@@ -8,7 +8,7 @@ use crate::manifests::{self, Common, WriteError};
 use crate::names;
 use crate::outline::{self, Outline};
 use crate::world::World;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::plan::{Cause, Plan, PlanFault, PlanInput, Start, plan};
@@ -210,6 +210,7 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
         request: &request,
         files: &files,
         attempted: &BTreeSet::new(),
+        left: &BTreeMap::new(),
         sites: &places.usable,
         settings: &world.options.plan,
         start: Start {

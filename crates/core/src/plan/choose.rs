@@ -7,7 +7,7 @@ use super::terms::Terms;
 use std::collections::BTreeSet;
 use windlass_types::LumiMask;
 use windlass_types::catalog::{CatalogFile, FileLumi};
-use windlass_types::requests::{SplittingAlgo, SplittingParams};
+use windlass_types::requests::{Left, SplittingAlgo, SplittingParams};
 
 pub(super) struct Chosen<'a> {
     /// In the order in which they are cut: what failed before comes last; files at the same sites are neighbours, and
@@ -24,8 +24,39 @@ pub(super) struct ChosenFile<'a> {
     pub(super) attempted: bool,
     /// The first one that is wanted of it; 0 if the catalog does not say.
     pub(super) run: u32,
-    /// All that is in it is wanted.
-    pub(super) is_whole: bool,
+    /// None of its lumis is unwanted or done.
+    pub(super) all_lumis: bool,
+    /// What earlier rounds have left of it; `None`: all.
+    pub(super) left: Option<&'a Left>,
+}
+
+impl ChosenFile<'_> {
+    /// All that is in it is to be processed.
+    pub(super) fn is_whole(&self) -> bool {
+        self.all_lumis && self.left_events().is_none()
+    }
+
+    /// What is left of it, where that is known by the positions of events.
+    pub(super) fn left_events(&self) -> Option<&[(u64, u64)]> {
+        match self.left {
+            Some(Left::Events(ranges)) => Some(ranges),
+            Some(Left::Lumis(_)) | None => None,
+        }
+    }
+
+    /// Whether this one of its lumis is to be processed, or some of it.
+    pub(super) fn wants(&self, lumi: &FileLumi, selection: &Selection) -> bool {
+        self.all_lumis
+            || selection.keeps(lumi.run, lumi.lumi) && self.left.is_none_or(|left| has_some_of(left, lumi))
+    }
+}
+
+fn has_some_of(left: &Left, lumi: &FileLumi) -> bool {
+    match left {
+        Left::Lumis(mask) => mask.contains(lumi.run.into(), lumi.lumi.into()),
+        // Where a lumi begins and ends only its events tell: see `windows`.
+        Left::Events(_) => true,
+    }
 }
 
 /// Which lumis are wanted: lists of runs, and the mask.
@@ -95,7 +126,7 @@ pub(super) fn choose<'a>(
         let what = format!("of {} files nothing is left to process", input.files.len());
         let remedy =
             "look at `run_whitelist`, `run_blacklist` and `lumi_mask`, and at the events of the files";
-        faults.request("splitting_params", what, remedy);
+        faults.nothing("splitting_params", what, remedy);
     }
     let places = sets.places();
     files.sort_by_key(|chosen| (chosen.attempted, places[chosen.sites as usize], chosen.run));
@@ -110,32 +141,36 @@ enum Look<'a> {
 
 fn look_at<'a>(
     file: &'a CatalogFile,
-    input: &PlanInput<'_>,
+    input: &PlanInput<'a>,
     terms: &Terms,
     sets: &mut SiteSets,
     faults: &mut Faults,
 ) -> Look<'a> {
     let algo = input.request.splitting_algo;
-    if let Some((what, remedy)) = ill_described(file, algo, &terms.selection) {
+    let left = input.left.get(&file.lfn);
+    if let Some((what, remedy)) = ill_described(file, algo, &terms.selection, left) {
         faults.data(Cause::Catalog, || file.lfn.clone(), || what.to_owned(), remedy);
         return Look::Faulty;
     }
-    let mut kept = file.lumis.iter().filter(|lumi| terms.selection.keeps(lumi.run, lumi.lumi));
+    let attempted = input.attempted.contains(&file.lfn);
+    let mut chosen = ChosenFile { file, sites: 0, attempted, run: 0, all_lumis: false, left };
+    let mut kept = file.lumis.iter().filter(|lumi| chosen.wants(lumi, &terms.selection));
     let first = kept.next();
-    let is_whole = terms.selection.is_all() || first.is_some() && kept.count() + 1 == file.lumis.len();
-    if !is_whole && first.is_none() {
+    let by_lumis = matches!(left, Some(Left::Lumis(_))) || !terms.selection.is_all();
+    let all_lumis = !by_lumis || first.is_some() && kept.count() + 1 == file.lumis.len();
+    if !all_lumis && first.is_none() {
         return Look::Unwanted;
     }
-    if algo == SplittingAlgo::EventBased && !is_whole && !counts_add_up(file) {
+    chosen.all_lumis = all_lumis;
+    chosen.run = first.map_or(0, |lumi| lumi.run);
+    let by_position = algo == SplittingAlgo::EventBased || chosen.left_events().is_some();
+    if by_position && !all_lumis && !counts_add_up(file) {
         let what = "only some of its lumis are wanted, and the catalog does not say how many events each of them has";
         let remedy = "give the events of each lumi (they add up to those of the file), or split by lumis";
         faults.data(Cause::Catalog, || file.lfn.clone(), || what.to_owned(), remedy);
         return Look::Faulty;
     }
-    let attempted = input.attempted.contains(&file.lfn);
-    let run = first.map_or(0, |lumi| lumi.run);
-    let chosen = ChosenFile { file, sites: 0, attempted, run, is_whole };
-    if algo == SplittingAlgo::EventBased && wanted_events(&chosen, &terms.selection) == 0 {
+    if by_position && wanted_events(&chosen, &terms.selection) == 0 {
         return Look::Unwanted;
     }
     let Some(sites) = places_of(file, input.request.trust_sitelists, terms, sets) else {
@@ -151,9 +186,17 @@ fn ill_described(
     file: &CatalogFile,
     algo: SplittingAlgo,
     selection: &Selection,
+    left: Option<&Left>,
 ) -> Option<(&'static str, &'static str)> {
     let by_lumis = matches!(algo, SplittingAlgo::LumiBased | SplittingAlgo::EventAwareLumiBased);
-    if file.lumis.is_empty() && (by_lumis || !selection.is_all()) {
+    if by_lumis && matches!(left, Some(Left::Events(_))) {
+        return Some((
+            "of what is left of it only the positions of events are known, and it is to be cut by lumis",
+            "process it with another request that cuts by events",
+        ));
+    }
+    let asks_for_lumis = by_lumis || !selection.is_all() || matches!(left, Some(Left::Lumis(_)));
+    if file.lumis.is_empty() && asks_for_lumis {
         return Some((
             "the catalog does not say which lumis are in it",
             "add its lumis to the catalog, or split by files or events, without lists of runs and mask",
@@ -218,9 +261,60 @@ pub(super) fn lumis_with_events(file: &CatalogFile) -> impl Iterator<Item = (Fil
 
 /// Of a file, the events that are wanted.
 pub(super) fn wanted_events(chosen: &ChosenFile<'_>, selection: &Selection) -> u64 {
-    if chosen.is_whole {
+    if chosen.is_whole() {
         return chosen.file.events;
     }
+    if chosen.left_events().is_some() {
+        return windows(chosen, selection).iter().map(|(first, last)| last - first + 1).sum();
+    }
     let lumis = lumis_with_events(chosen.file);
-    lumis.filter(|(lumi, _)| selection.keeps(lumi.run, lumi.lumi)).map(|(_, events)| events).sum()
+    lumis.filter(|(lumi, _)| chosen.wants(lumi, selection)).map(|(_, events)| events).sum()
+}
+
+/// Positions of the events that are wanted, from 1, both ends included, ascending.
+pub(super) fn windows(chosen: &ChosenFile<'_>, selection: &Selection) -> Vec<(u64, u64)> {
+    let wanted = match (chosen.all_lumis, chosen.file.events) {
+        (true, 0) => Vec::new(),
+        (true, events) => vec![(1, events)],
+        (false, _) => kept_windows(chosen, selection),
+    };
+    match chosen.left_events() {
+        Some(left) => common(&wanted, left),
+        None => wanted,
+    }
+}
+
+/// By the events of each lumi, which are known here.
+fn kept_windows(chosen: &ChosenFile<'_>, selection: &Selection) -> Vec<(u64, u64)> {
+    let mut windows: Vec<(u64, u64)> = Vec::new();
+    let mut before = 0;
+    for lumi in &chosen.file.lumis {
+        let last = before + lumi.events.map_or(0, u64::from);
+        if last > before && chosen.wants(lumi, selection) {
+            match windows.last_mut() {
+                Some(window) if window.1 == before => window.1 = last,
+                _ => windows.push((before + 1, last)),
+            }
+        }
+        before = last;
+    }
+    windows
+}
+
+/// What is in both of two lists of ranges, each ascending and without overlap.
+fn common(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut common = Vec::new();
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    while let (Some(&&(a, b)), Some(&&(c, d))) = (one.peek(), other.peek()) {
+        if a.max(c) <= b.min(d) {
+            common.push((a.max(c), b.min(d)));
+        }
+        // Whichever ends first has nothing to do with what follows in the other list.
+        if b <= d {
+            one.next();
+        } else {
+            other.next();
+        }
+    }
+    common
 }

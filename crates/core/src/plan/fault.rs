@@ -19,6 +19,8 @@ pub struct PlanFault {
 pub enum Cause {
     /// The request contradicts itself or asks for what cannot be had. It stays so.
     Request,
+    /// There is input, and nothing of it is wanted (any more).
+    Nothing,
     /// What the catalog says about a file does not do for this request.
     Catalog,
     /// The sites that may be used do not do. May be otherwise tomorrow.
@@ -37,6 +39,10 @@ pub(super) struct Faults {
 impl Faults {
     pub(super) fn request(&mut self, field: &str, what: impl Into<String>, remedy: &str) {
         self.told.push(fault(Cause::Request, field, what, remedy));
+    }
+
+    pub(super) fn nothing(&mut self, field: &str, what: impl Into<String>, remedy: &str) {
+        self.told.push(fault(Cause::Nothing, field, what, remedy));
     }
 
     pub(super) fn sites(&mut self, field: &str, what: impl Into<String>, remedy: &str) {

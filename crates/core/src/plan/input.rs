@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_types::catalog::CatalogFile;
 use windlass_types::payload::StepProfile;
-use windlass_types::requests::Request;
+use windlass_types::requests::{Left, Request};
 
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
@@ -13,6 +13,8 @@ pub struct PlanInput<'a> {
     pub files: &'a [CatalogFile],
     /// LFNs of files that were in a work unit that failed: they come after all others, apart from them.
     pub attempted: &'a BTreeSet<String>,
+    /// By LFN: what is still to be done of files that were processed in part. Of all others, all that is wanted is.
+    pub left: &'a BTreeMap<String, Left>,
     /// Sites that may be used at present, those that are disabled or banned left out; with their slots where known.
     pub sites: &'a BTreeMap<String, Option<u64>>,
     pub settings: &'a PlanSettings,
@@ -22,7 +24,8 @@ pub struct PlanInput<'a> {
     /// What earlier rounds have measured.
     pub metrics: Option<&'a StepProfile>,
     /// No more work units than this; the rest is for a later round. Files are never divided between rounds, so a single
-    /// file that makes more units than this is planned whole.
+    /// file that makes more units than this is planned whole. Files that failed before have rounds of their own, after
+    /// all others.
     pub max_units: Option<u32>,
 }
 

@@ -66,7 +66,11 @@ fn cut(input: &PlanInput<'_>, terms: &Terms) -> Result<Plan, Vec<PlanFault>> {
     faults.into_result()?;
     let round = rounds::fit(input, terms, chosen.files, &mut sets)?;
     let mut plan = value::assemble(input, terms, round.draft, round.units, &sets, &round.files);
-    plan.left_out = LeftOut { nothing_to_do: chosen.nothing_to_do, later: round.later };
+    plan.left_out = LeftOut {
+        nothing_to_do: chosen.nothing_to_do,
+        later: round.later,
+        later_attempted: round.later_attempted,
+    };
     Ok(plan)
 }
 

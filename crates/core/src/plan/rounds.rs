@@ -1,5 +1,6 @@
 //! What fits into a round. A round takes files as a whole, together with those that have parts of the same lumis: what
-//! becomes of a file is then known when its round is over, and the next one begins with other files.
+//! becomes of a file is then known when its round is over, and the next one begins with other files. Files that failed
+//! before wait until there are no others, and then have rounds of their own.
 
 use super::choose::ChosenFile;
 use super::fault::PlanFault;
@@ -16,6 +17,8 @@ pub(super) struct Round<'a> {
     pub(super) units: Vec<Unit>,
     /// Files that are for later rounds.
     pub(super) later: u64,
+    /// Those of them that failed before.
+    pub(super) later_attempted: u64,
 }
 
 pub(super) fn fit<'a>(
@@ -24,30 +27,45 @@ pub(super) fn fit<'a>(
     mut files: Vec<ChosenFile<'a>>,
     sets: &mut SiteSets,
 ) -> Result<Round<'a>, Vec<PlanFault>> {
-    let all = files.len();
+    let (all, all_attempted) = (files.len(), attempted(&files));
     loop {
         let draft = split(input, terms, &files, sets)?;
         let units = units(&draft, sets, terms);
-        let keep = match input.max_units {
-            Some(most) if units.len() > most as usize => those_within(&draft, &units, most, files.len()),
-            _ => vec![true; files.len()],
-        };
+        let keep = input.max_units.and_then(|most| {
+            let mut joined = Joined::of(&draft, files.len());
+            fresh_ones(&files, &mut joined).or_else(|| {
+                let is_within = units.len() <= most as usize;
+                (!is_within).then(|| those_within(&draft, &units, most, &mut joined))
+            })
+        });
         // Without the others, what is left may be cut a little otherwise: look again.
         let before = files.len();
-        let mut kept = keep.into_iter();
+        let mut kept = keep.unwrap_or_else(|| vec![true; before]).into_iter();
         files.retain(|_| kept.next() == Some(true));
         if files.len() == before {
-            return Ok(Round { later: (all - before) as u64, files, draft, units });
+            let later_attempted = all_attempted - attempted(&files);
+            return Ok(Round { later: (all - before) as u64, later_attempted, files, draft, units });
         }
     }
 }
 
-/// Which files are in the first units and in no later one; at the very least those that belong to the first file.
-fn those_within(draft: &Draft, units: &[Unit], most: u32, files: usize) -> Vec<bool> {
-    let mut joined = Joined::new(files);
-    for &(one, other) in &draft.joined {
-        joined.join(one, other);
+fn attempted(files: &[ChosenFile<'_>]) -> u64 {
+    files.iter().filter(|chosen| chosen.attempted).count() as u64
+}
+
+/// Files that have nothing to do with any that failed before; `None` if there are no others, or no such ones.
+fn fresh_ones(files: &[ChosenFile<'_>], joined: &mut Joined) -> Option<Vec<bool>> {
+    let mut fresh = vec![true; files.len()];
+    for (index, _) in files.iter().enumerate().filter(|(_, chosen)| chosen.attempted) {
+        fresh[joined.find(index as u32) as usize] = false;
     }
+    let keep: Vec<bool> = (0..files.len() as u32).map(|file| fresh[joined.find(file) as usize]).collect();
+    (keep.contains(&true) && keep.contains(&false)).then_some(keep)
+}
+
+/// Which files are in the first units and in no later one; at the very least those that belong to the first file.
+fn those_within(draft: &Draft, units: &[Unit], most: u32, joined: &mut Joined) -> Vec<bool> {
+    let files = joined.0.len();
     let mut last_unit = vec![0u32; files];
     for (index, unit) in units.iter().enumerate() {
         for job in &draft.jobs[unit.jobs.start as usize..unit.jobs.end as usize] {
@@ -67,12 +85,16 @@ fn those_within(draft: &Draft, units: &[Unit], most: u32, files: usize) -> Vec<b
     keep
 }
 
-/// Which files belong together.
+/// Which files belong together: those that have parts of the same lumis.
 struct Joined(Vec<u32>);
 
 impl Joined {
-    fn new(files: usize) -> Self {
-        Self((0..files as u32).collect())
+    fn of(draft: &Draft, files: usize) -> Self {
+        let mut joined = Self((0..files as u32).collect());
+        for &(one, other) in &draft.joined {
+            joined.join(one, other);
+        }
+        joined
     }
 
     fn find(&mut self, mut file: u32) -> u32 {

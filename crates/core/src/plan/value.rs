@@ -76,6 +76,9 @@ pub struct LeftOut {
     pub nothing_to_do: Vec<String>,
     /// Files for later rounds.
     pub later: u64,
+    /// Those of them that failed before.
+    #[serde(default)]
+    pub later_attempted: u64,
 }
 
 /// Some of a file that one job reads.

@@ -6,6 +6,7 @@
 //! | `transitions.rs` | the one table of what may follow what |
 //! | `lifecycle.rs` | rows and news → changes, effects, alerts; its parts in `lifecycle/` |
 //! | `outputs.rs` | what is done about outputs, in which order, how often it is tried |
+//! | `files.rs` | which input files are done, to be tried again, or left out |
 //! | `rounds.rs` | what follows the end of a run: the next round, the end, a person |
 //! | `failures.rs` | what is known of failed attempts, summed up |
 //! | `admission.rs` | whose turn it is |
@@ -17,6 +18,7 @@ pub mod book;
 pub mod change;
 pub mod document;
 pub mod failures;
+pub mod files;
 pub mod lifecycle;
 pub mod metrics;
 pub mod names;

@@ -38,6 +38,7 @@ pub(super) fn run(ctx: &Context, args: &PlanArgs) -> Result<Exit, CliError> {
         request: &request,
         files: &files,
         attempted: &BTreeSet::new(),
+        left: &BTreeMap::new(),
         sites: &sites,
         settings: &PlanSettings::default(),
         start,

@@ -1,11 +1,10 @@
 //! EventBased: windows of events. A job that is not full at the end of a file goes on in the next one.
 
 use super::{Draft, Item, borders};
-use crate::plan::choose::{ChosenFile, Selection, wanted_events};
+use crate::plan::choose::{ChosenFile, wanted_events, windows};
 use crate::plan::sites::{SetId, SiteSets};
 use crate::plan::terms::Terms;
 use crate::plan::value::{Part, Slice};
-use windlass_types::catalog::CatalogFile;
 
 pub(super) fn split(terms: &Terms, files: &[ChosenFile<'_>], sets: &mut SiteSets, max_nodes: u32) -> Draft {
     let most = terms.limits.most_events().unwrap_or(u64::MAX);
@@ -74,29 +73,4 @@ impl Open {
         draft.close(self.from, self.events, self.sites, self.attempted, files);
         None
     }
-}
-
-/// Positions of the events that are wanted, from 1, both ends included.
-fn windows(chosen: &ChosenFile<'_>, selection: &Selection) -> Vec<(u64, u64)> {
-    if chosen.is_whole {
-        return vec![(1, chosen.file.events)];
-    }
-    kept_windows(chosen.file, selection)
-}
-
-/// By the events of each lumi, which are known here.
-fn kept_windows(file: &CatalogFile, selection: &Selection) -> Vec<(u64, u64)> {
-    let mut windows: Vec<(u64, u64)> = Vec::new();
-    let mut before = 0;
-    for lumi in &file.lumis {
-        let last = before + lumi.events.map_or(0, u64::from);
-        if last > before && selection.keeps(lumi.run, lumi.lumi) {
-            match windows.last_mut() {
-                Some(window) if window.1 == before => window.1 = last,
-                _ => windows.push((before + 1, last)),
-            }
-        }
-        before = last;
-    }
-    windows
 }

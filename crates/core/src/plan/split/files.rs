@@ -1,7 +1,7 @@
-//! FileBased: some files a job. Where only a part of a file is wanted, the job is told which lumis.
+//! FileBased: some files a job. Where only a part of a file is wanted, the job is told which lumis, or which events.
 
 use super::{Draft, Item, pack};
-use crate::plan::choose::{ChosenFile, wanted_events};
+use crate::plan::choose::{ChosenFile, wanted_events, windows};
 use crate::plan::sites::SiteSets;
 use crate::plan::terms::Terms;
 use crate::plan::value::{Part, Slice};
@@ -34,10 +34,14 @@ pub(super) fn split(terms: &Terms, files: &[ChosenFile<'_>], sets: &mut SiteSets
 }
 
 fn push(draft: &mut Draft, index: u32, chosen: &ChosenFile<'_>, terms: &Terms) {
-    if chosen.is_whole {
+    if chosen.is_whole() {
         draft.slices.push(Slice { file: index, part: Part::Whole });
-        return;
+    } else if chosen.left_events().is_some() {
+        let windows = windows(chosen, &terms.selection).into_iter();
+        let part = |(first, last)| Slice { file: index, part: Part::Events { first, last } };
+        draft.slices.extend(windows.map(part));
+    } else {
+        let kept = chosen.file.lumis.iter().filter(|lumi| chosen.wants(lumi, &terms.selection));
+        draft.push_lumis(index, kept.map(|lumi| (lumi.run, lumi.lumi)));
     }
-    let kept = chosen.file.lumis.iter().filter(|lumi| terms.selection.keeps(lumi.run, lumi.lumi));
-    draft.push_lumis(index, kept.map(|lumi| (lumi.run, lumi.lumi)));
 }

@@ -60,8 +60,7 @@ pub(super) fn split(
 fn pieces(terms: &Terms, files: &[ChosenFile<'_>]) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(files.iter().map(|chosen| chosen.file.lumis.len()).sum());
     for (index, chosen) in files.iter().enumerate() {
-        let kept = lumis_with_events(chosen.file)
-            .filter(|(lumi, _)| chosen.is_whole || terms.selection.keeps(lumi.run, lumi.lumi));
+        let kept = lumis_with_events(chosen.file).filter(|(lumi, _)| chosen.wants(lumi, &terms.selection));
         pieces.extend(kept.map(|(lumi, events)| Piece {
             run: lumi.run,
             lumi: lumi.lumi,

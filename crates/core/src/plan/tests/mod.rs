@@ -5,12 +5,13 @@ mod faults;
 mod generation;
 mod model;
 mod properties;
+mod recovery;
 
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::payload::StepProfile;
-use windlass_types::requests::{CleanupPolicy, Generation, Request, SplittingAlgo, SplittingParams};
+use windlass_types::requests::{CleanupPolicy, Generation, Left, Request, SplittingAlgo, SplittingParams};
 
 /// All that a plan is made of, to be changed at will.
 #[derive(Clone, Debug)]
@@ -18,6 +19,7 @@ pub(super) struct World {
     pub(super) request: Request,
     pub(super) files: Vec<CatalogFile>,
     pub(super) attempted: BTreeSet<String>,
+    pub(super) left: BTreeMap<String, Left>,
     pub(super) sites: BTreeMap<String, Option<u64>>,
     pub(super) settings: PlanSettings,
     pub(super) start: Start,
@@ -32,6 +34,7 @@ impl World {
             request: request(algo),
             files,
             attempted: BTreeSet::new(),
+            left: BTreeMap::new(),
             sites: ["A", "B", "C"].map(|site| (site.to_owned(), None)).into(),
             settings: PlanSettings::default(),
             start: Start::default(),
@@ -58,6 +61,7 @@ impl World {
             request: &self.request,
             files: &self.files,
             attempted: &self.attempted,
+            left: &self.left,
             sites: &self.sites,
             settings: &self.settings,
             start: self.start,

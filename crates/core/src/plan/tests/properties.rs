@@ -60,7 +60,7 @@ fn some_params() -> impl Strategy<Value = SplittingParams> {
         })
 }
 
-fn some_world(algo: SplittingAlgo) -> impl Strategy<Value = World> {
+pub(super) fn some_world(algo: SplittingAlgo) -> impl Strategy<Value = World> {
     let lists = (
         prop_oneof![2 => Just(Vec::new()), 1 => proptest::sample::subsequence(SITES.to_vec(), 1..=3)],
         prop_oneof![2 => Just(Vec::new()), 1 => proptest::sample::subsequence(SITES.to_vec(), 1..=1)],
@@ -311,6 +311,6 @@ fn is_joined(world: &World, plan: &Plan) -> bool {
     plan.files.iter().all(|file| !lumis(&file.lfn).is_disjoint(&reached))
 }
 
-fn any_algorithm() -> impl Strategy<Value = SplittingAlgo> {
+pub(super) fn any_algorithm() -> impl Strategy<Value = SplittingAlgo> {
     proptest::sample::select(SplittingAlgo::ALL)
 }
