@@ -6,8 +6,8 @@ use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilt
 use serde_json::Value;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
-    AlertRow, BlockRow, FileRow, NewAlert, NewBan, OutputStep, Process, RequestRow, RunEvent, RunRow,
-    SiteBan, SiteRow, Transition,
+    AlertRow, BlockRow, FileCounts, FileRow, FileState, NewAlert, NewBan, OutputStep, Process, RequestRow,
+    RunEvent, RunRow, SiteBan, SiteRow, Transition,
 };
 use windlass_core::requests::change::Commit;
 use windlass_core::requests::failures::Tally;
@@ -60,8 +60,20 @@ pub trait Requests: Send + Sync {
     fn steps(&self, filter: &StepFilter) -> Result<Vec<OutputStep>, Error>;
     /// Input files that rounds have touched, by name.
     fn file_rows(&self, process: &str) -> Result<Vec<FileRow>, Error>;
+    /// A page of them, only those in one of these states if any are named.
+    fn page_of_file_rows(
+        &self,
+        process: &str,
+        states: &[FileState],
+        offset: u64,
+        limit: u64,
+    ) -> Result<Vec<FileRow>, Error>;
+    fn file_counts(&self, process: &str) -> Result<FileCounts, Error>;
     /// All of these or none; each takes the place of the one that there was. May be done twice.
     fn put_file_rows(&self, process: &str, rows: &[FileRow]) -> Result<(), Error>;
+    /// Work units of a round whose outputs are registered, or going to be: nobody will process what they read once more.
+    /// Ascending.
+    fn registered_units(&self, process: &str, round: u32) -> Result<Vec<u32>, Error>;
     /// What is known of the failed attempts of each run that had some, oldest run first.
     fn failures_of(&self, process: &str) -> Result<Vec<(String, Tally)>, Error>;
     fn request_counts(&self) -> Result<RequestCounts, Error>;

@@ -132,10 +132,16 @@ super::statements! {
         FROM output_step s WHERE ";
 
     FILE_ROWS = "SELECT lfn, state, round, remainder, reason FROM request_file WHERE process = $1 ORDER BY lfn";
+    SELECT_FILE_ROWS = "SELECT f.lfn, f.state, f.round, f.remainder, f.reason FROM request_file f WHERE ";
+    FILES_BY_STATE = "SELECT state, COUNT(*) FROM request_file WHERE process = $1 GROUP BY state";
     PUT_FILE_ROW = "
         INSERT INTO request_file (process, lfn, state, round, remainder, reason) VALUES ($1, $2, $3, $4, $5, $6)
         ON CONFLICT (process, lfn) DO UPDATE SET state = excluded.state, round = excluded.round,
             remainder = excluded.remainder, reason = excluded.reason";
+    REGISTERED_UNITS = "
+        SELECT DISTINCT s.unit FROM request_block b CROSS JOIN output_step s
+        WHERE b.process = $1 AND b.round = $2 AND s.block = b.uuid AND s.kind = 'register' AND s.state <> 'dropped'
+        ORDER BY s.unit";
     FAILURES_OF = "
         SELECT u.uuid, f.tally FROM request_run u CROSS JOIN request_failure f
         WHERE u.process = $1 AND f.run = u.uuid ORDER BY u.n";

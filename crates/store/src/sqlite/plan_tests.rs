@@ -205,6 +205,13 @@ fn what_recovery_keeps_is_found_by_its_process() {
     let (_directory, conn) = database();
     let files = plan(&conn, requests::FILE_ROWS);
     assert_eq!(files, "SEARCH request_file USING PRIMARY KEY (process=?)\n", "in the order of their names");
+    let page = format!(
+        "{} f.process = ? AND f.state = 'excluded' ORDER BY f.lfn LIMIT 9",
+        requests::SELECT_FILE_ROWS
+    );
+    assert_eq!(plan(&conn, &page), "SEARCH f USING PRIMARY KEY (process=?)\n");
+    let registered = plan(&conn, requests::REGISTERED_UNITS);
+    assert!(registered.contains("(process=?") && registered.contains("(block=?)"), "{registered}");
     let failures = plan(&conn, requests::FAILURES_OF);
     assert!(failures.contains("(process=?)") && failures.contains("SEARCH f USING PRIMARY KEY (run=?)"));
     assert!(!failures.contains("TEMP B-TREE"), "{failures}");

@@ -190,6 +190,8 @@ macro_rules! conformance_of_databases {
                 a_ban_comes_with_its_commit_or_not_at_all,
                 a_new_version_comes_with_the_end_of_the_old_one,
                 files_that_rounds_touched_are_put_and_replaced,
+                files_are_counted_and_shown_page_by_page,
+                units_with_outputs_are_known_by_round,
                 a_ban_that_is_over_is_told_once;
             sites:
                 a_site_is_put_and_drained,

@@ -9,7 +9,9 @@ use crate::model::{RequestCounts, RequestFilter, RunFilter, StepFilter};
 use crate::sql::requests as sql;
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use windlass_core::requests::book::{OutputStep, Process, RequestRow, RunRow, StepState};
+use windlass_core::requests::book::{
+    FileCounts, FileRow, FileState, OutputStep, Process, RequestRow, RunRow, StepState,
+};
 
 const ORDERS: &[(&str, &str)] = &[
     ("request_name", "r.name"),
@@ -121,6 +123,35 @@ pub(super) fn steps(db: &impl Db, filter: &StepFilter) -> Result<Vec<OutputStep>
     query.push(" ORDER BY s.due_at, s.block, s.unit, s.kind", vec![]);
     query.push_page(0, *limit);
     query.run(db, rows::step)
+}
+
+pub(super) fn files(
+    db: &impl Db,
+    process: &str,
+    states: &[FileState],
+    offset: u64,
+    limit: u64,
+) -> Result<Vec<FileRow>, Fault> {
+    let mut query = Query::new(sql::SELECT_FILE_ROWS, vec![]);
+    query.push("f.process = ?", vec![Box::new(process.to_owned())]);
+    push_words(&mut query, "f.state", states.iter().map(|state| state.name()));
+    query.push(" ORDER BY f.lfn", vec![]);
+    query.push_page(offset, Some(limit));
+    query.run(db, rows::file)
+}
+
+pub(super) fn file_counts(db: &impl Db, process: &str) -> Result<FileCounts, Fault> {
+    let mut counts = FileCounts::default();
+    db.for_each(sql::FILES_BY_STATE, [process], |row| {
+        let place = match rows::word(row, 0)? {
+            FileState::Attempted => &mut counts.attempted,
+            FileState::Processed => &mut counts.processed,
+            FileState::Excluded => &mut counts.excluded,
+        };
+        *place = rows::natural(row, 1)?;
+        Ok(())
+    })?;
+    Ok(counts)
 }
 
 pub(super) fn counts(db: &impl Db) -> Result<RequestCounts, Fault> {

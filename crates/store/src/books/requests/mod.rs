@@ -19,8 +19,8 @@ use crate::{Error, Requests};
 use serde_json::Value;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
-    AlertRow, BlockRow, FileRow, NewAlert, NewBan, OutputStep, Process, RequestRow, RunEvent, RunRow,
-    SiteBan, SiteRow, Transition,
+    AlertRow, BlockRow, FileCounts, FileRow, FileState, NewAlert, NewBan, OutputStep, Process, RequestRow,
+    RunEvent, RunRow, SiteBan, SiteRow, Transition,
 };
 use windlass_core::requests::change::Commit;
 use windlass_core::requests::failures::Tally;
@@ -115,9 +115,27 @@ impl<B: Backend> Requests for Books<B> {
         self.read(|db| db.all(sql::FILE_ROWS, [process], rows::file))
     }
 
+    fn page_of_file_rows(
+        &self,
+        process: &str,
+        states: &[FileState],
+        offset: u64,
+        limit: u64,
+    ) -> Result<Vec<FileRow>, Error> {
+        self.read(|db| lists::files(db, process, states, offset, limit))
+    }
+
+    fn file_counts(&self, process: &str) -> Result<FileCounts, Error> {
+        self.read(|db| lists::file_counts(db, process))
+    }
+
     fn put_file_rows(&self, process: &str, rows: &[FileRow]) -> Result<(), Error> {
         let (process, rows) = (process.to_owned(), rows.to_vec());
         self.backend.write(move |db| apply::put_files(db, &process, &rows))
+    }
+
+    fn registered_units(&self, process: &str, round: u32) -> Result<Vec<u32>, Error> {
+        self.read(|db| db.all(sql::REGISTERED_UNITS, values![process, round], |row| row.get(0)))
     }
 
     fn failures_of(&self, process: &str) -> Result<Vec<(String, Tally)>, Error> {

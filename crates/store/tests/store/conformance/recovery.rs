@@ -1,10 +1,12 @@
 //! What recovery keeps of requests: overrides, causes of runs, failures, files, bans that come with a decision.
 
-use super::requests::{applied, commit, later, run, running, status, wish};
+use super::requests::{applied, block, commit, done, later, run, running, status, step, wish};
 use crate::kit::NOW;
 use serde_json::json;
 use std::sync::Arc;
-use windlass_core::requests::book::{FileRow, FileState, Left, NewBan, Overrides, RunCause, RunRow};
+use windlass_core::requests::book::{
+    BlockRow, FileCounts, FileRow, FileState, Left, NewBan, Overrides, RunCause, RunRow, StepKind, StepState,
+};
 use windlass_core::requests::change::{BlockChange, RequestChange, RunChange};
 use windlass_core::requests::failures::Tally;
 use windlass_store::model::BanFilter;
@@ -153,6 +155,58 @@ pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn Databas
     applied(store, commit("r", 2, over)).unwrap();
     store.delete_request("r").unwrap();
     assert_eq!(store.file_rows("p-r").unwrap(), []);
+}
+
+pub(crate) fn files_are_counted_and_shown_page_by_page(store: &dyn Database) {
+    running(store, "r");
+    let row =
+        |n: usize, state| FileRow { lfn: format!("/store/{n}"), state, round: 0, left: None, reason: None };
+    let states = [FileState::Processed, FileState::Attempted, FileState::Processed, FileState::Excluded];
+    let rows: Vec<FileRow> = states.into_iter().enumerate().map(|(n, state)| row(n, state)).collect();
+    store.put_file_rows("p-r", &rows).unwrap();
+    let counts = store.file_counts("p-r").unwrap();
+    assert_eq!((counts.attempted, counts.processed, counts.excluded), (1, 2, 1));
+    assert_eq!(store.file_counts("p-other").unwrap(), FileCounts::default());
+    let page = |states: &[FileState], offset, limit| {
+        let rows = store.page_of_file_rows("p-r", states, offset, limit).unwrap();
+        rows.into_iter().map(|row| row.lfn).collect::<Vec<_>>()
+    };
+    assert_eq!(page(&[], 1, 2), ["/store/1", "/store/2"]);
+    assert_eq!(page(&[FileState::Processed], 1, 9), ["/store/2"]);
+    assert_eq!(page(&[FileState::Attempted, FileState::Excluded], 0, 9), ["/store/1", "/store/3"]);
+}
+
+/// What settling credits: units whose outputs are registered, or wait for that, and no others.
+pub(crate) fn units_with_outputs_are_known_by_round(store: &dyn Database) {
+    running(store, "r");
+    running(store, "other");
+    let add = |block: &str, unit, kind| RequestChange::AddStep(step(block, unit, kind, 1).into());
+    let later_round = BlockRow { round: 1, ..block("b-next", "p-r", 1) };
+    let of_another_dataset = BlockRow { dataset: "/A/B/AOD".into(), ..block("b-aod", "p-r", 0) };
+    let changes = vec![
+        RequestChange::AddBlock(later_round.into()),
+        RequestChange::AddBlock(of_another_dataset.into()),
+        add("b-r", Some(7), StepKind::Register),
+        add("b-aod", Some(7), StepKind::Register),
+        add("b-r", Some(3), StepKind::Register),
+        add("b-r", Some(5), StepKind::Protect),
+        add("b-next", Some(2), StepKind::Register),
+        done("b-r", Some(3), StepKind::Register),
+    ];
+    applied(store, commit("r", 2, changes)).unwrap();
+    assert_eq!(store.registered_units("p-r", 0).unwrap(), [0, 3, 7]);
+    assert_eq!(store.registered_units("p-r", 1).unwrap(), [2]);
+    assert_eq!(store.registered_units("p-r", 2).unwrap(), [0u32; 0]);
+    let mut dropped = done("b-r", Some(7), StepKind::Register);
+    if let RequestChange::Step { state, .. } = &mut dropped {
+        *state = StepState::Dropped;
+    }
+    applied(store, commit("r", 3, vec![dropped])).unwrap();
+    assert_eq!(
+        store.registered_units("p-r", 0).unwrap(),
+        [0, 3, 7],
+        "of the other dataset it is there still"
+    );
 }
 
 pub(crate) fn a_ban_that_is_over_is_told_once(store: &dyn Database) {

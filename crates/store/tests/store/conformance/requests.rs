@@ -85,7 +85,7 @@ pub(crate) fn run(uuid: &str, process: &str) -> RunRow {
     }
 }
 
-fn block(uuid: &str, process: &str, index: u32) -> BlockRow {
+pub(super) fn block(uuid: &str, process: &str, index: u32) -> BlockRow {
     BlockRow {
         uuid: uuid.into(),
         process: process.into(),
@@ -105,7 +105,7 @@ fn block(uuid: &str, process: &str, index: u32) -> BlockRow {
     }
 }
 
-fn step(block: &str, unit: Option<u32>, kind: StepKind, due: i64) -> OutputStep {
+pub(super) fn step(block: &str, unit: Option<u32>, kind: StepKind, due: i64) -> OutputStep {
     OutputStep {
         block: block.into(),
         unit,
@@ -120,7 +120,7 @@ fn step(block: &str, unit: Option<u32>, kind: StepKind, due: i64) -> OutputStep 
     }
 }
 
-fn done(block: &str, unit: Option<u32>, kind: StepKind) -> RequestChange {
+pub(super) fn done(block: &str, unit: Option<u32>, kind: StepKind) -> RequestChange {
     RequestChange::Step {
         block: block.into(),
         unit,
