@@ -7,17 +7,20 @@ use serde_json::Value;
 use std::sync::Arc;
 use windlass_api::requests::{
     Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, Dags, Datasets,
-    Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestShown, Requests, Site, Sites,
-    Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
+    Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestShown, Requests,
+    Site, Sites, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
 };
 use windlass_client::{Client, DagQuery, NodeQuery, RequestQuery};
 use windlass_server::ApiError;
 use windlass_server::requests::admission::Settings;
-use windlass_server::requests::{Actor, admission, catalog, change, dags, look, sites, submit, workflows};
+use windlass_server::requests::{
+    Actor, admission, catalog, change, dags, files, look, sites, submit, workflows,
+};
 use windlass_store::Database;
 use windlass_store::model::{RequestFilter, RunFilter, SortBy};
 use windlass_types::Clock;
 use windlass_types::catalog::DatasetSummary;
+use windlass_types::requests::FileState;
 
 pub(crate) enum Desk {
     Server(Box<Client>),
@@ -119,6 +122,18 @@ impl Desk {
 
     pub(crate) fn versions(&self, name: &str) -> Result<Versions, CliError> {
         ask!(self, |client| client.request_versions(name), |here| look::versions(&*here.database, name))
+    }
+
+    pub(crate) fn request_files(
+        &self,
+        name: &str,
+        states: &[FileState],
+        offset: u64,
+        limit: u64,
+    ) -> Result<RequestFiles, CliError> {
+        ask!(self, |client| client.request_files(name, states, offset, limit), |here| {
+            files::list(&*here.database, name, states, offset, Some(limit))
+        })
     }
 
     pub(crate) fn patch(&self, name: &str, patch: &PatchRequest) -> Result<RequestShown, CliError> {

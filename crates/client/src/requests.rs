@@ -5,11 +5,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use windlass_api::requests::{
     Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, DagReason, Dags,
-    Datasets, Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestShown, Requests, Site,
-    Sites, StopRequest, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
+    Datasets, Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestShown,
+    Requests, Site, Sites, StopRequest, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
 };
 use windlass_types::catalog::DatasetSummary;
-use windlass_types::requests::{RequestStatus, RunStatus};
+use windlass_types::requests::{FileState, RequestStatus, RunStatus};
 
 /// Which requests, and how many of them.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +76,23 @@ impl Client {
 
     pub fn request_versions(&self, name: &str) -> Result<Versions, Error> {
         self.get_at("/api/v1/requests", &[name, "versions"])
+    }
+
+    /// Input files that rounds have dealt with; of all states if none is named.
+    pub fn request_files(
+        &self,
+        name: &str,
+        states: &[FileState],
+        offset: u64,
+        limit: u64,
+    ) -> Result<RequestFiles, Error> {
+        let states: Vec<&str> = states.iter().map(|state| state.name()).collect();
+        let asked = [
+            ("state", Some(states.join(",")).filter(|text| !text.is_empty())),
+            ("offset", (offset > 0).then(|| offset.to_string())),
+            ("limit", Some(limit.to_string())),
+        ];
+        self.ask_at("/api/v1/requests", &[name, "files"], &asked)
     }
 
     pub fn patch_request(&self, name: &str, patch: &PatchRequest) -> Result<RequestShown, Error> {

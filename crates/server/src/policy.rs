@@ -69,6 +69,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/requests/{name}/status", Needs(Look)),
     ("POST", "/requests/{name}/stop", Needs(ChangeRequest)),
     ("GET", "/requests/{name}/versions", Needs(Look)),
+    ("GET", "/requests/{name}/files", Needs(Look)),
     ("GET", "/dags", Needs(Look)),
     ("GET", "/dags/{id}", Needs(Look)),
     ("GET", "/dags/{id}/nodes", Needs(Look)),

@@ -5,6 +5,7 @@
 mod admission;
 mod catalog;
 mod dags;
+mod files;
 mod sites;
 mod wishes;
 mod workflows;
@@ -12,6 +13,7 @@ mod workflows;
 pub use admission::{AdmissionConfig, AdmissionQueue, NextInQueue};
 pub use catalog::{Blocks, Datasets, Files, Import, Imported};
 pub use dags::{Dag, DagAction, DagEvent, DagHistory, DagLogs, DagNode, DagNodes, DagReason, DagUnit, Dags};
+pub use files::{ExclusionReason, Exclusions, RequestFiles};
 pub use sites::{Ban, Drain, NewBan, PatchSite, Site, Sites, Unbanned};
 pub use wishes::{
     Aborted, PatchRequest, RequestLine, RequestShown, Requests, StopRequest, Stopped, Submitted, Transition,

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use windlass_types::parse_duration;
-use windlass_types::requests::RequestStatus;
+use windlass_types::requests::{FileState, RequestStatus};
 
 pub(crate) const EXAMPLES: &str = "\
 A request says which dataset is to be made from which, or generated, and how; it is planned into work units that run at
@@ -58,6 +58,8 @@ pub(crate) enum RequestVerb {
     Priority(PriorityArgs),
     /// Show the versions of a request.
     Versions(OneArgs),
+    /// Show which input files are processed, to be tried again, or excluded and why.
+    Files(FilesArgs),
 }
 
 #[derive(Debug, Args)]
@@ -166,6 +168,30 @@ pub(crate) struct OneArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A file is processed when all work units that read it are completed. One in a unit that failed is tried again in a later
+round, after all others; what is left of it is told where other units have done a part. One that was found bad, or that
+somebody excluded, is not read any more. Files that no round has dealt with are not listed.
+
+Examples:
+  windlass request files reco --state excluded         what is not in the outputs, and why
+  windlass request files reco --format json")]
+pub(crate) struct FilesArgs {
+    /// The name of the request.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Only those in this state: `attempted`, `processed` or `excluded`; several with commas.
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = parse_state)]
+    pub(crate) state: Vec<FileState>,
+    /// List at most this many.
+    #[arg(short, long, value_name = "N", default_value_t = 1000)]
+    pub(crate) limit: u64,
+    /// Leave out this many at the start.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
 Examples:
   windlass request plan reco.yaml                 a table of the work units, and what they come to
   windlass request plan reco.yaml --format json   the whole plan
@@ -235,6 +261,10 @@ pub(crate) struct PriorityArgs {
     /// Higher goes first.
     #[arg(value_name = "PRIORITY", allow_negative_numbers = true)]
     pub(crate) priority: i64,
+}
+
+fn parse_state(text: &str) -> Result<FileState, String> {
+    text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
 }
 
 fn parse_status(text: &str) -> Result<RequestStatus, String> {

@@ -8,6 +8,7 @@ pub mod admission;
 pub mod catalog;
 pub mod change;
 pub mod dags;
+pub mod files;
 pub mod look;
 pub mod sites;
 mod steps;

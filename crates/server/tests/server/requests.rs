@@ -1,8 +1,9 @@
 //! Requests, sites and datasets over REST: the shapes of the specification, and who may do what.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
+use windlass_types::requests::{FileRow, FileState, Left};
 
 /// Held back from running: the reconciler waits for an input that nobody has.
 fn document(name: &str) -> Value {
@@ -253,4 +254,45 @@ fn datasets_are_imported_whole_or_not_at_all() {
     assert_eq!(get(&bench, "/api/v1/catalog/dataset?name=/A/B-v1/RAW").1["sites"], json!({"T2_A": 2}));
     assert_eq!(send(&bench, Method::DELETE, "/api/v1/catalog/dataset?name=/A/B-v1/RAW", &json!({})).0, 200);
     assert_eq!(get(&bench, "/api/v1/catalog/dataset?name=/A/B-v1/RAW").0, 404);
+}
+
+#[test]
+fn input_files_are_listed_by_what_became_of_them() {
+    let bench = Bench::new();
+    let file = |n: u32| json!({"lfn": format!("/store/{n}"), "size": 10, "events": 9, "lumis": [], "replicas": {"T2_A": "/data"}});
+    let files: Vec<Value> = (0..5).map(file).collect();
+    let import = json!({"dataset": "/Muons/Run3-v1/RAW", "files": files});
+    assert_eq!(post(&bench, "/api/v1/catalog/import", &import).0, 200);
+    // There is no site, so it waits, and its rounds are made up here.
+    post(&bench, "/api/v1/requests", &document("r"));
+    eventually("the request is taken up", || bench.store.process("r").unwrap().is_some());
+    let process = bench.store.process("r").unwrap().unwrap().uuid;
+    let row = |n: u32, state, left, reason: Option<&str>| FileRow {
+        lfn: format!("/store/{n}"),
+        state,
+        round: 0,
+        left,
+        reason: reason.map(str::to_owned),
+    };
+    let part = Some(Left::Events(vec![(4, 9)]));
+    let rows = [
+        row(0, FileState::Processed, None, None),
+        row(1, FileState::Attempted, part.clone(), None),
+        row(2, FileState::Excluded, part, Some("by ada")),
+        row(3, FileState::Excluded, None, Some("by ada")),
+    ];
+    bench.store.put_file_rows(&process, &rows).unwrap();
+
+    let (status, all) = get(&bench, "/api/v1/requests/r/files");
+    assert_eq!((status, &all["total"], &all["fresh"]), (200, &json!(4), &json!(1)), "{all}");
+    assert_eq!(all["counts"], json!({"attempted": 1, "processed": 1, "excluded": 2}));
+    let (_, page) = get(&bench, "/api/v1/requests/r/files?state=attempted,excluded&offset=1&limit=1");
+    let shown = &page["items"][0];
+    assert_eq!((&page["total"], &shown["lfn"]), (&json!(3), &json!("/store/2")), "{page}");
+    assert_eq!((&shown["left"], &shown["reason"]), (&json!({"events": [[4, 9]]}), &json!("by ada")));
+    let exclusions =
+        json!({"files": 2, "partly_processed": 1, "reasons": [{"reason": "by ada", "files": 2}]});
+    assert_eq!(page["exclusions"], exclusions);
+    assert_eq!(get(&bench, "/api/v1/requests/r/files?state=lost").0, 422);
+    assert_eq!(get(&bench, "/api/v1/requests/none/files").0, 404);
 }

@@ -3,6 +3,7 @@
 mod campaign;
 mod documents;
 mod fields;
+mod files;
 mod plan;
 mod run;
 mod watch;
@@ -40,6 +41,7 @@ pub(crate) fn run(ctx: &Context, args: &RequestArgs) -> Result<Exit, CliError> {
         Some(RequestVerb::Cancel(args)) => cancel(ctx, args),
         Some(RequestVerb::Priority(args)) => priority(ctx, args),
         Some(RequestVerb::Versions(args)) => versions(ctx, args),
+        Some(RequestVerb::Files(args)) => files::run(ctx, args),
     }
 }
 

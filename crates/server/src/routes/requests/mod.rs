@@ -3,6 +3,7 @@
 
 mod catalog;
 mod dags;
+mod files;
 mod sites;
 mod wishes;
 
@@ -21,6 +22,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(wishes::routes())
         .merge(dags::routes())
+        .merge(files::routes())
         .merge(sites::routes())
         .merge(catalog::routes())
 }
