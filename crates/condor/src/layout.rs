@@ -10,6 +10,7 @@
 //!   workflow.jobstate       job state log: what is tailed
 //!   landing.sub processing.sub merge.sub cleanup.sub
 //!   bans.inc                sites that are not to be used now; written anew before each submission
+//!   attempts.jsonl          a line for each attempt of a node that is over; appended by their scripts
 //!   mg_000012.json          manifest of a work unit
 //!   mg_000012/              DAGMan of the unit works here
 //!     group.dag
@@ -26,7 +27,7 @@
 //! submit file for all, `job.sub`, and what each runs in `jobs/NODE.sh`.
 
 use std::path::{Path, PathBuf};
-use windlass_types::requests::UnitName;
+use windlass_types::requests::{NodeRole, UnitName};
 
 pub const OUTER_DAG: &str = "workflow.dag";
 pub const OUTER_STATUS: &str = "workflow.status";
@@ -34,6 +35,8 @@ pub const OUTER_JOBSTATE: &str = "workflow.jobstate";
 pub const CONFIG: &str = "dagman.config";
 pub const TERMS: &str = "condor.json";
 pub const BANS: &str = "bans.inc";
+/// What became of each attempt.
+pub const ATTEMPTS: &str = "attempts.jsonl";
 
 /// Of a workflow spec.
 pub const JOB_SUBMIT: &str = "job.sub";
@@ -66,6 +69,16 @@ pub fn processing_node(index: u32) -> String {
 /// The index of a processing node, by its name.
 pub fn processing_index(node: &str) -> Option<u32> {
     numbered(node, "proc_")
+}
+
+/// What a node of a work unit does, by its name.
+pub fn role(node: &str) -> NodeRole {
+    match node {
+        LANDING => NodeRole::Landing,
+        MERGE => NodeRole::Merge,
+        CLEANUP => NodeRole::Cleanup,
+        _ => NodeRole::Processing,
+    }
 }
 
 fn numbered(node: &str, prefix: &str) -> Option<u32> {

@@ -15,6 +15,7 @@
 //! | [`submit`] | handing a DAG over once, whatever happens in between |
 //! | [`rescue`] | going on with a run: which units land anew |
 
+pub mod attempts;
 pub mod layout;
 pub mod pool;
 pub mod read;

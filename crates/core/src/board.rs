@@ -275,8 +275,16 @@ impl Board {
 
     /// What a new run starts over: all that ended badly, and whatever was built on it.
     pub fn to_run_again(&self) -> Vec<JobId> {
+        self.to_run_again_elsewhere(&[])
+    }
+
+    /// The same; and units that are not complete and are at one of these sites start over as a whole, to elect another one.
+    pub fn to_run_again_elsewhere(&self, left: &[String]) -> Vec<JobId> {
         let mut again: Vec<bool> =
             self.status.iter().map(|s| s.is_unsuccessful() || *s == JobStatus::PendingFailed).collect();
+        for job in self.units.unfinished_at(left) {
+            again[job as usize] = true;
+        }
         let mut stack: Vec<u32> = (0u32..).zip(&again).filter(|(_, a)| **a).map(|(job, _)| job).collect();
         while let Some(job) = stack.pop() {
             for dependent in self.graph.dependents(job) {

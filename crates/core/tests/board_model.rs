@@ -60,7 +60,7 @@ impl Rows {
                     assert_eq!(*worker, WORKER);
                     self.step(index(*job), S::Pending, S::Ready);
                 }
-                Change::HandOver { .. } | Change::Action(_) | Change::Alarm(_) => {
+                Change::HandOver { .. } | Change::Action(_) | Change::EndedAt { .. } | Change::Alarm(_) => {
                     panic!("only others ask for this: {change:?}");
                 }
                 Change::Retry { job, from, attempt } => {

@@ -202,7 +202,8 @@ impl World {
         self.heard = news.last().cloned();
         self.names += 1;
         let fresh_uuid = format!("next-{}", self.names);
-        let situation = Situation { news: &news, admitted, previous: &[], fresh_uuid: &fresh_uuid };
+        let situation =
+            Situation { news: &news, admitted, previous: &[], places: &[], fresh_uuid: &fresh_uuid };
         let settings = Settings { timeouts: BTreeMap::new(), ..Settings::default() };
         let Decision { changes, effects, .. } = decide(&self.view, &situation, &settings, self.now);
         for change in &changes {
@@ -264,6 +265,9 @@ impl World {
             Effect::Plan { round } => self.plan(*round),
             Effect::Submit { run } | Effect::Resume { run } => self.hand_over(run),
             Effect::Stop { run, .. } => self.stop(run),
+            Effect::Pause { run } | Effect::Unpause { run } | Effect::Avoid { run } => {
+                News::Unpaused { run: run.clone() }
+            }
             Effect::Step(step) => self.record(step),
         }
     }
@@ -445,7 +449,9 @@ fn failure(effect: &Effect) -> Option<News> {
         Effect::Import => News::ImportFailed(trouble),
         Effect::Plan { .. } => News::PlanFailed(trouble),
         Effect::Submit { run } | Effect::Resume { run } => News::SubmitFailed { run: run.clone(), trouble },
-        Effect::Stop { .. } => return None,
+        Effect::Stop { .. } | Effect::Pause { .. } | Effect::Unpause { .. } | Effect::Avoid { .. } => {
+            return None;
+        }
         Effect::Step(step) => News::Step {
             block: step.block.clone(),
             unit: step.unit,
@@ -471,6 +477,8 @@ fn told(
         units_completed: completed,
         units_failed: failed,
         units,
+        attempts: Vec::new(),
+        site_totals: BTreeMap::new(),
         held: Vec::new(),
         reason: None,
     }))

@@ -24,7 +24,7 @@ mod terms;
 
 pub use dispatcher::{Control, Dispatcher, Options, RunEnd, Summary, Until};
 pub use sequels::budget_is_used_up;
-pub use takeover::{begin_next_run, holders, take_over};
+pub use takeover::{begin_next_run, begin_next_run_elsewhere, holders, take_over};
 
 use windlass_types::{Capacity, LOCAL_SITE, Resources, WorkflowId};
 

@@ -59,9 +59,19 @@ pub fn take_over(
 
 /// Starts the next run of a workflow: what ended badly, and what was built on it, is to run again.
 pub fn begin_next_run(store: &dyn Store, workflow: &WorkflowRow, now: Timestamp) -> Result<RunId, Error> {
+    begin_next_run_elsewhere(store, workflow, &[], now)
+}
+
+/// The same; and units that are not complete and are at one of these sites start over, to elect another one.
+pub fn begin_next_run_elsewhere(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    left: &[String],
+    now: Timestamp,
+) -> Result<RunId, Error> {
     let table = store.load_jobs(workflow.id)?;
     let board = Board::new(workflow.id, workflow.run_id, table).map_err(|_| Error::Cycle(workflow.id))?;
-    let again = board.to_run_again();
+    let again = board.to_run_again_elsewhere(left);
     Ok(store.begin_next_run(workflow.id, &again, now)?)
 }
 

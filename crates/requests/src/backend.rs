@@ -1,18 +1,22 @@
 //! Where runs of requests execute. What is decided about a run does not depend on where it is: a [`Backend`] takes it,
 //! ends it, and says how it stands.
 
+mod attempts;
 mod condor;
 mod engine;
 mod jobs;
 mod roles;
 
+pub(crate) use attempts::MOST as MOST_ATTEMPTS;
 pub use condor::CondorOptions;
 pub(crate) use condor::{Condor, Paper};
 pub(crate) use engine::Engine;
 pub(crate) use jobs::{JobSize, Submission};
 pub(crate) use roles::Retries;
 
+use std::collections::BTreeMap;
 use windlass_core::requests::book::{self, NodeCounts, RunRow};
+use windlass_core::requests::failures::AttemptNews;
 use windlass_core::requests::lifecycle::{RunState, Trouble};
 use windlass_types::requests::UnitStatus;
 
@@ -25,8 +29,14 @@ pub(crate) trait Backend: Send + Sync + std::fmt::Debug {
     /// What is there of a run is told to end; that it did is seen by looking.
     fn stop(&self, order: &Order<'_>, reason: &str) -> Result<Stop, Trouble>;
 
-    /// How a run stands that was handed over. `None`: it was not.
-    fn look(&self, run: &RunRow) -> Option<Look>;
+    /// How a run stands that was handed over; of failed attempts those after `read`. `None`: it was not.
+    fn look(&self, run: &RunRow, read: i64) -> Option<Look>;
+
+    /// Nothing new of a run begins, or it goes on.
+    fn pause(&self, run: &RunRow, is_paused: bool) -> Result<(), Trouble>;
+
+    /// What of a run has not begun yet begins at none of the banned sites.
+    fn avoid(&self, order: &Order<'_>) -> Result<(), Trouble>;
 }
 
 /// A run, with all that a backend may need to know of it.
@@ -60,6 +70,10 @@ pub(crate) struct Look {
     pub(crate) units_failed: u32,
     /// What happened to units after `units_read` of the run, ascending.
     pub(crate) news: Vec<UnitChange>,
+    /// Attempts that failed, ascending.
+    pub(crate) attempts: Vec<AttemptNews>,
+    /// How many attempts have ended at each site.
+    pub(crate) site_totals: BTreeMap<String, u64>,
     /// What waits there for a person, and why.
     pub(crate) held: Vec<String>,
     /// Why it ended, where the units do not say it.
@@ -76,6 +90,8 @@ impl Look {
             units_completed: 0,
             units_failed: 0,
             news: Vec::new(),
+            attempts: Vec::new(),
+            site_totals: BTreeMap::new(),
             held: Vec::new(),
             reason: None,
         }

@@ -42,7 +42,12 @@ impl EffectKey {
     pub(crate) fn of(request: &str, effect: &Effect) -> Self {
         let about = match effect {
             Effect::Import | Effect::Plan { .. } => About::Plan,
-            Effect::Submit { .. } | Effect::Resume { .. } | Effect::Stop { .. } => About::Run,
+            Effect::Submit { .. }
+            | Effect::Resume { .. }
+            | Effect::Stop { .. }
+            | Effect::Pause { .. }
+            | Effect::Unpause { .. }
+            | Effect::Avoid { .. } => About::Run,
             Effect::Step(step) => About::Block(step.block.clone()),
         };
         Self { request: request.to_owned(), about }
@@ -95,6 +100,9 @@ pub(crate) fn tag(effect: &Effect) -> String {
         Effect::Plan { round } => format!("plan {round}"),
         Effect::Submit { run } | Effect::Resume { run } => format!("submit {run}"),
         Effect::Stop { run, .. } => format!("stop {run}"),
+        Effect::Pause { run } => format!("pause {run}"),
+        Effect::Unpause { run } => format!("unpause {run}"),
+        Effect::Avoid { run } => format!("avoid {run}"),
         Effect::Step(step) => format!("{} {} {:?}", step.kind.name(), step.block, step.unit),
     }
 }
@@ -129,6 +137,19 @@ pub(crate) fn perform(world: &World, effect: &Effect, rows: &Rows) -> Done {
                 tracing::warn!(request = rows.name, run, reason = trouble.reason, "cannot stop a run yet");
                 done(Vec::new(), retry_after)
             }
+        },
+        Effect::Pause { run } => match restrain(world, rows, run, Restraint::Pause) {
+            // Whoever forgot it is told again.
+            Ok(()) => done(Vec::new(), STOP_AGAIN),
+            Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
+        },
+        Effect::Unpause { run } => match restrain(world, rows, run, Restraint::None) {
+            Ok(()) => done(vec![News::Unpaused { run: run.clone() }], SHORT),
+            Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
+        },
+        Effect::Avoid { run } => match restrain(world, rows, run, Restraint::Sites) {
+            Ok(()) => done(Vec::new(), SHORT),
+            Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
         },
         Effect::Step(step) => done(vec![outputs::perform(world, step, rows)], SHORT),
     }
@@ -405,4 +426,28 @@ fn try_stop(world: &World, rows: &Rows, run: &str, reason: &str) -> Result<Vec<N
         Stop::Told(backend) => vec![News::Submitted { run: run.to_owned(), backend }, stopped(true)],
         Stop::NotThere => vec![stopped(false)],
     })
+}
+
+/// What a run is kept from.
+#[derive(Clone, Copy)]
+enum Restraint {
+    None,
+    Pause,
+    Sites,
+}
+
+fn restrain(world: &World, rows: &Rows, run: &str, restraint: Restraint) -> Result<(), Trouble> {
+    let run = row_of(rows, run)?;
+    let backend = world.backends.of(run);
+    match restraint {
+        Restraint::None => backend.pause(run, false),
+        Restraint::Pause => backend.pause(run, true),
+        Restraint::Sites => backend.avoid(&order(world, rows, run)?),
+    }
+}
+
+/// It is tried again, and only whoever reads the log hears of it.
+fn put_off(done: Done, rows: &Rows, trouble: &Trouble) -> Done {
+    tracing::warn!(request = rows.name, effect = done.tag, reason = trouble.reason, "not done yet");
+    done
 }

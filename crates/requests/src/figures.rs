@@ -24,7 +24,12 @@ impl Figures {
                 AlertKind::Stuck(status) => Some(status),
                 AlertKind::StuckInQueue => Some(RequestStatus::Queued),
                 AlertKind::SlowDag | AlertKind::ScheddUnreachable => Some(RequestStatus::Active),
-                AlertKind::Held | AlertKind::HeldNodes | AlertKind::OutputFailed => None,
+                AlertKind::Held
+                | AlertKind::HeldNodes
+                | AlertKind::OutputFailed
+                | AlertKind::FailingAlike
+                | AlertKind::SiteBanned
+                | AlertKind::BanRefused => None,
             };
             if let Some(status) = stuck {
                 *self.stuck.entry(status).or_default() += 1;

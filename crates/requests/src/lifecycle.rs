@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use windlass_engine::service::Service;
-use windlass_store::{Database, Store};
+use windlass_store::Database;
 use windlass_types::{Clock, Timestamp, WorkflowId};
 
 /// Shortest pause between two passes: what comes at once is seen to at once, together.
@@ -105,8 +105,7 @@ impl Lifecycle {
     pub fn open(parts: Parts, nudge: Nudge, options: LifecycleOptions) -> std::io::Result<Self> {
         let interval = options.interval;
         let figures = Arc::new(Mutex::new(Figures::default()));
-        let store: Arc<dyn Store> = Arc::clone(&parts.books) as _;
-        let engine = Engine { service: parts.service, store };
+        let engine = Engine { service: parts.service, store: Arc::clone(&parts.books) };
         let condor = Condor::new(options.condor.clone(), nudge.clone());
         let backends = Backends { engine, condor, for_new: options.backend };
         let world = World { books: parts.books, backends, catalog: parts.catalog, options };

@@ -3,6 +3,7 @@
 //! One thread owns all states. Nothing that matters is in memory alone: views are rows as they were read or written last,
 //! known by their version; outcomes of effects that get lost come again, because what they were about is still due.
 
+mod bans;
 mod pauses;
 mod run_news;
 mod sites;
@@ -39,6 +40,10 @@ pub(crate) struct Reconciler {
     /// When to look again at a request and its run.
     wake: HashMap<String, Timestamp>,
     pauses: Pauses,
+    /// Sites that are to blame and the last ones: people were told.
+    last_sites: HashSet<String>,
+    /// A site was banned for a request: what follows for all is to be seen to.
+    has_banned: bool,
     figures: Arc<Mutex<Figures>>,
     /// A pass failed: what was heard before it has still to be seen to.
     owes_all: bool,
@@ -70,6 +75,8 @@ impl Reconciler {
             looked_at: HashSet::new(),
             wake: HashMap::new(),
             pauses: Pauses::default(),
+            last_sites: HashSet::new(),
+            has_banned: false,
             figures,
             owes_all: true,
         })
@@ -82,6 +89,7 @@ impl Reconciler {
         self.refresh()?;
         if all {
             self.keep_sites()?;
+            self.keep_bans()?;
             self.tell_alerts();
             self.keep_watched();
         }
@@ -97,6 +105,9 @@ impl Reconciler {
         }
         if !due.is_empty() {
             report.look_again = Some(now);
+        }
+        if std::mem::take(&mut self.has_banned) {
+            self.keep_bans()?;
         }
         self.count(all)?;
         self.owes_all = false;

@@ -2,8 +2,11 @@
 //! Nothing is decided here.
 
 use crate::Error;
-use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter};
+use crate::model::{
+    AlertFilter, BanFilter, FailedAttempt, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter,
+};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
     AlertRow, BlockRow, FileCounts, FileRow, FileState, NewAlert, NewBan, OutputStep, Process, RequestRow,
@@ -54,6 +57,16 @@ pub trait Requests: Send + Sync {
     fn run_history(&self, uuid: &str) -> Result<Vec<RunEvent>, Error>;
     /// The request that a workflow of the engine is a run of, if it is.
     fn request_of_workflow(&self, workflow: WorkflowId) -> Result<Option<String>, Error>;
+    /// Attempts that failed in a workflow of the engine, noted after number `after`: the first `most` of them. Costs the same
+    /// however many there were before.
+    fn failed_attempts(
+        &self,
+        workflow: WorkflowId,
+        after: i64,
+        most: usize,
+    ) -> Result<Vec<FailedAttempt>, Error>;
+    /// How many attempts have ended at each site, in all runs of a workflow with units.
+    fn site_counts(&self, workflow: WorkflowId) -> Result<BTreeMap<String, u64>, Error>;
     /// By dataset and index.
     fn blocks(&self, process: &str) -> Result<Vec<BlockRow>, Error>;
     /// Those that are due first come first.

@@ -10,6 +10,7 @@ use crate::terms::{self, NodeKind, Terms};
 use std::time::Duration;
 use windlass_core::classify::cms;
 use windlass_core::handlers::{self, BadRule, Budget, Care, Failure, Handler, Retry, Situation, Stop};
+use windlass_core::redact::Redactor;
 use windlass_types::requests::NodeRole;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Bytes, FailureClass, Resources};
@@ -149,13 +150,13 @@ fn succeeded(mut report: PostReport) -> Decision {
 }
 
 fn failed(attempt: &Attempt, rules: &Rules, judged: &Judged, mut report: PostReport) -> Decision {
-    report.log_tail.clone_from(&attempt.tail);
+    mask(&mut report, attempt);
     report.classification = Classification {
         category: judged.class.as_str().to_owned(),
         retryable: false,
         bad_input_files: judge::bad_inputs(attempt, judged),
         action: Action::PermanentFailure,
-        why: judged.why.clone(),
+        why: Redactor::default().redact(&judged.why).into_owned(),
     };
     if concerns_all(rules.role, judged) {
         report.classification.action = Action::Abort;
@@ -195,6 +196,15 @@ fn failed(attempt: &Attempt, rules: &Rules, judged: &Judged, mut report: PostRep
                 _ => Decision { verdict: Verdict::Permanent, report },
             }
         }
+    }
+}
+
+/// What a job said is read by more people than may know its secrets.
+fn mask(report: &mut PostReport, attempt: &Attempt) {
+    let redactor = Redactor::default();
+    report.log_tail = redactor.redact(&attempt.tail).into_owned();
+    if let Some(message) = report.cmssw.as_mut().and_then(|report| report.error_message.as_mut()) {
+        *message = redactor.redact(message).into_owned();
     }
 }
 

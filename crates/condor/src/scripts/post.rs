@@ -33,7 +33,18 @@ pub(super) fn leave(call: &Call, decision: &Decision) -> Result<(), ScriptError>
         files::write_whole(&path, render::next_attempt(next).as_bytes())
             .map_err(|source| ScriptError::File { doing: "write", path, source })?;
     }
+    note_attempt(call, report);
     write_report(&call.directory, report)
+}
+
+/// For whoever follows the run. If that cannot be written, less is known; nothing else changes.
+fn note_attempt(call: &Call, report: &PostReport) {
+    let Ok(directory) = call.directory.canonicalize() else { return };
+    let unit = directory.file_name().and_then(|name| layout::unit_number(&name.to_string_lossy()));
+    if let Some((unit, run)) = unit.zip(directory.parent()) {
+        // Nobody who could be told listens.
+        report.line(unit).append(run).unwrap_or_default();
+    }
 }
 
 pub(super) fn write_report(directory: &Path, report: &PostReport) -> Result<(), ScriptError> {

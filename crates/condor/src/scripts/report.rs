@@ -3,6 +3,8 @@
 //! The fields of the specification are there under their names; ours beside them say what the next attempt gets. Whoever
 //! looks at a run after its end reads these files and needs nothing else.
 
+use crate::attempts::{self, AttemptLine, FailureLine};
+use crate::layout;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use windlass_types::work::Recovery;
@@ -149,6 +151,37 @@ impl PostReport {
         });
         attempts.drain(..attempts.len().saturating_sub(Self::MOST_EARLIER));
         attempts
+    }
+
+    /// In short, for whoever follows the run.
+    pub(super) fn line(&self, unit: u32) -> AttemptLine {
+        // What is no class of failures is success.
+        let class = self.classification.category.parse().ok();
+        AttemptLine {
+            unit,
+            node: self.node_name.clone(),
+            job: self.job.id.clone(),
+            attempt: self.attempt,
+            site: self.job.site.clone(),
+            failure: class.map(|class| FailureLine {
+                role: layout::role(&self.node_name),
+                class,
+                code: self.code(),
+                why: self.classification.why.clone(),
+                is_final: self.is_final,
+                bad_files: self.classification.bad_input_files.clone(),
+                log_tail: attempts::tail(&self.log_tail),
+                memory_mb: self.job.memory_mb,
+                at: self.timestamp,
+            }),
+        }
+    }
+
+    /// Of CMS where there is one, else as a shell would tell it.
+    fn code(&self) -> i32 {
+        let reported = self.cmssw.as_ref().map(|report| report.exit_code).filter(|code| *code != 0);
+        let by_signal = || self.job.exit_signal.map(|signal| 128 + signal);
+        reported.or(self.job.exit_code).or_else(by_signal).unwrap_or(-1)
     }
 
     /// What the attempt after this one asks for.

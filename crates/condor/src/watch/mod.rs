@@ -12,11 +12,13 @@
 //! | `workflow.status` | units that the log does not mention, since DAGMan may leave lines out when it recovers |
 //! | `mg_N/group.status` | how many nodes are done, running, held: the head of those that run |
 //! | `workflow.dag.dagman.out` | why it was not accepted |
+//! | `attempts.jsonl` | attempts that failed, and how many ended where: tailed |
 //!
 //! *Numbers of news* ([`UnitNews::seq`]) are made from the place of a line in the job state log, which DAGMan only ever
 //! appends to, rescues included. So whoever keeps the last number that he has dealt with loses nothing and gets little
 //! twice, also when either of us dies in between.
 
+mod attempts;
 mod files;
 mod groups;
 mod judge;
@@ -24,9 +26,11 @@ mod ledger;
 mod nodes;
 mod tail;
 
+pub use attempts::FailedAttempt;
 pub use judge::{DagState, Outcome};
 pub use nodes::{FailedNode, HeldNode, NodeLogs, NodeState, NodeView, SITE_ATTRIBUTE, failures, logs, nodes};
 
+use self::attempts::Attempts;
 use self::files::{Remembered, ending, whole};
 use self::groups::{Groups, counts, read_head, really_failed};
 use self::judge::{Evidence, Life, Verdict, judge};
@@ -38,6 +42,7 @@ use crate::read::events::{self, Event, Hold};
 use crate::read::metrics::{self, Metrics};
 use crate::read::status::{self, Head};
 use crate::read::{dagman_out, jobstate};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use windlass_core::requests::book::NodeCounts;
@@ -61,6 +66,7 @@ pub struct Watch {
     tail: Tail,
     ledger: Ledger,
     groups: Groups,
+    attempts: Attempts,
     news: Vec<UnitNews>,
     /// The number of the last news that was told, here or before a restart.
     told: i64,
@@ -84,6 +90,10 @@ pub struct Look {
     pub units_completed: u32,
     /// In this run.
     pub units_failed: u32,
+    /// Attempts that failed since the last look, ascending.
+    pub failed: Vec<FailedAttempt>,
+    /// How many attempts have ended at each site, in all runs of this directory.
+    pub ended: BTreeMap<String, u64>,
     /// Nodes that are held now.
     pub held: Vec<HeldNode>,
     /// What could not be read, and why. What is told is then what was known before.
@@ -129,10 +139,18 @@ impl Watch {
             tail: Tail::new(run.join(layout::OUTER_JOBSTATE)),
             ledger: Ledger::default(),
             groups: Groups::new(run),
+            attempts: Attempts::new(run),
             news: Vec::new(),
             told,
             shift: 0,
         }
+    }
+
+    /// Of failed attempts, too, only those after `told` are news.
+    #[must_use]
+    pub fn after_failure(mut self, told: i64) -> Self {
+        self.attempts.after(told);
+        self
     }
 
     /// Reads what has changed. Never fails: what cannot be read is `Unknown`, and the next look tries again.
@@ -147,6 +165,10 @@ impl Watch {
             trouble.get_or_insert(error.to_string());
             (self.groups.counts(), Vec::new())
         });
+        // After its state: what is over has no more of them.
+        if let Err(error) = self.attempts.read() {
+            trouble.get_or_insert(error.to_string());
+        }
         let told = self.told;
         self.told = self.news.iter().map(|news| news.seq).fold(told, i64::max);
         Look {
@@ -157,6 +179,8 @@ impl Watch {
             units: self.news.drain(..).filter(|news| news.seq > told).collect(),
             units_completed: self.ledger.completed(),
             units_failed: self.ledger.failed(),
+            failed: self.attempts.take_news(),
+            ended: self.attempts.ended().clone(),
             held,
             trouble,
         }

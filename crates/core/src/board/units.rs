@@ -146,6 +146,13 @@ impl Units {
         }
     }
 
+    /// The jobs of units that are at one of these sites and not complete.
+    pub(super) fn unfinished_at<'a>(&'a self, sites: &'a [String]) -> impl Iterator<Item = u32> + 'a {
+        let is_there = |unit: &&Unit| unit.site.as_ref().is_some_and(|site| sites.contains(site));
+        let is_unfinished = |unit: &&Unit| unit.tally.status() != UnitStatus::Completed;
+        self.list.iter().filter(move |unit| is_there(unit) && is_unfinished(unit)).flat_map(Unit::jobs)
+    }
+
     pub(super) fn under_way(&self) -> usize {
         self.list.iter().filter(|unit| unit.is_under_way()).count()
     }

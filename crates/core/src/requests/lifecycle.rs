@@ -5,6 +5,7 @@
 //! them out must therefore be able to do each twice, does not start one that is still under way, and does those about one
 //! run, and those about one block, in the order in which they were given.
 
+mod blame;
 mod desk;
 mod news;
 #[cfg(test)]
@@ -14,12 +15,15 @@ mod states;
 mod tests;
 mod wishes;
 
+pub use blame::{Blame, may_ban};
+
 use super::book::{Backend, BlockRow, NodeCounts, OutputStep, Process, RunRow, StepKind};
 use super::change::{Commit, RequestChange};
+use super::failures::AttemptNews;
 use super::rounds::McCompletion;
 use super::{View, outputs};
 use desk::Desk;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use windlass_types::Timestamp;
 use windlass_types::payload::MergeOutput;
@@ -33,6 +37,9 @@ pub struct Situation<'a> {
     pub admitted: bool,
     /// Blocks of the version that this request replaces. Needed only where its outputs are to go at once.
     pub previous: &'a [BlockRow],
+    /// Sets of sites that units of the run may go to, without those that are closed to the request. Needed only where
+    /// [`may_ban`] says so.
+    pub places: &'a [BTreeSet<String>],
     /// The name of the run that this decision may make.
     pub fresh_uuid: &'a str,
 }
@@ -60,6 +67,10 @@ pub enum News {
     Stopped {
         run: String,
         there: bool,
+    },
+    /// [`Effect::Unpause`] is carried out.
+    Unpaused {
+        run: String,
     },
     Run(Box<RunNews>),
     Step {
@@ -100,6 +111,10 @@ pub struct RunNews {
     pub units_failed: u32,
     /// What happened to units after `units_read`, ascending.
     pub units: Vec<UnitNews>,
+    /// Attempts that failed, after those that the tally has read, ascending.
+    pub attempts: Vec<AttemptNews>,
+    /// How many attempts have ended at each site, well or not, in all runs of the round.
+    pub site_totals: BTreeMap<String, u64>,
     /// What waits there for a person, and why: for the first look that finds more of it than the last one.
     pub held: Vec<String>,
     /// Why it ended, where the units do not say it.
@@ -147,6 +162,18 @@ pub enum Effect {
         run: String,
         reason: String,
     },
+    /// Nothing new of the run begins; what is under way goes on.
+    Pause {
+        run: String,
+    },
+    /// It goes on.
+    Unpause {
+        run: String,
+    },
+    /// Sites are closed to the request that were not: what has not begun begins elsewhere.
+    Avoid {
+        run: String,
+    },
     Step(Box<OutputStep>),
 }
 
@@ -169,6 +196,11 @@ pub enum AlertKind {
     /// Nodes of a run, or the run itself, wait at the backend for a person.
     HeldNodes,
     OutputFailed,
+    /// Many attempts of a run have failed with something in common.
+    FailingAlike,
+    SiteBanned,
+    /// A site is to blame, and is the only one for some of the work.
+    BanRefused,
 }
 
 impl AlertKind {
@@ -186,6 +218,9 @@ impl AlertKind {
             Self::Held => "held",
             Self::HeldNodes => "held_nodes",
             Self::OutputFailed => "output_failed",
+            Self::FailingAlike => "failing_alike",
+            Self::SiteBanned => "site_banned",
+            Self::BanRefused => "ban_refused",
         }
     }
 }
@@ -198,6 +233,7 @@ pub struct Settings {
     pub retry_after: Duration,
     pub outputs: outputs::Patience,
     pub mc_completion: McCompletion,
+    pub blame: Blame,
 }
 
 impl Default for Settings {
@@ -216,6 +252,7 @@ impl Default for Settings {
             retry_after: Duration::from_mins(1),
             outputs: outputs::Patience::default(),
             mc_completion: McCompletion::default(),
+            blame: Blame::default(),
         }
     }
 }
@@ -250,6 +287,7 @@ pub fn decide(view: &View, situation: &Situation<'_>, settings: &Settings, now: 
     desk.take_news();
     let stuck = desk.tell_if_stuck();
     desk.see_to_wishes();
+    desk.see_to_pause();
     desk.go_on();
     if let Some(status) = stuck {
         desk.hold_if_still(status);

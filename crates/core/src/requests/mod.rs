@@ -8,14 +8,17 @@
 //! | `outputs.rs` | what is done about outputs, in which order, how often it is tried |
 //! | `files.rs` | which input files are done, to be tried again, or left out |
 //! | `rounds.rs` | what follows the end of a run: the next round, the end, a person |
-//! | `failures.rs` | what is known of failed attempts, summed up |
 //! | `admission.rs` | whose turn it is |
+//! | `failures/` | failed attempts summed up; what people are told of them |
+//! | `bans.rs`, `correlated.rs` | which sites get no work; what failures have in common while a run is active |
 //! | `versions.rs` | the request that takes the place of another |
 //! | `book.rs`, `change.rs` | the rows, and what a decision changes of them |
 
 pub mod admission;
+pub mod bans;
 pub mod book;
 pub mod change;
+pub mod correlated;
 pub mod document;
 pub mod failures;
 pub mod files;

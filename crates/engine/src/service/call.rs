@@ -54,6 +54,14 @@ pub(super) enum Call {
     },
     AccessChanged,
     CloseSites(BTreeSet<String>),
+    CloseSitesFor {
+        workflow: WorkflowId,
+        closed: BTreeSet<String>,
+    },
+    Pause {
+        workflow: WorkflowId,
+        is_paused: bool,
+    },
     Drain {
         worker: WorkerId,
         reply: Reply<()>,
@@ -239,7 +247,11 @@ impl Call {
         match self {
             Self::Introduce { reply, .. } => reply(Err(why)),
             Self::Exchange { reply, .. } => reply(Err(why)),
-            Self::HangUp { .. } | Self::AccessChanged | Self::CloseSites(_) => {}
+            Self::HangUp { .. }
+            | Self::AccessChanged
+            | Self::CloseSites(_)
+            | Self::CloseSitesFor { .. }
+            | Self::Pause { .. } => {}
             Self::Roster { reply } => reply(Err(why)),
             Self::SetNodeAside { reply, .. } => reply(Err(why)),
             Self::Drain { reply, .. }

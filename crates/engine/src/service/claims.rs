@@ -15,9 +15,10 @@ use windlass_types::{JobId, WorkerId, WorkflowId};
 impl Office {
     /// Puts the workflow where it belongs in the order of each crew.
     pub(super) fn place(&mut self, workflow: WorkflowId) {
+        let is_paused = self.is_paused(workflow);
         let Self { slots, crews, .. } = self;
         match slots.get(&workflow) {
-            Some(Slot::Open(desk)) if desk.is_active && !desk.is_canceled => {
+            Some(Slot::Open(desk)) if desk.is_active && !desk.is_canceled && !is_paused => {
                 crews.place(workflow, |taste| desk.board.top_priority(taste));
             }
             _ => crews.place(workflow, |_| None),
@@ -41,7 +42,7 @@ impl Office {
             self.serve_one(worker);
         }
         for &workflow in stirred {
-            if !self.desk(workflow).is_some_and(|desk| desk.may_claim()) {
+            if !self.may_claim(workflow) {
                 continue;
             }
             for worker in self.crews.waiting_for(workflow) {
@@ -105,8 +106,7 @@ impl Office {
             let (_, _, workflow) = turn;
             after = Some(turn);
             let rivals = self.crews.rivals(crew).max(1);
-            let may_claim = self.desk(workflow).is_some_and(|desk| desk.may_claim());
-            if !may_claim || self.begins_with_action(worker, workflow) {
+            if !self.may_claim(workflow) || self.begins_with_action(worker, workflow) {
                 continue;
             }
             let Some(mate) = self.mates.get(&worker) else { return };
@@ -125,8 +125,15 @@ impl Office {
         }
     }
 
+    fn may_claim(&mut self, workflow: WorkflowId) -> bool {
+        !self.is_paused(workflow) && self.desk(workflow).is_some_and(|desk| desk.may_claim())
+    }
+
     /// Claims some jobs of one workflow; whether there were any.
     fn claim_some(&mut self, worker: WorkerId, workflow: WorkflowId, most: usize, ahead: usize) -> bool {
+        let Some(site) = self.mates.get(&worker).map(|mate| mate.mirror.site()) else { return false };
+        let is_open = self.is_open_for(workflow, site);
+        let is_open_to_others = site.is_none_or(|site| !self.closed_sites.contains(site));
         let (Some(Slot::Open(desk)), Some(mate)) =
             (self.slots.get_mut(&workflow), self.mates.get_mut(&worker))
         else {
@@ -135,7 +142,9 @@ impl Office {
         // Nobody knows when what waits at the worker would start.
         let ahead = if mate.mirror.has_limited_time() && desk.board.asks_for_time() { 0 } else { ahead };
         let want = Want { most, ahead };
+        mate.mirror.take_elections(is_open && is_open_to_others);
         let taken = desk.board.claim_ready(worker, &mut mate.mirror, want, &mut desk.open.changes);
+        mate.mirror.take_elections(is_open_to_others);
         if !taken.is_empty() {
             self.assign(worker, workflow, &taken);
         }
@@ -206,8 +215,9 @@ impl Office {
 
     /// A job that may be what kills workers is to have one to itself: one is chosen, and kept free until it is idle.
     fn find_room_for_alone(&mut self, workflow: WorkflowId) {
+        let is_paused = self.is_paused(workflow);
         let Some(desk) = self.desk(workflow) else { return };
-        if !desk.board.has_alone() || desk.reserved.is_some() || !desk.may_claim() {
+        if !desk.board.has_alone() || desk.reserved.is_some() || !desk.may_claim() || is_paused {
             return;
         }
         let candidates = self.crews.members_for(workflow);
@@ -233,6 +243,7 @@ impl Office {
 
     /// The worker is kept free for a job of this workflow; when it is idle it gets it.
     fn try_alone(&mut self, worker: WorkerId, workflow: WorkflowId) {
+        let is_paused = self.is_paused(workflow);
         let Self { slots, mates, .. } = self;
         let Some(mate) = mates.get_mut(&worker) else { return };
         let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else {
@@ -242,7 +253,7 @@ impl Office {
         if desk.in_flight.is_some() {
             return;
         }
-        if !desk.board.has_alone() || !desk.may_claim() {
+        if !desk.board.has_alone() || !desk.may_claim() || is_paused {
             release(mate, desk);
             return;
         }

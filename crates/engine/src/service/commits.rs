@@ -6,6 +6,7 @@ use super::desk::{Decided, InFlight};
 use super::exchanges::Ticket;
 use super::figures::count;
 use super::office::{Office, Slot, TROUBLE_PAUSE};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use windlass_core::change::Change;
 use windlass_store::{Batch, Error};
@@ -20,12 +21,32 @@ impl Office {
             return;
         }
         self.read_claimed(workflow);
+        self.count_at_sites(workflow);
         let Some(desk) = self.desk(workflow) else { return };
         let mut then = std::mem::take(&mut desk.open);
         let changes: Arc<[_]> = std::mem::take(&mut then.changes).into();
         desk.note_work(&changes);
         desk.in_flight = Some(InFlight { changes, then, retry_at: None });
         self.submit_in_flight(workflow);
+    }
+
+    /// How many attempts end at each site is counted in the same commit, for those who follow a workflow with units.
+    fn count_at_sites(&mut self, workflow: WorkflowId) {
+        let Self { slots, mates, .. } = self;
+        let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else { return };
+        if !desk.board.has_units() {
+            return;
+        }
+        let mut ended: BTreeMap<&str, u32> = BTreeMap::new();
+        for change in &desk.open.changes {
+            let Change::End { result, orphaned: false, .. } = change else { continue };
+            if let Some(site) = mates.get(&result.worker).and_then(|mate| mate.mirror.site()) {
+                *ended.entry(site).or_default() += 1;
+            }
+        }
+        let counts =
+            ended.into_iter().map(|(site, attempts)| Change::EndedAt { site: site.to_owned(), attempts });
+        desk.open.changes.extend(counts.collect::<Vec<_>>());
     }
 
     pub(super) fn submit_in_flight(&mut self, workflow: WorkflowId) {
@@ -54,8 +75,7 @@ impl Office {
         match result {
             Ok(()) => {
                 let Some(batch) = desk.in_flight.take() else { return };
-                let of_units = desk.board.has_units()
-                    && batch.changes.iter().any(|change| matches!(change, Change::Unit(_)));
+                let of_units = desk.board.has_units() && batch.changes.iter().any(concerns_units);
                 count(&self.gauges.commits, 1);
                 self.stirred.insert(workflow);
                 self.tell_of_commit();
@@ -128,4 +148,9 @@ impl Office {
         mate.tell(assignment, || site(desk));
         roused.insert(worker);
     }
+}
+
+/// Whoever follows units wants to know of it: one stands otherwise than before, or something in one has failed.
+fn concerns_units(change: &Change) -> bool {
+    matches!(change, Change::Unit(_) | Change::End { failure: Some(_), .. })
 }

@@ -8,6 +8,7 @@
 
 use super::call::{Call, Event};
 use super::clock::Moment;
+use super::closed::Restraint;
 use super::crews::Crews;
 use super::desk::{Birth, Desk, is_active};
 use super::figures::Gauges;
@@ -66,6 +67,8 @@ pub(super) struct Office {
     pub(super) notes: Notes,
     /// No unit elects one of these.
     pub(super) closed_sites: BTreeSet<String>,
+    /// What holds back single workflows.
+    pub(super) restraints: HashMap<WorkflowId, Restraint>,
     is_stopping: bool,
     /// Who waits for everything to be at rest, and who for the end.
     lookers: Vec<SyncSender<()>>,
@@ -109,6 +112,7 @@ impl Office {
             waited_for: BTreeSet::new(),
             notes,
             closed_sites: BTreeSet::new(),
+            restraints: HashMap::new(),
             is_stopping: false,
             lookers: Vec::new(),
             farewells: Vec::new(),
@@ -194,7 +198,7 @@ impl Office {
         }
     }
 
-    /// Its run has begun or is over, or a unit of it stands otherwise than before; and that is on disk.
+    /// Its run has begun or is over, a unit of it stands otherwise than before or had a failure; and that is on disk.
     pub(super) fn tell_of_change(&self, workflow: WorkflowId) {
         if let Some(told) = &self.options.on_change {
             told(workflow);
@@ -289,6 +293,8 @@ impl Office {
             (Call::HangUp { worker, number, secret }, _) => self.on_hang_up(worker, number, &secret),
             (Call::AccessChanged, _) => self.on_access_changed(),
             (Call::CloseSites(closed), _) => self.on_close_sites(closed),
+            (Call::CloseSitesFor { workflow, closed }, _) => self.on_close_sites_for(workflow, closed),
+            (Call::Pause { workflow, is_paused }, _) => self.on_pause(workflow, is_paused),
             (Call::Roster { reply }, _) => reply(Ok(self.roster())),
             (Call::SetNodeAside { node, by, reply }, _) => self.on_set_node_aside(node, &by, reply),
             (Call::ReleaseNode { host, by, reply }, _) => self.on_release_node(&host, &by, reply),

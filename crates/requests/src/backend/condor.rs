@@ -10,7 +10,7 @@ mod tests;
 
 pub(crate) use paper::Paper;
 
-use super::{Backend, Look, Order, Stop, UnitChange};
+use super::{Backend, Look, Order, Stop, UnitChange, attempts};
 use crate::mailbox::Nudge;
 use crate::outline::Outline;
 use lookout::{Lookout, Seen};
@@ -154,15 +154,33 @@ impl Backend for Condor {
         Ok(Stop::Told(handed(run, cluster)))
     }
 
-    fn look(&self, run: &RunRow) -> Option<Look> {
+    fn look(&self, run: &RunRow, read: i64) -> Option<Look> {
         let cluster = cluster_of(run)?;
-        Some(match self.lookout.look(run, schedd_of(run), cluster) {
+        Some(match self.lookout.look(run, read, schedd_of(run), cluster) {
             Ok(seen) => look_of(run, &seen),
             Err(error) => {
                 tracing::warn!(run = run.uuid, %error, "cannot watch a run");
                 Look::unknown(run.backend.clone())
             }
         })
+    }
+
+    /// DAGMan of the run is held: units that have begun go on.
+    fn pause(&self, run: &RunRow, is_paused: bool) -> Result<(), Trouble> {
+        let Some(cluster) = cluster_of(run) else { return Ok(()) };
+        let condor = self.commands(run);
+        let done = if is_paused {
+            condor.hold(cluster, "attempts fail alike: paused by windlass")
+        } else {
+            condor.release(cluster, "somebody lets it go on")
+        };
+        // If it is so already, or gone, looking at it will tell.
+        done.map(drop).map_err(|error| of_condor(&error))
+    }
+
+    /// Read by whatever is submitted from now on.
+    fn avoid(&self, order: &Order<'_>) -> Result<(), Trouble> {
+        write_bans(Path::new(&order.run.submit_dir), &order.banned).map_err(|error| of_render(&error))
     }
 }
 
@@ -204,6 +222,8 @@ fn look_of(run: &RunRow, seen: &Seen) -> Look {
         units_completed: look.units_completed,
         units_failed: look.units_failed,
         news: look.units.iter().map(change).collect(),
+        attempts: look.failed.iter().cloned().filter_map(attempts::of_condor).collect(),
+        site_totals: look.ended.clone(),
         held: look.tell_held(),
         reason,
     }

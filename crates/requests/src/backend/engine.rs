@@ -2,7 +2,7 @@
 //! whether it was done.
 
 use super::jobs::{Graph, Submission};
-use super::{Backend, Look, Order, Stop, UnitChange};
+use super::{Backend, Look, MOST_ATTEMPTS, Order, Stop, UnitChange, attempts};
 use crate::outline::Outline;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::mpsc;
 use windlass_core::requests::book::{self, NodeCounts, RunRow};
 use windlass_core::requests::lifecycle::{RunState, Trouble};
 use windlass_engine::service::{Quiet, Refused, Reply, Service};
-use windlass_store::Store;
 use windlass_store::model::{UnitRow, WorkflowRow};
+use windlass_store::{Database, Store};
 use windlass_types::requests::UnitStatus;
 use windlass_types::{Clock, JobStatus, RunId, StatusCounts, Timestamp, WorkflowId};
 
@@ -74,7 +74,7 @@ impl Handed {
 #[derive(Clone)]
 pub(crate) struct Engine {
     pub(crate) service: Service,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Database>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -88,7 +88,7 @@ impl Backend for Engine {
     fn hand_over(&self, order: &Order<'_>) -> Result<book::Backend, Trouble> {
         let now = Clock.now();
         let handed = match self.workflow_of(order)? {
-            Some(workflow) => self.go_on(workflow, last_run(order, workflow), now)?,
+            Some(workflow) => self.go_on(order, workflow, now)?,
             None => self.submit(&order.submission, now)?,
         };
         Ok(handed.backend())
@@ -101,12 +101,27 @@ impl Backend for Engine {
         Ok(if there { Stop::Told(handed.backend()) } else { Stop::NotThere })
     }
 
-    fn look(&self, run: &RunRow) -> Option<Look> {
+    fn look(&self, run: &RunRow, read: i64) -> Option<Look> {
         let handed = Handed::of(run)?;
-        Some(self.try_look(handed, run.units_read).unwrap_or_else(|error| {
+        Some(self.try_look(run, handed, read).unwrap_or_else(|error| {
             tracing::warn!(workflow = %handed.workflow, %error, "cannot look at a run");
             Look::unknown(handed.backend())
         }))
+    }
+
+    /// Not in its books: it is said again as long as it holds.
+    fn pause(&self, run: &RunRow, is_paused: bool) -> Result<(), Trouble> {
+        if let Some(handed) = Handed::of(run) {
+            self.service.pause(handed.workflow, is_paused);
+        }
+        Ok(())
+    }
+
+    fn avoid(&self, order: &Order<'_>) -> Result<(), Trouble> {
+        if let Some(handed) = Handed::of(order.run) {
+            self.service.close_sites_for(handed.workflow, order.banned.iter().cloned().collect());
+        }
+        Ok(())
     }
 }
 
@@ -140,18 +155,17 @@ impl Engine {
         self.start(workflow)
     }
 
-    /// The run after `last`: what was canceled or failed is to run again, what is completed stays. `None`: there was none
-    /// before, and it only has to be started.
-    fn go_on(
-        &self,
-        workflow: WorkflowId,
-        last: Option<RunId>,
-        now: Timestamp,
-    ) -> Result<Handed, EngineError> {
+    /// The next run of a workflow: what was canceled or failed is to run again, what is completed stays, and units at sites
+    /// that are closed by now elect another one. If there was none before, it only has to be started.
+    fn go_on(&self, order: &Order<'_>, workflow: WorkflowId, now: Timestamp) -> Result<Handed, EngineError> {
+        // The run before it may have been paused.
+        self.service.pause(workflow, false);
+        self.service.close_sites_for(workflow, order.banned.iter().cloned().collect());
         // Otherwise it was begun before somebody crashed.
-        if Some(self.row(workflow)?.run_id) <= last {
+        if Some(self.row(workflow)?.run_id) <= last_run(order, workflow) {
+            let banned = order.banned.clone();
             ask(|reply| {
-                let work = move |store: &dyn Store| begin_next(store, workflow, now);
+                let work = move |store: &dyn Store| begin_next(store, workflow, &banned, now);
                 self.service.exclusive(workflow, Quiet::Free, Box::new(work), reply);
             })?;
         }
@@ -178,11 +192,14 @@ impl Engine {
         }
     }
 
-    /// The state is read first, the units last.
-    fn try_look(&self, handed: Handed, read: i64) -> Result<Look, EngineError> {
+    /// The state is read first, the units last. What has ended at sites is counted after what failed there.
+    fn try_look(&self, run: &RunRow, handed: Handed, read: i64) -> Result<Look, EngineError> {
         let row = self.store.workflow(handed.workflow)?;
+        let failed = self.store.failed_attempts(handed.workflow, read, MOST_ATTEMPTS + 1)?;
+        let site_totals = self.store.site_counts(handed.workflow)?;
         let units = self.store.unit_counts(handed.workflow)?;
-        let news = self.store.units(handed.workflow, u64::try_from(read).unwrap_or(0))?;
+        let news = self.store.units(handed.workflow, u64::try_from(run.units_read).unwrap_or(0))?;
+        let directory = Path::new(&run.submit_dir);
         let state = match &row {
             None => RunState::Gone,
             Some(row) if row.run_id > handed.run || row.ended_at.is_some() => RunState::Over,
@@ -195,6 +212,11 @@ impl Engine {
             units_completed: u32::try_from(units.completed).unwrap_or(u32::MAX),
             units_failed: u32::try_from(units.failed).unwrap_or(u32::MAX),
             news: news.iter().map(unit_change).collect(),
+            attempts: failed
+                .into_iter()
+                .filter_map(|failed| attempts::of_engine(directory, failed))
+                .collect(),
+            site_totals,
             held: Vec::new(),
             reason: None,
         })
@@ -234,9 +256,14 @@ fn ask<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> Result<T, Refused> {
 }
 
 /// The engine knows which jobs have still to run.
-fn begin_next(store: &dyn Store, workflow: WorkflowId, now: Timestamp) -> Result<(), windlass_store::Error> {
+fn begin_next(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    left: &[String],
+    now: Timestamp,
+) -> Result<(), windlass_store::Error> {
     let Some(row) = store.workflow(workflow)? else { return Ok(()) };
-    match windlass_engine::begin_next_run(store, &row, now) {
+    match windlass_engine::begin_next_run_elsewhere(store, &row, left, now) {
         Err(windlass_engine::Error::Store(error)) => Err(error),
         // It was made without cycles, so nothing else can be wrong with it.
         Ok(_) | Err(_) => Ok(()),

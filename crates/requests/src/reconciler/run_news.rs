@@ -1,6 +1,6 @@
 //! What the backend says about a run, and what its completed work units have left.
 
-use crate::backend::UnitChange;
+use crate::backend::{MOST_ATTEMPTS, UnitChange};
 use crate::outline::unit_directory;
 use crate::world::World;
 use std::path::Path;
@@ -30,9 +30,10 @@ pub(super) fn under_way(view: &View) -> Option<&RunRow> {
 /// `None`: there is nobody to ask.
 pub(super) fn of(world: &World, view: &View) -> Option<News> {
     let run = under_way(view)?;
-    let mut look = world.backends.of(run).look(run)?;
-    if look.news.len() > MOST {
+    let mut look = world.backends.of(run).look(run, view.failures.read)?;
+    if look.news.len() > MOST || look.attempts.len() > MOST_ATTEMPTS {
         look.news.truncate(MOST);
+        look.attempts.truncate(MOST_ATTEMPTS);
         // It may be over, but these are not all.
         look.state = if look.state == RunState::Over { RunState::Running } else { look.state };
     }
@@ -45,6 +46,8 @@ pub(super) fn of(world: &World, view: &View) -> Option<News> {
         units_completed: look.units_completed,
         units_failed: look.units_failed,
         units,
+        attempts: look.attempts,
+        site_totals: look.site_totals,
         held: look.held,
         reason: look.reason,
     })))

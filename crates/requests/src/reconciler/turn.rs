@@ -11,7 +11,7 @@ use uuid::Uuid;
 use windlass_core::requests::View;
 use windlass_core::requests::admission::{self, Candidate};
 use windlass_core::requests::book::BlockRow;
-use windlass_core::requests::change::Commit;
+use windlass_core::requests::change::{Commit, RequestChange};
 use windlass_core::requests::lifecycle::{Decision, Effect, News, Situation, decide, takes_place};
 use windlass_store::Error;
 use windlass_store::model::AlertFilter;
@@ -106,11 +106,13 @@ impl Reconciler {
     fn decide(&self, name: &str, admitted: bool, now: Timestamp) -> Result<Option<Made>, Error> {
         let Some(view) = self.known.get(name) else { return Ok(None) };
         let previous = self.previous(view)?;
+        let places = self.places_of(name, view, now)?;
         let uuid = Uuid::new_v4().to_string();
         let situation = Situation {
             news: self.news.get(name).map_or(&[], Vec::as_slice),
             admitted,
             previous: &previous,
+            places: &places,
             fresh_uuid: &uuid,
         };
         let settings = &self.world.options.decisions;
@@ -138,6 +140,7 @@ impl Reconciler {
 
     /// It is on disk.
     fn note(&mut self, name: &str, commit: &Commit, version: i64) {
+        self.has_banned |= commit.changes.iter().any(|change| matches!(change, RequestChange::Ban(_)));
         if let Some(view) = self.known.get_mut(name) {
             for change in &commit.changes {
                 view.apply(change, commit.at);

@@ -146,6 +146,9 @@ fn send(
             pipe.send(number, sql::IGNORE, &values![job.0, workflow, batch.run.0, attempt.0])?;
         }
         Change::Unit(ref change) => units::send(pipe, number, (batch.workflow, batch.run), change, now)?,
+        Change::EndedAt { ref site, attempts } => {
+            units::count_at_site(pipe, number, batch.workflow, site, attempts)?;
+        }
         // Noted when all else has been.
         Change::Alarm(_) => {}
     }
@@ -162,7 +165,7 @@ fn expected(change: &Change) -> Option<(JobId, JobState)> {
         Change::GiveBack { job, .. } | Change::HandOver { job, .. } => (job, JobStatus::Pending, None),
         Change::Retry { job, from, attempt } => (job, from, Some(attempt)),
         Change::Ignore { job, attempt } => (job, JobStatus::Failed, Some(attempt)),
-        Change::Action(_) | Change::Unit(_) | Change::Alarm(_) => return None,
+        Change::Action(_) | Change::Unit(_) | Change::EndedAt { .. } | Change::Alarm(_) => return None,
     };
     Some((job, JobState { status, attempt }))
 }
@@ -175,7 +178,11 @@ const fn to(change: &Change) -> Option<JobStatus> {
         Change::Start { .. } => JobStatus::Running,
         Change::GiveBack { .. } | Change::Retry { .. } => JobStatus::Ready,
         Change::Reset { .. } => JobStatus::Uninitialized,
-        Change::Action(_) | Change::Ignore { .. } | Change::Unit(_) | Change::Alarm(_) => return None,
+        Change::Action(_)
+        | Change::Ignore { .. }
+        | Change::Unit(_)
+        | Change::EndedAt { .. }
+        | Change::Alarm(_) => return None,
     })
 }
 

@@ -7,14 +7,14 @@ use super::query::Query;
 use crate::Batch;
 use crate::db::{Db, Pipeline, Row, values};
 use crate::error::Fault;
-use crate::model::{FailureFilter, FailureGroup, FailureRow, LoadedJobs};
+use crate::model::{FailedAttempt, FailureFilter, FailureGroup, FailureRow, LoadedJobs};
 use crate::sql::common as sql;
 use std::collections::HashMap;
 use windlass_core::board::{Carried, Failure};
 use windlass_types::settings::FailureHandler;
 use windlass_types::work::AttemptKey;
 use windlass_types::{
-    Attempt, FailureClass, JobId, JobStatus, Resources, RunId, Timestamp, WorkerId, WorkflowId,
+    Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, RunId, Timestamp, WorkerId, WorkflowId,
 };
 
 /// So much of what an attempt said is kept, from the end.
@@ -42,7 +42,8 @@ pub(super) fn note(
         next.as_str(),
         why
     ];
-    pipe.send_row(number, None, sql::INSERT_FAILURE, &values)
+    // One by one: each takes the number after the one before it.
+    pipe.send(number, sql::INSERT_FAILURE, &values)
 }
 
 /// At most so many bytes from the end.
@@ -240,6 +241,34 @@ pub(super) fn list(
             ended_at: Timestamp(row.get(16)?),
             worker_id: WorkerId(row.get(17)?),
             host: row.get(18)?,
+        })
+    })
+}
+
+/// Those that were noted after number `after`, the first `most` of them.
+pub(super) fn after(
+    db: &impl Db,
+    workflow: WorkflowId,
+    after: i64,
+    most: usize,
+) -> Result<Vec<FailedAttempt>, Fault> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    db.all(sql::FAILURES_AFTER, [workflow.0, after, most], |row| {
+        let memory: Option<i64> = row.get(10)?;
+        Ok(FailedAttempt {
+            seq: row.get(0)?,
+            job_name: row.get(1)?,
+            run_id: RunId(row.get(2)?),
+            attempt_id: Attempt(row.get(3)?),
+            class: class(&row.get::<String>(4)?)?,
+            signature: row.get(5)?,
+            message: row.get(6)?,
+            last_words: row.get(7)?,
+            is_final: row.get::<String>(8)? == "final",
+            return_code: row.get(9)?,
+            peak_memory: memory.map(|bytes| Bytes(bytes.unsigned_abs())),
+            ended_at: Timestamp(row.get(11)?),
+            site: row.get(12)?,
         })
     })
 }

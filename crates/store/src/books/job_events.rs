@@ -63,6 +63,7 @@ pub(crate) fn told(change: &Change, run: RunId) -> Option<JobEvent> {
         | Change::HandOver { .. }
         | Change::Action(_)
         | Change::Unit(_)
+        | Change::EndedAt { .. }
         | Change::Alarm(_) => None,
         Change::Ignore { job, attempt } => {
             Some(JobEvent { attempt: Some(attempt), ..plain(job, ("job_ignored", Severity::Warning)) })

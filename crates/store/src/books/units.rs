@@ -98,6 +98,27 @@ pub(crate) fn send(
     Ok(())
 }
 
+/// So many attempts have ended there.
+pub(crate) fn count_at_site(
+    pipe: &mut dyn Pipeline,
+    number: usize,
+    workflow: WorkflowId,
+    site: &str,
+    attempts: u32,
+) -> Result<(), Fault> {
+    pipe.send(number, sql::ADD_SITE_COUNT, &values![workflow.0, site, i64::from(attempts)])
+}
+
+/// How many attempts have ended at each site.
+pub(crate) fn site_counts(db: &impl Db, workflow: WorkflowId) -> Result<BTreeMap<String, u64>, Fault> {
+    let mut counts = BTreeMap::new();
+    db.for_each(sql::SITE_COUNTS, [workflow.0], |row| {
+        counts.insert(row.get(0)?, row.get::<i64>(1)?.unsigned_abs());
+        Ok(())
+    })?;
+    Ok(counts)
+}
+
 /// Something else was found than what the change was decided on.
 pub(crate) fn conflict(workflow: WorkflowId, change: &UnitChange) -> Fault {
     let UnitChange { number, from, .. } = change;

@@ -1,7 +1,7 @@
 //! What is known of failures.
 
 use serde::{Deserialize, Serialize};
-use windlass_types::{Attempt, FailureClass, JobId, JobStatus, RunId, Timestamp, WorkerId};
+use windlass_types::{Attempt, Bytes, FailureClass, JobId, JobStatus, RunId, Timestamp, WorkerId};
 
 /// An attempt that ended badly, and what was made of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,29 @@ pub struct FailureRow {
     pub ended_at: Timestamp,
     pub worker_id: WorkerId,
     pub host: String,
+}
+
+/// A failed attempt, for whoever follows a workflow without looking at all of its jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedAttempt {
+    /// Higher than that of all failures of the workflow that were noted before it.
+    pub seq: i64,
+    pub job_name: String,
+    pub run_id: RunId,
+    pub attempt_id: Attempt,
+    pub class: FailureClass,
+    /// The same for all that failed alike, and what those are called.
+    pub signature: String,
+    pub message: String,
+    /// The end of what it said.
+    pub last_words: Option<String>,
+    /// Nothing follows it by itself.
+    pub is_final: bool,
+    pub return_code: i32,
+    pub peak_memory: Option<Bytes>,
+    pub ended_at: Timestamp,
+    /// Where its worker is.
+    pub site: Option<String>,
 }
 
 /// Which failures to list. Empty fields match everything.

@@ -30,6 +30,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "recovery_of_requests",
         sql: include_str!("../../migrations/postgres/0005_recovery_of_requests.sql"),
     },
+    Migration { version: 6, name: "blame", sql: include_str!("../../migrations/postgres/0006_blame.sql") },
 ];
 
 const HISTORY: &str = "schema_migration";

@@ -75,8 +75,9 @@ super::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
     INSERT_FAILURE = "
         INSERT INTO failure (job_id, run_id, attempt_id, workflow_id, class, rule, signature, message, line, last_words,
-            next, why)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+            next, why, seq)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+            (SELECT COALESCE(MAX(f.seq), 0) + 1 FROM failure f WHERE f.workflow_id = $4 AND f.seq IS NOT NULL))";
     /// All that the next attempt of a job inherits.
     CARRY = "
         INSERT INTO carried (job_id, workflow_id, run_id, not_before, recovery, excused)
@@ -134,6 +135,11 @@ super::statements! {
         SELECT number, site, status, ended_at, run_id, seq FROM unit
         WHERE workflow_id = $1 AND seq > $2 ORDER BY seq, number";
     UNIT_COUNTS = "SELECT status, n FROM unit_count WHERE workflow_id = $1";
+    /// So many more attempts have ended at a site.
+    ADD_SITE_COUNT = "
+        INSERT INTO site_count (workflow_id, site, n) VALUES ($1, $2, $3)
+        ON CONFLICT (workflow_id, site) DO UPDATE SET n = site_count.n + excluded.n";
+    SITE_COUNTS = "SELECT site, n FROM site_count WHERE workflow_id = $1 ORDER BY site";
     UNIT_JOBS = "
         SELECT first_job_id, job_count, number FROM unit_jobs WHERE workflow_id = $1 ORDER BY first_job_id";
 
@@ -442,6 +448,14 @@ super::statements! {
         JOIN result r ON r.job_id = f.job_id AND r.run_id = f.run_id AND r.attempt_id = f.attempt_id
         JOIN worker w ON w.id = r.worker_id
         WHERE ";
+    /// In the order in which they were noted.
+    FAILURES_AFTER = "
+        SELECT f.seq, j.name, f.run_id, f.attempt_id, f.class, f.signature, f.message, f.last_words, f.next,
+            r.return_code, r.peak_memory_bytes, r.ended_at, w.site
+        FROM failure f JOIN job j ON j.id = f.job_id
+        JOIN result r ON r.job_id = f.job_id AND r.run_id = f.run_id AND r.attempt_id = f.attempt_id
+        JOIN worker w ON w.id = r.worker_id
+        WHERE f.workflow_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3";
     /// A failure is open while its job stands where it left it: nothing came after it.
     FAILURE_GROUPS = "
         SELECT f.signature, MIN(f.class), MIN(f.message), MIN(f.line), COUNT(*), COUNT(DISTINCT f.job_id),
@@ -656,5 +670,6 @@ pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
     "DELETE FROM unit WHERE workflow_id = $1",
     "DELETE FROM unit_jobs WHERE workflow_id = $1",
     "DELETE FROM unit_count WHERE workflow_id = $1",
+    "DELETE FROM site_count WHERE workflow_id = $1",
     "DELETE FROM workflow WHERE id = $1",
 ];

@@ -123,6 +123,14 @@ fn the_few_that_somebody_looks_for_are_found_by_their_index() {
     let unhappy = jobs_plan(&conn, &JobFilter { status: unhappy, ..JobFilter::default() });
     assert!(unhappy.starts_with("SEARCH j USING INDEX job_watched (workflow_id=? AND status"), "{unhappy}");
     for (sql, index) in [
+        (common::FAILURES_AFTER, "SEARCH f USING INDEX failure_noted (workflow_id=? AND seq>?)"),
+        (common::INSERT_FAILURE, "COVERING INDEX failure_noted (workflow_id=? AND seq>?)"),
+        (common::SITE_COUNTS, "SEARCH site_count USING PRIMARY KEY (workflow_id=?)"),
+    ] {
+        let plan = plan(&conn, sql);
+        assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{plan}");
+    }
+    for (sql, index) in [
         (common::JOBS_OF_FILE, "job_file_by_file (file_id=?)"),
         (common::JOBS_OF_USER_DATA, "job_user_data_by_piece (user_data_id=?)"),
     ] {

@@ -187,6 +187,7 @@ macro_rules! conformance_of_databases {
                 only_what_is_over_is_deleted;
             recovery:
                 a_commit_changes_what_recovery_keeps,
+                failed_attempts_are_read_on_from_where_they_were_read,
                 a_ban_comes_with_its_commit_or_not_at_all,
                 a_new_version_comes_with_the_end_of_the_old_one,
                 files_that_rounds_touched_are_put_and_replaced,

@@ -25,6 +25,7 @@ impl Desk<'_> {
                 }
                 News::SubmitFailed { .. } => {}
                 News::Stopped { run, there } => self.stopped(run, *there),
+                News::Unpaused { run } => self.unpaused(run),
                 News::Run(news) => self.run_news(news),
                 News::Step { block, unit, kind, outcome } => {
                     let step = self.view.steps.iter().find(|step| step.is(block, *unit, *kind)).cloned();
@@ -133,12 +134,14 @@ impl Desk<'_> {
             _ => return,
         }
         self.take_counts(news);
+        self.take_attempts(news);
         let all_read = self.take_units(news);
         match news.state {
             RunState::Running => self.become_run(RunStatus::Running),
             RunState::Halted => self.halted(news),
             _ if all_read => {
                 self.why_over.clone_from(&news.reason);
+                self.ban_sites();
                 self.run_over();
             }
             _ => {}
@@ -158,7 +161,9 @@ impl Desk<'_> {
     }
 
     fn halted(&mut self, news: &RunNews) {
-        let is_new = self.view.run.as_ref().is_some_and(|run| run.status != RunStatus::Halted);
+        // What we have halted ourselves was told of.
+        let is_new =
+            self.view.run.as_ref().is_some_and(|run| run.status != RunStatus::Halted && run.paused.is_none());
         self.become_run(RunStatus::Halted);
         if is_new {
             self.tell_held(news);

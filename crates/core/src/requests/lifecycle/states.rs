@@ -205,6 +205,7 @@ impl Desk<'_> {
             self.change(RequestChange::Priority(priority));
             self.change(RequestChange::ProductionSteps(steps));
         }
+        let tally = self.view.failures.going_on();
         self.change(RequestChange::AddRun(Box::new(RunRow {
             uuid: self.situation.fresh_uuid.to_owned(),
             parent: Some(old.uuid.clone()),
@@ -222,6 +223,7 @@ impl Desk<'_> {
             completed_at: None,
             ..old
         })));
+        self.keep_tally(tally);
         self.become_status(RequestStatus::Resubmitting, reason);
     }
 

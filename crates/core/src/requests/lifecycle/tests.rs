@@ -40,7 +40,7 @@ fn heard(view: &View, news: &[News]) -> Decision {
 }
 
 fn on(view: &View, news: &[News], admitted: bool) -> Decision {
-    let situation = Situation { news, admitted, previous: &[], fresh_uuid: "run-1" };
+    let situation = Situation { news, admitted, previous: &[], places: &[], fresh_uuid: "run-1" };
     decide(view, &situation, &Settings::default(), LATER)
 }
 
@@ -93,6 +93,8 @@ fn says(state: RunState, completed: u32, failed: u32, units: &[u32]) -> News {
         units_completed: completed,
         units_failed: failed,
         units: units.collect(),
+        attempts: Vec::new(),
+        site_totals: std::collections::BTreeMap::new(),
         held: Vec::new(),
         reason: None,
     }))
@@ -435,7 +437,8 @@ fn what_is_stuck_is_told_and_goes_on() {
         (with_run(S::Held, R::Partial), vec![], 9000, "", vec![]),
     ];
     for (view, news, passed, told, expected) in table {
-        let situation = Situation { news: &news, admitted: true, previous: &[], fresh_uuid: "run-1" };
+        let situation =
+            Situation { news: &news, admitted: true, previous: &[], places: &[], fresh_uuid: "run-1" };
         let now = hours(passed);
         let decision = decide(&view, &situation, &Settings::default(), now);
         let status = view.row.status;
@@ -488,7 +491,8 @@ fn a_new_version_that_is_complete_replaces_the_old_one() {
             BlockRow { uuid: "old-1".into(), status: BlockStatus::Failed, ..block(1, 2, 3) },
             BlockRow { uuid: "old-2".into(), status: BlockStatus::Invalidated, ..block(2, 4, 5) },
         ];
-        let situation = Situation { news: &[], admitted: false, previous: &previous, fresh_uuid: "" };
+        let situation =
+            Situation { news: &[], admitted: false, previous: &previous, places: &[], fresh_uuid: "" };
         let decision = decide(&view, &situation, &Settings::default(), LATER);
         assert_eq!(way(&decision), [S::Completed]);
         let invalidations = decision.changes.iter().filter(

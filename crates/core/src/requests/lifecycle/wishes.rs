@@ -117,7 +117,7 @@ impl Desk<'_> {
     /// Out of `held`, to where it was.
     fn release(&mut self) {
         self.change(RequestChange::Wanted(None));
-        if self.view.row.status != RequestStatus::Held {
+        if self.lift_pause() || self.view.row.status != RequestStatus::Held {
             return;
         }
         self.try_outputs_again();

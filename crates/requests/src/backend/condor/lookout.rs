@@ -5,12 +5,13 @@
 //! file.
 
 use super::queue::{Presence, Queue};
+use crate::backend::MOST_ATTEMPTS;
 use crate::mailbox::Nudge;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use windlass_condor::watch::{Look, UnitNews, Watch};
+use windlass_condor::watch::{FailedAttempt, Look, UnitNews, Watch};
 use windlass_core::requests::book::RunRow;
 
 /// So often files are looked at.
@@ -53,6 +54,7 @@ struct Watched {
     seen: Option<Look>,
     /// What nobody has dealt with yet.
     news: Vec<UnitNews>,
+    failed: Vec<FailedAttempt>,
     presence: Presence,
 }
 
@@ -70,25 +72,36 @@ impl Lookout {
     }
 
     /// How a run stands, as it was seen last. It is watched from now on.
-    pub(super) fn look(&self, run: &RunRow, schedd: Option<&str>, cluster: u64) -> std::io::Result<Seen> {
-        let watched = self.watched(run, schedd, cluster);
+    /// Of failed attempts those after `read`.
+    pub(super) fn look(
+        &self,
+        run: &RunRow,
+        read: i64,
+        schedd: Option<&str>,
+        cluster: u64,
+    ) -> std::io::Result<Seen> {
+        let watched = self.watched(run, read, schedd, cluster);
         self.start()?;
         let mut watched = open(&watched);
         watched.news.retain(|news| news.seq > run.units_read);
+        watched.failed.retain(|failed| failed.seq > read);
         if watched.seen.is_none() {
             watched.look();
         }
         let Some(seen) = watched.seen.clone() else { return Err(std::io::ErrorKind::NotFound.into()) };
-        Ok(Seen { look: Look { units: watched.news.clone(), ..seen }, presence: watched.presence.clone() })
+        let failed = watched.failed[..watched.failed.len().min(MOST_ATTEMPTS + 1)].to_vec();
+        let look = Look { units: watched.news.clone(), failed, ..seen };
+        Ok(Seen { look, presence: watched.presence.clone() })
     }
 
-    fn watched(&self, run: &RunRow, schedd: Option<&str>, cluster: u64) -> Arc<Mutex<Watched>> {
+    fn watched(&self, run: &RunRow, read: i64, schedd: Option<&str>, cluster: u64) -> Arc<Mutex<Watched>> {
         let mut runs = self.shared.open();
         let entry = runs.watched.entry(run.uuid.clone()).or_insert_with(|| {
-            let watch = Watch::of(run.submit_dir.as_ref(), Some(cluster), run.units_read);
+            let watch = Watch::of(run.submit_dir.as_ref(), Some(cluster), run.units_read).after_failure(read);
             let schedd = schedd.map(str::to_owned);
             let presence = Presence::default();
-            Arc::new(Mutex::new(Watched { watch, schedd, cluster, seen: None, news: Vec::new(), presence }))
+            let (seen, news, failed) = (None, Vec::new(), Vec::new());
+            Arc::new(Mutex::new(Watched { watch, schedd, cluster, seen, news, failed, presence }))
         });
         Arc::clone(entry)
     }
@@ -193,8 +206,10 @@ impl Watched {
     fn look(&mut self) -> bool {
         let mut look = self.watch.look();
         let units = std::mem::take(&mut look.units);
-        let has_changed = !units.is_empty() || self.seen.as_ref() != Some(&look);
+        let failed = std::mem::take(&mut look.failed);
+        let has_changed = !units.is_empty() || !failed.is_empty() || self.seen.as_ref() != Some(&look);
         self.news.extend(units);
+        self.failed.extend(failed);
         self.seen = Some(look);
         has_changed
     }

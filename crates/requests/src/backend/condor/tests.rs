@@ -44,6 +44,8 @@ fn seen(state: DagState, answers: &[Answer]) -> Seen {
         presence.note(answer.clone());
     }
     let look = watch::Look {
+        failed: Vec::new(),
+        ended: BTreeMap::new(),
         state,
         cluster: Some(7),
         dagman_held: None,

@@ -11,12 +11,15 @@ pub(super) use rows::{natural, number};
 #[cfg(test)]
 pub(crate) use views::about;
 
-use super::{Backend, Books, column};
+use super::{Backend, Books, column, failures, units};
 use crate::db::{Db as _, values};
-use crate::model::{AlertFilter, BanFilter, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter};
+use crate::model::{
+    AlertFilter, BanFilter, FailedAttempt, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter,
+};
 use crate::sql::requests as sql;
 use crate::{Error, Requests};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
     AlertRow, BlockRow, FileCounts, FileRow, FileState, NewAlert, NewBan, OutputStep, Process, RequestRow,
@@ -101,6 +104,19 @@ impl<B: Backend> Requests for Books<B> {
 
     fn request_of_workflow(&self, workflow: WorkflowId) -> Result<Option<String>, Error> {
         self.read(|db| db.optional(sql::REQUEST_OF_WORKFLOW, [workflow.0], |row| row.get(0)))
+    }
+
+    fn failed_attempts(
+        &self,
+        workflow: WorkflowId,
+        after: i64,
+        most: usize,
+    ) -> Result<Vec<FailedAttempt>, Error> {
+        self.read(|db| failures::after(db, workflow, after, most))
+    }
+
+    fn site_counts(&self, workflow: WorkflowId) -> Result<BTreeMap<String, u64>, Error> {
+        self.read(|db| units::site_counts(db, workflow))
     }
 
     fn blocks(&self, process: &str) -> Result<Vec<BlockRow>, Error> {

@@ -1,18 +1,23 @@
 //! What recovery keeps of requests: overrides, causes of runs, failures, files, bans that come with a decision.
 
 use super::requests::{applied, block, commit, done, later, run, running, status, step, wish};
-use crate::kit::NOW;
+use crate::kit::{self, NOW, claim, create, end, key, new_worker};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use windlass_core::board::{Diagnosis, Failure, Next};
+use windlass_core::change::Change;
 use windlass_core::requests::book::{
     BlockRow, FileCounts, FileRow, FileState, Left, NewBan, Overrides, RunCause, RunRow, StepKind, StepState,
 };
 use windlass_core::requests::change::{BlockChange, RequestChange, RunChange};
 use windlass_core::requests::failures::Tally;
-use windlass_store::model::BanFilter;
+use windlass_core::signature::Signature;
+use windlass_store::model::{BanFilter, FailedAttempt, NewWorker};
 use windlass_store::{Database, Error};
-use windlass_types::LumiMask;
 use windlass_types::requests::{Request, RequestStatus};
+use windlass_types::work::AttemptKey;
+use windlass_types::{Attempt, FailureClass, JobStatus, LumiMask, WorkerId};
 
 fn tally(read: i64) -> Tally {
     serde_json::from_value(json!({ "read": read })).unwrap()
@@ -225,4 +230,63 @@ pub(crate) fn a_ban_that_is_over_is_told_once(store: &dyn Database) {
     store.mark_expiry_told(&[first], later(102)).unwrap();
     assert_eq!(untold(300), [second]);
     assert_eq!(store.bans(&BanFilter::default()).unwrap()[0].expiry_told_at, Some(later(101)));
+}
+
+/// The end of an attempt that failed, as `says` it.
+fn failing(key: AttemptKey, worker: WorkerId, says: &str) -> Change {
+    let mut ended = end(key, worker, JobStatus::Failed);
+    if let Change::End { failure, .. } = &mut ended {
+        *failure = Some(Box::new(Failure {
+            diagnosis: Diagnosis {
+                class: FailureClass::Data,
+                rule: None,
+                line: Some(says.to_owned()),
+                signature: Signature::new(FailureClass::Data, "exit code 1", Some(says)),
+            },
+            next: Next::Final,
+            why: None,
+            last_words: Some(says.to_owned()),
+        }));
+    }
+    ended
+}
+
+/// Whoever follows a workflow reads what has failed since he looked last, and how much has ended where.
+pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn Database) {
+    let (workflow, jobs) = create(store, 4);
+    let (other, theirs) = create(store, 1);
+    let at = |site: &str| NewWorker { site: Some(site.to_owned()), ..new_worker(workflow) };
+    let here = store.add_worker(&at("T2_A"), NOW).unwrap();
+    let nowhere = store.add_worker(&NewWorker { site: None, ..new_worker(other) }, NOW).unwrap();
+    let ended = |site: &str, attempts| Change::EndedAt { site: site.to_owned(), attempts };
+    let fail = |job: usize| failing(key(workflow, jobs[job], 1), here, &format!("cannot read {job}"));
+    let claims = jobs.iter().map(|job| claim(*job, 1, here));
+    kit::commit(store, workflow, claims.collect()).unwrap();
+    assert_eq!(store.failed_attempts(workflow, 0, 10).unwrap(), []);
+    assert_eq!(store.site_counts(workflow).unwrap(), BTreeMap::new());
+    // Several in one commit have numbers of their own.
+    kit::commit(store, workflow, vec![fail(1), fail(0), ended("T2_A", 2)]).unwrap();
+    let theirs = [claim(theirs[0], 1, nowhere), failing(key(other, theirs[0], 1), nowhere, "no luck")];
+    kit::commit(store, other, theirs.into()).unwrap();
+    let first = store.failed_attempts(workflow, 0, 10).unwrap();
+    let names = |failed: &[FailedAttempt]| failed.iter().map(|one| one.job_name.clone()).collect::<Vec<_>>();
+    assert_eq!(first.len(), 2);
+    assert!(first[0].seq < first[1].seq);
+    let one = &first[0];
+    assert_eq!((one.site.as_deref(), one.class, one.is_final), (Some("T2_A"), FailureClass::Data, true));
+    assert_eq!(one.last_words.as_deref(), Some("cannot read 1"), "in the order in which they were noted");
+    assert_eq!(store.failed_attempts(workflow, first[1].seq, 10).unwrap(), [], "nothing has come since");
+    let done = end(key(workflow, jobs[2], 1), here, JobStatus::Completed);
+    kit::commit(store, workflow, vec![done, fail(3), ended("T2_A", 1), ended("T2_B", 1)]).unwrap();
+    let since = store.failed_attempts(workflow, first[1].seq, 10).unwrap();
+    assert_eq!((since.len(), since[0].attempt_id), (1, Attempt(1)));
+    let some = store.failed_attempts(workflow, 0, 2).unwrap();
+    assert_eq!(names(&some), names(&first), "no more than were asked for");
+    let counts = BTreeMap::from([("T2_A".to_owned(), 3), ("T2_B".to_owned(), 1)]);
+    assert_eq!(store.site_counts(workflow).unwrap(), counts);
+    let [theirs] = &store.failed_attempts(other, 0, 10).unwrap()[..] else { panic!("one") };
+    assert_eq!((theirs.site.as_deref(), theirs.seq), (None, 1), "each workflow counts for itself");
+    // A commit that is refused leaves nothing.
+    kit::commit(store, workflow, vec![ended("T2_A", 5), claim(jobs[0], 9, here)]).unwrap_err();
+    assert_eq!(store.site_counts(workflow).unwrap(), counts);
 }

@@ -1,0 +1,296 @@
+//! Sites that are to get no work: for one request because most of it fails there, for all because it does so for several
+//! requests; until a ban is over or somebody removes it.
+
+use super::book::{NewBan, SiteBan};
+use super::failures::{Tally, is_known};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use windlass_types::Timestamp;
+
+/// Whoever bans without being asked.
+pub const BY: &str = "lifecycle";
+
+/// When sites are banned (E 8.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    pub enabled: bool,
+    /// A site needs so many failures that it may be the cause of …
+    pub min_failures: u64,
+    /// … and they must be more than this part of what ended there.
+    pub failure_ratio: f64,
+    pub duration: Duration,
+    /// So many requests with a ban of a site make one for all.
+    pub promotion: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_hours(24);
+        Self { enabled: true, min_failures: 3, failure_ratio: 0.5, duration: 7 * DAY, promotion: 3 }
+    }
+}
+
+/// A site that a request is better off without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accused {
+    pub site: String,
+    /// Failures that it may be the cause of.
+    pub blamed: u64,
+    /// What ended there, well or not.
+    pub ended: u64,
+}
+
+impl Accused {
+    fn tell(&self) -> String {
+        format!("{} of {} attempts failed there for reasons of the site or its data", self.blamed, self.ended)
+    }
+}
+
+/// Sites at which too much of a run failed. One that nobody knows is never among them.
+pub fn detect(tally: &Tally, policy: &Policy) -> Vec<Accused> {
+    if !policy.enabled {
+        return Vec::new();
+    }
+    let accused = tally.sites.iter().filter(|(site, _)| is_known(site)).map(|(site, counts)| Accused {
+        site: site.clone(),
+        blamed: tally.blamed(site),
+        ended: counts.ended,
+    });
+    accused.filter(|one| is_too_much(one.blamed, one.ended, policy)).collect()
+}
+
+fn is_too_much(blamed: u64, ended: u64, policy: &Policy) -> bool {
+    blamed >= policy.min_failures && blamed as f64 > policy.failure_ratio * ended as f64
+}
+
+/// What becomes of accused sites.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judged {
+    pub bans: Vec<NewBan>,
+    /// Sites that a unit has no other than, with the reason in words.
+    pub refused: Vec<(String, String)>,
+}
+
+/// Bans them for a request, the worst first, as long as each of its units keeps a site. `places`: sets of sites that units
+/// of the request may use, without those that are closed to it already.
+pub fn judge(
+    mut accused: Vec<Accused>,
+    request: &str,
+    places: &[BTreeSet<String>],
+    policy: &Policy,
+    now: Timestamp,
+) -> Judged {
+    let mut judged = Judged::default();
+    let mut places = places.to_vec();
+    accused.sort_by(|a, b| (b.blamed * a.ended).cmp(&(a.blamed * b.ended)).then_with(|| a.site.cmp(&b.site)));
+    for one in accused {
+        if !places.iter().any(|sites| sites.contains(&one.site)) {
+            // It is closed to the request already, or no place of it.
+            continue;
+        }
+        if places.iter().any(|sites| sites.len() == 1 && sites.contains(&one.site)) {
+            let why = format!(
+                "{} is not banned, although {}: some of the work has no other site to go to",
+                one.site,
+                one.tell()
+            );
+            judged.refused.push((one.site, why));
+            continue;
+        }
+        for sites in &mut places {
+            sites.remove(&one.site);
+        }
+        judged.bans.push(NewBan {
+            reason: one.tell(),
+            failure_data: json!({ "blamed": one.blamed, "ended": one.ended }),
+            site: one.site,
+            request: Some(request.to_owned()),
+            by: BY.to_owned(),
+            expires_at: now.after(policy.duration),
+        });
+    }
+    judged
+}
+
+/// Bans for all requests that follow from those of single ones: `bans` are all that there are, also those that were removed.
+/// What was there when somebody removed a ban for all does not count for the next one: he has looked at it.
+pub fn promote(bans: &[SiteBan], policy: &Policy, now: Timestamp) -> Vec<NewBan> {
+    let is_active = |ban: &SiteBan| ban.removed_at.is_none() && ban.ban.expires_at > now;
+    let mut by_site: BTreeMap<&str, Vec<&SiteBan>> = BTreeMap::new();
+    for ban in bans {
+        by_site.entry(&ban.ban.site).or_default().push(ban);
+    }
+    let mut promoted = Vec::new();
+    for (site, bans) in by_site {
+        let general = || bans.iter().filter(|ban| ban.ban.request.is_none());
+        let removed_at = general().filter_map(|ban| ban.removed_at).max();
+        let counts = |ban: &&&SiteBan| is_active(ban) && removed_at.is_none_or(|at| ban.created_at > at);
+        let requests: BTreeSet<&str> =
+            bans.iter().filter(counts).filter_map(|ban| ban.ban.request.as_deref()).collect();
+        if requests.len() < policy.promotion.max(1) || general().any(|ban| is_active(ban)) || !is_known(site)
+        {
+            continue;
+        }
+        promoted.push(NewBan {
+            site: site.to_owned(),
+            request: None,
+            reason: format!("{} requests have banned it: {}", requests.len(), tell(&requests)),
+            failure_data: json!({ "requests": requests }),
+            by: BY.to_owned(),
+            expires_at: now.after(policy.duration),
+        });
+    }
+    promoted
+}
+
+fn tell(requests: &BTreeSet<&str>) -> String {
+    const SHOWN: usize = 5;
+    let names: Vec<&str> = requests.iter().copied().take(SHOWN).collect();
+    let more = requests.len().saturating_sub(SHOWN);
+    if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
+}
+
+/// Bans that ended by themselves and that nobody was told of.
+pub fn expired(bans: &[SiteBan], now: Timestamp) -> impl Iterator<Item = &SiteBan> {
+    bans.iter().filter(move |ban| {
+        ban.removed_at.is_none() && ban.expiry_told_at.is_none() && ban.ban.expires_at <= now
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::requests::failures::samples::{attempt, ended};
+    use windlass_types::FailureClass::{Data, Infrastructure, Permanent};
+
+    const NOW: Timestamp = Timestamp(1_000_000_000_000);
+
+    fn sets(of: &[&[&str]]) -> Vec<BTreeSet<String>> {
+        of.iter().map(|sites| sites.iter().map(|site| (*site).to_owned()).collect()).collect()
+    }
+
+    fn accused(site: &str, blamed: u64, ended: u64) -> Accused {
+        Accused { site: site.to_owned(), blamed, ended }
+    }
+
+    /// E 6.1: more than half, and at least three, of infrastructure or data.
+    #[test]
+    fn a_site_is_accused_of_much_that_is_its_fault() {
+        // site, class, failed, ended → accused?
+        let table = [
+            ("T2_A", Infrastructure, 3, 5, true),
+            ("T2_A", Infrastructure, 3, 6, false),
+            ("T2_A", Infrastructure, 2, 2, false),
+            ("T2_A", Data, 4, 6, true),
+            ("T2_A", Permanent, 9, 9, false),
+            ("unknown", Infrastructure, 9, 9, false),
+            ("", Infrastructure, 9, 9, false),
+        ];
+        for (site, class, failed, total, expected) in table {
+            let mut tally = Tally::default();
+            let attempts: Vec<_> = (1..=failed).map(|seq| attempt(seq, site, class)).collect();
+            tally.take(&attempts, &ended(&[(site, total)]));
+            let found = detect(&tally, &Policy::default());
+            assert_eq!(!found.is_empty(), expected, "{site} {class} {failed} of {total}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_bad_everywhere_is_nobody_elses_fault() {
+        let mut tally = Tally::default();
+        let bad = |seq, site: &str, file: &str| {
+            let mut news = attempt(seq, site, Data);
+            news.bad_files = vec![file.to_owned()];
+            news
+        };
+        let here: Vec<_> = (1..=3).map(|seq| bad(seq, "T2_A", &format!("/store/{seq}"))).collect();
+        tally.take(&here, &ended(&[("T2_A", 4)]));
+        assert_eq!(detect(&tally, &Policy::default()), [accused("T2_A", 3, 4)]);
+        tally.take(&[bad(4, "T2_B", "/store/2")], &ended(&[("T2_A", 4), ("T2_B", 10)]));
+        assert_eq!(tally.blamed("T2_A"), 2, "one of its files cannot be read elsewhere either");
+        assert_eq!(detect(&tally, &Policy::default()), []);
+    }
+
+    #[test]
+    fn the_last_site_is_never_banned() {
+        let policy = Policy::default();
+        let judge = |accused, places: &[&[&str]]| judge(accused, "r1", &sets(places), &policy, NOW);
+        let both = vec![accused("T2_A", 3, 4), accused("T2_B", 9, 9)];
+        let judged = judge(both.clone(), &[&["T2_A", "T2_B", "T2_C"]]);
+        let banned = |judged: &Judged| judged.bans.iter().map(|ban| ban.site.clone()).collect::<Vec<_>>();
+        assert_eq!(banned(&judged), ["T2_B", "T2_A"], "the worst first");
+        assert_eq!(judged.bans[0].expires_at, NOW.after(policy.duration));
+        let judged = judge(both.clone(), &[&["T2_A", "T2_B"]]);
+        assert_eq!(banned(&judged), ["T2_B"]);
+        assert_eq!(judged.refused[0].0, "T2_A");
+        let judged = judge(both.clone(), &[&["T2_A", "T2_C"], &["T2_B"]]);
+        assert_eq!(banned(&judged), ["T2_A"], "one unit has no other place than T2_B");
+        assert_eq!(judge(both, &[&["T2_C"]]), Judged::default(), "closed to it already");
+    }
+
+    fn ban(id: i64, site: &str, request: Option<&str>) -> SiteBan {
+        SiteBan {
+            id,
+            ban: NewBan {
+                site: site.to_owned(),
+                request: request.map(str::to_owned),
+                reason: String::new(),
+                failure_data: serde_json::Value::Null,
+                by: BY.to_owned(),
+                expires_at: NOW.after(Duration::from_mins(1)),
+            },
+            created_at: NOW,
+            removed_at: None,
+            removed_by: None,
+            expiry_told_at: None,
+        }
+    }
+
+    #[test]
+    fn three_requests_make_a_ban_for_all() {
+        let policy = Policy::default();
+        let mut bans =
+            vec![ban(1, "T2_A", Some("r1")), ban(2, "T2_A", Some("r2")), ban(3, "T2_A", Some("r2"))];
+        assert_eq!(promote(&bans, &policy, NOW), [], "two requests, one of them twice");
+        bans.push(ban(4, "T2_A", Some("r3")));
+        bans.push(ban(5, "T2_B", Some("r3")));
+        let promoted = promote(&bans, &policy, NOW);
+        assert_eq!(promoted.len(), 1);
+        assert_eq!((promoted[0].site.as_str(), &promoted[0].request), ("T2_A", &None));
+        assert!(promoted[0].reason.contains("r1, r2, r3"), "{}", promoted[0].reason);
+        assert_eq!(promote(&bans, &policy, NOW.after(Duration::from_mins(1))), [], "they are over");
+        bans.push(ban(6, "T2_A", None));
+        assert_eq!(promote(&bans, &policy, NOW), [], "there is one already");
+    }
+
+    #[test]
+    fn a_ban_that_a_person_removed_does_not_come_back_by_itself() {
+        let policy = Policy::default();
+        let mut bans: Vec<SiteBan> =
+            ["r1", "r2", "r3"].iter().zip(1..).map(|(request, id)| ban(id, "T2_A", Some(request))).collect();
+        bans.push(SiteBan { removed_at: Some(NOW), removed_by: Some("ana".into()), ..ban(4, "T2_A", None) });
+        assert_eq!(promote(&bans, &policy, NOW), []);
+        let later = NOW.after(Duration::from_secs(1));
+        bans.extend(
+            ["r4", "r5", "r6"]
+                .iter()
+                .zip(5..)
+                .map(|(request, id)| SiteBan { created_at: later, ..ban(id, "T2_A", Some(request)) }),
+        );
+        assert_eq!(promote(&bans, &policy, later).len(), 1, "three that came afterwards");
+    }
+
+    #[test]
+    fn the_end_of_a_ban_is_told_once() {
+        let over = NOW.after(Duration::from_mins(1));
+        let bans = [
+            ban(1, "T2_A", None),
+            SiteBan { removed_at: Some(NOW), ..ban(2, "T2_B", None) },
+            SiteBan { expiry_told_at: Some(over), ..ban(3, "T2_C", None) },
+        ];
+        let ids = |now| expired(&bans, now).map(|ban| ban.id).collect::<Vec<_>>();
+        assert_eq!(ids(NOW), [0i64; 0]);
+        assert_eq!(ids(over), [1]);
+    }
+}

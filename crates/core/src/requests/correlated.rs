@@ -1,0 +1,144 @@
+//! Failures that have something in common, found while a run is active: many attempts that fail alike, or many at one site.
+//! One by one each would be tried until all its attempts are used up; together they say that this is in vain.
+
+use super::failures::{Recent, Tally, is_known};
+use std::time::Duration;
+use windlass_types::Timestamp;
+
+/// What is thought to be too much, and what follows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// `false`: nobody looks.
+    pub enabled: bool,
+    /// So many failures with something in common, at least …
+    pub min_attempts: u64,
+    /// … and more than this part of what ended meanwhile …
+    pub share: f64,
+    /// … within so long.
+    pub window: Duration,
+    /// What is done where attempts fail alike wherever they are.
+    pub on_alike: OnAlike,
+    /// A paused run is given up after so long, unless somebody lets it go on.
+    pub hold_after: Duration,
+}
+
+/// What is done about a run whose attempts fail alike everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnAlike {
+    /// People are told, and that is all.
+    Alert,
+    /// Nothing new of it begins until somebody has looked.
+    #[default]
+    Pause,
+    /// It is ended, and its request is held.
+    Hold,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        let hour = Duration::from_hours(1);
+        Self {
+            enabled: true,
+            min_attempts: 10,
+            share: 0.5,
+            window: hour,
+            on_alike: OnAlike::default(),
+            hold_after: hour,
+        }
+    }
+}
+
+/// What failures have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub what: Common,
+    /// Failures that have it in common …
+    pub failed: u64,
+    /// … out of so many attempts that ended.
+    pub ended: u64,
+    /// For people.
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Common {
+    /// The site where they were; elsewhere it goes better.
+    Site(String),
+    /// The kind of failure, by its key.
+    Kind(String),
+}
+
+impl Finding {
+    /// What tells it from all others of a run.
+    pub fn key(&self) -> String {
+        match &self.what {
+            Common::Site(site) => format!("site:{site}"),
+            Common::Kind(kind) => format!("kind:{kind}"),
+        }
+    }
+}
+
+/// What is to be found now. Sites first: what happens at one site is no matter of the run.
+pub fn findings(tally: &Tally, policy: &Policy, now: Timestamp) -> Vec<Finding> {
+    if !policy.enabled {
+        return Vec::new();
+    }
+    let recent = tally.recent(policy.window, now);
+    let mut found: Vec<Finding> = of_sites(&recent, policy).collect();
+    let guilty: Vec<&str> = recent
+        .sites
+        .keys()
+        .copied()
+        .filter(|name| found.iter().any(|one| one.what == Common::Site((*name).to_owned())))
+        .collect();
+    found.extend(of_kinds(&recent, &guilty, policy));
+    found
+}
+
+fn is_too_much(failed: u64, ended: u64, policy: &Policy) -> bool {
+    failed >= policy.min_attempts && failed as f64 > policy.share * ended as f64
+}
+
+/// Sites where too much fails while elsewhere it goes at least twice as well, as far as anybody knows.
+fn of_sites<'t>(recent: &'t Recent<'_>, policy: &'t Policy) -> impl Iterator<Item = Finding> + 't {
+    let all_failed: u64 = recent.sites.values().map(|site| site.failed).sum();
+    recent.sites.iter().filter(|(name, _)| is_known(name)).filter_map(move |(name, site)| {
+        let rate = |failed: u64, ended: u64| failed as f64 / ended.max(1) as f64;
+        let elsewhere = rate(all_failed - site.failed, recent.ended.saturating_sub(site.ended));
+        let is_apart = 2.0 * elsewhere <= rate(site.failed, site.ended);
+        (is_too_much(site.failed, site.ended, policy) && is_apart).then(|| Finding {
+            what: Common::Site((*name).to_owned()),
+            failed: site.failed,
+            ended: site.ended,
+            text: format!("{} of {} attempts failed at {name}", site.failed, site.ended),
+        })
+    })
+}
+
+/// Kinds that make up too much of all that ended, at sites that are not known to be the cause.
+fn of_kinds<'t>(
+    recent: &'t Recent<'_>,
+    guilty: &'t [&str],
+    policy: &'t Policy,
+) -> impl Iterator<Item = Finding> + 't {
+    let of_guilty: u64 = guilty.iter().filter_map(|site| recent.sites.get(site)).map(|site| site.ended).sum();
+    let ended = recent.ended.saturating_sub(of_guilty);
+    recent.kinds.iter().filter_map(move |(kind, attempts)| {
+        // Where each of them was is only known for the whole run.
+        let elsewhere: u64 =
+            kind.sites.iter().filter(|(site, _)| !guilty.contains(&site.as_str())).map(|(_, n)| n).sum();
+        let failed = elsewhere.min(*attempts);
+        is_too_much(failed, ended, policy).then(|| Finding {
+            what: Common::Kind(kind.key()),
+            failed,
+            ended,
+            text: format!(
+                "{failed} of {ended} attempts failed alike ({}, code {}): {}",
+                kind.class, kind.code, kind.message
+            ),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use super::*;
+use crate::requests::failures::AttemptNews;
+use crate::requests::failures::samples::attempt;
+use std::collections::BTreeMap;
+use windlass_types::FailureClass::{self, Infrastructure, Permanent, Transient};
+
+/// Chance that is the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, sides: u64) -> u64 {
+        self.roll() % sides
+    }
+
+    fn happens(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// A run at twenty sites, one attempt per second, looked at after every few.
+struct Simulation {
+    dice: Dice,
+    tally: Tally,
+    ended: BTreeMap<String, u64>,
+    pending: Vec<AttemptNews>,
+    seq: i64,
+    now: Timestamp,
+}
+
+const SITES: u64 = 20;
+const BEGUN: Timestamp = Timestamp(1_000_000_000_000);
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        Self {
+            dice: Dice(seed),
+            tally: Tally::default(),
+            ended: BTreeMap::new(),
+            pending: Vec::new(),
+            seq: 0,
+            now: BEGUN,
+        }
+    }
+
+    /// An attempt ends; it failed if it is of a class.
+    fn end(&mut self, site: &str, failed: Option<(FailureClass, &str)>) {
+        self.now = self.now.after(Duration::from_secs(1));
+        *self.ended.entry(site.to_owned()).or_default() += 1;
+        if let Some((class, signature)) = failed {
+            self.seq += 1;
+            let mut news = attempt(self.seq, site, class);
+            (news.signature, news.at) = (signature.to_owned(), self.now);
+            self.pending.push(news);
+        }
+    }
+
+    /// Someone looks, as the lifecycle does.
+    fn look(&mut self, policy: &Policy) -> Vec<Finding> {
+        self.tally.take(&std::mem::take(&mut self.pending), &self.ended);
+        let found = findings(&self.tally, policy, self.now);
+        if self.tally.is_mark_due(policy.window, BEGUN, self.now) {
+            self.tally.mark(policy.window, self.now);
+        }
+        found
+    }
+
+    /// Up to so many attempts, until something is found; and after how many that was.
+    fn run(
+        &mut self,
+        attempts: usize,
+        policy: &Policy,
+        mut fate: impl FnMut(u64, &mut Dice) -> Option<(FailureClass, &'static str)>,
+    ) -> Option<(usize, Vec<Finding>)> {
+        for n in 1..=attempts {
+            let site = self.dice.below(SITES);
+            let failed = fate(site, &mut self.dice);
+            self.end(&format!("T2_{site:02}"), failed);
+            if n % 10 == 0 {
+                let found = self.look(policy);
+                if !found.is_empty() {
+                    return Some((n, found));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Five in a hundred fail for one reason or another: that is how it is.
+fn noise(dice: &mut Dice) -> Option<(FailureClass, &'static str)> {
+    const KINDS: [(FailureClass, &str); 3] =
+        [(Transient, "network"), (Infrastructure, "disk"), (Permanent, "crash")];
+    dice.happens(5).then(|| KINDS[dice.below(3) as usize])
+}
+
+#[test]
+fn bad_luck_raises_no_alarm() {
+    for seed in 0..30 {
+        let found = Simulation::new(seed).run(10_000, &Policy::default(), |_, dice| noise(dice));
+        assert_eq!(found, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_bad_site_among_many_is_found_and_nothing_else() {
+    for seed in 0..50 {
+        let fate =
+            |site, dice: &mut Dice| if site == 7 { Some((Permanent, "no such module")) } else { noise(dice) };
+        let (after, found) = Simulation::new(seed).run(2_000, &Policy::default(), fate).expect("found");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].what, Common::Site("T2_07".to_owned()));
+        assert!(found[0].failed < 20 && after < 600, "seed {seed}: after {after}, {found:?}");
+    }
+}
+
+#[test]
+fn a_broken_configuration_is_found_before_much_is_lost() {
+    for seed in 0..50 {
+        let fate = |_, _: &mut Dice| Some((Permanent, "no such parameter"));
+        let (after, found) = Simulation::new(seed).run(2_000, &Policy::default(), fate).expect("found");
+        assert!(after <= 15, "seed {seed}: after {after}");
+        assert!(matches!(&found[..], [Finding { what: Common::Kind(_), .. }]), "{found:?}");
+    }
+}
+
+/// What breaks in the middle is found although much had gone well.
+#[test]
+fn what_breaks_later_is_found_within_the_window() {
+    let policy = Policy::default();
+    for seed in 0..5 {
+        let mut run = Simulation::new(seed);
+        assert_eq!(run.run(10_000, &policy, |_, dice| noise(dice)), None);
+        let broken = |_, _: &mut Dice| Some((Infrastructure, "storage is gone"));
+        let (after, found) = run.run(10_000, &policy, broken).expect("found");
+        assert!(after < 5_000, "seed {seed}: after {after}");
+        assert!(matches!(&found[..], [Finding { what: Common::Kind(_), .. }]), "{found:?}");
+    }
+}
+
+#[test]
+fn a_site_that_swallows_jobs_is_a_matter_of_the_site() {
+    // It fails at once, so that nothing else has ended yet.
+    let mut run = Simulation::new(1);
+    for _ in 0..10 {
+        run.end("T2_HOLE", Some((Permanent, "no such file")));
+    }
+    let found = run.look(&Policy::default());
+    assert_eq!(found.iter().map(|one| &one.what).collect::<Vec<_>>(), [&Common::Site("T2_HOLE".to_owned())]);
+    assert!(found[0].text.contains("10 of 10 attempts failed at T2_HOLE"), "{}", found[0].text);
+}
+
+#[test]
+fn where_nobody_knows_the_site_it_is_never_the_site() {
+    let mut run = Simulation::new(1);
+    for _ in 0..12 {
+        run.end("unknown", Some((Permanent, "no such file")));
+    }
+    let found = run.look(&Policy::default());
+    assert!(matches!(&found[..], [Finding { what: Common::Kind(_), .. }]), "{found:?}");
+}
+
+#[test]
+fn whoever_wants_it_off_has_it_off() {
+    let policy = Policy { enabled: false, ..Policy::default() };
+    let found = Simulation::new(1).run(100, &policy, |_, _| Some((Permanent, "broken")));
+    assert_eq!(found, None);
+}

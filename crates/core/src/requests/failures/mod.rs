@@ -1,0 +1,423 @@
+//! Failed attempts of a run, summed up: what is kept of them however many there are, and who is to blame.
+//!
+//! Both backends tell of failed attempts in the same words ([`AttemptNews`]); a [`Tally`] takes them in. It is kept with
+//! the run and never grows beyond some bounds: what is beyond them is counted, and not named.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | the tally: taking in, merging, what it knows of units and files |
+//! | `window.rs` | what happened of late, for those who watch a run |
+//! | `report.rs` | what people are told, with a suggestion for each kind of failure |
+
+mod report;
+#[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use report::{CategoryErrors, CodeErrors, ErrorReport, FileErrors, KindErrors, SiteErrors, report};
+pub use window::{Mark, Recent};
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use windlass_types::requests::NodeRole;
+use windlass_types::{FailureClass, Timestamp};
+
+/// What a site is called that nobody knows. It is never blamed.
+pub const UNKNOWN_SITE: &str = "unknown";
+
+/// So many kinds of failures are told apart.
+const MOST_KINDS: usize = 50;
+/// So many files are named.
+const MOST_FILES: usize = 4000;
+/// So many units that failed for good are known by their numbers.
+const MOST_UNITS: usize = 4000;
+/// So many sites are counted one by one.
+const MOST_SITES: usize = 1000;
+/// So many units, and sites, are named for each kind or file.
+const MOST_EXAMPLES: usize = 10;
+/// So many bytes are kept of what an attempt said last.
+pub const LONGEST_TAIL: usize = 4096;
+const LONGEST_MESSAGE: usize = 500;
+
+/// A failed attempt, as a backend tells of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptNews {
+    /// Higher than that of all that were told before it.
+    pub seq: i64,
+    pub unit: u32,
+    pub node: String,
+    pub role: NodeRole,
+    pub attempt: u32,
+    pub site: Option<String>,
+    pub class: FailureClass,
+    /// Of CMS where there is one, else of the process.
+    pub code: i32,
+    /// The same for all that failed alike.
+    pub signature: String,
+    pub message: String,
+    /// No other attempt follows in this run.
+    pub is_final: bool,
+    /// Inputs that it could not read.
+    pub bad_files: Vec<String>,
+    /// What it said last, without secrets.
+    pub log_tail: String,
+    /// The most that it used.
+    pub memory_mb: Option<u64>,
+    pub at: Timestamp,
+}
+
+/// The failed attempts of a run, or of several.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tally {
+    /// How far the news of failed attempts have been read.
+    pub read: i64,
+    /// Failed attempts.
+    pub failed: u64,
+    /// In the order in which they were first seen.
+    pub kinds: Vec<Kind>,
+    /// Failed attempts of kinds that found no place among those.
+    pub of_other_kinds: u64,
+    pub sites: BTreeMap<String, SiteTally>,
+    /// Files that could not be read, and where.
+    pub files: BTreeMap<String, BadFile>,
+    /// How many more were named.
+    pub more_files: u64,
+    /// Units in which something failed for good; whether all of that was input that could not be read, and was named.
+    pub units: BTreeMap<u32, bool>,
+    /// There are more units like that.
+    pub has_more_units: bool,
+    /// What had ended at each site when the run began: backends count over all runs of a round.
+    pub before: BTreeMap<String, u64>,
+    /// How it stood at some times, the oldest first.
+    pub marks: Vec<Mark>,
+    /// Findings that people were told of.
+    pub told: BTreeSet<String>,
+    /// Its pause is over, and the backend has still to be told.
+    pub is_lifting: bool,
+}
+
+/// Failures alike: of one class, with one code, that said the same but for numbers and paths.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kind {
+    pub class: FailureClass,
+    pub code: i32,
+    pub signature: String,
+    /// That of the first one.
+    pub message: String,
+    pub attempts: u64,
+    /// Those of them that no other attempt followed.
+    pub for_good: u64,
+    pub sites: BTreeMap<String, u64>,
+    /// The first of them.
+    pub units: BTreeSet<u32>,
+    /// Where one is to be looked at: `mg_000003/proc_000001`.
+    pub example: String,
+    #[serde(default)]
+    pub log_tail: String,
+    /// The most that one of them used.
+    #[serde(default)]
+    pub memory_mb: Option<u64>,
+    /// The inputs that they could not read, as many as fit.
+    #[serde(default)]
+    pub files: BTreeSet<String>,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+}
+
+/// Attempts at a site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SiteTally {
+    /// Well or not.
+    pub ended: u64,
+    pub failed: u64,
+    /// Those of them that the site may be the cause of: infrastructure, and data without a name.
+    pub blamed: u64,
+}
+
+/// An input that could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BadFile {
+    /// Units that it failed in for good.
+    pub units: BTreeSet<u32>,
+    /// Attempts that failed because of it, by where they were.
+    pub sites: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    /// For the run that goes on with the one that this is of: what was told is told.
+    #[must_use]
+    pub fn going_on(&self) -> Self {
+        let mut before = self.before.clone();
+        for (site, tally) in &self.sites {
+            *before.entry(site.clone()).or_default() += tally.ended;
+        }
+        Self { read: self.read, before, ..Self::default() }
+    }
+
+    /// Takes in what a backend tells: attempts after `read`, and how many have ended at each site. Whether anything was
+    /// new about failures.
+    pub fn take(&mut self, attempts: &[AttemptNews], ended: &BTreeMap<String, u64>) -> bool {
+        let read = self.read;
+        for attempt in attempts.iter().filter(|attempt| attempt.seq > read) {
+            self.read = self.read.max(attempt.seq);
+            self.note(attempt);
+        }
+        for (site, &ended) in ended {
+            let before = self.before.get(site).copied().unwrap_or_default();
+            self.site(Some(site)).ended = ended.saturating_sub(before);
+        }
+        // Whatever failed has ended, also where nobody counts.
+        for site in self.sites.values_mut() {
+            site.ended = site.ended.max(site.failed);
+        }
+        self.read > read
+    }
+
+    fn note(&mut self, attempt: &AttemptNews) {
+        self.failed += 1;
+        let is_named = attempt.class == FailureClass::Data && !attempt.bad_files.is_empty();
+        let is_blamed = match attempt.class {
+            FailureClass::Infrastructure => true,
+            FailureClass::Data => !is_named,
+            _ => false,
+        };
+        let site = self.site(attempt.site.as_deref());
+        site.failed += 1;
+        site.blamed += u64::from(is_blamed);
+        if is_named {
+            self.note_files(attempt);
+        }
+        if attempt.is_final {
+            self.note_unit(attempt.unit, is_named);
+        }
+        self.note_kind(attempt);
+    }
+
+    /// The one where it was; those that find no place are counted as unknown.
+    fn site(&mut self, site: Option<&str>) -> &mut SiteTally {
+        let site = site.filter(|site| is_known(site)).unwrap_or(UNKNOWN_SITE);
+        let has_room = self.sites.len() < MOST_SITES || self.sites.contains_key(site);
+        self.sites.entry(if has_room { site } else { UNKNOWN_SITE }.to_owned()).or_default()
+    }
+
+    /// An attempt counts for the first file that it names; the others are bad as well.
+    fn note_files(&mut self, attempt: &AttemptNews) {
+        let mut failures = 1;
+        for lfn in &attempt.bad_files {
+            if self.files.len() >= MOST_FILES && !self.files.contains_key(lfn) {
+                self.more_files += 1;
+                continue;
+            }
+            let file = self.files.entry(lfn.clone()).or_default();
+            let site = attempt.site.as_deref().unwrap_or(UNKNOWN_SITE);
+            if file.sites.len() < MOST_EXAMPLES || file.sites.contains_key(site) {
+                *file.sites.entry(site.to_owned()).or_default() += failures;
+            }
+            failures = 0;
+            if attempt.is_final {
+                file.units.insert(attempt.unit);
+            }
+        }
+    }
+
+    fn note_unit(&mut self, unit: u32, is_named: bool) {
+        if self.units.len() >= MOST_UNITS && !self.units.contains_key(&unit) {
+            self.has_more_units = true;
+            return;
+        }
+        let only_files = self.units.entry(unit).or_insert(true);
+        *only_files &= is_named;
+    }
+
+    fn note_kind(&mut self, attempt: &AttemptNews) {
+        let has_room = self.kinds.len() < MOST_KINDS;
+        match self.kinds.iter_mut().find(|kind| kind.is_of(attempt)) {
+            Some(kind) => kind.note(attempt),
+            None if has_room => self.kinds.push(Kind::first(attempt)),
+            None => self.of_other_kinds += 1,
+        }
+    }
+
+    /// Whether all of these many units that failed did so for good because of input that could not be read and was named:
+    /// no other attempt can help, and nothing else is wrong.
+    pub fn only_bad_files(&self, failed_units: u32) -> bool {
+        failed_units > 0
+            && !self.has_more_units
+            && self.more_files == 0
+            && self.units.len() == failed_units as usize
+            && self.units.values().all(|only_files| *only_files)
+    }
+
+    /// Files that could not be read, by the units that failed for good because of them.
+    pub fn files_of_units(&self) -> BTreeMap<u32, BTreeSet<&str>> {
+        let mut files: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+        for (lfn, file) in &self.files {
+            for unit in &file.units {
+                files.entry(*unit).or_default().insert(lfn);
+            }
+        }
+        files
+    }
+
+    /// Failures that a site may be the cause of. A file that could not be read at another site either is bad itself.
+    pub fn blamed(&self, site: &str) -> u64 {
+        let of_files = self.files.values().filter(|file| file.sites.len() == 1);
+        let of_files: u64 = of_files.filter_map(|file| file.sites.get(site)).sum();
+        self.sites.get(site).map_or(0, |tally| tally.blamed) + of_files
+    }
+
+    /// Attempts that have ended, well or not.
+    pub fn ended(&self) -> u64 {
+        self.sites.values().map(|site| site.ended).sum()
+    }
+
+    /// Of several runs together: what people are told of a round and its rescues.
+    #[must_use]
+    pub fn merged<'a>(tallies: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut all = Self::default();
+        for tally in tallies {
+            all.add(tally);
+        }
+        all
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.read = self.read.max(other.read);
+        self.failed += other.failed;
+        self.of_other_kinds += other.of_other_kinds;
+        self.more_files += other.more_files;
+        self.has_more_units |= other.has_more_units;
+        for kind in &other.kinds {
+            let has_room = self.kinds.len() < MOST_KINDS;
+            match self.kinds.iter_mut().find(|known| known.is_like(kind)) {
+                Some(known) => known.add(kind),
+                None if has_room => self.kinds.push(kind.clone()),
+                None => self.of_other_kinds += kind.attempts,
+            }
+        }
+        for (name, site) in &other.sites {
+            let known = self.site(Some(name));
+            known.ended += site.ended;
+            known.failed += site.failed;
+            known.blamed += site.blamed;
+        }
+        for (lfn, file) in &other.files {
+            if self.files.len() >= MOST_FILES && !self.files.contains_key(lfn) {
+                self.more_files += 1;
+                continue;
+            }
+            let known = self.files.entry(lfn.clone()).or_default();
+            known.units.extend(&file.units);
+            for (site, attempts) in &file.sites {
+                *known.sites.entry(site.clone()).or_default() += attempts;
+            }
+        }
+        for (unit, only_files) in &other.units {
+            self.note_unit(*unit, *only_files);
+        }
+    }
+}
+
+/// Whether it is the name of a site, and no word for not knowing one.
+pub fn is_known(site: &str) -> bool {
+    !site.is_empty() && !site.eq_ignore_ascii_case(UNKNOWN_SITE)
+}
+
+impl Kind {
+    fn first(attempt: &AttemptNews) -> Self {
+        let mut kind = Self {
+            class: attempt.class,
+            code: attempt.code,
+            signature: attempt.signature.clone(),
+            message: beginning(&attempt.message, LONGEST_MESSAGE).to_owned(),
+            attempts: 0,
+            for_good: 0,
+            sites: BTreeMap::new(),
+            units: BTreeSet::new(),
+            example: format!("{}/{}", windlass_types::requests::UnitName(attempt.unit), attempt.node),
+            log_tail: String::new(),
+            memory_mb: None,
+            files: BTreeSet::new(),
+            first_at: attempt.at,
+            last_at: attempt.at,
+        };
+        kind.note(attempt);
+        kind
+    }
+
+    fn is_of(&self, attempt: &AttemptNews) -> bool {
+        (self.class, self.code) == (attempt.class, attempt.code) && self.signature == attempt.signature
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        (self.class, self.code) == (other.class, other.code) && self.signature == other.signature
+    }
+
+    /// What tells it from all others, in a word.
+    pub fn key(&self) -> String {
+        format!("{}:{}:{}", self.class, self.code, self.signature)
+    }
+
+    fn note(&mut self, attempt: &AttemptNews) {
+        self.attempts += 1;
+        self.for_good += u64::from(attempt.is_final);
+        let site = attempt.site.as_deref().filter(|site| is_known(site)).unwrap_or(UNKNOWN_SITE);
+        self.add_site(site, 1);
+        self.add_units([attempt.unit]);
+        self.add_files(&attempt.bad_files);
+        if self.log_tail.is_empty() {
+            ending(&attempt.log_tail, LONGEST_TAIL).clone_into(&mut self.log_tail);
+        }
+        self.memory_mb = self.memory_mb.max(attempt.memory_mb);
+        self.first_at = self.first_at.min(attempt.at);
+        self.last_at = self.last_at.max(attempt.at);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.attempts += other.attempts;
+        self.for_good += other.for_good;
+        for (site, attempts) in &other.sites {
+            self.add_site(site, *attempts);
+        }
+        self.add_units(other.units.iter().copied());
+        self.add_files(&other.files);
+        if self.log_tail.is_empty() {
+            self.log_tail.clone_from(&other.log_tail);
+        }
+        self.memory_mb = self.memory_mb.max(other.memory_mb);
+        self.first_at = self.first_at.min(other.first_at);
+        self.last_at = self.last_at.max(other.last_at);
+    }
+
+    fn add_site(&mut self, site: &str, attempts: u64) {
+        let has_room = self.sites.len() < 5 * MOST_EXAMPLES || self.sites.contains_key(site);
+        let site = if has_room { site } else { UNKNOWN_SITE };
+        *self.sites.entry(site.to_owned()).or_default() += attempts;
+    }
+
+    fn add_units(&mut self, units: impl IntoIterator<Item = u32>) {
+        let room = MOST_EXAMPLES.saturating_sub(self.units.len());
+        self.units.extend(units.into_iter().take(room));
+    }
+
+    fn add_files<'f>(&mut self, files: impl IntoIterator<Item = &'f String>) {
+        for file in files {
+            if self.files.len() < MOST_EXAMPLES {
+                self.files.insert(file.clone());
+            }
+        }
+    }
+}
+
+fn beginning(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+fn ending(text: &str, most: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
+}

@@ -1,0 +1,216 @@
+//! What people are told of the failures of a request, and what they might do about each kind.
+
+use super::{Kind, SiteTally, Tally, is_known};
+use crate::classify::cms;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use windlass_types::{FailureClass, Timestamp};
+
+/// The failures of a round and its rescues. The most frequent come first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ErrorReport {
+    /// Attempts that ended, well or not.
+    pub attempts_ended: u64,
+    pub attempts_failed: u64,
+    pub by_category: Vec<CategoryErrors>,
+    pub by_site: Vec<SiteErrors>,
+    pub by_exit_code: Vec<CodeErrors>,
+    pub bad_files: Vec<FileErrors>,
+    /// Named, but not listed.
+    pub more_bad_files: u64,
+    pub kinds: Vec<KindErrors>,
+    /// Failed attempts of kinds that are not listed.
+    pub of_other_kinds: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CategoryErrors {
+    pub category: FailureClass,
+    pub attempts: u64,
+    /// Those of them that no other attempt followed.
+    pub for_good: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteErrors {
+    pub site: String,
+    pub ended: u64,
+    pub failed: u64,
+    /// Those of them that the site may be the cause of.
+    pub blamed: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeErrors {
+    pub exit_code: i32,
+    pub attempts: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileErrors {
+    pub lfn: String,
+    /// Attempts that failed because of it.
+    pub attempts: u64,
+    pub sites: Vec<String>,
+    /// Work units that failed for good because of it.
+    pub units: Vec<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindErrors {
+    pub category: FailureClass,
+    pub exit_code: i32,
+    pub signature: String,
+    pub message: String,
+    pub attempts: u64,
+    pub for_good: u64,
+    pub sites: BTreeMap<String, u64>,
+    /// The first of them.
+    pub units: Vec<u32>,
+    pub example: String,
+    pub log_tail: String,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+    /// What a person might do about it.
+    pub suggestion: String,
+}
+
+/// What is known, for people.
+pub fn report(tally: &Tally) -> ErrorReport {
+    let mut kinds: Vec<KindErrors> = tally.kinds.iter().map(|kind| of_kind(tally, kind)).collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.attempts));
+    let mut bad_files: Vec<FileErrors> = tally.files.iter().map(of_file).collect();
+    bad_files.sort_by_key(|file| std::cmp::Reverse(file.attempts));
+    let mut by_site: Vec<SiteErrors> =
+        tally.sites.iter().map(|(name, site)| of_site(tally, name, site)).collect();
+    by_site.sort_by_key(|site| std::cmp::Reverse(site.failed));
+    ErrorReport {
+        attempts_ended: tally.ended(),
+        attempts_failed: tally.failed,
+        by_category: by_category(tally),
+        by_site,
+        by_exit_code: by_code(tally),
+        bad_files,
+        more_bad_files: tally.more_files,
+        kinds,
+        of_other_kinds: tally.of_other_kinds,
+    }
+}
+
+fn of_kind(tally: &Tally, kind: &Kind) -> KindErrors {
+    KindErrors {
+        category: kind.class,
+        exit_code: kind.code,
+        signature: kind.signature.clone(),
+        message: kind.message.clone(),
+        attempts: kind.attempts,
+        for_good: kind.for_good,
+        sites: kind.sites.clone(),
+        units: kind.units.iter().copied().collect(),
+        example: kind.example.clone(),
+        log_tail: kind.log_tail.clone(),
+        first_at: kind.first_at,
+        last_at: kind.last_at,
+        suggestion: suggestion(tally, kind),
+    }
+}
+
+fn of_file((lfn, file): (&String, &super::BadFile)) -> FileErrors {
+    FileErrors {
+        lfn: lfn.clone(),
+        attempts: file.sites.values().sum(),
+        sites: file.sites.keys().cloned().collect(),
+        units: file.units.iter().copied().collect(),
+    }
+}
+
+fn of_site(tally: &Tally, name: &str, site: &SiteTally) -> SiteErrors {
+    SiteErrors { site: name.to_owned(), ended: site.ended, failed: site.failed, blamed: tally.blamed(name) }
+}
+
+fn by_category(tally: &Tally) -> Vec<CategoryErrors> {
+    let mut counts: BTreeMap<FailureClass, (u64, u64)> = BTreeMap::new();
+    for kind in &tally.kinds {
+        let (attempts, for_good) = counts.entry(kind.class).or_default();
+        *attempts += kind.attempts;
+        *for_good += kind.for_good;
+    }
+    let one = |(category, (attempts, for_good))| CategoryErrors { category, attempts, for_good };
+    let mut all: Vec<CategoryErrors> = counts.into_iter().map(one).collect();
+    all.sort_by_key(|one| std::cmp::Reverse(one.attempts));
+    all
+}
+
+fn by_code(tally: &Tally) -> Vec<CodeErrors> {
+    let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
+    for kind in &tally.kinds {
+        *counts.entry(kind.code).or_default() += kind.attempts;
+    }
+    let one = |(exit_code, attempts)| CodeErrors { exit_code, attempts };
+    let mut all: Vec<CodeErrors> = counts.into_iter().map(one).collect();
+    all.sort_by_key(|one| std::cmp::Reverse(one.attempts));
+    all
+}
+
+/// More than what was used by a fifth, in steps that people would choose.
+fn enough_memory(used_mb: u64) -> u64 {
+    const STEP: u64 = 100;
+    used_mb.saturating_mul(6).div_ceil(5).div_ceil(STEP).saturating_mul(STEP)
+}
+
+/// What a person might do about failures of a kind, in words: the first that fits.
+fn suggestion(tally: &Tally, kind: &Kind) -> String {
+    match kind.class {
+        FailureClass::Memory => match kind.memory_mb {
+            Some(used) => format!("ask for {} MB: {used} MB were not enough", enough_memory(used)),
+            None => "ask for more memory".to_owned(),
+        },
+        FailureClass::Timeout => "ask for more time per event, or cut the jobs shorter".to_owned(),
+        FailureClass::Data if !kind.files.is_empty() => exclude(kind),
+        _ => of_place(tally, kind),
+    }
+}
+
+fn exclude(kind: &Kind) -> String {
+    const SHOWN: usize = 3;
+    let files: Vec<&str> = kind.files.iter().take(SHOWN).map(String::as_str).collect();
+    let more = kind.files.len().saturating_sub(SHOWN);
+    let and_more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("exclude these files, or have them restored: {}{and_more}", files.join(", "))
+}
+
+/// By where it happens: at one site, everywhere, or here and there.
+fn of_place(tally: &Tally, kind: &Kind) -> String {
+    if let Some((name, site)) = guilty(tally, kind) {
+        return format!("ban {name}: {} of {} attempts failed there", site.failed, site.ended);
+    }
+    let is_everywhere =
+        tally.sites.iter().all(|(site, tally)| tally.ended == 0 || kind.sites.contains_key(site));
+    let is_most = kind.attempts.saturating_mul(10) > tally.ended().saturating_mul(9);
+    if cms::is_shared(kind.code) || (is_everywhere && is_most) {
+        return "look at the configuration: every attempt fails alike at every site".to_owned();
+    }
+    match kind.class {
+        FailureClass::Transient => "try again later: this usually passes by itself".to_owned(),
+        FailureClass::Infrastructure => {
+            "look at what the sites have in common: storage, network, software; then try again".to_owned()
+        }
+        FailureClass::Data => "see which input it speaks of, and exclude it".to_owned(),
+        _ => format!("read the log of {}: another attempt would most likely fail alike", kind.example),
+    }
+}
+
+/// The site where nearly all of these happened and most of what is tried fails, while others do better.
+fn guilty<'t>(tally: &'t Tally, kind: &'t Kind) -> Option<(&'t str, &'t SiteTally)> {
+    const FEW: u64 = 3;
+    let (name, here) = kind.sites.iter().max_by_key(|(_, attempts)| **attempts)?;
+    let site = tally.sites.get(name).filter(|_| is_known(name))?;
+    let others = || tally.sites.iter().filter(|(other, _)| *other != name).map(|(_, site)| site);
+    let (ended, failed) =
+        others().fold((0, 0), |(ended, failed), site| (ended + site.ended, failed + site.failed));
+    let is_most_of_kind = here.saturating_mul(3) >= kind.attempts.saturating_mul(2);
+    let fails_mostly = site.failed >= FEW && site.failed.saturating_mul(2) > site.ended;
+    // Without others there is nothing to compare it with.
+    let others_do_better = ended > 0 && failed.saturating_mul(2) < ended;
+    (is_most_of_kind && fails_mostly && others_do_better).then_some((name.as_str(), site))
+}

@@ -1,0 +1,31 @@
+//! Attempts to try tallies on.
+
+use super::AttemptNews;
+use std::collections::BTreeMap;
+use windlass_types::requests::NodeRole;
+use windlass_types::{FailureClass, Timestamp};
+
+/// A failed attempt of a node of its own, in a unit of its own.
+pub(crate) fn attempt(seq: i64, site: &str, class: FailureClass) -> AttemptNews {
+    AttemptNews {
+        seq,
+        unit: seq as u32,
+        node: "proc_000000".to_owned(),
+        role: NodeRole::Processing,
+        attempt: 1,
+        site: Some(site.to_owned()),
+        class,
+        code: 1,
+        signature: "abc".to_owned(),
+        message: "no luck".to_owned(),
+        is_final: true,
+        bad_files: Vec::new(),
+        log_tail: "said this last".to_owned(),
+        memory_mb: None,
+        at: Timestamp(seq),
+    }
+}
+
+pub(crate) fn ended(totals: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    totals.iter().map(|(site, ended)| ((*site).to_owned(), *ended)).collect()
+}

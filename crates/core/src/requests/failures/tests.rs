@@ -1,0 +1,210 @@
+use super::samples::{attempt, ended};
+use super::*;
+use proptest::prelude::*;
+use std::time::Duration;
+use windlass_types::FailureClass::{Data, Infrastructure, Memory, Permanent, Transient, Unknown};
+
+fn of(attempts: &[AttemptNews], totals: &[(&str, u64)]) -> Tally {
+    let mut tally = Tally::default();
+    tally.take(attempts, &ended(totals));
+    tally
+}
+
+#[test]
+fn what_was_told_before_counts_once() {
+    let attempts = [attempt(1, "T2_A", Transient), attempt(5, "T2_A", Transient)];
+    let totals = ended(&[("T2_A", 9)]);
+    let mut tally = Tally::default();
+    assert!(tally.take(&attempts, &totals));
+    let before = tally.clone();
+    assert!(!tally.take(&attempts, &totals), "nothing new");
+    assert_eq!(tally, before);
+    assert_eq!((tally.read, tally.failed, tally.ended()), (5, 2, 9));
+    assert_eq!((tally.kinds.len(), tally.kinds[0].attempts), (1, 2));
+}
+
+/// Backends count over all runs of a round.
+#[test]
+fn the_next_run_begins_to_count_anew() {
+    let first = of(&[attempt(3, "T2_A", Transient)], &[("T2_A", 10)]);
+    let mut next = first.going_on();
+    next.take(&[attempt(3, "T2_A", Transient)], &ended(&[("T2_A", 14), ("T2_B", 2)]));
+    assert_eq!((next.read, next.failed, next.ended()), (3, 0, 6));
+    assert_eq!(next.going_on().before, ended(&[("T2_A", 14), ("T2_B", 2)]));
+    let both = Tally::merged([&first, &next]);
+    assert_eq!((both.failed, both.ended()), (1, 16));
+}
+
+#[test]
+fn units_that_nothing_but_bad_files_stopped() {
+    let bad = |seq, unit, file: &str| AttemptNews {
+        unit,
+        bad_files: Vec::from_iter((!file.is_empty()).then(|| file.to_owned())),
+        ..attempt(seq, "T2_A", Data)
+    };
+    let tally = of(&[bad(1, 7, "/store/a"), bad(2, 7, "/store/b"), bad(3, 9, "/store/a")], &[]);
+    assert!(tally.only_bad_files(2));
+    assert!(!tally.only_bad_files(3), "one failed for another reason, or never ran");
+    assert!(!tally.only_bad_files(0));
+    let files = tally.files_of_units();
+    assert_eq!(files[&7].iter().copied().collect::<Vec<_>>(), ["/store/a", "/store/b"]);
+    assert_eq!(files[&9].iter().copied().collect::<Vec<_>>(), ["/store/a"]);
+    for other in [bad(4, 9, ""), AttemptNews { unit: 9, ..attempt(4, "T2_A", Permanent) }] {
+        let mut tally = tally.clone();
+        tally.take(std::slice::from_ref(&other), &ended(&[]));
+        assert!(!tally.only_bad_files(2), "{other:?}");
+        let again = AttemptNews { is_final: false, seq: 5, ..other };
+        let mut tally = of(&[bad(1, 7, "/store/a")], &[]);
+        tally.take(&[again], &ended(&[]));
+        assert!(tally.only_bad_files(1), "what is tried again has not failed yet");
+    }
+}
+
+#[test]
+fn suggestions_say_what_to_do() {
+    type Row = (Vec<AttemptNews>, &'static [(&'static str, u64)], &'static str);
+    let many = |n: i64, from: i64, site: &'static str, class| {
+        (0..n).map(move |number| attempt(from + number, site, class))
+    };
+    let mut memory = attempt(1, "T2_A", Memory);
+    memory.memory_mb = Some(3700);
+    let mut data = attempt(1, "T2_A", Data);
+    data.bad_files = vec!["/store/bad.root".to_owned()];
+    let at_one_site: Vec<_> = many(12, 1, "T2_X", Infrastructure).collect();
+    let everywhere: Vec<_> = many(9, 1, "T2_A", Permanent).chain(many(9, 20, "T2_B", Permanent)).collect();
+    let shared = AttemptNews { code: 7002, ..attempt(1, "T2_A", Permanent) };
+    let odd = attempt(1, "T2_A", Unknown);
+    let table: [Row; 7] = [
+        (vec![memory], &[("T2_A", 10)], "ask for 4500 MB"),
+        (vec![data], &[("T2_A", 10)], "exclude these files, or have them restored: /store/bad.root"),
+        (at_one_site, &[("T2_X", 14), ("T2_A", 30)], "ban T2_X: 12 of 14 attempts failed there"),
+        (everywhere, &[("T2_A", 9), ("T2_B", 9)], "look at the configuration"),
+        (vec![shared], &[("T2_A", 10), ("T2_B", 10)], "look at the configuration"),
+        (vec![attempt(1, "T2_A", Transient)], &[("T2_A", 10), ("T2_B", 10)], "try again later"),
+        (vec![odd], &[("T2_A", 10), ("T2_B", 10)], "read the log of mg_000001/proc_000000"),
+    ];
+    for (attempts, totals, expected) in table {
+        let report = report(&of(&attempts, totals));
+        let said = &report.kinds[0].suggestion;
+        assert!(said.contains(expected), "{said} instead of {expected}");
+    }
+}
+
+#[test]
+fn a_report_counts_by_all_that_there_is() {
+    let mut coded = attempt(4, "T2_B", Data);
+    (coded.code, coded.bad_files, coded.is_final) = (8021, vec!["/store/a".into()], false);
+    let attempts =
+        [attempt(1, "T2_A", Transient), attempt(2, "T2_A", Transient), attempt(3, "", Transient), coded];
+    let report = report(&of(&attempts, &[("T2_A", 5), ("T2_B", 7)]));
+    assert_eq!((report.attempts_failed, report.attempts_ended), (4, 13));
+    let categories: Vec<_> =
+        report.by_category.iter().map(|one| (one.category, one.attempts, one.for_good)).collect();
+    assert_eq!(categories, [(Transient, 3, 3), (Data, 1, 0)]);
+    let sites: Vec<_> = report.by_site.iter().map(|one| (one.site.as_str(), one.ended, one.failed)).collect();
+    assert_eq!(sites, [("T2_A", 5, 2), ("T2_B", 7, 1), ("unknown", 1, 1)]);
+    let codes: Vec<_> = report.by_exit_code.iter().map(|one| (one.exit_code, one.attempts)).collect();
+    assert_eq!(codes, [(1, 3), (8021, 1)]);
+    assert_eq!((report.bad_files[0].lfn.as_str(), report.bad_files[0].attempts), ("/store/a", 1));
+    assert_eq!(report.bad_files[0].units, [0u32; 0], "it is tried again");
+    assert_eq!(report.kinds[0].log_tail, "said this last");
+}
+
+#[test]
+fn what_is_long_ago_does_not_count() {
+    const MINUTE: Duration = Duration::from_mins(1);
+    let window = MINUTE * 60;
+    let mut tally = Tally::default();
+    let mut ended_by_now = 0;
+    let start = Timestamp(0);
+    let mut at = start;
+    // Six quiet hours, then everything fails.
+    for step in 0..36 {
+        at = start.after(MINUTE * 10 * step);
+        ended_by_now += 100;
+        tally.take(&[], &ended(&[("T2_A", ended_by_now)]));
+        if tally.is_mark_due(window, start, at) {
+            tally.mark(window, at);
+        }
+    }
+    assert!(tally.marks.len() <= 8, "{} marks", tally.marks.len());
+    assert!(!tally.is_mark_due(window, start, at));
+    let failed: Vec<_> = (1..=50).map(|seq| attempt(seq, "T2_A", Permanent)).collect();
+    tally.take(&failed, &ended(&[("T2_A", ended_by_now + 50)]));
+    let recent = tally.recent(window, at.after(MINUTE));
+    assert_eq!((recent.ended, recent.kinds[0].1, recent.sites["T2_A"].failed), (650, 50, 50));
+    let later = tally.recent(window, at.after(window));
+    assert_eq!((later.ended, later.kinds[0].1), (50, 50));
+}
+
+fn any_attempt() -> impl Strategy<Value = AttemptNews> {
+    let class = prop::sample::select(FailureClass::ALL.to_vec());
+    let site = prop::sample::select(vec!["T2_A", "T2_B", "T2_C", "unknown", ""]);
+    (
+        class,
+        site,
+        0..200u32,
+        0..60i32,
+        any::<bool>(),
+        prop::collection::vec("/store/[a-f]{2}", 0..3),
+        "\\PC{0,3000}",
+    )
+        .prop_map(|(class, site, unit, code, is_final, bad_files, said)| AttemptNews {
+            unit,
+            code,
+            is_final,
+            bad_files,
+            message: said.clone(),
+            log_tail: said.repeat(3),
+            ..attempt(0, site, class)
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However the news come, together or in pieces, some of them twice, the tally is the same, and bounded.
+    #[test]
+    fn in_pieces_it_is_the_same_as_in_one(
+        attempts in prop::collection::vec(any_attempt(), 0..120),
+        cuts in prop::collection::vec(0..120usize, 0..6),
+    ) {
+        let mut attempts = attempts;
+        for (attempt, seq) in attempts.iter_mut().zip(1..) {
+            attempt.seq = seq;
+        }
+        let whole = of(&attempts, &[]);
+        let mut pieces = Tally::default();
+        for cut in cuts {
+            // Whoever does not know how far was read tells all from the beginning.
+            pieces.take(&attempts[..cut.min(attempts.len())], &BTreeMap::new());
+        }
+        pieces.take(&attempts, &BTreeMap::new());
+        prop_assert_eq!(&pieces, &whole);
+        prop_assert_eq!(whole.failed, attempts.len() as u64);
+        let of_kinds: u64 = whole.kinds.iter().map(|kind| kind.attempts).sum();
+        prop_assert_eq!(of_kinds + whole.of_other_kinds, whole.failed);
+        prop_assert!(whole.kinds.len() <= MOST_KINDS);
+        prop_assert!(whole.kinds.iter().all(|kind| kind.log_tail.len() <= LONGEST_TAIL));
+        let text = serde_json::to_string(&whole).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Tally>(&text).unwrap(), whole);
+    }
+
+    /// Runs that are told of one by one add up to what they are together.
+    #[test]
+    fn runs_add_up(attempts in prop::collection::vec(any_attempt(), 0..80), cut in 0..80usize) {
+        let mut attempts = attempts;
+        for (attempt, seq) in attempts.iter_mut().zip(1..) {
+            attempt.seq = seq;
+        }
+        let (first, second) = attempts.split_at(cut.min(attempts.len()));
+        let (first, second) = (of(first, &[]), of(second, &[]));
+        let both = Tally::merged([&first, &second]);
+        let whole = of(&attempts, &[]);
+        prop_assert_eq!(both.failed, whole.failed);
+        prop_assert_eq!(&both.sites, &whole.sites);
+        prop_assert_eq!(&both.files, &whole.files);
+        prop_assert_eq!(&both.units, &whole.units);
+        prop_assert_eq!(both.files_of_units(), whole.files_of_units());
+    }
+}

@@ -1,0 +1,210 @@
+use super::super::samples::{self, START};
+use super::super::{Decision, News, Settings, Situation, decide};
+use super::*;
+use crate::requests::View;
+use crate::requests::book::{NodeCounts, Want, Wanted};
+use crate::requests::failures::AttemptNews;
+use crate::requests::failures::samples::{attempt, ended};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use windlass_types::FailureClass::{self, Infrastructure, Permanent};
+use windlass_types::Timestamp;
+
+/// A request whose run of forty units is under way.
+fn active() -> View {
+    let mut view = samples::view();
+    view.row.status = RequestStatus::Active;
+    view.process = Some(samples::process());
+    view.run = Some(RunRow { status: RunStatus::Running, ..samples::run(40) });
+    view
+}
+
+fn failed(n: i64, site: &str, class: FailureClass) -> Vec<AttemptNews> {
+    (1..=n).map(|seq| AttemptNews { is_final: false, ..attempt(seq, site, class) }).collect()
+}
+
+fn looked(state: RunState, attempts: Vec<AttemptNews>, totals: &[(&str, u64)]) -> News {
+    News::Run(Box::new(RunNews {
+        run: "run-0".into(),
+        backend: None,
+        state,
+        counts: NodeCounts::default(),
+        units_completed: 0,
+        units_failed: 0,
+        units: Vec::new(),
+        attempts,
+        site_totals: ended(totals),
+        held: Vec::new(),
+        reason: None,
+    }))
+}
+
+struct Ground {
+    view: View,
+    settings: Settings,
+    places: Vec<BTreeSet<String>>,
+    now: Timestamp,
+}
+
+impl Ground {
+    fn new(sites: &[&str]) -> Self {
+        let places = vec![sites.iter().map(|site| (*site).to_owned()).collect()];
+        Self { view: active(), settings: Settings::default(), places, now: START }
+    }
+
+    /// Decides, and applies what was decided.
+    fn decide(&mut self, news: &[News]) -> Decision {
+        let situation =
+            Situation { news, admitted: false, previous: &[], places: &self.places, fresh_uuid: "run-1" };
+        let decision = decide(&self.view, &situation, &self.settings, self.now);
+        for change in &decision.changes {
+            self.view.apply(change, self.now);
+        }
+        decision
+    }
+}
+
+fn alerts(decision: &Decision) -> Vec<&'static str> {
+    decision.alerts.iter().map(|alert| alert.kind.name()).collect()
+}
+
+fn bans(decision: &Decision) -> Vec<(&str, Option<&str>)> {
+    let bans = decision.changes.iter().filter_map(|change| match change {
+        RequestChange::Ban(ban) => Some((ban.site.as_str(), ban.request.as_deref())),
+        _ => None,
+    });
+    bans.collect()
+}
+
+#[test]
+fn a_site_that_spoils_a_run_is_banned_when_it_is_over() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    let news = looked(RunState::Over, failed(3, "T2_A", Infrastructure), &[("T2_A", 5), ("T2_B", 30)]);
+    let decision = ground.decide(std::slice::from_ref(&news));
+    assert_eq!(bans(&decision), [("T2_A", Some("ana_test_v1"))]);
+    assert!(alerts(&decision).contains(&"site_banned"), "{:?}", decision.alerts);
+    assert_eq!(ground.view.failures.failed, 3);
+    let again = ground.decide(&[news]);
+    assert_eq!(bans(&again), [], "the run is over, and so is the matter");
+}
+
+#[test]
+fn the_only_site_of_some_work_is_not_banned_and_people_are_told() {
+    let mut ground = Ground::new(&["T2_A"]);
+    let news = looked(RunState::Over, failed(5, "T2_A", Infrastructure), &[("T2_A", 5)]);
+    let decision = ground.decide(&[news]);
+    assert_eq!(bans(&decision), []);
+    assert!(alerts(&decision).contains(&"ban_refused"), "{:?}", decision.alerts);
+}
+
+#[test]
+fn attempts_that_fail_alike_everywhere_pause_the_run_once() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    let mut attempts = failed(6, "T2_A", Permanent);
+    attempts.extend(failed(12, "T2_B", Permanent).into_iter().skip(6));
+    let news = looked(RunState::Running, attempts, &[("T2_A", 6), ("T2_B", 6)]);
+    let decision = ground.decide(std::slice::from_ref(&news));
+    assert_eq!((alerts(&decision), bans(&decision)), (vec!["failing_alike"], vec![]));
+    let pause = Effect::Pause { run: "run-0".into() };
+    assert_eq!(decision.effects, std::slice::from_ref(&pause));
+    let hold_at = START.after(ground.settings.blame.alike.hold_after);
+    assert_eq!(decision.look_again, Some(hold_at));
+    // After a crash the rows alone say that it is to be paused.
+    let again = ground.decide(&[]);
+    assert_eq!((again.changes, again.effects), (vec![], vec![pause]));
+    let more = looked(RunState::Running, failed(14, "T2_B", Permanent), &[("T2_A", 6), ("T2_B", 8)]);
+    assert_eq!(alerts(&ground.decide(&[more])), Vec::<&str>::new(), "it was told");
+    ground.now = hold_at;
+    let decision = ground.decide(&[]);
+    assert_eq!(ground.view.row.status, RequestStatus::Held);
+    assert!(ground.view.row.reason.as_ref().unwrap().contains("no luck"), "{:?}", ground.view.row.reason);
+    assert!(matches!(&decision.effects[..], [Effect::Stop { .. }]), "{:?}", decision.effects);
+}
+
+#[test]
+fn a_person_lets_a_paused_run_go_on() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    ground.view.run.as_mut().unwrap().paused = Some(START);
+    ground.view.row.wanted = Some(Wanted::new(Want::Release, "ana", "it is mended", START));
+    let unpause = Effect::Unpause { run: "run-0".into() };
+    assert_eq!(ground.decide(&[]).effects, std::slice::from_ref(&unpause));
+    assert_eq!(ground.view.row.wanted, None);
+    assert_eq!(ground.decide(&[]).effects, [unpause], "until the backend was told");
+    ground.decide(&[News::Unpaused { run: "run-0".into() }]);
+    assert_eq!(
+        ground.decide(&[]),
+        Decision { look_again: ground.decide(&[]).look_again, ..Decision::default() }
+    );
+    assert_eq!(ground.view.row.status, RequestStatus::Active);
+}
+
+#[test]
+fn one_bad_site_is_banned_early_and_the_run_goes_on() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    let news = looked(RunState::Running, failed(10, "T2_A", Permanent), &[("T2_A", 10), ("T2_B", 20)]);
+    let News::Run(run_news) = &news else { unreachable!() };
+    assert!(may_ban(&ground.view.failures, run_news, &ground.settings.blame, START));
+    let decision = ground.decide(&[news]);
+    assert_eq!(alerts(&decision), ["failing_alike", "site_banned"]);
+    assert_eq!(bans(&decision), [("T2_A", Some("ana_test_v1"))]);
+    assert_eq!(decision.effects, [Effect::Avoid { run: "run-0".into() }]);
+    assert_eq!(ground.view.run.as_ref().unwrap().paused, None);
+}
+
+#[test]
+fn where_there_is_no_other_site_it_is_as_if_all_failed() {
+    let mut ground = Ground::new(&["T2_A"]);
+    let news = looked(RunState::Running, failed(10, "T2_A", Permanent), &[("T2_A", 10)]);
+    let decision = ground.decide(&[news]);
+    assert_eq!(alerts(&decision), ["failing_alike", "ban_refused"]);
+    assert_eq!(decision.effects, [Effect::Pause { run: "run-0".into() }]);
+}
+
+#[test]
+fn what_follows_is_set() {
+    let news = || looked(RunState::Running, failed(10, "unknown", Permanent), &[("unknown", 10)]);
+    for (on_alike, status, paused) in [
+        (OnAlike::Alert, RequestStatus::Active, None),
+        (OnAlike::Pause, RequestStatus::Active, Some(START)),
+        (OnAlike::Hold, RequestStatus::Held, None),
+    ] {
+        let mut ground = Ground::new(&["T2_A", "T2_B"]);
+        ground.settings.blame.alike.on_alike = on_alike;
+        let decision = ground.decide(&[news()]);
+        assert_eq!(decision.alerts[0].kind, AlertKind::FailingAlike);
+        assert_eq!(
+            (ground.view.row.status, ground.view.run.unwrap().paused),
+            (status, paused),
+            "{on_alike:?}"
+        );
+    }
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    ground.settings.blame.alike.enabled = false;
+    assert_eq!(ground.decide(&[news()]).alerts, []);
+    assert_eq!(ground.view.failures.failed, 10, "they are summed up all the same");
+}
+
+#[test]
+fn the_next_run_knows_what_was_read() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    let view = &mut ground.view;
+    view.row.status = RequestStatus::Stopping;
+    let run = view.run.as_mut().unwrap();
+    (run.stop_requested_at, run.stop_reason) = (Some(START), Some("stop".into()));
+    ground.decide(&[looked(RunState::Over, failed(2, "T2_A", Permanent), &[("T2_A", 9)])]);
+    assert_eq!(ground.view.run.as_ref().unwrap().uuid, "run-1");
+    assert_eq!((ground.view.failures.read, ground.view.failures.failed), (2, 0));
+    assert_eq!(ground.view.failures.before, ended(&[("T2_A", 9)]));
+}
+
+#[test]
+fn what_goes_well_is_noted_now_and_then_only() {
+    let mut ground = Ground::new(&["T2_A"]);
+    let mut commits = 0;
+    for n in 1..=600 {
+        ground.now = ground.now.after(Duration::from_secs(6));
+        let decision = ground.decide(&[looked(RunState::Running, Vec::new(), &[("T2_A", n)])]);
+        commits += usize::from(!decision.changes.is_empty());
+    }
+    assert!((6..=8).contains(&commits), "{commits} commits in an hour");
+}

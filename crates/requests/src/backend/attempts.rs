@@ -1,0 +1,167 @@
+//! Failed attempts in the words of decisions, whichever backend tells of them.
+
+use crate::outline::unit_directory;
+use std::path::Path;
+use windlass_condor::watch;
+use windlass_core::requests::failures::AttemptNews;
+use windlass_core::signature::Signature;
+use windlass_payload::Told;
+use windlass_store::model::FailedAttempt;
+use windlass_types::FailureClass;
+use windlass_types::payload::NodeReport;
+use windlass_types::requests::NodeRole;
+
+/// So many are read at once; the others come with the next look.
+pub(crate) const MOST: usize = 1000;
+
+/// What the engine knows, and what the job itself has reported. `None`: not a job of ours.
+pub(super) fn of_engine(directory: &Path, failed: FailedAttempt) -> Option<AttemptNews> {
+    let Node { role, unit, index } = Node::of_job(&failed.job_name)?;
+    let tail = failed.last_words.unwrap_or_default();
+    let told = Told::at_end(&tail);
+    let report = index.and_then(|index| read_report(directory, unit, index, failed.attempt_id.0));
+    let reported =
+        report.as_ref().and_then(|report| report.failure.as_ref()).map(|failure| failure.exit_code);
+    let code = reported.or(told.as_ref().map(|told| told.code)).unwrap_or(failed.return_code);
+    let bad_files = match (failed.class, report) {
+        (FailureClass::Data, Some(report)) => report.bad_inputs,
+        _ => Vec::new(),
+    };
+    Some(AttemptNews {
+        seq: failed.seq,
+        unit,
+        node: failed.job_name,
+        role,
+        attempt: failed.attempt_id.0,
+        site: failed.site,
+        class: failed.class,
+        code,
+        signature: failed.signature,
+        message: told.map_or(failed.message, |told| told.message),
+        is_final: failed.is_final,
+        bad_files,
+        log_tail: tail,
+        memory_mb: failed.peak_memory.map(|bytes| bytes.0 >> 20).filter(|mb| *mb > 0),
+        at: failed.ended_at,
+    })
+}
+
+/// What a POST script has written down. `None`: it went well.
+pub(super) fn of_condor(failed: watch::FailedAttempt) -> Option<AttemptNews> {
+    let line = failed.line;
+    let failure = line.failure?;
+    let ending = format!("exit code {}", failure.code);
+    Some(AttemptNews {
+        seq: failed.seq,
+        unit: line.unit,
+        node: line.node,
+        role: failure.role,
+        attempt: line.attempt,
+        site: line.site,
+        class: failure.class,
+        code: failure.code,
+        signature: Signature::new(failure.class, &ending, Some(&failure.why)).key,
+        message: failure.why,
+        is_final: failure.is_final,
+        bad_files: failure.bad_files,
+        log_tail: failure.log_tail,
+        memory_mb: failure.memory_mb,
+        at: failure.at,
+    })
+}
+
+/// What a processing node reported of this attempt; the next one may have replaced it.
+fn read_report(directory: &Path, unit: u32, index: u32, attempt: u32) -> Option<NodeReport> {
+    let text = std::fs::read(unit_directory(directory, unit).join(format!("proc_{index}.json"))).ok()?;
+    serde_json::from_slice(&text).ok().filter(|report: &NodeReport| report.attempt == attempt)
+}
+
+/// A job of a run, by its name in the engine.
+#[derive(Debug, PartialEq, Eq)]
+struct Node {
+    role: NodeRole,
+    unit: u32,
+    /// Of a processing node.
+    index: Option<u32>,
+}
+
+impl Node {
+    /// `proc_000012_3`, `merge_000012`
+    fn of_job(name: &str) -> Option<Self> {
+        let (role, rest) = name.split_once('_')?;
+        let (role, (unit, index)) = match role {
+            "landing" => (NodeRole::Landing, (rest, None)),
+            "proc" => {
+                let (unit, index) = rest.split_once('_')?;
+                (NodeRole::Processing, (unit, Some(index.parse().ok()?)))
+            }
+            "merge" => (NodeRole::Merge, (rest, None)),
+            "cleanup" => (NodeRole::Cleanup, (rest, None)),
+            _ => return None,
+        };
+        Some(Self { role, unit: unit.parse().ok()?, index })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::{Attempt, Bytes, RunId, Timestamp};
+
+    #[test]
+    fn jobs_are_known_by_their_names() {
+        let node = |role, unit, index| Some(Node { role, unit, index });
+        for (name, expected) in [
+            ("landing_000012", node(NodeRole::Landing, 12, None)),
+            ("proc_000012_3", node(NodeRole::Processing, 12, Some(3))),
+            ("merge_1000000", node(NodeRole::Merge, 1_000_000, None)),
+            ("cleanup_000000", node(NodeRole::Cleanup, 0, None)),
+            ("proc_000012", None),
+            ("other_1", None),
+            ("merge", None),
+        ] {
+            assert_eq!(Node::of_job(name), expected, "{name}");
+        }
+    }
+
+    fn failed(name: &str, attempt: u32, last_words: &str) -> FailedAttempt {
+        FailedAttempt {
+            seq: 7,
+            job_name: name.into(),
+            run_id: RunId(1),
+            attempt_id: Attempt(attempt),
+            class: FailureClass::Data,
+            signature: "abc".into(),
+            message: "exit code 65".into(),
+            last_words: Some(last_words.into()),
+            is_final: true,
+            return_code: 65,
+            peak_memory: Some(Bytes(300 << 20)),
+            ended_at: Timestamp(1),
+            site: Some("T2_A".into()),
+        }
+    }
+
+    #[test]
+    fn what_a_job_reported_of_itself_is_known() {
+        let run = tempfile::tempdir().unwrap();
+        let unit = run.path().join("mg_000001");
+        std::fs::create_dir(&unit).unwrap();
+        let report = serde_json::json!({
+            "unit": "mg_000001", "node": 2, "site": "T2_A", "attempt": 3, "steps": [], "outputs": [],
+            "failure": { "exit_code": 8021, "message": "cannot read /store/a" }, "bad_inputs": ["/store/a"],
+        });
+        std::fs::write(unit.join("proc_2.json"), report.to_string()).unwrap();
+        let news = of_engine(run.path(), failed("proc_000001_2", 3, "")).unwrap();
+        assert_eq!(
+            (news.code, news.bad_files, news.memory_mb),
+            (8021, vec!["/store/a".to_owned()], Some(300))
+        );
+        let later = of_engine(run.path(), failed("proc_000001_2", 4, "")).unwrap();
+        assert_eq!((later.code, later.bad_files.len()), (65, 0), "the report is of another attempt");
+        let said = "step 1\nwindlass payload: data failure 71101: it is not what the nodes wrote\n";
+        let merge = of_engine(run.path(), failed("merge_000001", 1, said)).unwrap();
+        assert_eq!((merge.code, merge.role), (71101, NodeRole::Merge));
+        assert_eq!(merge.message, "it is not what the nodes wrote");
+    }
+}
