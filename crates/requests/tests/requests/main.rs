@@ -1,6 +1,7 @@
 //! Requests from the beginning to the end: a real database, the real engine, workers that do what `windlass payload` does.
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
+mod blame;
 mod catalogs;
 mod crashes;
 mod flows;

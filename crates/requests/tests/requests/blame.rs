@@ -1,0 +1,176 @@
+//! Who is to blame: bad sites are banned and left, what fails alike is paused, what was found is told.
+
+use crate::kit::{Bench, SITES, generating, steps};
+use std::fs;
+use std::time::Duration;
+use windlass_core::requests::book::{AlertRow, Backend, SiteBan, Want};
+use windlass_core::requests::failures::{Tally, report};
+use windlass_store::model::{AlertFilter, BanFilter};
+use windlass_types::requests::{Request, RequestStatus};
+use windlass_types::{Clock, FailureClass};
+
+/// Units of one job each.
+fn many(name: &str, units: u64) -> Request {
+    let mut request = generating(name, units * 10);
+    request.splitting_params.target_merged_size_kb = Some(10);
+    request
+}
+
+/// What jobs make cannot be put anywhere there, though landings find nothing wrong.
+fn break_storage(bench: &Bench, site: &str) {
+    let store = bench.storage(site).join("store");
+    fs::create_dir_all(&store).unwrap();
+    fs::write(store.join("unmerged"), "in the way").unwrap();
+}
+
+fn bans(bench: &Bench) -> Vec<SiteBan> {
+    bench.books.bans(&BanFilter { active_at: Some(Clock.now()), ..BanFilter::default() }).unwrap()
+}
+
+fn alerts(bench: &Bench, kind: &str) -> Vec<AlertRow> {
+    bench.books.alerts(&AlertFilter { kind: Some(kind.into()), ..AlertFilter::default() }).unwrap()
+}
+
+/// How much has ended at a site, in all runs of a request.
+fn ended_at(bench: &Bench, name: &str, site: &str) -> u64 {
+    let runs = bench.runs(name);
+    let workflow = |backend: &Backend| match backend {
+        Backend::Engine { workflow, .. } => *workflow,
+        Backend::Htcondor { .. } => None,
+    };
+    let mut workflows: Vec<_> = runs.iter().filter_map(|run| workflow(&run.backend)).collect();
+    workflows.dedup();
+    let count = |workflow| bench.books.site_counts(workflow).unwrap().get(site).copied().unwrap_or(0);
+    workflows.into_iter().map(count).sum()
+}
+
+/// All failures of a request, over all its runs.
+fn failures(bench: &Bench, name: &str) -> Tally {
+    let process = bench.books.process(name).unwrap().unwrap();
+    let tallies = bench.books.failures_of(&process.uuid).unwrap();
+    Tally::merged(tallies.iter().map(|(_, tally)| tally))
+}
+
+/// E 6.1, 6.5.
+#[test]
+fn a_site_where_everything_fails_is_banned_and_left() {
+    let mut bench = Bench::new();
+    bench.options.decisions.blame.alike.enabled = false;
+    break_storage(&bench, "T1_A");
+    bench.start();
+    bench.submit(&many("g1", 16));
+    bench.wait("g1", RequestStatus::Held);
+    let [ban] = &bans(&bench)[..] else { panic!("one ban: {:?}", bans(&bench)) };
+    assert_eq!((ban.ban.site.as_str(), ban.ban.request.as_deref()), ("T1_A", Some("g1")));
+    assert_eq!(alerts(&bench, "site_banned").len(), 1);
+    let known = failures(&bench, "g1");
+    assert_eq!(known.kinds.len(), 1, "{:?}", known.kinds);
+    assert_eq!((known.kinds[0].class, known.kinds[0].code), (FailureClass::Infrastructure, 60311));
+    let told = report(&known);
+    assert!(told.kinds[0].suggestion.starts_with("ban T1_A: "), "{}", told.kinds[0].suggestion);
+    assert!(told.kinds[0].log_tail.contains("60311"), "{}", told.kinds[0].log_tail);
+    let before = ended_at(&bench, "g1", "T1_A");
+    bench.want("g1", Want::Release);
+    bench.wait("g1", RequestStatus::Completed);
+    assert_eq!(ended_at(&bench, "g1", "T1_A"), before, "nothing more of it ran there");
+    assert!(bench.events("/Prim/Era-g1-v1/GEN").len() >= 160);
+}
+
+/// E 6.2: what several requests find is true for all.
+#[test]
+fn three_requests_that_ban_a_site_ban_it_for_all() {
+    let mut bench = Bench::new();
+    bench.options.decisions.blame.alike.enabled = false;
+    break_storage(&bench, "T1_A");
+    bench.start();
+    for name in ["g1", "g2", "g3"] {
+        let general = bans(&bench).iter().any(|ban| ban.ban.request.is_none());
+        assert!(!general, "two requests are not enough");
+        bench.submit(&many(name, 12));
+        bench.wait(name, RequestStatus::Held);
+    }
+    let promoted = bench.wait_for(|bench| alerts(bench, "site_ban_promoted").pop());
+    assert!(promoted.alert.message.contains("g1, g2, g3"), "{}", promoted.alert.message);
+    let general: Vec<SiteBan> = bans(&bench).into_iter().filter(|ban| ban.ban.request.is_none()).collect();
+    assert_eq!(general.iter().map(|ban| ban.ban.site.as_str()).collect::<Vec<_>>(), ["T1_A"]);
+    // The next one is never sent there.
+    bench.submit(&many("g4", 8));
+    bench.wait("g4", RequestStatus::Completed);
+    assert_eq!(ended_at(&bench, "g4", "T1_A"), 0);
+}
+
+#[test]
+fn the_last_site_is_not_banned_and_people_are_told() {
+    let mut bench = Bench::new();
+    bench.options.decisions.blame.alike.enabled = false;
+    for site in SITES {
+        break_storage(&bench, site);
+    }
+    bench.start();
+    bench.submit(&many("g1", 12));
+    bench.wait("g1", RequestStatus::Held);
+    assert!(bans(&bench).len() < SITES.len(), "{:?}", bans(&bench));
+    let refused = alerts(&bench, "ban_refused");
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].alert.message.contains("no other site"), "{}", refused[0].alert.message);
+}
+
+/// What cannot succeed anywhere is not tried to the end.
+#[test]
+fn a_broken_configuration_pauses_the_run_and_is_held_after_a_while() {
+    let mut bench = Bench::new();
+    bench.options.decisions.blame.alike.hold_after = Duration::from_millis(300);
+    bench.start();
+    let mut request = many("g1", 40);
+    request.payload_config = steps("GEN", "echo no such parameter >&2; exit 7");
+    bench.submit(&request);
+    let row = bench.wait("g1", RequestStatus::Held);
+    let reason = row.reason.unwrap();
+    assert!(reason.contains("fail alike"), "{reason}");
+    assert_eq!(alerts(&bench, "failing_alike").len(), 1, "{:?}", alerts(&bench, "failing_alike"));
+    let run = bench.wait_for(|bench| bench.runs("g1").pop().filter(|run| !run.status.is_active()));
+    assert!(run.paused.is_some() && run.stop_requested_at.is_some(), "{run:?}");
+    let failed = failures(&bench, "g1").failed;
+    // Forty jobs would have been tried four times each.
+    assert!((10..100).contains(&failed), "{failed} attempts failed");
+}
+
+/// Nothing new begins while it is paused; a person lets it go on.
+#[test]
+fn a_paused_run_goes_on_when_somebody_says_so() {
+    let mut bench = Bench::new();
+    let mended = bench.storage("T1_A").join("mended");
+    bench.start();
+    let mut request = many("g1", 40);
+    let make = crate::kit::MAKE;
+    let command = format!("test -e '{}' || {{ echo not yet >&2; exit 7; }}; {make}", mended.display());
+    request.payload_config = steps("GEN", &command);
+    bench.submit(&request);
+    let run = bench.wait_for(|bench| bench.runs("g1").pop().filter(|run| run.paused.is_some()));
+    let Backend::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
+    // What had begun ends, and nothing else comes.
+    bench.wait_for(|bench| bench.books.held_jobs(workflow).unwrap().is_empty().then_some(()));
+    let burnt = failures(&bench, "g1").failed;
+    assert!(burnt < 100, "{burnt} attempts failed");
+    assert_eq!(bench.row("g1").status, RequestStatus::Active);
+    fs::write(&mended, "").unwrap();
+    bench.want("g1", Want::Release);
+    bench.wait("g1", RequestStatus::Completed);
+    assert!(bench.events("/Prim/Era-g1-v1/GEN").len() >= 400);
+    assert_eq!(alerts(&bench, "failing_alike").len(), 1, "{:?}", alerts(&bench, "failing_alike"));
+}
+
+/// Level 2 of the specification: a site is left while the run goes on.
+#[test]
+fn a_bad_site_is_left_while_the_run_goes_on() {
+    let mut bench = Bench::new();
+    break_storage(&bench, "T1_A");
+    bench.start();
+    bench.submit(&many("g1", 60));
+    bench.wait_for(|bench| alerts(bench, "site_banned").pop());
+    assert_eq!(bench.row("g1").status, RequestStatus::Active, "it goes on");
+    let run = bench.wait_for(|bench| bench.runs("g1").into_iter().find(|run| !run.status.is_active()));
+    assert_eq!(run.paused, None, "{run:?}");
+    assert!(run.units_completed > 30, "most units went elsewhere: {run:?}");
+    assert_eq!(bans(&bench).len(), 1);
+}
