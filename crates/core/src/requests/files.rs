@@ -13,6 +13,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::failures::Tally;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use windlass_types::LumiMask;
@@ -42,6 +43,21 @@ pub struct Outcome {
     pub completed: BTreeSet<u32>,
     /// Which files units found to be bad, by unit.
     pub bad: BTreeMap<u32, BTreeSet<String>>,
+}
+
+/// Which files the units of a round found to be bad, given what is known of its runs, the first one first. What the last
+/// run says in which a unit failed stands: a file that could be read after all is not named again.
+pub fn found_bad(tallies: &[Tally]) -> BTreeMap<u32, BTreeSet<String>> {
+    let mut bad: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+    for tally in tallies {
+        bad.retain(|unit, _| !tally.units.contains_key(unit));
+        for (lfn, file) in &tally.files {
+            for unit in &file.units {
+                bad.entry(*unit).or_default().insert(lfn.clone());
+            }
+        }
+    }
+    bad
 }
 
 /// A round whose parts of a file cannot be put together.

@@ -110,6 +110,20 @@ fn settling_twice_is_settling_once() {
 }
 
 #[test]
+fn what_the_last_run_said_about_a_unit_stands() {
+    let tally = |text: &str| serde_json::from_str::<Tally>(text).unwrap();
+    let first = tally(
+        r#"{"units": {"1": true, "2": true}, "files": {"/a": {"units": [1, 2]}, "/b": {"units": [2]}}}"#,
+    );
+    // In the rescue unit 2 had trouble with another file, and unit 3 failed without naming any.
+    let second = tally(r#"{"units": {"2": true, "3": false}, "files": {"/b": {"units": [2]}}}"#);
+    let files = |names: &[&str]| names.iter().map(|&lfn| lfn.to_owned()).collect::<BTreeSet<_>>();
+    let alone = found_bad(std::slice::from_ref(&first));
+    assert_eq!(alone, [(1, files(&["/a"])), (2, files(&["/a", "/b"]))].into());
+    assert_eq!(found_bad(&[first, second]), [(1, files(&["/a"])), (2, files(&["/b"]))].into());
+}
+
+#[test]
 fn parts_that_cannot_be_put_together_are_told() {
     let readings = [
         reading(0, "/a", Part::Events(1, 2)),
