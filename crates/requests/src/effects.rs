@@ -393,8 +393,14 @@ fn order<'r>(world: &World, rows: &Rows, run: &'r RunRow) -> Result<Order<'r>, T
     let filter = RunFilter { process: Some(run.process.clone()), ..RunFilter::default() };
     let mut others = world.books.request_runs(&filter).map_err(|error| of_store(&error))?;
     others.retain(|other| other.uuid != run.uuid);
-    let banned = world.closed(&rows.name).map_err(|error| of_store(&error))?;
+    let banned = world.closed_to(&rows.name, &places(run)).map_err(|error| of_store(&error))?;
     Ok(Order { run, submission: submission(world, rows, run), others, banned })
+}
+
+/// Sets of sites that units of a run may go to, as it was planned.
+fn places(run: &RunRow) -> Vec<BTreeSet<String>> {
+    let outline = Outline::read(Path::new(&run.submit_dir)).unwrap_or_default();
+    outline.sites.into_iter().map(BTreeSet::from_iter).collect()
 }
 
 fn row_of<'r>(rows: &'r Rows, run: &str) -> Result<&'r RunRow, Trouble> {

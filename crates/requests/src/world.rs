@@ -3,12 +3,12 @@
 use crate::alerts::Bell;
 use crate::backend::{BackendKind, Backends, CondorOptions};
 use crate::catalog::Catalog;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::plan::PlanSettings;
-use windlass_core::requests::{admission, lifecycle};
+use windlass_core::requests::{admission, bans, lifecycle};
 use windlass_store::Database;
 use windlass_store::model::BanFilter;
 use windlass_types::Clock;
@@ -119,12 +119,22 @@ impl World {
 
     /// Sites where nothing of this request may begin now: banned for it, or not enabled.
     pub(crate) fn closed(&self, request: &str) -> Result<Vec<String>, windlass_store::Error> {
-        let mut closed = self.bans(request)?;
+        self.closed_to(request, &[])
+    }
+
+    /// The same for one of its runs, whose units may go to these sets of sites. A ban that was made after it was planned,
+    /// and leaves some of them no site, does not hold for it: they would wait where nobody sees it.
+    pub(crate) fn closed_to(
+        &self,
+        request: &str,
+        places: &[BTreeSet<String>],
+    ) -> Result<Vec<String>, windlass_store::Error> {
         let sites = self.books.sites()?.into_iter();
-        closed.extend(sites.filter(|site| site.status != SiteStatus::Enabled).map(|site| site.name));
-        closed.sort_unstable();
-        closed.dedup();
-        Ok(closed)
+        let shut: BTreeSet<String> =
+            sites.filter(|site| site.status != SiteStatus::Enabled).map(|site| site.name).collect();
+        let open: Vec<BTreeSet<String>> = places.iter().map(|sites| sites - &shut).collect();
+        let banned = self.bans(request)?.into_iter().collect();
+        Ok(shut.union(&bans::bearable(&banned, &open)).cloned().collect())
     }
 
     /// Sites that this request may use now: enabled, and not banned for it.

@@ -113,6 +113,14 @@ pub fn judge(
     judged
 }
 
+/// Of the sites that are closed to a request, those that its units can do without. A unit all of whose sites are closed
+/// keeps them: otherwise it would wait, at some backends for ever, where nobody sees that it does.
+#[must_use]
+pub fn bearable(closed: &BTreeSet<String>, places: &[BTreeSet<String>]) -> BTreeSet<String> {
+    let needed: BTreeSet<&String> = places.iter().filter(|sites| sites.is_subset(closed)).flatten().collect();
+    closed.iter().filter(|site| !needed.contains(site)).cloned().collect()
+}
+
 /// Bans for all requests that follow from those of single ones: `bans` are all that there are, also those that were removed.
 /// What was there when somebody removed a ban for all does not count for the next one: he has looked at it.
 pub fn promote(bans: &[SiteBan], policy: &Policy, now: Timestamp) -> Vec<NewBan> {
@@ -227,6 +235,15 @@ mod tests {
         let judged = judge(both.clone(), &[&["T2_A", "T2_C"], &["T2_B"]]);
         assert_eq!(banned(&judged), ["T2_A"], "one unit has no other place than T2_B");
         assert_eq!(judge(both, &[&["T2_C"]]), Judged::default(), "closed to it already");
+    }
+
+    #[test]
+    fn a_unit_without_any_other_site_keeps_those_that_are_closed() {
+        let closed = |names: &[&str]| sets(&[names]).remove(0);
+        let bearable = |places: &[&[&str]]| bearable(&closed(&["T2_A", "T2_B"]), &sets(places));
+        assert_eq!(bearable(&[&["T2_A", "T2_C"], &["T2_B", "T2_C"]]), closed(&["T2_A", "T2_B"]));
+        assert_eq!(bearable(&[&["T2_A"], &["T2_B", "T2_C"]]), closed(&["T2_B"]));
+        assert_eq!(bearable(&[&["T2_A", "T2_B"]]), closed(&[]));
     }
 
     fn ban(id: i64, site: &str, request: Option<&str>) -> SiteBan {

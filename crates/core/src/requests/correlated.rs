@@ -3,7 +3,7 @@
 
 use super::failures::{Recent, Tally, is_known};
 use std::time::Duration;
-use windlass_types::Timestamp;
+use windlass_types::{FailureClass, Timestamp};
 
 /// What is thought to be too much, and what follows.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +127,10 @@ fn of_kinds<'t>(
         // Where each of them was is only known for the whole run.
         let elsewhere: u64 =
             kind.sites.iter().filter(|(site, _)| !guilty.contains(&site.as_str())).map(|(_, n)| n).sum();
-        let failed = elsewhere.min(*attempts);
+        let mut failed = elsewhere.min(*attempts);
+        if is_helped(kind.class) {
+            failed = failed.min(kind.for_good);
+        }
         is_too_much(failed, ended, policy).then(|| Finding {
             what: Common::Kind(kind.key()),
             failed,
@@ -138,6 +141,11 @@ fn of_kinds<'t>(
             ),
         })
     })
+}
+
+/// Whoever ran out of something gets more of it with the next attempt: only what fails for good all the same is in vain.
+const fn is_helped(class: FailureClass) -> bool {
+    matches!(class, FailureClass::Memory | FailureClass::Timeout)
 }
 
 #[cfg(test)]

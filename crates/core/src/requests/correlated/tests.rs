@@ -172,3 +172,24 @@ fn whoever_wants_it_off_has_it_off() {
     let found = Simulation::new(1).run(100, &policy, |_, _| Some((Permanent, "broken")));
     assert_eq!(found, None);
 }
+
+/// A run whose jobs all need more memory than was said is helped by its retries, and by no pause.
+#[test]
+fn who_gets_more_with_the_next_attempt_does_not_fail_in_vain() {
+    let failing = |class, is_final| {
+        let mut tally = Tally::default();
+        let attempts: Vec<_> = (1..=20)
+            .map(|seq| AttemptNews {
+                at: BEGUN,
+                is_final,
+                ..attempt(seq, ["T2_A", "T2_B"][seq as usize % 2], class)
+            })
+            .collect();
+        tally.take(&attempts, &BTreeMap::new());
+        findings(&tally, &Policy::default(), BEGUN).len()
+    };
+    for class in [FailureClass::Memory, FailureClass::Timeout] {
+        assert_eq!((failing(class, false), failing(class, true)), (0, 1), "{class}");
+    }
+    assert_eq!(failing(Permanent, false), 1);
+}
