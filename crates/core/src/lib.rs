@@ -5,6 +5,7 @@
 //! commits them and only then does anybody act on them.
 
 pub mod actions;
+pub mod adaptive;
 pub mod board;
 pub mod catalog;
 pub mod change;

@@ -583,6 +583,7 @@ fn request(production_steps: Vec<ProductionStep>) -> Request {
         multicore: 1,
         site_whitelist: Vec::new(),
         site_blacklist: Vec::new(),
+        adaptive: true,
         trust_sitelists: false,
         splitting_algo: SplittingAlgo::FileBased,
         splitting_params: SplittingParams::default(),

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use windlass_types::LumiMask;
 use windlass_types::payload::{
-    EventsFrom, MergeCounts, MergeOutput, MergedFile, NodeReport, Output, ProducedFile, UnitMetrics,
+    EventsFrom, MergeCounts, MergeOutput, MergedFile, NodeReport, Output, ProducedFile,
 };
 use windlass_types::work::Exit;
 
@@ -46,7 +46,9 @@ pub fn merge(place: &Place, work_dir: &Path, control: &Control) -> Result<MergeO
             files.push(merged);
         }
     }
-    write(&place.metrics_path(), &unit_metrics(place, &reports))?;
+    let manifest = &place.manifest;
+    let used = metrics::of_unit(&manifest.request, &manifest.unit, &place.site, &reports);
+    write(&place.metrics_path(), &used)?;
     write(&place.merge_output_path(), &output)?;
     Ok(output)
 }
@@ -63,16 +65,6 @@ fn merged_before(place: &Place) -> Option<MergeOutput> {
 
 fn write(path: &Path, value: &impl serde::Serialize) -> Result<(), Failure> {
     write_json(path, value).map_err(|error| Failure::io(codes::STORAGE, "write", path, &error))
-}
-
-fn unit_metrics(place: &Place, reports: &[NodeReport]) -> UnitMetrics {
-    UnitMetrics {
-        request: place.manifest.request.clone(),
-        unit: place.manifest.unit.clone(),
-        site: place.site.clone(),
-        jobs_sampled: reports.len() as u64,
-        steps: metrics::summarize(reports),
-    }
 }
 
 /// In the order of the nodes. All of them must have gone well.

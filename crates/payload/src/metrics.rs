@@ -1,15 +1,54 @@
 //! The metrics of a unit from those of its nodes. Pure.
 
 use std::collections::BTreeMap;
-use windlass_types::payload::{NodeReport, Spread, StepMetrics, StepSummary, Totals};
+use windlass_types::payload::{NodeReport, Spread, StepMetrics, StepSummary, Totals, UnitMetrics};
 
-/// By the names of the steps: numbers mean one thing to whoever counts from 0 and another to whoever counts from 1.
-pub fn summarize<'a>(reports: impl IntoIterator<Item = &'a NodeReport>) -> BTreeMap<String, StepSummary> {
-    let mut by_step: BTreeMap<&str, Vec<&StepMetrics>> = BTreeMap::new();
-    for metrics in reports.into_iter().flat_map(|report| &report.steps) {
-        by_step.entry(&metrics.step).or_default().push(metrics);
+/// Summaries by the names of the steps: numbers mean one thing to whoever counts from 0 and another to whoever counts
+/// from 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summaries {
+    /// As most jobs ran them.
+    pub usual: BTreeMap<String, StepSummary>,
+    /// Those that ran with other threads, or another number side by side: what they used is not to be mixed in.
+    pub others: BTreeMap<String, Vec<StepSummary>>,
+}
+
+/// What the nodes of a unit used.
+pub fn of_unit(request: &str, unit: &str, site: &str, reports: &[NodeReport]) -> UnitMetrics {
+    let Summaries { usual, others } = summarize(reports);
+    // The first step reads all that goes in, whatever is filtered out behind it.
+    let first = reports.iter().filter_map(|report| report.steps.first());
+    UnitMetrics {
+        request: request.to_owned(),
+        unit: unit.to_owned(),
+        site: site.to_owned(),
+        jobs_sampled: reports.len() as u64,
+        events_in: first.map(|step| step.events_read).sum(),
+        output_bytes: reports.iter().flat_map(|report| &report.outputs).map(|file| file.size).sum(),
+        steps: usual,
+        others,
     }
-    by_step.into_iter().map(|(step, samples)| (step.to_owned(), summary(&samples))).collect()
+}
+
+pub fn summarize<'a>(reports: impl IntoIterator<Item = &'a NodeReport>) -> Summaries {
+    let mut by_step: BTreeMap<&str, BTreeMap<(u32, u32), Vec<&StepMetrics>>> = BTreeMap::new();
+    for metrics in reports.into_iter().flat_map(|report| &report.steps) {
+        let way = (metrics.threads, metrics.instances.max(1));
+        by_step.entry(&metrics.step).or_default().entry(way).or_default().push(metrics);
+    }
+    let mut summaries = Summaries::default();
+    for (step, ways) in by_step {
+        let mut ways: Vec<StepSummary> = ways.values().map(|samples| summary(samples)).collect();
+        // Of as many jobs, the one with more threads: probes try out fewer.
+        ways.sort_by_key(|way| (way.samples, way.threads));
+        if let Some(usual) = ways.pop() {
+            summaries.usual.insert(step.to_owned(), usual);
+        }
+        if !ways.is_empty() {
+            summaries.others.insert(step.to_owned(), ways);
+        }
+    }
+    summaries
 }
 
 fn summary(samples: &[&StepMetrics]) -> StepSummary {
@@ -18,7 +57,9 @@ fn summary(samples: &[&StepMetrics]) -> StepSummary {
     };
     let sum = |value: fn(&StepMetrics) -> f64| samples.iter().map(|sample| value(sample)).sum();
     StepSummary {
-        threads: samples.iter().map(|sample| sample.threads).max().unwrap_or(0),
+        threads: samples.first().map_or(0, |sample| sample.threads),
+        instances: samples.first().map_or(1, |sample| sample.instances.max(1)),
+        can_split: samples.iter().any(|sample| sample.can_split),
         samples: samples.len() as u64,
         wall_sec: spread(|s| s.wall_sec),
         cpu_sec: spread(|s| s.cpu_sec),
@@ -59,12 +100,35 @@ mod tests {
                 .into(),
             ..NodeReport::default()
         };
-        let steps = summarize(&[report(1.0, 10), report(3.0, 20), report(8.0, 30)]);
+        let Summaries { usual: steps, others } =
+            summarize(&[report(1.0, 10), report(3.0, 20), report(8.0, 30)]);
+        assert!(others.is_empty());
         assert_eq!(steps.keys().collect::<Vec<_>>(), ["GEN", "RECO"]);
         let reco = &steps["RECO"];
         assert_eq!((reco.samples, reco.threads, reco.totals.events_written), (3, 4, 60));
         assert_eq!((reco.wall_sec.min, reco.wall_sec.max), (1.0, 8.0));
         assert_eq!((reco.wall_sec.mean, reco.wall_sec.median), (4.0, 3.0));
         assert_eq!(reco.cgroup_memory_mb, None);
+    }
+    #[test]
+    fn probes_are_not_mixed_in() {
+        let report = |threads: u32, instances: u32, wall_sec: f64| NodeReport {
+            steps: vec![StepMetrics {
+                step: "RECO".to_owned(),
+                threads,
+                instances,
+                wall_sec,
+                ..StepMetrics::default()
+            }],
+            ..NodeReport::default()
+        };
+        let found = summarize(&[report(8, 1, 1.0), report(8, 0, 3.0), report(4, 2, 9.0)]);
+        let usual = &found.usual["RECO"];
+        assert_eq!((usual.threads, usual.samples, usual.wall_sec.max), (8, 2, 3.0));
+        let probe = &found.others["RECO"][0];
+        assert_eq!((probe.threads, probe.instances, probe.samples), (4, 2, 1));
+        // Alone in its unit, what the probe did is not the usual way.
+        let found = summarize(&[report(4, 2, 9.0), report(8, 1, 1.0)]);
+        assert_eq!(found.usual["RECO"].threads, 8);
     }
 }

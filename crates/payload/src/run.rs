@@ -1,28 +1,29 @@
 //! The work of one node: its steps one after another in a scratch directory, what they made into the storage of the
 //! site, and a report at the end of it.
 
+mod counted;
 mod environment;
+mod instances;
 mod judge;
+mod measure;
 mod scratch;
+mod shares;
 
 use crate::codes;
-use crate::events;
 use crate::failure::Failure;
 use crate::files::{Draft, write_json};
 use crate::place::Place;
-use crate::report::{self, JobReport};
-use crate::step::{self, CgroupPeak, Control, Ended};
+use crate::step::Control;
 pub use environment::StepInput;
 
-use environment::StepFiles;
+use counted::Counted;
+use instances::Ground;
 use scratch::Scratch;
+use shares::Share;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use windlass_types::Bytes;
-use windlass_types::LumiMask;
 use windlass_types::payload::{
-    EventsFrom, Node, NodeReport, Output, ProducedFile, Step, StepMetrics, StepProfile,
+    Node, NodeReport, Output, ProducedFile, SideBySide, Step, StepMetrics, StepProfile, StepTuning,
 };
 
 /// How a node is to be run.
@@ -75,7 +76,8 @@ fn work(
         Failure::new(codes::CONFIGURATION, format!("cannot read step_profile.json: {error}"))
     })?;
     let scratch = Scratch::create(options.work_dir, place, node.index, options.keep)?;
-    let mut chain = Chain { place, node, options, control, profile, made: BTreeMap::new(), last: None };
+    let ground = Ground { place, node, options, control };
+    let mut chain = Chain { ground, profile, made: BTreeMap::new(), last: None };
     let mut kept = Vec::new();
     for (index, step) in place.manifest.steps.iter().enumerate() {
         let directory = scratch.step(index, &step.name)?;
@@ -117,20 +119,9 @@ struct Kept<'a> {
     counted: Counted,
 }
 
-/// How many events a file has, and who says so.
-#[derive(Clone, Debug)]
-struct Counted {
-    events: u64,
-    from: EventsFrom,
-    lumis: LumiMask,
-}
-
 /// The steps of a node, each with what the ones before it made.
 struct Chain<'a> {
-    place: &'a Place,
-    node: &'a Node,
-    options: &'a Options<'a>,
-    control: &'a Control,
+    ground: Ground<'a>,
     profile: Option<StepProfile>,
     /// What each step hands on, with its events.
     made: BTreeMap<&'a str, (PathBuf, u64)>,
@@ -144,201 +135,61 @@ impl<'a> Chain<'a> {
         inputs: &[StepInput],
         directory: &Path,
     ) -> (StepMetrics, Result<Vec<Kept<'a>>, Failure>) {
-        let threads = self.threads(step);
-        let mut metrics = StepMetrics { step: step.name.clone(), threads, ..StepMetrics::default() };
-        let (inputs, expected) = self.inputs_of(step, inputs);
-        let files = StepFiles::new(&self.place.manifest, step, directory);
-        let cgroup = CgroupPeak::now();
-        let started = environment::write_lists(&files, &inputs).and_then(|()| {
-            step::run(self.control, &mut self.command(step, threads, &inputs, &files, expected))
-        });
-        let ended = match started {
-            Ok(ended) => ended,
-            Err(error) => {
-                let said = format!("cannot be started: {error}");
-                return (metrics, Err(Failure::new(codes::EXCEPTION, said)));
-            }
-        };
-        let report = report::read(&files.report).ok().flatten();
-        let failure = judge::verdict(&ended, report.as_ref(), self.control, &inputs);
-        let counted = match failure {
-            Some(failure) => Err(failure),
-            None => self.count(step, &files, report.as_ref(), expected),
-        };
-        let written =
-            counted.as_ref().ok().and_then(|files| files.first()).map(|(_, counted)| counted.events);
-        measure(
-            &mut metrics,
-            &ended,
-            report.as_ref(),
-            &Flow {
-                inputs: &inputs,
-                files: &files,
-                expected,
-                written,
-                cgroup: cgroup.and_then(|peak| peak.risen()),
-            },
-        );
-        let counted = match counted {
-            Ok(counted) => counted,
+        let whole = self.share(step, inputs);
+        let way = way(self.ground.node, step, self.profile.as_ref());
+        let (metrics, made) = instances::run(&self.ground, step, way, &whole, directory);
+        let made = match made {
+            Ok(made) => made,
             Err(failure) => return (metrics, Err(failure)),
         };
-        if let Some((path, counted)) = counted.first() {
+        if let Some((path, counted)) = made.first() {
             self.made.insert(&step.name, (path.clone(), counted.events));
             self.last = Some(&step.name);
         }
-        let outputs = self.place.manifest.outputs.iter().filter(|output| output.step == step.name);
-        let kept =
-            outputs.zip(counted).map(|(output, (path, counted))| Kept { output, path, counted }).collect();
-        (metrics, Ok(kept))
+        let outputs = self.ground.place.manifest.outputs.iter().filter(|output| output.step == step.name);
+        let kept = outputs.zip(made).map(|(output, (path, counted))| Kept { output, path, counted });
+        (metrics, Ok(kept.collect()))
     }
 
-    /// What earlier rounds found out stands over the manifest.
-    fn threads(&self, step: &Step) -> u32 {
-        let tuned = self.profile.as_ref().and_then(|profile| profile.steps.get(&step.name)?.run_threads);
-        tuned.filter(|threads| *threads > 0).unwrap_or(step.threads)
-    }
-
-    /// What it reads, and how many events that should be.
-    fn inputs_of(&self, step: &'a Step, inputs: &[StepInput]) -> (Vec<StepInput>, u64) {
+    /// What it reads or makes, and how many events that should be.
+    fn share(&self, step: &'a Step, inputs: &[StepInput]) -> Share {
         let before = step.reads.as_deref().or(self.last);
-        match before.and_then(|name| self.made.get(name)) {
-            Some((path, events)) => (vec![StepInput::whole(path.clone())], *events),
-            None => (inputs.to_vec(), self.expected()),
+        if let Some((path, events)) = before.and_then(|name| self.made.get(name)) {
+            let inputs = vec![StepInput::whole(path.clone())];
+            return Share { inputs, generate: None, expected: *events };
         }
-    }
-
-    fn expected(&self) -> u64 {
+        let node = self.ground.node;
         let made = |made: windlass_types::payload::Generation| made.last_event - made.first_event + 1;
-        self.node.generate.map_or(self.node.expected_events, made)
-    }
-
-    fn command(
-        &self,
-        step: &Step,
-        threads: u32,
-        inputs: &[StepInput],
-        files: &StepFiles,
-        expected: u64,
-    ) -> Command {
-        let (program, arguments) = match &step.command {
-            Some(text) => (Path::new("/bin/sh"), ["-c", text]),
-            None => (self.options.program, ["payload", "simulate"]),
-        };
-        let mut command = Command::new(program);
-        command.args(arguments);
-        let told = environment::Told {
-            place: self.place,
-            node: self.node,
-            step,
-            threads,
-            attempt: self.options.attempt,
-            expected,
-            generates: self.last.is_none() && inputs.is_empty(),
-        };
-        environment::clear(&mut command);
-        command.envs(told.variables(inputs, files)).current_dir(&files.directory).stdin(Stdio::null());
-        command
-    }
-
-    /// Every file that the step was to write, with its events.
-    fn count(
-        &self,
-        step: &Step,
-        files: &StepFiles,
-        report: Option<&JobReport>,
-        expected: u64,
-    ) -> Result<Vec<(PathBuf, Counted)>, Failure> {
-        let may_be_empty = |index: usize| {
-            let mut outputs = self.place.manifest.outputs_of(&step.name);
-            outputs.nth(index).is_none_or(|output| output.may_be_empty)
-        };
-        let mut counted = Vec::new();
-        for (index, path) in files.outputs.iter().enumerate() {
-            let found = count(path, report, expected)?;
-            if found.events == 0 && found.from != EventsFrom::Expected && !may_be_empty(index) {
-                let said = format!("{} has no events; it read {expected}", name_of(path));
-                return Err(Failure::new(codes::NO_EVENTS, said));
-            }
-            counted.push((path.clone(), found));
+        Share {
+            inputs: inputs.to_vec(),
+            generate: node.generate.filter(|_| inputs.is_empty()),
+            expected: node.generate.map_or(node.expected_events, made),
         }
-        Ok(counted)
     }
 }
 
-/// The report knows best. Event files we can count ourselves; for all others what was expected is what there is.
-fn count(path: &Path, report: Option<&JobReport>, expected: u64) -> Result<Counted, Failure> {
-    let missing = |error: &std::io::Error| {
-        if error.kind() == std::io::ErrorKind::NotFound {
-            Failure::new(codes::NO_OUTPUT, format!("it ended well and left no output {}", name_of(path)))
-        } else {
-            Failure::io(codes::NO_OUTPUT, "read its output", path, error)
+/// How a step is run: what a probe tries out stands over what earlier rounds found out, and that over the manifest.
+pub(crate) fn way(node: &Node, step: &Step, profile: Option<&StepProfile>) -> SideBySide {
+    let tuning = profile.and_then(|profile| profile.steps.get(&step.name)).copied().unwrap_or_default();
+    let threads = tuning.run_threads.filter(|threads| *threads > 0).unwrap_or(step.threads);
+    let (instances, threads) = match node.probe {
+        Some(probe) => (probe.instances, probe.threads.min(step.threads)),
+        None => (tuning.instances.unwrap_or(1), threads),
+    };
+    let all = threads.saturating_mul(instances.max(1));
+    let most = if step.can_split() { fitting(node, &tuning) } else { 1 };
+    let instances = instances.clamp(1, most);
+    SideBySide { instances, threads: all / instances }
+}
+
+/// No more of them than there is memory for.
+fn fitting(node: &Node, tuning: &StepTuning) -> u32 {
+    match tuning.instance_mb.filter(|each| *each > 0.0) {
+        Some(each) if node.estimates.memory_mb > 0 => {
+            (node.estimates.memory_mb as f64 / each).clamp(1.0, f64::from(u32::MAX)) as u32
         }
-    };
-    let contents = events::contents_of(path).map_err(|error| missing(&error))?;
-    let told = report.and_then(|report| report.output(path));
-    Ok(match (told.and_then(|told| Some((told.events?, told))), contents) {
-        (Some((events, told)), contents) => Counted {
-            events,
-            from: EventsFrom::Report,
-            lumis: if told.lumis.is_empty() {
-                contents.unwrap_or_default().lumis
-            } else {
-                told.lumis.clone()
-            },
-        },
-        (None, Some(contents)) => {
-            Counted { events: contents.events, from: EventsFrom::File, lumis: contents.lumis }
-        }
-        (None, None) => Counted { events: expected, from: EventsFrom::Expected, lumis: LumiMask::default() },
-    })
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// What went into a step and came out of it.
-struct Flow<'a> {
-    inputs: &'a [StepInput],
-    files: &'a StepFiles,
-    expected: u64,
-    written: Option<u64>,
-    /// The most that the cgroup of the job held.
-    cgroup: Option<Bytes>,
-}
-
-const MB: f64 = 1024.0 * 1024.0;
-
-fn measure(metrics: &mut StepMetrics, ended: &Ended, report: Option<&JobReport>, flow: &Flow<'_>) {
-    let told = |summary: &str, name: &str| report.and_then(|report| report.metric(summary, name));
-    let read_events = report.filter(|report| !report.inputs.is_empty()).map(JobReport::events_read);
-    metrics.wall_sec = ended.wall.as_secs_f64();
-    metrics.cpu_sec = ended.cpu.as_secs_f64();
-    let budget = metrics.wall_sec * f64::from(metrics.threads);
-    metrics.cpu_efficiency = if budget > 0.0 { metrics.cpu_sec / budget } else { 0.0 };
-    let peak = ended.peak_rss.0 as f64 / MB;
-    metrics.peak_rss_mb = told("ApplicationMemory", "PeakValueRss").map_or(peak, |told| told.max(peak));
-    metrics.peak_vsize_mb = told("ApplicationMemory", "PeakValueVsize");
-    metrics.cgroup_memory_mb = flow.cgroup.map(|peak| peak.0 as f64 / MB);
-    metrics.events_read = read_events.unwrap_or(flow.expected);
-    metrics.events_written = flow.written.unwrap_or(0);
-    metrics.time_per_event_sec =
-        if metrics.events_read > 0 { metrics.wall_sec / metrics.events_read as f64 } else { 0.0 };
-    let sizes = |paths: &mut dyn Iterator<Item = &PathBuf>| {
-        paths.filter_map(|path| Some(path.metadata().ok()?.len() as f64 / MB)).sum::<f64>()
-    };
-    metrics.read_mb = report
-        .and_then(JobReport::read_mb)
-        .unwrap_or_else(|| sizes(&mut flow.inputs.iter().map(|input| &input.path)));
-    metrics.write_mb =
-        report.and_then(JobReport::write_mb).unwrap_or_else(|| sizes(&mut flow.files.outputs.iter()));
-    let code = report.and_then(|report| report.error()).map(|error| error.status);
-    metrics.exit_code = code.unwrap_or(ended.exit.return_code());
-    metrics.signal = match ended.exit {
-        windlass_types::work::Exit::Signal(signal) => Some(signal),
-        windlass_types::work::Exit::Code(_) => None,
-    };
+        _ => u32::MAX,
+    }
 }
 
 /// Brings a file to the storage of the site, whole or not at all.

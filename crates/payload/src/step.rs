@@ -1,4 +1,5 @@
-//! One process of a job: started in a group of its own, told of signals, measured, and its whole group ended with it.
+//! A process of a job: started in a group of its own, told of signals, measured, and its whole group ended with it. Several
+//! may run side by side; the first that fails ends the others.
 
 use std::fs;
 use std::io;
@@ -6,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_proc::sample::{Sample, own_peak_rss, trusted_peak};
 use windlass_proc::{Pid, Signal, procfs, tree, wait};
@@ -22,9 +23,9 @@ struct Shared {
     state: Mutex<State>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
-    running: Option<Pid>,
+    running: Vec<Pid>,
     /// The first that asked for the end.
     ended_by: Option<i32>,
 }
@@ -36,8 +37,8 @@ impl Control {
         if ends {
             state.ended_by.get_or_insert(signal);
         }
-        if let (Some(group), Some(signal)) = (state.running, Signal::from_named_raw(signal)) {
-            tree::signal(group, &tree::with_descendants([group]), signal);
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            state.send(signal);
         }
     }
 
@@ -48,6 +49,14 @@ impl Control {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         // What is in there is whole after every statement.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn send(&self, signal: Signal) {
+        for &group in &self.running {
+            tree::signal(group, &tree::with_descendants([group]), signal);
+        }
     }
 }
 
@@ -66,12 +75,52 @@ const LONGEST_BETWEEN: Duration = Duration::from_secs(1);
 
 /// Runs a command to its end.
 pub(crate) fn run(control: &Control, command: &mut Command) -> io::Result<Ended> {
+    run_one(control, command, None)
+}
+
+/// How processes that ran side by side ended.
+#[derive(Debug)]
+pub(crate) struct Together {
+    pub(crate) ended: Vec<Ended>,
+    /// The one because of which the others were ended.
+    pub(crate) failed: Option<usize>,
+}
+
+/// Runs commands side by side. What the others would make is of no use without one that fails: it ends them.
+pub(crate) fn run_together(control: &Control, commands: &mut [Command]) -> io::Result<Together> {
+    let failed = OnceLock::new();
+    let ended = std::thread::scope(|scope| {
+        let one = |(index, command)| {
+            let failed = &failed;
+            scope.spawn(move || {
+                let ended = run_one(control, command, Some(failed));
+                if !ended.as_ref().is_ok_and(|ended| ended.exit == Exit::Code(0)) {
+                    // Under the lock nothing starts: whatever of them runs is known, and what does not will not.
+                    let state = control.lock();
+                    if failed.set(index).is_ok() {
+                        state.send(Signal::KILL);
+                    }
+                }
+                ended
+            })
+        };
+        let running: Vec<_> = commands.iter_mut().enumerate().map(one).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("it could not be watched")))
+        };
+        running.into_iter().map(join).collect::<io::Result<Vec<Ended>>>()
+    })?;
+    Ok(Together { ended, failed: failed.get().copied() })
+}
+
+fn run_one(control: &Control, command: &mut Command, failed: Option<&OnceLock<usize>>) -> io::Result<Ended> {
     let begin = Instant::now();
     let spawner_peak = own_peak_rss().unwrap_or(Bytes(0));
     let pid = {
         // Held until the process is known: a signal that comes in between waits for it.
         let mut state = control.lock();
-        if let Some(signal) = state.ended_by {
+        let given_up = failed.and_then(OnceLock::get).map(|_| Signal::KILL.as_raw());
+        if let Some(signal) = state.ended_by.or(given_up) {
             return Ok(Ended {
                 exit: Exit::Signal(signal),
                 wall: Duration::ZERO,
@@ -82,12 +131,12 @@ pub(crate) fn run(control: &Control, command: &mut Command) -> io::Result<Ended>
         let child = command.process_group(0).spawn()?;
         let pid =
             Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("a process without a pid"))?;
-        state.running = Some(pid);
+        state.running.push(pid);
         pid
     };
     let sampled = sample_until_over(pid)?;
     let wall = begin.elapsed();
-    control.lock().running = None;
+    control.lock().running.retain(|running| *running != pid);
     // What it left in its group must not go on writing into files that count from now on. Its pid is still its own.
     rustix::process::kill_process_group(pid, Signal::KILL).ok();
     let reaped = wait::reap(pid)?;
@@ -202,6 +251,27 @@ mod tests {
         });
         assert_eq!(control.ended_by(), Some(15));
         assert_eq!(run(&control, &mut sh("touch never")).unwrap().exit, Exit::Signal(15));
+    }
+
+    #[test]
+    fn the_first_that_fails_ends_the_others() {
+        let control = Control::default();
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        run(&control, &mut sh(&format!("mkfifo {}", fifo.display()))).unwrap();
+        // It fails once the last one is there.
+        let waits = format!("read -r line < {}; exit 3", fifo.display());
+        let sleeps = format!("echo there > {}; sleep 1000", fifo.display());
+        let mut commands = [sh("sleep 1000"), sh(&waits), sh(&sleeps)];
+        let together = run_together(&control, &mut commands).unwrap();
+        let exits: Vec<Exit> = together.ended.iter().map(|ended| ended.exit).collect();
+        assert_eq!(
+            (exits, together.failed),
+            (vec![Exit::Signal(9), Exit::Code(3), Exit::Signal(9)], Some(1))
+        );
+        assert_eq!(control.ended_by(), None, "nobody told the job to end");
+        let together = run_together(&control, &mut [sh("exit 0"), sh("exit 0")]).unwrap();
+        assert_eq!((together.ended.len(), together.failed), (2, None));
     }
 
     #[test]

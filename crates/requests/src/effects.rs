@@ -11,15 +11,16 @@ use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use windlass_core::adaptive::{self, Experience, RoundRecord};
 use windlass_core::plan::{Cause, Plan, PlanFault, PlanInput, Start, plan};
+use windlass_core::requests::View;
 use windlass_core::requests::book::{
     Backend, BlockRow, FileCounts, NodeCounts, Process, RequestRow, RunCause, RunRow,
 };
 use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
-use windlass_core::requests::{View, metrics};
 use windlass_store::model::RunFilter;
 use windlass_types::Clock;
-use windlass_types::payload::{StepProfile, check_name};
+use windlass_types::payload::check_name;
 use windlass_types::requests::{BlockStatus, Request, RunStatus};
 
 /// Those with the same one are done one after the other.
@@ -226,7 +227,7 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     if wanted == Some(0) {
         return Ok(None);
     }
-    let profile = measured(process, rows.run.as_ref(), round);
+    let mut experience = learnt(process, rows.run.as_ref(), round);
     let input = PlanInput {
         request: &request,
         files: &files,
@@ -240,8 +241,8 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
             first_block: process.next_block,
         },
         events_wanted: wanted,
-        metrics: profile.as_ref(),
-        max_units: None,
+        metrics: Some(&experience),
+        max_units: max_units(world, &request, round, &experience),
     };
     let plan = plan(&input).map_err(|faults| of_plan(&faults))?;
     if plan.units().len() == 0 {
@@ -250,10 +251,11 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     let uuid = names::run(&process.uuid, round);
     let common = Common::new(&request, &uuid, &places.storage).map_err(lasting)?;
     let directory = directory(world, &request.request_name, &uuid)?;
-    let outline = manifests::write(&directory, &plan, &common, profile.as_ref()).map_err(of_write)?;
+    let outline = manifests::write(&directory, &plan, &common).map_err(of_write)?;
     let backend = world.backends.place(|| active_runs(world))?;
     let mut planned = planned(process, round, uuid, &directory, &plan, &outline, backend);
-    planned.process.step_metrics = profile.and_then(|profile| serde_json::to_value(profile).ok());
+    experience.record(RoundRecord { round, asked: plan.asked, measured: None });
+    planned.process.step_metrics = Some(serde_json::to_value(experience).map_err(lasting)?);
     write_for_backend(world, rows, &request, &planned.run, &outline)?;
     manifests::seal(&directory, &outline).map_err(of_write)?;
     Ok(Some(planned))
@@ -360,13 +362,21 @@ fn planned(
 
 /// What earlier rounds have measured: the last one as it left it on disk, those before it as they are remembered. The plan
 /// of the same round once more finds the same.
-fn measured(process: &Process, last: Option<&RunRow>, round: u32) -> Option<StepProfile> {
-    let before: Option<StepProfile> =
-        process.step_metrics.clone().and_then(|metrics| serde_json::from_value(metrics).ok());
+fn learnt(process: &Process, last: Option<&RunRow>, round: u32) -> Experience {
+    let before = process.step_metrics.as_ref().and_then(Experience::remembered).unwrap_or_default();
     match last.filter(|run| run.round < round) {
-        Some(run) => metrics::measured(before.as_ref(), round, &outline::unit_metrics(run)),
+        Some(run) => {
+            let units = outline::unit_metrics(run);
+            before.measured(run.round, &units).with(round, &units)
+        }
         None => before,
     }
+}
+
+/// Of events that are made, a part: the rest goes on from the next number. Input is taken as a whole.
+fn max_units(world: &World, request: &Request, round: u32, experience: &Experience) -> Option<u32> {
+    let is_wanted = request.adaptive && request.generation.is_some();
+    adaptive::max_units(&world.options.plan.adaptive, is_wanted, round, Some(experience))
 }
 
 /// All of them, and whether waiting helps: only if nothing but sites stands against it.

@@ -12,7 +12,7 @@ use std::path::Path;
 use windlass_core::plan::{InputView, NodeView, Plan, UnitView};
 use windlass_types::LumiMask;
 use windlass_types::payload::{
-    Estimates, EventWindow, Generation, Input, Merge, Node, Output, Site, Step, StepProfile, UnitManifest,
+    Estimates, EventWindow, Generation, Input, Merge, Node, Output, Site, Step, UnitManifest,
 };
 use windlass_types::requests::Request;
 
@@ -24,6 +24,8 @@ pub(crate) struct Common {
     request: String,
     tag: String,
     run: String,
+    /// What the request says.
+    multicore: u32,
     steps: Vec<Step>,
     outputs: Vec<Output>,
     merge: Merge,
@@ -45,11 +47,18 @@ impl Common {
             // Enough of it to be unlike all others, and short enough for a name of a file.
             tag: run.chars().filter(|c| *c != '-').take(16).collect(),
             run: run.to_owned(),
+            multicore: request.multicore,
             steps,
             outputs,
             merge: layout::merge(request)?,
             sites: storage.iter().map(site).collect(),
         })
+    }
+
+    /// Where a job has fewer cores than the request says, no step has more threads than that (W-11).
+    fn steps_with(&self, cores: u32) -> Vec<Step> {
+        let most = if cores < self.multicore { cores } else { u32::MAX };
+        self.steps.iter().map(|step| Step { threads: step.threads.min(most), ..step.clone() }).collect()
     }
 
     fn manifest(&self, plan: &Plan, unit: &UnitView<'_>) -> UnitManifest {
@@ -59,7 +68,7 @@ impl Common {
             tag: self.tag.clone(),
             unit: unit.name().to_string(),
             number: unit.number(),
-            steps: self.steps.clone(),
+            steps: self.steps_with(plan.resources.cores),
             nodes: unit.nodes().map(|node| one_node(plan, &node)).collect(),
             outputs: self.outputs.clone(),
             merge: self.merge.clone(),
@@ -82,10 +91,11 @@ fn one_node(plan: &Plan, node: &NodeView<'_>) -> Node {
         }),
         expected_events: node.output_events(),
         estimates: Estimates {
-            memory_mb: plan.resources.memory_mb,
+            memory_mb: node.memory_mb(),
             time_sec: node.time_sec(),
             disk_kb: node.disk_kb(),
         },
+        probe: node.probe().map(|probes| probes.way),
     }
 }
 
@@ -114,7 +124,7 @@ pub(crate) fn outline_of(plan: &Plan) -> Outline {
         sites.sort_unstable();
         let mut row = UnitOutline { sites: outline.site_set(&sites), nodes: Vec::new() };
         for node in unit.nodes() {
-            let size = JobSize::of_estimate(plan.resources.cores, plan.resources.memory_mb, node.time_sec());
+            let size = JobSize::of_estimate(plan.resources.cores, node.memory_mb(), node.time_sec());
             row.push(outline.size(size));
             outline.disk_kb = outline.disk_kb.max(node.disk_kb());
         }
@@ -133,12 +143,7 @@ pub(crate) enum WriteError {
 }
 
 /// Writes the manifests of a run into its directory. It is whole once [`seal`] has put the outline there.
-pub(crate) fn write(
-    directory: &Path,
-    plan: &Plan,
-    common: &Common,
-    profile: Option<&StepProfile>,
-) -> Result<Outline, WriteError> {
+pub(crate) fn write(directory: &Path, plan: &Plan, common: &Common) -> Result<Outline, WriteError> {
     let wrong = |path: &Path, source| WriteError::Io { path: path.display().to_string(), source };
     make_empty(directory).map_err(|source| wrong(directory, source))?;
     let mut text = Vec::new();
@@ -154,7 +159,7 @@ pub(crate) fn write(
         let written = serde_json::to_writer(&mut text, &manifest).map_err(io::Error::from);
         written.and_then(|()| fs::write(&path, &text)).map_err(|source| wrong(&path, source))?;
     }
-    if let Some(profile) = profile {
+    if let Some(profile) = &plan.profile {
         let path = directory.join("step_profile.json");
         let text = serde_json::to_vec_pretty(profile).map_err(io::Error::from);
         text.and_then(|text| fs::write(&path, text)).map_err(|source| wrong(&path, source))?;

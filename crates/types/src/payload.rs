@@ -16,8 +16,8 @@ mod names;
 mod report;
 
 pub use manifest::{
-    Estimates, EventWindow, Fault, FaultKind, Generation, Input, Merge, Node, Output, Simulation, Site, Step,
-    UnitManifest,
+    Estimates, EventWindow, Fault, FaultKind, Generation, Input, Merge, Node, Output, SideBySide, Simulation,
+    Site, Step, UnitManifest,
 };
 pub use names::{NameError, check_lfn, check_name};
 pub use report::{

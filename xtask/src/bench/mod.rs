@@ -3,6 +3,7 @@
 //! Deciding what to run is [`options`], [`workloads`] and [`contestants`]; running it is [`measure`]; the rest turns
 //! samples into numbers ([`statistics`], [`targets`]) and numbers into text ([`report`], [`table`]).
 
+mod adaptive;
 mod contestants;
 mod dag;
 mod machine;
@@ -46,6 +47,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     match words.split_first() {
         Some((first, rest)) if first == "workers" => return workers::main(rest, build),
         Some((first, rest)) if first == "retries" => return retries::main(rest, build),
+        Some((first, rest)) if first == "adaptive" => return adaptive::main(rest),
         Some((first, rest)) if first == "plan" => return plan::main(rest),
         Some((first, rest)) if first == "dag" => return dag::main(rest),
         Some((first, rest)) if first == "requests" => return requests::main(rest, build),

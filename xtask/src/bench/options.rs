@@ -11,6 +11,7 @@ cargo xtask bench [A] [B] [C] [D] [OPTIONS]: windlass against the floor and its 
 cargo xtask bench workers [OPTIONS]: one server, many workers (see its own --help)
 cargo xtask bench retries [OPTIONS]: what a retry costs, and how soon a storm is over (see its own --help)
 cargo xtask bench plan [OPTIONS]: planning a large dataset with each splitter (see its own --help)
+cargo xtask bench adaptive [OPTIONS]: how well rounds learn from hints that are wrong (see its own --help)
 cargo xtask bench requests [OPTIONS]: passes over many requests, and the API meanwhile (see its own --help)
 cargo xtask bench dag [PART] [OPTIONS]: runs on HTCondor: rendering, following them (see its own --help)
 

@@ -105,6 +105,7 @@ impl Planned {
             command: None,
             threads: 1,
             reads: None,
+            join: None,
             simulation: Some(simulation),
         };
         let output = Output {

@@ -1,9 +1,9 @@
 //! What a plan is made of: the request, its files, the sites, and what the deployment has set.
 
+use crate::adaptive::{AdaptiveSettings, Experience, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_types::catalog::CatalogFile;
-use windlass_types::payload::StepProfile;
 use windlass_types::requests::{Left, Request};
 
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub struct PlanInput<'a> {
     /// Of events that are generated, so many are still wanted after the filter. `None`: all that the request asks for.
     pub events_wanted: Option<u64>,
     /// What earlier rounds have measured.
-    pub metrics: Option<&'a StepProfile>,
+    pub metrics: Option<&'a Experience>,
     /// No more work units than this; the rest is for a later round. Files are never divided between rounds, so a single
     /// file that makes more units than this is planned whole. Files that failed before have rounds of their own, after
     /// all others.
@@ -54,6 +54,8 @@ pub struct PlanSettings {
     pub max_memory_per_core: u64,
     /// What was measured, times this, is asked for.
     pub memory_safety: f64,
+    /// How rounds learn from those before them.
+    pub adaptive: AdaptiveSettings,
 
     /// Where the request does not say how to cut.
     pub files_per_job: u64,
@@ -90,6 +92,17 @@ impl Default for Retries {
     }
 }
 
+impl PlanSettings {
+    /// The memory that jobs may ask for.
+    pub const fn window(&self) -> Window {
+        Window {
+            default_per_core: self.default_memory_per_core,
+            max_per_core: self.max_memory_per_core,
+            safety: self.memory_safety,
+        }
+    }
+}
+
 impl Default for PlanSettings {
     fn default() -> Self {
         let throttles = [("Processing", 5000), ("Merge", 100), ("Cleanup", 50), ("MergeGroup", 10)];
@@ -97,6 +110,7 @@ impl Default for PlanSettings {
             default_memory_per_core: 2000,
             max_memory_per_core: 3000,
             memory_safety: 1.20,
+            adaptive: AdaptiveSettings::default(),
             files_per_job: 5,
             events_per_job: 10_000,
             lumis_per_job: 8,

@@ -26,6 +26,7 @@ pub use value::{
     Slice, UnitView, Work,
 };
 
+use crate::adaptive::{self, Probes};
 use fault::Faults;
 use split::Draft;
 use terms::Terms;
@@ -33,10 +34,21 @@ use terms::Terms;
 /// Everything that is to be done for a request, or for one round of it; or all that stands against it.
 pub fn plan(input: &PlanInput<'_>) -> Result<Plan, Vec<PlanFault>> {
     let terms = Terms::of(input)?;
-    match input.request.generation {
+    let mut plan = match input.request.generation {
         Some(generation) => generate(input, &terms, generation),
         None => cut(input, &terms),
+    }?;
+    plan.probes = probes(input, &terms, &plan);
+    Ok(plan)
+}
+
+/// What is found out is of use only if another round follows.
+fn probes(input: &PlanInput<'_>, terms: &Terms, plan: &Plan) -> Option<Probes> {
+    if !input.request.adaptive || plan.left_out.later == 0 && plan.events_left == 0 {
+        return None;
     }
+    let jobs = plan.unit(0)?.len();
+    adaptive::probes(&input.settings.adaptive, &input.settings.window(), &terms.decision, jobs)
 }
 
 fn generate(

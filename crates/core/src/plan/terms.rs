@@ -4,12 +4,14 @@
 use super::choose::Selection;
 use super::fault::{Faults, PlanFault};
 use super::input::{PlanInput, PlanSettings};
+use crate::adaptive::{Decision, Hints, decide};
 use std::collections::BTreeSet;
-use windlass_types::payload::StepProfile;
 use windlass_types::requests::{Request, SplittingAlgo, SplittingParams};
 
 #[derive(Debug)]
 pub(super) struct Terms {
+    /// What all the rest follows from.
+    pub(super) decision: Decision,
     pub(super) limits: Limits,
     pub(super) sizing: Sizing,
     pub(super) selection: Selection,
@@ -37,6 +39,14 @@ impl Limits {
     /// Whether so much fills a job by itself.
     pub(super) fn is_full(&self, count: u64, events: u64) -> bool {
         count >= self.count || self.most_events().is_some_and(|most| events >= most)
+    }
+
+    /// How many events make a job follows from how long each of them takes.
+    fn tune(&mut self, decision: &Decision, time_per_job: Option<u64>) {
+        self.events = decision.events_per_job;
+        self.in_time = time_per_job
+            .filter(|_| is_amount(decision.time_per_event))
+            .map(|time| ((time as f64 / decision.time_per_event).floor() as u64).max(1));
     }
 
     pub(super) fn most_events(&self) -> Option<u64> {
@@ -86,8 +96,13 @@ impl Terms {
         let mut faults = Faults::default();
         let request = input.request;
         check_shape(input, &mut faults);
-        let sizing = sizing(request, input.settings, input.metrics, &mut faults);
-        let limits = limits(request, input.settings, sizing.time_per_event, &mut faults);
+        check_hints(request, input.settings, &mut faults);
+        let mut limits = limits(request, input.settings, &mut faults);
+        let hints = hints(request, &limits);
+        let settings = input.settings;
+        let decision = decide(&hints, &settings.window(), &settings.adaptive, input.metrics);
+        limits.tune(&decision, request.splitting_params.time_per_job);
+        let sizing = Sizing::new(&decision, &hints, settings);
         let selection = Selection::of(&request.splitting_params, &mut faults);
         let sites = sites(input, &mut faults);
         let params = &request.splitting_params;
@@ -107,7 +122,7 @@ impl Terms {
             &mut faults,
         );
         faults.into_result()?;
-        Ok(Self { limits, sizing, selection, sites, target_merged_kb, target_block_kb })
+        Ok(Self { decision, limits, sizing, selection, sites, target_merged_kb, target_block_kb })
     }
 }
 
@@ -163,12 +178,8 @@ fn check_generation(generation: &windlass_types::requests::Generation, faults: &
     }
 }
 
-fn sizing(
-    request: &Request,
-    settings: &PlanSettings,
-    metrics: Option<&StepProfile>,
-    faults: &mut Faults,
-) -> Sizing {
+/// Faults of what the request says about its jobs.
+fn check_hints(request: &Request, settings: &PlanSettings, faults: &mut Faults) {
     for (field, value) in
         [("time_per_event_sec", request.time_per_event_sec), ("size_per_event_kb", request.size_per_event_kb)]
     {
@@ -179,29 +190,8 @@ fn sizing(
     if request.multicore == 0 {
         faults.request("multicore", "is 0", "a job needs at least one core");
     }
-    let (memory_mb, is_memory_capped) = memory(request, settings, metrics, faults);
-    Sizing {
-        cores: request.multicore,
-        memory_mb,
-        is_memory_capped,
-        time_per_event: measured_time(metrics).unwrap_or(request.time_per_event_sec),
-        size_per_event_kb: request.size_per_event_kb,
-        efficiency: request.generation.map_or(1.0, |generation| generation.filter_efficiency),
-        min_time_sec: settings.min_time_sec,
-        min_disk_kb: settings.min_disk_kb,
-    }
-}
-
-/// with something measured R-164: that and the safety, within the window.
-fn memory(
-    request: &Request,
-    settings: &PlanSettings,
-    metrics: Option<&StepProfile>,
-    faults: &mut Faults,
-) -> (u64, bool) {
-    let cores = u64::from(request.multicore);
-    let least = settings.default_memory_per_core.saturating_mul(cores);
-    let most = settings.max_memory_per_core.max(settings.default_memory_per_core).saturating_mul(cores);
+    //
+    let (cores, most) = (request.multicore, settings.window().most(request.multicore));
     if request.memory_mb > most && cores > 0 {
         let what = format!(
             "{} MB for {cores} cores is more than {} MB per core, and no site is asked for that",
@@ -210,30 +200,42 @@ fn memory(
         let remedy = format!("ask for at most {most} MB, or for more cores (`multicore`)");
         faults.request("memory_mb", what, &remedy);
     }
-    let measured = metrics.and_then(|profile| {
-        profile.steps.values().map(|step| step.rss_mb).filter(|rss| is_amount(*rss)).reduce(f64::max)
-    });
-    match measured {
-        Some(measured) => {
-            let wanted = (measured * settings.memory_safety).ceil() as u64;
-            (wanted.clamp(least, most), wanted > most)
-        }
-        None => (request.memory_mb.max(least), false),
+}
+
+/// What the request says, for [`decide`] to hold against what was measured.
+fn hints(request: &Request, limits: &Limits) -> Hints {
+    Hints {
+        adaptive: request.adaptive,
+        cores: request.multicore,
+        memory_mb: request.memory_mb,
+        time_per_event: request.time_per_event_sec,
+        size_per_event_kb: request.size_per_event_kb,
+        efficiency: request.generation.map_or(1.0, |generation| generation.filter_efficiency),
+        events_per_job: limits.events,
+        time_per_job: request.splitting_params.time_per_job,
     }
 }
 
-/// The steps of a job follow one another.
-fn measured_time(metrics: Option<&StepProfile>) -> Option<f64> {
-    let sum: f64 =
-        metrics?.steps.values().map(|step| step.wall_sec_per_event).filter(|time| is_amount(*time)).sum();
-    (sum > 0.0).then_some(sum)
+impl Sizing {
+    fn new(decision: &Decision, hints: &Hints, settings: &PlanSettings) -> Self {
+        Self {
+            cores: decision.cores,
+            memory_mb: decision.memory_mb,
+            is_memory_capped: decision.is_memory_capped,
+            time_per_event: decision.time_per_event,
+            size_per_event_kb: decision.size_per_event_kb,
+            efficiency: hints.efficiency,
+            min_time_sec: settings.min_time_sec,
+            min_disk_kb: settings.min_disk_kb,
+        }
+    }
 }
 
 fn is_amount(value: f64) -> bool {
     value.is_finite() && value > 0.0
 }
 
-fn limits(request: &Request, settings: &PlanSettings, time_per_event: f64, faults: &mut Faults) -> Limits {
+fn limits(request: &Request, settings: &PlanSettings, faults: &mut Faults) -> Limits {
     let SplittingParams {
         files_per_job,
         events_per_job,
@@ -247,17 +249,20 @@ fn limits(request: &Request, settings: &PlanSettings, time_per_event: f64, fault
     let lumis = positive("splitting_params.lumis_per_job", lumis_per_job, faults);
     let lumi = positive("splitting_params.max_events_per_lumi", max_events_per_lumi, faults);
     let time = positive("splitting_params.time_per_job", time_per_job, faults);
-    let in_time = time
-        .filter(|_| is_amount(time_per_event))
-        .map(|time| ((time as f64 / time_per_event).floor() as u64).max(1));
-
-    let usual_events = if in_time.is_some() { None } else { Some(settings.events_per_job.max(1)) };
+    let is_by_time = time.is_some() && is_amount(request.time_per_event_sec);
+    let usual_events = if is_by_time { None } else { Some(settings.events_per_job.max(1)) };
     let (count, events) = match request.splitting_algo {
         SplittingAlgo::FileBased => (files.unwrap_or(settings.files_per_job.max(1)), None),
         SplittingAlgo::LumiBased => (lumis.unwrap_or(settings.lumis_per_job.max(1)), None),
         SplittingAlgo::EventBased | SplittingAlgo::EventAwareLumiBased => (u64::MAX, events.or(usual_events)),
     };
-    Limits { count, events, in_time, lumi, one_file: request.splitting_params.halt_job_on_file_boundaries }
+    Limits {
+        count,
+        events,
+        in_time: None,
+        lumi,
+        one_file: request.splitting_params.halt_job_on_file_boundaries,
+    }
 }
 
 fn positive(field: &str, given: Option<u64>, faults: &mut Faults) -> Option<u64> {

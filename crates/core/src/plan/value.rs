@@ -7,9 +7,11 @@ use super::sites::{SetId, SiteSets};
 use super::split::Draft;
 use super::terms::Terms;
 use super::units::{Unit, blocks};
+use crate::adaptive::{Asked, Probes};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use windlass_types::payload::StepProfile;
 use windlass_types::requests::{SplittingAlgo, UnitName};
 
 /// What is to be done. Read it through [`Plan::units`].
@@ -18,6 +20,13 @@ pub struct Plan {
     pub request: String,
     pub algorithm: SplittingAlgo,
     pub resources: Resources,
+    /// By what it was planned, for whoever asks later.
+    pub asked: Asked,
+    /// What the payload is told about the steps; it goes with the resources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<StepProfile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probes: Option<Probes>,
     pub retries: Retries,
     /// How many at once, by category.
     pub throttles: BTreeMap<String, u64>,
@@ -296,6 +305,17 @@ impl<'a> NodeView<'a> {
         self.row().time_sec
     }
 
+    /// What it tries out: one of the last jobs of the first unit.
+    pub fn probe(&self) -> Option<Probes> {
+        let probes = self.plan.probes?;
+        let first = self.plan.units.first()?;
+        (first.to.saturating_sub(probes.jobs)..first.to).contains(&self.node).then_some(probes)
+    }
+
+    pub fn memory_mb(&self) -> u64 {
+        self.probe().map_or(self.plan.resources.memory_mb, |probes| probes.memory_mb)
+    }
+
     pub fn disk_kb(&self) -> u64 {
         self.row().disk_kb
     }
@@ -416,6 +436,9 @@ pub(super) fn assemble(
             is_memory_capped: sizing.is_memory_capped,
             time_per_event_sec: sizing.time_per_event,
         },
+        asked: Asked::new(&terms.decision, units.len() as u32, nodes.iter().map(|node| node.events)),
+        profile: terms.decision.profile.clone(),
+        probes: None,
         retries: input.settings.retries,
         throttles: input.settings.throttles.clone(),
         output_datasets: request.output_datasets.clone(),

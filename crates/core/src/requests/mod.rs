@@ -23,7 +23,6 @@ pub mod document;
 pub mod failures;
 pub mod files;
 pub mod lifecycle;
-pub mod metrics;
 pub mod names;
 pub mod outputs;
 pub mod rounds;

@@ -1,5 +1,6 @@
 //! What a step is told: variables, and the lists of files that they name. Documented in `docs/guide/payload.md`.
 
+use super::shares::Share;
 use crate::place::Place;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -72,7 +73,7 @@ fn lines<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> String {
 }
 
 /// Variables that are not set for every step, and that our own environment may have.
-const SOMETIMES: [&str; 8] = [
+const SOMETIMES: [&str; 10] = [
     "WINDLASS_FIRST_EVENT",
     "WINDLASS_LAST_EVENT",
     "WINDLASS_RUN_NUMBER",
@@ -81,6 +82,8 @@ const SOMETIMES: [&str; 8] = [
     "WINDLASS_SKIP_EVENTS",
     "WINDLASS_MAX_EVENTS",
     "WINDLASS_SIMULATION",
+    "WINDLASS_INSTANCE",
+    "WINDLASS_INSTANCES",
 ];
 
 pub(super) fn clear(command: &mut Command) {
@@ -96,15 +99,16 @@ pub(super) struct Told<'a> {
     pub(super) step: &'a Step,
     pub(super) threads: u32,
     pub(super) attempt: u32,
-    pub(super) expected: u64,
-    /// It is the first, and there are no inputs.
-    pub(super) generates: bool,
+    /// Which of how many that run side by side.
+    pub(super) instance: (usize, usize),
 }
 
 impl Told<'_> {
-    pub(super) fn variables(&self, inputs: &[StepInput], files: &StepFiles) -> Vec<(&'static str, String)> {
+    pub(super) fn variables(&self, share: &Share, files: &StepFiles) -> Vec<(&'static str, String)> {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let manifest = &self.place.manifest;
+        let (instance, instances) = self.instance;
+        let seed = seed(manifest, self.node.index, &self.step.name);
         let mut told = vec![
             ("WINDLASS_REQUEST", manifest.request.clone()),
             ("WINDLASS_UNIT", manifest.unit.clone()),
@@ -114,16 +118,17 @@ impl Told<'_> {
             ("WINDLASS_STEP", self.step.name.clone()),
             ("WINDLASS_ATTEMPT", self.attempt.to_string()),
             ("WINDLASS_THREADS", self.threads.to_string()),
-            ("WINDLASS_SEED", seed(manifest, self.node.index, &self.step.name).to_string()),
-            ("WINDLASS_MEMORY_MB", self.node.estimates.memory_mb.to_string()),
+            ("WINDLASS_SEED", seed_of_instance(seed, instance).to_string()),
+            ("WINDLASS_NODE_SEED", seed.to_string()),
+            ("WINDLASS_MEMORY_MB", (self.node.estimates.memory_mb / instances.max(1) as u64).to_string()),
             ("WINDLASS_INPUTS", path(&files.inputs)),
             ("WINDLASS_INPUT_DETAILS", path(&files.details)),
-            ("WINDLASS_EVENTS", self.expected.to_string()),
+            ("WINDLASS_EVENTS", share.expected.to_string()),
             ("WINDLASS_OUTPUT", path(&files.outputs[0])),
             ("WINDLASS_OUTPUTS", path(&files.outputs_list)),
             ("WINDLASS_JOB_REPORT", path(&files.report)),
         ];
-        if let (true, Some(made)) = (self.generates, self.node.generate) {
+        if let Some(made) = share.generate {
             told.extend([
                 ("WINDLASS_FIRST_EVENT", made.first_event.to_string()),
                 ("WINDLASS_LAST_EVENT", made.last_event.to_string()),
@@ -132,7 +137,11 @@ impl Told<'_> {
                 ("WINDLASS_EVENTS_PER_LUMI", made.events_per_lumi.unwrap_or(0).to_string()),
             ]);
         }
-        if let Some((skip, most)) = skip_and_most(inputs) {
+        if instances > 1 {
+            told.push(("WINDLASS_INSTANCE", instance.to_string()));
+            told.push(("WINDLASS_INSTANCES", instances.to_string()));
+        }
+        if let Some((skip, most)) = skip_and_most(&share.inputs) {
             told.push(("WINDLASS_SKIP_EVENTS", skip.to_string()));
             told.push(("WINDLASS_MAX_EVENTS", most.map_or_else(|| "-1".to_owned(), |most| most.to_string())));
         }
@@ -150,7 +159,9 @@ impl Told<'_> {
 fn skip_and_most(inputs: &[StepInput]) -> Option<(u64, Option<u64>)> {
     match inputs {
         [StepInput { events: Some(window), .. }] => {
-            Some((window.first - 1, Some(window.last - window.first + 1)))
+            // The last share of a file whose events nobody has counted has no end.
+            let most = (window.last < u64::MAX).then(|| window.last - window.first + 1);
+            Some((window.first - 1, most))
         }
         _ if inputs.iter().all(|input| input.events.is_none()) => Some((0, None)),
         _ => None,
@@ -163,6 +174,11 @@ fn seed(manifest: &UnitManifest, node: u32, step: &str) -> u64 {
     let text =
         windlass_types::digest(format!("{request}\n{tag}\n{seed}\n{number}\n{node}\n{step}").as_bytes());
     u64::from_str_radix(&text[..16], 16).unwrap_or(*seed)
+}
+
+/// Programs whose random numbers do not follow from the numbers of events would make the same ones in every instance.
+fn seed_of_instance(seed: u64, instance: usize) -> u64 {
+    seed.wrapping_add((instance as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 #[cfg(test)]
@@ -178,6 +194,7 @@ mod tests {
         assert_eq!(skip_and_most(&[]), Some((0, None)));
         assert_eq!(skip_and_most(&[input(None), input(None)]), Some((0, None)));
         assert_eq!(skip_and_most(&[input(Some((11, 20)))]), Some((10, Some(10))));
+        assert_eq!(skip_and_most(&[input(Some((11, u64::MAX)))]), Some((10, None)));
         assert_eq!(skip_and_most(&[input(Some((11, 20))), input(Some((1, 5)))]), None);
         assert_eq!(skip_and_most(&[input(Some((11, 20))), input(None)]), None);
     }

@@ -4,6 +4,7 @@
 mod burn;
 mod fault;
 mod profile;
+pub mod rehearsal;
 mod task;
 
 pub use fault::parse_fault;

@@ -40,7 +40,8 @@ impl Task {
             node: number(&text, "WINDLASS_NODE")?.unwrap_or(0),
             attempt: number(&text, "WINDLASS_ATTEMPT")?.unwrap_or(1),
             threads: number(&text, "WINDLASS_THREADS")?.unwrap_or(1),
-            seed: number(&text, "WINDLASS_SEED")?.unwrap_or(0),
+            // What it makes follows from the numbers of events: the same whoever makes them.
+            seed: number(&text, "WINDLASS_NODE_SEED")?.or(number(&text, "WINDLASS_SEED")?).unwrap_or(0),
             report: text("WINDLASS_JOB_REPORT").map(PathBuf::from),
             generate: generation(&text)?,
             ..Self::default()

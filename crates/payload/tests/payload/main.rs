@@ -2,6 +2,10 @@
 
 // `cfg(test)` is what tells clippy that helpers may unwrap.
 #[cfg(test)]
+mod rehearsals;
+#[cfg(test)]
 mod reports;
+#[cfg(test)]
+mod side_by_side;
 #[cfg(test)]
 mod units;

@@ -12,16 +12,16 @@ use windlass_types::payload::{
 };
 
 /// A unit with two sites in a directory of its own.
-struct Unit {
+pub(super) struct Unit {
     dir: tempfile::TempDir,
-    manifest: UnitManifest,
+    pub(super) manifest: UnitManifest,
 }
 
 const SITE: &str = "T1";
 
 impl Unit {
     /// Two nodes that take every event of their inputs and add the name of the step.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let storage = |name: &str| Site { storage_path: dir.path().join(name).display().to_string() };
         let manifest = UnitManifest {
@@ -43,16 +43,16 @@ impl Unit {
         unit
     }
 
-    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub(super) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(super) fn write(&self, name: &str, text: &str) {
         fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
         fs::write(self.path(name), text).unwrap();
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(super) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
@@ -61,7 +61,7 @@ impl Unit {
         Place::open(&self.path("run/mg_000000.json"), SITE).unwrap()
     }
 
-    fn run(&self, node: u32) -> Result<NodeReport, Failure> {
+    pub(super) fn run(&self, node: u32) -> Result<NodeReport, Failure> {
         self.run_with(node, &Control::default())
     }
 
@@ -77,12 +77,12 @@ impl Unit {
         merge::merge(&self.place(), &self.path("work"), &Control::default())
     }
 
-    fn report(&self, node: u32) -> NodeReport {
+    pub(super) fn report(&self, node: u32) -> NodeReport {
         self.place().report(node).unwrap().unwrap()
     }
 }
 
-const TAKE_ALL: &str =
+pub(super) const TAKE_ALL: &str =
     r#"for f in $(cat "$WINDLASS_INPUTS"); do sed "s/\$/ $WINDLASS_STEP/" "$f"; done > "$WINDLASS_OUTPUT""#;
 
 fn step(name: &str, command: &str) -> Step {
@@ -91,11 +91,12 @@ fn step(name: &str, command: &str) -> Step {
         command: Some(command.to_owned()),
         threads: 1,
         reads: None,
+        join: None,
         simulation: None,
     }
 }
 
-fn node(index: u32, lfn: &str) -> Node {
+pub(super) fn node(index: u32, lfn: &str) -> Node {
     let input = Input { lfn: lfn.to_owned(), ..Input::default() };
     Node { index, inputs: vec![input], expected_events: 3, ..Node::default() }
 }

@@ -73,6 +73,7 @@ fn simulated(names: Vec<String>, request: &Request) -> Result<Vec<Step>, LayoutF
         command: None,
         threads: request.multicore.max(1),
         reads: None,
+        join: None,
         simulation: simulation.clone(),
     };
     Ok(names.into_iter().map(step).collect())

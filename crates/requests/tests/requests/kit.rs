@@ -312,6 +312,7 @@ pub(crate) fn reading(name: &str) -> Request {
         multicore: 1,
         site_whitelist: Vec::new(),
         site_blacklist: Vec::new(),
+        adaptive: true,
         trust_sitelists: false,
         splitting_algo: SplittingAlgo::FileBased,
         splitting_params: SplittingParams {

@@ -2,8 +2,10 @@
 
 use super::{dags, look, request};
 use crate::error::{Answer, ApiError};
+use serde_json::Value;
 use std::time::Duration;
 use windlass_api::requests::{BlockLine, DagSummary, Workflow, WorkflowStatus};
+use windlass_core::adaptive::Experience;
 use windlass_core::requests::book::{Backend, BlockRow, Process, RequestRow, RunRow, StepState};
 use windlass_store::Database;
 use windlass_store::model::{RunFilter, StepFilter};
@@ -33,11 +35,17 @@ pub fn show(db: &dyn Database, uuid: &str) -> Answer<Workflow> {
         splitting_params: serde_json::to_value(&request.splitting_params).map_err(ApiError::internal)?,
         round: process.round,
         category_throttles: process.category_throttles,
-        step_metrics: process.step_metrics,
+        step_metrics: process.step_metrics.as_ref().and_then(shown_metrics),
         events_produced: process.events_produced,
         created_at: process.created_at,
         updated_at: process.updated_at,
     })
+}
+
+/// what was measured, once something was. How it is reckoned with is nobody else's business.
+fn shown_metrics(metrics: &Value) -> Option<Value> {
+    let profile = Experience::remembered(metrics)?.profile;
+    if profile.jobs_sampled == 0 { None } else { serde_json::to_value(profile).ok() }
 }
 
 fn runs_of(db: &dyn Database, process: &str) -> Answer<Vec<RunRow>> {
@@ -91,7 +99,7 @@ fn status_of(
         dag: run.as_ref().map(summary),
         blocks: blocks.into_iter().map(block).collect(),
         round: process.as_ref().map_or(0, |process| process.round),
-        step_metrics: process.and_then(|process| process.step_metrics),
+        step_metrics: process.and_then(|process| shown_metrics(process.step_metrics.as_ref()?)),
         output_steps_pending: steps.len() as u64 - failed,
         output_steps_failed: failed,
         version: row.version,

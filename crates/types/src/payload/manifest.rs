@@ -45,9 +45,20 @@ pub struct Step {
     /// The step whose output it reads. Absent: the one before it; for the first, the inputs of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<String>,
+    /// Any shell command that makes one output of several. With it, instances of the step can run side by side, each with
+    /// some of the events; without it only those of the simulation can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<String>,
     /// How the simulation behaves, if there is no command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulation>,
+}
+
+impl Step {
+    /// What several instances of it write can be made one.
+    pub const fn can_split(&self) -> bool {
+        self.command.is_none() || self.join.is_some()
+    }
 }
 
 const fn one() -> u32 {
@@ -119,6 +130,18 @@ pub struct Node {
     pub expected_events: u64,
     #[serde(default)]
     pub estimates: Estimates,
+    /// It tries out how its steps do side by side. Stands over the manifest and over what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<SideBySide>,
+}
+
+/// How a step is run in several instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SideBySide {
+    pub instances: u32,
+    /// Of each.
+    pub threads: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -68,15 +68,25 @@ pub enum EventsFrom {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepMetrics {
     pub step: String,
+    /// Of each instance.
     pub threads: u32,
+    /// How many of it ran side by side; 0 and 1 are the same.
+    #[serde(default, skip_serializing_if = "is_alone")]
+    pub instances: u32,
+    /// It could be run so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub can_split: bool,
+    /// Until the last instance was over.
     pub wall_sec: f64,
     /// Of the step and everything it started.
     pub cpu_sec: f64,
-    /// CPU time over wall time and threads.
+    /// CPU time over wall time and all threads.
     pub cpu_efficiency: f64,
+    /// Of the largest instance.
     pub peak_rss_mb: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_vsize_mb: Option<f64>,
+    /// Of all instances together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup_memory_mb: Option<f64>,
     pub events_read: u64,
@@ -130,11 +140,24 @@ pub struct UnitMetrics {
     pub site: String,
     pub jobs_sampled: u64,
     pub steps: BTreeMap<String, StepSummary>,
+    /// Of steps that some jobs ran with other threads than most of them, as probes do.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, Vec<StepSummary>>,
+    /// That went into its jobs, and what came out of them in all outputs together.
+    #[serde(default)]
+    pub events_in: u64,
+    #[serde(default)]
+    pub output_bytes: u64,
 }
 
+/// Of jobs that ran a step with the same threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepSummary {
     pub threads: u32,
+    #[serde(default, skip_serializing_if = "is_alone")]
+    pub instances: u32,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub can_split: bool,
     pub samples: u64,
     pub wall_sec: Spread,
     pub cpu_sec: Spread,
@@ -207,6 +230,14 @@ pub struct StepTuning {
     /// How many side by side, each with a share of the events. Absent: one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<u32>,
+    /// What one of them is thought to need with its threads. No more of them run than fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance_mb: Option<f64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+const fn is_alone(instances: &u32) -> bool {
+    *instances <= 1
 }
 
 #[cfg(test)]

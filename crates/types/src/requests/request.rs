@@ -50,6 +50,9 @@ pub struct Request {
     pub splitting_algo: SplittingAlgo,
     #[serde(default)]
     pub splitting_params: SplittingParams,
+    /// Rounds learn from those before them. Without it the hints above stand, and all is one round.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub adaptive: bool,
 
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
@@ -97,6 +100,9 @@ const fn one() -> u64 {
 }
 const fn one_u32() -> u32 {
     1
+}
+const fn yes() -> bool {
+    true
 }
 const fn all() -> f64 {
     1.0

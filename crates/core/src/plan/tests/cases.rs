@@ -2,7 +2,7 @@
 
 use super::*;
 use windlass_types::LumiMask;
-use windlass_types::payload::StepTuning;
+use windlass_types::payload::{StepProfile, StepTuning};
 
 const AB: &[&str] = &["A", "B"];
 
@@ -190,7 +190,7 @@ fn memory_stays_within_its_window() {
         world.metrics = measured.map(|rss_mb| {
             let step = |rss_mb| StepTuning { rss_mb, ..StepTuning::default() };
             let steps = [("one".to_owned(), step(rss_mb)), ("two".to_owned(), step(rss_mb / 2.0))];
-            StepProfile { round: 1, jobs_sampled: 5, steps: steps.into() }
+            StepProfile { round: 1, jobs_sampled: 5, steps: steps.into() }.into()
         });
         let Resources { memory_mb: found, is_memory_capped, cores, .. } = world.plan().resources;
         assert_eq!((found, is_memory_capped), expected, "{memory_mb} MB, {multicore} cores, {measured:?}");
@@ -212,7 +212,7 @@ fn time_and_disk_are_estimated() {
     assert_eq!(estimates(&world), (2_000_000, 80_000_000));
     let tuning = StepTuning { wall_sec_per_event: 0.1, ..StepTuning::default() };
     let steps = [("one".to_owned(), tuning), ("two".to_owned(), tuning)];
-    world.metrics = Some(StepProfile { round: 1, jobs_sampled: 5, steps: steps.into() });
+    world.metrics = Some(StepProfile { round: 1, jobs_sampled: 5, steps: steps.into() }.into());
     assert_eq!(estimates(&world).0, 800_000);
     world.files = vec![plain("/a", AB, 3)];
     assert_eq!(estimates(&world), (300, 1_000_000));

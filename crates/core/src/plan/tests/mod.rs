@@ -8,9 +8,9 @@ mod properties;
 mod recovery;
 
 use super::*;
+use crate::adaptive::Experience;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_types::catalog::{CatalogFile, FileLumi};
-use windlass_types::payload::StepProfile;
 use windlass_types::requests::{CleanupPolicy, Generation, Left, Request, SplittingAlgo, SplittingParams};
 
 /// All that a plan is made of, to be changed at will.
@@ -24,7 +24,7 @@ pub(super) struct World {
     pub(super) settings: PlanSettings,
     pub(super) start: Start,
     pub(super) events_wanted: Option<u64>,
-    pub(super) metrics: Option<StepProfile>,
+    pub(super) metrics: Option<Experience>,
     pub(super) max_units: Option<u32>,
 }
 
@@ -95,6 +95,7 @@ fn request(splitting_algo: SplittingAlgo) -> Request {
         multicore: 1,
         site_whitelist: Vec::new(),
         site_blacklist: Vec::new(),
+        adaptive: true,
         trust_sitelists: false,
         splitting_algo,
         splitting_params: SplittingParams::default(),

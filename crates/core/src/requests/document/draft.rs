@@ -37,6 +37,7 @@ pub(super) struct Draft {
     pub(super) site_whitelist: Option<At<Vec<String>>>,
     pub(super) site_blacklist: Option<At<Vec<String>>>,
     pub(super) trust_sitelists: Option<At<bool>>,
+    pub(super) adaptive: Option<At<bool>>,
     pub(super) splitting_algo: Option<At<String>>,
     pub(super) splitting_field: &'static str,
     /// What it is where the document does not say.
@@ -128,6 +129,7 @@ impl Draft {
                 target_merged_size_kb: value(self.merged_size),
                 target_block_size_kb: value(self.block_size),
             },
+            adaptive: value(self.adaptive).unwrap_or(true),
             campaign: text(self.campaign),
             processing_string: text(self.processing_string),
             acquisition_era: text(self.acquisition_era),

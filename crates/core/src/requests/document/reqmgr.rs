@@ -32,6 +32,8 @@ const TAKEN: &[&str] = &[
     "production_steps",
     "Urgent",
     "urgent",
+    "Adaptive",
+    "adaptive",
     "CleanupPolicy",
     "cleanup_policy",
     "PreviousVersionRequest",
@@ -158,6 +160,7 @@ fn read_flat(reader: &Reader<'_>, context: &Context<'_>, faults: &mut Faults) ->
         campaign: reader.text("Campaign", faults),
         processing_version: reader.count32("ProcessingVersion", faults),
         priority: reader.integer("RequestPriority", faults).or_else(|| reader.integer("Priority", faults)),
+        adaptive: either(reader, "Adaptive", "adaptive", |key| reader.flag(key, faults)),
         urgent: either(reader, "Urgent", "urgent", |key| reader.flag(key, faults)),
         production_steps: either(reader, "ProductionSteps", "production_steps", |key| {
             production_steps(reader, key, faults)

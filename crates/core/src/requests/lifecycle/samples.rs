@@ -32,6 +32,7 @@ pub(crate) fn request() -> Request {
         multicore: 1,
         site_whitelist: Vec::new(),
         site_blacklist: Vec::new(),
+        adaptive: true,
         trust_sitelists: false,
         splitting_algo: SplittingAlgo::FileBased,
         splitting_params: SplittingParams::default(),

@@ -1,0 +1,36 @@
+//! How well rounds learn from requests whose hints are wrong: `cargo xtask bench adaptive` runs it.
+//!
+//! `adaptive PROFILES ROUNDS SEED` prints one line of JSON for each round of each request.
+
+use std::io::{Error, Write as _};
+use windlass_core::plan::PlanSettings;
+use windlass_payload::simulate::rehearsal::{rehearse, wrong_hints};
+
+fn main() -> std::io::Result<()> {
+    let words: Vec<u64> =
+        std::env::args().skip(1).map(|word| word.parse()).collect::<Result<_, _>>().map_err(Error::other)?;
+    let [profiles, rounds, seed] = words[..] else {
+        return Err(Error::other("adaptive PROFILES ROUNDS SEED"));
+    };
+    let mut settings = PlanSettings::default();
+    (settings.adaptive.first_round_units, settings.adaptive.growth) = (5, 4);
+    let mut out = std::io::stdout().lock();
+    for profile in 0..profiles {
+        let truth = wrong_hints(seed.wrapping_mul(1_000_003).wrapping_add(profile), &settings);
+        let rounds =
+            rehearse(&truth, &settings, rounds as u32).map_err(|faults| Error::other(faults[0].clone()))?;
+        for (round, one) in rounds.iter().enumerate() {
+            let line = serde_json::json!({
+                "profile": profile,
+                "round": round + 1,
+                "error": one.error(),
+                "events_per_core_hour": one.events_per_core_hour,
+                "killed": one.killed,
+                "asked": one.asked,
+                "measured": one.measured,
+            });
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}

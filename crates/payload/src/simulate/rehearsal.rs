@@ -1,0 +1,303 @@
+//! Rounds as they would be if their jobs ran: planned as always, run in the mind alone, by the law that the simulated
+//! program follows, and learnt from as always. Shows whether estimates get better; takes no time.
+
+use super::mix;
+use super::profile::{Demand, Profile, demand};
+use crate::metrics;
+use crate::run::way;
+use std::collections::{BTreeMap, BTreeSet};
+use windlass_core::adaptive::{Asked, Experience, Measured, RoundRecord, max_units};
+use windlass_core::plan::{NodeView, Plan, PlanFault, PlanInput, PlanSettings, Start, plan};
+use windlass_types::payload::{Estimates, Node, NodeReport, SideBySide, Step, StepMetrics, UnitMetrics};
+use windlass_types::requests::{CleanupPolicy, Generation, Request, SplittingAlgo, SplittingParams};
+
+/// A request, and what its programs are really like.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    pub request: Request,
+    /// Its steps, one after the other.
+    pub programs: Vec<Profile>,
+    /// Jobs differ by no more than this share.
+    pub noise: f64,
+    pub seed: u64,
+}
+
+/// What became of a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rehearsed {
+    pub asked: Asked,
+    pub measured: Measured,
+    /// All that was spent counts: starting jobs, and attempts that memory did not do for.
+    pub events_per_core_hour: f64,
+    /// Attempts that were ended because of memory.
+    pub killed: u64,
+}
+
+impl Rehearsed {
+    /// By how much estimates of memory and time missed, the worse of them: 0.2 is 20 %.
+    pub fn error(&self) -> f64 {
+        let off = |estimate: f64, actual: f64| (estimate / actual - 1.0).abs();
+        let memory = off(self.asked.expected_memory_mb, self.measured.memory_mb);
+        memory.max(off(self.asked.time_per_event_sec, self.measured.time_per_event_sec))
+    }
+}
+
+/// A request whose hints are wrong by factors from 0.3 to 5, in memory and in time, of programs that nobody has seen
+/// before. The same for the same seed.
+pub fn wrong_hints(seed: u64, settings: &PlanSettings) -> Truth {
+    let mut dice = Dice(seed);
+    let cores: u32 = [4, 8, 8, 16][dice.below(4)];
+    let steps = 1 + dice.below(3);
+    let most_per_thread = 0.85 * settings.max_memory_per_core as f64 - 2000.0 / f64::from(cores);
+    let programs: Vec<Profile> = (0..steps)
+        .map(|index| Profile {
+            name: format!("STEP{index}"),
+            serial_fraction: dice.between(0.0, 0.5),
+            base_mb: dice.between(500.0, 2000.0) as u64,
+            // No more than may be asked for: nothing else could run at all.
+            mb_per_thread: dice.factor(100.0, most_per_thread) as u64,
+            sec_per_event: dice.between(1.0, 60.0),
+            kb_per_event: dice.between(20.0, 400.0) as u64,
+        })
+        .collect();
+    let at_most = |value: fn(&Demand) -> f64| {
+        programs.iter().map(|program| value(&demand(program, 1, cores, 1.0))).fold(0.0, f64::max)
+    };
+    let memory = at_most(|needs| needs.memory as f64 / MB);
+    let time: f64 = programs.iter().map(|program| wall(&demand(program, 1, cores, 1.0))).sum();
+    let hint = dice.factor(0.3, 5.0) * memory;
+    let memory_mb = (hint as u64).min(settings.window().most(cores));
+    let time_per_event_sec = dice.factor(0.3, 5.0) * time;
+    let aimed_at = (settings.adaptive.target_job_sec - settings.adaptive.job_overhead_sec) as f64;
+    let events_per_job = (aimed_at / time_per_event_sec).max(1.0) as u64;
+    Truth {
+        request: request(cores, memory_mb, time_per_event_sec, events_per_job),
+        programs,
+        noise: 0.08,
+        seed,
+    }
+}
+
+/// Carries out so many rounds in the mind.
+pub fn rehearse(
+    truth: &Truth,
+    settings: &PlanSettings,
+    rounds: u32,
+) -> Result<Vec<Rehearsed>, Vec<PlanFault>> {
+    let mut dice = Dice(truth.seed ^ 0x5eed);
+    let mut experience = Experience::default();
+    let mut start = Start::default();
+    let mut all = Vec::new();
+    for round in 0..rounds {
+        let plan = plan(&PlanInput {
+            request: &truth.request,
+            files: &[],
+            attempted: &BTreeSet::new(),
+            left: &BTreeMap::new(),
+            sites: &BTreeMap::from([("T1".to_owned(), None)]),
+            settings,
+            start,
+            events_wanted: None,
+            metrics: Some(&experience),
+            max_units: max_units(&settings.adaptive, true, round, Some(&experience)),
+        })?;
+        start = plan.next;
+        experience.record(RoundRecord { round, asked: plan.asked, measured: None });
+        let spent = carry_out(truth, &plan, settings, &mut dice);
+        experience = experience.measured(round, &spent.units).with(round + 1, &spent.units);
+        let measured = Measured::of(&spent.units, plan.resources.cores).unwrap_or_default();
+        all.push(Rehearsed {
+            asked: plan.asked,
+            measured,
+            events_per_core_hour: spent.events as f64 * 3600.0 / spent.core_seconds,
+            killed: spent.killed,
+        });
+    }
+    Ok(all)
+}
+
+const MB: f64 = 1024.0 * 1024.0;
+
+#[derive(Default)]
+struct Spent {
+    units: Vec<UnitMetrics>,
+    events: u64,
+    core_seconds: f64,
+    killed: u64,
+}
+
+fn carry_out(truth: &Truth, plan: &Plan, settings: &PlanSettings, dice: &mut Dice) -> Spent {
+    let mut spent = Spent::default();
+    for unit in plan.units() {
+        let mut reports = Vec::new();
+        for node in unit.nodes() {
+            let job = Job::new(truth, plan, &node, dice);
+            if !job.try_until_it_fits(settings, node.memory_mb(), plan.resources.cores, &mut spent) {
+                // Its unit is not merged, so that nothing of it is known.
+                break;
+            }
+            reports.push(NodeReport { steps: job.steps, ..NodeReport::default() });
+        }
+        if reports.len() == unit.len() as usize {
+            spent.events += unit.events();
+            spent.units.push(metrics::of_unit(&truth.request.request_name, "mg", "T1", &reports));
+        }
+    }
+    spent
+}
+
+/// One job with what its steps would use.
+struct Job {
+    steps: Vec<StepMetrics>,
+}
+
+impl Job {
+    fn new(truth: &Truth, plan: &Plan, node: &NodeView<'_>, dice: &mut Dice) -> Self {
+        let told = Node {
+            estimates: Estimates { memory_mb: node.memory_mb(), ..Estimates::default() },
+            probe: node.probe().map(|probes| probes.way),
+            ..Node::default()
+        };
+        let speed = dice.between(1.0 - truth.noise, 1.0 + truth.noise);
+        let size = dice.between(1.0 - truth.noise, 1.0 + truth.noise);
+        let step = |program: &Profile| {
+            let step = Step {
+                name: program.name.clone(),
+                command: None,
+                threads: plan.resources.cores,
+                reads: None,
+                join: None,
+                simulation: None,
+            };
+            let way = way(&told, &step, plan.profile.as_ref());
+            used(program, way, node.events(), speed, size)
+        };
+        Self { steps: truth.programs.iter().map(step).collect() }
+    }
+
+    /// Whether it ended well. What is killed is tried again with half as much memory more, as long as that may be asked
+    /// for.
+    fn try_until_it_fits(
+        &self,
+        settings: &PlanSettings,
+        memory_mb: u64,
+        cores: u32,
+        spent: &mut Spent,
+    ) -> bool {
+        let overhead = settings.adaptive.job_overhead_sec as f64;
+        let needs = |step: &StepMetrics| step.peak_rss_mb * f64::from(step.instances);
+        let mut memory = memory_mb as f64;
+        for _ in 0..=settings.retries.processing {
+            // Programs take their memory when they begin.
+            let killed = self.steps.iter().position(|step| needs(step) > memory);
+            let done = &self.steps[..killed.unwrap_or(self.steps.len())];
+            let wall: f64 = done.iter().map(|step| step.wall_sec).sum();
+            spent.core_seconds += (wall + overhead) * f64::from(cores);
+            if killed.is_none() {
+                return true;
+            }
+            spent.killed += 1;
+            memory = (memory * 1.5).min(settings.window().most(cores) as f64);
+        }
+        false
+    }
+}
+
+/// What a program uses, as the payload would measure it.
+fn used(program: &Profile, way: SideBySide, events: u64, speed: f64, size: f64) -> StepMetrics {
+    // The largest share decides when all are done.
+    let instances = u64::from(way.instances).min(events).max(1);
+    let needs = demand(program, events.div_ceil(instances), way.threads, 1.0);
+    let wall_sec = wall(&needs) * speed;
+    let threads = f64::from(way.threads);
+    let work = demand(program, events, 1, 1.0);
+    let cpu_sec = wall(&work) * speed;
+    StepMetrics {
+        step: program.name.clone(),
+        threads: way.threads,
+        instances: instances as u32,
+        can_split: true,
+        wall_sec,
+        cpu_sec,
+        cpu_efficiency: cpu_sec / (wall_sec * threads * instances as f64),
+        peak_rss_mb: needs.memory as f64 / MB * size,
+        events_read: events,
+        events_written: events,
+        time_per_event_sec: wall_sec / events as f64,
+        ..StepMetrics::default()
+    }
+}
+
+fn wall(needs: &Demand) -> f64 {
+    (needs.serial + needs.parallel).as_secs_f64()
+}
+
+fn request(cores: u32, memory_mb: u64, time_per_event_sec: f64, events_per_job: u64) -> Request {
+    Request {
+        request_name: "rehearsal".to_owned(),
+        requestor: "nobody".to_owned(),
+        requestor_dn: None,
+        group: None,
+        input_dataset: None,
+        secondary_input_dataset: None,
+        output_datasets: vec!["/A/B-v1/GEN".to_owned()],
+        generation: Some(Generation {
+            events: 1_000_000_000,
+            first_event: 1,
+            first_lumi: 1,
+            events_per_lumi: 1000,
+            filter_efficiency: 1.0,
+        }),
+        cmssw_version: None,
+        scram_arch: Vec::new(),
+        global_tag: None,
+        memory_mb,
+        time_per_event_sec,
+        // Eight jobs of the first round make a unit.
+        size_per_event_kb: 4_000_000.0 / (8.0 * events_per_job as f64),
+        multicore: cores,
+        site_whitelist: Vec::new(),
+        site_blacklist: Vec::new(),
+        adaptive: true,
+        trust_sitelists: false,
+        splitting_algo: SplittingAlgo::EventBased,
+        splitting_params: SplittingParams {
+            events_per_job: Some(events_per_job),
+            ..SplittingParams::default()
+        },
+        campaign: None,
+        processing_string: None,
+        acquisition_era: None,
+        processing_version: 1,
+        priority: 1,
+        urgent: false,
+        production_steps: Vec::new(),
+        payload_config: serde_json::Map::new(),
+        previous_version_request: None,
+        superseded_by_request: None,
+        cleanup_policy: CleanupPolicy::KeepUntilReplaced,
+    }
+}
+
+/// Random enough, and the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> f64 {
+        self.0 = mix(self.0, 1);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.roll()
+    }
+
+    /// Twice too small is as likely as twice too large.
+    fn factor(&mut self, low: f64, high: f64) -> f64 {
+        self.between(low.ln(), high.ln()).exp()
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        (self.roll() * count as f64) as usize
+    }
+}

@@ -1,0 +1,36 @@
+//! Rounds learn: a few of the requests that `cargo xtask bench adaptive` has a hundred of.
+
+use windlass_core::plan::PlanSettings;
+use windlass_payload::simulate::rehearsal::{Rehearsed, rehearse, wrong_hints};
+
+fn rehearsed(seeds: std::ops::Range<u64>) -> Vec<Vec<Rehearsed>> {
+    let mut settings = PlanSettings::default();
+    (settings.adaptive.first_round_units, settings.adaptive.growth) = (5, 4);
+    seeds.map(|seed| rehearse(&wrong_hints(seed, &settings), &settings, 3).unwrap()).collect()
+}
+
+///
+#[test]
+fn estimates_are_right_by_round_two() {
+    let all = rehearsed(0..60);
+    let is_right = |round: usize| all.iter().filter(|rounds| rounds[round].error() <= 0.20).count();
+    assert!(is_right(0) < 20, "hints are to be wrong");
+    assert!(is_right(1) >= 57, "{} of 60", is_right(1));
+    assert!(is_right(2) >= 57, "{} of 60", is_right(2));
+}
+
+#[test]
+fn cores_get_more_done() {
+    let all = rehearsed(1000..1040);
+    let gain = |rounds: &[Rehearsed]| rounds[1].events_per_core_hour / rounds[0].events_per_core_hour;
+    let mean = all.iter().map(|rounds| gain(rounds).ln()).sum::<f64>() / all.len() as f64;
+    assert!(mean.exp() > 1.1, "{}", mean.exp());
+    let killed = |round: usize| all.iter().map(|rounds| rounds[round].killed).sum::<u64>();
+    assert!(killed(0) > 0, "some hints are too small: jobs are killed and tried again with more");
+    assert!(killed(1) * 4 < killed(0), "{} and {}", killed(0), killed(1));
+}
+
+#[test]
+fn a_rehearsal_is_the_same_each_time() {
+    assert_eq!(rehearsed(7..9), rehearsed(7..9));
+}

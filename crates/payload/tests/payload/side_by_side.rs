@@ -1,0 +1,149 @@
+//! Steps that run in several instances side by side: what comes out is what one instance would have written.
+
+use super::units::{TAKE_ALL, Unit, node};
+use std::collections::BTreeMap;
+use std::fs;
+use windlass_types::payload::{
+    EventWindow, EventsFrom, Generation, Node, NodeReport, SideBySide, StepProfile, StepTuning,
+};
+
+/// Takes the events of its share, whatever file they are in.
+const TAKE_SHARE: &str = r#"
+    f=$(cat "$WINDLASS_INPUTS"); last=$((WINDLASS_SKIP_EVENTS + WINDLASS_MAX_EVENTS))
+    [ "$WINDLASS_MAX_EVENTS" -lt 0 ] && last='$'
+    sed -n "$((WINDLASS_SKIP_EVENTS + 1)),${last}p" "$f" | sed "s/\$/ $WINDLASS_STEP/" > "$WINDLASS_OUTPUT"
+    echo "$WINDLASS_INSTANCE/$WINDLASS_INSTANCES $WINDLASS_THREADS $WINDLASS_EVENTS $WINDLASS_MEMORY_MB" \
+        >> "$WINDLASS_MANIFEST_DIR/shares""#;
+const PUT_TOGETHER: &str = r#"xargs cat < "$WINDLASS_INPUTS" > "$WINDLASS_OUTPUT""#;
+
+const MAKE_SHARE: &str = r#"
+    e=$WINDLASS_FIRST_EVENT; l=$WINDLASS_FIRST_LUMI; n=0
+    while [ "$e" -le "$WINDLASS_LAST_EVENT" ]; do
+        echo "1 $((l + n / WINDLASS_EVENTS_PER_LUMI)) $e"; e=$((e + 1)); n=$((n + 1))
+    done > "$WINDLASS_OUTPUT""#;
+
+/// A unit of one node with ten events, whose last step can be split.
+fn unit() -> Unit {
+    let mut unit = Unit::new();
+    let events: String = (1..=10u64).map(|event| format!("1 {} {event}\n", event.div_ceil(3))).collect();
+    unit.write("t1/store/in/a.txt", &events);
+    unit.manifest.nodes = vec![Node { expected_events: 10, ..node(0, "/store/in/a.txt") }];
+    unit.manifest.steps[1].command = Some(TAKE_SHARE.to_owned());
+    unit.manifest.steps[1].join = Some(PUT_TOGETHER.to_owned());
+    unit.manifest.steps[1].threads = 8;
+    unit
+}
+
+fn tune(unit: &Unit, step: &str, tuning: StepTuning) {
+    let profile =
+        StepProfile { steps: BTreeMap::from([(step.to_owned(), tuning)]), ..StepProfile::default() };
+    unit.write("run/step_profile.json", &serde_json::to_string(&profile).unwrap());
+}
+
+fn shares(unit: &Unit) -> Vec<String> {
+    let mut told: Vec<String> = unit.read("run/shares").lines().map(str::to_owned).collect();
+    fs::remove_file(unit.path("run/shares")).unwrap();
+    told.sort();
+    told
+}
+
+fn written(unit: &Unit, report: &NodeReport) -> String {
+    unit.read(&format!("t1{}", report.outputs[0].lfn))
+}
+
+#[test]
+fn instances_write_together_what_one_would_write_alone() {
+    let unit = unit();
+    let alone = unit.run(0).unwrap();
+    let expected = written(&unit, &alone);
+    assert_eq!(expected.lines().count(), 10);
+    assert_eq!(shares(&unit), ["/ 8 10 0"]);
+    let tuning = StepTuning {
+        run_threads: Some(2),
+        instances: Some(3),
+        instance_mb: Some(500.0),
+        ..StepTuning::default()
+    };
+    tune(&unit, "RECO", tuning);
+    let split = unit.run(0).unwrap();
+    assert_eq!(written(&unit, &split), expected);
+    let (before, now) = (&alone.outputs[0], &split.outputs[0]);
+    assert_eq!((now.events, now.events_from), (10, EventsFrom::File));
+    assert_eq!((&now.adler32, &now.lumis), (&before.adler32, &before.lumis));
+    assert_eq!(shares(&unit), ["0/3 2 3 0", "1/3 2 3 0", "2/3 2 4 0"]);
+    let step = &split.steps[1];
+    assert_eq!((step.threads, step.instances, step.can_split), (2, 3, true));
+    assert_eq!((step.events_read, step.events_written), (10, 10));
+    assert!(!split.steps[0].can_split && split.steps[0].instances == 1, "nobody can join what it writes");
+}
+
+/// R-165.
+#[test]
+fn no_more_instances_run_than_there_is_memory_for() {
+    let mut unit = unit();
+    unit.manifest.nodes[0].estimates.memory_mb = 1500;
+    let tuning = StepTuning {
+        run_threads: Some(2),
+        instances: Some(4),
+        instance_mb: Some(700.0),
+        ..StepTuning::default()
+    };
+    tune(&unit, "RECO", tuning);
+    let report = unit.run(0).unwrap();
+    assert_eq!((report.steps[1].instances, report.steps[1].threads), (2, 4));
+    assert_eq!(shares(&unit), ["0/2 4 5 750", "1/2 4 5 750"]);
+}
+
+#[test]
+fn a_probe_stands_over_what_was_measured() {
+    let mut unit = unit();
+    tune(&unit, "RECO", StepTuning { run_threads: Some(8), ..StepTuning::default() });
+    unit.manifest.nodes[0].probe = Some(SideBySide { instances: 2, threads: 4 });
+    unit.run(0).unwrap();
+    assert_eq!(shares(&unit), ["0/2 4 5 0", "1/2 4 5 0"]);
+}
+
+#[test]
+fn windows_and_sections_are_kept() {
+    let mut unit = unit();
+    unit.manifest.steps.remove(0);
+    let tuning = StepTuning { run_threads: Some(1), instances: Some(4), ..StepTuning::default() };
+    tune(&unit, "RECO", tuning);
+    unit.manifest.nodes[0].inputs[0].events = Some(EventWindow { first: 3, last: 9 });
+    let report = unit.run(0).unwrap();
+    let numbers: Vec<String> =
+        written(&unit, &report).lines().map(|line| line.split(' ').nth(2).unwrap().to_owned()).collect();
+    assert_eq!(numbers.join(" "), "3 4 5 6 7 8 9");
+    // Made from nothing: numbers and sections are those of the node.
+    unit.manifest.steps[0].command = Some(MAKE_SHARE.to_owned());
+    let generate =
+        Generation { first_event: 101, last_event: 115, run: 1, first_lumi: 9, events_per_lumi: Some(4) };
+    unit.manifest.nodes = vec![Node { generate: Some(generate), ..Node::default() }];
+    let report = unit.run(0).unwrap();
+    let expected: String =
+        (101..=115).map(|event| format!("1 {} {event}\n", 9 + (event - 101) / 4)).collect();
+    assert_eq!((written(&unit, &report), report.steps[0].instances), (expected, 4));
+}
+
+#[test]
+fn the_failure_of_one_is_that_of_the_step_and_ends_the_others() {
+    let mut unit = unit();
+    unit.manifest.steps[1].command = Some(format!(
+        "if [ $WINDLASS_INSTANCE = 1 ]; then exit 7; elif [ $WINDLASS_INSTANCE = 2 ]; then {TAKE_ALL}; else sleep 1000; fi"
+    ));
+    tune(&unit, "RECO", StepTuning { instances: Some(3), ..StepTuning::default() });
+    let failure = unit.run(0).unwrap_err();
+    assert_eq!((failure.code, failure.step.as_deref()), (7, Some("RECO")));
+    let report = unit.report(0);
+    assert_eq!((report.steps[1].exit_code, report.outputs.len()), (7, 0));
+}
+
+#[test]
+fn what_is_lost_in_joining_is_noticed() {
+    let mut unit = unit();
+    unit.manifest.steps[1].join =
+        Some(r#"head -n 1 "$WINDLASS_INPUTS" | xargs cat > "$WINDLASS_OUTPUT""#.to_owned());
+    tune(&unit, "RECO", StepTuning { instances: Some(2), ..StepTuning::default() });
+    let failure = unit.run(0).unwrap_err();
+    assert!(failure.message.contains("joined of parts with 10 events and has 5"), "{failure}");
+}
