@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use windlass_api::requests::{
     Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, Dags, Datasets,
-    Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestShown, Requests,
+    Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestMetrics, RequestShown, Requests,
     Site, Sites, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
 };
 use windlass_client::{Client, DagQuery, NodeQuery, RequestQuery};
@@ -118,6 +118,10 @@ impl Desk {
         ask!(self, |client| client.request_status(name), |here| {
             workflows::request_status(&*here.database, name, Clock.now())
         })
+    }
+
+    pub(crate) fn metrics(&self, name: &str) -> Result<RequestMetrics, CliError> {
+        ask!(self, |client| client.request_metrics(name), |here| workflows::metrics(&*here.database, name))
     }
 
     pub(crate) fn versions(&self, name: &str) -> Result<Versions, CliError> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use windlass_api::requests::{
     Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, DagReason, Dags,
-    Datasets, Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestShown,
+    Datasets, Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestMetrics, RequestShown,
     Requests, Site, Sites, StopRequest, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
 };
 use windlass_types::catalog::DatasetSummary;
@@ -72,6 +72,10 @@ impl Client {
 
     pub fn request_status(&self, name: &str) -> Result<WorkflowStatus, Error> {
         self.get_at("/api/v1/requests", &[name, "status"])
+    }
+
+    pub fn request_metrics(&self, name: &str) -> Result<RequestMetrics, Error> {
+        self.get_at("/api/v1/requests", &[name, "metrics"])
     }
 
     pub fn request_versions(&self, name: &str) -> Result<Versions, Error> {

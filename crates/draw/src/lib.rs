@@ -1,4 +1,5 @@
-//! Pictures: of a workflow's graph (text, dot, mermaid, svg), of the plan of a request, and of what its jobs used over time (svg, html).
+//! Pictures: of a workflow's graph (text, dot, mermaid, svg), of the plan of a request, of how its
+//! rounds learn (svg), and of what its jobs used over time (svg, html).
 //!
 //! Pure: values go in, text comes out. Every name that goes into a picture is escaped for its format; names are the
 //! user's, and a picture may be opened in a browser.
@@ -23,6 +24,7 @@ mod escape;
 mod layout;
 mod mermaid;
 mod plan;
+mod rounds;
 mod svg;
 mod text;
 pub mod usage;
@@ -30,5 +32,6 @@ pub mod usage;
 pub use dot::dot;
 pub use drawing::{Drawing, Link, Node, Tone};
 pub use mermaid::mermaid;
+pub use rounds::rounds;
 pub use svg::svg;
 pub use text::text;

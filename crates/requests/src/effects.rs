@@ -4,9 +4,10 @@ mod outputs;
 
 use crate::backend::{Order, Paper, Retries, Stop, Submission};
 use crate::catalog::{CatalogError, Fault};
+use crate::learnt;
 use crate::manifests::{self, Common, WriteError};
 use crate::names;
-use crate::outline::{self, Outline};
+use crate::outline::Outline;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -227,7 +228,7 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     if wanted == Some(0) {
         return Ok(None);
     }
-    let mut experience = learnt(process, rows.run.as_ref(), round);
+    let mut experience = learnt::before(process, rows.run.as_ref(), round);
     let input = PlanInput {
         request: &request,
         files: &files,
@@ -357,19 +358,6 @@ fn planned(
             updated_at: now,
             ..process.clone()
         },
-    }
-}
-
-/// What earlier rounds have measured: the last one as it left it on disk, those before it as they are remembered. The plan
-/// of the same round once more finds the same.
-fn learnt(process: &Process, last: Option<&RunRow>, round: u32) -> Experience {
-    let before = process.step_metrics.as_ref().and_then(Experience::remembered).unwrap_or_default();
-    match last.filter(|run| run.round < round) {
-        Some(run) => {
-            let units = outline::unit_metrics(run);
-            before.measured(run.round, &units).with(round, &units)
-        }
-        None => before,
     }
 }
 

@@ -10,6 +10,7 @@ mod backend;
 mod catalog;
 mod effects;
 mod figures;
+pub mod learnt;
 mod lifecycle;
 mod mailbox;
 mod manifests;

@@ -66,6 +66,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/requests/{name}", Needs(Look)),
     ("PATCH", "/requests/{name}", Needs(ChangeRequest)),
     ("DELETE", "/requests/{name}", Needs(CancelRequest)),
+    ("GET", "/requests/{name}/metrics", Needs(Look)),
     ("GET", "/requests/{name}/status", Needs(Look)),
     ("POST", "/requests/{name}/stop", Needs(ChangeRequest)),
     ("GET", "/requests/{name}/versions", Needs(Look)),

@@ -19,4 +19,4 @@ pub use wishes::{
     Aborted, PatchRequest, RequestLine, RequestShown, Requests, StopRequest, Stopped, Submitted, Transition,
     Version, Versions, Want, WorkflowRef,
 };
-pub use workflows::{BlockLine, DagSummary, Workflow, WorkflowStatus};
+pub use workflows::{BlockLine, DagSummary, RequestMetrics, Workflow, WorkflowStatus};

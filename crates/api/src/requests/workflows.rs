@@ -34,6 +34,22 @@ pub struct Workflow {
     pub updated_at: Timestamp,
 }
 
+/// What the rounds of a request thought their jobs would use, and what they used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RequestMetrics {
+    pub request_name: String,
+    /// The latest one, counted from 0.
+    pub round: u32,
+    pub jobs_sampled: u64,
+    /// What is known of each step: `cpu_efficiency`, `rss_mb`, `wall_sec_per_event`, `threads`.
+    #[schema(value_type = Object)]
+    pub steps: Value,
+    /// By round: `asked` (`from` hints or what was `measured`, `cores`, `memory_mb`, `expected_memory_mb`,
+    /// `time_per_event_sec`, `events_per_job`, `units`, `jobs`, `events`), and `measured` once there is something.
+    #[schema(value_type = Vec<Object>)]
+    pub rounds: Vec<Value>,
+}
+
 /// How far a workflow is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkflowStatus {

@@ -45,6 +45,8 @@ pub(crate) enum RequestVerb {
     Show(OneArgs),
     /// Show what a request would do, unit by unit; nothing runs.
     Plan(PlanArgs),
+    /// Show how the rounds of a request learn: what each thought its jobs would use, and what they used.
+    Metrics(MetricsArgs),
     /// Follow a request until it is over.
     Watch(WatchArgs),
     /// Stop a request cleanly; what is done stays done, and it goes on when its turn comes again.
@@ -157,6 +159,21 @@ pub(crate) struct ListArgs {
     /// Leave out this many at the start.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) offset: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass request metrics reco                    memory, time, cores and events per job, round by round
+  windlass request metrics reco --plot reco.svg    the same as a picture
+  windlass request metrics reco --format json      with what is known of each step")]
+pub(crate) struct MetricsArgs {
+    /// The name of the request.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Draw it as well, as an SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

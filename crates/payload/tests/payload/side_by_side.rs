@@ -22,10 +22,15 @@ const MAKE_SHARE: &str = r#"
         echo "1 $((l + n / WINDLASS_EVENTS_PER_LUMI)) $e"; e=$((e + 1)); n=$((n + 1))
     done > "$WINDLASS_OUTPUT""#;
 
+/// Events of a run by section and number.
+fn lines(events: impl Iterator<Item = (u64, u64)>) -> String {
+    events.map(|(lumi, event)| format!("1 {lumi} {event}")).collect::<Vec<_>>().join("\n") + "\n"
+}
+
 /// A unit of one node with ten events, whose last step can be split.
 fn unit() -> Unit {
     let mut unit = Unit::new();
-    let events: String = (1..=10u64).map(|event| format!("1 {} {event}\n", event.div_ceil(3))).collect();
+    let events = lines((1..=10u64).map(|event| (event.div_ceil(3), event)));
     unit.write("t1/store/in/a.txt", &events);
     unit.manifest.nodes = vec![Node { expected_events: 10, ..node(0, "/store/in/a.txt") }];
     unit.manifest.steps[1].command = Some(TAKE_SHARE.to_owned());
@@ -120,8 +125,7 @@ fn windows_and_sections_are_kept() {
         Generation { first_event: 101, last_event: 115, run: 1, first_lumi: 9, events_per_lumi: Some(4) };
     unit.manifest.nodes = vec![Node { generate: Some(generate), ..Node::default() }];
     let report = unit.run(0).unwrap();
-    let expected: String =
-        (101..=115).map(|event| format!("1 {} {event}\n", 9 + (event - 101) / 4)).collect();
+    let expected = lines((101..=115).map(|event| (9 + (event - 101) / 4, event)));
     assert_eq!((written(&unit, &report), report.steps[0].instances), (expected, 4));
 }
 

@@ -4,9 +4,10 @@ use super::{dags, look, request};
 use crate::error::{Answer, ApiError};
 use serde_json::Value;
 use std::time::Duration;
-use windlass_api::requests::{BlockLine, DagSummary, Workflow, WorkflowStatus};
+use windlass_api::requests::{BlockLine, DagSummary, RequestMetrics, Workflow, WorkflowStatus};
 use windlass_core::adaptive::Experience;
 use windlass_core::requests::book::{Backend, BlockRow, Process, RequestRow, RunRow, StepState};
+use windlass_requests::learnt;
 use windlass_store::Database;
 use windlass_store::model::{RunFilter, StepFilter};
 use windlass_types::Timestamp;
@@ -103,6 +104,23 @@ fn status_of(
         output_steps_pending: steps.len() as u64 - failed,
         output_steps_failed: failed,
         version: row.version,
+    })
+}
+
+/// What its rounds have found out, the one under way included.
+pub fn metrics(db: &dyn Database, name: &str) -> Answer<RequestMetrics> {
+    let row = request(db, name)?;
+    let known = match db.process(name)? {
+        Some(process) => learnt::so_far(&process, runs_of(db, &process.uuid)?.last()),
+        None => Experience::default(),
+    };
+    let rounds: Result<Vec<Value>, _> = known.rounds.iter().map(serde_json::to_value).collect();
+    Ok(RequestMetrics {
+        request_name: row.request.request_name,
+        round: known.profile.round,
+        jobs_sampled: known.profile.jobs_sampled,
+        steps: serde_json::to_value(&known.profile.steps).map_err(ApiError::internal)?,
+        rounds: rounds.map_err(ApiError::internal)?,
     })
 }
 

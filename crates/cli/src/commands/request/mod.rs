@@ -4,6 +4,7 @@ mod campaign;
 mod documents;
 mod fields;
 mod files;
+mod metrics;
 mod plan;
 mod run;
 mod watch;
@@ -35,6 +36,7 @@ pub(crate) fn run(ctx: &Context, args: &RequestArgs) -> Result<Exit, CliError> {
         Some(RequestVerb::Run(args)) => run::run(ctx, args),
         Some(RequestVerb::Show(args)) => fields::show(ctx, &args.name),
         Some(RequestVerb::Plan(args)) => plan::run(ctx, args),
+        Some(RequestVerb::Metrics(args)) => metrics::run(ctx, args),
         Some(RequestVerb::Watch(args)) => watch::run(ctx, args),
         Some(RequestVerb::Stop(args)) => stop(ctx, args),
         Some(RequestVerb::Release(args)) => release(ctx, args),

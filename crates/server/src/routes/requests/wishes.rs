@@ -16,7 +16,8 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_api::requests::{
-    Aborted, PatchRequest, RequestShown, Requests, StopRequest, Stopped, Submitted, Versions, WorkflowStatus,
+    Aborted, PatchRequest, RequestMetrics, RequestShown, Requests, StopRequest, Stopped, Submitted, Versions,
+    WorkflowStatus,
 };
 use windlass_auth::Operation;
 use windlass_store::model::{RequestFilter, SortBy};
@@ -26,6 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(list, create))
         .routes(routes!(show, patch, abort))
         .routes(routes!(status))
+        .routes(routes!(metrics))
         .routes(routes!(stop))
         .routes(routes!(versions))
 }
@@ -149,6 +151,22 @@ async fn status(
 ) -> Answer<Json<WorkflowStatus>> {
     let now = state.now();
     caller.look(&state, move |db| workflows::request_status(db, &name, now)).await.map(Json)
+}
+
+/// How the rounds of a request learn
+///
+/// What each round thought its jobs would use, by the hints of the request or by what earlier rounds measured, and what
+/// they used.
+#[utoipa::path(get, path = "/requests/{name}/metrics", tag = "requests", operation_id = "get_request_metrics",
+    params(("name" = String, Path,)), responses(
+    (status = 200, description = "By round and by step", body = RequestMetrics),
+    (status = 404, description = "There is no such request")))]
+async fn metrics(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Answer<Json<RequestMetrics>> {
+    caller.look(&state, move |db| workflows::metrics(db, &name)).await.map(Json)
 }
 
 /// Change a request
