@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::sync::Arc;
 use windlass_api::requests::{
     Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, Dags, Datasets,
-    Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestMetrics, RequestShown, Requests,
-    Site, Sites, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
+    Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestMetrics,
+    RequestShown, Requests, Site, Sites, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
 };
 use windlass_client::{Client, DagQuery, NodeQuery, RequestQuery};
 use windlass_server::ApiError;

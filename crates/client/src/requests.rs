@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use windlass_api::requests::{
     Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, DagReason, Dags,
-    Datasets, Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestMetrics, RequestShown,
-    Requests, Site, Sites, StopRequest, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
+    Datasets, Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestMetrics,
+    RequestShown, Requests, Site, Sites, StopRequest, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
 };
 use windlass_types::catalog::DatasetSummary;
 use windlass_types::requests::{FileState, RequestStatus, RunStatus};

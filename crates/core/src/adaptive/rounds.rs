@@ -63,8 +63,8 @@ mod tests {
             ..Experience::default()
         };
         let units = |round, jobs| max_units(&settings, true, round, Some(&known(jobs)));
-        assert_eq!(max_units(&settings, true, 0, None), Some(50));
-        assert_eq!((units(1, 4), units(1, 5), units(2, 500)), (Some(50), Some(500), Some(5000)));
+        assert_eq!(max_units(&settings, true, 0, None), Some(100));
+        assert_eq!((units(1, 4), units(1, 5), units(2, 500)), (Some(100), Some(1000), Some(10_000)));
         assert_eq!(units(40, 5), Some(u32::MAX));
         assert_eq!(max_units(&settings, false, 0, None), None);
         let whole = AdaptiveSettings { first_round_units: 0, ..settings };

@@ -56,7 +56,7 @@ impl Default for AdaptiveSettings {
             min_events_per_job: 1,
             max_change: 2.0,
             probe_jobs: 2,
-            first_round_units: 50,
+            first_round_units: 100,
             growth: 10,
         }
     }

@@ -1,11 +1,15 @@
 //! The ways of requests when nothing goes wrong that is not meant to.
 
 use crate::kit::{Bench, MAKE, generating, reading, steps};
+use serde_json::json;
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
+use windlass_core::adaptive::{RoundRecord, Source};
 use windlass_core::requests::book::{Backend, RunRow, Want};
 use windlass_types::Clock;
+use windlass_types::payload::{StepProfile, StepTuning};
 use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus, SiteStatus};
 
 #[test]
@@ -57,6 +61,39 @@ fn what_a_round_measured_is_known_to_the_next_one() {
     assert!(measured["steps"]["GEN"]["wall_sec_per_event"].as_f64().unwrap() > 0.0, "{measured}");
     let told = |run: &RunRow| Path::new(&run.submit_dir).join("step_profile.json").exists();
     assert_eq!((told(&runs[0]), told(&runs[1])), (false, true));
+}
+
+/// R-167, R-170: a step that leaves its cores idle runs side by side in the second round, and makes the very same events.
+#[test]
+fn a_round_runs_better_for_what_the_one_before_measured() {
+    let mut bench = Bench::new();
+    let settings = &mut bench.options.plan.adaptive;
+    (settings.first_round_units, settings.min_samples, settings.max_change) = (2, 4, 1.0);
+    settings.probe_jobs = 0;
+    bench.start();
+    let mut request = generating("g1", 120);
+    request.multicore = 4;
+    // It waits 40 ms for an event, whatever threads it has.
+    let wait = r#"sleep "$(printf '0.%03d' $((WINDLASS_EVENTS * 40)))""#;
+    let join = r#"xargs cat < "$WINDLASS_INPUTS" > "$WINDLASS_OUTPUT""#;
+    let step = json!({"name": "GEN", "threads": 4, "command": format!("{wait}; {MAKE}"), "join": join});
+    request.payload_config = [("steps".to_owned(), json!([step]))].into_iter().collect();
+    bench.submit(&request);
+    bench.wait("g1", RequestStatus::Completed);
+    bench.assert_whole("g1", "/Prim/Era-g1-v1/GEN", 1..=120);
+    let runs = bench.runs("g1");
+    assert_eq!((runs.len(), runs[0].totals.units), (2, 2), "a small round, then the rest");
+    let profile = fs::read(Path::new(&runs[1].submit_dir).join("step_profile.json")).unwrap();
+    let profile: StepProfile = serde_json::from_slice(&profile).unwrap();
+    let StepTuning { instances, run_threads, .. } = profile.steps["GEN"];
+    assert_eq!((instances, run_threads), (Some(4), Some(1)));
+    let process = bench.books.process("g1").unwrap().unwrap();
+    let known = windlass_requests::learnt::so_far(&process, runs.last());
+    let [first, second] = &known.rounds[..] else { panic!("{:#?}", known.rounds) };
+    assert_eq!((first.asked.from, second.asked.from), (Source::Hint, Source::Measured));
+    assert_eq!((first.asked.events, second.asked.events), (40, 80));
+    let done = |round: &RoundRecord| round.measured.unwrap().events_per_core_hour;
+    assert!(done(second) > done(first), "{:#?}", known.rounds);
 }
 
 /// R-175, R-117.

@@ -5,7 +5,7 @@ use crate::args::request::MetricsArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::job_logs;
-use crate::ui::listing::{Field, Listing};
+use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
 use serde_json::Value;
 use windlass_api::requests::RequestMetrics;
@@ -81,12 +81,13 @@ fn found(round: &RoundRecord, value: fn(&Measured) -> f64) -> Option<f64> {
 }
 
 /// With three digits that matter.
-fn number(value: Option<f64>) -> Value {
-    let Some(value) = value.filter(|value| value.is_finite()) else { return Value::Null };
+fn number(value: Option<f64>) -> Datum {
+    let Some(value) = value.filter(|value| value.is_finite()) else { return Datum::Nothing };
     let digits = 2 - value.abs().max(1e-6).log10().floor() as i32;
     let scale = 10f64.powi(digits.clamp(0, 6));
-    let rounded = (value * scale).round() / scale;
-    if digits <= 0 { (rounded as i64).into() } else { rounded.into() }
+    let near = (value * scale).round() / scale;
+    // A real number is shown with one digit, and times of events are small.
+    if digits <= 0 { Datum::Number(near as i64) } else { Datum::Json(near.into()) }
 }
 
 #[cfg(test)]
@@ -95,9 +96,11 @@ mod tests {
 
     #[test]
     fn numbers_have_the_digits_that_matter() {
-        for (value, text) in [(1234.6, "1235"), (12.345, "12.3"), (0.012_345, "0.0123"), (0.0, "0.0")] {
-            assert_eq!(number(Some(value)).to_string(), text);
+        assert!(matches!(number(Some(1234.6)), Datum::Number(1235)));
+        for (value, near) in [(12.345, 12.3), (0.012_345, 0.0123), (0.0, 0.0)] {
+            let shown = number(Some(value));
+            assert!(matches!(&shown, Datum::Json(found) if *found == near), "{value}: {shown:?}");
         }
-        assert_eq!((number(None), number(Some(f64::NAN))), (Value::Null, Value::Null));
+        assert!(matches!((number(None), number(Some(f64::NAN))), (Datum::Nothing, Datum::Nothing)));
     }
 }
