@@ -199,7 +199,7 @@ impl Desk {
             let (database, actor, now) = (&*here.database, here.actor(), Clock.now());
             match action {
                 DagVerb::Hold => dags::hold(database, id, reason, actor),
-                DagVerb::Release => dags::release(database, id, reason, actor),
+                DagVerb::Release => dags::release(database, id, reason, actor, now),
                 DagVerb::Remove => dags::remove(database, id, reason, actor, now),
                 DagVerb::Rescue => dags::rescue(database, id, reason, actor, now),
             }

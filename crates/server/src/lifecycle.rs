@@ -36,6 +36,7 @@ fn lifecycle_options(options: &ServeOptions, location: &Location) -> io::Result<
     lifecycle.backend = wanted.backend;
     lifecycle.condor = wanted.condor.clone();
     lifecycle.decisions.retry_after = wanted.retry_after;
+    lifecycle.decisions.blame = wanted.blame.clone();
     Ok(lifecycle)
 }
 

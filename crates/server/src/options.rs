@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::classify::Classifier;
+use windlass_core::requests::lifecycle::Blame;
 use windlass_engine::service::Bury;
 use windlass_requests::{BackendKind, Bell, CondorOptions};
 
@@ -63,13 +64,15 @@ impl fmt::Debug for ServeOptions {
 }
 
 /// How requests are carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RequestsOptions {
     /// Runs and, of sites that say nothing else, files are kept in here; workers must see it under the same path. `None`:
     /// beside the database.
     pub directory: Option<PathBuf>,
     /// Before a failed job is tried again; longer each time.
     pub cool_off: Duration,
+    /// What is done about sites and runs where too much fails.
+    pub blame: Blame,
     /// Before something that had trouble is tried again: planning, submitting.
     pub retry_after: Duration,
     /// Where new runs go.
@@ -86,6 +89,7 @@ impl Default for RequestsOptions {
         Self {
             directory: None,
             cool_off: Duration::from_mins(1),
+            blame: Blame::default(),
             retry_after: Duration::from_mins(1),
             backend: BackendKind::default(),
             condor: CondorOptions::default(),

@@ -6,6 +6,7 @@ pub(crate) mod access;
 pub(crate) mod access_groups;
 pub(crate) mod actions;
 pub(crate) mod backend;
+pub(crate) mod blame;
 pub(crate) mod catalog;
 pub(crate) mod classify;
 pub(crate) mod condor;

@@ -1,6 +1,7 @@
 //! `windlass serve`.
 
 use super::backend::BackendArgs;
+use super::blame::BlameArgs;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -88,6 +89,8 @@ pub(crate) struct ServeArgs {
     /// Print a systemd unit for this server as it is set up, and do not serve.
     #[arg(long, conflicts_with = "check")]
     pub(crate) print_systemd_unit: bool,
+    #[command(flatten)]
+    pub(crate) blame: BlameArgs,
     #[command(flatten)]
     pub(crate) backend: BackendArgs,
 }

@@ -119,6 +119,7 @@ fn requests_options(
         backend: args.backend.backend.into(),
         condor: condor_options(&args.backend, absolute)?,
         cool_off: args.cool_off,
+        blame: (&args.blame).into(),
         bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
         ..RequestsOptions::default()
     })

@@ -2,11 +2,11 @@
 
 use super::{Actor, request, text};
 use crate::error::{Answer, ApiError};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_api::requests::{Ban, NewBan, PatchSite, Site, Sites, Unbanned};
-use windlass_core::requests::book::{self, SiteBan, SiteRow};
+use windlass_core::requests::book::{self, NewAlert, SiteBan, SiteRow};
 use windlass_store::Database;
 use windlass_store::model::BanFilter;
 use windlass_types::Timestamp;
@@ -180,7 +180,21 @@ pub fn unban(
     let mut removed = 0;
     for ban in meant {
         db.remove_ban(ban.id, actor.name, now)?;
+        db.add_alert(&told_of_removal(ban, actor), now)?;
         removed += 1;
     }
     Ok(Unbanned { site_name: name.to_owned(), removed })
+}
+
+fn told_of_removal(ban: &SiteBan, actor: Actor<'_>) -> NewAlert {
+    let of = ban.ban.request.as_deref().unwrap_or("all requests");
+    NewAlert {
+        kind: "site_ban_removed".to_owned(),
+        request: ban.ban.request.clone(),
+        message: format!(
+            "{} has removed the ban of {} for {of} ({})",
+            actor.name, ban.ban.site, ban.ban.reason
+        ),
+        detail: json!({ "site": ban.ban.site, "ban": ban.id, "by": actor.name }),
+    }
 }

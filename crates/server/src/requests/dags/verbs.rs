@@ -41,9 +41,20 @@ pub fn hold(db: &dyn Database, uuid: &str, reason: &str, actor: Actor<'_>) -> An
     Ok(answer(subject, "hold", message))
 }
 
-/// It goes on where it was.
-pub fn release(db: &dyn Database, uuid: &str, reason: &str, actor: Actor<'_>) -> Answer<DagAction> {
+/// It goes on where it was; also one that was paused because its attempts fail alike.
+pub fn release(
+    db: &dyn Database,
+    uuid: &str,
+    reason: &str,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<DagAction> {
     let subject = subject(db, uuid, reason, actor)?;
+    if subject.run.paused.is_some() && subject.run.status.is_active() {
+        let name = subject.request.request.request_name.clone();
+        change(db, &name, None, actor, now, |_| Ok(vec![wanted(Want::Release, reason, actor, now)]))?;
+        return Ok(answer(subject, "release", "The run is no longer paused, and goes on where it was."));
+    }
     let (condor, cluster) = at_condor(&subject.run, "released")?;
     let done = condor.release(cluster, &said(reason, actor)).map_err(|error| of_condor(&error))?;
     let message = if done { "DAGMan is released, and goes on where it was." } else { GONE };

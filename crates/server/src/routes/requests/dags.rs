@@ -196,7 +196,7 @@ async fn release(
     Path(id): Path<String>,
     Json(said): Json<DagReason>,
 ) -> Answer<Json<DagAction>> {
-    act(&state, &caller, move |db, actor, _| dags::release(db, &id, &said.reason, actor)).await
+    act(&state, &caller, move |db, actor, now| dags::release(db, &id, &said.reason, actor, now)).await
 }
 
 /// End a run; its request is held
