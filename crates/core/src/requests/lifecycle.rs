@@ -8,6 +8,9 @@
 mod blame;
 mod desk;
 mod news;
+mod recovery;
+#[cfg(test)]
+mod recovery_tests;
 #[cfg(test)]
 pub(crate) mod samples;
 mod states;
@@ -17,10 +20,10 @@ mod wishes;
 
 pub use blame::{Blame, may_ban};
 
-use super::book::{Backend, BlockRow, NodeCounts, OutputStep, Process, RunRow, StepKind};
+use super::book::{Backend, BlockRow, FileCounts, NodeCounts, OutputStep, Process, RunRow, StepKind};
 use super::change::{Commit, RequestChange};
 use super::failures::AttemptNews;
-use super::rounds::McCompletion;
+use super::rounds::{McCompletion, Policy};
 use super::{View, outputs};
 use desk::Desk;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,7 +75,29 @@ pub enum News {
     Unpaused {
         run: String,
     },
+    /// The backend could not be told to stop a run.
+    StopFailed {
+        run: String,
+        trouble: Trouble,
+    },
     Run(Box<RunNews>),
+    /// What a round has done of the input, up to the end of this run, is credited.
+    Settled {
+        round: u32,
+        run: String,
+        files: FileCounts,
+    },
+    SettleFailed {
+        round: u32,
+        trouble: Trouble,
+    },
+    /// What there is of the outputs of a request that is given up is listed there.
+    ManifestWritten {
+        path: String,
+    },
+    ManifestFailed {
+        reason: String,
+    },
     Step {
         block: String,
         unit: Option<u32>,
@@ -174,6 +199,13 @@ pub enum Effect {
     Avoid {
         run: String,
     },
+    /// Credit what a round has done of the input. This is the last of its runs, and over.
+    Settle {
+        round: u32,
+        run: String,
+    },
+    /// Write down what there is of the outputs of a request that is given up, for those who clean up (E 4.2).
+    Manifest,
     Step(Box<OutputStep>),
 }
 
@@ -201,6 +233,10 @@ pub enum AlertKind {
     SiteBanned,
     /// A site is to blame, and is the only one for some of the work.
     BanRefused,
+    /// Input files that cannot be read are left out.
+    FilesExcluded,
+    /// What there is of the outputs of a request that is given up could not be listed.
+    ManifestFailed,
 }
 
 impl AlertKind {
@@ -211,6 +247,7 @@ impl AlertKind {
             Self::Stuck(RequestStatus::Planning) => "stuck_in_planning",
             Self::Stuck(RequestStatus::Stopping) => "stuck_in_stopping",
             Self::Stuck(RequestStatus::Resubmitting) => "stuck_in_resubmitting",
+            Self::Stuck(RequestStatus::Partial) => "stuck_in_partial",
             Self::Stuck(_) => "stuck",
             Self::StuckInQueue => "stuck_in_queue",
             Self::SlowDag => "slow_dag",
@@ -221,6 +258,8 @@ impl AlertKind {
             Self::FailingAlike => "failing_alike",
             Self::SiteBanned => "site_banned",
             Self::BanRefused => "ban_refused",
+            Self::FilesExcluded => "files_excluded",
+            Self::ManifestFailed => "manifest_failed",
         }
     }
 }
@@ -231,6 +270,10 @@ pub struct Settings {
     pub timeouts: BTreeMap<RequestStatus, Duration>,
     /// After trouble that may pass.
     pub retry_after: Duration,
+    /// A backend that has not answered for so long is told of.
+    pub silence: Duration,
+    /// When failures are a matter for a person.
+    pub recovery: Policy,
     pub outputs: outputs::Patience,
     pub mc_completion: McCompletion,
     pub blame: Blame,
@@ -246,10 +289,13 @@ impl Default for Settings {
             (RequestStatus::Active, 30 * 24 * HOUR),
             (RequestStatus::Stopping, HOUR),
             (RequestStatus::Resubmitting, 600),
+            (RequestStatus::Partial, HOUR),
         ];
         Self {
             timeouts: timeouts.map(|(status, seconds)| (status, Duration::from_secs(seconds))).into(),
             retry_after: Duration::from_mins(1),
+            silence: Duration::from_hours(1),
+            recovery: Policy::default(),
             outputs: outputs::Patience::default(),
             mc_completion: McCompletion::default(),
             blame: Blame::default(),
@@ -286,13 +332,16 @@ pub fn decide(view: &View, situation: &Situation<'_>, settings: &Settings, now: 
     let mut desk = Desk::new(view, situation, settings, now);
     desk.take_news();
     let stuck = desk.tell_if_stuck();
+    desk.tell_if_silent();
     desk.see_to_wishes();
     desk.see_to_pause();
     desk.go_on();
     if let Some(status) = stuck {
         desk.hold_if_still(status);
     }
-    desk.see_to_outputs();
+    if !desk.is_ending {
+        desk.see_to_outputs();
+    }
     desk.into_decision()
 }
 

@@ -46,9 +46,15 @@ pub fn add(block: &str, unit: Option<u32>, kind: StepKind, detail: Value, now: T
     }))
 }
 
-/// All its work units are registered and protected, and nobody has closed it.
+/// All work units that will ever be in it are registered and protected, and nobody has closed it.
 pub fn is_full(block: &BlockRow) -> bool {
-    block.status == BlockStatus::Open && !block.is_closed && block.units_completed >= block.total_units()
+    block.status == BlockStatus::Open && !block.is_closed && block.units_completed >= block.units_expected
+}
+
+/// Everything that was recorded of these blocks is to be taken back.
+pub fn invalidation(blocks: &[BlockRow], now: Timestamp) -> Vec<RequestChange> {
+    let there = blocks.iter().filter(|block| block.status != BlockStatus::Invalidated);
+    there.map(|block| add(&block.uuid, None, StepKind::Invalidate, undoing(block), now)).collect()
 }
 
 /// The steps that can be done now, in order, and when the next of the others is due.
@@ -139,7 +145,7 @@ pub fn tell(step: &OutputStep, block: Option<&BlockRow>, error: &str, now: Times
                 block.index,
                 block.dataset,
                 block.units_completed,
-                block.total_units(),
+                block.units_expected,
                 block.name.as_deref().unwrap_or("none"),
                 block.is_closed,
                 block.tape_rule.as_deref().unwrap_or("none"),

@@ -1,7 +1,15 @@
-//! What follows the end of a run: the next round, the end of the request, or a person.
+//! What follows the end of a run: another run for what is left, the next round, the end of the request, or a person.
+//!
+//! ```text
+//! run over ──► all units completed ────────────────────────────────► settled ──► next round, or finished
+//!      │                                                                ▲
+//!      └─────► failures ──┬─► few, and not rescued too often: rescue    │
+//!                         ├─► few, and only files that cannot be read ──┤
+//!                         └─► else: held ──────► released by a person ──┘
+//! ```
 
-use super::View;
-use super::book::{Process, RunRow};
+use super::book::{Overrides, Process, RunRow};
+use super::failures::Tally;
 use windlass_types::requests::{ProductionStep, Request, RunStatus};
 
 /// When a request for generated events has all that it wants (DESIGN 6.5).
@@ -14,6 +22,17 @@ pub enum McCompletion {
     Offset,
 }
 
+/// How a round came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// There was nothing to plan.
+    Empty,
+    /// All its work units are completed.
+    Whole,
+    /// Some are not, and will not be: what is done is credited.
+    InPart,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Everything that was wished for is made.
@@ -24,10 +43,12 @@ pub enum Next {
     Hold(String),
 }
 
-/// After a round all of whose work units are completed and registered.
-pub fn after_round(request: &Request, process: &Process, completion: McCompletion) -> Next {
+/// After a round that is settled, and whose completed work units are registered.
+pub fn after_round(request: &Request, process: &Process, ended: Ended, completion: McCompletion) -> Next {
     let Some(generation) = &request.generation else {
-        return if process.more_input { Next::Round } else { Next::Finished };
+        // Files that were attempted and are not planned again are not in the catalog any more.
+        let is_left = process.more_input || process.files.attempted > 0;
+        return if is_left && ended != Ended::Empty { Next::Round } else { Next::Finished };
     };
     let made = match completion {
         McCompletion::Produced => process.events_produced,
@@ -35,7 +56,7 @@ pub fn after_round(request: &Request, process: &Process, completion: McCompletio
     };
     if made >= generation.events {
         Next::Finished
-    } else if process.events_of_round == 0 {
+    } else if process.events_of_round == 0 && ended != Ended::InPart {
         Next::Hold(format!(
             "round {} produced no events: {} of {} are there; the filter efficiency {} may be wrong",
             process.round, made, generation.events, generation.filter_efficiency
@@ -45,18 +66,67 @@ pub fn after_round(request: &Request, process: &Process, completion: McCompletio
     }
 }
 
+/// When failures are a matter for a person (E 8.1).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Policy {
+    /// From this share of failed work units on.
+    pub hold_threshold: f64,
+    /// After so many rescues of a round.
+    pub max_rescues: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { hold_threshold: 0.20, max_rescues: 3 }
+    }
+}
+
+impl Policy {
+    /// What a person said about the request stands over it.
+    #[must_use]
+    pub fn with(self, overrides: &Overrides) -> Self {
+        Self {
+            hold_threshold: overrides.error_hold_threshold.unwrap_or(self.hold_threshold),
+            max_rescues: overrides.max_rescue_attempts.unwrap_or(self.max_rescues),
+        }
+    }
+}
+
 /// What is done about a run that ended with failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// Another run for what is left of the round.
     Rescue { reason: String },
+    /// No other attempt can help, and nothing but these files is wrong: they are left out, and the next round follows.
+    Settle { reason: String, files: Vec<String> },
     /// A person is to decide.
     Hold { reason: String },
 }
 
-/// The one place that decides what follows a round with failures. Until rescues exist: a person.
-pub fn after_failure(view: &View) -> Recovery {
-    Recovery::Hold { reason: view.run.as_ref().map_or_else(|| "its run is lost".to_owned(), tell_failures) }
+/// The one place that decides what follows a run with failures (E 3.2). What is not completed has failed: an abort leaves
+/// units that never ran.
+pub fn after_failure(run: &RunRow, failures: &Tally, policy: Policy) -> Recovery {
+    let failed = run.totals.units.saturating_sub(run.units_completed);
+    let ratio = f64::from(failed) / f64::from(run.totals.units.max(1));
+    let told = tell_failures(run);
+    if ratio >= policy.hold_threshold {
+        let reason = format!(
+            "{told}; {:.1} % failed, and from {:.1} % on a person decides",
+            ratio * 100.0,
+            policy.hold_threshold * 100.0
+        );
+        Recovery::Hold { reason }
+    } else if failures.only_bad_files(failed) {
+        let files: Vec<String> = failures.files.keys().cloned().collect();
+        Recovery::Settle {
+            reason: format!("{told}; nothing is wrong but {} input files", files.len()),
+            files,
+        }
+    } else if run.rescues >= policy.max_rescues {
+        Recovery::Hold { reason: format!("{told}; it was rescued {} times, and no more", run.rescues) }
+    } else {
+        Recovery::Rescue { reason: format!("{told}; rescue {} of {}", run.rescues + 1, policy.max_rescues) }
+    }
 }
 
 fn tell_failures(run: &RunRow) -> String {
@@ -112,7 +182,10 @@ mod tests {
             let mut process = samples::process();
             (process.events_produced, process.events_of_round) = (produced, of_round);
             process.next_first_event = next;
-            assert_eq!(after_round(&view.row.request, &process, completion), expected, "{produced} {next}");
+            for ended in [Ended::Whole, Ended::InPart] {
+                let found = after_round(&view.row.request, &process, ended, completion);
+                assert_eq!(found, expected, "{produced} {next}");
+            }
         }
     }
 
@@ -126,8 +199,105 @@ mod tests {
             events_per_lumi: 10,
             filter_efficiency: 0.5,
         });
-        let next = after_round(&view.row.request, &samples::process(), McCompletion::Produced);
-        assert!(matches!(&next, Next::Hold(reason) if reason.contains("produced no events")), "{next:?}");
+        let next = |ended| after_round(&view.row.request, &samples::process(), ended, McCompletion::Produced);
+        let whole = next(Ended::Whole);
+        assert!(matches!(&whole, Next::Hold(reason) if reason.contains("produced no events")), "{whole:?}");
+        assert_eq!(next(Ended::InPart), Next::Round, "it failed, and somebody let it go on");
+    }
+
+    /// R-188, R-189: all files are processed or excluded.
+    #[test]
+    fn a_request_with_input_ends_when_no_file_is_left() {
+        use Ended::{Empty, InPart, Whole};
+        // more input, files attempted, how the round ended → what
+        let table = [
+            (false, 0, Whole, Next::Finished),
+            (false, 0, InPart, Next::Finished),
+            (true, 0, Whole, Next::Round),
+            (false, 3, Whole, Next::Round),
+            (true, 3, InPart, Next::Round),
+            (false, 3, Empty, Next::Finished),
+        ];
+        for (more_input, attempted, ended, expected) in table {
+            let mut process = samples::process();
+            (process.more_input, process.files.attempted) = (more_input, attempted);
+            let next = after_round(&samples::request(), &process, ended, McCompletion::Produced);
+            assert_eq!(next, expected, "{more_input} {attempted} {ended:?}");
+        }
+    }
+
+    fn word(recovery: &Recovery) -> &'static str {
+        match recovery {
+            Recovery::Rescue { .. } => "rescue",
+            Recovery::Settle { .. } => "settle",
+            Recovery::Hold { .. } => "hold",
+        }
+    }
+
+    /// E 3.2, with the numbers of E 8.1: below the threshold and not at it, three rescues and not four.
+    #[test]
+    fn few_failures_are_rescued_and_many_are_held() {
+        // units, completed, rescues so far → what
+        let table = [
+            (100, 99, 0, "rescue"),
+            (100, 81, 0, "rescue"),
+            (100, 80, 0, "hold"),
+            (15, 12, 0, "hold"),
+            (5, 4, 0, "hold"),
+            (6, 5, 2, "rescue"),
+            (6, 5, 3, "hold"),
+            (100, 0, 0, "hold"),
+            (1, 0, 0, "hold"),
+        ];
+        for (units, completed, rescues, expected) in table {
+            let run = RunRow { units_completed: completed, rescues, ..samples::run(units) };
+            let found = after_failure(&run, &Tally::default(), Policy::default());
+            assert_eq!(word(&found), expected, "{completed} of {units} after {rescues}: {found:?}");
+        }
+    }
+
+    /// No rescue can help where a file cannot be read; but where too much fails, or something else too, a person looks.
+    #[test]
+    fn only_files_that_cannot_be_read_end_the_round() {
+        use crate::requests::failures::BadFile;
+        // completed of 10, units that failed and whether only because of files → what
+        let table: [(u32, &[(u32, bool)], &str); 5] = [
+            (9, &[(3, true)], "settle"),
+            (9, &[(3, false)], "rescue"),
+            (9, &[], "rescue"),
+            (8, &[(3, true), (4, true)], "hold"),
+            (9, &[(3, true), (4, true)], "rescue"),
+        ];
+        for (completed, units, expected) in table {
+            let run = RunRow { units_completed: completed, ..samples::run(10) };
+            let failures = Tally {
+                units: units.iter().copied().collect(),
+                files: [("/store/bad".to_owned(), BadFile::default())].into(),
+                ..Tally::default()
+            };
+            let found = after_failure(&run, &failures, Policy::default());
+            assert_eq!(word(&found), expected, "{units:?}: {found:?}");
+            let exhausted = after_failure(&RunRow { rescues: 3, ..run }, &failures, Policy::default());
+            let expected = if expected == "rescue" { "hold" } else { expected };
+            assert_eq!(word(&exhausted), expected, "{units:?}: {exhausted:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_said_stands_over_the_settings() {
+        let run = RunRow { units_completed: 7, rescues: 3, ..samples::run(10) };
+        let word = |threshold, rescues| {
+            let overrides = Overrides {
+                error_hold_threshold: threshold,
+                max_rescue_attempts: rescues,
+                ..Overrides::default()
+            };
+            word(&after_failure(&run, &Tally::default(), Policy::default().with(&overrides)))
+        };
+        assert_eq!(word(None, None), "hold");
+        assert_eq!(word(Some(0.5), None), "hold");
+        assert_eq!(word(None, Some(5)), "hold");
+        assert_eq!(word(Some(0.5), Some(5)), "rescue");
     }
 
     /// R-045, R-177.

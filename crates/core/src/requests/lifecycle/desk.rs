@@ -22,6 +22,10 @@ pub(super) struct Desk<'a> {
     pub(super) unreachable: bool,
     /// What the backend said about the end of the run.
     pub(super) why_over: Option<String>,
+    /// Where it is listed what there is of its outputs, if that was written.
+    pub(super) manifest: Option<String>,
+    /// It is given up, and only waits for that list: nothing else of it begins.
+    pub(super) is_ending: bool,
 }
 
 impl<'a> Desk<'a> {
@@ -41,6 +45,8 @@ impl<'a> Desk<'a> {
             pausing: false,
             unreachable: false,
             why_over: None,
+            manifest: None,
+            is_ending: false,
         }
     }
 

@@ -26,6 +26,11 @@ impl Desk<'_> {
                 News::SubmitFailed { .. } => {}
                 News::Stopped { run, there } => self.stopped(run, *there),
                 News::Unpaused { run } => self.unpaused(run),
+                News::StopFailed { run, trouble } => self.stop_failed(run, trouble),
+                News::Settled { round, run, files } => self.settled(*round, run, *files),
+                News::SettleFailed { round, trouble } => self.settle_failed(*round, trouble),
+                News::ManifestWritten { path } => self.manifest = Some(path.clone()),
+                News::ManifestFailed { reason } => self.manifest_failed(reason),
                 News::Run(news) => self.run_news(news),
                 News::Step { block, unit, kind, outcome } => {
                     let step = self.view.steps.iter().find(|step| step.is(block, *unit, *kind)).cloned();
@@ -108,11 +113,19 @@ impl Desk<'_> {
         }
     }
 
+    /// Whoever cannot be told does not answer either.
+    fn stop_failed(&mut self, run: &str, trouble: &Trouble) {
+        self.unreachable |= trouble.again && self.view.run.as_ref().is_some_and(|row| row.uuid == run);
+    }
+
     fn run_news(&mut self, news: &RunNews) {
         let Some(run) = self.view.run.as_ref().filter(|run| run.uuid == news.run) else { return };
         match (run.status, news.state) {
-            (_, RunState::Unknown) => {
+            (status, RunState::Unknown) => {
                 self.unreachable = true;
+                if status.is_active() && run.silent.is_none() {
+                    self.change_run(RunChange::Silent(Some(self.now)));
+                }
                 return;
             }
             // Only if it was asked for under its number; by its name it may have been asked for before it got there.
@@ -132,6 +145,9 @@ impl Desk<'_> {
             (status, _) if status.is_active() => {}
             // Over already; or ready and not there, which may mean that it has not got there yet.
             _ => return,
+        }
+        if self.view.run.as_ref().is_some_and(|run| run.silent.is_some()) {
+            self.change_run(RunChange::Silent(None));
         }
         self.take_counts(news);
         self.take_attempts(news);
@@ -207,8 +223,13 @@ impl Desk<'_> {
             self.change_run(RunChange::Units { completed, failed, read });
         }
         let Some(reason) = unreadable else { return true };
+        let status = self.view.row.status;
+        if status == RequestStatus::Stopping && self.is_end_wanted() {
+            // Nobody wants its outputs any more.
+            return true;
+        }
         self.look_again(self.now.after(self.settings.retry_after));
-        if news.state == RunState::Over && self.view.row.status == RequestStatus::Active {
+        if news.state == RunState::Over && matches!(status, RequestStatus::Active | RequestStatus::Stopping) {
             self.hold(reason);
         }
         false

@@ -1,17 +1,17 @@
-//! What each status waits for, and what follows once it is there.
+//! What each status waits for, and what follows once it is there. What follows failures is in `recovery.rs`.
 
 use super::desk::Desk;
 use super::{AlertKind, Effect};
 use crate::requests::book::{Backend, NodeCounts, RunCause, RunRow, StepKind};
 use crate::requests::change::RequestChange;
 use crate::requests::outputs;
-use crate::requests::rounds::{self, Next, Recovery};
+use crate::requests::rounds::{self, Ended, Next};
 use windlass_types::requests::{BlockStatus, CleanupPolicy, RequestStatus, RunStatus};
 
 impl Desk<'_> {
     /// Goes from status to status as long as nothing has to be waited for.
     pub(super) fn go_on(&mut self) {
-        loop {
+        while !self.is_ending {
             let status = self.view.row.status;
             match status {
                 RequestStatus::Submitted => self.effect_unless_pausing(Effect::Import),
@@ -36,7 +36,7 @@ impl Desk<'_> {
         }
     }
 
-    fn effect_unless_pausing(&mut self, effect: Effect) {
+    pub(super) fn effect_unless_pausing(&mut self, effect: Effect) {
         if !self.pausing {
             self.effect(effect);
         }
@@ -61,7 +61,9 @@ impl Desk<'_> {
     fn active(&mut self) {
         match self.view.run_of_round().map(|run| run.status) {
             Some(status) if status.is_active() => self.next_production_step(),
-            None | Some(RunStatus::Completed) => self.after_round(),
+            None => self.after_round(Ended::Empty),
+            Some(RunStatus::Completed) => self.after_round(Ended::Whole),
+            Some(_) if self.is_settled() => self.after_round(Ended::InPart),
             Some(_) => self.become_status(RequestStatus::Partial, None),
         }
     }
@@ -85,22 +87,29 @@ impl Desk<'_> {
         self.begin_stop(reason);
     }
 
-    /// All work units of the round are completed. What is produced counts when it is registered; that it is on its way to
-    /// tape is waited for only at the very end.
-    fn after_round(&mut self) {
-        if self.is_output_failed() {
+    /// No more work units of the round will be completed. What is produced counts when it is registered; that it is on its
+    /// way to tape is waited for only at the very end.
+    fn after_round(&mut self, ended: Ended) {
+        if self.is_output_failed() || self.is_registering() || !self.settle(ended) {
             return;
         }
+        match self.next(ended) {
+            Some(Next::Round) => self.next_round(),
+            Some(Next::Hold(reason)) => self.hold(reason),
+            Some(Next::Finished) => self.finish(),
+            None => {}
+        }
+    }
+
+    /// Outputs of completed work units are on their way into the catalog.
+    pub(super) fn is_registering(&self) -> bool {
         let registering = |kind| matches!(kind, StepKind::Open | StepKind::Register | StepKind::Protect);
-        if self.view.steps.iter().any(|step| registering(step.kind)) {
-            return;
-        }
-        let Some(process) = &self.view.process else { return };
-        match rounds::after_round(&self.view.row.request, process, self.settings.mc_completion) {
-            Next::Round => self.next_round(),
-            Next::Hold(reason) => self.hold(reason),
-            Next::Finished => self.finish(),
-        }
+        self.view.steps.iter().any(|step| registering(step.kind))
+    }
+
+    pub(super) fn next(&self, ended: Ended) -> Option<Next> {
+        let process = self.view.process.as_ref()?;
+        Some(rounds::after_round(&self.view.row.request, process, ended, self.settings.mc_completion))
     }
 
     /// Only a person can help where the catalog refused for days.
@@ -123,7 +132,7 @@ impl Desk<'_> {
         true
     }
 
-    fn next_round(&mut self) {
+    pub(super) fn next_round(&mut self) {
         if let Some(mut process) = self.view.process.clone() {
             process.round += 1;
             process.events_of_round = 0;
@@ -142,15 +151,12 @@ impl Desk<'_> {
             return;
         }
         if self.view.row.request.cleanup_policy == CleanupPolicy::ImmediateCleanup {
-            let previous = self.situation.previous;
-            for block in previous.iter().filter(|block| block.status != BlockStatus::Invalidated) {
-                let detail = outputs::undoing(block);
-                let add = outputs::add(&block.uuid, None, StepKind::Invalidate, detail, self.now);
-                // Not a row of this request: it is carried out where its own rows are looked at.
-                self.decision.changes.push(add);
-            }
+            // Not rows of this request: they are carried out where its own rows are looked at.
+            self.decision.changes.extend(outputs::invalidation(self.situation.previous, self.now));
         }
-        self.become_status(RequestStatus::Completed, None);
+        let excluded = self.view.process.as_ref().map_or(0, |process| process.files.excluded);
+        let reason = (excluded > 0).then(|| format!("without {excluded} input files that were excluded"));
+        self.become_status(RequestStatus::Completed, reason);
     }
 
     /// A run came to its end, and all that its units left is noted.
@@ -187,15 +193,15 @@ impl Desk<'_> {
             return self.stop_effect();
         }
         match self.view.run_of_round().map(|run| run.status) {
-            Some(RunStatus::Stopped) => self.prepare_next_run(Some("stopped".to_owned())),
+            Some(RunStatus::Stopped) => self.prepare_next_run(RunCause::Stop, Some("stopped".to_owned())),
             Some(RunStatus::Completed) => self.become_status(RequestStatus::Active, None),
             _ => self.hold("it was to be stopped, and has no run that could go on".to_owned()),
         }
     }
 
     /// R-050: another run for what is left, to be started when its turn comes; production steps that were reached are
-    /// used up.
-    pub(super) fn prepare_next_run(&mut self, reason: Option<String>) {
+    /// used up. Only what follows failures by itself is counted (E 7.2).
+    pub(super) fn prepare_next_run(&mut self, cause: RunCause, reason: Option<String>) {
         let Some(old) = self.view.run.clone() else { return };
         let reached = rounds::steps_reached(&self.view.row.request.production_steps, &old);
         if reached > 0 {
@@ -209,7 +215,8 @@ impl Desk<'_> {
         self.change(RequestChange::AddRun(Box::new(RunRow {
             uuid: self.situation.fresh_uuid.to_owned(),
             parent: Some(old.uuid.clone()),
-            cause: RunCause::Stop,
+            cause,
+            rescues: old.rescues + u32::from(cause == RunCause::Failure),
             paused: None,
             silent: None,
             backend: old.backend.going_on(),
@@ -225,19 +232,6 @@ impl Desk<'_> {
         })));
         self.keep_tally(tally);
         self.become_status(RequestStatus::Resubmitting, reason);
-    }
-
-    fn partial(&mut self) {
-        match rounds::after_failure(&self.view) {
-            Recovery::Rescue { reason } => self.prepare_next_run(Some(reason)),
-            Recovery::Hold { reason } => {
-                let reason = match self.why_over.take() {
-                    Some(why) => format!("{reason}; {why}"),
-                    None => reason,
-                };
-                self.hold(reason);
-            }
-        }
     }
 
     /// Nothing runs for a request that is held.
@@ -271,9 +265,32 @@ impl Desk<'_> {
         self.look_again(self.now.after(timeout));
         let ours = matches!(
             status,
-            RequestStatus::Submitted | RequestStatus::Planning | RequestStatus::Resubmitting
+            RequestStatus::Submitted
+                | RequestStatus::Planning
+                | RequestStatus::Resubmitting
+                | RequestStatus::Partial
         );
         ours.then_some(status)
+    }
+
+    /// A backend that does not answer is told of once, long before its run is slow: it may be lost for good, and only a
+    /// person can know that (R-039).
+    pub(super) fn tell_if_silent(&mut self) {
+        let Some(run) = self.view.run.as_ref().filter(|run| run.status.is_active()) else { return };
+        let Some(since) = run.silent else { return };
+        let due = since.after(self.settings.silence);
+        if self.now < due {
+            return self.look_again(due);
+        }
+        if self.view.row.alerted_at.is_none_or(|told| told < since) {
+            let text = format!(
+                "the {} that its run is at has not answered since {since}; if it is lost for good, the request can be \
+                 failed or restarted without it",
+                run.backend.name()
+            );
+            self.alert(AlertKind::ScheddUnreachable, text);
+            self.change(RequestChange::Alerted(Some(self.now)));
+        }
     }
 
     /// DESIGN 6.2: what is stuck where nobody but we are waited for goes to a person.

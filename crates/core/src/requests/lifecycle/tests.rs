@@ -3,7 +3,7 @@
 
 use super::samples::{START, block, process, run, view};
 use super::*;
-use crate::requests::book::{StepState, Want, Wanted};
+use crate::requests::book::{FileCounts, StepState, Want, Wanted};
 use crate::requests::change::RunChange;
 use windlass_types::payload::{MergeCounts, MergedFile};
 use windlass_types::requests::{
@@ -11,7 +11,7 @@ use windlass_types::requests::{
 };
 use windlass_types::{RunId, WorkflowId};
 
-const LATER: Timestamp = Timestamp(START.0 + 5_000_000);
+pub(super) const LATER: Timestamp = Timestamp(START.0 + 5_000_000);
 
 fn at(status: S) -> View {
     let mut view = view();
@@ -23,35 +23,35 @@ fn at(status: S) -> View {
 }
 
 /// With a run of ten units in two blocks.
-fn with_run(status: S, run_status: R) -> View {
+pub(super) fn with_run(status: S, run_status: R) -> View {
     let mut view = at(status);
     view.run = Some(RunRow { status: run_status, ..run(10) });
     view.blocks = vec![block(0, 0, 4), block(1, 5, 9)];
     view
 }
 
-fn wanting(mut view: View, what: Want) -> View {
+pub(super) fn wanting(mut view: View, what: Want) -> View {
     view.row.wanted = Some(Wanted::new(what, "eve", "because", START));
     view
 }
 
-fn heard(view: &View, news: &[News]) -> Decision {
+pub(super) fn heard(view: &View, news: &[News]) -> Decision {
     on(view, news, false)
 }
 
-fn on(view: &View, news: &[News], admitted: bool) -> Decision {
+pub(super) fn on(view: &View, news: &[News], admitted: bool) -> Decision {
     let situation = Situation { news, admitted, previous: &[], places: &[], fresh_uuid: "run-1" };
     decide(view, &situation, &Settings::default(), LATER)
 }
 
-fn after(view: &View, decision: &Decision) -> View {
+pub(super) fn after(view: &View, decision: &Decision) -> View {
     let mut view = view.clone();
     decision.changes.iter().for_each(|change| view.apply(change, LATER));
     view
 }
 
 /// All statuses it went through.
-fn way(decision: &Decision) -> Vec<S> {
+pub(super) fn way(decision: &Decision) -> Vec<S> {
     let to = |change: &RequestChange| match change {
         RequestChange::Status { to, .. } => Some(*to),
         _ => None,
@@ -78,7 +78,7 @@ fn merged(unit: u32) -> MergeOutput {
     }
 }
 
-fn says(state: RunState, completed: u32, failed: u32, units: &[u32]) -> News {
+pub(super) fn says(state: RunState, completed: u32, failed: u32, units: &[u32]) -> News {
     let units = units.iter().enumerate().map(|(at, unit)| UnitNews {
         seq: at as i64 + 1,
         unit: *unit,
@@ -284,14 +284,16 @@ fn wishes_are_seen_to_from_every_status() {
         (with_run(S::Partial, R::Partial), Want::Abort, vec![S::Aborted]),
         (with_run(S::Held, R::Partial), Want::Abort, vec![S::Aborted]),
         (with_run(S::Held, R::Ready), Want::Abort, vec![S::Stopping]),
-        (with_run(S::Held, R::Partial), Want::Fail, vec![S::Failed]),
+        (with_run(S::Held, R::Partial), Want::Fail, vec![]),
+        (at(S::Held), Want::Fail, vec![S::Failed]),
         (with_run(S::Active, R::Submitted), Want::Fail, vec![S::Stopping]),
         (with_run(S::Completed, R::Completed), Want::Abort, vec![]),
         (at(S::Queued), Want::Release, vec![S::Planning]),
         (view_held_without_process(), Want::Release, vec![S::Submitted]),
         (at(S::Held), Want::Release, vec![S::Queued]),
         (with_run(S::Held, R::Ready), Want::Release, vec![S::Queued]),
-        (with_run(S::Held, R::Partial), Want::Release, vec![S::Resubmitting, S::Queued]),
+        (with_run(S::Held, R::Partial), Want::Release, vec![]),
+        (with_run(S::Held, R::Stopped), Want::Release, vec![S::Resubmitting, S::Queued]),
         (with_run(S::Held, R::Removed), Want::Release, vec![S::Resubmitting, S::Queued]),
         (with_run(S::Held, R::Completed), Want::Release, vec![S::Active]),
         (with_run(S::Held, R::Running), Want::Release, vec![S::Stopping]),
@@ -333,9 +335,18 @@ fn an_end_settles_the_blocks() {
         [Archived, Complete, Invalidated, Invalidated]
     );
 
-    let failed = after(&view, &heard(&wanting(view.clone(), Want::Fail), &[]));
-    assert_eq!(statuses(&failed), [Archived, Complete, Failed, Failed]);
+    let listed = News::ManifestWritten { path: "/requests/r/invalidation.json".into() };
+    let failed = after(&view, &heard(&wanting(view.clone(), Want::Fail), std::slice::from_ref(&listed)));
+    assert_eq!(statuses(&failed), [Archived, Failed, Failed, Failed], "all of it is to be cleaned up");
     assert_eq!(failed.steps, []);
+    assert!(failed.row.reason.unwrap().ends_with("/requests/r/invalidation.json"));
+
+    view.row.request.superseded_by_request = Some("r_v2".into());
+    let replaced = after(&view, &heard(&wanting(view.clone(), Want::Fail), &[]));
+    assert_eq!(
+        (replaced.row.status, statuses(&replaced)),
+        (S::Failed, vec![Archived, Complete, Failed, Failed])
+    );
 }
 
 /// A stop that finds nothing at the backend: what was ready goes on later, under another name.
@@ -508,7 +519,13 @@ fn what_is_left_is_the_next_round() {
     let mut view = with_run(S::Active, R::Completed);
     view.process.as_mut().unwrap().more_input = true;
     view.blocks.iter_mut().for_each(|block| block.status = BlockStatus::Complete);
-    let decision = heard(&view, &[]);
+    let settle = heard(&view, &[]);
+    assert_eq!(
+        (way(&settle), settle.effects),
+        (vec![], vec![Effect::Settle { round: 0, run: "run-0".into() }])
+    );
+    let decision =
+        heard(&view, &[News::Settled { round: 0, run: "run-0".into(), files: FileCounts::default() }]);
     assert_eq!(way(&decision), [S::Queued], "archiving goes on meanwhile");
     let queued = after(&view, &decision);
     assert_eq!(queued.process.as_ref().unwrap().round, 1);

@@ -8,12 +8,16 @@
 //! | active, run under way | stopping → resubmitting → queued | by way of stopping |
 //! | active, run over | nothing to stop (R-176) | at once |
 //! | stopping, resubmitting, partial, held | nothing to stop | as soon as nothing of it can run |
+//!
+//! One that is given up and has outputs becomes failed only when it is written down what there is of them. Where the backend
+//! of its run is lost for good, and somebody says so, its end does not wait for that run.
 
-use super::Effect;
 use super::desk::Desk;
-use crate::requests::book::{StepKind, StepState, Want, Wanted};
+use super::{AlertKind, Effect};
+use crate::requests::book::{BlockRow, RunCause, StepKind, StepState, Want, Wanted};
 use crate::requests::change::{RequestChange, RunChange};
 use crate::requests::outputs;
+use crate::requests::rounds::{Ended, Next};
 use windlass_types::requests::{BlockStatus, RequestStatus, RunStatus};
 
 impl Desk<'_> {
@@ -24,7 +28,7 @@ impl Desk<'_> {
         }
         match wanted.what {
             Want::Stop => self.stop(&wanted),
-            Want::Release => self.release(),
+            Want::Release => self.release(&wanted),
             Want::Remove => self.remove(&wanted),
             Want::Abort => self.end(RequestStatus::Aborted, &wanted),
             Want::Fail => self.end(RequestStatus::Failed, &wanted),
@@ -71,13 +75,28 @@ impl Desk<'_> {
         })
     }
 
+    /// Somebody wants the end of it.
+    pub(super) fn is_end_wanted(&self) -> bool {
+        let wanted = self.view.row.wanted.as_ref();
+        wanted.is_some_and(|wanted| matches!(wanted.what, Want::Abort | Want::Fail))
+    }
+
     fn end(&mut self, to: RequestStatus, wanted: &Wanted) {
-        let reason = format!("{to} by {}: {}", wanted.by, wanted.reason);
+        let mut reason = format!("{to} by {}: {}", wanted.by, wanted.reason);
         if self.may_run() {
-            if self.view.row.status != RequestStatus::Stopping {
-                self.begin_stop(reason);
+            if !wanted.lost || !self.unreachable {
+                return self.stop_first(reason, wanted.lost);
             }
-            return;
+            reason += "; its run was not waited for, as its backend is lost";
+            self.become_run(RunStatus::Removed);
+        }
+        if to == RequestStatus::Failed && self.needs_manifest() {
+            let Some(path) = self.manifest.take() else {
+                // Until then all stays as it is: whoever wanted this may still change his mind.
+                self.is_ending = true;
+                return self.effect_unless_pausing(Effect::Manifest);
+            };
+            reason = format!("{reason}; what there is of its outputs is listed in {path}");
         }
         self.settle_blocks(to);
         if self.view.run.as_ref().is_some_and(|run| run.status == RunStatus::Ready) {
@@ -87,19 +106,43 @@ impl Desk<'_> {
         self.become_status(to, Some(reason));
     }
 
-    /// The rollback table of S 6.3, for blocks that will not become full. Whole ones stay, and go to tape.
+    /// Before its end nothing of it may run.
+    fn stop_first(&mut self, reason: String, lost: bool) {
+        if lost {
+            // Whether the backend answers is seen by looking.
+            self.look_again(self.now.after(self.settings.retry_after));
+        }
+        if self.view.row.status != RequestStatus::Stopping {
+            self.begin_stop(reason);
+        }
+    }
+
+    /// Those who clean up have to know what there is; where another version takes its place everything stays (E 4.3).
+    fn needs_manifest(&self) -> bool {
+        self.view.row.request.superseded_by_request.is_none() && !self.view.blocks.is_empty()
+    }
+
+    pub(super) fn manifest_failed(&mut self, reason: &str) {
+        self.pausing = true;
+        self.look_again(self.now.after(self.settings.retry_after));
+        if self.view.row.alerted_at.is_none() {
+            let text = format!("what there is of its outputs could not be written down: {reason}");
+            self.alert(AlertKind::ManifestFailed, text);
+            self.change(RequestChange::Alerted(Some(self.now)));
+        }
+    }
+
+    /// The rollback table of S 6.3. Whole blocks stay, and go to tape; of one that is given up for good nothing goes there
+    /// any more, as all of it is to be cleaned up.
     fn settle_blocks(&mut self, to: RequestStatus) {
-        let open: Vec<_> = self
-            .view
-            .blocks
-            .iter()
-            .filter(|block| {
-                !block.is_closed && matches!(block.status, BlockStatus::Open | BlockStatus::Failed)
-            })
-            .filter(|block| !outputs::is_full(block))
-            .cloned()
-            .collect();
-        for block in open {
+        let for_good = to == RequestStatus::Failed && self.needs_manifest();
+        let is_over =
+            |block: &BlockRow| matches!(block.status, BlockStatus::Archived | BlockStatus::Invalidated);
+        let is_whole = |block: &BlockRow| {
+            block.is_closed || block.status == BlockStatus::Complete || outputs::is_full(block)
+        };
+        let open = self.view.blocks.iter().filter(|block| !is_over(block) && (for_good || !is_whole(block)));
+        for block in open.cloned().collect::<Vec<_>>() {
             let touched = block.name.is_some() || self.view.steps.iter().any(|step| step.block == block.uuid);
             self.drop_steps(&block.uuid);
             match (to, touched) {
@@ -108,31 +151,50 @@ impl Desk<'_> {
                     self.change(outputs::add(&block.uuid, None, StepKind::Invalidate, detail, self.now));
                 }
                 (RequestStatus::Aborted, false) => self.become_block(&block, BlockStatus::Invalidated),
-                _ if block.status == BlockStatus::Open => self.become_block(&block, BlockStatus::Failed),
+                _ if block.status != BlockStatus::Failed => self.become_block(&block, BlockStatus::Failed),
                 _ => {}
             }
         }
     }
 
-    /// Out of `held`, to where it was.
-    fn release(&mut self) {
+    /// Out of `held`: to where it was; after failures with the next round, or once more with this one.
+    fn release(&mut self, wanted: &Wanted) {
+        let status = self.view.run_of_round().map(|run| run.status);
+        let has_failed = matches!(status, Some(RunStatus::Partial | RunStatus::Failed));
+        let is_held = self.view.row.status == RequestStatus::Held;
+        let rescue = has_failed && wanted.rescue && !self.is_settled();
+        if is_held && has_failed && !rescue && !self.settle(Ended::InPart) {
+            // The wish stays until all that was done is credited.
+            return;
+        }
         self.change(RequestChange::Wanted(None));
-        if self.lift_pause() || self.view.row.status != RequestStatus::Held {
+        if self.lift_pause() || !is_held {
             return;
         }
         self.try_outputs_again();
+        let reason = Some(format!("released by {}: {}", wanted.by, wanted.reason));
         if self.view.process.is_none() {
-            return self.become_status(RequestStatus::Submitted, None);
+            return self.become_status(RequestStatus::Submitted, reason);
         }
-        match self.view.run_of_round().map(|run| run.status) {
-            None | Some(RunStatus::Ready) => self.become_status(RequestStatus::Queued, None),
-            Some(RunStatus::Completed) => self.become_status(RequestStatus::Active, None),
+        match status {
+            None | Some(RunStatus::Ready) => self.become_status(RequestStatus::Queued, reason),
+            Some(RunStatus::Completed) if self.makes_nothing() => self.next_round(),
+            Some(RunStatus::Completed) => self.become_status(RequestStatus::Active, reason),
             // It is being stopped, because the request was held; when that is over it goes on.
             Some(status) if status.is_active() => {
                 self.begin_stop("released while its run was being stopped".to_owned());
             }
-            Some(_) => self.prepare_next_run(None),
+            Some(_) if rescue => self.prepare_next_run(RunCause::Person, reason),
+            Some(_) if has_failed => self.become_status(RequestStatus::Active, reason),
+            Some(_) => self.prepare_next_run(RunCause::Stop, reason),
         }
+    }
+
+    /// It is held because its round, though whole, did not bring it further: somebody wants another one all the same.
+    fn makes_nothing(&mut self) -> bool {
+        !self.is_registering()
+            && self.settle(Ended::Whole)
+            && matches!(self.next(Ended::Whole), Some(Next::Hold(_)))
     }
 
     /// What was given up gets three more days.

@@ -1,0 +1,310 @@
+//! What follows failures, arrow by arrow: rescued, settled, held, released, given up.
+
+use super::samples::{START, block};
+use super::tests::{LATER, after, heard, on, says, wanting, way, with_run};
+use super::*;
+use crate::requests::book::{FileCounts, RunCause, StepState, Want, Wanted};
+use crate::requests::failures::{BadFile, Tally};
+use crate::requests::outputs;
+use std::sync::Arc;
+use windlass_types::requests::{BlockStatus, Generation, RequestStatus as S, RunStatus as R};
+
+fn releasing(view: View, rescue: bool) -> View {
+    let mut view = wanting(view, Want::Release);
+    view.row.wanted.as_mut().unwrap().rescue = rescue;
+    view
+}
+
+fn losing(view: View, what: Want) -> View {
+    let mut view = view;
+    view.row.wanted = Some(Wanted { lost: true, ..Wanted::new(what, "eve", "it burnt", START) });
+    view
+}
+
+fn generating(mut view: View) -> View {
+    view.row.request.input_dataset = None;
+    view.row.request.generation = Some(Generation {
+        events: 1000,
+        first_event: 1,
+        first_lumi: 1,
+        events_per_lumi: 10,
+        filter_efficiency: 1.0,
+    });
+    view
+}
+
+fn settle() -> Effect {
+    Effect::Settle { round: 0, run: "run-0".into() }
+}
+
+fn settled(files: FileCounts) -> News {
+    News::Settled { round: 0, run: "run-0".into(), files }
+}
+
+/// Over, with one of ten units failed.
+fn nearly_done() -> News {
+    says(RunState::Over, 9, 1, &[])
+}
+
+/// E 3.4: rescued, and counted; until it was done too often.
+#[test]
+fn few_failures_are_rescued_three_times() {
+    let mut view = with_run(S::Active, R::Running);
+    for rescue in 1..=3 {
+        let decision = heard(&view, &[nearly_done()]);
+        assert_eq!(way(&decision), [S::Partial, S::Resubmitting, S::Queued]);
+        view = after(&view, &decision);
+        let run = view.run.as_ref().unwrap();
+        assert_eq!((run.cause, run.rescues, run.status), (RunCause::Failure, rescue, R::Ready));
+        assert_eq!((run.units_completed, run.round), (9, 0), "what is done stays done");
+        view.row.status = S::Active;
+        let run = view.run.as_mut().unwrap();
+        (run.status, run.uuid) = (R::Running, "run-0".into());
+    }
+    let held = after(&view, &heard(&view, &[nearly_done()]));
+    assert_eq!((held.row.status, held.run.unwrap().status), (S::Held, R::Partial));
+    assert!(held.row.reason.unwrap().contains("rescued 3 times"));
+}
+
+/// E 7.2: going on after a stop, or because a person says so, is no rescue.
+#[test]
+fn only_rescues_after_failures_count() {
+    let stopped = |rescues| {
+        let mut view = with_run(S::Stopping, R::Running);
+        view.run.as_mut().unwrap().rescues = rescues;
+        after(&view, &heard(&view, &[says(RunState::Over, 3, 0, &[])]))
+    };
+    for rescues in [0, 2] {
+        let run = stopped(rescues).run.unwrap();
+        assert_eq!((run.cause, run.rescues), (RunCause::Stop, rescues));
+    }
+    let mut held = with_run(S::Held, R::Partial);
+    held.run.as_mut().unwrap().rescues = 3;
+    let decision = heard(&releasing(held.clone(), true), &[]);
+    assert_eq!(way(&decision), [S::Resubmitting, S::Queued]);
+    let run = after(&held, &decision).run.unwrap();
+    assert_eq!((run.cause, run.rescues, run.round), (RunCause::Person, 3, 0));
+}
+
+/// E 4.1: everything failed, and all the same nothing is given up.
+#[test]
+fn everything_failed_is_for_a_person() {
+    let view = with_run(S::Active, R::Running);
+    let decision = heard(&view, &[says(RunState::Over, 0, 10, &[])]);
+    assert_eq!(way(&decision), [S::Partial, S::Held]);
+    assert_eq!(after(&view, &decision).run.unwrap().status, R::Failed);
+}
+
+/// E 3.4, R-130: what is done is credited, then the next round follows.
+#[test]
+fn a_release_credits_what_is_done() {
+    let view = with_run(S::Held, R::Partial);
+    let released = releasing(view.clone(), false);
+    let decision = heard(&released, &[]);
+    assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[settle()][..]));
+    let waiting = after(&released, &decision);
+    assert!(waiting.row.wanted.is_some(), "a crash forgets nothing");
+    let files = FileCounts { attempted: 4, processed: 16, excluded: 0 };
+    let decision = heard(&waiting, &[settled(files)]);
+    assert_eq!(way(&decision), [S::Active, S::Queued]);
+    let next = after(&waiting, &decision);
+    let process = next.process.as_ref().unwrap();
+    assert_eq!((process.round, process.settled, process.files), (1, 1, files));
+    assert_eq!((next.row.wanted.as_ref(), next.run.as_ref().unwrap().round), (None, 0));
+    assert_eq!(on(&next, &[], true).effects, [Effect::Plan { round: 1 }]);
+    // Told twice, or of another round or another run, it changes nothing.
+    assert_eq!(heard(&next, &[settled(FileCounts::default())]).changes, []);
+    let (this, other) = ("run-0".to_owned(), "run-7".to_owned());
+    for news in [News::Settled { round: 7, run: this, files }, News::Settled { round: 0, run: other, files }]
+    {
+        assert_eq!(heard(&waiting, &[news]).changes, []);
+    }
+}
+
+#[test]
+fn nothing_left_ends_a_request_that_was_released() {
+    let view = releasing(with_run(S::Held, R::Partial), false);
+    let files = FileCounts { attempted: 0, processed: 18, excluded: 2 };
+    let done = after(&view, &heard(&view, &[settled(files)]));
+    assert_eq!(done.row.status, S::Completed);
+    assert_eq!(done.row.reason.as_deref(), Some("without 2 input files that were excluded"));
+}
+
+/// E 5.1: numbers were given out when they were planned, so there is nothing to ask.
+#[test]
+fn generation_is_settled_without_asking() {
+    for (run_status, made) in [(R::Partial, 700), (R::Failed, 0)] {
+        let mut view = generating(with_run(S::Held, run_status));
+        let process = view.process.as_mut().unwrap();
+        (process.next_first_event, process.events_produced, process.events_of_round) = (1001, made, made);
+        let decision = heard(&releasing(view.clone(), false), &[]);
+        assert_eq!(way(&decision), [S::Active, S::Queued], "also where nothing was made");
+        let next = after(&view, &decision).process.unwrap();
+        assert_eq!((next.round, next.settled, next.next_first_event), (1, 1, 1001));
+    }
+}
+
+/// A round that is whole and made nothing would be repeated for ever; a person may want that.
+#[test]
+fn a_round_that_made_nothing_is_repeated_when_somebody_says_so() {
+    let mut view = generating(with_run(S::Active, R::Completed));
+    view.blocks.clear();
+    let held = after(&view, &heard(&view, &[]));
+    assert_eq!(held.row.status, S::Held);
+    assert_eq!(way(&heard(&releasing(held, false), &[])), [S::Queued]);
+}
+
+#[test]
+fn what_cannot_be_credited_is_tried_again_or_told() {
+    let trouble = |again| Trouble { reason: "no such directory".into(), again };
+    let view = releasing(with_run(S::Held, R::Partial), false);
+    let later = heard(&view, &[News::SettleFailed { round: 0, trouble: trouble(true) }]);
+    assert_eq!((later.changes.len(), later.effects.len()), (0, 0));
+    assert!(later.look_again.is_some());
+    let never = heard(&view, &[News::SettleFailed { round: 0, trouble: trouble(false) }]);
+    let still = after(&view, &never);
+    assert_eq!((still.row.status, still.row.wanted), (S::Held, None));
+    assert!(never.alerts[0].text.contains("no such directory"), "{never:?}");
+
+    let mut view = with_run(S::Active, R::Completed);
+    view.process.as_mut().unwrap().more_input = true;
+    let held = heard(&view, &[News::SettleFailed { round: 0, trouble: trouble(false) }]);
+    assert_eq!(way(&held), [S::Held]);
+}
+
+/// Blocks of a settled round are what is in them: registered, or on its way.
+#[test]
+fn blocks_of_a_settled_round_expect_no_more() {
+    let step = |block: &str, unit, kind, state| {
+        let RequestChange::AddStep(mut step) =
+            outputs::add(block, unit, kind, serde_json::Value::Null, START)
+        else {
+            panic!("a step is added");
+        };
+        step.state = state;
+        *step
+    };
+    let mut view = releasing(with_run(S::Held, R::Partial), false);
+    view.blocks = vec![
+        BlockRow { units_completed: 2, name: Some("a".into()), ..block(0, 0, 2) },
+        BlockRow { units_completed: 1, name: Some("b".into()), ..block(1, 3, 5) },
+        block(2, 6, 8),
+        BlockRow { round: 1, ..block(3, 0, 2) },
+    ];
+    view.steps = vec![
+        step("block-1", Some(4), StepKind::Register, StepState::Pending),
+        step("block-1", Some(4), StepKind::Protect, StepState::Pending),
+    ];
+    let decision = heard(&view, &[settled(FileCounts { attempted: 1, ..FileCounts::default() })]);
+    let next = after(&view, &decision);
+    let stands: Vec<_> = next.blocks.iter().map(|block| (block.units_expected, block.status)).collect();
+    let open = BlockStatus::Open;
+    assert_eq!(stands, [(2, open), (2, open), (0, BlockStatus::Invalidated), (3, open)]);
+    let closing: Vec<_> = next
+        .steps
+        .iter()
+        .filter(|step| step.kind == StepKind::Close)
+        .map(|step| step.block.as_str())
+        .collect();
+    assert_eq!(closing, ["block-0"], "the other is full when what is on its way is there");
+    assert_eq!(next.row.status, S::Active, "and the next round waits for that");
+}
+
+/// Ours, beyond the specification: where nothing is wrong but files, nobody has to be asked.
+#[test]
+fn files_that_cannot_be_read_are_left_out_without_a_person() {
+    let mut view = with_run(S::Active, R::Running);
+    view.failures = Arc::new(Tally {
+        units: [(3, true)].into(),
+        files: [("/store/bad".to_owned(), BadFile::default())].into(),
+        ..Tally::default()
+    });
+    let decision = heard(&view, &[nearly_done()]);
+    assert_eq!((way(&decision), &decision.effects[..]), (vec![S::Partial], &[settle()][..]));
+    let partial = after(&view, &decision);
+    let decision = heard(&partial, &[settled(FileCounts { attempted: 1, processed: 8, excluded: 1 })]);
+    assert_eq!(way(&decision), [S::Active, S::Queued]);
+    let alerts: Vec<_> = decision.alerts.iter().map(|alert| (alert.kind.name(), &*alert.text)).collect();
+    let text = "input files that cannot be read are left out from now on: /store/bad";
+    assert_eq!(alerts, [("files_excluded", text)]);
+}
+
+/// E 4.2: only a person, and not before it is written down what there is.
+#[test]
+fn a_request_is_given_up_when_its_outputs_are_listed() {
+    let view = wanting(with_run(S::Held, R::Partial), Want::Fail);
+    let asked = heard(&view, &[]);
+    assert_eq!((asked.changes.len(), &asked.effects[..]), (0, &[Effect::Manifest][..]));
+    let failed = News::ManifestFailed { reason: "no space left".into() };
+    let told = heard(&view, std::slice::from_ref(&failed));
+    assert_eq!((way(&told), told.effects.len(), told.alerts[0].kind.name()), (vec![], 0, "manifest_failed"));
+    let again = after(&view, &told);
+    assert_eq!(heard(&again, &[failed]).alerts, [], "once");
+    let written = News::ManifestWritten { path: "/r/invalidation.json".into() };
+    assert_eq!(way(&heard(&again, std::slice::from_ref(&written))), [S::Failed]);
+    // In the queue it does not begin meanwhile.
+    let queued = wanting(with_run(S::Queued, R::Ready), Want::Fail);
+    let decision = on(&queued, &[], true);
+    assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[Effect::Manifest][..]));
+    // What nobody wants to be given up is not.
+    assert_eq!(heard(&with_run(S::Held, R::Partial), &[written]).changes, []);
+}
+
+/// A schedd that burnt: whoever says so is believed only while it does not answer.
+#[test]
+fn a_lost_backend_is_not_waited_for() {
+    let silence = || says(RunState::Unknown, 0, 0, &[]);
+    let written = || News::ManifestWritten { path: "/r/invalidation.json".into() };
+    let running = with_run(S::Active, R::Running);
+    let answers = heard(&losing(running.clone(), Want::Fail), &[says(RunState::Running, 0, 0, &[])]);
+    assert_eq!(way(&answers), [S::Stopping], "it is asked to stop, as always");
+    let lost = losing(running.clone(), Want::Fail);
+    let gone = after(&lost, &heard(&lost, &[silence(), written()]));
+    assert_eq!((gone.row.status, gone.run.unwrap().status), (S::Failed, R::Removed));
+    let waits = wanting(running, Want::Fail);
+    assert_eq!(way(&heard(&waits, &[silence()])), [S::Stopping], "nobody said that it is lost");
+
+    // Nobody knows whether this one ever got there, and nobody can be asked.
+    let stopping = losing(with_run(S::Stopping, R::Ready), Want::Abort);
+    let deaf =
+        News::StopFailed { run: "run-0".into(), trouble: Trouble { reason: "timeout".into(), again: true } };
+    assert_eq!(way(&heard(&stopping, &[])), []);
+    assert_eq!(way(&heard(&stopping, &[deaf])), [S::Aborted]);
+}
+
+/// told long before the run is slow, once for each silence.
+#[test]
+fn a_silent_backend_is_told_of() {
+    let view = with_run(S::Active, R::Running);
+    let silence = [says(RunState::Unknown, 0, 0, &[])];
+    let silent = after(&view, &heard(&view, &silence));
+    assert_eq!(silent.run.as_ref().unwrap().silent, Some(LATER));
+    let situation = Situation { news: &silence, admitted: false, previous: &[], places: &[], fresh_uuid: "" };
+    let decide_at = |view: &View, now| decide(view, &situation, &Settings::default(), now);
+    let soon = decide_at(&silent, LATER.after(Duration::from_mins(30)));
+    assert_eq!((soon.alerts.len(), soon.look_again), (0, Some(LATER.after(Duration::from_hours(1)))));
+    let now = LATER.after(Duration::from_hours(2));
+    let told = decide_at(&silent, now);
+    let kinds: Vec<_> = told.alerts.iter().map(|alert| alert.kind.name()).collect();
+    assert_eq!((kinds, way(&told)), (vec!["schedd_unreachable"], vec![]));
+    let mut known = silent;
+    told.changes.iter().for_each(|change| known.apply(change, now));
+    assert_eq!(decide_at(&known, now.after(Duration::from_hours(2))).alerts, []);
+    let heard_again = after(&known, &heard(&known, &[says(RunState::Running, 0, 0, &[])]));
+    assert_eq!(heard_again.run.unwrap().silent, None);
+}
+
+/// What the outputs of a work unit are nobody can say: neither a stop nor an end waits for that for ever.
+#[test]
+fn unreadable_outputs_keep_nobody_from_ending() {
+    let unreadable = || {
+        let mut news = says(RunState::Over, 3, 0, &[0, 1, 2]);
+        let News::Run(told) = &mut news else { panic!("news of a run") };
+        told.units[1].output = Err("no such file".into());
+        news
+    };
+    let stopping = with_run(S::Stopping, R::Running);
+    assert_eq!(way(&heard(&stopping, &[unreadable()])), [S::Held]);
+    let ending = wanting(with_run(S::Stopping, R::Running), Want::Abort);
+    assert_eq!(way(&heard(&ending, &[unreadable()])), [S::Aborted]);
+}
