@@ -1,6 +1,8 @@
 //! What decisions have done outside. Each may be done twice; its outcome is news for the next decision.
 
+mod invalidation;
 mod outputs;
+mod settle;
 
 use crate::backend::{Order, Paper, Retries, Stop, Submission};
 use crate::catalog::{CatalogError, Fault};
@@ -9,15 +11,16 @@ use crate::manifests::{self, Common, WriteError};
 use crate::names;
 use crate::outline::Outline;
 use crate::world::World;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::adaptive::{self, Experience, RoundRecord};
-use windlass_core::plan::{Cause, Plan, PlanFault, PlanInput, Start, plan};
+use windlass_core::plan::{self, Cause, Plan, PlanFault, PlanInput, PlanSettings, Start, plan};
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
-    Backend, BlockRow, FileCounts, NodeCounts, Process, RequestRow, RunCause, RunRow,
+    Backend, BlockRow, FileCounts, NodeCounts, Overrides, Process, RequestRow, RunCause, RunRow,
 };
+use windlass_core::requests::files::{Remaining, remaining};
 use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
 use windlass_store::model::RunFilter;
 use windlass_types::Clock;
@@ -43,10 +46,11 @@ pub(crate) enum About {
 impl EffectKey {
     pub(crate) fn of(request: &str, effect: &Effect) -> Self {
         let about = match effect {
-            Effect::Import | Effect::Plan { .. } => About::Plan,
+            Effect::Import | Effect::Plan { .. } | Effect::Manifest => About::Plan,
             Effect::Submit { .. }
             | Effect::Resume { .. }
             | Effect::Stop { .. }
+            | Effect::Settle { .. }
             | Effect::Pause { .. }
             | Effect::Unpause { .. }
             | Effect::Avoid { .. } => About::Run,
@@ -60,6 +64,8 @@ impl EffectKey {
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
     pub(crate) name: String,
+    /// What people have changed about how it is carried out.
+    pub(crate) overrides: Overrides,
     pub(crate) process: Option<Process>,
     pub(crate) run: Option<RunRow>,
     /// Of a step.
@@ -74,6 +80,7 @@ impl Rows {
         };
         Self {
             name: view.row.request.request_name.clone(),
+            overrides: view.row.overrides.clone(),
             process: view.process.clone(),
             run: view.run.clone(),
             block,
@@ -105,6 +112,8 @@ pub(crate) fn tag(effect: &Effect) -> String {
         Effect::Pause { run } => format!("pause {run}"),
         Effect::Unpause { run } => format!("unpause {run}"),
         Effect::Avoid { run } => format!("avoid {run}"),
+        Effect::Settle { run, .. } => format!("settle {run}"),
+        Effect::Manifest => "manifest".to_owned(),
         Effect::Step(step) => format!("{} {} {:?}", step.kind.name(), step.block, step.unit),
     }
 }
@@ -137,7 +146,7 @@ pub(crate) fn perform(world: &World, effect: &Effect, rows: &Rows) -> Done {
             Ok(news) => done(news, STOP_AGAIN),
             Err(trouble) => {
                 tracing::warn!(request = rows.name, run, reason = trouble.reason, "cannot stop a run yet");
-                done(Vec::new(), retry_after)
+                done(vec![News::StopFailed { run: run.clone(), trouble }], retry_after)
             }
         },
         Effect::Pause { run } => match restrain(world, rows, run, Restraint::Pause) {
@@ -153,6 +162,16 @@ pub(crate) fn perform(world: &World, effect: &Effect, rows: &Rows) -> Done {
             Ok(()) => done(Vec::new(), SHORT),
             Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
         },
+        Effect::Settle { round, run } => {
+            let settled = settle::perform(world, rows, *round);
+            let settled = settled.map(|files| News::Settled { round: *round, run: run.clone(), files });
+            or_trouble(settled, &|trouble| News::SettleFailed { round: *round, trouble })
+        }
+        Effect::Manifest => {
+            let written = invalidation::perform(world, rows);
+            let written = written.map(|path| News::ManifestWritten { path: path.display().to_string() });
+            or_trouble(written, &|trouble| News::ManifestFailed { reason: trouble.reason })
+        }
         Effect::Step(step) => done(vec![outputs::perform(world, step, rows)], SHORT),
     }
 }
@@ -174,10 +193,6 @@ fn of_catalog(error: CatalogError) -> Trouble {
 }
 
 /// The request as it was wished for, with all that is in it.
-fn request(world: &World, name: &str) -> Result<Request, Trouble> {
-    row(world, name).map(|row| row.request)
-}
-
 fn row(world: &World, name: &str) -> Result<RequestRow, Trouble> {
     let row = world.books.request(name).map_err(|error| of_store(&error))?;
     row.ok_or_else(|| lasting("the request is gone"))
@@ -216,14 +231,12 @@ fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
 
 /// Plans a round and writes its directory. `None`: there is nothing left to do.
 fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>, Trouble> {
-    let request = request(world, &rows.name)?;
+    let row = row(world, &rows.name)?;
+    let (request, settings) = as_overridden(row.request, &row.overrides, world.options.plan.clone());
     check_name(&request.request_name).map_err(lasting)?;
     let process = rows.process.as_ref().ok_or_else(|| lasting("the request has no process"))?;
     let places = world.places(&request.request_name).map_err(|error| of_store(&error))?;
-    let files = match &request.input_dataset {
-        Some(dataset) => world.catalog.files(dataset).map_err(of_catalog)?,
-        None => Vec::new(),
-    };
+    let input = input(world, &request, &row.overrides, process, round)?;
     let wanted = request.generation.map(|all| all.events.saturating_sub(process.events_produced));
     if wanted == Some(0) {
         return Ok(None);
@@ -231,11 +244,11 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     let mut experience = learnt::before(process, rows.run.as_ref(), round);
     let input = PlanInput {
         request: &request,
-        files: &files,
-        attempted: &BTreeSet::new(),
-        left: &BTreeMap::new(),
+        files: &input.files,
+        attempted: &input.attempted,
+        left: &input.left,
         sites: &places.usable,
-        settings: &world.options.plan,
+        settings: &settings,
         start: Start {
             first_event: process.next_first_event,
             first_lumi: process.next_first_lumi,
@@ -260,6 +273,38 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     write_for_backend(world, rows, &request, &planned.run, &outline)?;
     manifests::seal(&directory, &outline).map_err(of_write)?;
     Ok(Some(planned))
+}
+
+/// What a person said about the memory stands over what was wished for and what was measured.
+fn as_overridden(
+    mut request: Request,
+    overrides: &Overrides,
+    mut settings: PlanSettings,
+) -> (Request, PlanSettings) {
+    if let Some(memory_mb) = overrides.memory_mb {
+        request.memory_mb = memory_mb;
+        let per_core = memory_mb.div_ceil(u64::from(request.multicore.max(1)));
+        settings.default_memory_per_core = settings.default_memory_per_core.max(per_core);
+    }
+    (request, settings)
+}
+
+/// What rounds before this one have left of the input. What nobody will ever read is noted as such before anything is
+/// planned without it.
+fn input(
+    world: &World,
+    request: &Request,
+    overrides: &Overrides,
+    process: &Process,
+    round: u32,
+) -> Result<Remaining, Trouble> {
+    let Some(dataset) = &request.input_dataset else { return Ok(Remaining::default()) };
+    let files = world.catalog.files(dataset).map_err(of_catalog)?;
+    let rows = world.books.file_rows(&process.uuid).map_err(|error| of_store(&error))?;
+    let unwanted = overrides.excluded_files.iter().map(|lfn| (lfn.clone(), "a person".to_owned())).collect();
+    let left = remaining(files, rows, &unwanted, round);
+    world.books.put_file_rows(&process.uuid, &left.excluded).map_err(|error| of_store(&error))?;
+    Ok(left)
 }
 
 fn active_runs(world: &World) -> Result<Vec<RunRow>, Trouble> {
@@ -407,7 +452,9 @@ fn row_of<'r>(rows: &'r Rows, run: &str) -> Result<&'r RunRow, Trouble> {
 
 fn submission(world: &World, rows: &Rows, run: &RunRow) -> Submission {
     let options = &world.options;
-    let retries = options.plan.retries;
+    let usual = options.plan.retries;
+    let processing = rows.overrides.retry_count.unwrap_or(usual.processing);
+    let retries = Retries { counts: plan::Retries { processing, ..usual }, cool_off: options.cool_off };
     let throttles = rows.process.as_ref().map(|process| process.category_throttles.clone());
     // All runs of a round have the directory of its first one, and are runs of one workflow.
     let digest = Path::new(&run.submit_dir).file_name().map(|name| name.to_string_lossy().into_owned());
@@ -417,7 +464,7 @@ fn submission(world: &World, rows: &Rows, run: &RunRow) -> Submission {
         digest: digest.unwrap_or_else(|| run.uuid.clone()),
         directory: run.submit_dir.clone(),
         throttles: throttles.unwrap_or_default(),
-        retries: Retries { counts: retries, cool_off: options.cool_off },
+        retries,
         max_memory_per_core: options.plan.max_memory_per_core,
     }
 }

@@ -24,12 +24,7 @@ impl Figures {
                 AlertKind::Stuck(status) => Some(status),
                 AlertKind::StuckInQueue => Some(RequestStatus::Queued),
                 AlertKind::SlowDag | AlertKind::ScheddUnreachable => Some(RequestStatus::Active),
-                AlertKind::Held
-                | AlertKind::HeldNodes
-                | AlertKind::OutputFailed
-                | AlertKind::FailingAlike
-                | AlertKind::SiteBanned
-                | AlertKind::BanRefused => None,
+                _ => None,
             };
             if let Some(status) = stuck {
                 *self.stuck.entry(status).or_default() += 1;

@@ -84,6 +84,11 @@ impl<K: Clone + Eq + Hash + Send + 'static, T: Send + 'static> Pool<K, T> {
         done
     }
 
+    /// Whether a piece with such a key is waiting, under way, or done and not taken.
+    pub(crate) fn is_busy(&self, with: impl Fn(&K) -> bool) -> bool {
+        self.shared.open().taken.iter().any(with)
+    }
+
     /// Waiting, under way, or done and not taken.
     pub(crate) fn under_way(&self) -> usize {
         self.shared.open().taken.len()

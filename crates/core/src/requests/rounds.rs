@@ -261,12 +261,12 @@ mod tests {
     fn only_files_that_cannot_be_read_end_the_round() {
         use crate::requests::failures::BadFile;
         // completed of 10, units that failed and whether only because of files → what
-        let table: [(u32, &[(u32, bool)], &str); 5] = [
-            (9, &[(3, true)], "settle"),
-            (9, &[(3, false)], "rescue"),
-            (9, &[], "rescue"),
-            (8, &[(3, true), (4, true)], "hold"),
-            (9, &[(3, true), (4, true)], "rescue"),
+        let table = [
+            (9, vec![(3, true)], "settle"),
+            (9, vec![(3, false)], "rescue"),
+            (9, vec![], "rescue"),
+            (8, vec![(3, true), (4, true)], "hold"),
+            (9, vec![(3, true), (4, true)], "rescue"),
         ];
         for (completed, units, expected) in table {
             let run = RunRow { units_completed: completed, ..samples::run(10) };

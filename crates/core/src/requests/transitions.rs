@@ -23,10 +23,9 @@ pub const fn after(status: RequestStatus) -> &'static [RequestStatus] {
         Planning => &[Active, Stopping, Held, Failed, Aborted],
         // Back to queued: for its next round.
         Active => &[Queued, Stopping, Partial, Held, Completed, Failed, Aborted],
-        // Back to active: everything was done before the stop reached it.
-        Stopping => &[Resubmitting, Active, Held, Failed, Aborted],
-        // Back to active: what is done is credited, and the next round follows.
-        Partial => &[Resubmitting, Active, Held, Failed, Aborted],
+        // Back to active: everything was done before the stop reached it; or what is done is credited, and the next round
+        // follows.
+        Stopping | Partial => &[Resubmitting, Active, Held, Failed, Aborted],
         // Released, to where it was; or ended, by way of stopping where something of it may still run.
         Held => &[Submitted, Queued, Active, Resubmitting, Stopping, Failed, Aborted],
         Completed | Failed | Aborted => &[],

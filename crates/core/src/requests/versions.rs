@@ -1,7 +1,58 @@
 //! A request that takes the place of another: the same wish, with the next processing version and a name that is certainly
 //! new (R-180, R-181, DESIGN 6.12).
 
-use windlass_types::requests::{CleanupPolicy, Request};
+use super::book::{BlockRow, RequestRow, Want, Wanted};
+use super::change::RequestChange;
+use windlass_types::requests::{BlockStatus, CleanupPolicy, Request, RequestStatus};
+
+/// What ends a request and begins its next version (E 4.3), all in one commit: there is never one without the other. The
+/// old one becomes failed as soon as nothing of it runs; its outputs stay until the new ones are there.
+pub fn restart(
+    old: &RequestRow,
+    cleanup_policy: CleanupPolicy,
+    wanted: Wanted,
+    taken: impl Fn(&str) -> bool,
+) -> Vec<RequestChange> {
+    let new = next_version(&old.request, cleanup_policy, taken);
+    vec![
+        RequestChange::Wanted(Some(Wanted { what: Want::Fail, ..wanted })),
+        RequestChange::SupersededBy(Some(new.request_name.clone())),
+        RequestChange::AddVersion(Box::new(new)),
+    ]
+}
+
+/// What the outputs of a request are worth, now that there may be a later version of it. Nobody keeps it: it follows
+/// from the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputState {
+    Active,
+    /// There are others in their place.
+    Superseded,
+    /// Nothing of them is left.
+    Invalidated,
+}
+
+impl OutputState {
+    /// `successor` is the status of the version after it, if there is one.
+    pub fn of(blocks: &[BlockRow], successor: Option<RequestStatus>) -> Self {
+        let is_gone = |block: &BlockRow| block.status == BlockStatus::Invalidated;
+        if !blocks.is_empty() && blocks.iter().all(is_gone) {
+            Self::Invalidated
+        } else if successor == Some(RequestStatus::Completed) {
+            Self::Superseded
+        } else {
+            Self::Active
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Superseded => "superseded",
+            Self::Invalidated => "invalidated",
+        }
+    }
+}
 
 /// The next version of a request, ready to be submitted. `taken` says which names exist.
 #[must_use]
@@ -73,6 +124,40 @@ mod tests {
             let name = new_name(old, *version, |name| name == *old || taken.contains(&name));
             assert_eq!(name, *new, "{old}");
         }
+    }
+
+    #[test]
+    fn the_end_of_one_version_is_the_beginning_of_the_next() {
+        let old = samples::view().row;
+        let wanted = Wanted { lost: true, ..Wanted::new(Want::Stop, "eve", "again", samples::START) };
+        let changes = restart(&old, CleanupPolicy::ImmediateCleanup, wanted, |name| name == "ana_test_v2");
+        let [
+            RequestChange::Wanted(Some(wanted)),
+            RequestChange::SupersededBy(by),
+            RequestChange::AddVersion(new),
+        ] = changes.as_slice()
+        else {
+            panic!("{changes:?}");
+        };
+        assert_eq!((wanted.what, wanted.lost), (Want::Fail, true));
+        assert_eq!((new.request_name.as_str(), by.as_deref()), ("ana_test_v3", Some("ana_test_v3")));
+        assert_eq!((new.processing_version, new.cleanup_policy), (2, CleanupPolicy::ImmediateCleanup));
+    }
+
+    /// E 4.3.
+    #[test]
+    fn outputs_are_superseded_and_then_gone() {
+        use BlockStatus::{Archived, Failed, Invalidated};
+        let state = |statuses: &[BlockStatus], successor| {
+            let block = |status: &BlockStatus| BlockRow { status: *status, ..samples::block(0, 0, 1) };
+            OutputState::of(&statuses.iter().map(block).collect::<Vec<_>>(), successor).name()
+        };
+        let completed = Some(RequestStatus::Completed);
+        assert_eq!(state(&[Archived, Failed], None), "active");
+        assert_eq!(state(&[Archived, Failed], Some(RequestStatus::Active)), "active");
+        assert_eq!(state(&[Archived, Invalidated], completed), "superseded");
+        assert_eq!(state(&[Invalidated, Invalidated], completed), "invalidated");
+        assert_eq!(state(&[], completed), "superseded");
     }
 
     /// all is copied but what makes it another version.

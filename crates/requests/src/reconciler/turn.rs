@@ -28,9 +28,12 @@ struct Made {
 /// What went wrong with an effect, if it did.
 pub(super) fn trouble_of(news: &News) -> Option<String> {
     match news {
-        News::ImportFailed(trouble) | News::PlanFailed(trouble) | News::SubmitFailed { trouble, .. } => {
-            Some(trouble.reason.clone())
-        }
+        News::ImportFailed(trouble)
+        | News::PlanFailed(trouble)
+        | News::SubmitFailed { trouble, .. }
+        | News::StopFailed { trouble, .. }
+        | News::SettleFailed { trouble, .. } => Some(trouble.reason.clone()),
+        News::ManifestFailed { reason } => Some(reason.clone()),
         News::Step { kind, outcome: Err(error), .. } => Some(format!("{}: {error}", kind.name())),
         _ => None,
     }
@@ -184,7 +187,7 @@ impl Reconciler {
         }
         let mut groups: Vec<(EffectKey, Vec<Effect>)> = Vec::new();
         for effect in &decision.effects {
-            if self.pauses.holds(name, &effects::tag(effect), now) {
+            if self.pauses.holds(name, &effects::tag(effect), now) || self.comes_too_early(name, effect) {
                 continue;
             }
             let key = EffectKey::of(name, effect);
@@ -196,6 +199,12 @@ impl Reconciler {
         for (key, together) in groups {
             self.begin(key, together);
         }
+    }
+
+    /// What lists all outputs waits for what is being done about them; it is told when that is over.
+    fn comes_too_early(&self, name: &str, effect: &Effect) -> bool {
+        let is_output = |key: &EffectKey| key.request == name && matches!(key.about, About::Block(_));
+        *effect == Effect::Manifest && self.pool.is_busy(is_output)
     }
 
     /// On another thread; not if something with the same key is under way, which tells us when it is over.

@@ -39,6 +39,8 @@ pub(crate) struct Bench {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) options: LifecycleOptions,
     pub(crate) fate: Fate,
+    /// Sites where no processing succeeds.
+    pub(crate) sick: Arc<Mutex<BTreeSet<String>>>,
     /// The lifecycle dies right after its commit of this number, counted from 1.
     pub(crate) crash_at: Option<u32>,
     live: Option<Live>,
@@ -71,6 +73,7 @@ impl Bench {
             catalog,
             options,
             fate: Arc::new(|_| true),
+            sick: Arc::default(),
             crash_at: None,
             live: None,
             news: (sender, Mutex::new(receiver)),
@@ -97,7 +100,7 @@ impl Bench {
         let store: Arc<dyn Store> = Arc::clone(&self.books) as _;
         let service = Service::start(store, service).unwrap();
         let work = self.dir.path().join("work");
-        let start = |site: &&str| Worker::start(&service, site, &work, Arc::clone(&self.fate));
+        let start = |site: &&str| Worker::start(&service, site, &work, self.fate_at(site));
         let workers = SITES.iter().map(start).collect();
         // So that planning finds them, as it does a moment later anyway.
         self.wait_for(|bench| (bench.books.active_workers(None).unwrap().len() >= SITES.len()).then_some(()));
@@ -112,6 +115,14 @@ impl Bench {
         let lifecycle = Lifecycle::open(parts, nudge, options).unwrap();
         own.set(lifecycle.clone()).unwrap();
         self.live = Some(Live { lifecycle, workers, service });
+    }
+
+    fn fate_at(&self, site: &str) -> Fate {
+        let (fate, sick, site) = (Arc::clone(&self.fate), Arc::clone(&self.sick), site.to_owned());
+        Arc::new(move |job| {
+            let is_sick = job.name.starts_with("proc") && sick.lock().unwrap().contains(&site);
+            !is_sick && fate(job)
+        })
     }
 
     /// Tells whoever waits; and crashes when it is time.
@@ -170,13 +181,17 @@ impl Bench {
 
     /// Somebody wants something of a request.
     pub(crate) fn want(&self, name: &str, what: Want) {
-        let wanted = Wanted::new(what, "me", "test", Clock.now());
+        self.change(name, |_| vec![RequestChange::Wanted(Some(wish(what)))]);
+    }
+
+    /// Changes a request, as it is when that is done.
+    pub(crate) fn change(&self, name: &str, changes: impl Fn(&RequestRow) -> Vec<RequestChange>) {
         loop {
             let row = self.row(name);
             let commit = Commit {
                 request: name.to_owned(),
                 version: row.version,
-                changes: vec![RequestChange::Wanted(Some(wanted.clone()))],
+                changes: changes(&row),
                 by: "me".into(),
                 at: Clock.now(),
             };
@@ -270,11 +285,26 @@ impl Bench {
 
     /// Every event once, every block archived once, nothing left behind.
     pub(crate) fn assert_whole(&self, name: &str, dataset: &str, events: std::ops::RangeInclusive<u64>) {
+        assert_eq!(self.unique_events(dataset), events.collect(), "of {dataset}");
+        self.assert_archived(name);
+    }
+
+    /// The numbers of all events in a dataset, none of which is there twice.
+    pub(crate) fn unique_events(&self, dataset: &str) -> BTreeSet<u64> {
         let found = self.events(dataset);
         let unique: BTreeSet<u64> = found.iter().copied().collect();
         assert_eq!(found.len(), unique.len(), "an event is there twice");
-        assert_eq!(unique, events.collect(), "of {dataset}");
+        unique
+    }
+
+    /// Every block is archived once, but those that nothing ever came into.
+    pub(crate) fn assert_archived(&self, name: &str) {
         for block in self.blocks(name) {
+            if block.units_expected == 0 {
+                let never = (windlass_types::requests::BlockStatus::Invalidated, None);
+                assert_eq!((block.status, block.name.as_deref()), never, "{block:?}");
+                continue;
+            }
             assert_eq!(block.status, windlass_types::requests::BlockStatus::Archived, "{block:?}");
             let known = self.books.catalog_block(block.name.as_ref().unwrap()).unwrap().unwrap();
             assert!(!known.is_open);
@@ -289,6 +319,10 @@ impl Drop for Bench {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+pub(crate) fn wish(what: Want) -> Wanted {
+    Wanted::new(what, "me", "test", Clock.now())
 }
 
 /// A request over the input dataset, a file for each job and a work unit for each two jobs.

@@ -6,4 +6,5 @@ mod catalogs;
 mod crashes;
 mod flows;
 mod kit;
+mod recovery;
 mod worker;

@@ -142,9 +142,12 @@ fn to_status(
 }
 
 pub(super) fn wanted(what: Want, reason: &str, actor: Actor<'_>, now: Timestamp) -> RequestChange {
+    RequestChange::Wanted(Some(wish(what, reason, actor, now)))
+}
+
+pub(super) fn wish(what: Want, reason: &str, actor: Actor<'_>, now: Timestamp) -> Wanted {
     let reason = if reason.is_empty() { "no reason was given" } else { reason };
-    let wanted = Wanted::new(what, actor.name, reason, now);
-    RequestChange::Wanted(Some(wanted))
+    Wanted::new(what, actor.name, reason, now)
 }
 
 fn over(row: &RequestRow) -> ApiError {

@@ -127,14 +127,16 @@ impl Desk<'_> {
         let reason = format!("what round {round} has done could not be credited: {}", trouble.reason);
         match self.view.row.status {
             RequestStatus::Active | RequestStatus::Partial => self.hold(reason),
-            RequestStatus::Held => {
-                if self.view.row.wanted.as_ref().is_some_and(|wanted| wanted.what == Want::Release) {
-                    self.change(RequestChange::Wanted(None));
-                    self.alert(AlertKind::Held, format!("it was released, and is still held: {reason}"));
-                }
+            RequestStatus::Held if self.is_release_wanted() => {
+                self.change(RequestChange::Wanted(None));
+                self.alert(AlertKind::Held, format!("it was released, and is still held: {reason}"));
             }
             _ => {}
         }
+    }
+
+    fn is_release_wanted(&self) -> bool {
+        self.view.row.wanted.as_ref().is_some_and(|wanted| wanted.what == Want::Release)
     }
 }
 

@@ -5,12 +5,13 @@
 
 use super::{dag, run};
 use crate::error::{Answer, ApiError};
-use crate::requests::change::{change, wanted};
+use crate::requests::change::{change, wanted, wish};
 use crate::requests::{Actor, request, text};
 use std::time::Duration;
 use windlass_api::requests::DagAction;
 use windlass_condor::pool::{Condor, CondorError};
-use windlass_core::requests::book::{Backend, RequestRow, RunRow, Want};
+use windlass_core::requests::book::{Backend, RequestRow, RunRow, Want, Wanted};
+use windlass_core::requests::change::RequestChange;
 use windlass_store::Database;
 use windlass_store::model::RunFilter;
 use windlass_types::Timestamp;
@@ -141,7 +142,11 @@ pub fn rescue(
     }
     let name = subject.request.request.request_name.clone();
     change(db, &name, None, actor, now, |row| match row.status {
-        RequestStatus::Held => Ok(vec![wanted(Want::Release, reason, actor, now)]),
+        // Within its round, instead of with the next one.
+        RequestStatus::Held => {
+            let release = Wanted { rescue: true, ..wish(Want::Release, reason, actor, now) };
+            Ok(vec![RequestChange::Wanted(Some(release))])
+        }
         status => Err(ApiError::conflict(
             "not_held",
             format!("request `{name}` is {status}: a rescue is for one that is held"),

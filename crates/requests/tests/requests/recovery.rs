@@ -1,0 +1,309 @@
+//! The arrows of the recovery diagrams (E 3.2, 3.4, 4.1–4.3, 7.2, 7.3): each is a test, named after it.
+
+use crate::kit::{Bench, generating, reading, wish};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use windlass_core::requests::book::{Backend, NewBan, Overrides, RunCause, RunRow, Want, Wanted};
+use windlass_core::requests::change::RequestChange;
+use windlass_core::requests::versions;
+use windlass_types::Clock;
+use windlass_types::requests::{BlockStatus, CleanupPolicy, RequestStatus, RunStatus};
+
+const OUTPUT: &str = "/Prim/Era-r1-v1/RECO";
+const MADE: &str = "/Prim/Era-g1-v1/GEN";
+
+/// One processing job fails in the first runs of its round, and then no more.
+fn failing(bench: &mut Bench, runs: i64) {
+    bench.fate = Arc::new(move |job| !job.name.starts_with("proc_000001") || job.key.run.0 > runs);
+}
+
+/// One processing job fails until somebody mends what is wrong.
+fn broken(bench: &mut Bench) -> Arc<AtomicBool> {
+    let mended: Arc<AtomicBool> = Arc::default();
+    let is_mended = Arc::clone(&mended);
+    bench.fate =
+        Arc::new(move |job| !job.name.starts_with("proc_000001") || is_mended.load(Ordering::Relaxed));
+    mended
+}
+
+fn causes(runs: &[RunRow]) -> Vec<(u32, RunCause, u32)> {
+    runs.iter().map(|run| (run.round, run.cause, run.rescues)).collect()
+}
+
+/// E 3.4, the critical rule: nothing of a round begins before all of what came before it is over.
+fn assert_one_at_a_time(runs: &[RunRow]) {
+    for pair in runs.windows(2) {
+        assert!(pair[0].status.is_over() && pair[0].completed_at <= Some(pair[1].created_at), "{pair:#?}");
+    }
+}
+
+fn release(bench: &Bench, name: &str, rescue: bool, changes: &[RequestChange]) {
+    let wanted = Wanted { rescue, ..wish(Want::Release) };
+    bench.change(name, |_| [changes, &[RequestChange::Wanted(Some(wanted.clone()))]].concat());
+}
+
+#[test]
+fn rescue_succeeds_and_the_round_is_complete() {
+    let mut bench = Bench::new();
+    bench.input(12, 10);
+    failing(&mut bench, 1);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", OUTPUT, 1..=120);
+    let runs = bench.runs("r1");
+    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (0, RunCause::Failure, 1)]);
+    assert_eq!((runs[0].status, runs[1].status), (RunStatus::Partial, RunStatus::Completed));
+    assert_eq!((runs[0].units_completed, runs[1].units_completed), (5, 6));
+    assert_one_at_a_time(&runs);
+    assert!(!bench.statuses("r1").contains(&RequestStatus::Held));
+}
+
+#[test]
+fn rescue_still_has_failures_and_is_rescued_again() {
+    let mut bench = Bench::new();
+    bench.input(12, 10);
+    failing(&mut bench, 3);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", OUTPUT, 1..=120);
+    let rescues: Vec<u32> = bench.runs("r1").iter().map(|run| run.rescues).collect();
+    assert_eq!(rescues, [0, 1, 2, 3]);
+}
+
+#[test]
+fn rescues_exhausted_held_released_with_a_ban_completes() {
+    let mut bench = Bench::new();
+    let mended = broken(&mut bench);
+    bench.start();
+    bench.submit(&generating("g1", 120));
+    let held = bench.wait("g1", RequestStatus::Held);
+    assert!(held.reason.unwrap().contains("rescued 3 times"));
+    let runs = bench.runs("g1");
+    assert_eq!(runs.iter().map(|run| run.rescues).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    // All that was completed is kept, and recorded while it is held.
+    bench.wait_for(|bench| (bench.events(MADE).len() == 100).then_some(()));
+
+    mended.store(true, Ordering::Relaxed);
+    let ban = NewBan {
+        site: "T1_A".into(),
+        request: Some("g1".into()),
+        reason: "it fails there".into(),
+        failure_data: Value::Null,
+        by: "me".into(),
+        expires_at: Clock.now().after(Duration::from_hours(1)),
+    };
+    let overrides = Overrides { memory_mb: Some(2500), ..Overrides::default() };
+    let changes = [RequestChange::Ban(ban.into()), RequestChange::Overrides(overrides.into())];
+    release(&bench, "g1", false, &changes);
+    bench.wait("g1", RequestStatus::Completed);
+    bench.assert_archived("g1");
+    let events = bench.unique_events(MADE);
+    assert_eq!(events.len(), 120, "as many as were wanted");
+    let made_later: BTreeSet<u64> = (121..=140).collect();
+    assert!(
+        made_later.is_subset(&events),
+        "numbers of a round that failed are not given out again: {events:?}"
+    );
+
+    let runs = bench.runs("g1");
+    let last = runs.last().unwrap();
+    assert_eq!((last.round, last.cause, last.rescues), (1, RunCause::First, 0));
+    assert_one_at_a_time(&runs);
+    let Backend::Engine { workflow: Some(workflow), .. } = last.backend else { panic!("{last:?}") };
+    let sites: BTreeSet<_> =
+        bench.books.units(workflow, 0).unwrap().into_iter().map(|unit| unit.site).collect();
+    assert_eq!(sites, [Some("T2_B".to_owned())].into(), "nothing of it lands where it is banned");
+    let outline: Value =
+        serde_json::from_slice(&fs::read(format!("{}/run.json", last.submit_dir)).unwrap()).unwrap();
+    assert_eq!(outline["sizes"][0]["memory_mb"], 2500, "as the person said");
+}
+
+#[test]
+fn everything_failed_is_held_and_not_failed() {
+    let mut bench = Bench::new();
+    bench.input(12, 10);
+    bench.sick.lock().unwrap().extend(["T1_A".to_owned(), "T2_B".to_owned()]);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Held);
+    let runs = bench.runs("r1");
+    assert_eq!((runs.len(), runs[0].status, runs[0].units_completed), (1, RunStatus::Failed, 0));
+
+    bench.sick.lock().unwrap().clear();
+    release(&bench, "r1", false, &[]);
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", OUTPUT, 1..=120);
+    let runs = bench.runs("r1");
+    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (1, RunCause::First, 0)]);
+    assert_one_at_a_time(&runs);
+    assert!(!bench.statuses("r1").contains(&RequestStatus::Failed));
+}
+
+/// Of five work units one fails: that is not below 20 %.
+#[test]
+fn a_ratio_at_the_threshold_is_held_without_a_rescue() {
+    let mut bench = Bench::new();
+    let mended = broken(&mut bench);
+    bench.start();
+    bench.submit(&generating("g1", 100));
+    let held = bench.wait("g1", RequestStatus::Held);
+    assert!(held.reason.unwrap().contains("20.0 % failed"));
+    let runs = bench.runs("g1");
+    assert_eq!((runs.len(), runs[0].units_completed, runs[0].totals.units), (1, 4, 5));
+
+    // A threshold of its own lets the same round go on: the person's run does not count, those after it do.
+    let overrides = Overrides { error_hold_threshold: Some(0.5), ..Overrides::default() };
+    release(&bench, "g1", true, &[RequestChange::Overrides(overrides.into())]);
+    bench.wait_for(|bench| bench.runs("g1").iter().any(|run| run.cause == RunCause::Failure).then_some(()));
+    mended.store(true, Ordering::Relaxed);
+    bench.wait("g1", RequestStatus::Completed);
+    bench.assert_whole("g1", MADE, 1..=100);
+    let runs = bench.runs("g1");
+    assert_eq!(
+        causes(&runs)[..3],
+        [(0, RunCause::First, 0), (0, RunCause::Person, 0), (0, RunCause::Failure, 1)]
+    );
+    assert_one_at_a_time(&runs);
+}
+
+/// Only what is not done yet is in the next round, and each event is made once.
+#[test]
+fn a_release_credits_completed_work_and_plans_the_rest() {
+    let mut bench = Bench::new();
+    bench.input(8, 10);
+    let mended = broken(&mut bench);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Held);
+    mended.store(true, Ordering::Relaxed);
+    release(&bench, "r1", false, &[]);
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", OUTPUT, 1..=80);
+    let runs = bench.runs("r1");
+    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (1, RunCause::First, 0)]);
+    assert_eq!(runs[1].totals.units, 1, "the work unit that failed, and no other");
+    let process = bench.books.process("r1").unwrap().unwrap();
+    assert_eq!((process.files.processed, process.files.attempted, process.files.excluded), (8, 0, 0));
+}
+
+/// E 7.2, 7.3: what is done stays done over stops and rescues, and only the rescue counts.
+#[test]
+fn a_stop_is_no_rescue() {
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let mut bench = Bench::new();
+    bench.input(12, 10);
+    let waits = Arc::clone(&gate);
+    // In the first run it waits for the stop, in the one that goes on it fails.
+    bench.fate = Arc::new(move |job| {
+        if !job.name.starts_with("proc_000001") {
+            return true;
+        }
+        let (is_open, told) = &*waits;
+        drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+        job.key.run.0 > 2
+    });
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
+    bench.want("r1", Want::Stop);
+    bench.wait_for(|bench| bench.runs("r1")[0].stop_requested_at.map(drop));
+    let (is_open, told) = &*gate;
+    *is_open.lock().unwrap() = true;
+    told.notify_all();
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", OUTPUT, 1..=120);
+    let runs = bench.runs("r1");
+    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (0, RunCause::Stop, 0), (0, RunCause::Failure, 1)]);
+    assert!(runs.is_sorted_by_key(|run| run.units_completed), "nothing is lost: {runs:#?}");
+    assert_one_at_a_time(&runs);
+}
+
+/// E 4.2: everything that there is, for whoever cleans up.
+#[test]
+fn fail_writes_the_manifest() {
+    let mut bench = Bench::new();
+    bench.input(8, 10);
+    let _never = broken(&mut bench);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Held);
+    bench.wait_for(|bench| (bench.events(OUTPUT).len() == 60).then_some(()));
+    bench.want("r1", Want::Fail);
+    let failed = bench.wait("r1", RequestStatus::Failed);
+    let path = bench.options.submit_root.join("r1/invalidation.json");
+    assert!(failed.reason.unwrap().contains(&path.display().to_string()));
+    let manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let listed = manifest["blocks"].as_array().unwrap();
+    let known: Vec<_> =
+        bench.books.dataset_files(OUTPUT, true).unwrap().into_iter().map(|file| file.lfn).collect();
+    let files = |block: &Value| block["files"].as_array().unwrap().clone();
+    let lfns: BTreeSet<String> =
+        listed.iter().flat_map(files).map(|file| file["lfn"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(lfns, known.into_iter().collect(), "all that is registered");
+    for block in listed {
+        let rules = bench.books.rules(block["block"].as_str()).unwrap();
+        let named =
+            block["source_rules"].as_array().unwrap().len() + usize::from(block["tape_rule"].is_string());
+        assert_eq!(named, rules.len(), "{block} {rules:?}");
+    }
+    let ends = [BlockStatus::Archived, BlockStatus::Failed];
+    assert!(bench.blocks("r1").iter().all(|block| ends.contains(&block.status)), "{:#?}", bench.blocks("r1"));
+}
+
+#[test]
+fn fail_stops_what_runs() {
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let mut bench = Bench::new();
+    bench.input(12, 10);
+    let waits = Arc::clone(&gate);
+    bench.fate = Arc::new(move |job| {
+        if job.name.starts_with("proc_000001") {
+            let (is_open, told) = &*waits;
+            drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+        }
+        true
+    });
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
+    bench.want("r1", Want::Fail);
+    bench.wait_for(|bench| bench.runs("r1")[0].stop_requested_at.map(drop));
+    let (is_open, told) = &*gate;
+    *is_open.lock().unwrap() = true;
+    told.notify_all();
+    bench.wait("r1", RequestStatus::Failed);
+    assert!(bench.options.submit_root.join("r1/invalidation.json").exists());
+    let runs = bench.runs("r1");
+    assert!(runs.len() == 1 && runs[0].status.is_over(), "{runs:#?}");
+}
+
+/// E 4.3: the old one ends, the new one begins, and its outputs replace the old ones only when they are there.
+#[test]
+fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
+    let mut bench = Bench::new();
+    bench.input(8, 10);
+    let mended = broken(&mut bench);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Held);
+    bench.wait_for(|bench| (bench.events(OUTPUT).len() == 60).then_some(()));
+    mended.store(true, Ordering::Relaxed);
+    let taken = |name: &str| bench.books.request(name).unwrap().is_some();
+    bench
+        .change("r1", |row| versions::restart(row, CleanupPolicy::ImmediateCleanup, wish(Want::Fail), taken));
+    let old = bench.wait("r1", RequestStatus::Failed);
+    assert_eq!(old.request.superseded_by_request.as_deref(), Some("r1_v2"));
+    assert!(!bench.options.submit_root.join("r1/invalidation.json").exists(), "they stay");
+    let new = bench.wait("r1_v2", RequestStatus::Completed);
+    assert_eq!(new.request.previous_version_request.as_deref(), Some("r1"));
+    bench.assert_whole("r1_v2", &new.request.output_datasets[0], 1..=80);
+    bench.wait_for(|bench| bench.events(OUTPUT).is_empty().then_some(()));
+    let gone = |bench: &Bench| versions::OutputState::of(&bench.blocks("r1"), Some(RequestStatus::Completed));
+    bench.wait_for(|bench| (gone(bench) == versions::OutputState::Invalidated).then_some(()));
+}
