@@ -12,6 +12,7 @@ mod htcondor;
 mod layers;
 mod python;
 mod shell;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ cargo xtask: the chores of this repository
   cargo xtask compat            Torc's own command line against `windlass serve`
   cargo xtask layers            checks that dependencies between the crates point downwards
   cargo xtask bench [A B C D]   windlass against fork+exec, xargs and its peers, interleaved
+  cargo xtask soak [OPTIONS]    requests in simulated worlds where everything goes wrong, seed after seed
 
 Every subcommand explains itself with --help.
 ";
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Some("compat") => compat::main(&rest),
         Some("layers") => layers::main(&rest),
         Some("bench") => bench::main(&rest),
+        Some("soak") => soak::main(&rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{HELP}");
             Ok(())

@@ -1,0 +1,213 @@
+//! The books, in memory: what the store keeps, and how it takes commits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use windlass_core::requests::View;
+use windlass_core::requests::book::{
+    FileRow, NewAlert, NewBan, Overrides, RequestRow, RunRow, SiteBan, StepKind, StepState,
+};
+use windlass_core::requests::change::{Commit, RequestChange, RunChange};
+use windlass_core::requests::failures::Tally;
+use windlass_core::requests::files;
+use windlass_types::Timestamp;
+use windlass_types::requests::{Request, RequestStatus};
+
+/// What tells a step from all others.
+pub(crate) type StepKey = (String, Option<u32>, StepKind);
+
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    pub(crate) views: BTreeMap<String, View>,
+    /// Steps that are over, which views do not show.
+    pub(crate) over: BTreeMap<StepKey, StepState>,
+    pub(crate) bans: Vec<SiteBan>,
+    pub(crate) alerts: Vec<(Timestamp, NewAlert)>,
+    /// By request and LFN.
+    pub(crate) files: BTreeMap<String, BTreeMap<String, FileRow>>,
+    /// Whose block it is.
+    owners: BTreeMap<String, String>,
+    /// All runs that there ever were, oldest first.
+    runs: Vec<KnownRun>,
+    /// What is known of the failed attempts of each.
+    tallies: BTreeMap<String, Arc<Tally>>,
+}
+
+#[derive(Debug)]
+struct KnownRun {
+    uuid: String,
+    process: String,
+    round: u32,
+}
+
+/// Why a commit was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Somebody else was faster.
+    Outdated,
+    /// It does not fit the rows: whoever decided it has made a mistake.
+    Unfit(String),
+}
+
+impl Books {
+    pub(crate) fn submit(&mut self, request: Request, now: Timestamp) {
+        let row = RequestRow {
+            request,
+            overrides: Overrides::default(),
+            status: RequestStatus::Submitted,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+            since: now,
+            wanted: None,
+            reason: None,
+            alerted_at: None,
+        };
+        let name = row.request.request_name.clone();
+        let view = View {
+            row,
+            process: None,
+            run: None,
+            failures: Arc::default(),
+            blocks: Vec::new(),
+            steps: Vec::new(),
+        };
+        self.views.insert(name, view);
+    }
+
+    /// All or nothing, and only if the request is still as it was.
+    pub(crate) fn commit(&mut self, commit: &Commit) -> Result<i64, Refusal> {
+        let view = self.views.get(&commit.request).ok_or_else(|| Refusal::Unfit("no such request".into()))?;
+        if view.row.version != commit.version {
+            return Err(Refusal::Outdated);
+        }
+        self.check(view, commit)?;
+        for change in &commit.changes {
+            self.apply(&commit.request, change, commit.at);
+        }
+        let view = self.views.get_mut(&commit.request).expect("it was there a moment ago");
+        view.row.version += 1;
+        view.row.updated_at = commit.at;
+        Ok(view.row.version)
+    }
+
+    /// What the store refuses. Changes follow one another, so each is held against the rows that those before it leave.
+    fn check(&self, view: &View, commit: &Commit) -> Result<(), Refusal> {
+        let mut after = view.clone();
+        for change in &commit.changes {
+            let fits = match change {
+                RequestChange::Status { from, .. } => after.row.status == *from,
+                RequestChange::AddRun(run) => !self.runs.iter().any(|known| known.uuid == run.uuid),
+                RequestChange::Run { run, change } => after.run.as_ref().is_some_and(|row| {
+                    row.uuid == *run
+                        && !matches!(change, RunChange::Status { from, .. } if *from != row.status)
+                }),
+                RequestChange::Step { block, unit, kind, .. } => {
+                    after.steps.iter().any(|step| step.is(block, *unit, *kind))
+                }
+                RequestChange::AddVersion(new) => !self.views.contains_key(&new.request_name),
+                _ => true,
+            };
+            if !fits {
+                return Err(Refusal::Unfit(format!("{change:?} does not fit the rows")));
+            }
+            after.apply(change, commit.at);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, request: &str, change: &RequestChange, at: Timestamp) {
+        match change {
+            RequestChange::AddVersion(new) => self.submit((**new).clone(), at),
+            RequestChange::Alert(alert) => self.alerts.push((at, (**alert).clone())),
+            RequestChange::Ban(ban) => self.ban((**ban).clone(), at),
+            RequestChange::AddRun(run) => {
+                let RunRow { uuid, process, round, .. } = &**run;
+                self.runs.push(KnownRun { uuid: uuid.clone(), process: process.clone(), round: *round });
+            }
+            RequestChange::Tally { run, tally } => {
+                self.tallies.insert(run.clone(), Arc::clone(tally));
+            }
+            RequestChange::AddBlock(block) => {
+                self.owners.insert(block.uuid.clone(), request.to_owned());
+            }
+            RequestChange::AddStep(step)
+                if self.over.contains_key(&(step.block.clone(), step.unit, step.kind)) =>
+            {
+                return;
+            }
+            RequestChange::Step { block, unit, kind, state, .. } if !state.is_open() => {
+                self.over.insert((block.clone(), *unit, *kind), *state);
+            }
+            _ => {}
+        }
+        // What is done about the outputs of an older version is a step among its rows.
+        let owner = match change {
+            RequestChange::AddStep(step) => self.owners.get(&step.block).map_or(request, String::as_str),
+            _ => request,
+        };
+        let owner = owner.to_owned();
+        if let Some(view) = self.views.get_mut(&owner) {
+            view.apply(change, at);
+        }
+    }
+
+    /// Units of a round whose outputs are registered, or are about to be.
+    pub(crate) fn registered_units(&self, view: &View, round: u32) -> BTreeSet<u32> {
+        let blocks: BTreeSet<&str> = view
+            .blocks
+            .iter()
+            .filter(|block| block.round == round)
+            .map(|block| block.uuid.as_str())
+            .collect();
+        let is_it = |block: &str, kind| kind == StepKind::Register && blocks.contains(block);
+        let open =
+            view.steps.iter().filter(|step| is_it(&step.block, step.kind)).filter_map(|step| step.unit);
+        let of_block = |block: &&str| {
+            let first = ((*block).to_owned(), None, StepKind::Open);
+            let last = ((*block).to_owned(), Some(u32::MAX), StepKind::Invalidate);
+            self.over.range(first..=last)
+        };
+        let over = blocks.iter().flat_map(of_block);
+        let over = over.filter(|((block, _, kind), state)| is_it(block, *kind) && **state == StepState::Done);
+        open.chain(over.filter_map(|((_, unit, _), _)| *unit)).collect()
+    }
+
+    /// Files that units of a round found to be bad, over all its runs.
+    pub(crate) fn bad_files(&self, process: &str, round: u32) -> BTreeMap<u32, BTreeSet<String>> {
+        let of_round = self.runs.iter().filter(|run| run.process == process && run.round == round);
+        let tallies = of_round.filter_map(|run| self.tallies.get(&run.uuid));
+        files::found_bad(&tallies.map(|tally| Tally::clone(tally)).collect::<Vec<_>>())
+    }
+
+    pub(crate) fn ban(&mut self, ban: NewBan, at: Timestamp) {
+        let id = self.bans.len() as i64 + 1;
+        self.bans.push(SiteBan {
+            id,
+            ban,
+            created_at: at,
+            removed_at: None,
+            removed_by: None,
+            expiry_told_at: None,
+        });
+    }
+
+    /// Sites that this request may not use now.
+    pub(crate) fn banned(&self, request: &str, now: Timestamp) -> BTreeSet<String> {
+        let holds = |ban: &&SiteBan| {
+            ban.removed_at.is_none()
+                && ban.ban.expires_at > now
+                && ban.ban.request.as_ref().is_none_or(|of| of == request)
+        };
+        self.bans.iter().filter(holds).map(|ban| ban.ban.site.clone()).collect()
+    }
+
+    /// All that the lifecycle has to do with.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &View> {
+        self.views.values().filter(|view| is_open(view))
+    }
+}
+
+/// Something is still to be done about it. What was given up waits for a person.
+pub(crate) fn is_open(view: &View) -> bool {
+    !view.row.status.is_terminal() || view.steps.iter().any(|step| step.state == StepState::Pending)
+}

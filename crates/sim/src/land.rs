@@ -1,0 +1,88 @@
+//! Sites: their slots, who waits for one, and what state they are in.
+
+use crate::dice::Dice;
+use crate::grid::NodeId;
+use crate::setup::weather;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How a site is, whatever anybody knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Well,
+    /// Nothing starts, and what ran is lost.
+    Dark,
+    /// Everything that starts fails at once.
+    BlackHole,
+}
+
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) name: String,
+    pub(crate) slots: u32,
+    pub(crate) free: u32,
+    pub(crate) health: Health,
+    /// How much longer everything takes.
+    pub(crate) slowness: f64,
+    /// Attempts that run there.
+    pub(crate) running: BTreeMap<u64, NodeId>,
+    /// Nodes that wait for a slot. Those that do not any more are passed over.
+    pub(crate) queue: VecDeque<NodeId>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Land {
+    pub(crate) sites: Vec<Site>,
+    numbers: BTreeMap<String, usize>,
+}
+
+impl Land {
+    pub(crate) fn new(count: u32, seed: u64) -> Self {
+        let mut dice = Dice::of(seed, "sites");
+        let sites: Vec<Site> = (0..count)
+            .map(|number| {
+                let slots = dice.within(16, 120) as u32;
+                let is_slow = dice.chance(weather::SLOW_SITES);
+                Site {
+                    name: format!("T2_{}_{number:03}", dice.pick(&["DE", "US", "IT", "FR", "UK", "CH"])),
+                    slots,
+                    free: slots,
+                    health: Health::Well,
+                    slowness: if is_slow { dice.between(2.0, 5.0) } else { dice.between(0.8, 1.3) },
+                    running: BTreeMap::new(),
+                    queue: VecDeque::new(),
+                }
+            })
+            .collect();
+        let numbers = sites.iter().enumerate().map(|(number, site)| (site.name.clone(), number)).collect();
+        Self { sites, numbers }
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<usize> {
+        self.numbers.get(name).copied()
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.sites.iter().map(|site| site.name.clone()).collect()
+    }
+
+    /// One of these where jobs start at present: those with more room are likelier, and a black hole looks empty.
+    pub(crate) fn elect<'n>(
+        &self,
+        among: impl Iterator<Item = &'n str>,
+        closed: &BTreeSet<String>,
+        dice: &mut Dice,
+    ) -> Option<usize> {
+        let open: Vec<(usize, u64)> = among
+            .filter(|name| !closed.contains(*name))
+            .filter_map(|name| self.number(name))
+            .filter(|&number| self.sites[number].health != Health::Dark)
+            .map(|number| (number, u64::from(self.sites[number].free) + 1))
+            .collect();
+        let mut at = dice.below(open.iter().map(|(_, weight)| weight).sum());
+        open.iter().find_map(|&(number, weight)| {
+            let is_it = at < weight;
+            at = at.saturating_sub(weight);
+            is_it.then_some(number)
+        })
+    }
+}
