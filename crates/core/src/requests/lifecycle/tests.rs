@@ -1,5 +1,5 @@
 //! Decisions as tables: how things stand and what is heard, what follows. The whole of it is tried by
-//! `tests/lifecycle_model.rs`.
+//! `tests/lifecycle_model/`.
 
 use super::samples::{START, block, process, run, view};
 use super::*;
