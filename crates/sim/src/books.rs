@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
-    FileRow, NewAlert, NewBan, Overrides, RequestRow, RunRow, SiteBan, StepKind, StepState,
+    FileRow, NewAlert, NewBan, OutputStep, Overrides, RequestRow, RunRow, SiteBan, StepKind, StepState,
 };
 use windlass_core::requests::change::{Commit, RequestChange, RunChange};
 use windlass_core::requests::failures::Tally;
@@ -207,7 +207,10 @@ impl Books {
     }
 }
 
-/// Something is still to be done about it. What was given up waits for a person.
+/// Something is still to be done about it. What was given up waits for a person, and with it what comes after it.
 pub(crate) fn is_open(view: &View) -> bool {
-    !view.row.status.is_terminal() || view.steps.iter().any(|step| step.state == StepState::Pending)
+    let is_given_up =
+        |block: &str| view.steps.iter().any(|step| step.block == block && step.state == StepState::Failed);
+    let is_due = |step: &OutputStep| step.state == StepState::Pending && !is_given_up(&step.block);
+    !view.row.status.is_terminal() || view.steps.iter().any(is_due)
 }

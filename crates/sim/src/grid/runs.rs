@@ -126,18 +126,18 @@ impl Sim {
         self.begin_units(at);
     }
 
-    /// `there`: the backend has the run.
-    pub(crate) fn stop(&mut self, run: &RunRow) -> Result<bool, Refused> {
+    /// What the run is called there, if the backend has it.
+    pub(crate) fn stop(&mut self, run: &RunRow) -> Result<Option<Backend>, Refused> {
         self.answers(&run.backend)?;
         let known = self.grid.directories.get(&run.submit_dir).copied();
         let Some(at) = known.filter(|&at| self.grid.workflows[at].runs.contains(&run.uuid)) else {
             self.grid.renounced.insert(run.uuid.clone());
-            return Ok(false);
+            return Ok(None);
         };
         if self.grid.workflows[at].live.as_ref() == Some(&run.uuid) {
             self.cancel(at);
         }
-        Ok(true)
+        Ok(Some(self.called(at, &run.uuid)))
     }
 
     fn cancel(&mut self, at: usize) {

@@ -114,7 +114,12 @@ impl Sim {
             Effect::Stop { run, .. } => {
                 let Some(row) = begun.run.as_ref().filter(|row| row.uuid == *run) else { return Vec::new() };
                 match self.stop(row) {
-                    Ok(there) => vec![News::Stopped { run: run.clone(), there }],
+                    // One that came there unnoticed is first told of.
+                    Ok(Some(backend)) => vec![
+                        News::Submitted { run: run.clone(), backend },
+                        News::Stopped { run: run.clone(), there: true },
+                    ],
+                    Ok(None) => vec![News::Stopped { run: run.clone(), there: false }],
                     Err(_) => {
                         vec![News::StopFailed { run: run.clone(), trouble: passing("the schedd is away") }]
                     }
