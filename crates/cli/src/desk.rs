@@ -6,15 +6,18 @@ use crate::error::{CliError, Kind};
 use serde_json::Value;
 use std::sync::Arc;
 use windlass_api::requests::{
-    Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, Dags, Datasets,
-    Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestMetrics,
-    RequestShown, Requests, Site, Sites, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
+    Aborted, AdmissionConfig, AdmissionQueue, Alerts, Bans, Blocks, Dag, DagAction, DagLogs, DagNodes, Dags,
+    Datasets, Drain, FailRequest, Files, Import, Imported, InvalidateRequest, Invalidated, NewBan,
+    PatchRequest, PatchSite, ReleaseRequest, Released, RequestErrors, RequestFiles, RequestMetrics,
+    RequestShown, Requests, RestartRequest, Restarted, Site, Sites, Stopped, Submitted, Unbanned, Versions,
+    WorkflowStatus,
 };
 use windlass_client::{Client, DagQuery, NodeQuery, RequestQuery};
 use windlass_server::ApiError;
 use windlass_server::requests::admission::Settings;
 use windlass_server::requests::{
-    Actor, admission, catalog, change, dags, files, look, sites, submit, workflows,
+    Actor, admission, alerts, catalog, change, dags, endings, errors, files, look, release, sites, submit,
+    workflows,
 };
 use windlass_store::Database;
 use windlass_store::model::{RequestFilter, RunFilter, SortBy};
@@ -111,7 +114,7 @@ impl Desk {
     }
 
     pub(crate) fn request(&self, name: &str) -> Result<RequestShown, CliError> {
-        ask!(self, |client| client.request(name), |here| look::show(&*here.database, name))
+        ask!(self, |client| client.request(name), |here| look::show(&*here.database, name, Clock.now()))
     }
 
     pub(crate) fn status(&self, name: &str) -> Result<WorkflowStatus, CliError> {
@@ -143,7 +146,7 @@ impl Desk {
     pub(crate) fn patch(&self, name: &str, patch: &PatchRequest) -> Result<RequestShown, CliError> {
         ask!(self, |client| client.patch_request(name, patch), |here| {
             change::patch(&*here.database, name, patch, here.actor(), Clock.now())
-                .and_then(|()| look::show(&*here.database, name))
+                .and_then(|()| look::show(&*here.database, name, Clock.now()))
         })
     }
 
@@ -156,6 +159,47 @@ impl Desk {
     pub(crate) fn abort(&self, name: &str, reason: &str) -> Result<Aborted, CliError> {
         ask!(self, |client| client.abort_request(name, reason), |here| {
             change::abort(&*here.database, name, reason, here.actor(), Clock.now())
+        })
+    }
+
+    pub(crate) fn errors(&self, name: &str, all: bool) -> Result<RequestErrors, CliError> {
+        ask!(self, |client| client.request_errors(name, all), |here| {
+            errors::show(&*here.database, name, all, Clock.now())
+        })
+    }
+
+    pub(crate) fn release(&self, name: &str, wanted: &ReleaseRequest) -> Result<Released, CliError> {
+        ask!(self, |client| client.release_request(name, wanted), |here| {
+            release::release(&*here.database, name, wanted, here.actor(), Clock.now())
+        })
+    }
+
+    pub(crate) fn fail(&self, name: &str, wanted: &FailRequest) -> Result<Aborted, CliError> {
+        ask!(self, |client| client.fail_request(name, wanted), |here| {
+            endings::fail(&*here.database, name, wanted, here.actor(), Clock.now())
+        })
+    }
+
+    pub(crate) fn restart(&self, name: &str, wanted: &RestartRequest) -> Result<Restarted, CliError> {
+        ask!(self, |client| client.restart_request(name, wanted), |here| {
+            endings::restart(&*here.database, name, wanted, here.actor(), Clock.now())
+        })
+    }
+
+    pub(crate) fn invalidate(&self, name: &str, wanted: &InvalidateRequest) -> Result<Invalidated, CliError> {
+        ask!(self, |client| client.invalidate_request(name, wanted), |here| {
+            endings::invalidate(&*here.database, name, wanted, here.actor(), Clock.now())
+        })
+    }
+
+    pub(crate) fn alerts(
+        &self,
+        request: Option<&str>,
+        kind: Option<&str>,
+        limit: u64,
+    ) -> Result<Alerts, CliError> {
+        ask!(self, |client| client.alerts(request, kind, limit), |here| {
+            alerts::list(&*here.database, request, kind, Some(limit))
         })
     }
 
@@ -237,6 +281,17 @@ impl Desk {
     pub(crate) fn ban_site(&self, name: &str, ban: &NewBan) -> Result<Site, CliError> {
         ask!(self, |client| client.ban_site(name, ban), |here| {
             sites::ban(&*here.database, name, ban, here.actor(), Clock.now())
+        })
+    }
+
+    pub(crate) fn bans(
+        &self,
+        site: Option<&str>,
+        request: Option<&str>,
+        all: bool,
+    ) -> Result<Bans, CliError> {
+        ask!(self, |client| client.bans(site, request, all), |here| {
+            sites::bans(&*here.database, site, request, all, Clock.now())
         })
     }
 

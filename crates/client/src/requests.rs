@@ -4,9 +4,11 @@ use crate::{Client, Error, TIMEOUT};
 use serde::Serialize;
 use serde_json::{Value, json};
 use windlass_api::requests::{
-    Aborted, AdmissionConfig, AdmissionQueue, Blocks, Dag, DagAction, DagLogs, DagNodes, DagReason, Dags,
-    Datasets, Drain, Files, Import, Imported, NewBan, PatchRequest, PatchSite, RequestFiles, RequestMetrics,
-    RequestShown, Requests, Site, Sites, StopRequest, Stopped, Submitted, Unbanned, Versions, WorkflowStatus,
+    Aborted, AdmissionConfig, AdmissionQueue, Alerts, Bans, Blocks, Dag, DagAction, DagLogs, DagNodes,
+    DagReason, Dags, Datasets, Drain, FailRequest, Files, Import, Imported, InvalidateRequest, Invalidated,
+    NewBan, PatchRequest, PatchSite, ReleaseRequest, Released, RequestErrors, RequestFiles, RequestMetrics,
+    RequestShown, Requests, RestartRequest, Restarted, Site, Sites, StopRequest, Stopped, Submitted,
+    Unbanned, Versions, WorkflowStatus,
 };
 use windlass_types::catalog::DatasetSummary;
 use windlass_types::requests::{FileState, RequestStatus, RunStatus};
@@ -113,6 +115,41 @@ impl Client {
         self.call(self.http.delete(url), TIMEOUT)
     }
 
+    /// Failed attempts of the present round, or of all.
+    pub fn request_errors(&self, name: &str, all: bool) -> Result<RequestErrors, Error> {
+        self.ask_at("/api/v1/requests", &[name, "errors"], &[("all", all.then(|| "true".to_owned()))])
+    }
+
+    pub fn release_request(&self, name: &str, release: &ReleaseRequest) -> Result<Released, Error> {
+        self.post_at("/api/v1/requests", &[name, "release"], release)
+    }
+
+    pub fn fail_request(&self, name: &str, fail: &FailRequest) -> Result<Aborted, Error> {
+        self.post_at("/api/v1/requests", &[name, "fail"], fail)
+    }
+
+    pub fn restart_request(&self, name: &str, restart: &RestartRequest) -> Result<Restarted, Error> {
+        self.post_at("/api/v1/requests", &[name, "restart"], restart)
+    }
+
+    pub fn invalidate_request(
+        &self,
+        name: &str,
+        invalidate: &InvalidateRequest,
+    ) -> Result<Invalidated, Error> {
+        self.post_at("/api/v1/requests", &[name, "invalidate"], invalidate)
+    }
+
+    /// The newest of those about a request, or of a kind, or of all.
+    pub fn alerts(&self, request: Option<&str>, kind: Option<&str>, limit: u64) -> Result<Alerts, Error> {
+        let asked = [
+            ("request_name", request.map(str::to_owned)),
+            ("kind", kind.map(str::to_owned)),
+            ("limit", Some(limit.to_string())),
+        ];
+        self.ask("/api/v1/alerts", &asked)
+    }
+
     pub fn dags(&self, query: &DagQuery) -> Result<Dags, Error> {
         let status: Vec<&str> = query.status.iter().map(|status| status.name()).collect();
         let asked = [
@@ -170,6 +207,16 @@ impl Client {
 
     pub fn ban_site(&self, name: &str, ban: &NewBan) -> Result<Site, Error> {
         self.post_at("/api/v1/sites", &[name, "ban"], ban)
+    }
+
+    /// Those that hold, or all that there ever were.
+    pub fn bans(&self, site: Option<&str>, request: Option<&str>, all: bool) -> Result<Bans, Error> {
+        let asked = [
+            ("site_name", site.map(str::to_owned)),
+            ("request_name", request.map(str::to_owned)),
+            ("all", all.then(|| "true".to_owned())),
+        ];
+        self.ask("/api/v1/sites/bans", &asked)
     }
 
     pub fn unban_site(&self, name: &str, request: Option<&str>) -> Result<Unbanned, Error> {

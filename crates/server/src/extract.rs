@@ -1,6 +1,7 @@
 //! Axum's extractors with errors in our manner, and none that answers 400 where the contract says 422.
 
 use crate::error::ApiError;
+use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
@@ -27,6 +28,25 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let body = axum::Json::<T>::from_request(request, state).await;
         body.map(|axum::Json(body)| Self(body)).map_err(|rejection| wrong_body(&rejection))
+    }
+}
+
+/// A body of JSON that may be left away: then nothing is said.
+#[derive(Clone, Copy, Debug)]
+pub struct JsonOr<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for JsonOr<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let bytes = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await;
+        let bytes = bytes.map_err(|rejection| wrong_body(&rejection.into()))?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        let Json(body) = Json::from_request(Request::from_parts(parts, bytes.into()), state).await?;
+        Ok(Self(body))
     }
 }
 

@@ -5,7 +5,9 @@
 mod admission;
 mod catalog;
 mod dags;
+mod errors;
 mod files;
+mod recovery;
 mod sites;
 mod wishes;
 mod workflows;
@@ -13,8 +15,15 @@ mod workflows;
 pub use admission::{AdmissionConfig, AdmissionQueue, NextInQueue};
 pub use catalog::{Blocks, Datasets, Files, Import, Imported};
 pub use dags::{Dag, DagAction, DagEvent, DagHistory, DagLogs, DagNode, DagNodes, DagReason, DagUnit, Dags};
+pub use errors::{
+    ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfKind, ErrorsOfSite, RequestErrors, Suggestion,
+};
 pub use files::{ExclusionReason, Exclusions, RequestFiles};
-pub use sites::{Ban, Drain, NewBan, PatchSite, Site, Sites, Unbanned};
+pub use recovery::{
+    Alert, Alerts, FailRequest, InvalidateRequest, Invalidated, RecoveryState, ReleaseRequest, Released,
+    RestartRequest, Restarted,
+};
+pub use sites::{Ban, Bans, Drain, NewBan, PatchSite, Site, Sites, Unbanned};
 pub use wishes::{
     Aborted, PatchRequest, RequestLine, RequestShown, Requests, StopRequest, Stopped, Submitted, Transition,
     Version, Versions, Want, WorkflowRef,

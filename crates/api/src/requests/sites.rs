@@ -51,6 +51,18 @@ pub struct Ban {
     pub created_at: Timestamp,
     #[schema(value_type = String)]
     pub expires_at: Timestamp,
+    /// Somebody lifted it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub removed_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_by: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Bans {
+    /// The oldest first.
+    pub items: Vec<Ban>,
 }
 
 /// What is to be otherwise about a site. What is not said stays as it is.

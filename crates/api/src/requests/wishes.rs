@@ -1,5 +1,6 @@
 //! Requests themselves: submitted, listed, changed, stopped.
 
+use super::RecoveryState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -83,6 +84,8 @@ pub struct RequestShown {
     pub since: Timestamp,
     /// Rises with every change; also in the header `ETag`.
     pub version: i64,
+    /// What was done about failures, and what people have changed.
+    pub recovery: RecoveryState,
 }
 
 /// In two steps: what is flattened has lost that keys of a lumi mask are numbers.
@@ -101,6 +104,8 @@ impl TryFrom<Value> for RequestShown {
             updated_at: Timestamp,
             since: Timestamp,
             version: i64,
+            #[serde(default)]
+            recovery: RecoveryState,
         }
         let rest = Rest::deserialize(&value)?;
         Ok(Self {
@@ -114,13 +119,14 @@ impl TryFrom<Value> for RequestShown {
             updated_at: rest.updated_at,
             since: rest.since,
             version: rest.version,
+            recovery: rest.recovery,
         })
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Want {
-    /// `stop`, `abort`, `fail` or `release`.
+    /// `stop`, `abort`, `fail`, `release` or `remove`.
     pub what: String,
     pub by: String,
     pub reason: String,

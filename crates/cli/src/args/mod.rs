@@ -19,6 +19,7 @@ pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod nodes;
+pub(crate) mod operator;
 mod order;
 pub(crate) mod page;
 pub(crate) mod payload;

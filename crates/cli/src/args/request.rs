@@ -1,5 +1,6 @@
 //! Requests: datasets to be made, planned into work units and carried through their life.
 
+use super::operator::{AlertsArgs, ErrorsArgs, FailArgs, InvalidateArgs, ReleaseArgs, RestartArgs};
 use super::page::ConfirmArgs;
 use super::worker::parse_site;
 use clap::{Args, Subcommand, ValueEnum};
@@ -19,7 +20,10 @@ Examples:
   windlass request submit reco.yaml --watch            have the workers of a server do it
   windlass request list --status active,queued         how they stand
   windlass request show reco                           one of them, and its history
-  windlass request stop reco --reason \"disk is full\"   stop it cleanly; it goes on when its turn comes";
+  windlass request stop reco --reason \"disk is full\"   stop it cleanly; it goes on when its turn comes
+  windlass request errors reco                         what went wrong, and what to do about it
+  windlass request release reco --ban T2_There         let one go on that is held, without that site
+  windlass request restart reco --cleanup immediate    begin it anew; the old outputs go when the new ones are there";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
@@ -51,8 +55,18 @@ pub(crate) enum RequestVerb {
     Watch(WatchArgs),
     /// Stop a request cleanly; what is done stays done, and it goes on when its turn comes again.
     Stop(StopArgs),
-    /// Let a request go on that is held.
-    Release(ReasonArgs),
+    /// Show what went wrong in a request, and what might be done about it.
+    Errors(ErrorsArgs),
+    /// Let a request go on that is held, perhaps without a site, with more memory, or without bad files.
+    Release(ReleaseArgs),
+    /// Give a request up for good: what runs is stopped, and what there is of its outputs is listed.
+    Fail(FailArgs),
+    /// Give a request up and begin it anew, as its next version.
+    Restart(RestartArgs),
+    /// Take back the outputs of a request that is over.
+    Invalidate(InvalidateArgs),
+    /// Show what people were told of requests and sites.
+    Alerts(AlertsArgs),
     /// End a request for good: what runs is stopped, outputs that are not whole are taken back.
     #[command(alias = "abort")]
     Cancel(CancelArgs),

@@ -33,6 +33,8 @@ pub(crate) enum SiteVerb {
     Enable(OneSiteArgs),
     /// Have a site get no new work for a while; what it runs goes on.
     Ban(BanArgs),
+    /// List the bans of sites: what gets no work, since when, until when and why.
+    Bans(BansArgs),
     /// Lift the bans of a site.
     Unban(UnbanArgs),
     /// Change what is known of a site, or make one known.
@@ -71,6 +73,27 @@ pub(crate) struct BanArgs {
     /// Why, for whoever wonders.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A site is banned by a person, or by itself when too much of a request failed there; what three requests have banned is
+banned for all. After seven days a ban is over.
+
+Examples:
+  windlass site bans                                   those that hold
+  windlass site bans --request reco                    those that keep this request away
+  windlass site bans --site T2_There --all             its history")]
+pub(crate) struct BansArgs {
+    /// Only those of this site.
+    #[arg(id = "ban_site", long = "site", value_name = "SITE")]
+    pub(crate) site: Option<String>,
+    /// Only those that hold for this request: its own, and those for all.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) request: Option<String>,
+    /// Also those that are over or were lifted.
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! `windlass site`: where work units run; and `windlass admission`: how many requests may be under way at once.
 
 use crate::args::site::{
-    AdmissionArgs, AdmissionSetArgs, AdmissionVerb, BanArgs, DrainArgs, SetSiteArgs, SiteArgs, SiteVerb,
-    UnbanArgs,
+    AdmissionArgs, AdmissionSetArgs, AdmissionVerb, BanArgs, BansArgs, DrainArgs, SetSiteArgs, SiteArgs,
+    SiteVerb, UnbanArgs,
 };
 use crate::context::Context;
 use crate::desk::Desk;
@@ -12,7 +12,7 @@ use crate::ui::style::Tone;
 use crate::ui::table::Column;
 use crate::ui::text;
 use serde_json::json;
-use windlass_api::requests::{AdmissionConfig, Drain, NewBan, NextInQueue, PatchSite, Site};
+use windlass_api::requests::{AdmissionConfig, Ban, Drain, NewBan, NextInQueue, PatchSite, Site};
 use windlass_types::requests::SiteStatus;
 
 const FIELDS: &[Field<Site>] = &[
@@ -65,6 +65,7 @@ pub(crate) fn run(ctx: &Context, args: &SiteArgs) -> Result<Exit, CliError> {
             changed(ctx, site, "gets work again")
         }
         Some(SiteVerb::Ban(args)) => ban(ctx, args),
+        Some(SiteVerb::Bans(args)) => bans(ctx, args),
         Some(SiteVerb::Unban(args)) => unban(ctx, args),
         Some(SiteVerb::Set(args)) => set(ctx, args),
     }
@@ -118,6 +119,29 @@ fn ban(ctx: &Context, args: &BanArgs) -> Result<Exit, CliError> {
     let until = site.bans.last().map(|ban| ban.expires_at.to_string()).unwrap_or_default();
     let whose = args.request.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
     changed(ctx, site, &format!("gets no new work{whose} until {until}; what it runs goes on"))
+}
+
+const BANS: &[Field<Ban>] = &[
+    Field::new("id", |b: &Ban| b.id.into()),
+    Field::new("site_name", |b: &Ban| (&b.site_name).into()).column(Column::text("SITE")),
+    Field::new("request_name", |b: &Ban| b.request_name.clone().into()).column(Column::text("REQUEST")),
+    Field::new("created_at", |b: &Ban| b.created_at.into()),
+    Field::new("expires_at", |b: &Ban| b.expires_at.into()).column(Column::text("UNTIL")),
+    Field::new("created_by", |b: &Ban| (&b.created_by).into()).column(Column::text("BY")),
+    Field::new("removed_by", |b: &Ban| b.removed_by.clone().into()).column(Column::text("LIFTED BY")),
+    Field::new("removed_at", |b: &Ban| b.removed_at.into()),
+    Field::new("reason", |b: &Ban| (&b.reason).into()).column(Column::elastic("REASON")),
+    Field::new("failure_data", |b: &Ban| b.failure_data.clone().into()),
+];
+
+fn bans(ctx: &Context, args: &BansArgs) -> Result<Exit, CliError> {
+    let desk = ctx.desk_to_read()?;
+    let found = desk.bans(args.site.as_deref(), args.request.as_deref(), args.all)?;
+    if found.items.is_empty() {
+        ctx.ui.note("no site is banned");
+    }
+    ctx.ui.print_list(&Listing::new(BANS), found.items)?;
+    Ok(Exit::Success)
 }
 
 fn unban(ctx: &Context, args: &UnbanArgs) -> Result<Exit, CliError> {

@@ -50,6 +50,8 @@ mod mcp;
 #[cfg(test)]
 mod mcp_acting;
 #[cfg(test)]
+mod operator;
+#[cfg(test)]
 mod payload;
 #[cfg(test)]
 mod places;

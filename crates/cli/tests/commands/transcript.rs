@@ -133,7 +133,7 @@ fn without_width(word: &str) -> String {
 
 /// Without what stands around a value in sentences and in JSON.
 fn bare(word: &str) -> &str {
-    word.trim_matches(|c: char| ",;()[]\"'".contains(c))
+    word.trim_matches(|c: char| ",;:()[]\"'".contains(c))
 }
 
 fn is_number(word: &str) -> bool {

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use windlass_api::requests::{Aborted, PatchRequest, Stopped};
 use windlass_core::requests::book::{RequestRow, Want, Wanted};
 use windlass_core::requests::change::{Commit, RequestChange};
-use windlass_store::Database;
+use windlass_store::{Database, Error};
 use windlass_types::Timestamp;
 use windlass_types::requests::RequestStatus;
 
@@ -52,7 +52,9 @@ pub(super) fn change(
             at: now,
         };
         match db.apply_requests(&[commit]).pop() {
-            Some(Err(windlass_store::Error::Outdated { .. })) if version.is_none() && attempt < ATTEMPTS => {}
+            // Somebody was faster: with this request, or with the name of a new one.
+            Some(Err(Error::Outdated { .. } | Error::NameTaken { .. }))
+                if version.is_none() && attempt < ATTEMPTS => {}
             Some(Err(error)) => return Err(error.into()),
             Some(Ok(_)) | None => return Ok(()),
         }
@@ -146,11 +148,15 @@ pub(super) fn wanted(what: Want, reason: &str, actor: Actor<'_>, now: Timestamp)
 }
 
 pub(super) fn wish(what: Want, reason: &str, actor: Actor<'_>, now: Timestamp) -> Wanted {
-    let reason = if reason.is_empty() { "no reason was given" } else { reason };
-    Wanted::new(what, actor.name, reason, now)
+    Wanted::new(what, actor.name, reason_or_none(reason), now)
 }
 
-fn over(row: &RequestRow) -> ApiError {
+/// Somebody who reads the history sees that nothing is missing.
+pub(super) fn reason_or_none(reason: &str) -> &str {
+    if reason.is_empty() { "no reason was given" } else { reason }
+}
+
+pub(super) fn over(row: &RequestRow) -> ApiError {
     ApiError::conflict(
         "over",
         format!("request `{}` is {}: it is over", row.request.request_name, row.status),

@@ -1,14 +1,16 @@
 //! Requests, looked at.
 
-use super::{page, request};
+use super::{page, request, sites};
 use crate::error::Answer;
 use windlass_api::requests::{
-    RequestLine, RequestShown, Requests, Transition, Version, Versions, Want, WorkflowRef,
+    RecoveryState, RequestLine, RequestShown, Requests, Transition, Version, Versions, Want, WorkflowRef,
 };
-use windlass_core::requests::book::{self, Process, RequestRow};
+use windlass_core::requests::book::{self, Process, RequestRow, RunRow};
 use windlass_core::requests::names;
+use windlass_core::requests::versions::OutputState;
 use windlass_store::Database;
-use windlass_store::model::RequestFilter;
+use windlass_store::model::{BanFilter, RequestFilter, RunFilter};
+use windlass_types::Timestamp;
 use windlass_types::requests::RequestStatus;
 
 /// No request has more versions than this.
@@ -40,11 +42,12 @@ fn line(row: RequestRow) -> RequestLine {
     }
 }
 
-pub fn show(db: &dyn Database, name: &str) -> Answer<RequestShown> {
+pub fn show(db: &dyn Database, name: &str, now: Timestamp) -> Answer<RequestShown> {
     let row = request(db, name)?;
     let transitions = db.transitions(name)?.into_iter().map(transition).collect();
     let process = db.process(name)?;
     Ok(RequestShown {
+        recovery: recovery(db, &row, process.as_ref(), now)?,
         workflow: workflow_ref(&row, process.as_ref()),
         request: row.request,
         status: row.status,
@@ -56,6 +59,52 @@ pub fn show(db: &dyn Database, name: &str) -> Answer<RequestShown> {
         since: row.since,
         version: row.version,
     })
+}
+
+fn recovery(
+    db: &dyn Database,
+    row: &RequestRow,
+    process: Option<&Process>,
+    now: Timestamp,
+) -> Answer<RecoveryState> {
+    let mut state = RecoveryState {
+        overrides: row.overrides.clone(),
+        site_bans: own_bans(db, &row.request.request_name, now)?,
+        excluded_files: row.overrides.excluded_files.len() as u64,
+        ..RecoveryState::default()
+    };
+    let Some(process) = process else { return Ok(state) };
+    state.round = Some(process.round);
+    // What somebody said just now is counted there when its round is over.
+    state.excluded_files = state.excluded_files.max(db.file_counts(&process.uuid)?.excluded);
+    let successor = row.request.superseded_by_request.as_deref().map(|name| db.request(name)).transpose()?;
+    let successor = successor.flatten().map(|row| row.status);
+    let blocks = db.blocks(&process.uuid)?;
+    state.output_state = (!blocks.is_empty()).then(|| OutputState::of(&blocks, successor).name().to_owned());
+    let runs = RunFilter { process: Some(process.uuid.clone()), ..RunFilter::default() };
+    let latest = db.request_runs(&runs)?.pop().filter(|run| run.round == process.round);
+    Ok(match latest {
+        Some(run) => with_run(state, &run),
+        None => state,
+    })
+}
+
+fn with_run(state: RecoveryState, run: &RunRow) -> RecoveryState {
+    RecoveryState {
+        rescues_used: run.rescues,
+        work_units: run.totals.units,
+        work_units_completed: run.units_completed,
+        work_units_failed: run.units_failed,
+        paused_since: run.paused.filter(|_| run.status.is_active()),
+        backend_silent_since: run.silent.filter(|_| run.status.is_active()),
+        ..state
+    }
+}
+
+fn own_bans(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Vec<windlass_api::requests::Ban>> {
+    let filter = BanFilter { holds_for: Some(name.to_owned()), active_at: Some(now), ..BanFilter::default() };
+    let own = db.bans(&filter)?.into_iter().filter(|ban| ban.ban.request.is_some());
+    Ok(own.map(sites::shown_ban).collect())
 }
 
 fn transition(line: book::Transition) -> Transition {

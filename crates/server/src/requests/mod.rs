@@ -5,11 +5,15 @@
 //! sees to it.
 
 pub mod admission;
+pub mod alerts;
 pub mod catalog;
 pub mod change;
 pub mod dags;
+pub mod endings;
+pub mod errors;
 pub mod files;
 pub mod look;
+pub mod release;
 pub mod sites;
 mod steps;
 pub mod submit;

@@ -5,7 +5,7 @@ use crate::error::{Answer, ApiError};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass_api::requests::{Ban, NewBan, PatchSite, Site, Sites, Unbanned};
+use windlass_api::requests::{Ban, Bans, NewBan, PatchSite, Site, Sites, Unbanned};
 use windlass_core::requests::book::{self, NewAlert, SiteBan, SiteRow};
 use windlass_store::Database;
 use windlass_store::model::BanFilter;
@@ -31,6 +31,23 @@ pub fn show(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Site> {
     let row = site(db, name)?;
     let bans = active_bans(db, name, now)?.into_iter().map(shown_ban).collect();
     Ok(shown(row, bans))
+}
+
+/// Those that hold now, or all that there ever were.
+pub fn bans(
+    db: &dyn Database,
+    site: Option<&str>,
+    request: Option<&str>,
+    all: bool,
+    now: Timestamp,
+) -> Answer<Bans> {
+    let filter = BanFilter {
+        site: site.map(str::to_owned),
+        holds_for: request.map(str::to_owned),
+        active_at: (!all).then_some(now),
+        ..BanFilter::default()
+    };
+    Ok(Bans { items: db.bans(&filter)?.into_iter().map(shown_ban).collect() })
 }
 
 fn site(db: &dyn Database, name: &str) -> Answer<SiteRow> {
@@ -63,8 +80,8 @@ fn shown(row: SiteRow, bans: Vec<Ban>) -> Site {
     }
 }
 
-fn shown_ban(row: SiteBan) -> Ban {
-    let SiteBan { id, ban, created_at, .. } = row;
+pub(super) fn shown_ban(row: SiteBan) -> Ban {
+    let SiteBan { id, ban, created_at, removed_at, removed_by, .. } = row;
     Ban {
         id,
         site_name: ban.site,
@@ -74,6 +91,8 @@ fn shown_ban(row: SiteBan) -> Ban {
         created_by: ban.by,
         created_at,
         expires_at: ban.expires_at,
+        removed_at,
+        removed_by,
     }
 }
 
@@ -163,7 +182,23 @@ pub fn ban(db: &dyn Database, name: &str, new: &NewBan, actor: Actor<'_>, now: T
         expires_at: now.after(spell),
     };
     db.add_ban(&ban, now)?;
+    db.add_alert(&banned(&ban), now)?;
     show(db, name, now)
+}
+
+/// People are told of every ban, whoever it is from.
+pub(super) fn banned(ban: &book::NewBan) -> NewAlert {
+    let whom =
+        ban.request.as_ref().map_or_else(|| "all requests".to_owned(), |name| format!("request {name}"));
+    NewAlert {
+        kind: "site_banned".to_owned(),
+        request: ban.request.clone(),
+        message: format!(
+            "{} is banned for {whom} until {} by {}: {}",
+            ban.site, ban.expires_at, ban.by, ban.reason
+        ),
+        detail: json!({ "site": ban.site, "by": ban.by, "expires_at": ban.expires_at }),
+    }
 }
 
 /// Lifts the bans that hold: of one request, or all.

@@ -103,7 +103,7 @@ fn field_fault(fault: Fault) -> FieldFault {
 }
 
 /// All of them, in words and one by one.
-fn refused(faults: Vec<FieldFault>) -> ApiError {
+pub(super) fn refused(faults: Vec<FieldFault>) -> ApiError {
     let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
     ApiError::invalid(told.join("; ")).with_errors(faults)
 }

@@ -27,6 +27,8 @@ mod manners;
 #[cfg(test)]
 mod nodes;
 #[cfg(test)]
+mod operator;
+#[cfg(test)]
 mod parts;
 #[cfg(test)]
 mod reach;

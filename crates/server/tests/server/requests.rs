@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 use windlass_types::requests::{FileRow, FileState, Left};
 
 /// Held back from running: the reconciler waits for an input that nobody has.
-fn document(name: &str) -> Value {
+pub(crate) fn document(name: &str) -> Value {
     json!({
         "request_name": name, "input_dataset": "/Muons/Run3-v1/RAW", "output_datasets": ["/Muons/Run3-Reco-v1/RECO"],
         "splitting_algo": "FileBased", "acquisition_era": "Run3", "processing_string": "Reco",
     })
 }
 
-fn send(bench: &Bench, method: Method, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn send(bench: &Bench, method: Method, path: &str, body: &Value) -> (u16, Value) {
     let answer = bench.request(method, path).json(body).send().unwrap();
     let status = answer.status().as_u16();
     (status, answer.json().unwrap())
 }
 
-fn post(bench: &Bench, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn post(bench: &Bench, path: &str, body: &Value) -> (u16, Value) {
     send(bench, Method::POST, path, body)
 }
 
-fn get(bench: &Bench, path: &str) -> (u16, Value) {
+pub(crate) fn get(bench: &Bench, path: &str) -> (u16, Value) {
     let answer = bench.get(path).send().unwrap();
     let status = answer.status().as_u16();
     (status, answer.json().unwrap())

@@ -1,13 +1,13 @@
 //! What is shown of requests.
 
-use super::known;
+use super::{known, recovery};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::style::Tone;
 use crate::ui::table::Column;
 use serde_json::json;
-use windlass_api::requests::{BlockLine, RequestLine, Transition, WorkflowStatus};
+use windlass_api::requests::{BlockLine, RecoveryState, RequestLine, Transition, WorkflowStatus};
 use windlass_types::requests::RequestStatus;
 
 pub(super) const LINES: &[Field<RequestLine>] = &[
@@ -63,6 +63,7 @@ pub(super) const fn tone(status: RequestStatus) -> Option<Tone> {
 struct Whole {
     line: RequestLine,
     progress: WorkflowStatus,
+    recovery: RecoveryState,
 }
 
 const WHOLE: &[Field<Whole>] = &[
@@ -78,6 +79,9 @@ const WHOLE: &[Field<Whole>] = &[
     Field::new("progress", |w: &Whole| progress(&w.progress).into()),
     Field::new("estimated_completion", |w: &Whole| w.progress.estimated_completion.into()),
     Field::new("since", |w: &Whole| w.line.since.into()),
+    Field::new("changed", |w: &Whole| recovery::changed(&w.recovery).into()),
+    Field::new("outputs", |w: &Whole| w.recovery.output_state.clone().into()),
+    Field::new("next", |w: &Whole| recovery::next(&w.line, &w.recovery).into()),
 ];
 
 /// `41.8 %: 12 of 25 work units, 4000 of 9560 nodes; run …`
@@ -127,7 +131,10 @@ pub(super) fn show(ctx: &Context, name: &str) -> Result<Exit, CliError> {
         version: shown.version,
     };
     let blocks = progress.blocks.clone();
-    ctx.ui.print_record(&Listing::new(WHOLE), Whole { line, progress })?;
+    let recovery = shown.recovery;
+    ctx.ui.print_line(&recovery::told(&line, &recovery))?;
+    ctx.ui.print_line("")?;
+    ctx.ui.print_record(&Listing::new(WHOLE), Whole { line, progress, recovery })?;
     if !blocks.is_empty() {
         ctx.ui.print_line("")?;
         ctx.ui.print_list(&Listing::new(BLOCKS), blocks)?;

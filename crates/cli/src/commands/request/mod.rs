@@ -2,16 +2,19 @@
 
 mod campaign;
 mod documents;
+mod errors;
 mod fields;
 mod files;
 mod metrics;
+mod operator;
 mod plan;
+mod recovery;
 mod run;
 mod watch;
 
 use crate::args::request::{
-    CancelArgs, ImportArgs, ListArgs, OneArgs, Order, PriorityArgs, ReasonArgs, RequestArgs, RequestVerb,
-    StopArgs, SubmitArgs,
+    CancelArgs, ImportArgs, ListArgs, OneArgs, Order, PriorityArgs, RequestArgs, RequestVerb, StopArgs,
+    SubmitArgs,
 };
 use crate::context::Context;
 use crate::desk::Desk;
@@ -39,7 +42,12 @@ pub(crate) fn run(ctx: &Context, args: &RequestArgs) -> Result<Exit, CliError> {
         Some(RequestVerb::Metrics(args)) => metrics::run(ctx, args),
         Some(RequestVerb::Watch(args)) => watch::run(ctx, args),
         Some(RequestVerb::Stop(args)) => stop(ctx, args),
-        Some(RequestVerb::Release(args)) => release(ctx, args),
+        Some(RequestVerb::Errors(args)) => errors::run(ctx, args),
+        Some(RequestVerb::Release(args)) => operator::release(ctx, args),
+        Some(RequestVerb::Fail(args)) => operator::fail(ctx, args),
+        Some(RequestVerb::Restart(args)) => operator::restart(ctx, args),
+        Some(RequestVerb::Invalidate(args)) => operator::invalidate(ctx, args),
+        Some(RequestVerb::Alerts(args)) => operator::alerts(ctx, args),
         Some(RequestVerb::Cancel(args)) => cancel(ctx, args),
         Some(RequestVerb::Priority(args)) => priority(ctx, args),
         Some(RequestVerb::Versions(args)) => versions(ctx, args),
@@ -173,25 +181,6 @@ fn stop(ctx: &Context, args: &StopArgs) -> Result<Exit, CliError> {
             !matches!(status, RequestStatus::Active | RequestStatus::Planning | RequestStatus::Stopping)
         })?;
     }
-    Ok(Exit::Success)
-}
-
-fn release(ctx: &Context, args: &ReasonArgs) -> Result<Exit, CliError> {
-    let desk = ctx.desk()?;
-    let before = known(&desk, &args.name, desk.request(&args.name))?;
-    if before.status != RequestStatus::Held {
-        return Err(CliError::refused(format!("{} is {}, not held", args.name, before.status)));
-    }
-    let patch = PatchRequest {
-        status: Some(RequestStatus::Queued),
-        reason: Some(args.reason.clone()),
-        ..PatchRequest::default()
-    };
-    let shown = desk.patch(&args.name, &patch)?;
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&shown)?;
-    }
-    ctx.ui.note(&format!("{} goes on where it was", args.name));
     Ok(Exit::Success)
 }
 

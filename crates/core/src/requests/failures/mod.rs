@@ -16,7 +16,9 @@ pub(crate) mod samples;
 mod tests;
 mod window;
 
-pub use report::{CategoryErrors, CodeErrors, ErrorReport, FileErrors, KindErrors, SiteErrors, report};
+pub use report::{
+    CategoryErrors, CodeErrors, ErrorReport, FileErrors, KindErrors, Remedy, SiteErrors, report,
+};
 pub use window::{Mark, Recent};
 
 use serde::{Deserialize, Serialize};

@@ -73,6 +73,21 @@ pub struct KindErrors {
     pub last_at: Timestamp,
     /// What a person might do about it.
     pub suggestion: String,
+    /// The same, as far as it is something that a release can change.
+    #[serde(default)]
+    pub remedy: Option<Remedy>,
+}
+
+/// What might be otherwise when a request goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Remedy {
+    /// Not at this site.
+    Ban(String),
+    /// So much for each job.
+    MemoryMb(u64),
+    /// Without input files that cannot be read.
+    Exclude,
 }
 
 /// What is known, for people.
@@ -98,6 +113,7 @@ pub fn report(tally: &Tally) -> ErrorReport {
 }
 
 fn of_kind(tally: &Tally, kind: &Kind) -> KindErrors {
+    let remedy = remedy(tally, kind);
     KindErrors {
         category: kind.class,
         exit_code: kind.code,
@@ -111,7 +127,8 @@ fn of_kind(tally: &Tally, kind: &Kind) -> KindErrors {
         log_tail: kind.log_tail.clone(),
         first_at: kind.first_at,
         last_at: kind.last_at,
-        suggestion: suggestion(tally, kind),
+        suggestion: suggestion(tally, kind, remedy.as_ref()),
+        remedy,
     }
 }
 
@@ -158,16 +175,31 @@ fn enough_memory(used_mb: u64) -> u64 {
     used_mb.saturating_mul(6).div_ceil(5).div_ceil(STEP).saturating_mul(STEP)
 }
 
-/// What a person might do about failures of a kind, in words: the first that fits.
-fn suggestion(tally: &Tally, kind: &Kind) -> String {
+/// The first that fits.
+fn remedy(tally: &Tally, kind: &Kind) -> Option<Remedy> {
     match kind.class {
-        FailureClass::Memory => match kind.memory_mb {
-            Some(used) => format!("ask for {} MB: {used} MB were not enough", enough_memory(used)),
-            None => "ask for more memory".to_owned(),
-        },
-        FailureClass::Timeout => "ask for more time per event, or cut the jobs shorter".to_owned(),
-        FailureClass::Data if !kind.files.is_empty() => exclude(kind),
-        _ => of_place(tally, kind),
+        FailureClass::Memory => kind.memory_mb.map(|used| Remedy::MemoryMb(enough_memory(used))),
+        FailureClass::Timeout => None,
+        FailureClass::Data if !kind.files.is_empty() => Some(Remedy::Exclude),
+        _ => guilty(tally, kind).map(|(name, _)| Remedy::Ban(name.to_owned())),
+    }
+}
+
+/// What a person might do about failures of a kind, in words.
+fn suggestion(tally: &Tally, kind: &Kind, remedy: Option<&Remedy>) -> String {
+    match (remedy, kind.class) {
+        (Some(Remedy::MemoryMb(enough)), _) => {
+            let used = kind.memory_mb.unwrap_or_default();
+            format!("ask for {enough} MB: {used} MB were not enough")
+        }
+        (Some(Remedy::Exclude), _) => exclude(kind),
+        (Some(Remedy::Ban(site)), _) => {
+            let here = tally.sites.get(site).copied().unwrap_or_default();
+            format!("ban {site}: {} of {} attempts failed there", here.failed, here.ended)
+        }
+        (None, FailureClass::Memory) => "ask for more memory".to_owned(),
+        (None, FailureClass::Timeout) => "ask for more time per event, or cut the jobs shorter".to_owned(),
+        (None, _) => of_place(tally, kind),
     }
 }
 
@@ -179,11 +211,8 @@ fn exclude(kind: &Kind) -> String {
     format!("exclude these files, or have them restored: {}{and_more}", files.join(", "))
 }
 
-/// By where it happens: at one site, everywhere, or here and there.
+/// By where it happens, if no site is to blame: everywhere, or here and there.
 fn of_place(tally: &Tally, kind: &Kind) -> String {
-    if let Some((name, site)) = guilty(tally, kind) {
-        return format!("ban {name}: {} of {} attempts failed there", site.failed, site.ended);
-    }
     let is_everywhere =
         tally.sites.iter().all(|(site, tally)| tally.ended == 0 || kind.sites.contains_key(site));
     let is_most = kind.attempts.saturating_mul(10) > tally.ended().saturating_mul(9);

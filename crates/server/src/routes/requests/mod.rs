@@ -4,6 +4,7 @@
 mod catalog;
 mod dags;
 mod files;
+mod recovery;
 mod sites;
 mod wishes;
 
@@ -23,6 +24,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .merge(wishes::routes())
         .merge(dags::routes())
         .merge(files::routes())
+        .merge(recovery::routes())
         .merge(sites::routes())
         .merge(catalog::routes())
 }

@@ -10,13 +10,14 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass_api::requests::{Drain, NewBan, PatchSite, Site, Sites, Unbanned};
+use windlass_api::requests::{Bans, Drain, NewBan, PatchSite, Site, Sites, Unbanned};
 use windlass_auth::Operation;
 use windlass_store::Database;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list))
+        .routes(routes!(bans))
         .routes(routes!(show, patch))
         .routes(routes!(drain))
         .routes(routes!(enable))
@@ -29,6 +30,33 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 async fn list(State(state): State<AppState>, caller: Caller) -> Answer<Json<Sites>> {
     let now = state.now();
     caller.look(&state, move |db| sites::list(db, now)).await.map(Json)
+}
+
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct BansWanted {
+    /// Only those of this site.
+    site_name: Option<String>,
+    /// Only those that hold for this request: its own, and those for all.
+    request_name: Option<String>,
+    /// Also those that are over or were lifted.
+    all: Option<bool>,
+}
+
+/// Bans of sites
+#[utoipa::path(get, path = "/sites/bans", tag = "sites", operation_id = "list_bans", params(BansWanted),
+    responses((status = 200, description = "Those that hold, the oldest first", body = Bans)))]
+async fn bans(
+    State(state): State<AppState>,
+    caller: Caller,
+    Query(wanted): Query<BansWanted>,
+) -> Answer<Json<Bans>> {
+    let now = state.now();
+    let BansWanted { site_name, request_name, all } = wanted;
+    let look = move |db: &dyn Database| {
+        sites::bans(db, site_name.as_deref(), request_name.as_deref(), all.unwrap_or(false), now)
+    };
+    caller.look(&state, look).await.map(Json)
 }
 
 /// A site

@@ -124,7 +124,8 @@ async fn list(
     (status = 200, description = "The request; its version is in `ETag`", body = RequestShown),
     (status = 404, description = "There is no such request")))]
 async fn show(State(state): State<AppState>, caller: Caller, Path(name): Path<String>) -> Answer<Response> {
-    caller.look(&state, move |db| look::show(db, &name)).await.map(tagged)
+    let now = state.now();
+    caller.look(&state, move |db| look::show(db, &name, now)).await.map(tagged)
 }
 
 /// With its version, for whoever changes it next.
@@ -193,7 +194,7 @@ async fn patch(
     let changed = name.clone();
     let work = move |db: &dyn windlass_store::Database, actor: crate::requests::Actor<'_>, now| {
         change::patch(db, &changed, &wanted, actor, now)?;
-        look::show(db, &changed)
+        look::show(db, &changed, now)
     };
     let shown = caller.act(&state, Operation::ChangeRequest, work).await?;
     // Also those that come after it in the queue.

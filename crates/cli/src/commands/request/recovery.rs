@@ -1,0 +1,116 @@
+//! How a request stands after failures, in words, and what somebody might do next.
+
+use crate::ui::text;
+use windlass_api::requests::{RecoveryState, RequestLine};
+use windlass_types::requests::RequestStatus;
+
+/// The first line about a request: `reco is held since …: 3 of 12 work units failed (25 %) …`
+pub(super) fn told(line: &RequestLine, state: &RecoveryState) -> String {
+    let since = text::short_time(line.since);
+    let reason = line.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let paused = state
+        .paused_since
+        .map(|at| format!("; paused since {}, because attempts fail alike", text::short_time(at)));
+    let silent = state
+        .backend_silent_since
+        .map(|at| format!("; its backend does not answer since {}", text::short_time(at)));
+    format!(
+        "{} is {} since {since}{reason}{}{}",
+        line.request_name,
+        line.status,
+        paused.unwrap_or_default(),
+        silent.unwrap_or_default()
+    )
+}
+
+/// What people have changed about it, and what was done by itself.
+pub(super) fn changed(state: &RecoveryState) -> Option<String> {
+    let said = &state.overrides;
+    let bans: Vec<&str> = state.site_bans.iter().map(|ban| ban.site_name.as_str()).collect();
+    let parts = [
+        (state.rescues_used > 0).then(|| text::count(u64::from(state.rescues_used), "rescue")),
+        (!bans.is_empty()).then(|| format!("not at {}", bans.join(", "))),
+        said.memory_mb.map(|memory| format!("{memory} MB")),
+        said.retry_count.map(|count| format!("{count} retries")),
+        said.error_hold_threshold.map(|share| format!("held from {} % on", share * 100.0)),
+        said.max_rescue_attempts.map(|count| format!("at most {}", text::count(u64::from(count), "rescue"))),
+        (state.excluded_files > 0)
+            .then(|| format!("without {}", text::count(state.excluded_files, "input file"))),
+    ];
+    let told: Vec<String> = parts.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// Commands for whoever has to decide.
+pub(super) fn next(line: &RequestLine, state: &RecoveryState) -> Option<String> {
+    let name = text::shell_quote(&line.request_name);
+    match line.status {
+        RequestStatus::Held => {
+            Some(format!("windlass request errors {name}, windlass request release {name}"))
+        }
+        RequestStatus::Active if state.paused_since.is_some() => {
+            Some(format!("windlass request errors {name}, windlass request release {name} lets it go on"))
+        }
+        RequestStatus::Active | RequestStatus::Stopping if state.backend_silent_since.is_some() => {
+            Some(format!("windlass request restart {name} --lost, if its backend is gone for good"))
+        }
+        RequestStatus::Failed if state.output_state.as_deref() == Some("active") => {
+            Some(format!("windlass request restart {name}, windlass request invalidate {name}"))
+        }
+        RequestStatus::Failed if state.output_state.as_deref() == Some("superseded") => {
+            Some(format!("windlass request invalidate {name}"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::Timestamp;
+    use windlass_types::requests::Overrides;
+
+    fn line(status: RequestStatus) -> RequestLine {
+        let at: Timestamp = "2026-11-16T01:02:03Z".parse().unwrap();
+        RequestLine {
+            request_name: "reco".to_owned(),
+            status,
+            priority: 1,
+            urgent: false,
+            requestor: "ana".to_owned(),
+            campaign: None,
+            input_dataset: None,
+            output_datasets: Vec::new(),
+            created_at: at,
+            updated_at: at,
+            since: at,
+            reason: Some("3 of 12 work units failed".to_owned()),
+            version: 1,
+        }
+    }
+
+    #[test]
+    fn who_has_to_decide_is_told_what_and_how() {
+        let state = RecoveryState::default();
+        let told = told(&line(RequestStatus::Held), &state);
+        assert_eq!(told, "reco is held since 2026-11-16 01:02:03Z: 3 of 12 work units failed");
+        let next = |status, state: &RecoveryState| next(&line(status), state);
+        let expected = "windlass request errors reco, windlass request release reco";
+        assert_eq!(next(RequestStatus::Held, &state).as_deref(), Some(expected));
+        assert_eq!(next(RequestStatus::Active, &state), None);
+        let silent = RecoveryState { backend_silent_since: Some(Timestamp(0)), ..state };
+        assert!(next(RequestStatus::Active, &silent).unwrap().contains("restart reco --lost"));
+    }
+
+    #[test]
+    fn what_was_changed_is_told() {
+        assert_eq!(changed(&RecoveryState::default()), None);
+        let state = RecoveryState {
+            rescues_used: 1,
+            excluded_files: 2,
+            overrides: Overrides { memory_mb: Some(3000), ..Overrides::default() },
+            ..RecoveryState::default()
+        };
+        assert_eq!(changed(&state).as_deref(), Some("1 rescue; 3000 MB; without 2 input files"));
+    }
+}

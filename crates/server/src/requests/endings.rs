@@ -1,0 +1,219 @@
+//! Ending a request for good, beginning it anew as its next version, and taking back what it has made.
+
+use super::change::{change, over, reason_or_none, wish};
+use super::{Actor, request, text};
+use crate::error::{Answer, ApiError};
+use serde_json::json;
+use std::cell::{Cell, RefCell};
+use windlass_api::requests::{
+    Aborted, FailRequest, InvalidateRequest, Invalidated, RestartRequest, Restarted,
+};
+use windlass_core::requests::book::{
+    BlockRow, NewAlert, OutputStep, RequestRow, StepKind, StepState, Want, Wanted,
+};
+use windlass_core::requests::change::RequestChange;
+use windlass_core::requests::{outputs, versions};
+use windlass_store::Database;
+use windlass_store::model::StepFilter;
+use windlass_types::Timestamp;
+use windlass_types::requests::{BlockStatus, RequestStatus};
+
+/// Given up: what runs is stopped first, and it is written down what there is of its outputs.
+pub fn fail(
+    db: &dyn Database,
+    name: &str,
+    wanted: &FailRequest,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<Aborted> {
+    text("reason", &wanted.reason)?;
+    let before = request(db, name)?;
+    change(db, name, None, actor, now, |row| match row.status {
+        // Once more says the same.
+        RequestStatus::Failed => Ok(Vec::new()),
+        RequestStatus::New => Err(not_begun(row)),
+        status if status.is_terminal() => Err(over(row)),
+        _ => {
+            let wish = giving_up(&wanted.reason, wanted.lost, actor, now);
+            Ok(vec![RequestChange::Wanted(Some(wish))])
+        }
+    })?;
+    let message = match before.status {
+        RequestStatus::Failed => "It is failed.",
+        _ => {
+            "It is being given up: what runs is stopped first, then it is listed what there is of its outputs."
+        }
+    };
+    Ok(Aborted {
+        request_name: name.to_owned(),
+        status: request(db, name)?.status,
+        previous_status: before.status,
+        message: message.to_owned(),
+    })
+}
+
+fn not_begun(row: &RequestRow) -> ApiError {
+    let detail = format!("request `{}` is new: nothing of it has begun", row.request.request_name);
+    ApiError::conflict("not_begun", detail).with_hint("cancel it instead")
+}
+
+fn giving_up(reason: &str, lost: bool, actor: Actor<'_>, now: Timestamp) -> Wanted {
+    Wanted { lost, ..wish(Want::Fail, reason, actor, now) }
+}
+
+/// The same wish under a new name, in one commit with the end of the old one. Whoever comes second is told of the request
+/// that the first has made.
+pub fn restart(
+    db: &dyn Database,
+    name: &str,
+    wanted: &RestartRequest,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<Restarted> {
+    text("reason", &wanted.reason)?;
+    let before = request(db, name)?;
+    let is_new = Cell::new(false);
+    change(db, name, None, actor, now, |row| {
+        is_new.set(row.request.superseded_by_request.is_none());
+        match row.status {
+            _ if !is_new.get() => Ok(Vec::new()),
+            RequestStatus::New => Err(not_begun(row)),
+            _ => replacing(db, row, wanted, actor, now),
+        }
+    })?;
+    let old = request(db, name)?;
+    let next = old.request.superseded_by_request.clone().unwrap_or_default();
+    let new = request(db, &next)?;
+    let message = if is_new.get() {
+        format!("{next} takes the place of {name}, whose outputs stay until it is completed.")
+    } else {
+        format!("{next} took the place of {name} before; restart that one if it is to begin anew.")
+    };
+    Ok(Restarted {
+        request_name: next,
+        previous_version_request: name.to_owned(),
+        processing_version: new.request.processing_version,
+        cleanup_policy: new.request.cleanup_policy,
+        status: new.status,
+        previous_status: before.status,
+        is_new: is_new.get(),
+        message,
+    })
+}
+
+/// One that is over stays what it is; any other ends.
+fn replacing(
+    db: &dyn Database,
+    row: &RequestRow,
+    wanted: &RestartRequest,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<Vec<RequestChange>> {
+    let trouble = RefCell::new(None);
+    let is_taken = |name: &str| match db.request(name) {
+        Ok(row) => row.is_some(),
+        Err(error) => {
+            // Told instead of the name.
+            *trouble.borrow_mut() = Some(error);
+            false
+        }
+    };
+    let policy = wanted.cleanup_policy.unwrap_or(row.request.cleanup_policy);
+    let wish = giving_up(&wanted.reason, wanted.lost, actor, now);
+    let mut changes = versions::restart(row, policy, wish, is_taken);
+    if let Some(error) = trouble.into_inner() {
+        return Err(error.into());
+    }
+    if row.status.is_terminal() {
+        changes.retain(|change| !matches!(change, RequestChange::Wanted(_)));
+    }
+    Ok(changes)
+}
+
+/// All that a request has made is taken back: rules are removed, files made invalid. Only of one that is over.
+pub fn invalidate(
+    db: &dyn Database,
+    name: &str,
+    wanted: &InvalidateRequest,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<Invalidated> {
+    text("reason", &wanted.reason)?;
+    let (blocks, before) = (Cell::new(0), Cell::new(0));
+    change(db, name, None, actor, now, |row| {
+        if !row.status.is_terminal() {
+            return Err(not_over(row));
+        }
+        let there = blocks_of(db, name)?;
+        let changes = taking_back(&there, &steps_of(db, name)?, now);
+        before.set(there.iter().filter(|block| block.status == BlockStatus::Invalidated).count() as u64);
+        blocks.set(changes.len() as u64);
+        Ok(with_alert(changes, name, &wanted.reason, actor))
+    })?;
+    let message = match (blocks.get(), before.get()) {
+        (0, 0) => "It has no outputs.".to_owned(),
+        (0, _) => "Its outputs are invalidated, or about to be.".to_owned(),
+        (some, _) => {
+            format!("{some} of its blocks are being taken back: rules are removed, files made invalid.")
+        }
+    };
+    Ok(Invalidated {
+        request_name: name.to_owned(),
+        blocks: blocks.get(),
+        blocks_invalidated_before: before.get(),
+        message,
+    })
+}
+
+fn not_over(row: &RequestRow) -> ApiError {
+    let detail = format!("request `{}` is {}: it still makes outputs", row.request.request_name, row.status);
+    ApiError::conflict("not_over", detail)
+        .with_hint("fail or cancel it first; `restart` with the policy `immediate_cleanup` does both")
+}
+
+fn blocks_of(db: &dyn Database, name: &str) -> Answer<Vec<BlockRow>> {
+    Ok(db.process(name)?.map(|process| db.blocks(&process.uuid)).transpose()?.unwrap_or_default())
+}
+
+/// What was begun to take its blocks back.
+fn steps_of(db: &dyn Database, name: &str) -> Answer<Vec<OutputStep>> {
+    let Some(process) = db.process(name)? else { return Ok(Vec::new()) };
+    let all = db.steps(&StepFilter { process: Some(process.uuid), ..StepFilter::default() })?;
+    Ok(all.into_iter().filter(|step| step.kind == StepKind::Invalidate).collect())
+}
+
+/// What is under way goes on; what was given up is tried again.
+fn taking_back(blocks: &[BlockRow], steps: &[OutputStep], now: Timestamp) -> Vec<RequestChange> {
+    let step_of = |change: &RequestChange| match change {
+        RequestChange::AddStep(step) => steps.iter().find(|known| known.block == step.block),
+        _ => None,
+    };
+    let wanted = outputs::invalidation(blocks, now).into_iter();
+    wanted
+        .filter_map(|change| match step_of(&change) {
+            None => Some(change),
+            Some(step) if step.state == StepState::Failed => Some(outputs::again(step, now)),
+            Some(_) => None,
+        })
+        .collect()
+}
+
+/// A request that is over has no status to come to: who wanted this, and why, is kept with what people are told.
+fn with_alert(
+    mut changes: Vec<RequestChange>,
+    name: &str,
+    reason: &str,
+    actor: Actor<'_>,
+) -> Vec<RequestChange> {
+    if !changes.is_empty() {
+        let reason = reason_or_none(reason);
+        let alert = NewAlert {
+            kind: "outputs_invalidated".to_owned(),
+            request: Some(name.to_owned()),
+            message: format!("{} had {} of its blocks taken back: {reason}", actor.name, changes.len()),
+            detail: json!({ "by": actor.name, "reason": reason, "blocks": changes.len() }),
+        };
+        changes.push(RequestChange::Alert(Box::new(alert)));
+    }
+    changes
+}

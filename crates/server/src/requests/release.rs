@@ -1,0 +1,319 @@
+//! Letting a request go on that is held, perhaps otherwise than before. All that is said is checked first, and
+//! all that is wrong with it is told at once; then it is one commit: what is changed, and that somebody wants it to go on.
+
+use super::change::{change, reason_or_none};
+use super::submit::refused;
+use super::{Actor, sites, text};
+use crate::error::{Answer, ApiError, FieldFault};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use windlass_api::requests::{ReleaseRequest, Released};
+use windlass_core::plan::PlanSettings;
+use windlass_core::requests::View;
+use windlass_core::requests::book::{NewBan, RequestRow, Want, Wanted};
+use windlass_core::requests::change::RequestChange;
+use windlass_store::Database;
+use windlass_store::model::BanFilter;
+use windlass_types::Timestamp;
+use windlass_types::requests::{Overrides, Request, RequestStatus, RunStatus, SiteStatus};
+
+/// As long as those that come by themselves.
+const BAN: Duration = Duration::from_hours(24 * 7);
+/// More retries or rescues than this only hide what is wrong.
+const MOST_TRIES: i64 = 100;
+/// So many files are excluded with one call.
+const MOST_FILES: usize = 10_000;
+/// So many names are told.
+const SHOWN: usize = 10;
+
+/// What a release is judged by.
+struct Facts {
+    view: View,
+    sites: BTreeSet<String>,
+    /// Where the request might still run, but for what is said now.
+    open: BTreeSet<String>,
+    /// Sites that are banned for this request alone.
+    banned: BTreeSet<String>,
+    /// Those of the files to be excluded that its input does not have.
+    strangers: Vec<String>,
+    /// What a job of it may ask for, in MB.
+    memory: (u64, u64),
+}
+
+pub fn release(
+    db: &dyn Database,
+    name: &str,
+    wanted: &ReleaseRequest,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Answer<Released> {
+    text("reason", &wanted.reason)?;
+    let before = super::request(db, name)?;
+    let message = std::cell::Cell::new("");
+    change(db, name, None, actor, now, |row| {
+        let facts = gather(db, row, wanted, now)?;
+        message.set(going_on(&facts.view, wanted.rescue).ok_or_else(|| not_held(row))?);
+        let faults = faults(wanted, &facts);
+        if !faults.is_empty() {
+            return Err(refused(faults));
+        }
+        Ok(changes(row, wanted, &facts, actor, now))
+    })?;
+    Ok(Released {
+        request_name: name.to_owned(),
+        status: before.status,
+        overrides: super::request(db, name)?.overrides,
+        message: message.get().to_owned(),
+    })
+}
+
+fn not_held(row: &RequestRow) -> ApiError {
+    let detail = format!(
+        "request `{}` is {}: only one that is held, or whose run is paused, is released",
+        row.request.request_name, row.status
+    );
+    let error = ApiError::conflict("not_held", detail);
+    if row.status.is_terminal() {
+        error.with_hint("`restart` begins it anew, as its next version")
+    } else {
+        error
+    }
+}
+
+/// What a release will come to, in words; `None`: it is not for releasing.
+fn going_on(view: &View, rescue: bool) -> Option<&'static str> {
+    let run = view.run_of_round();
+    match view.row.status {
+        RequestStatus::Active if run.is_some_and(|run| run.paused.is_some()) => Some("Its run goes on."),
+        RequestStatus::Held if !has_failed(view) => Some("It goes on where it was."),
+        RequestStatus::Held if rescue => {
+            Some("What failed is tried once more: another run for it begins when its turn comes.")
+        }
+        RequestStatus::Held => {
+            Some("What is done is credited, and the next round does what is left when its turn comes.")
+        }
+        _ => None,
+    }
+}
+
+/// It is held because its run failed, or failed in part.
+fn has_failed(view: &View) -> bool {
+    let status = view.run_of_round().map(|run| run.status);
+    matches!(status, Some(RunStatus::Partial | RunStatus::Failed))
+}
+
+fn gather(db: &dyn Database, row: &RequestRow, wanted: &ReleaseRequest, now: Timestamp) -> Answer<Facts> {
+    let request = &row.request;
+    let name = &request.request_name;
+    let view = db.views(std::slice::from_ref(name))?.pop();
+    let view = view.ok_or_else(|| ApiError::not_found(format_args!("request `{name}`")))?;
+    let holds = BanFilter { holds_for: Some(name.clone()), active_at: Some(now), ..BanFilter::default() };
+    let bans = db.bans(&holds)?;
+    let all = db.sites()?;
+    let closed: BTreeSet<&str> = bans.iter().map(|ban| ban.ban.site.as_str()).collect();
+    let is_open = |site: &str| is_wished(request, site) && !closed.contains(site);
+    let open = all.iter().filter(|site| site.status != SiteStatus::Disabled && is_open(&site.name));
+    Ok(Facts {
+        view,
+        open: open.map(|site| site.name.clone()).collect(),
+        banned: bans.iter().filter(|ban| ban.ban.request.is_some()).map(|ban| ban.ban.site.clone()).collect(),
+        sites: all.into_iter().map(|site| site.name).collect(),
+        strangers: strangers(db, request, &wanted.excluded_files)?,
+        memory: window(request),
+    })
+}
+
+fn is_wished(request: &Request, site: &str) -> bool {
+    let lists = |list: &[String]| list.iter().any(|name| name == site);
+    (request.site_whitelist.is_empty() || lists(&request.site_whitelist)) && !lists(&request.site_blacklist)
+}
+
+/// Files that the input dataset does not have. Where the catalog is elsewhere nobody here knows.
+fn strangers(db: &dyn Database, request: &Request, files: &[String]) -> Answer<Vec<String>> {
+    let Some(dataset) = request.input_dataset.as_ref().filter(|_| !files.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    if db.dataset(dataset)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let there: BTreeSet<String> =
+        db.dataset_files(dataset, false)?.into_iter().map(|file| file.lfn).collect();
+    Ok(files.iter().filter(|file| !there.contains(*file)).cloned().collect())
+}
+
+/// what every job gets at least, and what no site is asked for.
+pub(super) fn window(request: &Request) -> (u64, u64) {
+    let settings = PlanSettings::default();
+    let cores = u64::from(request.multicore);
+    let most = settings.max_memory_per_core.max(settings.default_memory_per_core);
+    (settings.default_memory_per_core.saturating_mul(cores), most.saturating_mul(cores))
+}
+
+/// Everything that is wrong with it.
+fn faults(wanted: &ReleaseRequest, facts: &Facts) -> Vec<FieldFault> {
+    let mut faults = Vec::new();
+    let mut fault = |field: &str, reason: String, remedy: &str| {
+        faults.push(FieldFault { field: field.to_owned(), reason, remedy: Some(remedy.to_owned()) });
+    };
+    if wanted.rescue && !has_failed(&facts.view) {
+        let reason = "is for a request whose run has failed, and the last run of this one has not".to_owned();
+        fault("rescue", reason, "release it without that: it goes on where it was");
+    }
+    site_faults(wanted, facts, &mut fault);
+    let (least, most) = facts.memory;
+    if let Some(memory) = wanted.memory_mb
+        && !u64::try_from(memory).is_ok_and(|memory| (least..=most).contains(&memory))
+    {
+        let reason = format!("is {memory}; a job of this request gets between {least} and {most} MB");
+        fault("memory_mb", reason, "more takes more cores per job, which is another request");
+    }
+    for (field, value) in
+        [("retry_count", wanted.retry_count), ("max_rescue_attempts", wanted.max_rescue_attempts)]
+    {
+        if let Some(value) = value.filter(|value| !(0..=MOST_TRIES).contains(value)) {
+            let reason = format!("is {value}; it is between 0 and {MOST_TRIES}");
+            fault(field, reason, "if that is not enough, something else is wrong");
+        }
+    }
+    if let Some(share) = wanted.error_hold_threshold.filter(|share| !(0.0..=1.0).contains(share)) {
+        let reason = format!("is {share}; it is a share of the work units, between 0 and 1");
+        fault("error_hold_threshold", reason, "0.3 holds the request when 30 % have failed");
+    }
+    file_faults(wanted, facts, &mut fault);
+    faults
+}
+
+fn site_faults(wanted: &ReleaseRequest, facts: &Facts, fault: &mut impl FnMut(&str, String, &str)) {
+    for (n, site) in wanted.site_bans.iter().enumerate().filter(|(_, site)| !facts.sites.contains(*site)) {
+        let known = format!("there are {}", some(&facts.sites));
+        fault(&format!("site_bans[{n}]"), format!("is `{site}`, which is no site that is known"), &known);
+    }
+    let is_left = facts.open.iter().any(|site| !wanted.site_bans.contains(site));
+    if !wanted.site_bans.is_empty() && !facts.open.is_empty() && !is_left {
+        let reason = format!("leaves it no site: it may use {}", some(&facts.open));
+        fault("site_bans", reason, "leave it one of them, or lift another ban first");
+    }
+}
+
+fn file_faults(wanted: &ReleaseRequest, facts: &Facts, fault: &mut impl FnMut(&str, String, &str)) {
+    let request = &facts.view.row.request;
+    if wanted.excluded_files.is_empty() {
+        return;
+    }
+    let Some(dataset) = &request.input_dataset else {
+        let reason = "names files, and this request reads none: its events are generated".to_owned();
+        return fault("excluded_files", reason, "leave them out");
+    };
+    if wanted.excluded_files.len() > MOST_FILES {
+        let reason = format!("names {} files; {MOST_FILES} at most", wanted.excluded_files.len());
+        fault("excluded_files", reason, "exclude them in several calls, or invalidate them in the catalog");
+    }
+    for stranger in facts.strangers.iter().take(SHOWN) {
+        let n = wanted.excluded_files.iter().position(|file| file == stranger).unwrap_or_default();
+        let reason = format!("is `{stranger}`, which is no file of {dataset}");
+        fault(&format!("excluded_files[{n}]"), reason, "write the logical name as the catalog has it");
+    }
+}
+
+/// The first of them.
+fn some(names: &BTreeSet<String>) -> String {
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 if shown.is_empty() => "none".to_owned(),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// What is changed, and that it is to go on.
+fn changes(
+    row: &RequestRow,
+    wanted: &ReleaseRequest,
+    facts: &Facts,
+    actor: Actor<'_>,
+    now: Timestamp,
+) -> Vec<RequestChange> {
+    let said = reason_or_none(&wanted.reason);
+    let mut changes = Vec::new();
+    let overrides = row.overrides.clone().with(overrides(wanted));
+    if overrides != row.overrides {
+        changes.push(RequestChange::Overrides(Box::new(overrides)));
+    }
+    let new: BTreeSet<&String> =
+        wanted.site_bans.iter().filter(|site| !facts.banned.contains(*site)).collect();
+    for site in new {
+        let ban = NewBan {
+            site: site.clone(),
+            request: Some(row.request.request_name.clone()),
+            reason: said.to_owned(),
+            failure_data: Value::Null,
+            by: actor.name.to_owned(),
+            expires_at: now.after(BAN),
+        };
+        changes.push(RequestChange::Alert(Box::new(sites::banned(&ban))));
+        changes.push(RequestChange::Ban(Box::new(ban)));
+    }
+    let reason = match told(wanted) {
+        Some(with) => format!("{said} ({with})"),
+        None => said.to_owned(),
+    };
+    let wish = Wanted { rescue: wanted.rescue, ..Wanted::new(Want::Release, actor.name, reason, now) };
+    changes.push(RequestChange::Wanted(Some(wish)));
+    changes
+}
+
+/// Numbers were checked before.
+fn overrides(wanted: &ReleaseRequest) -> Overrides {
+    Overrides {
+        retry_count: wanted.retry_count.and_then(|count| count.try_into().ok()),
+        error_hold_threshold: wanted.error_hold_threshold,
+        max_rescue_attempts: wanted.max_rescue_attempts.and_then(|count| count.try_into().ok()),
+        memory_mb: wanted.memory_mb.and_then(|memory| memory.try_into().ok()),
+        excluded_files: wanted.excluded_files.iter().cloned().collect(),
+    }
+}
+
+/// What is changed, for the audit trail: `without T2_A; 4000 MB`.
+fn told(wanted: &ReleaseRequest) -> Option<String> {
+    let bans = wanted.site_bans.join(", ");
+    let files = match wanted.excluded_files.as_slice() {
+        [] => None,
+        [one] => Some(format!("without {one}")),
+        many => Some(format!("without {} input files", many.len())),
+    };
+    let parts = [
+        wanted.rescue.then(|| "within its round".to_owned()),
+        (!bans.is_empty()).then(|| format!("not at {bans}")),
+        wanted.memory_mb.map(|memory| format!("{memory} MB")),
+        wanted.retry_count.map(|count| times(count, "retry", "retries")),
+        wanted.error_hold_threshold.map(|share| format!("held from {} % on", share * 100.0)),
+        wanted.max_rescue_attempts.map(|count| times(count, "rescue", "rescues")),
+        files,
+    ];
+    let told: Vec<String> = parts.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+fn times(count: i64, one: &str, many: &str) -> String {
+    format!("at most {count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_changed_is_told_in_the_trail() {
+        assert_eq!(told(&ReleaseRequest::default()), None);
+        let wanted = ReleaseRequest {
+            site_bans: vec!["T2_A".into(), "T2_B".into()],
+            memory_mb: Some(3000),
+            error_hold_threshold: Some(0.3),
+            excluded_files: vec!["/store/a".into(), "/store/b".into()],
+            ..ReleaseRequest::default()
+        };
+        let expected = "not at T2_A, T2_B; 3000 MB; held from 30 % on; without 2 input files";
+        assert_eq!(told(&wanted).as_deref(), Some(expected));
+    }
+}

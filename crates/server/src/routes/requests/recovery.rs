@@ -1,0 +1,179 @@
+//! What operators do about requests that failed or are to end, and what people were told.
+
+use crate::caller::Caller;
+use crate::error::Answer;
+use crate::extract::{Json, JsonOr, Path, Query};
+use crate::requests::{Actor, alerts, endings, errors, release};
+use crate::state::AppState;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass_api::requests::{
+    Aborted, Alerts, FailRequest, InvalidateRequest, Invalidated, ReleaseRequest, Released, RequestErrors,
+    RestartRequest, Restarted,
+};
+use windlass_auth::Operation;
+use windlass_store::Database;
+
+pub(super) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(show_errors))
+        .routes(routes!(release_request))
+        .routes(routes!(fail))
+        .routes(routes!(restart))
+        .routes(routes!(invalidate))
+        .routes(routes!(list_alerts))
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Span {
+    /// Over all rounds; otherwise over the present one and its rescues.
+    all: Option<bool>,
+}
+
+/// What went wrong in a request
+///
+/// Failed attempts by category, site, exit code, bad input file, and by what they have in common, with what one of each kind
+/// said last; and what might be done about them, as bodies of a release.
+#[utoipa::path(get, path = "/requests/{name}/errors", tag = "requests", operation_id = "get_request_errors",
+    params(("name" = String, Path,), Span), responses(
+    (status = 200, description = "The most frequent first", body = RequestErrors),
+    (status = 404, description = "There is no such request")))]
+async fn show_errors(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(span): Query<Span>,
+) -> Answer<Json<RequestErrors>> {
+    let now = state.now();
+    let all = span.all.unwrap_or(false);
+    caller.look(&state, move |db| errors::show(db, &name, all, now)).await.map(Json)
+}
+
+/// Let a request go on that is held
+///
+/// After failures what is done is credited and the next round does what is left; with `rescue` the same round is tried once
+/// more. What is said beside that holds from now on: sites that get nothing more of it, memory, retries, when it is held
+/// again, input files to be left out. All of it holds, or none.
+#[utoipa::path(post, path = "/requests/{name}/release", tag = "requests", operation_id = "release_request",
+    params(("name" = String, Path,)), request_body = Option<ReleaseRequest>, responses(
+    (status = 200, description = "It goes on", body = Released),
+    (status = 404, description = "There is no such request"),
+    (status = 409, description = "It is not held"),
+    (status = 422, description = "What is to change makes no sense: all faults are in `errors`")))]
+async fn release_request(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    JsonOr(wanted): JsonOr<ReleaseRequest>,
+) -> Answer<Json<Released>> {
+    let held = name.clone();
+    let work =
+        move |db: &dyn Database, actor: Actor<'_>, now| release::release(db, &held, &wanted, actor, now);
+    let released = caller.act(&state, Operation::ChangeRequest, work).await?;
+    state.lifecycle.nudge(&name);
+    Ok(Json(released))
+}
+
+/// Give a request up
+///
+/// What runs is stopped; then it is written down what there is of its outputs (`invalidation.json` in the directory of the
+/// request), and it is failed for good.
+#[utoipa::path(post, path = "/requests/{name}/fail", tag = "requests", operation_id = "fail_request",
+    params(("name" = String, Path,)), request_body = Option<FailRequest>, responses(
+    (status = 200, description = "It is being given up", body = Aborted),
+    (status = 404, description = "There is no such request"),
+    (status = 409, description = "It is over, or has not begun")))]
+async fn fail(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    JsonOr(wanted): JsonOr<FailRequest>,
+) -> Answer<Json<Aborted>> {
+    let ended = name.clone();
+    let work = move |db: &dyn Database, actor: Actor<'_>, now| endings::fail(db, &ended, &wanted, actor, now);
+    let failed = caller.act(&state, Operation::CancelRequest, work).await?;
+    state.lifecycle.nudge(&name);
+    Ok(Json(failed))
+}
+
+/// Begin a request anew
+///
+/// The old one is given up, and a new one with the next processing version takes its place. Its outputs stay until the new
+/// one is completed; then they are superseded, and taken back at once or by hand, as `cleanup_policy` says. Called twice it
+/// is answered with the request that there is.
+#[utoipa::path(post, path = "/requests/{name}/restart", tag = "requests", operation_id = "restart_request",
+    params(("name" = String, Path,)), request_body = Option<RestartRequest>, responses(
+    (status = 201, description = "The new request is submitted", body = Restarted),
+    (status = 200, description = "It was restarted before", body = Restarted),
+    (status = 404, description = "There is no such request"),
+    (status = 409, description = "It has not begun")))]
+async fn restart(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    JsonOr(wanted): JsonOr<RestartRequest>,
+) -> Answer<Response> {
+    let old = name.clone();
+    let work =
+        move |db: &dyn Database, actor: Actor<'_>, now| endings::restart(db, &old, &wanted, actor, now);
+    let restarted = caller.act(&state, Operation::CancelRequest, work).await?;
+    state.lifecycle.nudge(&name);
+    state.lifecycle.nudge(&restarted.request_name);
+    let status = if restarted.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(restarted)).into_response())
+}
+
+/// Take back the outputs of a request that is over
+///
+/// Rules are removed, and files made invalid.
+#[utoipa::path(post, path = "/requests/{name}/invalidate", tag = "requests", operation_id = "invalidate_request",
+    params(("name" = String, Path,)), request_body = Option<InvalidateRequest>, responses(
+    (status = 200, description = "Its blocks are being taken back", body = Invalidated),
+    (status = 404, description = "There is no such request"),
+    (status = 409, description = "It is not over")))]
+async fn invalidate(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    JsonOr(wanted): JsonOr<InvalidateRequest>,
+) -> Answer<Json<Invalidated>> {
+    let over = name.clone();
+    let work =
+        move |db: &dyn Database, actor: Actor<'_>, now| endings::invalidate(db, &over, &wanted, actor, now);
+    let invalidated = caller.act(&state, Operation::CancelRequest, work).await?;
+    state.lifecycle.nudge(&name);
+    Ok(Json(invalidated))
+}
+
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct WhichAlerts {
+    /// Only those about this request.
+    request_name: Option<String>,
+    /// Only those of this kind: `held`, `site_banned`, …
+    kind: Option<String>,
+    /// The newest so many; 1000 without it.
+    #[param(minimum = 0, maximum = 10_000)]
+    limit: Option<u64>,
+}
+
+/// What people were told
+#[utoipa::path(get, path = "/alerts", tag = "requests", operation_id = "list_alerts", params(WhichAlerts),
+    responses((status = 200, description = "The newest that fit, the oldest of them first", body = Alerts)))]
+async fn list_alerts(
+    State(state): State<AppState>,
+    caller: Caller,
+    Query(which): Query<WhichAlerts>,
+) -> Answer<Json<Alerts>> {
+    let WhichAlerts { request_name, kind, limit } = which;
+    caller
+        .look(&state, move |db| alerts::list(db, request_name.as_deref(), kind.as_deref(), limit))
+        .await
+        .map(Json)
+}

@@ -1,0 +1,382 @@
+//! What operators do about requests: release with changes, fail, restart, invalidate; errors, bans and alerts. What is refused
+//! leaves nothing behind; who did what, and why, is in the trail.
+
+use crate::bench::{Bench, eventually};
+use crate::requests::{get, post, send};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use windlass_core::requests::book::{
+    Backend, BlockRow, NodeCounts, Process, RunCause, RunRow, RunTotals, StepState,
+};
+use windlass_core::requests::change::{Commit, RequestChange};
+use windlass_core::requests::failures::{AttemptNews, Tally};
+use windlass_store::model::StepFilter;
+use windlass_types::requests::{BlockStatus, NodeRole, RequestStatus, RunStatus};
+use windlass_types::{Clock, FailureClass, Timestamp};
+
+/// Events to be generated at sites that nobody has: it comes as far as planning.
+fn document(name: &str) -> Value {
+    json!({
+        "request_name": name, "output_datasets": [format!("/Muons/{name}-v1/GEN")],
+        "splitting_algo": "EventBased", "splitting_params": {"events_per_job": 100},
+        "generation": {"events": 1000, "events_per_lumi": 100}, "memory_mb": 2000,
+    })
+}
+
+/// A request that was held before anything of it ran.
+fn held(bench: &Bench, name: &str) -> Process {
+    let (status, answer) = post(bench, "/api/v1/requests", &document(name));
+    assert_eq!(status, 201, "{answer}");
+    eventually("it is taken up", || bench.store.process(name).unwrap().is_some());
+    post(bench, &format!("/api/v1/requests/{name}/stop"), &json!({"reason": "look first"}));
+    await_status(bench, name, RequestStatus::Held);
+    bench.store.process(name).unwrap().unwrap()
+}
+
+fn await_status(bench: &Bench, name: &str, status: RequestStatus) {
+    eventually(&format!("{name} is {status}"), || {
+        bench.store.request(name).unwrap().unwrap().status == status
+    });
+}
+
+/// Writes rows as the reconciler would.
+fn write(bench: &Bench, name: &str, changes: Vec<RequestChange>) {
+    let row = bench.store.request(name).unwrap().unwrap();
+    let commit = Commit {
+        request: name.to_owned(),
+        version: row.version,
+        changes,
+        by: "test".to_owned(),
+        at: Clock.now(),
+    };
+    bench.store.apply_requests(&[commit]).pop().unwrap().unwrap();
+}
+
+fn run(process: &Process, status: RunStatus) -> RunRow {
+    RunRow {
+        uuid: format!("run-{}", process.uuid),
+        process: process.uuid.clone(),
+        round: process.round,
+        parent: None,
+        cause: RunCause::First,
+        rescues: 1,
+        paused: None,
+        silent: None,
+        backend: Backend::Engine { workflow: None, run: None },
+        submit_dir: "nowhere".into(),
+        status,
+        stop_requested_at: None,
+        stop_reason: None,
+        totals: RunTotals { nodes: 40, edges: 0, by_role: BTreeMap::new(), units: 10 },
+        counts: NodeCounts::default(),
+        units_completed: 6,
+        units_failed: 4,
+        units_read: 0,
+        created_at: Timestamp(0),
+        submitted_at: Some(Timestamp(0)),
+        completed_at: Some(Timestamp(0)),
+    }
+}
+
+fn attempt(seq: i64, site: &str, class: FailureClass) -> AttemptNews {
+    AttemptNews {
+        seq,
+        unit: seq as u32,
+        node: "proc_000000".into(),
+        role: NodeRole::Processing,
+        attempt: 1,
+        site: Some(site.into()),
+        class,
+        code: 8001,
+        signature: format!("of {class}"),
+        message: "no luck".into(),
+        is_final: true,
+        bad_files: Vec::new(),
+        log_tail: "said this last".into(),
+        memory_mb: (class == FailureClass::Memory).then_some(2001),
+        at: Timestamp(seq),
+    }
+}
+
+/// Held, because six of its work units are completed and four are not: most failed at T2_Bad, one for want of memory.
+fn failed(bench: &Bench, name: &str) -> Process {
+    let process = held(bench, name);
+    for site in ["T2_Bad", "T2_Good"] {
+        send(bench, Method::PATCH, &format!("/api/v1/sites/{site}"), &json!({"total_slots": 0}));
+    }
+    let run = run(&process, RunStatus::Partial);
+    let mut tally = Tally::default();
+    let mut attempts: Vec<AttemptNews> =
+        (1..=4).map(|seq| attempt(seq, "T2_Bad", FailureClass::Permanent)).collect();
+    attempts.push(attempt(5, "T2_Good", FailureClass::Memory));
+    let ended: BTreeMap<String, u64> = [("T2_Bad".to_owned(), 4), ("T2_Good".to_owned(), 20)].into();
+    tally.take(&attempts, &ended);
+    let uuid = run.uuid.clone();
+    let tally = RequestChange::Tally { run: uuid, tally: Arc::new(tally) };
+    write(bench, name, vec![RequestChange::AddRun(Box::new(run)), tally]);
+    process
+}
+
+fn reasons(bench: &Bench, name: &str) -> Vec<String> {
+    let (_, shown) = get(bench, &format!("/api/v1/requests/{name}"));
+    let lines = shown["status_transitions"].as_array().unwrap().iter();
+    lines.filter_map(|line| line["reason"].as_str().map(str::to_owned)).collect()
+}
+
+fn alerts(bench: &Bench, kind: &str) -> Vec<Value> {
+    get(bench, &format!("/api/v1/alerts?kind={kind}")).1["items"].as_array().unwrap().clone()
+}
+
+#[test]
+fn what_is_wrong_with_a_release_is_told_at_once_and_nothing_is_stored() {
+    let bench = Bench::new();
+    failed(&bench, "r");
+    let before = bench.store.request("r").unwrap().unwrap();
+    let wrong = json!({
+        "site_bans": ["T2_Good", "T2_Nowhere"], "memory_mb": 100_000, "retry_count": -1, "error_hold_threshold": 1.5,
+        "max_rescue_attempts": 101, "excluded_files": ["/store/a"],
+    });
+    let (status, answer) = post(&bench, "/api/v1/requests/r/release", &wrong);
+    assert_eq!(status, 422, "{answer}");
+    let errors = answer["errors"].as_array().unwrap();
+    let fields: Vec<&str> = errors.iter().map(|error| error["field"].as_str().unwrap()).collect();
+    let expected = [
+        "site_bans[1]",
+        "memory_mb",
+        "retry_count",
+        "max_rescue_attempts",
+        "error_hold_threshold",
+        "excluded_files",
+    ];
+    assert_eq!(fields, expected, "{answer}");
+    assert!(errors.iter().all(|error| !error["remedy"].as_str().unwrap().is_empty()), "{answer}");
+    assert!(errors[0]["remedy"].as_str().unwrap().contains("T2_Bad, T2_Good"), "{answer}");
+    assert!(errors[1]["reason"].as_str().unwrap().contains("between 2000 and 3000 MB"), "{answer}");
+    let (status, answer) =
+        post(&bench, "/api/v1/requests/r/release", &json!({"site_bans": ["T2_Good", "T2_Bad"]}));
+    assert_eq!(
+        (status, &answer["errors"][0]["field"]),
+        (422, &json!("site_bans")),
+        "no site is left: {answer}"
+    );
+    for (body, status) in
+        [(json!({"memory": 3}), 422), (json!("text"), 422), (json!({"memory_mb": "x"}), 422)]
+    {
+        assert_eq!(post(&bench, "/api/v1/requests/r/release", &body).0, status, "{body}");
+    }
+    assert_eq!(bench.store.request("r").unwrap().unwrap(), before);
+    assert_eq!(get(&bench, "/api/v1/sites/bans").1["items"], json!([]));
+    assert_eq!(get(&bench, "/api/v1/requests/r").1["recovery"]["overrides"], json!({}));
+}
+
+#[test]
+fn files_to_be_excluded_are_files_of_the_input() {
+    let bench = Bench::new();
+    let file = json!({"lfn": "/store/a", "size": 1, "events": 5, "lumis": [], "replicas": {"T2_A": "/data"}});
+    post(&bench, "/api/v1/catalog/import", &json!({"dataset": "/Muons/Run3-v1/RAW", "files": [file]}));
+    post(&bench, "/api/v1/requests", &crate::requests::document("r"));
+    eventually("it is taken up", || bench.store.process("r").unwrap().is_some());
+    post(&bench, "/api/v1/requests/r/stop", &json!({}));
+    await_status(&bench, "r", RequestStatus::Held);
+    let (status, answer) =
+        post(&bench, "/api/v1/requests/r/release", &json!({"excluded_files": ["/store/a", "/store/b"]}));
+    assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("excluded_files[1]")), "{answer}");
+    let (status, answer) =
+        post(&bench, "/api/v1/requests/r/release", &json!({"excluded_files": ["/store/a"]}));
+    assert_eq!((status, &answer["overrides"]["excluded_files"]), (200, &json!(["/store/a"])), "{answer}");
+    assert_eq!(get(&bench, "/api/v1/requests/r").1["recovery"]["excluded_files"], 1);
+}
+
+#[test]
+fn a_release_with_changes_holds_as_a_whole_and_says_who_and_why() {
+    let bench = Bench::new();
+    failed(&bench, "r");
+    let wanted = json!({
+        "reason": "its disk is full", "site_bans": ["T2_Bad"], "memory_mb": 2500, "retry_count": 5,
+        "error_hold_threshold": 0.5, "max_rescue_attempts": 1,
+    });
+    let (status, answer) = post(&bench, "/api/v1/requests/r/release", &wanted);
+    assert_eq!((status, &answer["status"]), (200, &json!("held")), "{answer}");
+    assert!(answer["message"].as_str().unwrap().contains("the next round"), "{answer}");
+    let (_, shown) = get(&bench, "/api/v1/requests/r");
+    let changed = json!({
+        "memory_mb": 2500, "retry_count": 5, "error_hold_threshold": 0.5, "max_rescue_attempts": 1
+    });
+    assert_eq!(shown["recovery"]["overrides"], changed, "{shown}");
+    let ban = &shown["recovery"]["site_bans"][0];
+    assert_eq!(
+        (&ban["site_name"], &ban["reason"]),
+        (&json!("T2_Bad"), &json!("its disk is full")),
+        "{shown}"
+    );
+    assert_eq!(
+        get(&bench, "/api/v1/sites/bans?request_name=other").1["items"],
+        json!([]),
+        "only for this one"
+    );
+    assert_eq!(alerts(&bench, "site_banned")[0]["request_name"], "r");
+    let who = bench.store.request("r").unwrap().unwrap().request.requestor;
+    let told = format!(
+        "released by {who}: its disk is full (not at T2_Bad; 2500 MB; at most 5 retries; held from 50 % on; at most 1 rescue)"
+    );
+    eventually("the trail says who and why", || reasons(&bench, "r").contains(&told));
+}
+
+#[test]
+fn only_what_is_held_is_released() {
+    let bench = Bench::new();
+    assert_eq!(post(&bench, "/api/v1/requests/none/release", &json!({})).0, 404);
+    held(&bench, "r");
+    let (status, answer) = post(&bench, "/api/v1/requests/r/release", &json!({"rescue": true}));
+    assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("rescue")), "nothing failed: {answer}");
+    // Without a body it is as with an empty one.
+    let answer = bench.post("/api/v1/requests/r/release").send().unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.json::<Value>().unwrap()["message"], "It goes on where it was.");
+    eventually("it goes on", || bench.store.request("r").unwrap().unwrap().status != RequestStatus::Held);
+    let (status, answer) = post(&bench, "/api/v1/requests/r/release", &json!({}));
+    assert_eq!((status, &answer["code"]), (409, &json!("not_held")), "{answer}");
+}
+
+#[test]
+fn errors_are_summed_up_with_what_might_help() {
+    let bench = Bench::new();
+    assert_eq!(get(&bench, "/api/v1/requests/none/errors").0, 404);
+    failed(&bench, "r");
+    let (status, errors) = get(&bench, "/api/v1/requests/r/errors");
+    assert_eq!((status, &errors["attempts_failed"], &errors["attempts_ended"]), (200, &json!(5), &json!(24)));
+    assert_eq!(errors["by_category"][0], json!({"category": "permanent", "attempts": 4, "for_good": 4}));
+    let worst = json!({"site_name": "T2_Bad", "ended": 4, "failed": 4, "blamed": 0, "is_banned": false});
+    assert_eq!(errors["by_site"][0], worst, "{errors}");
+    assert_eq!(errors["by_exit_code"], json!([{"exit_code": 8001, "attempts": 5}]));
+    assert_eq!(errors["kinds"][0]["log_tail"], "said this last");
+    let suggested = json!({"site_bans": ["T2_Bad"], "memory_mb": 2500});
+    assert_eq!(errors["suggested_release"], suggested, "{errors}");
+    assert_eq!(errors["suggestions"][0]["release"], json!({"site_bans": ["T2_Bad"]}));
+    // As it is suggested, so it is taken; then it is not suggested again.
+    assert_eq!(post(&bench, "/api/v1/requests/r/release", &errors["suggested_release"]).0, 200);
+    let (_, errors) = get(&bench, "/api/v1/requests/r/errors?all=true");
+    assert_eq!(errors["by_site"][0]["is_banned"], true, "{errors}");
+    assert_eq!(errors["suggested_release"]["site_bans"], Value::Null, "{errors}");
+}
+
+#[test]
+fn a_request_is_failed_by_a_person_who_says_why() {
+    let bench = Bench::new();
+    held(&bench, "r");
+    let (status, answer) =
+        post(&bench, "/api/v1/requests/r/fail", &json!({"reason": "wrong release", "lost": true}));
+    assert_eq!((status, &answer["previous_status"]), (200, &json!("held")), "{answer}");
+    await_status(&bench, "r", RequestStatus::Failed);
+    assert!(reasons(&bench, "r").iter().any(|reason| reason.contains("wrong release")));
+    assert_eq!(post(&bench, "/api/v1/requests/r/fail", &json!({})).0, 200, "once more says the same");
+    for verb in ["release", "stop"] {
+        assert_eq!(post(&bench, &format!("/api/v1/requests/r/{verb}"), &json!({})).0, 409, "{verb}");
+    }
+    assert_eq!(post(&bench, "/api/v1/requests/none/fail", &json!({})).0, 404);
+    assert_eq!(post(&bench, "/api/v1/requests/r/fail", &json!({"reson": "x"})).0, 422);
+}
+
+#[test]
+fn whoever_restarts_at_the_same_time_gets_the_same_new_request() {
+    let bench = Bench::new();
+    held(&bench, "r_v1");
+    let body = json!({"reason": "wrong tag", "cleanup_policy": "immediate_cleanup"});
+    let answers: Vec<(u16, Value)> = std::thread::scope(|scope| {
+        let callers: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| post(&bench, "/api/v1/requests/r_v1/restart", &body))).collect();
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+    });
+    let made = answers.iter().filter(|(status, answer)| *status == 201 && answer["is_new"] == true).count();
+    assert_eq!(made, 1, "{answers:?}");
+    let names: BTreeSet<&str> =
+        answers.iter().map(|(_, answer)| answer["request_name"].as_str().unwrap()).collect();
+    assert_eq!(names, BTreeSet::from(["r_v2"]), "{answers:?}");
+    await_status(&bench, "r_v1", RequestStatus::Failed);
+    let (_, versions) = get(&bench, "/api/v1/requests/r_v1/versions");
+    assert_eq!(versions["current"]["request_name"], "r_v2");
+    assert_eq!(versions["current"]["cleanup_policy"], "immediate_cleanup");
+    assert_eq!(versions["versions"][0]["superseded_by"], "r_v2");
+    let (_, new) = get(&bench, "/api/v1/requests/r_v2");
+    assert_eq!((&new["processing_version"], &new["previous_version_request"]), (&json!(2), &json!("r_v1")));
+    assert_eq!(new["output_datasets"], json!(["/Muons/r_v1-v2/GEN"]));
+    assert!(reasons(&bench, "r_v1").iter().any(|reason| reason.contains("wrong tag")));
+    assert_eq!(get(&bench, "/api/v1/requests").1["total"], 2, "no third one");
+    assert_eq!(post(&bench, "/api/v1/requests/none/restart", &json!({})).0, 404);
+    assert_eq!(post(&bench, "/api/v1/requests/r_v2/restart", &json!({"cleanup_policy": "burn"})).0, 422);
+}
+
+#[test]
+fn outputs_are_taken_back_of_what_is_over() {
+    let bench = Bench::new();
+    let process = held(&bench, "r");
+    let (status, answer) = post(&bench, "/api/v1/requests/r/invalidate", &json!({}));
+    assert_eq!((status, &answer["code"]), (409, &json!("not_over")), "{answer}");
+    let now = Clock.now();
+    let block = |index: u32, status| {
+        let uuid = format!("block-{index}");
+        RequestChange::AddBlock(Box::new(BlockRow {
+            name: Some(format!("/Muons/r-v1/GEN#{uuid}")),
+            uuid,
+            process: process.uuid.clone(),
+            round: 0,
+            index,
+            dataset: "/Muons/r-v1/GEN".into(),
+            first_unit: index,
+            last_unit: index,
+            units_completed: 1,
+            units_expected: 1,
+            is_closed: true,
+            tape_rule: None,
+            status,
+            created_at: now,
+            updated_at: now,
+        }))
+    };
+    for (index, status) in [(0, BlockStatus::Archived), (1, BlockStatus::Invalidated)] {
+        bench.store.open_block("/Muons/r-v1/GEN", &format!("/Muons/r-v1/GEN#block-{index}"), now).unwrap();
+        write(&bench, "r", vec![block(index, status)]);
+    }
+    write(
+        &bench,
+        "r",
+        vec![RequestChange::Status { from: RequestStatus::Held, to: RequestStatus::Failed, reason: None }],
+    );
+    assert_eq!(get(&bench, "/api/v1/requests/r").1["recovery"]["output_state"], "active");
+    let (status, answer) = post(&bench, "/api/v1/requests/r/invalidate", &json!({"reason": "wrong events"}));
+    assert_eq!(
+        (status, &answer["blocks"], &answer["blocks_invalidated_before"]),
+        (200, &json!(1), &json!(1))
+    );
+    eventually("its outputs are invalidated", || {
+        get(&bench, "/api/v1/requests/r").1["recovery"]["output_state"] == "invalidated"
+    });
+    let again = post(&bench, "/api/v1/requests/r/invalidate", &json!({})).1;
+    assert_eq!(again["blocks"], 0, "{again}");
+    let told = alerts(&bench, "outputs_invalidated");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["detail"]["reason"], "wrong events");
+    let filter = StepFilter { process: Some(process.uuid), ..StepFilter::default() };
+    let steps = bench.store.steps(&filter).unwrap();
+    assert!(steps.iter().all(|step| step.state == StepState::Done), "{steps:?}");
+}
+
+#[test]
+fn bans_are_listed_and_their_end_is_told() {
+    let bench = Bench::new();
+    send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &json!({}));
+    post(&bench, "/api/v1/sites/T2_A/ban", &json!({"seconds": 3600, "reason": "loses files"}));
+    assert_eq!(get(&bench, "/api/v1/sites/bans").1["items"][0]["reason"], "loses files");
+    assert_eq!(alerts(&bench, "site_banned").len(), 1);
+    send(&bench, Method::DELETE, "/api/v1/sites/T2_A/ban", &json!({}));
+    assert_eq!(get(&bench, "/api/v1/sites/bans").1["items"], json!([]));
+    let (_, all) = get(&bench, "/api/v1/sites/bans?all=true&site_name=T2_A");
+    assert!(all["items"][0]["removed_by"].is_string(), "{all}");
+    let told = alerts(&bench, "site_ban_removed");
+    assert!(told[0]["message"].as_str().unwrap().contains("loses files"), "{told:?}");
+    send(&bench, Method::DELETE, "/api/v1/sites/T2_A/ban", &json!({}));
+    assert_eq!(alerts(&bench, "site_ban_removed").len(), 1, "there was nothing to lift");
+    assert_eq!(get(&bench, "/api/v1/alerts?limit=1").1["items"].as_array().unwrap().len(), 1);
+}
