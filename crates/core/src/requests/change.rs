@@ -29,6 +29,8 @@ pub enum RequestChange {
         to: RequestStatus,
         reason: Option<String>,
     },
+    /// What keeps it where it is, while that lasts: for whoever looks, and for the person whom it may come to.
+    Hindered(String),
     Priority(i64),
     /// What is left of them.
     ProductionSteps(Vec<ProductionStep>),

@@ -48,6 +48,7 @@ impl View {
             | RequestChange::Alert(_)
             | RequestChange::Ban(_)
             | RequestChange::AddVersion(_) => {}
+            RequestChange::Hindered(by) => self.row.reason = Some(by.clone()),
             RequestChange::Priority(priority) => self.row.request.priority = *priority,
             RequestChange::ProductionSteps(steps) => self.row.request.production_steps.clone_from(steps),
             RequestChange::Urgent(urgent) => self.row.request.urgent = *urgent,

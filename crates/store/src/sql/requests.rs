@@ -50,6 +50,7 @@ super::statements! {
     SET_SUPERSEDED_BY = "UPDATE request SET superseded_by = $1 WHERE name = $2";
     SET_WANTED = "UPDATE request SET wanted = $1 WHERE name = $2";
     SET_OVERRIDES = "UPDATE request SET overrides = $1 WHERE name = $2";
+    SET_REASON = "UPDATE request SET reason = $1 WHERE name = $2";
     SET_ALERTED = "UPDATE request SET alerted_at = $1 WHERE name = $2";
     PUT_PROCESS = "
         INSERT INTO request_process (uuid, request, document) VALUES ($1, $2, $3)

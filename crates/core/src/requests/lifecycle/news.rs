@@ -58,6 +58,9 @@ impl Desk<'_> {
             return;
         }
         if trouble.again {
+            if self.view.row.reason.as_deref() != Some(&trouble.reason) {
+                self.change(RequestChange::Hindered(trouble.reason.clone()));
+            }
             self.pausing = true;
             self.look_again(self.now.after(self.settings.retry_after));
         } else {

@@ -298,7 +298,11 @@ impl Desk<'_> {
         if self.view.row.status == status {
             let since = self.view.row.since;
             self.decision.effects.retain(|effect| matches!(effect, Effect::Step(_)));
-            self.hold(format!("was still {status} after {} s", self.now.since(since).as_secs()));
+            let still = format!("was still {status} after {} s", self.now.since(since).as_secs());
+            self.hold(match &self.view.row.reason {
+                Some(hindered) => format!("{still}: {hindered}"),
+                None => still,
+            });
         }
     }
 }

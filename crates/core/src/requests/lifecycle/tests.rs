@@ -432,6 +432,28 @@ fn why_a_run_ended_is_said_where_the_units_do_not_say_it() {
     assert!(held.row.status == S::Held && reason.ends_with("; DAGMan refused workflow.dag"), "{reason}");
 }
 
+/// Whoever it comes to reads what kept it.
+#[test]
+fn what_hinders_is_told_when_it_was_too_long() {
+    let mut view = at(S::Planning);
+    let situation =
+        |news| Situation { news, admitted: true, previous: &[], places: &[], fresh_uuid: "run-1" };
+    let news = [News::PlanFailed(trouble(true))];
+    let heard = decide(&view, &situation(&news), &Settings::default(), START);
+    assert_eq!(heard.changes, [RequestChange::Hindered("no such dataset".into())]);
+    for change in &heard.changes {
+        view.apply(change, START);
+    }
+    let again = decide(&view, &situation(&news), &Settings::default(), START);
+    assert_eq!(again.changes, [], "it is noted once");
+    let later = decide(&view, &situation(&[]), &Settings::default(), START.after(Duration::from_hours(2)));
+    let reason = later.changes.iter().find_map(|change| match change {
+        RequestChange::Status { to: S::Held, reason, .. } => reason.as_deref(),
+        _ => None,
+    });
+    assert_eq!(reason, Some("was still planning after 7200 s: no such dataset"));
+}
+
 /// N-2, DESIGN 6.2, 6.3: told once per time-out, and evaluated all the same.
 #[test]
 fn what_is_stuck_is_told_and_goes_on() {

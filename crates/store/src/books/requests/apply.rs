@@ -138,6 +138,7 @@ impl Line<'_> {
             }
             RequestChange::Ban(ban) => self.ban(ban),
             RequestChange::AddVersion(next) => self.add_version(next),
+            RequestChange::Hindered(by) => self.send(sql::SET_REASON, &values![by, request]),
             RequestChange::Alerted(at) => self.send(sql::SET_ALERTED, &values![at.map(|at| at.0), request]),
             RequestChange::Process(process) => {
                 let document = json_text(process)?;

@@ -198,6 +198,7 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
         RequestChange::ProductionSteps(steps.clone()),
         RequestChange::SupersededBy(Some("r2".into())),
         RequestChange::Wanted(Some(wanted.clone())),
+        RequestChange::Hindered("the catalog is away".to_owned()),
         RequestChange::Alerted(Some(later(8))),
         RequestChange::Process(Process { round: 1, ..process("r") }.into()),
         change(RunChange::HandedTo(handed.clone())),
@@ -222,6 +223,7 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
     assert_eq!((row.request.priority, row.request.urgent), (-5, true));
     assert_eq!((row.request.production_steps, row.version, row.updated_at), (steps, 3, later(2)));
     assert_eq!((row.request.superseded_by_request, row.wanted), (Some("r2".into()), Some(wanted)));
+    assert_eq!(row.reason.as_deref(), Some("the catalog is away"));
     assert_eq!((row.alerted_at, row.request.payload_config), (Some(later(8)), wish("r").payload_config));
     assert_eq!(store.process("r").unwrap().unwrap().round, 1);
     assert_eq!(store.process_by_uuid("p-r").unwrap(), store.process("r").unwrap());
