@@ -2,19 +2,26 @@
 
 use crate::codes;
 use crate::failure::Failure;
-use crate::files::draft_of;
+use crate::files::{draft_of, write_json};
 use crate::place::Place;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 use windlass_types::FailureClass;
-use windlass_types::payload::Input;
+use windlass_types::payload::{Input, NodeReport};
 
 /// Looks, and clears away what an earlier life of the unit left beside its manifest: where a landing runs, the whole unit
 /// begins anew, perhaps at another site, and old reports must not be taken for new ones.
 pub fn land(place: &Place) -> Result<(), Failure> {
+    let report = place.landing_path();
+    match fs::remove_file(&report) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Failure::io(codes::STORAGE, "remove the old report", &report, &error));
+        }
+        _ => {}
+    }
     check_storage(place)?;
-    check_inputs(place)?;
+    check_inputs(place).inspect_err(|failure| name_missing(place, failure))?;
     let results = place.results();
     match fs::remove_dir_all(results) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -40,6 +47,19 @@ fn try_write(storage: &Path, probe: &Path) -> io::Result<()> {
     file.write_all(b"windlass\n")?;
     file.sync_all()?;
     fs::remove_file(&draft)
+}
+
+/// The last line of a log has room for a few names only; what is to be left out from now on has to be known in full.
+/// Where it cannot be written, the failure is the same, and a person reads the names.
+fn name_missing(place: &Place, failure: &Failure) {
+    let report = NodeReport {
+        unit: place.manifest.unit.clone(),
+        site: place.site.clone(),
+        failure: Some(failure.to_report()),
+        bad_inputs: failure.bad_inputs.clone(),
+        ..NodeReport::default()
+    };
+    write_json(&place.landing_path(), &report).unwrap_or_default();
 }
 
 /// A file that another site is said to have may be in reach from there. One that nobody has is lost.

@@ -88,6 +88,11 @@ impl Place {
         self.results().join(format!("proc_{node}.json"))
     }
 
+    /// What a landing leaves that found inputs missing.
+    pub fn landing_path(&self) -> PathBuf {
+        self.results().join("landing.json")
+    }
+
     pub fn metrics_path(&self) -> PathBuf {
         self.results().join("metrics.json")
     }

@@ -1,5 +1,6 @@
 //! What decisions have done outside. Each may be done twice; its outcome is news for the next decision.
 
+mod input;
 mod invalidation;
 mod outputs;
 mod settle;
@@ -11,6 +12,7 @@ use crate::manifests::{self, Common, WriteError};
 use crate::names;
 use crate::outline::Outline;
 use crate::world::World;
+use input::Input;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +22,6 @@ use windlass_core::requests::View;
 use windlass_core::requests::book::{
     Backend, BlockRow, FileCounts, NodeCounts, Overrides, Process, RequestRow, RunCause, RunRow,
 };
-use windlass_core::requests::files::{Remaining, remaining};
 use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
 use windlass_store::model::RunFilter;
 use windlass_types::Clock;
@@ -236,17 +237,20 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     check_name(&request.request_name).map_err(lasting)?;
     let process = rows.process.as_ref().ok_or_else(|| lasting("the request has no process"))?;
     let places = world.places(&request.request_name).map_err(|error| of_store(&error))?;
-    let input = input(world, &request, &row.overrides, process, round)?;
+    let input = Input::of(world, &request, &row.overrides, process, round)?;
+    if input.is_under_way() && input.remaining.files.is_empty() {
+        return Ok(None);
+    }
     let wanted = request.generation.map(|all| all.events.saturating_sub(process.events_produced));
     if wanted == Some(0) {
         return Ok(None);
     }
     let mut experience = learnt::before(process, rows.run.as_ref(), round);
-    let input = PlanInput {
+    let plan = match plan(&PlanInput {
         request: &request,
-        files: &input.files,
-        attempted: &input.attempted,
-        left: &input.left,
+        files: &input.remaining.files,
+        attempted: &input.remaining.attempted,
+        left: &input.remaining.left,
         sites: &places.usable,
         settings: &settings,
         start: Start {
@@ -257,8 +261,11 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
         events_wanted: wanted,
         metrics: Some(&experience),
         max_units: max_units(world, &request, round, &experience),
+    }) {
+        Ok(plan) => plan,
+        Err(faults) if input.is_under_way() && is_over(&faults) => return Ok(None),
+        Err(faults) => return Err(of_plan(&faults)),
     };
-    let plan = plan(&input).map_err(|faults| of_plan(&faults))?;
     if plan.units().len() == 0 {
         return Ok(None);
     }
@@ -268,6 +275,7 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     let outline = manifests::write(&directory, &plan, &common).map_err(of_write)?;
     let backend = world.backends.place(|| active_runs(world))?;
     let mut planned = planned(process, round, uuid, &directory, &plan, &outline, backend);
+    planned.process.files = input.counts;
     experience.record(RoundRecord { round, asked: plan.asked, measured: None });
     planned.process.step_metrics = Some(serde_json::to_value(experience).map_err(lasting)?);
     write_for_backend(world, rows, &request, &planned.run, &outline)?;
@@ -287,24 +295,6 @@ fn as_overridden(
         settings.default_memory_per_core = settings.default_memory_per_core.max(per_core);
     }
     (request, settings)
-}
-
-/// What rounds before this one have left of the input. What nobody will ever read is noted as such before anything is
-/// planned without it.
-fn input(
-    world: &World,
-    request: &Request,
-    overrides: &Overrides,
-    process: &Process,
-    round: u32,
-) -> Result<Remaining, Trouble> {
-    let Some(dataset) = &request.input_dataset else { return Ok(Remaining::default()) };
-    let files = world.catalog.files(dataset).map_err(of_catalog)?;
-    let rows = world.books.file_rows(&process.uuid).map_err(|error| of_store(&error))?;
-    let unwanted = overrides.excluded_files.iter().map(|lfn| (lfn.clone(), "a person".to_owned())).collect();
-    let left = remaining(files, rows, &unwanted, round);
-    world.books.put_file_rows(&process.uuid, &left.excluded).map_err(|error| of_store(&error))?;
-    Ok(left)
 }
 
 fn active_runs(world: &World) -> Result<Vec<RunRow>, Trouble> {
@@ -410,6 +400,11 @@ fn planned(
 fn max_units(world: &World, request: &Request, round: u32, experience: &Experience) -> Option<u32> {
     let is_wanted = request.adaptive && request.generation.is_some();
     adaptive::max_units(&world.options.plan.adaptive, is_wanted, round, Some(experience))
+}
+
+/// There is nothing wrong but that nothing is left of the input.
+fn is_over(faults: &[PlanFault]) -> bool {
+    faults.iter().all(|fault| fault.cause == Cause::Nothing)
 }
 
 /// All of them, and whether waiting helps: only if nothing but sites stands against it.

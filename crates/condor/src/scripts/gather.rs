@@ -131,8 +131,13 @@ fn missing(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<Strin
 
 /// That of our payload; else the one that a program of CMS left.
 fn report(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<Report> {
-    if role == Some(NodeRole::Processing)
-        && let Some(path) = report_path(directory, node, role)
+    let path = match role {
+        // Only one that found inputs missing leaves any.
+        Some(NodeRole::Landing) => Some(directory.join("landing.json")),
+        Some(NodeRole::Processing) => report_path(directory, node, role),
+        _ => None,
+    };
+    if let Some(path) = path
         && let Ok(text) = fs::read(path)
     {
         return serde_json::from_slice(&text).ok().map(of_payload);

@@ -293,6 +293,9 @@ fn inputs_that_cannot_be_read_are_named() {
     assert_eq!((failure.code, failure.process_code(), failure.class), (8028, 66, Some(FailureClass::Data)));
     assert_eq!(unit.report(1).bad_inputs, ["/store/in/b.txt"]);
     assert_eq!(land::land(&unit.place()).unwrap_err().class, Some(FailureClass::Data));
+    let landing = unit.place().landing_path();
+    let told: NodeReport = serde_json::from_slice(&fs::read(&landing).unwrap()).unwrap();
+    assert_eq!(told.bad_inputs, ["/store/in/b.txt"], "all of them, for whoever leaves them out");
 
     let elsewhere = unit.path("t2/b.txt").display().to_string();
     unit.manifest.nodes[1].inputs[0].replicas.insert("T2".to_owned(), elsewhere);
@@ -300,6 +303,7 @@ fn inputs_that_cannot_be_read_are_named() {
     assert_eq!(failure.class, Some(FailureClass::Infrastructure), "another site may do");
     unit.write("t2/b.txt", "1 3 4\n");
     land::land(&unit.place()).unwrap();
+    assert!(!landing.exists(), "what an earlier one found is not said of this one");
     assert_eq!(unit.run(1).unwrap().outputs[0].events, 1, "the copy of the other site is in reach");
 }
 

@@ -19,7 +19,12 @@ pub(super) fn of_engine(directory: &Path, failed: FailedAttempt) -> Option<Attem
     let Node { role, unit, index } = Node::of_job(&failed.job_name)?;
     let tail = failed.last_words.unwrap_or_default();
     let told = Told::at_end(&tail);
-    let report = index.and_then(|index| read_report(directory, unit, index, failed.attempt_id.0));
+    let report = match index {
+        Some(index) => read_report(directory, unit, &format!("proc_{index}.json"))
+            .filter(|report| report.attempt == failed.attempt_id.0),
+        None if role == NodeRole::Landing => read_report(directory, unit, "landing.json"),
+        None => None,
+    };
     let reported =
         report.as_ref().and_then(|report| report.failure.as_ref()).map(|failure| failure.exit_code);
     let code = reported.or(told.as_ref().map(|told| told.code)).unwrap_or(failed.return_code);
@@ -70,10 +75,10 @@ pub(super) fn of_condor(failed: watch::FailedAttempt) -> Option<AttemptNews> {
     })
 }
 
-/// What a processing node reported of this attempt; the next one may have replaced it.
-fn read_report(directory: &Path, unit: u32, index: u32, attempt: u32) -> Option<NodeReport> {
-    let text = std::fs::read(unit_directory(directory, unit).join(format!("proc_{index}.json"))).ok()?;
-    serde_json::from_slice(&text).ok().filter(|report: &NodeReport| report.attempt == attempt)
+/// What a node reported; the next attempt may have replaced it.
+fn read_report(directory: &Path, unit: u32, name: &str) -> Option<NodeReport> {
+    let text = std::fs::read(unit_directory(directory, unit).join(name)).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 /// A job of a run, by its name in the engine.
@@ -159,6 +164,9 @@ mod tests {
         );
         let later = of_engine(run.path(), failed("proc_000001_2", 4, "")).unwrap();
         assert_eq!((later.code, later.bad_files.len()), (65, 0), "the report is of another attempt");
+        std::fs::write(unit.join("landing.json"), report.to_string()).unwrap();
+        let landing = of_engine(run.path(), failed("landing_000001", 2, "")).unwrap();
+        assert_eq!(landing.bad_files, ["/store/a"], "its latest attempt tells");
         let said = "step 1\nwindlass payload: data failure 71101: it is not what the nodes wrote\n";
         let merge = of_engine(run.path(), failed("merge_000001", 1, said)).unwrap();
         assert_eq!((merge.code, merge.role), (71101, NodeRole::Merge));

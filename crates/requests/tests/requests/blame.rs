@@ -56,6 +56,8 @@ fn failures(bench: &Bench, name: &str) -> Tally {
 fn a_site_where_everything_fails_is_banned_and_left() {
     let mut bench = Bench::new();
     bench.options.decisions.blame.alike.enabled = false;
+    // Whatever fails, a person decides: rescues would go elsewhere at once.
+    bench.options.decisions.recovery.hold_threshold = 0.0;
     break_storage(&bench, "T1_A");
     bench.start();
     bench.submit(&many("g1", 16));
@@ -81,6 +83,8 @@ fn a_site_where_everything_fails_is_banned_and_left() {
 fn three_requests_that_ban_a_site_ban_it_for_all() {
     let mut bench = Bench::new();
     bench.options.decisions.blame.alike.enabled = false;
+    // Whatever fails, a person decides: rescues would go elsewhere at once.
+    bench.options.decisions.recovery.hold_threshold = 0.0;
     break_storage(&bench, "T1_A");
     bench.start();
     for name in ["g1", "g2", "g3"] {

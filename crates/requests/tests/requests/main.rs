@@ -5,6 +5,7 @@ mod blame;
 mod catalogs;
 mod crashes;
 mod flows;
+mod inputs;
 mod kit;
 mod recovery;
 mod worker;

@@ -76,8 +76,20 @@ impl Desk<'_> {
 
     /// If the round was gone on with meanwhile, this was not all of it.
     pub(super) fn settled(&mut self, round: u32, run: &str, files: FileCounts) {
-        if self.awaits_settling(round) && self.view.run.as_ref().is_some_and(|row| row.uuid == run) {
-            self.note_settled(round, files);
+        if !self.awaits_settling(round) || self.view.run.as_ref().is_none_or(|row| row.uuid != run) {
+            return;
+        }
+        let excluded_before = self.view.process.as_ref().map_or(0, |process| process.files.excluded);
+        self.note_settled(round, files);
+        // Nobody was asked, because files were to be left out. If none is, the next round would fail as this one did, and
+        // so would all after it.
+        if self.view.row.status == RequestStatus::Partial && files.excluded <= excluded_before {
+            let named: Vec<String> = self.view.failures.files.keys().cloned().collect();
+            self.hold(format!(
+                "work units of round {round} failed because of files that cannot be read, and none of these is among \
+                 the input that the units read, so leaving them out changes nothing: {}",
+                first_few(&named)
+            ));
         }
     }
 
@@ -141,8 +153,11 @@ impl Desk<'_> {
 }
 
 fn tell_files(files: &[String]) -> String {
+    format!("input files that cannot be read are left out from now on: {}", first_few(files))
+}
+
+fn first_few(files: &[String]) -> String {
     let named = files[..files.len().min(NAMED)].join(", ");
     let more = files.len().saturating_sub(NAMED);
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("input files that cannot be read are left out from now on: {named}{rest}")
+    if more > 0 { format!("{named} and {more} more") } else { named }
 }

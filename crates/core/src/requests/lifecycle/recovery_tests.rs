@@ -229,6 +229,29 @@ fn files_that_cannot_be_read_are_left_out_without_a_person() {
     assert_eq!(alerts, [("files_excluded", text)]);
 }
 
+/// They named a file that none of them reads: the next round would end in the same way, and the one after it.
+#[test]
+fn rounds_that_leave_nothing_out_are_not_repeated_for_ever() {
+    let mut view = with_run(S::Partial, R::Partial);
+    (view.run.as_mut().unwrap().units_completed, view.run.as_mut().unwrap().units_failed) = (9, 1);
+    view.process.as_mut().unwrap().files.excluded = 2;
+    view.failures = Arc::new(Tally {
+        units: [(3, true)].into(),
+        files: [("/store/pileup".to_owned(), BadFile::default())].into(),
+        ..Tally::default()
+    });
+    let decision = heard(&view, &[settled(FileCounts { attempted: 2, processed: 16, excluded: 2 })]);
+    assert_eq!(way(&decision), [S::Held]);
+    let held = after(&view, &decision);
+    assert!(held.row.reason.as_ref().unwrap().contains("/store/pileup"), "{:?}", held.row.reason);
+    assert_eq!(held.process.as_ref().unwrap().settled, 1, "what is done is credited all the same");
+    assert_eq!(
+        way(&heard(&releasing(held, false), &[])),
+        [S::Active, S::Queued],
+        "a person may want another round"
+    );
+}
+
 /// E 4.2: only a person, and not before it is written down what there is.
 #[test]
 fn a_request_is_given_up_when_its_outputs_are_listed() {

@@ -1,0 +1,183 @@
+//! What becomes of input files when work units fail: over all rounds each event is in the outputs once, or its file is
+//! excluded. All of it is read from the outputs.
+
+use crate::kit::{Bench, SITES, generating, reading, steps, wish};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use windlass_core::requests::book::{FileRow, Overrides, Want};
+use windlass_core::requests::change::RequestChange;
+use windlass_store::model::AlertFilter;
+use windlass_types::requests::{FileState, RequestStatus, SplittingAlgo};
+
+const OUTPUT: &str = "/Prim/Era-r1-v1/RECO";
+
+/// Takes the events between the first and the last one that it is told of each file.
+const TAKE_WINDOWS: &str = r#"tr -d ' \n' < "$WINDLASS_INPUT_DETAILS" | sed 's/,{"path"/\n{"path"/g' |
+    sed 's/.*"path":"\([^"]*\)".*"first":\([0-9]*\),"last":\([0-9]*\).*/\1 \2 \3/' |
+    while read f first last || [ -n "$f" ]; do sed -n "${first},${last}p" "$f"; done > "$WINDLASS_OUTPUT""#;
+
+fn rows(bench: &Bench, name: &str) -> Vec<FileRow> {
+    let process = bench.books.process(name).unwrap().unwrap();
+    bench.books.file_rows(&process.uuid).unwrap()
+}
+
+/// These events are in the outputs, each once, and all blocks are as they should be.
+fn assert_outputs(bench: &Bench, events: impl Iterator<Item = u64>) {
+    assert_eq!(bench.unique_events(OUTPUT), events.collect());
+    bench.assert_archived("r1");
+}
+
+fn rounds(bench: &Bench, name: &str) -> BTreeSet<u32> {
+    bench.runs(name).iter().map(|run| run.round).collect()
+}
+
+/// The file is in the catalog, and nowhere else.
+fn lose(bench: &Bench, number: usize) {
+    let site = bench.storage(SITES[number % SITES.len()]);
+    std::fs::remove_file(format!("{}/store/in/{number}.txt", site.display())).unwrap();
+}
+
+/// A fate that lets these jobs fail as long as the flag is set.
+fn breaking(bench: &mut Bench, jobs: &'static [&'static str]) -> Arc<AtomicBool> {
+    // That they fail alike is looked at elsewhere.
+    bench.options.decisions.blame.alike.enabled = false;
+    let broken = Arc::new(AtomicBool::new(true));
+    let is_broken = Arc::clone(&broken);
+    bench.fate = Arc::new(move |job| {
+        !(is_broken.load(Ordering::Relaxed) && jobs.iter().any(|name| job.name.starts_with(name)))
+    });
+    broken
+}
+
+/// Twelve files, six units, of which one reads a file that is not there.
+fn with_a_bad_file() -> Bench {
+    let bench = Bench::new();
+    bench.input(12, 10);
+    lose(&bench, 4);
+    bench
+}
+
+fn without_the_bad_file() -> impl Iterator<Item = u64> {
+    (1..=120).filter(|event| !(41..=50).contains(event))
+}
+
+#[test]
+fn a_bad_file_is_excluded_and_the_rest_of_its_unit_is_processed_in_a_later_round() {
+    let mut bench = with_a_bad_file();
+    bench.start();
+    bench.submit(&reading("r1"));
+    let row = bench.wait("r1", RequestStatus::Completed);
+    assert_outputs(&bench, without_the_bad_file());
+    let rows = rows(&bench, "r1");
+    let excluded: Vec<&FileRow> = rows.iter().filter(|row| row.state == FileState::Excluded).collect();
+    let [bad] = excluded.as_slice() else { panic!("{rows:#?}") };
+    assert_eq!((bad.lfn.as_str(), bad.round), ("/store/in/4.txt", 0));
+    assert!(bad.reason.as_ref().unwrap().contains("found it bad"), "{bad:?}");
+    let later: Vec<&str> = rows.iter().filter(|row| row.round == 1).map(|row| row.lfn.as_str()).collect();
+    assert_eq!(later, ["/store/in/2.txt"], "the one that was in the same unit");
+    assert_eq!(rounds(&bench, "r1"), [0, 1].into());
+    let alerts = bench.books.alerts(&AlertFilter::default()).unwrap();
+    assert!(alerts.iter().any(|alert| alert.alert.kind == "files_excluded"), "{alerts:?}");
+    assert!(row.reason.unwrap().contains("excluded"));
+}
+
+/// Whether it came so far.
+fn crashes_at(n: u32) -> bool {
+    let mut bench = with_a_bad_file();
+    bench.crash_at = Some(n);
+    bench.start();
+    bench.submit(&reading("r1"));
+    let is_dead = |bench: &Bench| !bench.lifecycle().status().running;
+    bench.wait_for(|bench| (is_dead(bench) || bench.row("r1").status.is_terminal()).then_some(()));
+    let has_crashed = is_dead(&bench);
+    bench.stop();
+    bench.crash_at = None;
+    bench.start();
+    bench.wait("r1", RequestStatus::Completed);
+    assert_outputs(&bench, without_the_bad_file());
+    has_crashed
+}
+
+#[test]
+fn a_crash_at_any_point_of_settling_loses_and_repeats_nothing() {
+    let commits = (1..200).take_while(|n| crashes_at(*n)).count();
+    assert!(commits >= 10, "only {commits} commits: two rounds, and a round that is settled");
+}
+
+/// A file of which some units were completed: only the rest of it is processed again.
+#[test]
+fn of_a_file_that_is_partly_done_only_the_rest_is_processed_again() {
+    let mut bench = Bench::new();
+    bench.input(6, 10);
+    let broken = breaking(&mut bench, &["proc_000001", "proc_000004_0"]);
+    bench.start();
+    let mut request = reading("r1");
+    request.splitting_algo = SplittingAlgo::EventBased;
+    request.splitting_params.events_per_job = Some(7);
+    request.payload_config = steps("RECO", TAKE_WINDOWS);
+    bench.submit(&request);
+    bench.wait("r1", RequestStatus::Held);
+    broken.store(false, Ordering::Relaxed);
+    bench.want("r1", Want::Release);
+    bench.wait("r1", RequestStatus::Completed);
+    assert_outputs(&bench, 1..=60);
+    let rows = rows(&bench, "r1");
+    assert!(rows.iter().all(|row| row.state == FileState::Processed) && rows.len() == 6, "{rows:?}");
+    let (first, again): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.round == 0);
+    assert!(!first.is_empty() && !again.is_empty(), "{rows:?}");
+}
+
+/// What people say when they let a request go on is seen to, and what came to the dataset meanwhile is taken.
+#[test]
+fn files_that_came_later_are_taken_and_such_that_nobody_wants_are_not() {
+    let mut bench = Bench::new();
+    bench.input(6, 10);
+    let broken = breaking(&mut bench, &["proc_000001"]);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Held);
+    broken.store(false, Ordering::Relaxed);
+    bench.input(8, 10);
+    let failed = first_file_of(&bench, 1);
+    let overrides = Overrides { excluded_files: [failed.clone()].into(), ..Overrides::default() };
+    bench.change("r1", |_| {
+        let wanted = RequestChange::Wanted(Some(wish(Want::Release)));
+        vec![RequestChange::Overrides(overrides.clone().into()), wanted]
+    });
+    bench.wait("r1", RequestStatus::Completed);
+    let number: u64 = failed.trim_start_matches("/store/in/").trim_end_matches(".txt").parse().unwrap();
+    let gone = number * 10 + 1..=number * 10 + 10;
+    assert_outputs(&bench, (1..=80).filter(|event| !gone.contains(event)));
+    let rows = rows(&bench, "r1");
+    let excluded: Vec<_> = rows.iter().filter(|row| row.state == FileState::Excluded).collect();
+    assert_eq!(excluded.len(), 1, "{rows:?}");
+    assert!(excluded[0].reason.as_ref().unwrap().starts_with("by "), "{excluded:?}");
+}
+
+/// The first file that a unit of the first round reads.
+fn first_file_of(bench: &Bench, unit: u32) -> String {
+    let directory = &bench.runs("r1")[0].submit_dir;
+    let text = std::fs::read(format!("{directory}/mg_{unit:06}.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    manifest["nodes"][0]["inputs"][0]["lfn"].as_str().unwrap().to_owned()
+}
+
+/// E 5.1: numbers are never given out twice, whatever became of them.
+#[test]
+fn generation_with_lost_units_makes_enough_events_and_each_once() {
+    let mut bench = Bench::new();
+    let broken = breaking(&mut bench, &["proc_000001", "merge_000003"]);
+    bench.start();
+    bench.submit(&generating("g1", 95));
+    bench.wait("g1", RequestStatus::Held);
+    broken.store(false, Ordering::Relaxed);
+    bench.want("g1", Want::Release);
+    bench.wait("g1", RequestStatus::Completed);
+    let unique = bench.unique_events("/Prim/Era-g1-v1/GEN");
+    assert!(unique.len() >= 95, "{}", unique.len());
+    // Two units of twenty events each are lost; others, with numbers of their own, take their place.
+    let lost = (21..=40).chain(61..=80);
+    assert!(lost.clone().all(|event| !unique.contains(&event)), "{unique:?}");
+    assert!(unique.range(96..).count() >= lost.count(), "{unique:?}");
+}
