@@ -34,6 +34,7 @@ fn main() -> std::io::Result<()> {
         settings: &PlanSettings::default(),
         start: Start::default(),
         events_wanted: None,
+        memory_mb: None,
         metrics: None,
         max_units: None,
     };

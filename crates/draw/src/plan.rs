@@ -108,6 +108,7 @@ mod tests {
             settings: &PlanSettings::default(),
             start: Start::default(),
             events_wanted: None,
+            memory_mb: None,
             metrics: None,
             max_units: None,
         })

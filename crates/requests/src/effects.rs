@@ -16,13 +16,13 @@ use input::Input;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use windlass_core::adaptive::{self, Experience, RoundRecord};
-use windlass_core::plan::{self, Cause, Plan, PlanFault, PlanInput, PlanSettings, Start, plan};
-use windlass_core::requests::View;
+use windlass_core::adaptive::{self, RoundRecord};
+use windlass_core::plan::{self, Cause, Plan, PlanFault, PlanInput, Start, plan};
 use windlass_core::requests::book::{
-    Backend, BlockRow, FileCounts, NodeCounts, Overrides, Process, RequestRow, RunCause, RunRow,
+    Backend, BlockRow, Extent, FileCounts, NodeCounts, Overrides, Process, RequestRow, RunCause, RunRow,
 };
 use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
+use windlass_core::requests::{View, rounds};
 use windlass_store::model::RunFilter;
 use windlass_types::Clock;
 use windlass_types::payload::check_name;
@@ -221,6 +221,7 @@ fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
         more_input: false,
         settled: 0,
         files: FileCounts::default(),
+        extent: Extent::default(),
         events_produced: 0,
         events_of_round: 0,
         category_throttles: world.options.plan.throttles.clone(),
@@ -233,7 +234,7 @@ fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
 /// Plans a round and writes its directory. `None`: there is nothing left to do.
 fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>, Trouble> {
     let row = row(world, &rows.name)?;
-    let (request, settings) = as_overridden(row.request, &row.overrides, world.options.plan.clone());
+    let request = row.request;
     check_name(&request.request_name).map_err(lasting)?;
     let process = rows.process.as_ref().ok_or_else(|| lasting("the request has no process"))?;
     let places = world.places(&request.request_name).map_err(|error| of_store(&error))?;
@@ -246,21 +247,23 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
         return Ok(None);
     }
     let mut experience = learnt::before(process, rows.run.as_ref(), round);
+    let adaptive = &world.options.plan.adaptive;
     let plan = match plan(&PlanInput {
         request: &request,
         files: &input.remaining.files,
         attempted: &input.remaining.attempted,
         left: &input.remaining.left,
         sites: &places.usable,
-        settings: &settings,
+        settings: &world.options.plan,
         start: Start {
             first_event: process.next_first_event,
             first_lumi: process.next_first_lumi,
             first_block: process.next_block,
         },
         events_wanted: wanted,
+        memory_mb: row.overrides.memory_mb,
         metrics: Some(&experience),
-        max_units: max_units(world, &request, round, &experience),
+        max_units: adaptive::max_units(adaptive, request.adaptive, round, Some(&experience)),
     }) {
         Ok(plan) => plan,
         Err(faults) if input.is_under_way() && is_over(&faults) => return Ok(None),
@@ -276,25 +279,12 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     let backend = world.backends.place(|| active_runs(world))?;
     let mut planned = planned(process, round, uuid, &directory, &plan, &outline, backend);
     planned.process.files = input.counts;
+    planned.process.extent = rounds::extent(&request, &planned.process, &plan);
     experience.record(RoundRecord { round, asked: plan.asked, measured: None });
     planned.process.step_metrics = Some(serde_json::to_value(experience).map_err(lasting)?);
     write_for_backend(world, rows, &request, &planned.run, &outline)?;
     manifests::seal(&directory, &outline).map_err(of_write)?;
     Ok(Some(planned))
-}
-
-/// What a person said about the memory stands over what was wished for and what was measured.
-fn as_overridden(
-    mut request: Request,
-    overrides: &Overrides,
-    mut settings: PlanSettings,
-) -> (Request, PlanSettings) {
-    if let Some(memory_mb) = overrides.memory_mb {
-        request.memory_mb = memory_mb;
-        let per_core = memory_mb.div_ceil(u64::from(request.multicore.max(1)));
-        settings.default_memory_per_core = settings.default_memory_per_core.max(per_core);
-    }
-    (request, settings)
 }
 
 fn active_runs(world: &World) -> Result<Vec<RunRow>, Trouble> {
@@ -394,12 +384,6 @@ fn planned(
             ..process.clone()
         },
     }
-}
-
-/// Of events that are made, a part: the rest goes on from the next number. Input is taken as a whole.
-fn max_units(world: &World, request: &Request, round: u32, experience: &Experience) -> Option<u32> {
-    let is_wanted = request.adaptive && request.generation.is_some();
-    adaptive::max_units(&world.options.plan.adaptive, is_wanted, round, Some(experience))
 }
 
 /// There is nothing wrong but that nothing is left of the input.

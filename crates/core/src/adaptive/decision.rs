@@ -19,6 +19,8 @@ pub struct Hints {
     pub adaptive: bool,
     pub cores: u32,
     pub memory_mb: u64,
+    /// What a person said that a job gets, whatever was measured.
+    pub fixed_memory_mb: Option<u64>,
     pub time_per_event: f64,
     pub size_per_event_kb: f64,
     /// Of events that go in, this share comes out.
@@ -73,7 +75,7 @@ pub fn decide(
         events_per_job: hints.events_per_job,
         profile: measured.map(|known| known.profile.clone()),
     };
-    match measured {
+    let decision = match measured {
         Some(known)
             if hints.adaptive && settings.enabled && known.profile.jobs_sampled >= settings.min_samples =>
         {
@@ -82,6 +84,10 @@ pub fn decide(
         // Whoever does not want to learn is not told either.
         _ if !hints.adaptive || !settings.enabled => Decision { profile: None, ..plain },
         _ => plain,
+    };
+    match hints.fixed_memory_mb {
+        Some(memory_mb) => Decision { memory_mb, is_memory_capped: false, ..decision },
+        None => decision,
     }
 }
 
@@ -168,11 +174,15 @@ impl Tuner<'_> {
             .map(|model| model.busy(asked.min(model.most_threads)).map(power_of_two));
         let Some(used) = used.reduce(|a, b| Some(a?.max(b?))).flatten() else { return asked };
         let mut cores = used.max(self.settings.min_cores).min(asked);
+        let fixed = self.hints.fixed_memory_mb.unwrap_or(0);
         let is_too_small = |cores: u32| {
-            models.values().any(|model| {
-                let threads = cores.min(model.most_threads);
-                threads < model.least_sure || !self.window.fits(model.memory(threads), cores)
-            })
+            // Nobody offers cores with more memory than that.
+            let has_room = fixed <= self.window.most(cores);
+            !has_room
+                || models.values().any(|model| {
+                    let threads = cores.min(model.most_threads);
+                    threads < model.least_sure || !self.window.fits(model.memory(threads), cores)
+                })
         };
         while cores < asked && is_too_small(cores) {
             cores = cores.saturating_mul(2).min(asked);
@@ -200,7 +210,9 @@ impl Tuner<'_> {
     /// A guess has to leave room for being wrong: what is killed gets more, if there is more to get.
     fn fits(&self, model: &Model, way: &Way, cores: u32) -> bool {
         let margin = if way.threads < model.least_sure { self.window.safety } else { 1.0 };
-        self.window.fits(way.memory_of_all() * margin, cores)
+        let needed = way.memory_of_all() * margin;
+        self.window.fits(needed, cores)
+            && self.hints.fixed_memory_mb.is_none_or(|fixed| needed <= fixed as f64)
     }
 
     /// more threads than cores for those that are busy most of the time, if they fit into what is asked for.

@@ -21,6 +21,8 @@ pub struct PlanInput<'a> {
     pub start: Start,
     /// Of events that are generated, so many are still wanted after the filter. `None`: all that the request asks for.
     pub events_wanted: Option<u64>,
+    /// MB of a whole job, by the word of a person: it stands over what the request says and over what was measured.
+    pub memory_mb: Option<u64>,
     /// What earlier rounds have measured.
     pub metrics: Option<&'a Experience>,
     /// No more work units than this; the rest is for a later round. Files are never divided between rounds, so a single

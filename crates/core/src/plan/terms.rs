@@ -96,9 +96,9 @@ impl Terms {
         let mut faults = Faults::default();
         let request = input.request;
         check_shape(input, &mut faults);
-        check_hints(request, input.settings, &mut faults);
+        check_hints(request, input, &mut faults);
         let mut limits = limits(request, input.settings, &mut faults);
-        let hints = hints(request, &limits);
+        let hints = Hints { fixed_memory_mb: input.memory_mb, ..hints(request, &limits) };
         let settings = input.settings;
         let decision = decide(&hints, &settings.window(), &settings.adaptive, input.metrics);
         limits.tune(&decision, request.splitting_params.time_per_job);
@@ -179,7 +179,7 @@ fn check_generation(generation: &windlass_types::requests::Generation, faults: &
 }
 
 /// Faults of what the request says about its jobs.
-fn check_hints(request: &Request, settings: &PlanSettings, faults: &mut Faults) {
+fn check_hints(request: &Request, input: &PlanInput<'_>, faults: &mut Faults) {
     for (field, value) in
         [("time_per_event_sec", request.time_per_event_sec), ("size_per_event_kb", request.size_per_event_kb)]
     {
@@ -191,11 +191,12 @@ fn check_hints(request: &Request, settings: &PlanSettings, faults: &mut Faults) 
         faults.request("multicore", "is 0", "a job needs at least one core");
     }
     //
-    let (cores, most) = (request.multicore, settings.window().most(request.multicore));
-    if request.memory_mb > most && cores > 0 {
+    let (cores, most) = (request.multicore, input.settings.window().most(request.multicore));
+    let memory_mb = input.memory_mb.unwrap_or(request.memory_mb);
+    if memory_mb > most && cores > 0 {
         let what = format!(
-            "{} MB for {cores} cores is more than {} MB per core, and no site is asked for that",
-            request.memory_mb, settings.max_memory_per_core
+            "{memory_mb} MB for {cores} cores is more than {} MB per core, and no site is asked for that",
+            input.settings.max_memory_per_core
         );
         let remedy = format!("ask for at most {most} MB, or for more cores (`multicore`)");
         faults.request("memory_mb", what, &remedy);
@@ -208,6 +209,7 @@ fn hints(request: &Request, limits: &Limits) -> Hints {
         adaptive: request.adaptive,
         cores: request.multicore,
         memory_mb: request.memory_mb,
+        fixed_memory_mb: None,
         time_per_event: request.time_per_event_sec,
         size_per_event_kb: request.size_per_event_kb,
         efficiency: request.generation.map_or(1.0, |generation| generation.filter_efficiency),

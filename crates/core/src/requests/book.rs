@@ -96,6 +96,9 @@ pub struct Process {
     /// What they left of the input.
     #[serde(default)]
     pub files: FileCounts,
+    /// What the present round is of the whole.
+    #[serde(default)]
+    pub extent: Extent,
     /// Events that are registered in the first output dataset; what generation is measured by (DESIGN 6.5).
     #[serde(default)]
     pub events_produced: u64,
@@ -107,6 +110,29 @@ pub struct Process {
     pub step_metrics: Option<Value>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+}
+
+/// How much of a request a round is, as it was when the round was planned: events where they are generated, else input
+/// files. All 0: the round is all that there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Done by the rounds before it.
+    pub before: u64,
+    /// Planned in it.
+    pub planned: u64,
+    /// Left to later ones.
+    pub later: u64,
+}
+
+impl Extent {
+    /// The share of the whole request that is done when this share of the round is.
+    pub fn done(self, of_round: f64) -> f64 {
+        let whole = self.before.saturating_add(self.planned).saturating_add(self.later);
+        if whole == 0 {
+            return of_round;
+        }
+        (self.before as f64 + self.planned as f64 * of_round) / whole as f64
+    }
 }
 
 /// One submission to a backend (R-016; the requests API calls it a DAG).

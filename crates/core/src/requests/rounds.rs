@@ -8,8 +8,9 @@
 //!                         └─► else: held ──────► released by a person ──┘
 //! ```
 
-use super::book::{Overrides, Process, RunRow};
+use super::book::{Extent, Overrides, Process, RunRow};
 use super::failures::Tally;
+use crate::plan::Plan;
 use windlass_types::requests::{ProductionStep, Request, RunStatus};
 
 /// When a request for generated events has all that it wants (DESIGN 6.5).
@@ -143,13 +144,30 @@ fn tell_failures(run: &RunRow) -> String {
     )
 }
 
-/// How many production steps have been reached (R-045): several at once if the work went past several.
-pub fn steps_reached(steps: &[ProductionStep], run: &RunRow) -> usize {
-    if run.totals.units == 0 {
-        return 0;
-    }
-    let done = f64::from(run.units_completed) / f64::from(run.totals.units);
+/// How many production steps have been reached (R-045): several at once if the work went past several. A step is a share
+/// of the whole request, whatever rounds it is made in.
+pub fn steps_reached(steps: &[ProductionStep], process: &Process, run: &RunRow) -> usize {
+    let done = share_done(process, run);
     steps.iter().take_while(|step| step.fraction <= done).count()
+}
+
+/// What a round with this plan is of its request. Events count where they are generated, as many as come through the filter.
+pub fn extent(request: &Request, process: &Process, plan: &Plan) -> Extent {
+    let Some(generation) = &request.generation else {
+        let planned = plan.files.len() as u64;
+        return Extent { before: process.files.processed, planned, later: plan.left_out.later };
+    };
+    let wanted = generation.events.saturating_sub(process.events_produced);
+    let later = ((plan.events_left as f64 * generation.filter_efficiency).round() as u64).min(wanted);
+    Extent { before: process.events_produced, planned: wanted - later, later }
+}
+
+/// The share of the whole request that is done, with so many work units of the present round completed.
+pub fn share_done(process: &Process, run: &RunRow) -> f64 {
+    if run.totals.units == 0 {
+        return 0.0;
+    }
+    process.extent.done(f64::from(run.units_completed) / f64::from(run.totals.units))
 }
 
 #[cfg(test)]
@@ -310,7 +328,30 @@ mod tests {
         {
             let mut run = samples::run(total);
             run.units_completed = done;
-            assert_eq!(steps_reached(&steps, &run), reached, "{done} of {total}");
+            assert_eq!(steps_reached(&steps, &samples::process(), &run), reached, "{done} of {total}");
+        }
+    }
+
+    /// A small first round that is all done is little of the request.
+    #[test]
+    fn steps_are_shares_of_the_whole_request() {
+        let steps =
+            [ProductionStep { fraction: 0.1, priority: 80 }, ProductionStep { fraction: 0.5, priority: 50 }];
+        // before, planned, later, units of 10 that are completed → steps reached
+        let table = [
+            (0, 90, 910, 10, 0),
+            (0, 100, 900, 9, 0),
+            (0, 100, 900, 10, 1),
+            (100, 900, 0, 0, 1),
+            (100, 900, 0, 4, 1),
+            (100, 900, 0, 5, 2),
+            (600, 100, 300, 0, 2),
+        ];
+        for (before, planned, later, done, reached) in table {
+            let process = Process { extent: Extent { before, planned, later }, ..samples::process() };
+            let run = RunRow { units_completed: done, ..samples::run(10) };
+            let found = steps_reached(&steps, &process, &run);
+            assert_eq!(found, reached, "{before} {planned} {later}: {done}");
         }
     }
 }

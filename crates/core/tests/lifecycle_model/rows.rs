@@ -3,7 +3,7 @@
 use crate::DATASETS;
 use std::collections::BTreeMap;
 use windlass_core::requests::book::{
-    Backend, BlockRow, FileCounts, NodeCounts, Process, RunCause, RunRow, RunTotals,
+    Backend, BlockRow, Extent, FileCounts, NodeCounts, Process, RunCause, RunRow, RunTotals,
 };
 use windlass_core::requests::lifecycle::{News, RunNews, RunState, UnitNews};
 use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile};
@@ -82,6 +82,7 @@ pub(crate) fn process() -> Process {
         more_input: true,
         settled: 0,
         files: FileCounts::default(),
+        extent: Extent::default(),
         events_produced: 0,
         events_of_round: 0,
         category_throttles: BTreeMap::new(),

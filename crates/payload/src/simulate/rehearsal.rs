@@ -98,6 +98,7 @@ pub fn rehearse(
             settings,
             start,
             events_wanted: None,
+            memory_mb: None,
             metrics: Some(&experience),
             max_units: max_units(&settings.adaptive, true, round, Some(&experience)),
         })?;

@@ -5,6 +5,7 @@ use crate::kit::{Bench, SITES, generating, reading, steps, wish};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use windlass_core::adaptive::{Asked, Source};
 use windlass_core::requests::book::{FileRow, Overrides, Want};
 use windlass_core::requests::change::RequestChange;
 use windlass_store::model::AlertFilter;
@@ -126,6 +127,29 @@ fn of_a_file_that_is_partly_done_only_the_rest_is_processed_again() {
     assert!(rows.iter().all(|row| row.state == FileState::Processed) && rows.len() == 6, "{rows:?}");
     let (first, again): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.round == 0);
     assert!(!first.is_empty() && !again.is_empty(), "{rows:?}");
+}
+
+/// Fresh files come in rounds that grow, each planned by what those before it have measured.
+#[test]
+fn input_is_processed_in_rounds_that_learn() {
+    let mut bench = Bench::new();
+    bench.input(24, 10);
+    let settings = &mut bench.options.plan.adaptive;
+    (settings.first_round_units, settings.growth, settings.min_samples) = (2, 2, 4);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Completed);
+    assert_outputs(&bench, 1..=240);
+    let (runs, process) = (bench.runs("r1"), bench.books.process("r1").unwrap().unwrap());
+    assert_eq!((process.files.processed, process.extent.later), (24, 0));
+    let known = windlass_requests::learnt::so_far(&process, runs.last());
+    let asked: Vec<Asked> = known.rounds.iter().map(|round| round.asked).collect();
+    assert!((2..=3).contains(&asked.len()), "{asked:#?}");
+    assert_eq!((asked[0].from, asked[0].units, asked[0].jobs), (Source::Hint, 2, 4));
+    assert!(asked[1..].iter().all(|round| round.from == Source::Measured), "{asked:#?}");
+    // A kilobyte was said of each event, and they have a few bytes: more jobs make a merged file of the size aimed at.
+    assert!(asked[1].jobs > 2 * u64::from(asked[1].units), "{asked:#?}");
+    assert_eq!(asked.iter().map(|round| round.events).sum::<u64>(), 240, "a file is in one round");
 }
 
 /// What people say when they let a request go on is seen to, and what came to the dataset meanwhile is taken.

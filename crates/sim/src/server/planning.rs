@@ -9,12 +9,12 @@ use std::sync::Arc;
 use windlass_core::adaptive::{self, RoundRecord};
 use windlass_core::plan::{Cause, InputView, Plan, PlanFault, PlanInput, Start, plan};
 use windlass_core::requests::book::{
-    Backend, BlockRow, FileCounts, FileRow, NodeCounts, Process, RunCause, RunRow, RunTotals,
+    Backend, BlockRow, Extent, FileCounts, FileRow, NodeCounts, Process, RunCause, RunRow, RunTotals,
 };
 use windlass_core::requests::files::{self, Outcome, Part, Reading, Remaining};
 use windlass_core::requests::lifecycle::{News, Planned, Trouble};
-use windlass_core::requests::{View, names};
-use windlass_types::requests::{BlockStatus, Request, RunStatus};
+use windlass_core::requests::{names, rounds};
+use windlass_types::requests::{BlockStatus, RunStatus};
 use windlass_types::{LumiMask, Timestamp};
 
 /// What all runs of a round have in common, and what is found again by it.
@@ -39,6 +39,7 @@ impl Sim {
             more_input: false,
             settled: 0,
             files: FileCounts::default(),
+            extent: Extent::default(),
             events_produced: 0,
             events_of_round: 0,
             category_throttles: BTreeMap::new(),
@@ -70,7 +71,7 @@ impl Sim {
         let mut experience = self.experience(process, last, round);
         let remaining = self.remaining(request, round);
         let view = &self.books.views[request];
-        let wish = &with_overrides(view);
+        let wish = &view.row.request;
         let wanted = wish.generation.map(|all| all.events.saturating_sub(process.events_produced));
         if wanted == Some(0) || wish.input_dataset.is_some() && remaining.files.is_empty() {
             return Ok(None);
@@ -96,6 +97,7 @@ impl Sim {
             settings: &settings,
             start,
             events_wanted: wanted,
+            memory_mb: view.row.overrides.memory_mb,
             metrics: Some(&experience),
             max_units: adaptive::max_units(&settings.adaptive, wish.adaptive, round, Some(&experience)),
         };
@@ -105,6 +107,7 @@ impl Sim {
         }
         let is_condor = self.truths[request].wish.is_condor;
         let mut planned = planned(process, round, &plan, is_condor, self.now);
+        planned.process.extent = rounds::extent(wish, process, &plan);
         experience.record(RoundRecord { round, asked: plan.asked, measured: None });
         planned.process.step_metrics = serde_json::to_value(experience).ok();
         self.disk.insert(planned.run.submit_dir.clone(), Arc::new(plan));
@@ -169,13 +172,6 @@ impl Sim {
         }
         remaining
     }
-}
-
-/// What a person said stands over what was wished for.
-fn with_overrides(view: &View) -> Request {
-    let mut request = view.row.request.clone();
-    request.memory_mb = view.row.overrides.memory_mb.unwrap_or(request.memory_mb);
-    request
 }
 
 /// What a round reads, and in which work units.

@@ -43,6 +43,7 @@ pub(super) fn run(ctx: &Context, args: &PlanArgs) -> Result<Exit, CliError> {
         settings: &PlanSettings::default(),
         start,
         events_wanted: None,
+        memory_mb: None,
         metrics: None,
         max_units: None,
     };

@@ -10,6 +10,7 @@ fn hints(cores: u32) -> Hints {
         adaptive: true,
         cores,
         memory_mb: 2000 * u64::from(cores),
+        fixed_memory_mb: None,
         time_per_event: 1.0,
         size_per_event_kb: 1.5,
         efficiency: 1.0,
@@ -88,6 +89,24 @@ fn whoever_does_not_want_to_learn_need_not() {
     for found in [decide(&hints(8), &WINDOW, &off, Some(&known)), made(&not_here, &known)] {
         assert_eq!((found.source, found.cores, found.profile), (Source::Hint, 8, None));
     }
+}
+
+/// More than was measured, or less; and with as many cores as so much memory is offered with.
+#[test]
+fn what_a_person_says_about_memory_stands() {
+    let known = experience(&[("RECO", IDLE, &[4, 8])]);
+    let found = |fixed| made(&Hints { fixed_memory_mb: fixed, ..hints(8) }, &known);
+    let free = found(None);
+    assert_eq!((free.cores, free.memory_mb), (4, 8000));
+    for (fixed, cores) in [(3000, 4), (9000, 4), (12_000, 4), (20_000, 8)] {
+        let found = found(Some(fixed));
+        assert_eq!((found.source, found.cores, found.memory_mb), (Source::Measured, cores, fixed));
+    }
+    let (instances, _) = way(&found(Some(1500)), "RECO");
+    assert_eq!(instances, None, "two of them do not fit into so little");
+    let unmeasured = Hints { fixed_memory_mb: Some(500), ..hints(1) };
+    let found = decide(&unmeasured, &WINDOW, &AdaptiveSettings::default(), None);
+    assert_eq!((found.source, found.memory_mb), (Source::Hint, 500));
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub(super) struct World {
     pub(super) settings: PlanSettings,
     pub(super) start: Start,
     pub(super) events_wanted: Option<u64>,
+    pub(super) memory_mb: Option<u64>,
     pub(super) metrics: Option<Experience>,
     pub(super) max_units: Option<u32>,
 }
@@ -39,6 +40,7 @@ impl World {
             settings: PlanSettings::default(),
             start: Start::default(),
             events_wanted: None,
+            memory_mb: None,
             metrics: None,
             max_units: None,
         }
@@ -66,6 +68,7 @@ impl World {
             settings: &self.settings,
             start: self.start,
             events_wanted: self.events_wanted,
+            memory_mb: self.memory_mb,
             metrics: self.metrics.as_ref(),
             max_units: self.max_units,
         })

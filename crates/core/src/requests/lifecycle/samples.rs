@@ -2,7 +2,8 @@
 
 use crate::requests::View;
 use crate::requests::book::{
-    Backend, BlockRow, FileCounts, NodeCounts, Overrides, Process, RequestRow, RunCause, RunRow, RunTotals,
+    Backend, BlockRow, Extent, FileCounts, NodeCounts, Overrides, Process, RequestRow, RunCause, RunRow,
+    RunTotals,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,6 +84,7 @@ pub(crate) fn process() -> Process {
         more_input: false,
         settled: 0,
         files: FileCounts::default(),
+        extent: Extent::default(),
         events_produced: 0,
         events_of_round: 0,
         category_throttles: BTreeMap::new(),

@@ -70,17 +70,20 @@ impl Desk<'_> {
 
     /// R-045: enough is done to let others go first.
     fn next_production_step(&mut self) {
-        let Some(run) = &self.view.run else { return };
+        let (Some(process), Some(run)) = (&self.view.process, &self.view.run) else { return };
         let steps = &self.view.row.request.production_steps;
-        let reached = rounds::steps_reached(steps, run);
-        // With nothing left to run there is nothing to let wait.
+        let reached = rounds::steps_reached(steps, process, run);
+        // With nothing left to run there is nothing to let wait; the next round is told when it is queued.
         if reached == 0 || run.units_completed + run.units_failed >= run.totals.units {
             return;
         }
         let reason = format!(
-            "{} of {} work units are completed, past the production step at {} %: the rest goes on with priority {}",
+            "{} of {} work units of round {} are completed, {:.1} % of the request, past the production step at {} %: the \
+             rest goes on with priority {}",
             run.units_completed,
             run.totals.units,
+            run.round,
+            rounds::share_done(process, run) * 100.0,
             steps[reached - 1].fraction * 100.0,
             steps[reached - 1].priority.min(self.view.row.request.priority),
         );
@@ -132,7 +135,9 @@ impl Desk<'_> {
         true
     }
 
+    /// Planned anew by what was measured; with the priority of the production step that was reached.
     pub(super) fn next_round(&mut self) {
+        self.use_up_steps();
         if let Some(mut process) = self.view.process.clone() {
             process.round += 1;
             process.events_of_round = 0;
@@ -203,14 +208,7 @@ impl Desk<'_> {
     /// used up. Only what follows failures by itself is counted (E 7.2).
     pub(super) fn prepare_next_run(&mut self, cause: RunCause, reason: Option<String>) {
         let Some(old) = self.view.run.clone() else { return };
-        let reached = rounds::steps_reached(&self.view.row.request.production_steps, &old);
-        if reached > 0 {
-            let mut steps = self.view.row.request.production_steps.clone();
-            let priority = steps[reached - 1].priority.min(self.view.row.request.priority);
-            steps.drain(..reached);
-            self.change(RequestChange::Priority(priority));
-            self.change(RequestChange::ProductionSteps(steps));
-        }
+        self.use_up_steps();
         let tally = self.view.failures.going_on();
         self.change(RequestChange::AddRun(Box::new(RunRow {
             uuid: self.situation.fresh_uuid.to_owned(),
@@ -232,6 +230,19 @@ impl Desk<'_> {
         })));
         self.keep_tally(tally);
         self.become_status(RequestStatus::Resubmitting, reason);
+    }
+
+    /// What is queued next, a run or a round, lets others go first as far as production steps say so.
+    fn use_up_steps(&mut self) {
+        let (Some(process), Some(run)) = (&self.view.process, &self.view.run) else { return };
+        let mut steps = self.view.row.request.production_steps.clone();
+        let reached = rounds::steps_reached(&steps, process, run);
+        if reached > 0 {
+            let priority = steps[reached - 1].priority.min(self.view.row.request.priority);
+            steps.drain(..reached);
+            self.change(RequestChange::Priority(priority));
+            self.change(RequestChange::ProductionSteps(steps));
+        }
     }
 
     /// Nothing runs for a request that is held.

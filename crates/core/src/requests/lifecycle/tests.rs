@@ -3,7 +3,7 @@
 
 use super::samples::{START, block, process, run, view};
 use super::*;
-use crate::requests::book::{FileCounts, StepState, Want, Wanted};
+use crate::requests::book::{Extent, FileCounts, StepState, Want, Wanted};
 use crate::requests::change::RunChange;
 use windlass_types::payload::{MergeCounts, MergedFile};
 use windlass_types::requests::{
@@ -252,6 +252,21 @@ fn production_steps_stop_and_lower() {
             (R::Ready, Some("run-0"), completed)
         );
     }
+    let mut view = with_run(S::Active, R::Running);
+    view.row.request.production_steps.clone_from(&steps);
+    // This round is a fifth of the request, and none came before it: at its end one step is reached, and not all three.
+    view.process.as_mut().unwrap().extent = Extent { before: 0, planned: 200, later: 800 };
+    let decision = heard(&view, &[says(RunState::Running, 4, 0, &[])]);
+    assert_eq!(way(&decision), [], "less than a tenth of the whole");
+    view.process.as_mut().unwrap().more_input = true;
+    view.process.as_mut().unwrap().settled = 1;
+    view.run.as_mut().unwrap().status = R::Completed;
+    view.run.as_mut().unwrap().units_completed = 10;
+    let decision = heard(&view, &[]);
+    assert_eq!(way(&decision), [S::Queued], "the next round is planned anew");
+    let queued = after(&view, &decision).row.request;
+    assert_eq!((queued.priority, queued.production_steps.len()), (80_000, 2));
+
     let mut view = with_run(S::Active, R::Running);
     view.row.request.production_steps = steps;
     for (completed, failed) in [(0, 0), (10, 0), (8, 2)] {

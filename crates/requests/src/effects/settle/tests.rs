@@ -65,6 +65,7 @@ impl Bench {
             settings: &PlanSettings::default(),
             start: Start::default(),
             events_wanted: None,
+            memory_mb: None,
             metrics: None,
             max_units: None,
         })

@@ -3,8 +3,8 @@
 use crate::kit::NOW;
 use serde_json::json;
 use windlass_core::requests::book::{
-    Backend, BlockRow, FileCounts, NewAlert, NodeCounts, OutputStep, Process, RunCause, RunEvent, RunRow,
-    RunTotals, StepKind, StepState, Want, Wanted,
+    Backend, BlockRow, Extent, FileCounts, NewAlert, NodeCounts, OutputStep, Process, RunCause, RunEvent,
+    RunRow, RunTotals, StepKind, StepState, Want, Wanted,
 };
 use windlass_core::requests::change::{BlockChange, Commit, RequestChange, RunChange};
 use windlass_store::model::{AlertFilter, RequestFilter, RunFilter, SortBy, StepFilter};
@@ -50,6 +50,7 @@ fn process(request: &str) -> Process {
         more_input: true,
         settled: 3,
         files: FileCounts { attempted: 1, processed: 2, excluded: 3 },
+        extent: Extent { before: 2, planned: 4, later: 7 },
         events_produced: 0,
         events_of_round: 0,
         category_throttles: [("Processing".to_owned(), 5000)].into(),
