@@ -37,6 +37,7 @@ fn lifecycle_options(options: &ServeOptions, location: &Location) -> io::Result<
     lifecycle.condor = wanted.condor.clone();
     lifecycle.decisions.retry_after = wanted.retry_after;
     lifecycle.decisions.blame = wanted.blame.clone();
+    lifecycle.decisions.recovery = wanted.recovery;
     Ok(lifecycle)
 }
 

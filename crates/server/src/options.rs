@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::classify::Classifier;
 use windlass_core::requests::lifecycle::Blame;
+use windlass_core::requests::rounds;
 use windlass_engine::service::Bury;
 use windlass_requests::{BackendKind, Bell, CondorOptions};
 
@@ -73,6 +74,8 @@ pub struct RequestsOptions {
     pub cool_off: Duration,
     /// What is done about sites and runs where too much fails.
     pub blame: Blame,
+    /// When the failures of a round are a matter for a person.
+    pub recovery: rounds::Policy,
     /// Before something that had trouble is tried again: planning, submitting.
     pub retry_after: Duration,
     /// Where new runs go.
@@ -90,6 +93,7 @@ impl Default for RequestsOptions {
             directory: None,
             cool_off: Duration::from_mins(1),
             blame: Blame::default(),
+            recovery: rounds::Policy::default(),
             retry_after: Duration::from_mins(1),
             backend: BackendKind::default(),
             condor: CondorOptions::default(),

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 use windlass_core::requests::lifecycle::Blame;
-use windlass_core::requests::{bans, correlated};
+use windlass_core::requests::{bans, correlated, rounds};
 use windlass_types::parse_duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,6 +21,12 @@ pub(crate) enum OnAlike {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "When work of requests fails")]
 pub(crate) struct BlameArgs {
+    /// Hold a request when this part of the work units of a round has failed; below it the round is rescued…
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub(crate) hold_percent: u32,
+    /// …so often at most, then the request is held.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) max_rescues: u32,
     /// Ban a site for a request after so many failures that the site may be the cause of; 0: never by itself.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) site_ban_failures: u32,
@@ -77,6 +83,12 @@ impl From<&BlameArgs> for Blame {
     }
 }
 
+impl From<&BlameArgs> for rounds::Policy {
+    fn from(args: &BlameArgs) -> Self {
+        Self { hold_threshold: f64::from(args.hold_percent) / 100.0, max_rescues: args.max_rescues }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +104,7 @@ mod tests {
     fn without_a_word_it_is_as_the_specification_has_it() {
         let line = Line::try_parse_from(["serve"]).unwrap();
         assert_eq!(Blame::from(&line.blame), Blame::default());
+        assert_eq!(rounds::Policy::from(&line.blame), rounds::Policy::default());
         let off =
             Line::try_parse_from(["serve", "--site-ban-failures=0", "--on-failing-alike=nothing"]).unwrap();
         let off = Blame::from(&off.blame);

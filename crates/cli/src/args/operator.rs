@@ -36,7 +36,7 @@ pub(crate) struct ReleaseArgs {
     #[arg(long, value_name = "SHARE")]
     pub(crate) threshold: Option<f64>,
     /// How often a round is rescued after failures before it is held.
-    #[arg(long, value_name = "N")]
+    #[arg(id = "rescues_of_round", long = "max-rescues", value_name = "N")]
     pub(crate) max_rescues: Option<i64>,
     /// An input file that is not to be read any more, by its logical name; give it again for more.
     #[arg(long = "exclude", value_name = "LFN")]

@@ -120,6 +120,7 @@ fn requests_options(
         condor: condor_options(&args.backend, absolute)?,
         cool_off: args.cool_off,
         blame: (&args.blame).into(),
+        recovery: (&args.blame).into(),
         bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
         ..RequestsOptions::default()
     })

@@ -209,6 +209,22 @@ pub(crate) const KEYS: &[Key] = &[
         example: "\"5m\"",
     },
     Key {
+        name: "serve.hold_percent",
+        arg: "hold_percent",
+        kind: Kind::Number,
+        default: Some("20"),
+        meaning: "part of the work units of a round; if so many fail, the request is held, below it the round is rescued",
+        example: "20",
+    },
+    Key {
+        name: "serve.max_rescues",
+        arg: "max_rescues",
+        kind: Kind::Number,
+        default: Some("3"),
+        meaning: "how often a round is rescued after failures before its request is held",
+        example: "3",
+    },
+    Key {
         name: "serve.site_ban_failures",
         arg: "site_ban_failures",
         kind: Kind::Number,
