@@ -44,6 +44,6 @@ impl Input {
 
 /// Files that people do not want to be read, and who said so.
 fn unwanted(overrides: &Overrides) -> BTreeMap<String, String> {
-    let by = || "a person".to_owned();
-    overrides.excluded_files.iter().map(|lfn| (lfn.clone(), by())).collect()
+    let by = |lfn| overrides.excluded_by.get(lfn).map_or("a person", String::as_str).to_owned();
+    overrides.excluded_files.iter().map(|lfn| (lfn.clone(), by(lfn))).collect()
 }

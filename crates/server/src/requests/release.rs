@@ -236,7 +236,7 @@ fn changes(
 ) -> Vec<RequestChange> {
     let said = reason_or_none(&wanted.reason);
     let mut changes = Vec::new();
-    let overrides = row.overrides.clone().with(overrides(wanted));
+    let overrides = row.overrides.clone().with(overrides(wanted).said_by(actor.name));
     if overrides != row.overrides {
         changes.push(RequestChange::Overrides(Box::new(overrides)));
     }
@@ -271,6 +271,7 @@ fn overrides(wanted: &ReleaseRequest) -> Overrides {
         max_rescue_attempts: wanted.max_rescue_attempts.and_then(|count| count.try_into().ok()),
         memory_mb: wanted.memory_mb.and_then(|memory| memory.try_into().ok()),
         excluded_files: wanted.excluded_files.iter().cloned().collect(),
+        ..Overrides::default()
     }
 }
 

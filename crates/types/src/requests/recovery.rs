@@ -2,7 +2,7 @@
 
 use crate::LumiMask;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a person said about a request while it was carried out; it stands over what was wished for and over the settings of
 /// the deployment. Sites that get nothing of it are bans, and kept with those.
@@ -24,6 +24,9 @@ pub struct Overrides {
     /// Input files that are not to be read any more.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub excluded_files: BTreeSet<String>,
+    /// Who said so, by file.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub excluded_by: BTreeMap<String, String>,
 }
 
 impl Overrides {
@@ -32,16 +35,27 @@ impl Overrides {
         *self == Self::default()
     }
 
-    /// With what is said now: it stands over what was said before, and files that are excluded stay so.
+    /// Notes who does not want these files to be read.
     #[must_use]
-    pub fn with(mut self, now: Self) -> Self {
+    pub fn said_by(mut self, who: &str) -> Self {
+        self.excluded_by = self.excluded_files.iter().map(|lfn| (lfn.clone(), who.to_owned())).collect();
+        self
+    }
+
+    /// With what is said now: it stands over what was said before, and files that are excluded stay so, by whoever was
+    /// the first to say it.
+    #[must_use]
+    pub fn with(mut self, mut now: Self) -> Self {
+        now.excluded_by.retain(|lfn, _| !self.excluded_files.contains(lfn));
         self.excluded_files.extend(now.excluded_files);
+        self.excluded_by.extend(now.excluded_by);
         Self {
             retry_count: now.retry_count.or(self.retry_count),
             error_hold_threshold: now.error_hold_threshold.or(self.error_hold_threshold),
             max_rescue_attempts: now.max_rescue_attempts.or(self.max_rescue_attempts),
             memory_mb: now.memory_mb.or(self.memory_mb),
             excluded_files: self.excluded_files,
+            excluded_by: self.excluded_by,
         }
     }
 }
@@ -95,6 +109,12 @@ mod tests {
         let both = before.with(now);
         assert_eq!((both.retry_count, both.memory_mb), (Some(5), Some(6000)));
         assert_eq!(both.excluded_files, files(&["/a", "/b"]));
+        let again = Overrides { excluded_files: files(&["/b", "/c"]), ..Overrides::default() };
+        let all = Overrides::default().with(both.said_by("ada")).with(again.said_by("eve"));
+        let by =
+            [("/a", "ada"), ("/b", "ada"), ("/c", "eve")].map(|(lfn, who)| (lfn.to_owned(), who.to_owned()));
+        assert_eq!(all.excluded_by, by.into(), "whoever said it first");
+        let both = all;
         assert!(!both.is_empty() && Overrides::default().is_empty());
         assert_eq!(serde_json::to_string(&Overrides::default()).unwrap(), "{}");
     }
