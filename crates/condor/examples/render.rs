@@ -61,6 +61,7 @@ fn render(directory: &Path, units: usize, nodes: u32) -> Result<(), windlass_con
         accounting: &accounting,
         credentials: Credentials::default(),
         banned: &[],
+        memory_mb: None,
     })
 }
 

@@ -5,6 +5,10 @@
 //! its landing elects anew. And a DAGMan that was removed while it was held, or was lost, has written no rescue file: what
 //! it would have said is then said here, so that nothing that is completed is done again.
 
+mod adapt;
+
+pub use adapt::adapt;
+
 use crate::layout;
 use crate::read::rescue::{self, Rescue};
 use crate::watch::Watch;
@@ -41,6 +45,10 @@ pub struct RescueError {
 
 /// To be called before the DAG is submitted again, never while it runs. May be called again after a crash.
 pub fn prepare(run: &Path, banned: &[String]) -> Result<Vec<Moved>, RescueError> {
+    unlock(&run.join(layout::OUTER_DAG))?;
+    for name in unit_names(run)? {
+        unlock(&run.join(name).join(layout::GROUP_DAG))?;
+    }
     let rescue = newest(run)?;
     let completed = completed(run);
     let is_missing = |unit: &String| rescue.as_ref().is_none_or(|(_, rescue)| !rescue.done.contains(unit));
@@ -70,6 +78,17 @@ pub fn prepare(run: &Path, banned: &[String]) -> Result<Vec<Moved>, RescueError>
         moved.push(Moved { unit, site, why });
     }
     Ok(moved)
+}
+
+/// A DAGMan that was removed while it was held, or was lost, leaves its lock. The next one would think that it crashed
+/// itself, and go through the old log, where all nodes were removed, instead of the rescue file.
+fn unlock(dag: &Path) -> Result<(), RescueError> {
+    let mut path = dag.as_os_str().to_owned();
+    path.push(".lock");
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path.as_ref())(error)),
+        _ => Ok(()),
+    }
 }
 
 /// The rescue file that DAGMan would go on from, and its number.
@@ -240,6 +259,20 @@ mod tests {
         fs::write(run.path().join("workflow.dag.rescue001"), "DONE mg_000000\n").unwrap();
         prepare(run.path(), &[]).unwrap();
         assert_eq!(done(2).unwrap(), ["mg_000000", "mg_000002"]);
+    }
+
+    #[test]
+    fn nobody_takes_what_was_removed_for_a_crash_of_his_own() {
+        let run = tempfile::tempdir().unwrap();
+        let locks = [
+            run.path().join("workflow.dag.lock"),
+            unit(run.path(), 0, "T2_Good", &[]).join("group.dag.lock"),
+        ];
+        for lock in &locks {
+            fs::write(lock, "").unwrap();
+        }
+        prepare(run.path(), &[]).unwrap();
+        assert!(!locks.iter().any(|lock| lock.exists()));
     }
 
     #[test]

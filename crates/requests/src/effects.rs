@@ -67,6 +67,7 @@ pub(crate) struct Rows {
     pub(crate) name: String,
     /// What people have changed about how it is carried out.
     pub(crate) overrides: Overrides,
+    pub(crate) priority: i64,
     pub(crate) process: Option<Process>,
     pub(crate) run: Option<RunRow>,
     /// Of a step.
@@ -82,6 +83,7 @@ impl Rows {
         Self {
             name: view.row.request.request_name.clone(),
             overrides: view.row.overrides.clone(),
+            priority: view.row.request.priority,
             process: view.process.clone(),
             run: view.run.clone(),
             block,
@@ -308,7 +310,6 @@ fn write_for_backend(
                 directory: Path::new(&run.submit_dir),
                 run: &run.uuid,
                 submission: &submission(world, rows, run),
-                priority: request.priority,
                 banned: &world.closed(&request.request_name).map_err(|error| of_store(&error))?,
             };
             world.backends.condor.write(&paper, outline)
@@ -445,6 +446,8 @@ fn submission(world: &World, rows: &Rows, run: &RunRow) -> Submission {
         throttles: throttles.unwrap_or_default(),
         retries,
         max_memory_per_core: options.plan.max_memory_per_core,
+        memory_mb: rows.overrides.memory_mb,
+        priority: rows.priority,
     }
 }
 

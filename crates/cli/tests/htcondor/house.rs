@@ -5,18 +5,25 @@ use crate::support::{Pool, SITES, Work, eventually};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 
 /// What the inputs of all requests are: nine files of twenty events, numbered through.
 pub(crate) const INPUT: &str = "/Muons/Run3-v1/RAW";
 const FILES: u64 = 9;
 const EVENTS_PER_FILE: u64 = 20;
-const EVENTS: u64 = FILES * EVENTS_PER_FILE;
 /// Where they are. Units land at one of these.
-const HOMES: [&str; 3] = [SITES[0], SITES[1], SITES[2]];
+pub(crate) const HOMES: [&str; 3] = [SITES[0], SITES[1], SITES[2]];
+
+/// The numbers of what is in a file.
+fn events_of(file: u64) -> Range<u64> {
+    file * EVENTS_PER_FILE + 1..(file + 1) * EVENTS_PER_FILE + 1
+}
 
 pub(crate) struct House {
     pub(crate) work: Work,
+    /// How its server is started, besides what is the same for all.
+    options: Vec<String>,
     environment: Vec<(&'static str, String)>,
     served: Option<Child>,
 }
@@ -32,9 +39,15 @@ fn told(mut command: Command) -> String {
 
 impl House {
     pub(crate) fn open(pool: &Pool, name: &str) -> Self {
+        Self::open_with(pool, name, &["--cool-off", "1s"])
+    }
+
+    /// With other options of `serve`.
+    pub(crate) fn open_with(pool: &Pool, name: &str, options: &[&str]) -> Self {
         let work = pool.work(name);
-        let mut house = Self { environment: pool.environment(), work, served: None };
-        house.add_inputs();
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let mut house = Self { environment: pool.environment(), work, options, served: None };
+        house.add_files("data", 0..FILES, INPUT, &HOMES);
         for site in SITES {
             let mark = house.work.write(&format!("storage/{site}/.here"), "");
             let storage = mark.parent().unwrap().to_str().unwrap();
@@ -44,15 +57,15 @@ impl House {
         house
     }
 
-    fn add_inputs(&self) {
-        for file in 0..FILES {
-            let event = |n: u64| file * EVENTS_PER_FILE + n + 1;
-            let line = |n: u64| format!("1 {} {}\n", file * 2 + n / 10 + 1, event(n));
-            let text: String = (0..EVENTS_PER_FILE).map(line).collect();
-            self.work.write(&format!("data/f{file}.txt"), &text);
+    /// Files with these numbers, in a directory of their own, are a part of a dataset and at all of these sites.
+    pub(crate) fn add_files(&self, directory: &str, files: Range<u64>, dataset: &str, sites: &[&str]) {
+        for file in files {
+            let line = |event: u64| format!("1 {} {event}\n", (event - 1) / 10 + 1);
+            let text: String = events_of(file).map(line).collect();
+            self.work.write(&format!("{directory}/f{file}.txt"), &text);
         }
-        let homes = HOMES.iter().flat_map(|site| ["--site", site]);
-        let add: Vec<&str> = ["catalog", "add", "data", "as", INPUT].into_iter().chain(homes).collect();
+        let sites = sites.iter().flat_map(|&site| ["--site", site]);
+        let add: Vec<&str> = ["catalog", "add", directory, "as", dataset].into_iter().chain(sites).collect();
         self.windlass(&add);
     }
 
@@ -64,7 +77,7 @@ impl House {
         let program = program.to_str().unwrap();
         let place =
             ["serve", "--listen", "127.0.0.1:0", "--backend", "htcondor", "--worker-program", program];
-        let words = [&place[..], &["--cool-off", "1s"]].concat();
+        let words: Vec<&str> = place.into_iter().chain(self.options.iter().map(String::as_str)).collect();
         let mut command = self.command(&words);
         let mut served = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let address = self.work.path().join(".windlass/windlass.db.run/server.json");
@@ -117,10 +130,15 @@ impl House {
 
     /// The same with another step.
     pub(crate) fn submit_step(&self, name: &str, step: &Value) {
+        self.submit_over(name, INPUT, 3, step);
+    }
+
+    /// With units of so many files of this dataset, each in a node of its own.
+    pub(crate) fn submit_over(&self, name: &str, input: &str, files: u64, step: &Value) {
         let document = json!({
-            "request_name": name, "input_dataset": INPUT, "output_datasets": [output(name)],
-            "splitting_algo": "FileBased", "memory_mb": 100, "size_per_event_kb": 0.04,
-            "splitting_params": {"files_per_job": 1, "target_merged_size_kb": 3},
+            "request_name": name, "input_dataset": input, "output_datasets": [output(name)],
+            "splitting_algo": "FileBased", "memory_mb": 100, "size_per_event_kb": 0.05,
+            "splitting_params": {"files_per_job": 1, "target_merged_size_kb": files},
             "payload_config": {"steps": [step]},
         });
         let file = format!("{name}.json");
@@ -158,10 +176,19 @@ impl House {
     /// All is made, once, and archived.
     #[track_caller]
     pub(crate) fn check_outputs(&self, name: &str) {
+        self.check_files(name, 0..FILES);
+    }
+
+    /// All events of the files with these numbers are there, once, and archived; and nothing else is.
+    #[track_caller]
+    pub(crate) fn check_files(&self, name: &str, files: impl IntoIterator<Item = u64>) {
         let shown = self.request(name);
         let blocks = shown["progress"]["blocks"].as_array().unwrap();
-        assert!(!blocks.is_empty() && blocks.iter().all(|block| block["status"] == "archived"), "{shown:#}");
-        let once: BTreeMap<u64, u64> = (1..=EVENTS).map(|event| (event, 1)).collect();
+        // One that has no name was planned, and nothing came of it.
+        let mut made = blocks.iter().filter(|block| !block["block_name"].is_null()).peekable();
+        assert!(made.peek().is_some() && made.all(|block| block["status"] == "archived"), "{shown:#}");
+        let once: BTreeMap<u64, u64> =
+            files.into_iter().flat_map(events_of).map(|event| (event, 1)).collect();
         assert_eq!(self.written(name), once, "{name}");
     }
 

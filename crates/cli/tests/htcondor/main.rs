@@ -4,6 +4,7 @@
 mod disturbed;
 mod going_on;
 mod house;
+mod recovering;
 #[path = "../../../condor/tests/support/mod.rs"]
 #[expect(dead_code, reason = "these tests need only some of what those of the crate need")]
 mod support;

@@ -56,6 +56,8 @@ pub struct Run<'a> {
     pub credentials: Credentials<'a>,
     /// Sites where nothing is to land.
     pub banned: &'a [String],
+    /// What landings and processing nodes get, in MB, whatever was planned for them: somebody said so later.
+    pub memory_mb: Option<u64>,
 }
 
 /// The `windlass` that scripts and jobs are.
@@ -135,11 +137,7 @@ pub fn render_run(run: &Run<'_>) -> Result<(), RenderError> {
     let words = Words::of(run)?;
     let put = |name: &str, text: &str| write(&run.directory.join(name), text);
     put(layout::CONFIG, outer::CONFIG)?;
-    for role in NodeRole::ALL {
-        put(submits::file_name(*role), &submits::submit_file(run, &words, *role)?)?;
-    }
-    write_bans(run.directory, run.banned)?;
-    terms(run).write(run.directory)?;
+    write_terms(run, &words)?;
     let mut text = String::new();
     for (number, unit) in (0..).zip(run.units) {
         text.clear();
@@ -152,12 +150,32 @@ pub fn render_run(run: &Run<'_>) -> Result<(), RenderError> {
     put(layout::OUTER_DAG, &outer::dag(run, &words))
 }
 
+/// Writes anew what may be different when a run is gone on with: all but its DAGs, which rescue files are for. The number
+/// of retries is in the terms; DAGMan is told of it by [`rescue::adapt`](crate::rescue::adapt).
+pub fn renew(run: &Run<'_>) -> Result<(), RenderError> {
+    write_terms(run, &Words::of(run)?)
+}
+
+/// The submit files, bans, and what scripts have to know.
+fn write_terms(run: &Run<'_>, words: &Words<'_>) -> Result<(), RenderError> {
+    for role in NodeRole::ALL {
+        let text = submits::submit_file(run, words, *role)?;
+        write_whole(run.directory, submits::file_name(*role), &text)?;
+    }
+    write_bans(run.directory, run.banned)?;
+    Ok(terms(run).write(run.directory)?)
+}
+
 /// Where nothing is to land from now on. Read whenever a landing is submitted.
 pub fn write_bans(directory: &Path, sites: &[String]) -> Result<(), RenderError> {
     let text = named("a site that is banned", submits::bans(sites))?;
-    let hidden = directory.join(format!(".{}", layout::BANS));
-    let path = directory.join(layout::BANS);
-    write(&hidden, &text)?;
+    write_whole(directory, layout::BANS, &text)
+}
+
+/// What is there may be read at any moment.
+fn write_whole(directory: &Path, name: &str, text: &str) -> Result<(), RenderError> {
+    let (hidden, path) = (directory.join(format!(".{name}")), directory.join(name));
+    write(&hidden, text)?;
     fs::rename(&hidden, &path).map_err(|source| RenderError::Io { path, source })
 }
 
@@ -217,13 +235,20 @@ impl Retries {
     }
 }
 
+impl Run<'_> {
+    /// Merges and cleanups need what they need.
+    fn said_memory(&self, role: NodeRole) -> Option<u64> {
+        self.memory_mb.filter(|_| matches!(role, NodeRole::Landing | NodeRole::Processing))
+    }
+}
+
 fn terms(run: &Run<'_>) -> Terms {
     let kind = |role: NodeRole, size: NodeSize| NodeKind {
         role: Some(role),
         retries: run.retries.of(role),
         asked: Resources {
             cpus: size.cpus,
-            memory: Bytes(size.memory_mb << 20),
+            memory: Bytes(run.said_memory(role).unwrap_or(size.memory_mb) << 20),
             runtime: Some(Duration::from_secs(size.runtime_sec)),
             ..Resources::DEFAULT
         },

@@ -27,7 +27,7 @@ pub(super) fn submit_file(run: &Run<'_>, words: &Words<'_>, role: NodeRole) -> R
     let mut text = format!("# {role} nodes of request {}, run {}.\n", comment(run.request), comment(run.run));
     program(&mut text, run, role)?;
     transfer(&mut text, run, words, role)?;
-    text.push_str(RESOURCES);
+    resources(&mut text, run, role);
     place(&mut text, role);
     marks(&mut text, run, role)?;
     text.push_str("queue\n");
@@ -108,10 +108,15 @@ pub(super) fn credentials(
     Ok(())
 }
 
-/// From the VARS of the node. Time without transfers; a job that takes longer is held with code 47.
-const RESOURCES: &str = "\
-request_cpus = $(cpus)
-request_memory = $(memory)
+/// From the VARS of the node, which stay as they were planned: what somebody said later stands over them.
+fn resources(text: &mut String, run: &Run<'_>, role: NodeRole) {
+    let memory = run.said_memory(role).map_or_else(|| "$(memory)".to_owned(), |mb| mb.to_string());
+    writeln!(text, "request_cpus = $(cpus)\nrequest_memory = {memory}").ok();
+    text.push_str(OTHER_RESOURCES);
+}
+
+/// Time without transfers; a job that takes longer is held with code 47.
+const OTHER_RESOURCES: &str = "\
 request_disk = $(disk)
 allowed_execute_duration = $(runtime)
 minutes = $(runtime) / 60 + 1

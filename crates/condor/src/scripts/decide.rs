@@ -98,6 +98,11 @@ fn is_repeated(attempt: &Attempt, earlier: &PostReport) -> bool {
 fn asked(attempt: &Attempt, rules: &Rules) -> Resources {
     match &attempt.earlier {
         Some(earlier) if is_repeated(attempt, earlier) => earlier.asked,
+        // It may have been given more before a rescue.
+        Some(earlier) if rules.role.is_some() => {
+            let next = earlier.asks_next();
+            Resources { memory: next.memory.max(rules.asked.memory), ..next }
+        }
         Some(earlier) => earlier.asks_next(),
         None => rules.asked,
     }

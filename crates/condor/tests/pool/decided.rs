@@ -82,6 +82,7 @@ impl Ran {
             accounting: &BTreeMap::new(),
             credentials: Credentials::default(),
             banned: &[],
+            memory_mb: None,
         })
         .unwrap();
     }

@@ -83,6 +83,7 @@ impl Planned {
             accounting: &self.accounting,
             credentials: Credentials::default(),
             banned: &self.banned,
+            memory_mb: None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use windlass_condor::layout;
 use windlass_condor::render::{
-    Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit, render_run, write_bans,
+    Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit, render_run, renew, write_bans,
 };
 use windlass_condor::terms::{Care, Terms};
 
@@ -62,6 +62,7 @@ impl Parts {
             accounting: &self.accounting,
             credentials: Credentials::default(),
             banned: &self.banned,
+            memory_mb: None,
         }
     }
 }
@@ -106,6 +107,53 @@ fn rendering_again_changes_nothing_and_only_bans_change_with_bans() {
     let second = read();
     let changed: Vec<_> = second.difference(&first).map(|(_, name)| name.clone()).collect();
     assert_eq!(changed, [Path::new(layout::BANS)]);
+}
+
+/// What differs between two texts, line by line.
+fn changed(before: &str, after: &str) -> Vec<(String, String)> {
+    assert_eq!(before.lines().count(), after.lines().count(), "{before}\n{after}");
+    let pairs = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
+    pairs.map(|(before, after)| (before.trim().to_owned(), after.trim().to_owned())).collect()
+}
+
+/// Somebody let it go on with more memory and retries, and its priority is lower by now.
+#[test]
+fn a_run_that_goes_on_differently_keeps_its_dags() {
+    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let run = parts.run(directory.path());
+    render_run(&run).unwrap();
+    let read = || -> BTreeMap<PathBuf, String> {
+        let text = |name: &PathBuf| fs::read_to_string(directory.path().join(name)).unwrap();
+        files(directory.path()).into_iter().map(|name| (name.clone(), text(&name))).collect()
+    };
+    let planned = read();
+    renew(&run).unwrap();
+    assert_eq!(read(), planned, "nothing was changed");
+    renew(&Run {
+        retries: Retries { processing: 5, ..run.retries },
+        memory_mb: Some(12_000),
+        priority: 90,
+        ..run.clone()
+    })
+    .unwrap();
+    let renewed = read();
+    assert!(renewed.keys().eq(planned.keys()), "neither more files nor fewer");
+    let of = |name: &str| changed(&planned[Path::new(name)], &renewed[Path::new(name)]);
+    let pair = |before: &str, after: &str| (before.to_owned(), after.to_owned());
+    let memory = pair("request_memory = $(memory)", "request_memory = 12000");
+    for name in ["landing.sub", "processing.sub"] {
+        assert_eq!(of(name), [memory.clone(), pair("priority = 110", "priority = 90")], "{name}");
+    }
+    for name in ["merge.sub", "cleanup.sub"] {
+        assert_eq!(of(name), [pair("priority = 120", "priority = 100")], "{name}");
+    }
+    for name in planned.keys().filter(|name| name.extension().is_none_or(|ending| ending != "sub")) {
+        assert!(name == Path::new(layout::TERMS) || renewed[name] == planned[name], "{}", name.display());
+    }
+    let terms = Terms::read(directory.path()).unwrap();
+    let told = |kind: &str| (terms.kinds[kind].retries, terms.kinds[kind].asked.memory.0 >> 20);
+    let kinds = ["landing", "processing_0", "processing_1", "merge"];
+    assert_eq!(kinds.map(told), [(3, 12_000), (5, 12_000), (5, 12_000), (2, 2000)]);
 }
 
 #[test]

@@ -63,14 +63,31 @@ impl Condor {
         Self { lookout: Lookout::new(nudge, queue.clone()), queue, options }
     }
 
-    /// Where a new run goes, given those that are not over: to the schedd that has the fewest of them.
+    /// Where a new run goes, given those that are not over: to the schedd that has the fewest of them, among those that
+    /// answer.
     pub(crate) fn place(&self, active: &[RunRow]) -> book::Backend {
         let load = |schedd: &String| {
             let is_there = |run: &&RunRow| schedd_of(run) == Some(schedd.as_str());
             active.iter().filter(is_there).count()
         };
-        let schedd = self.options.schedds.iter().min_by_key(|schedd| load(schedd)).cloned();
+        let mut schedds: Vec<&String> = self.options.schedds.iter().collect();
+        schedds.sort_by_key(|schedd| load(schedd));
+        let answers =
+            |schedd: &&&String| schedds.len() == 1 || self.queue.at(Some(schedd)).all_dags().is_ok();
+        // If none answers, the one that has the least to do when it is back.
+        let schedd = schedds.iter().find(answers).or(schedds.first()).map(|&schedd| schedd.clone());
         book::Backend::Htcondor { schedd, cluster: None }
+    }
+
+    /// What was changed since the run was planned holds for what is left of it: retries, memory, priority, sites.
+    fn renew(&self, order: &Order<'_>) -> Result<(), Trouble> {
+        let (directory, submission) = (Path::new(&order.run.submit_dir), &order.submission);
+        let outline = Outline::read(directory).map_err(|error| passing(&error))?;
+        // All runs of a round are of the first one's directory, and bear its name.
+        let paper = Paper { directory, run: &submission.digest, submission, banned: &order.banned };
+        paper::renew(&paper, &outline, &self.options).map_err(|error| of_render(&error))?;
+        rescue::adapt(directory, submission.retries.counts.processing, submission.memory_mb)
+            .map_err(|error| passing(&error))
     }
 
     /// Writes what HTCondor has to know of a planned run into its directory.
@@ -136,6 +153,9 @@ impl Backend for Condor {
                 await_the_last(&condor, &batch(order))?;
             }
             prepare(run, directory, &order.banned)?;
+            if number(order) > 1 {
+                self.renew(order)?;
+            }
         }
         let submitted = submit::rescue(&condor, directory, &batch(order), number(order))
             .map_err(|error| of_submit(&error))?;

@@ -81,6 +81,10 @@ pub(crate) struct Submission {
     pub(crate) retries: Retries,
     /// What a job of one core may ask for at most, in MB.
     pub(crate) max_memory_per_core: u64,
+    /// What somebody said that a job gets, after it was planned perhaps.
+    pub(crate) memory_mb: Option<u64>,
+    /// As it is now.
+    pub(crate) priority: i64,
 }
 
 /// The workflow of a run, ready to be created.

@@ -199,6 +199,19 @@ fn memory_grows_to_its_ceiling_and_no_further() {
     assert_eq!(last.attempts.len(), 3);
 }
 
+/// Before a rescue, somebody may have given the nodes more; what one is known to need stands over that.
+#[test]
+fn memory_grows_from_what_it_is_by_now() {
+    for (learnt, said, expected) in [(1024, 2048, 2048), (2048, 1024, 2048)] {
+        let node = |mb: u64| NodeKind { asked: asked(mb << 20), ..kind(NodeRole::Processing) };
+        let rules = |mb: u64| Rules::of(&node(mb), &terms()).unwrap();
+        let first = decide(&attempt(1, "late"), &rules(learnt)).report;
+        let next = Attempt { job_id: "33.0".into(), earlier: Some(first), ..attempt(1, "late") };
+        let asked = decide(&next, &rules(said)).report.asked;
+        assert_eq!(asked.memory, Bytes(expected << 20), "{learnt} {said}");
+    }
+}
+
 #[test]
 fn cool_offs_double_up_to_their_limit() {
     let terms = Terms {

@@ -4,7 +4,7 @@ use super::CondorOptions;
 use crate::backend::jobs::{JobSize, Submission, largest};
 use crate::outline::Outline;
 use std::path::Path;
-use windlass_condor::render::{Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit, render_run};
+use windlass_condor::render::{self, Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit};
 use windlass_condor::terms::Care;
 
 /// Landings and cleanups write next to nothing.
@@ -16,14 +16,32 @@ pub(crate) struct Paper<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) run: &'a str,
     pub(crate) submission: &'a Submission,
-    pub(crate) priority: i64,
     pub(crate) banned: &'a [String],
 }
 
+/// All of it.
 pub(super) fn write(
     paper: &Paper<'_>,
     outline: &Outline,
     options: &CondorOptions,
+) -> Result<(), RenderError> {
+    with_run(paper, outline, options, render::render_run)
+}
+
+/// What may have changed since it was planned.
+pub(super) fn renew(
+    paper: &Paper<'_>,
+    outline: &Outline,
+    options: &CondorOptions,
+) -> Result<(), RenderError> {
+    with_run(paper, outline, options, render::renew)
+}
+
+fn with_run(
+    paper: &Paper<'_>,
+    outline: &Outline,
+    options: &CondorOptions,
+    write: impl FnOnce(&Run<'_>) -> Result<(), RenderError>,
 ) -> Result<(), RenderError> {
     let submission = paper.submission;
     let size = |size: JobSize, disk_kb: u64| NodeSize {
@@ -37,7 +55,7 @@ pub(super) fn write(
     let units: Vec<Unit> = units.collect();
     let largest = largest(outline);
     let counts = submission.retries.counts;
-    render_run(&Run {
+    write(&Run {
         directory: paper.directory,
         request: &submission.name,
         run: paper.run,
@@ -55,21 +73,23 @@ pub(super) fn write(
             cleanup: counts.cleanup,
         },
         throttles: &submission.throttles,
-        care: care(submission),
-        priority: i32::try_from(paper.priority).unwrap_or(i32::MAX),
+        care: care(submission, largest),
+        priority: i32::try_from(submission.priority).unwrap_or(i32::MAX),
         accounting: &options.accounting,
         credentials: Credentials { proxy: options.proxy.as_deref(), token: options.token.as_deref() },
         banned: paper.banned,
+        memory_mb: submission.memory_mb,
     })
 }
 
-fn care(submission: &Submission) -> Care {
+fn care(submission: &Submission, largest: JobSize) -> Care {
+    let said = submission.memory_mb.unwrap_or(0).div_ceil(u64::from(largest.cores.max(1)));
     let cool_off_sec = submission.retries.cool_off.as_secs();
     let usual = Care::default();
     Care {
         cool_off_sec,
         longest_cool_off_sec: usual.longest_cool_off_sec.max(cool_off_sec),
-        max_memory_per_core_mb: submission.max_memory_per_core,
+        max_memory_per_core_mb: submission.max_memory_per_core.max(said),
         ..usual
     }
 }

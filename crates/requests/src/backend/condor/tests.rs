@@ -130,6 +130,8 @@ fn a_run_is_the_next_submission_of_its_directory() {
             throttles: BTreeMap::new(),
             retries: Retries { counts: plan::Retries::default(), cool_off: Duration::ZERO },
             max_memory_per_core: 1000,
+            memory_mb: None,
+            priority: 0,
         },
         others,
         banned: Vec::new(),

@@ -1,0 +1,221 @@
+//! Requests of which something fails: rescued, held and let go on, given up, kept from sites and files that are
+//! bad; and one whose schedd is lost.
+
+use crate::house::{HOMES, House, fails_with};
+use crate::support::{Pool, SITES, eventually};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+/// Where most tests have nothing: what waits there for something does not take the place of others.
+const OTHER: &str = SITES[3];
+/// What all steps do at last.
+const COPY: &str = "cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT";
+
+fn submit(house: &House, name: &str, input: &str, files: u64, trouble: &str) {
+    let command = format!("{trouble}; {COPY}");
+    house.submit_over(name, input, files, &json!({"name": "RECO", "command": command}));
+}
+
+/// Something that only the nodes do that read this file.
+fn reading(file: &str, trouble: &str) -> String {
+    format!("case \"$(cat $WINDLASS_INPUTS)\" in */{file}.txt*) {trouble} ;; esac")
+}
+
+fn path(house: &House, file: &str) -> String {
+    house.work.path().join(file).display().to_string()
+}
+
+fn until(house: &House, file: &str) -> String {
+    format!("until [ -e {} ]; do sleep 0.1; done", path(house, file))
+}
+
+/// All runs of a request, the oldest first.
+fn runs(house: &House, name: &str) -> Vec<Value> {
+    let mut runs = house.json(&["dag", "list", "--request", name]).as_array().unwrap().clone();
+    runs.sort_by_key(|run| run["created_at"].to_string());
+    runs
+}
+
+fn last(house: &House, name: &str) -> Value {
+    runs(house, name).pop().unwrap_or_default()
+}
+
+fn directory(run: &Value) -> PathBuf {
+    PathBuf::from(run["submit_dir"].as_str().unwrap())
+}
+
+/// What people were told about a request.
+fn alerts(house: &House, name: &str) -> Vec<String> {
+    let alerts = house.json(&["request", "alerts", name]);
+    alerts.as_array().unwrap().iter().map(|alert| alert["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+/// All that a request ever was.
+fn way(house: &House, name: &str) -> Vec<String> {
+    let shown = house.request(name);
+    let transitions = shown["status_transitions"].as_array().unwrap();
+    transitions.iter().map(|one| one["to"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Every attempt of a run's directory that is over, as its script wrote it down.
+fn attempts(run: &Value) -> Vec<Value> {
+    let lines = fs::read_to_string(directory(run).join("attempts.jsonl")).unwrap_or_default();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn await_status(house: &House, name: &str, status: &str) {
+    eventually(&format!("{name} is {status}"), || house.status(name) == status);
+}
+
+fn await_completion(house: &House, name: &str) {
+    eventually(&format!("{name} is completed"), || house.is_completed(name));
+}
+
+/// How many jobs of a run are in the queue, DAGs and all.
+fn left(pool: &Pool, run: &Value) -> usize {
+    let batch = format!("windlass-{}", directory(run).file_name().unwrap().to_string_lossy());
+    let constraint = format!("JobBatchName == \"{batch}\"");
+    pool.condor("condor_q", &["-constraint", &constraint, "-autoformat", "ClusterId"]).lines().count()
+}
+
+/// E 3.2: one unit of six is few enough. One request is out of luck for as long as its first run has attempts; the other has
+/// a unit at a site that cannot store what is made there.
+#[test]
+fn few_failures_are_rescued_without_anybody() {
+    let pool = Pool::shared();
+    let house = House::open(&pool, "rescued");
+    house.add_files("six", 0..6, "/Muons/Six-v1/RAW", &HOMES);
+    house.add_files("here", 0..5, "/Muons/Apart-v1/RAW", &[SITES[0]]);
+    house.add_files("there", 5..6, "/Muons/Apart-v1/RAW", &[SITES[1], SITES[2]]);
+    let count = path(&house, "count");
+    let unlucky = format!("echo >> {count}; [ $(wc -l < {count}) -gt 4 ] || {{ {}; }}", fails_with(8015));
+    submit(&house, "unlucky", "/Muons/Six-v1/RAW", 1, &reading("f4", &unlucky));
+    let bad = path(&house, "bad");
+    let full = format!(
+        "[ -e {bad} ] || echo $WINDLASS_SITE > {bad}; [ $(cat {bad}) != $WINDLASS_SITE ] || {{ {}; }}",
+        fails_with(60311)
+    );
+    submit(&house, "astray", "/Muons/Apart-v1/RAW", 1, &reading("f5", &full));
+
+    for name in ["unlucky", "astray"] {
+        await_completion(&house, name);
+        house.check_files(name, 0..6);
+        let shown = house.request(name);
+        assert_eq!(shown["recovery"]["rescues_used"], 1, "{shown:#}");
+        let chain = runs(&house, name);
+        let [first, second] = &chain[..] else { panic!("{chain:#?}") };
+        assert_eq!((&first["work_units_completed"], &first["work_units_failed"]), (&5.into(), &1.into()));
+        assert_eq!(second["work_units_completed"], 6, "over all of them: {second:#}");
+        assert_eq!((&second["parent_dag_id"], &second["submit_dir"]), (&first["id"], &first["submit_dir"]));
+        assert!(!way(&house, name).iter().any(|status| status == "held"), "{shown:#}");
+        // The one that failed is not the one that is tried once.
+        let once = attempts(second).into_iter().filter(|attempt| attempt["unit"] == 0);
+        assert_eq!(once.count(), 4, "what is completed is not done again");
+    }
+    assert_eq!(house.json(&["site", "bans", "--request", "unlucky"]), json!([]), "it was no site's fault");
+    let bans = house.json(&["site", "bans", "--request", "astray"]);
+    let bad = fs::read_to_string(bad).unwrap();
+    assert_eq!((&bans[0]["site_name"], bans.as_array().unwrap().len()), (&json!(bad.trim()), 1), "{bans:#}");
+    assert_eq!(alerts(&house, "astray"), ["site_banned"]);
+    let other = if bad.trim() == SITES[1] { SITES[2] } else { SITES[1] };
+    let merge =
+        attempts(&last(&house, "astray")).into_iter().find(|it| it["unit"] == 5 && it["node"] == "merge");
+    assert_eq!(merge.unwrap()["site"], other, "the rescue was elsewhere");
+}
+
+/// E 3.4, 4.2: whatever fails, it is a person who says what follows.
+#[test]
+fn where_all_of_it_fails_a_person_decides() {
+    let pool = Pool::shared();
+    let house = House::open(&pool, "decided");
+    house.add_files("three", 0..3, "/Muons/Three-v1/RAW", &[OTHER, SITES[1]]);
+    house.windlass(&["site", "ban", SITES[1], "--for", "1d", "--reason", "so that all of it is at one site"]);
+    let broken = format!("[ $WINDLASS_SITE != {} ] || {{ {}; }}", OTHER, fails_with(8501));
+    submit(&house, "banished", "/Muons/Three-v1/RAW", 1, &broken);
+    let gate = until(&house, "never");
+    let waits = format!("{}; {}", reading("f1", &gate), reading("f2", &gate));
+    submit(&house, "given", "/Muons/Three-v1/RAW", 1, &waits);
+
+    await_status(&house, "banished", "held");
+    let run = last(&house, "banished");
+    assert_eq!((&run["work_units_failed"], &run["work_units_completed"]), (&3.into(), &0.into()), "{run:#}");
+    assert!(!way(&house, "banished").iter().any(|status| status == "failed" || status == "resubmitting"));
+    house.windlass(&["site", "unban", SITES[1]]);
+    house.windlass(&["request", "release", "banished", "--ban", OTHER, "--reason", "elsewhere"]);
+    await_completion(&house, "banished");
+    house.check_files("banished", 0..3);
+    let second = last(&house, "banished");
+    assert_eq!(second["round"], 1, "{second:#}");
+    assert!(attempts(&second).iter().all(|attempt| attempt["site"] == SITES[1]));
+
+    given_up(&pool, &house);
+}
+
+/// What runs is removed, and what was made is listed.
+fn given_up(pool: &Pool, house: &House) {
+    let archived = || house.written("given").len() == 20;
+    eventually("a third of it is made", || last(house, "given")["work_units_completed"] == 1 && archived());
+    let run = last(house, "given");
+    assert!(left(pool, &run) > 0);
+    house.windlass(&["request", "fail", "given", "--yes", "--reason", "nobody needs it"]);
+    await_status(house, "given", "failed");
+    eventually("nothing of it is in the queue", || left(pool, &run) == 0);
+    let shown = house.request("given");
+    let reason = shown["reason"].as_str().unwrap();
+    let manifest = reason.split_once("is listed in ").unwrap_or_else(|| panic!("{shown:#}")).1;
+    let manifest: Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
+    let files = manifest["blocks"][0]["files"].as_array().unwrap();
+    assert!(files.len() == 1 && files[0]["is_registered"] == true, "{manifest:#}");
+}
+
+/// What cannot be read is left out; the files beside it are not.
+#[test]
+fn a_bad_file_is_excluded_and_the_rest_of_its_unit_follows() {
+    let pool = Pool::shared();
+    let house = House::open(&pool, "unreadable");
+    let input = "/Muons/Twelve-v1/RAW";
+    house.add_files("twelve", 0..12, input, &HOMES);
+    let lfn = format!("/store/local{input}/f4.txt");
+    let unreadable = fails_with(8016).replace("as it was asked to", &format!("cannot read {lfn}"));
+    submit(&house, "unreadable", input, 2, &reading("f4", &unreadable));
+
+    await_completion(&house, "unreadable");
+    house.check_files("unreadable", (0..12).filter(|file| *file != 4));
+    let excluded = house.json(&["request", "files", "unreadable", "--state", "excluded"])["items"].clone();
+    assert_eq!((excluded.as_array().unwrap().len(), &excluded[0]["lfn"]), (1, &json!(lfn)), "{excluded:#}");
+    assert_eq!(alerts(&house, "unreadable"), ["files_excluded"]);
+    let rounds: Vec<_> = runs(&house, "unreadable").iter().map(|run| run["round"].clone()).collect();
+    assert_eq!(rounds, [0, 1], "nothing was tried in vain");
+}
+
+/// a schedd that is gone for good.
+#[test]
+fn a_request_is_begun_anew_without_the_schedd_that_is_lost() {
+    let pool = Pool::private();
+    let known = pool.condor("condor_status", &["-schedd", "-autoformat", "Name"]);
+    let (lost, stays): (Vec<_>, Vec<_>) = known.lines().partition(|name| name.starts_with("second@"));
+    let (lost, stays) = (lost[0], stays[0]);
+    let options = ["--cool-off", "1s", "--schedd", lost, "--schedd", stays];
+    let house = House::open_with(&pool, "lost", &options);
+    let input = "/Muons/Two-v1/RAW";
+    house.add_files("two", 0..2, input, &HOMES);
+    submit(&house, "first_v1", input, 1, &until(&house, "go"));
+    eventually("it is under way", || last(&house, "first_v1")["nodes_running"].as_u64() > Some(0));
+    submit(&house, "second_v1", input, 1, ":");
+    await_completion(&house, "second_v1");
+    house.check_files("second_v1", 0..2);
+    let at = |name: &str| last(&house, name)["schedd_name"].clone();
+    assert_eq!((at("first_v1"), at("second_v1")), (json!(lost), json!(stays)), "each has one of them");
+
+    pool.condor("condor_off", &["-fast", "-daemon", "schedd2"]);
+    eventually("that it does not answer is told", || {
+        house.request("first_v1")["recovery"]["backend_silent_since"].is_string()
+    });
+    assert_eq!(house.status("first_v1"), "active", "nobody knows that it failed");
+    house.work.write("go", "");
+    house.windlass(&["request", "restart", "first_v1", "--lost", "--yes", "--reason", "its machine burnt"]);
+    await_status(&house, "first_v1", "failed");
+    await_completion(&house, "first_v2");
+    assert_eq!(at("first_v2"), json!(stays));
+}
