@@ -38,6 +38,7 @@ fn lifecycle_options(options: &ServeOptions, location: &Location) -> io::Result<
     lifecycle.decisions.retry_after = wanted.retry_after;
     lifecycle.decisions.blame = wanted.blame.clone();
     lifecycle.decisions.recovery = wanted.recovery;
+    lifecycle.plan.adaptive = wanted.adaptive;
     Ok(lifecycle)
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass_core::adaptive::AdaptiveSettings;
 use windlass_core::classify::Classifier;
 use windlass_core::requests::lifecycle::Blame;
 use windlass_core::requests::rounds;
@@ -76,6 +77,8 @@ pub struct RequestsOptions {
     pub blame: Blame,
     /// When the failures of a round are a matter for a person.
     pub recovery: rounds::Policy,
+    /// What rounds learn from those before them, and how they grow.
+    pub adaptive: AdaptiveSettings,
     /// Before something that had trouble is tried again: planning, submitting.
     pub retry_after: Duration,
     /// Where new runs go.
@@ -94,6 +97,7 @@ impl Default for RequestsOptions {
             cool_off: Duration::from_mins(1),
             blame: Blame::default(),
             recovery: rounds::Policy::default(),
+            adaptive: AdaptiveSettings::default(),
             retry_after: Duration::from_mins(1),
             backend: BackendKind::default(),
             condor: CondorOptions::default(),

@@ -28,6 +28,7 @@ pub(crate) mod recover;
 mod refs;
 pub(crate) mod request;
 pub(crate) mod resources;
+pub(crate) mod rounds;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod site;

@@ -2,6 +2,7 @@
 
 use super::backend::BackendArgs;
 use super::blame::BlameArgs;
+use super::rounds::RoundsArgs;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -91,6 +92,8 @@ pub(crate) struct ServeArgs {
     pub(crate) print_systemd_unit: bool,
     #[command(flatten)]
     pub(crate) blame: BlameArgs,
+    #[command(flatten)]
+    pub(crate) rounds: RoundsArgs,
     #[command(flatten)]
     pub(crate) backend: BackendArgs,
 }

@@ -121,6 +121,7 @@ fn requests_options(
         cool_off: args.cool_off,
         blame: (&args.blame).into(),
         recovery: (&args.blame).into(),
+        adaptive: (&args.rounds).into(),
         bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
         ..RequestsOptions::default()
     })

@@ -12,8 +12,12 @@ pub(crate) struct Worker(Child);
 
 impl Worker {
     pub(crate) fn start(sandbox: &Sandbox, site: &str) -> Self {
+        Self::with_cpus(sandbox, site, "4")
+    }
+
+    fn with_cpus(sandbox: &Sandbox, site: &str, cpus: &str) -> Self {
         let state = format!("state-{site}");
-        let words = ["worker", "--persistent", "--site", site, "--num-cpus", "4", "--memory-gb", "16"];
+        let words = ["worker", "--persistent", "--site", site, "--num-cpus", cpus, "--memory-gb", "16"];
         let mut command = sandbox.command(&[&words[..], &["--state-dir", &state]].concat());
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
@@ -160,6 +164,37 @@ fn a_stopped_request_goes_on_and_loses_nothing() {
     ];
     assert_eq!(went, way);
     assert_eq!(written(&sandbox, "/Muons/slow-v1/RECO"), once_each(80));
+}
+
+/// the program can keep no more than three of its eight cores busy, on whatever machine. The first round, two
+/// work units, finds that out; the second asks for half as many.
+#[test]
+fn later_rounds_ask_for_what_the_first_one_used() {
+    let sandbox = Sandbox::new();
+    events(&sandbox, 16);
+    let _served = Served::start(
+        &sandbox,
+        &["--listen", "127.0.0.1:0", "--first-round-units", "2", "--probe-jobs", "0"],
+    );
+    let _worker = Worker::with_cpus(&sandbox, "T1_A", "8");
+    sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "T1_A"]).exits(0);
+    eventually("its site is known", || sandbox.json(&["site", "list"]).as_array().unwrap().len() == 1);
+    let mut wanted = document("reco", None);
+    wanted["multicore"] = json!(8);
+    wanted["splitting_params"]["target_merged_size_kb"] = json!(4);
+    wanted["payload_config"]["steps"] =
+        json!([{"name": "RECO", "threads": 8, "simulation": {"profile": "GEN", "speed": 20.0}}]);
+    write(&sandbox, "reco.json", &wanted);
+    sandbox.windlass(&["request", "submit", "reco.json", "--watch"]).exits(0).says("reco is completed");
+    assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(320));
+    let metrics = sandbox.json(&["request", "metrics", "reco"]);
+    let [first, second] = &metrics["rounds"].as_array().unwrap()[..] else { panic!("{metrics}") };
+    let asked = |round: &Value| (round["asked"]["from"].clone(), round["asked"]["cores"].clone());
+    assert_eq!(asked(first), (json!("hint"), json!(8)), "{metrics}");
+    assert_eq!(asked(second), (json!("measured"), json!(4)), "{metrics}");
+    assert_eq!(first["asked"]["units"], 2, "{metrics}");
+    let made = |round: &Value| round["measured"]["events_per_core_hour"].as_f64().unwrap();
+    assert!(made(second) > made(first), "{metrics}");
 }
 
 #[test]
