@@ -17,16 +17,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::adaptive::{self, RoundRecord};
-use windlass_core::plan::{self, Cause, Plan, PlanFault, PlanInput, Start, plan};
+use windlass_core::plan::{self, Cause, PlanBlock, PlanFault, PlanInput, Start, plan};
 use windlass_core::requests::book::{
-    Backend, BlockRow, Extent, FileCounts, NodeCounts, Overrides, Process, RequestRow, RunCause, RunRow,
+    Backend, BlockRow, Extent, FileCounts, Overrides, Process, RequestRow, RunRow,
 };
-use windlass_core::requests::lifecycle::{Effect, News, Planned, Trouble};
+use windlass_core::requests::lifecycle::{Effect, News, Place, Planned, Trouble};
 use windlass_core::requests::{View, rounds};
 use windlass_store::model::RunFilter;
 use windlass_types::Clock;
 use windlass_types::payload::check_name;
-use windlass_types::requests::{BlockStatus, Request, RunStatus};
+use windlass_types::requests::{Request, RunStatus};
 
 /// Those with the same one are done one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,26 +105,10 @@ const SHORT: Duration = Duration::from_millis(50);
 /// What was told to stop is given time to do so, and told again then.
 const STOP_AGAIN: Duration = Duration::from_secs(30);
 
-/// What tells an effect from all others of its request.
-pub(crate) fn tag(effect: &Effect) -> String {
-    match effect {
-        Effect::Import => "import".to_owned(),
-        Effect::Plan { round } => format!("plan {round}"),
-        Effect::Submit { run } | Effect::Resume { run } => format!("submit {run}"),
-        Effect::Stop { run, .. } => format!("stop {run}"),
-        Effect::Pause { run } => format!("pause {run}"),
-        Effect::Unpause { run } => format!("unpause {run}"),
-        Effect::Avoid { run } => format!("avoid {run}"),
-        Effect::Settle { run, .. } => format!("settle {run}"),
-        Effect::Manifest => "manifest".to_owned(),
-        Effect::Step(step) => format!("{} {} {:?}", step.kind.name(), step.block, step.unit),
-    }
-}
-
 /// Does it, and says what came of it.
 pub(crate) fn perform(world: &World, effect: &Effect, rows: &Rows) -> Done {
     let retry_after = world.options.decisions.retry_after;
-    let done = |news, pause| Done { tag: tag(effect), news, pause };
+    let done = |news, pause| Done { tag: effect.tag(), news, pause };
     let or_trouble = |outcome: Result<News, Trouble>, trouble: &dyn Fn(Trouble) -> News| match outcome {
         Ok(news) => done(vec![news], SHORT),
         Err(why) => done(vec![trouble(why)], retry_after),
@@ -269,7 +253,7 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     }) {
         Ok(plan) => plan,
         Err(faults) if input.is_under_way() && is_over(&faults) => return Ok(None),
-        Err(faults) => return Err(of_plan(&faults)),
+        Err(faults) => return Err(Trouble::of_plan(&faults)),
     };
     if plan.units().len() == 0 {
         return Ok(None);
@@ -279,7 +263,14 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     let directory = directory(world, &request.request_name, &uuid)?;
     let outline = manifests::write(&directory, &plan, &common).map_err(of_write)?;
     let backend = world.backends.place(|| active_runs(world))?;
-    let mut planned = planned(process, round, uuid, &directory, &plan, &outline, backend);
+    let place = Place {
+        uuid,
+        submit_dir: directory.to_string_lossy().into_owned(),
+        backend,
+        totals: outline.totals(),
+    };
+    let name_block = |block: &PlanBlock<'_>| names::block(&process.uuid, block.dataset, block.index);
+    let mut planned = Planned::new(process, round, &plan, place, name_block, Clock.now());
     planned.process.files = input.counts;
     planned.process.extent = rounds::extent(&request, &planned.process, &plan);
     experience.record(RoundRecord { round, asked: plan.asked, measured: None });
@@ -324,79 +315,9 @@ fn of_write(error: WriteError) -> Trouble {
     }
 }
 
-fn planned(
-    process: &Process,
-    round: u32,
-    uuid: String,
-    directory: &Path,
-    plan: &Plan,
-    outline: &Outline,
-    backend: Backend,
-) -> Planned {
-    let now = Clock.now();
-    let block = |block: windlass_core::plan::PlanBlock<'_>| BlockRow {
-        uuid: names::block(&process.uuid, block.dataset, block.index),
-        process: process.uuid.clone(),
-        round,
-        index: block.index,
-        dataset: block.dataset.to_owned(),
-        first_unit: block.first_unit,
-        last_unit: block.last_unit,
-        units_completed: 0,
-        units_expected: block.last_unit - block.first_unit + 1,
-        name: None,
-        is_closed: false,
-        tape_rule: None,
-        status: BlockStatus::Open,
-        created_at: now,
-        updated_at: now,
-    };
-    Planned {
-        blocks: plan.blocks().map(block).collect(),
-        run: RunRow {
-            uuid,
-            process: process.uuid.clone(),
-            round,
-            parent: None,
-            cause: RunCause::First,
-            rescues: 0,
-            paused: None,
-            silent: None,
-            backend,
-            submit_dir: directory.to_string_lossy().into_owned(),
-            status: RunStatus::Ready,
-            stop_requested_at: None,
-            stop_reason: None,
-            totals: outline.totals(),
-            counts: NodeCounts::default(),
-            units_completed: 0,
-            units_failed: 0,
-            units_read: 0,
-            created_at: now,
-            submitted_at: None,
-            completed_at: None,
-        },
-        process: Process {
-            next_first_event: plan.next.first_event,
-            next_first_lumi: plan.next.first_lumi,
-            next_block: plan.next.first_block,
-            more_input: plan.left_out.later > 0,
-            updated_at: now,
-            ..process.clone()
-        },
-    }
-}
-
 /// There is nothing wrong but that nothing is left of the input.
 fn is_over(faults: &[PlanFault]) -> bool {
     faults.iter().all(|fault| fault.cause == Cause::Nothing)
-}
-
-/// All of them, and whether waiting helps: only if nothing but sites stands against it.
-fn of_plan(faults: &[PlanFault]) -> Trouble {
-    let again = faults.iter().all(|fault| fault.cause == Cause::Sites);
-    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    Trouble { reason: told.join("\n"), again }
 }
 
 fn directory(world: &World, request: &str, run: &str) -> Result<PathBuf, Trouble> {

@@ -8,6 +8,7 @@
 mod blame;
 mod desk;
 mod news;
+mod planned;
 mod recovery;
 #[cfg(test)]
 mod recovery_tests;
@@ -20,7 +21,7 @@ mod wishes;
 
 pub use blame::{Blame, may_ban};
 
-use super::book::{Backend, BlockRow, FileCounts, NodeCounts, OutputStep, Process, RunRow, StepKind};
+use super::book::{Backend, BlockRow, FileCounts, NodeCounts, OutputStep, Process, StepKind};
 use super::change::{Commit, RequestChange};
 use super::failures::AttemptNews;
 use super::rounds::{McCompletion, Policy};
@@ -31,6 +32,8 @@ use std::time::Duration;
 use windlass_types::Timestamp;
 use windlass_types::payload::MergeOutput;
 use windlass_types::requests::{RequestStatus, UnitStatus};
+
+pub use planned::{Place, Planned};
 
 /// Everything that a decision needs beside the rows.
 #[derive(Clone, Copy, Debug)]
@@ -113,15 +116,6 @@ pub struct Trouble {
     pub reason: String,
     /// It may go better next time; otherwise a person has to change something.
     pub again: bool,
-}
-
-/// A round, planned: its run is `ready`, its files are in the run's directory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
-    pub run: RunRow,
-    pub blocks: Vec<BlockRow>,
-    /// With the numbers where the round after it begins.
-    pub process: Process,
 }
 
 /// What the backend says. `state` must have been asked for *before* the units, so that `Over` means: these are all.
@@ -207,6 +201,24 @@ pub enum Effect {
     /// Write down what there is of the outputs of a request that is given up, for those who clean up (E 4.2).
     Manifest,
     Step(Box<OutputStep>),
+}
+
+impl Effect {
+    /// What tells it from all others of its request.
+    pub fn tag(&self) -> String {
+        match self {
+            Self::Import => "import".to_owned(),
+            Self::Plan { round } => format!("plan {round}"),
+            Self::Submit { run } | Self::Resume { run } => format!("submit {run}"),
+            Self::Stop { run, .. } => format!("stop {run}"),
+            Self::Pause { run } => format!("pause {run}"),
+            Self::Unpause { run } => format!("unpause {run}"),
+            Self::Avoid { run } => format!("avoid {run}"),
+            Self::Settle { run, .. } => format!("settle {run}"),
+            Self::Manifest => "manifest".to_owned(),
+            Self::Step(step) => format!("{} {} {:?}", step.kind.name(), step.block, step.unit),
+        }
+    }
 }
 
 /// Something that somebody should know.

@@ -187,7 +187,7 @@ impl Reconciler {
         }
         let mut groups: Vec<(EffectKey, Vec<Effect>)> = Vec::new();
         for effect in &decision.effects {
-            if self.pauses.holds(name, &effects::tag(effect), now) || self.comes_too_early(name, effect) {
+            if self.pauses.holds(name, &effect.tag(), now) || self.comes_too_early(name, effect) {
                 continue;
             }
             let key = EffectKey::of(name, effect);

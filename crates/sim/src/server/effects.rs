@@ -16,22 +16,6 @@ const SHORT: Duration = Duration::from_secs(1);
 /// What was told to stop is given time to do so.
 const STOP_AGAIN: Duration = Duration::from_secs(30);
 
-/// What tells an effect from all others of its request.
-pub(super) fn tag(effect: &Effect) -> String {
-    match effect {
-        Effect::Import => "import".to_owned(),
-        Effect::Plan { round } => format!("plan {round}"),
-        Effect::Submit { run } | Effect::Resume { run } => format!("submit {run}"),
-        Effect::Stop { run, .. } => format!("stop {run}"),
-        Effect::Pause { run } => format!("pause {run}"),
-        Effect::Unpause { run } => format!("unpause {run}"),
-        Effect::Avoid { run } => format!("avoid {run}"),
-        Effect::Settle { run, .. } => format!("settle {run}"),
-        Effect::Manifest => "manifest".to_owned(),
-        Effect::Step(step) => format!("{} {} {:?}", step.kind.name(), step.block, step.unit),
-    }
-}
-
 pub(super) fn takes(effect: &Effect, dice: &mut Dice) -> Duration {
     match effect {
         Effect::Import | Effect::Manifest | Effect::Step(_) => dice.minutes(0.02, 0.2),
@@ -51,7 +35,7 @@ impl Sim {
             let (news, pause) = self.try_to(&key.request, &begun);
             let until = self.now.after(pause);
             let mind = &mut self.server.mind;
-            mind.pauses.insert((key.request.clone(), tag(&begun.effect)), until);
+            mind.pauses.insert((key.request.clone(), begun.effect.tag()), until);
             mind.news.entry(key.request.clone()).or_default().extend(news);
         }
         self.nudge(&key.request);

@@ -227,7 +227,7 @@ impl Sim {
         let Some(view) = self.books.views.get(name) else { return };
         let mut groups: Vec<(EffectKey, Vec<Begun>)> = Vec::new();
         for effect in &decision.effects {
-            let pause = mind.pauses.get(&(name.to_owned(), super::effects::tag(effect)));
+            let pause = mind.pauses.get(&(name.to_owned(), effect.tag()));
             let key = EffectKey { request: name.to_owned(), about: about(effect) };
             if pause.is_some_and(|until| *until > now) || mind.under_way.contains_key(&key) {
                 continue;

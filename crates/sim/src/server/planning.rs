@@ -7,14 +7,11 @@ use crate::sim::Sim;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use windlass_core::adaptive::{self, RoundRecord};
-use windlass_core::plan::{Cause, InputView, Plan, PlanFault, PlanInput, Start, plan};
-use windlass_core::requests::book::{
-    Backend, BlockRow, Extent, FileCounts, FileRow, NodeCounts, Process, RunCause, RunRow, RunTotals,
-};
+use windlass_core::plan::{InputView, Plan, PlanBlock, PlanInput, Start, plan};
+use windlass_core::requests::book::{Backend, Extent, FileCounts, FileRow, Process, RunRow, RunTotals};
 use windlass_core::requests::files::{self, Outcome, Part, Reading, Remaining};
-use windlass_core::requests::lifecycle::{News, Planned, Trouble};
+use windlass_core::requests::lifecycle::{News, Place, Planned, Trouble};
 use windlass_core::requests::{names, rounds};
-use windlass_types::requests::{BlockStatus, RunStatus};
 use windlass_types::{LumiMask, Timestamp};
 
 /// What all runs of a round have in common, and what is found again by it.
@@ -101,7 +98,7 @@ impl Sim {
             metrics: Some(&experience),
             max_units: adaptive::max_units(&settings.adaptive, wish.adaptive, round, Some(&experience)),
         };
-        let plan = plan(&input).map_err(|faults| of_plan(&faults))?;
+        let plan = plan(&input).map_err(|faults| Trouble::of_plan(&faults))?;
         if plan.units().len() == 0 {
             return Ok(None);
         }
@@ -203,72 +200,18 @@ fn part(input: &InputView<'_>) -> Part {
 }
 
 fn planned(process: &Process, round: u32, plan: &Plan, is_condor: bool, now: Timestamp) -> Planned {
-    let block = |block: windlass_core::plan::PlanBlock<'_>| BlockRow {
-        uuid: format!("{}/{}/{}", process.uuid, block.dataset, block.index),
-        process: process.uuid.clone(),
-        round,
-        index: block.index,
-        dataset: block.dataset.to_owned(),
-        first_unit: block.first_unit,
-        last_unit: block.last_unit,
-        units_completed: 0,
-        units_expected: block.last_unit - block.first_unit + 1,
-        name: None,
-        is_closed: false,
-        tape_rule: None,
-        status: BlockStatus::Open,
-        created_at: now,
-        updated_at: now,
-    };
     let backend = if is_condor {
         Backend::Htcondor { schedd: None, cluster: None }
     } else {
         Backend::Engine { workflow: None, run: None }
     };
     let directory = directory(&process.uuid, round);
-    Planned {
-        blocks: plan.blocks().map(block).collect(),
-        run: RunRow {
-            uuid: directory.clone(),
-            process: process.uuid.clone(),
-            round,
-            parent: None,
-            cause: RunCause::First,
-            rescues: 0,
-            paused: None,
-            silent: None,
-            backend,
-            submit_dir: directory,
-            status: RunStatus::Ready,
-            stop_requested_at: None,
-            stop_reason: None,
-            totals: RunTotals { units: plan.units().len() as u32, ..RunTotals::default() },
-            counts: NodeCounts::default(),
-            units_completed: 0,
-            units_failed: 0,
-            units_read: 0,
-            created_at: now,
-            submitted_at: None,
-            completed_at: None,
-        },
-        process: Process {
-            next_first_event: plan.next.first_event,
-            next_first_lumi: plan.next.first_lumi,
-            next_block: plan.next.first_block,
-            more_input: plan.left_out.later > 0,
-            updated_at: now,
-            ..process.clone()
-        },
-    }
+    let totals = RunTotals { units: plan.units().len() as u32, ..RunTotals::default() };
+    let place = Place { uuid: directory.clone(), submit_dir: directory, backend, totals };
+    let name_block = |block: &PlanBlock<'_>| format!("{}/{}/{}", process.uuid, block.dataset, block.index);
+    Planned::new(process, round, plan, place, name_block, now)
 }
 
 fn lasting(reason: &str) -> Trouble {
     Trouble { reason: reason.to_owned(), again: false }
-}
-
-/// All of them, and whether waiting helps: only if nothing but sites stands against it.
-fn of_plan(faults: &[PlanFault]) -> Trouble {
-    let again = faults.iter().all(|fault| fault.cause == Cause::Sites);
-    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    Trouble { reason: told.join("\n"), again }
 }

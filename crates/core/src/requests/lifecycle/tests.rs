@@ -3,7 +3,7 @@
 
 use super::samples::{START, block, process, run, view};
 use super::*;
-use crate::requests::book::{Extent, FileCounts, StepState, Want, Wanted};
+use crate::requests::book::{Extent, FileCounts, RunRow, StepState, Want, Wanted};
 use crate::requests::change::RunChange;
 use windlass_types::payload::{MergeCounts, MergedFile};
 use windlass_types::requests::{
