@@ -10,6 +10,7 @@
 
 pub mod bury;
 pub mod cgroup;
+pub mod command;
 pub mod identity;
 pub mod ledger;
 pub mod machine;

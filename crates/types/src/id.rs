@@ -54,6 +54,8 @@ define_id! {
     UserDataId(i64);
     /// Something that was noted about a workflow.
     EventId(i64);
+    /// A job of Slurm that hosts workers. (A scheduled compute node in the Torc contract.)
+    AllocationId(i64);
 }
 
 impl Attempt {

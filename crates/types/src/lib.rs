@@ -19,6 +19,7 @@ pub mod series;
 pub mod settings;
 mod signal;
 mod site;
+pub mod slurm;
 mod status;
 mod time;
 mod unit;
@@ -29,8 +30,8 @@ pub use digest::{Digest, digest};
 pub use failure::{FailureClass, ParseClassError};
 pub use growth::{Growth, ParseGrowthError, ParseRatioError, Quantity, Ratio};
 pub use id::{
-    Attempt, EventId, FileId, JobId, KindId, RequirementsId, ResultId, RunId, UserDataId, WorkerId,
-    WorkflowId,
+    AllocationId, Attempt, EventId, FileId, JobId, KindId, RequirementsId, ResultId, RunId, UserDataId,
+    WorkerId, WorkflowId,
 };
 pub use lumis::LumiMask;
 pub use resources::{Capacity, Resources};

@@ -92,6 +92,11 @@ const HOUSE: &[Room] = &[
         ],
     },
     Room {
+        name: "windlass-slurm",
+        layer: 5,
+        may_use: &["windlass-types", "windlass-core", "windlass-proc", "windlass-store", "windlass-engine"],
+    },
+    Room {
         name: "windlass-agent",
         layer: 4,
         may_use: &[
@@ -116,6 +121,7 @@ const HOUSE: &[Room] = &[
             "windlass-mcp",
             "windlass-condor",
             "windlass-requests",
+            "windlass-slurm",
         ],
     },
     Room {
@@ -139,6 +145,7 @@ const HOUSE: &[Room] = &[
             "windlass-condor",
             "windlass-payload",
             "windlass-requests",
+            "windlass-slurm",
             "windlass-server",
         ],
     },

@@ -3,7 +3,6 @@
 //! A schedd that does not answer is an error of its own ([`CondorError::is_transient`]): nothing can be concluded from it
 //! about any DAG. Only the attributes that somebody looks at are asked for.
 
-mod command;
 mod jobs;
 
 use crate::layout;
@@ -13,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use windlass_proc::command;
 use windlass_types::Timestamp;
 
 pub use self::jobs::{DagmanJob, JobState};

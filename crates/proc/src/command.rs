@@ -1,25 +1,26 @@
 //! A program that runs to its end within a limit, or is ended.
 
+use crate::{Signal, identity, tree};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
-use windlass_proc::{Signal, identity, tree};
 
 /// What a program said, and how it ended.
-pub(super) struct Answer {
-    pub(super) status: ExitStatus,
-    pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Vec<u8>,
+#[derive(Debug)]
+pub struct Answer {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
 }
 
 /// Runs it; `None` if it took longer than this and was killed, with all that it started.
 ///
 /// It writes into memory of the kernel's instead of pipes: nobody has to read along, and a grandchild that keeps the
 /// other end of a pipe open cannot keep us from going on.
-pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Option<Answer>> {
+pub fn run(command: &mut Command, limit: Duration) -> io::Result<Option<Answer>> {
     let (stdout, stderr) = (memory("stdout")?, memory("stderr")?);
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).process_group(0);
     let mut child = command.spawn()?;
@@ -78,7 +79,7 @@ mod tests {
         let answer = run(&mut shell("sleep 1000 & echo $!"), Duration::from_mins(1)).unwrap().unwrap();
         let left = String::from_utf8(answer.stdout).unwrap();
         let left = identity::to_pid(left.trim().parse().unwrap()).unwrap();
-        assert!(windlass_proc::procfs::is_running(left), "it was not waited for, and not ended");
+        assert!(crate::procfs::is_running(left), "it was not waited for, and not ended");
         tree::kill(left);
     }
 
@@ -92,6 +93,6 @@ mod tests {
         let child = std::fs::read_to_string(directory.path().join("child")).unwrap();
         let child = identity::to_pid(child.trim().parse().unwrap()).unwrap();
         tree::await_exit(&[child], Duration::from_mins(1));
-        assert!(!windlass_proc::procfs::is_running(child));
+        assert!(!crate::procfs::is_running(child));
     }
 }

@@ -1,0 +1,7 @@
+//! Slurm: allocations that host workers.
+//!
+//! Text in and out is pure: [`render`] writes what `sbatch` and `srun` are given, [`read`] understands what `squeue`, `sacct`,
+//! `sinfo` and `scontrol` answer.
+
+pub mod read;
+pub mod render;

@@ -1,0 +1,1 @@
+//! What `sbatch` and `srun` are given.
