@@ -12,6 +12,7 @@ mod htcondor;
 mod layers;
 mod python;
 mod shell;
+mod slurm;
 mod soak;
 mod test;
 

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::htcondor::Installing;
 use crate::python;
 use crate::shell::{self, cargo, run, succeeds};
+use crate::slurm;
 
 const HELP: &str = "\
 cargo xtask test [ARGS...]: runs every test of the workspace
@@ -17,9 +18,11 @@ cargo xtask test [ARGS...]: runs every test of the workspace
   3. installs Torc's Python client, schemathesis and the SDK of MCP below the target directory (pinned versions)
   4. installs an HTCondor pool in /var/tmp/htcondor-pool ($HTCONDOR_POOL_DIR), while the rest is built (once, 2 minutes);
      tests start it, and it is stopped at the end
-  5. builds the workspace, so that tests may start the `windlass` binary
-  6. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
-  7. cargo nextest run --workspace ARGS...; where nobody is root, or not even root may mount a disk or make a namespace
+  5. installs Slurm from Debian's packages, for a cluster in /var/tmp/slurm-cluster ($SLURM_CLUSTER_DIR); tests start it,
+     and it is stopped at the end
+  6. builds the workspace, so that tests may start the `windlass` binary
+  7. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
+  8. cargo nextest run --workspace ARGS...; where nobody is root, or not even root may mount a disk or make a namespace
      (some containers), the tests that need it are left out, counted as skipped, and named
 
 ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
@@ -64,6 +67,8 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         return Ok(());
     }
     provide_tools()?;
+    // Before the pool: both ask for packages of Debian, and only one at a time can.
+    let _cluster = slurm::can_be_here().then(slurm::provide).transpose()?;
     let pool = may_have_pool().then(Installing::begin).transpose()?;
     provide_nextest()?;
     python::provide()?;
@@ -105,6 +110,11 @@ const STAGES: &[Stage] = &[
         tests: "binary_id(/::(pool|htcondor)$/)",
         can_be_set: may_have_pool,
     },
+    Stage {
+        trouble: "a Slurm cluster wants root, and Debian's packages",
+        tests: "binary_id(/::(cluster|slurm)$/)",
+        can_be_set: slurm::can_be_here,
+    },
 ];
 
 impl Stage {
@@ -114,7 +124,7 @@ impl Stage {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 

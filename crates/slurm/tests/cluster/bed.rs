@@ -1,0 +1,23 @@
+//! The cluster itself is what tests take it for.
+
+use crate::support::Cluster;
+
+#[test]
+fn a_batch_job_runs_and_its_end_is_known() {
+    let cluster = Cluster::shared();
+    let work = cluster.work("bed");
+    let place = format!("--chdir={}", work.path().display());
+    let job = cluster.submit(&[&place, "--comment=bed of nails"], "echo $SLURM_CPUS_ON_NODE > cores; exit 7");
+    cluster.await_state(job, &["FAILED"]);
+    assert_eq!(work.read("cores"), "1\n");
+    assert_eq!(cluster.jobs_tagged("bed of nails"), [job]);
+}
+
+#[test]
+fn each_node_and_partition_that_tests_name_is_there() {
+    let cluster = Cluster::shared();
+    let said = cluster.slurm("sinfo", &["-h", "-o", "%R %D"]);
+    let mut partitions: Vec<&str> = said.lines().collect();
+    partitions.sort_unstable();
+    assert_eq!(partitions, ["debug 4", "gpu 1", "high 4", "preempt 4", "requeue 4", "standard 4"]);
+}

@@ -1,0 +1,8 @@
+//! On a real Slurm cluster.
+#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+
+mod bed;
+mod disturbed;
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "tests of other crates need the rest")]
+mod support;

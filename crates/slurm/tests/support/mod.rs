@@ -1,0 +1,232 @@
+//! A real Slurm cluster for tests: one, shared by all that run at the same time, with pretend nodes n1..n4 and g1.
+//!
+//! It is `tools/slurm-cluster`; the first test that wants it starts it, and it goes on until somebody stops it, as
+//! `cargo xtask test` does at its end. Whoever stops one of its daemons takes it alone: [`Cluster::alone`], in a module called
+//! `disturbed`. Other crates use this file by `#[path]`. Tests that do so live in binaries called `cluster` (here) or `slurm`
+//! (elsewhere): by these names they are kept from running all at once, and left out where no cluster can be.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long something may take that must come true: a busy machine, a node that is given up after a while.
+const PATIENCE: Duration = Duration::from_mins(4);
+
+/// A cluster that runs and answers.
+pub(crate) struct Cluster {
+    directory: PathBuf,
+    is_alone: bool,
+    /// Locked for as long as somebody uses the cluster: nobody stops it meanwhile, nor a part of it.
+    _used: File,
+}
+
+impl Cluster {
+    /// With others. Nobody may stop any of it.
+    pub(crate) fn shared() -> Self {
+        Self::open(false)
+    }
+
+    /// For this test only, which may stop what it likes. It is whole again when this is dropped.
+    pub(crate) fn alone() -> Self {
+        Self::open(true)
+    }
+
+    fn open(is_alone: bool) -> Self {
+        let directory = place();
+        fs::create_dir_all(&directory).unwrap();
+        let used = lock_file(&directory.join("used.lock"));
+        {
+            // Whoever wants it alone keeps this while it waits for those that have it. Others queue up behind, so it gets
+            // its turn.
+            let turn = lock_file(&directory.join("turn.lock"));
+            turn.lock().unwrap();
+            if is_alone { used.lock() } else { used.lock_shared() }.unwrap();
+        }
+        let cluster = Self { directory, is_alone, _used: used };
+        if !cluster.has_answered() {
+            cluster.mend();
+        }
+        cluster
+    }
+
+    /// Starts what does not run, and waits until all of it answers.
+    pub(crate) fn mend(&self) {
+        done(&mut self.tool("start"));
+    }
+
+    /// Does something to one of its daemons: `stop-ctld`, `freeze-ctld`, `start-ctld`, `stop-dbd`, `start-dbd`, or with a
+    /// node's name `kill-node`, `stop-node`, `start-node`.
+    pub(crate) fn disturb(&self, verb: &str, node: Option<&str>) {
+        assert!(self.is_alone, "others use it too: take `Cluster::alone()`");
+        done(self.tool(verb).args(node));
+    }
+
+    /// What has to be in the environment of whoever uses the cluster.
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![("SLURM_CONF", self.directory.join("etc/slurm.conf").display().to_string())]
+    }
+
+    /// The program, to be run with the cluster's configuration, as on a login node.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null());
+        command.envs(self.environment().iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs one of Slurm's commands to its end; it must succeed. What it printed.
+    pub(crate) fn slurm(&self, program: &str, arguments: &[&str]) -> String {
+        let output = done(self.command(program).args(arguments).current_dir("/"));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Submits a batch script that does this; the number of its job.
+    pub(crate) fn submit(&self, options: &[&str], wrapped: &str) -> u64 {
+        let common = ["--parsable", "--output=/dev/null", "--wrap", wrapped];
+        let said = self.slurm("sbatch", &[options, &common].concat());
+        said.trim().parse().unwrap_or_else(|_| panic!("sbatch printed {said:?}"))
+    }
+
+    /// As `squeue` has it, finished ones too; nothing once it has forgotten the job.
+    pub(crate) fn state(&self, job: u64) -> Option<String> {
+        // With a second number it is no error that one of them is forgotten.
+        let jobs = format!("{job},999999999");
+        let said = self.slurm("squeue", &["-h", "-t", "all", "-j", &jobs, "-o", "%T"]);
+        said.lines().next().map(str::to_owned)
+    }
+
+    /// Waits until the job is in one of these states.
+    #[track_caller]
+    pub(crate) fn await_state(&self, job: u64, states: &[&str]) {
+        let mut last = None;
+        eventually(&format!("job {job} is {states:?}"), || {
+            last = self.state(job);
+            let found = last.as_deref().is_some_and(|state| states.contains(&state));
+            let is_terminal =
+                ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY"];
+            let is_lost = last.as_deref().is_some_and(|state| is_terminal.contains(&state));
+            assert!(found || !is_lost, "job {job} is {last:?} and will never be {states:?}");
+            found
+        });
+    }
+
+    /// The jobs that Slurm has, or had a moment ago, with this comment: what a tag leads to.
+    pub(crate) fn jobs_tagged(&self, tag: &str) -> Vec<u64> {
+        let said = self.slurm("squeue", &["-h", "-t", "all", "-o", "%A|%k"]);
+        let rows = said.lines().filter_map(|line| line.split_once('|'));
+        rows.filter(|(_, comment)| *comment == tag).map(|(id, _)| id.parse().unwrap()).collect()
+    }
+
+    /// A directory for the files of a test; gone when dropped, unless the test failed.
+    pub(crate) fn work(&self, name: &str) -> Work {
+        let path = self.directory.join(format!("work/{name}-{}-{}", std::process::id(), next()));
+        fs::create_dir_all(&path).unwrap();
+        Work { path }
+    }
+
+    /// It runs, whoever started it has seen it answer, and nobody stopped a part of it since. Cheaper than to ask.
+    fn has_answered(&self) -> bool {
+        let run = self.directory.join("run");
+        let record = fs::read_to_string(run.join("slurmctld.pid")).unwrap_or_default();
+        let pid = record.split(' ').next().unwrap_or_default();
+        let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        program.trim() == "slurmctld" && run.join("ready").exists()
+    }
+
+    fn tool(&self, verb: &str) -> Command {
+        let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/slurm-cluster"));
+        command.arg("-d").arg(&self.directory).arg(verb);
+        command
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.is_alone {
+            // What cannot be mended now is by the next one that comes.
+            self.tool("start").output().ok();
+        }
+    }
+}
+
+/// A directory for the files of a test; those of a test that failed stay for whoever wants to know why.
+pub(crate) struct Work {
+    path: PathBuf,
+}
+
+impl Work {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file, and makes its directory.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        let path = self.path.join(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // A job that is being cancelled may still write here; what it writes then is of no interest.
+            fs::remove_dir_all(&self.path).ok();
+        }
+    }
+}
+
+/// Waits for something that must come true, with the patience that a cluster needs on a busy machine.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The `windlass` of this build, beside this test: `target/debug/windlass`.
+pub(crate) fn windlass() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap().join("windlass");
+    let is_there = built.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
+    assert!(is_there, "{} is not built: `cargo build -p windlass`", built.display());
+    built
+}
+
+/// The directory of the cluster, if one can be here; or the reason why not, and what to do.
+fn place() -> PathBuf {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    assert!(is_root, "tests on a Slurm cluster start it and act as several users: run them as root");
+    let there =
+        ["/usr/sbin/slurmctld", "/usr/local/sbin/slurmctld"].iter().any(|path| Path::new(path).exists());
+    assert!(there, "Slurm is not installed: `cargo xtask test` does, or `tools/slurm-cluster install`");
+    std::env::var_os("SLURM_CLUSTER_DIR").map_or_else(|| "/var/tmp/slurm-cluster".into(), PathBuf::from)
+}
+
+fn lock_file(path: &Path) -> File {
+    OpenOptions::new().read(true).append(true).create(true).open(path).unwrap()
+}
+
+fn next() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn done(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{said}", output.status);
+    output
+}
