@@ -29,6 +29,7 @@ pub mod reuse;
 mod room;
 pub mod signature;
 pub mod sizing;
+pub mod slurm;
 pub mod spawn;
 pub mod state;
 pub mod suspects;

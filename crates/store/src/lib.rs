@@ -8,6 +8,7 @@
 //! from running the same workflow, but a change that does not fit what is on disk is refused ([`Error::Conflict`]).
 
 mod access;
+mod allocations;
 mod books;
 mod datasets;
 mod db;
@@ -30,6 +31,7 @@ pub mod wire;
 mod writer;
 
 pub use access::Access;
+pub use allocations::Allocations;
 pub use datasets::Datasets;
 pub use error::{Error, JobState, Locked};
 pub use fleet::Fleet;

@@ -263,7 +263,9 @@ pub struct SlurmPlace {
 pub struct Allocation {
     pub id: AllocationId,
     pub workflow: WorkflowId,
-    /// The scheduler's row, if it is still there.
+    /// We look after it. Otherwise a client of Torc's API does, and its `request` says nothing but the type of its scheduler.
+    pub is_ours: bool,
+    /// The scheduler's row.
     pub scheduler: Option<i64>,
     /// Found in Slurm by this: its job's comment, and the name unless it is one of a series.
     pub tag: String,

@@ -1,8 +1,10 @@
 //! What goes into the store ([`new`]), what comes out of it ([`rows`]), what users change by hand ([`edit`]), a workflow as
 //! a file ([`export`]), what is known of failures ([`failures`]), workers ([`fleet`]), who may do what ([`access`]), and
-//! what else the contract asks for ([`parts`]); and about requests ([`requests`]).
+//! what else the contract asks for ([`parts`]); and about requests ([`requests`]) and
+//! allocations ([`allocations`]).
 
 pub mod access;
+pub mod allocations;
 pub mod edit;
 pub mod export;
 pub mod failures;
@@ -14,6 +16,7 @@ pub mod requests;
 pub mod rows;
 
 pub use access::*;
+pub use allocations::*;
 pub use edit::*;
 pub use export::{Export, ExportOptions, ImportOptions};
 pub use failures::*;

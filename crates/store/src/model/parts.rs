@@ -4,7 +4,8 @@ use super::{DataFilter, EventFilter, JobFilter, JobRow, ResultFilter, WorkerFilt
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
-use windlass_types::settings::{Action, Settings};
+pub use windlass_core::slurm::book::AddAction;
+use windlass_types::settings::Settings;
 use windlass_types::work::Stdio;
 use windlass_types::{
     Attempt, EventId, FileId, JobId, JobStatus, RequirementsId, Resources, ResultId, RunId, Timestamp,
@@ -140,16 +141,6 @@ pub struct SettingsUpdate {
     pub settings: Option<Settings>,
     pub env: Option<Vec<(String, String)>>,
     pub submission_dir: Option<String>,
-}
-
-/// An action to be added, or how one is to be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AddAction {
-    pub action: Action,
-    /// The jobs that its trigger waits for.
-    pub jobs: Vec<JobId>,
-    /// Made by a recovery; goes when the workflow is initialised anew.
-    pub is_recovery: bool,
 }
 
 /// The cause of executions that a client took upon itself.

@@ -1,0 +1,278 @@
+//! What is kept about allocations: new ones, what changes about them, and a whole schedule that is put into the books at once.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use windlass_types::settings::{Action, SlurmScheduler};
+use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState, SlurmState};
+use windlass_types::{AllocationId, JobId, Timestamp, WorkflowId};
+
+/// An allocation to be asked for. It begins as `intended`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewAllocation {
+    pub workflow: WorkflowId,
+    /// The scheduler's row; `None`: the one that the request names, if the workflow has it.
+    pub scheduler: Option<i64>,
+    /// What it is found by in Slurm; empty: the books make one that nobody else has.
+    #[serde(default)]
+    pub tag: String,
+    pub request: AllocationRequest,
+    /// Which execution of which action asks for it, and which of those that it asks for it is, from 0. One that was asked for
+    /// so before is not asked for again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<(i64, u32, u32)>,
+    /// Who asks.
+    pub by: String,
+}
+
+/// What a tag may be: something that is safe in a job's name and comment, and in a list that Slurm prints.
+pub fn is_tag(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.len() <= 100 && !text.starts_with('-') && text.chars().all(is_plain)
+}
+
+/// What becomes of an allocation. It applies only if the row is in the state `from`.
+///
+/// `None` leaves a field as it is; `Some(None)` empties it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocationChange {
+    pub id: AllocationId,
+    pub from: AllocationState,
+    pub to: AllocationState,
+    /// It applies only to this job of Slurm.
+    pub of_job: Option<u64>,
+    pub job_id: Option<Option<u64>>,
+    pub restarts: Option<u32>,
+    pub reason: Option<Option<String>>,
+    pub nodes: Option<Option<String>>,
+    /// `sbatch` is called once more: this also counts it.
+    pub submitted_at: Option<Timestamp>,
+    pub started_at: Option<Option<Timestamp>>,
+    pub ends_at: Option<Option<Timestamp>>,
+    pub ended_at: Option<Timestamp>,
+    pub end: Option<SlurmState>,
+    pub exit_code: Option<String>,
+    pub seen_at: Option<Timestamp>,
+    pub missed: Option<u32>,
+    pub unwanted: Option<String>,
+}
+
+impl AllocationChange {
+    /// Nothing but the state.
+    pub const fn new(id: AllocationId, from: AllocationState, to: AllocationState) -> Self {
+        Self {
+            id,
+            from,
+            to,
+            of_job: None,
+            job_id: None,
+            restarts: None,
+            reason: None,
+            nodes: None,
+            submitted_at: None,
+            started_at: None,
+            ends_at: None,
+            ended_at: None,
+            end: None,
+            exit_code: None,
+            seen_at: None,
+            missed: None,
+            unwanted: None,
+        }
+    }
+
+    /// Whether it was decided from this row.
+    pub fn fits(&self, row: &Allocation) -> bool {
+        row.id == self.id && row.state == self.from && self.of_job.is_none_or(|job| row.job_id == Some(job))
+    }
+
+    /// The row with it.
+    pub fn apply(&self, row: &mut Allocation) {
+        row.state = self.to;
+        set(&mut row.job_id, self.job_id);
+        set(&mut row.restarts, self.restarts);
+        set(&mut row.reason, self.reason.clone());
+        set(&mut row.nodes, self.nodes.clone());
+        if let Some(at) = self.submitted_at {
+            row.submitted_at = Some(at);
+            row.submissions = row.submissions.saturating_add(1);
+        }
+        set(&mut row.started_at, self.started_at);
+        set(&mut row.ends_at, self.ends_at);
+        set(&mut row.ended_at, self.ended_at.map(Some));
+        set(&mut row.end, self.end.map(Some));
+        set(&mut row.exit_code, self.exit_code.clone().map(Some));
+        set(&mut row.seen_at, self.seen_at.map(Some));
+        set(&mut row.missed, self.missed);
+        set(&mut row.unwanted, self.unwanted.clone().map(Some));
+    }
+}
+
+fn set<T>(field: &mut T, to: Option<T>) {
+    if let Some(to) = to {
+        *field = to;
+    }
+}
+
+/// An action to be added, or how one is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddAction {
+    pub action: Action,
+    /// The jobs that its trigger waits for.
+    pub jobs: Vec<JobId>,
+    /// Made by a recovery; goes when the workflow is initialised anew.
+    pub is_recovery: bool,
+}
+
+/// All that a plan changes about where the allocations of a workflow come from. All of it is done, or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// How the schedulers, actions and allocations were when it was planned. If they are otherwise it is refused.
+    pub seen: String,
+    /// Actions that are not to fire any more: noted as carried out.
+    pub mark_executed: Vec<i64>,
+    /// New ones. One whose name is taken must be what is there.
+    pub schedulers: Vec<SlurmScheduler>,
+    /// Jobs, and the names of the schedulers that they go to.
+    pub assign: Vec<(JobId, String)>,
+    pub actions: Vec<AddAction>,
+    /// Of this workflow; their schedulers are those that their requests name.
+    pub allocations: Vec<NewAllocation>,
+}
+
+/// What came of a [`Schedule`]: the rows, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scheduled {
+    pub schedulers: Vec<i64>,
+    pub actions: Vec<i64>,
+    pub allocations: Vec<AllocationId>,
+}
+
+/// How often a command of Slurm was called within an hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCount {
+    /// When the hour began. The books set it, from when they are told.
+    pub hour: Timestamp,
+    /// `squeue`, `sbatch` …
+    pub command: String,
+    pub calls: u64,
+    pub failures: u64,
+    /// All of them together.
+    pub took: Duration,
+}
+
+/// When the hour of this moment began.
+pub const fn hour_of(at: Timestamp) -> Timestamp {
+    const HOUR: i64 = 3_600_000_000;
+    Timestamp(at.0 - at.0.rem_euclid(HOUR))
+}
+
+/// An allocation that a client of Torc's API asked Slurm for by itself: it says how it stands, and nobody here looks after it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatedAllocation {
+    pub workflow: WorkflowId,
+    /// As the client numbers what it asks: Slurm's job.
+    pub job_id: u64,
+    /// The scheduler that it was made from, of whatever type.
+    pub scheduler: i64,
+    pub scheduler_type: String,
+    pub status: TorcStatus,
+}
+
+/// How an allocation stands, in the words of Torc's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TorcStatus {
+    Pending,
+    Active,
+    Complete,
+    Canceled,
+}
+
+impl TorcStatus {
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Active, Self::Complete, Self::Canceled];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::Complete => "complete",
+            Self::Canceled => "canceled",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// What is said of a row.
+    pub const fn of(state: AllocationState, end: Option<SlurmState>) -> Self {
+        match state {
+            AllocationState::Intended | AllocationState::Submitting | AllocationState::Pending => {
+                Self::Pending
+            }
+            AllocationState::Running | AllocationState::Completing => Self::Active,
+            AllocationState::Withdrawn => Self::Canceled,
+            AllocationState::Ended if matches!(end, Some(SlurmState::Cancelled)) => Self::Canceled,
+            AllocationState::Ended | AllocationState::Refused => Self::Complete,
+        }
+    }
+
+    /// What is kept of what a client said.
+    pub const fn kept_as(self) -> (AllocationState, Option<SlurmState>) {
+        match self {
+            Self::Pending => (AllocationState::Pending, None),
+            Self::Active => (AllocationState::Running, None),
+            Self::Complete => (AllocationState::Ended, None),
+            Self::Canceled => (AllocationState::Ended, Some(SlurmState::Cancelled)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_torc_is_told() {
+        use AllocationState as S;
+        for (state, end, told) in [
+            (S::Intended, None, "pending"),
+            (S::Submitting, None, "pending"),
+            (S::Pending, None, "pending"),
+            (S::Running, None, "active"),
+            (S::Completing, Some(SlurmState::Timeout), "active"),
+            (S::Ended, Some(SlurmState::Completed), "complete"),
+            (S::Ended, Some(SlurmState::Timeout), "complete"),
+            (S::Ended, None, "complete"),
+            (S::Ended, Some(SlurmState::Cancelled), "canceled"),
+            (S::Withdrawn, None, "canceled"),
+            (S::Refused, None, "complete"),
+        ] {
+            assert_eq!(TorcStatus::of(state, end).name(), told, "{state} {end:?}");
+        }
+        for status in TorcStatus::ALL {
+            let (state, end) = status.kept_as();
+            assert_eq!(TorcStatus::of(state, end), status);
+            assert_eq!(TorcStatus::from_name(status.name()), Some(status));
+            assert_eq!(serde_json::to_value(status).unwrap(), status.name());
+        }
+        assert_eq!(TorcStatus::from_name("running"), None);
+    }
+
+    #[test]
+    fn tags_are_plain() {
+        for good in ["wl-6f1c9a02-17", "a", "a_b.c"] {
+            assert!(is_tag(good), "{good}");
+        }
+        for bad in ["", "-x", "a b", "a,b", "a;b", "ä", "a\n", &"x".repeat(101)] {
+            assert!(!is_tag(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn hours_begin_at_full_hours() {
+        for (at, hour) in [(0, 0), (3_599_999_999, 0), (3_600_000_000, 3_600_000_000), (-1, -3_600_000_000)] {
+            assert_eq!(hour_of(Timestamp(at)), Timestamp(hour));
+        }
+    }
+}

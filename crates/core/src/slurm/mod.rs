@@ -1,0 +1,7 @@
+//! Slurm, decided purely: what is asked of it, what became of what was asked, and what is to be asked next.
+//!
+//! | file | what |
+//! |---|---|
+//! | `book.rs` | the rows of allocations as values, and what a decision changes of them |
+
+pub mod book;
