@@ -1,1 +1,6 @@
 //! What the commands of Slurm answer.
+
+pub mod sacct;
+pub mod sbatch;
+pub mod squeue;
+mod values;

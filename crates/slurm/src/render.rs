@@ -1,1 +1,4 @@
 //! What `sbatch` and `srun` are given.
+
+pub mod batch;
+pub mod words;

@@ -3,5 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `book.rs` | the rows of allocations as values, and what a decision changes of them |
+//! | `sight.rs` | what Slurm says about its jobs |
 
 pub mod book;
+pub mod sight;

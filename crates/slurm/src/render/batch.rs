@@ -1,0 +1,347 @@
+//! How an allocation is asked for: the arguments of `sbatch`, and the script that it hands to Slurm.
+//!
+//! Options are arguments and never lines of the script: what somebody wrote is then a word, whatever is in it, and the
+//! script is short enough to be read. What users ask for comes first and ours last, because with `sbatch` the last one
+//! counts: nobody takes the tag away that an allocation is found by.
+
+use super::words::{SplitError, quote, split};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use windlass_core::slurm::book::is_tag;
+use windlass_types::slurm::{Allocation, AllocationRequest};
+
+/// What a batch script needs to know besides the allocation.
+#[derive(Clone, Debug)]
+pub struct Site<'a> {
+    /// The program that the worker is.
+    pub windlass: &'a Path,
+    /// Where the worker finds its server.
+    pub server: &'a str,
+    /// Where the workflow's output goes; the script and what the allocation prints are kept here.
+    pub output_dir: &'a Path,
+    /// Where the batch script starts.
+    pub directory: &'a Path,
+    /// So long before its end the worker is told. Slurm may be a minute early, never late.
+    pub warning: Duration,
+}
+
+/// An allocation that can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Of `sbatch`; the last one is the script's path.
+    pub arguments: Vec<String>,
+    pub script: String,
+    pub path: PathBuf,
+}
+
+/// Something in a request that cannot be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("{place} is {value:?}, which {why}")]
+    Value { place: String, value: String, why: &'static str },
+    #[error("`extra` of the scheduler cannot be taken apart: {0}")]
+    Extra(#[from] SplitError),
+    #[error("`--{option}` in `extra` or `slurm_defaults` cannot be used: {why}")]
+    Option { option: String, why: &'static str },
+    #[error("`{word}` in `extra` belongs to no option: write `--option=value`")]
+    Stray { word: String },
+}
+
+/// The arguments and the script of an allocation.
+pub fn render(allocation: &Allocation, site: &Site<'_>) -> Result<Batch, Unfit> {
+    let request = &allocation.request;
+    let stem = stem(allocation);
+    let path = site.output_dir.join(format!("{stem}.sh"));
+    let mut arguments = wanted(request)?;
+    arguments.extend(ours(allocation, site, &stem)?);
+    arguments.push(path_word("the script's path", &path)?);
+    Ok(Batch { arguments, script: script(allocation, site)?, path })
+}
+
+/// What the files of an allocation are called: as Torc calls what they hold.
+pub fn stem(allocation: &Allocation) -> String {
+    format!("slurm_output_wf{}_sl{}", allocation.workflow.0, allocation.id.0)
+}
+
+/// Jobs of one series have one name, so that Slurm lets one run at a time; all others have their tag for a name.
+pub fn job_name(allocation: &Allocation) -> String {
+    if !allocation.request.serialize {
+        return allocation.tag.clone();
+    }
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
+    let scheduler: String = allocation.request.scheduler.chars().map(plain).take(64).collect();
+    format!("{}-wf{}-{scheduler}", series_prefix(&allocation.tag), allocation.workflow.0)
+}
+
+/// What all tags of one server begin with, so that two servers of one user have no series in common.
+fn series_prefix(tag: &str) -> &str {
+    tag.rsplit_once('-').map_or(tag, |(prefix, _)| prefix)
+}
+
+/// What the user asks for.
+fn wanted(request: &AllocationRequest) -> Result<Vec<String>, Unfit> {
+    let mut arguments = extra(request.extra.as_deref().unwrap_or_default())?;
+    for (name, value) in &request.options {
+        arguments.push(option(name, value)?);
+    }
+    let texts = [
+        ("account", Some(request.account.as_str()).filter(|account| !account.is_empty())),
+        ("partition", request.partition.as_deref()),
+        ("qos", request.qos.as_deref()),
+        ("mem", request.mem.as_deref()),
+        ("gres", request.gres.as_deref()),
+        ("tmp", request.tmp.as_deref()),
+    ];
+    for (name, value) in texts {
+        if let Some(value) = value {
+            let place = || format!("`{name}` of the scheduler");
+            arguments.push(format!("--{name}={}", word(place, value)?));
+        }
+    }
+    if request.nodes == 0 {
+        return Err(unfit("`nodes` of the scheduler", "0", "is no number of nodes"));
+    }
+    arguments.push(format!("--nodes={}", request.nodes));
+    if let Some(tasks) = request.ntasks_per_node {
+        arguments.push(format!("--ntasks-per-node={tasks}"));
+    }
+    Ok(arguments)
+}
+
+/// What is ours to say, whatever the user asks for.
+fn ours(allocation: &Allocation, site: &Site<'_>, stem: &str) -> Result<Vec<String>, Unfit> {
+    let request = &allocation.request;
+    let tag = tag(&allocation.tag)?;
+    let warning = site.warning.min(request.walltime / 2).as_secs().max(1);
+    // Without a step only the batch script itself can be told, and with one only the step is.
+    let to = if request.one_worker_per_node { "" } else { "B:" };
+    let output = |end: &str| -> Result<String, Unfit> {
+        // Slurm replaces `%` in names of files.
+        let path = path_word("the output directory", &site.output_dir.join(format!("{stem}.{end}")))?;
+        Ok(path.replace('%', "%%"))
+    };
+    let mut arguments = vec![
+        "--parsable".to_owned(),
+        format!("--job-name={}", job_name(allocation)),
+        format!("--comment={tag}"),
+        format!("--time={}", walltime(request.walltime)),
+        "--no-requeue".to_owned(),
+        "--open-mode=append".to_owned(),
+        format!("--output={}", output("o")?),
+        format!("--error={}", output("e")?),
+        format!("--chdir={}", path_word("the directory of the workflow", site.directory)?),
+        format!("--signal={to}USR1@{warning}"),
+    ];
+    if request.serialize {
+        arguments.push("--dependency=singleton".to_owned());
+    }
+    Ok(arguments)
+}
+
+fn script(allocation: &Allocation, site: &Site<'_>) -> Result<String, Unfit> {
+    let (request, tag) = (&allocation.request, tag(&allocation.tag)?);
+    let program = path_word("the program of the worker", site.windlass)?;
+    let server = word(|| "the address of the server".to_owned(), site.server)?;
+    let mut text = format!(
+        "#!/bin/sh\n\
+         # Windlass: allocation {} of workflow {}. What it asks of Slurm was said to sbatch as arguments;\n\
+         # `scontrol show job` tells. It is known by its tag: {tag}\n\
+         # These would be taken for options of what is started below.\n",
+        allocation.id.0, allocation.workflow.0,
+    );
+    let _ = writeln!(text, "unset {}", OPTION_VARIABLES.join(" "));
+    let mut command = String::from("exec ");
+    if request.one_worker_per_node {
+        let _ = write!(
+            command,
+            "srun --nodes={} --ntasks-per-node=1 --cpus-per-task=\"$SLURM_CPUS_ON_NODE\" --mem=0 \\\n  \
+             --wait=0 --kill-on-bad-exit=0 --overlap --export=ALL \\\n  ",
+            request.nodes,
+        );
+    }
+    let _ = write!(
+        command,
+        "{} slurm worker --server {} \\\n  --workflow {} --allocation {} --walltime {} --output-dir {}",
+        quote(&program),
+        quote(server),
+        allocation.workflow.0,
+        allocation.id.0,
+        request.walltime.as_secs(),
+        quote(&path_word("the output directory", site.output_dir)?),
+    );
+    if let Some(most) = request.max_parallel_jobs {
+        let _ = write!(command, " --max-parallel-jobs {most}");
+    }
+    text.push_str(&command);
+    text.push('\n');
+    Ok(text)
+}
+
+/// Set in an allocation, and taken for options by `srun` and `sbatch` that are called there. (What the worker reads its
+/// capacity from is not among them.)
+pub const OPTION_VARIABLES: &[&str] = &[
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_CPU_BIND",
+    "SLURM_DISTRIBUTION",
+    "SLURM_EXPORT_ENV",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_MEM_BIND",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_OPEN_MODE",
+    "SLURM_TIMELIMIT",
+];
+
+/// `D-HH:MM:SS`: the same to everybody, however long.
+fn walltime(limit: Duration) -> String {
+    let seconds = limit.as_secs().max(60);
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    format!("{days}-{hours:02}:{minutes:02}:{:02}", seconds % 60)
+}
+
+fn unfit(place: &str, value: &str, why: &'static str) -> Unfit {
+    Unfit::Value { place: place.to_owned(), value: value.to_owned(), why }
+}
+
+/// A value that is one word, and cannot be taken for an option or for two.
+fn word(place: impl Fn() -> String, value: &str) -> Result<&str, Unfit> {
+    let why = if value.is_empty() {
+        "is empty"
+    } else if value.chars().any(char::is_control) {
+        "has a newline or another control character in it"
+    } else {
+        return Ok(value);
+    };
+    Err(unfit(&place(), value, why))
+}
+
+fn path_word(place: &str, path: &Path) -> Result<String, Unfit> {
+    let shown = path.to_string_lossy();
+    let text =
+        path.to_str().ok_or_else(|| unfit(place, &shown, "is not text that Slurm takes: not UTF-8"))?;
+    if !path.is_absolute() {
+        return Err(unfit(place, text, "is not absolute"));
+    }
+    word(|| place.to_owned(), text).map(str::to_owned)
+}
+
+/// Found again by it, in a column of a table: no bars and no spaces.
+fn tag(tag: &str) -> Result<&str, Unfit> {
+    if !is_tag(tag) {
+        return Err(unfit("the tag", tag, "is no tag: it has letters, digits, `-`, `_` and `.`"));
+    }
+    Ok(tag)
+}
+
+/// Options that are not for a worker's allocation, and why.
+const NOT_FOR_US: &[(&str, Option<char>, &str)] = &[
+    ("array", Some('a'), "each allocation is one job; ask for more allocations instead"),
+    ("wrap", None, "what an allocation runs is a worker"),
+    ("wait", Some('W'), "nobody waits for an allocation"),
+    ("test-only", None, "nothing would be submitted"),
+    (
+        "requeue",
+        None,
+        "an allocation that ends is replaced by a new one, never started twice under one number",
+    ),
+    ("clusters", Some('M'), "allocations are looked for on one cluster, the default one"),
+    ("uid", None, "allocations belong to whoever runs the server"),
+    ("gid", None, "allocations belong to whoever runs the server"),
+    ("help", Some('h'), "nothing would be submitted"),
+    ("usage", None, "nothing would be submitted"),
+    ("version", Some('V'), "nothing would be submitted"),
+    ("batch", None, "the worker runs on the first node"),
+    ("export-file", None, "the worker's environment is its server's; use the jobs' `env`"),
+];
+
+/// Options that take no value, or one after `=` only: a word after them belongs to nothing.
+const FLAGS: &[(&str, Option<char>)] = &[
+    ("contiguous", None),
+    ("exclusive", None),
+    ("get-user-env", None),
+    ("hold", Some('H')),
+    ("ignore-pbs", None),
+    ("nice", None),
+    ("no-kill", Some('k')),
+    ("no-requeue", None),
+    ("overcommit", Some('O')),
+    ("oversubscribe", Some('s')),
+    ("parsable", None),
+    ("propagate", None),
+    ("quiet", Some('Q')),
+    ("reboot", None),
+    ("spread-job", None),
+    ("use-min-nodes", None),
+    ("verbose", Some('v')),
+];
+
+fn refuse_option(is_it: impl Fn(&str, Option<char>) -> bool) -> Result<(), Unfit> {
+    match NOT_FOR_US.iter().find(|(name, short, _)| is_it(name, *short)) {
+        Some((name, _, why)) => Err(Unfit::Option { option: (*name).to_owned(), why }),
+        None => Ok(()),
+    }
+}
+
+/// Abbreviations are options, too: `--arr=1-5` is `--array`.
+fn check_name(name: &str) -> Result<(), Unfit> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.len() < 2 || !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_plain) {
+        return Err(unfit(
+            "the name of an option",
+            name,
+            "has other characters than small letters, digits and `-`",
+        ));
+    }
+    refuse_option(|refused, _| {
+        refused == name || (name.len() > 2 && refused.starts_with(name) && !is_known_otherwise(name))
+    })
+}
+
+/// Whole names of options that are also the beginning of one that is refused.
+fn is_known_otherwise(name: &str) -> bool {
+    ["export", "batch"].contains(&name)
+}
+
+fn option(name: &str, value: &str) -> Result<String, Unfit> {
+    check_name(name)?;
+    if value.is_empty() {
+        return Ok(format!("--{name}"));
+    }
+    let place = || format!("`{name}` of `slurm_defaults`");
+    Ok(format!("--{name}={}", word(place, value)?))
+}
+
+/// The words of `extra`, each of which is an option or the value of the one before it: `sbatch` takes the first other one
+/// for the script.
+fn extra(text: &str) -> Result<Vec<String>, Unfit> {
+    let words = split(text)?;
+    let mut may_be_value = false;
+    for word in &words {
+        may_be_value = if let Some(long) = word.strip_prefix("--") {
+            let (name, value) =
+                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            check_name(name)?;
+            value.is_none() && !FLAGS.iter().any(|(flag, _)| *flag == name)
+        } else if let Some(short) = word.strip_prefix('-').filter(|short| !short.is_empty()) {
+            let letter = short.chars().next();
+            refuse_option(|_, refused| refused.is_some() && refused == letter)?;
+            let is_flag = FLAGS.iter().any(|(_, flag)| flag.is_some() && *flag == letter);
+            if is_flag && short.len() > 1 {
+                // `-HM other`: flags that were put together hide what follows them.
+                return Err(Unfit::Stray { word: word.clone() });
+            }
+            short.len() == 1 && !is_flag
+        } else if may_be_value {
+            false
+        } else {
+            return Err(Unfit::Stray { word: word.clone() });
+        };
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests;

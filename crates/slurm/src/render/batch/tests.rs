@@ -1,0 +1,188 @@
+use super::*;
+use windlass_types::slurm::AllocationState;
+use windlass_types::{AllocationId, Timestamp, WorkflowId};
+
+fn allocation(request: AllocationRequest) -> Allocation {
+    serde_json::from_value(serde_json::json!({
+        "id": 12, "workflow": 3, "scheduler": 7, "tag": "wl-5f2a-12", "request": request,
+        "state": AllocationState::Submitting, "job_id": null, "by": "ann", "created_at": Timestamp(0),
+        "submitted_at": null, "started_at": null, "ends_at": null, "ended_at": null, "end": null, "seen_at": null,
+        "is_ours": true,
+    }))
+    .map(|allocation: Allocation| {
+        assert_eq!((allocation.id, allocation.workflow), (AllocationId(12), WorkflowId(3)));
+        allocation
+    })
+    .unwrap()
+}
+
+fn request() -> AllocationRequest {
+    AllocationRequest {
+        scheduler: "small".to_owned(),
+        account: "proj".to_owned(),
+        partition: Some("standard".to_owned()),
+        nodes: 1,
+        mem: Some("4G".to_owned()),
+        walltime: Duration::from_hours(1),
+        ..AllocationRequest::default()
+    }
+}
+
+fn site() -> Site<'static> {
+    Site {
+        windlass: Path::new("/opt/wind lass/windlass"),
+        server: "http://login1:8080",
+        output_dir: Path::new("/data/out"),
+        directory: Path::new("/data"),
+        warning: Duration::from_mins(5),
+    }
+}
+
+#[test]
+fn one_worker_for_an_allocation() {
+    let batch = render(&allocation(request()), &site()).unwrap();
+    let expected = [
+        "--account=proj",
+        "--partition=standard",
+        "--mem=4G",
+        "--nodes=1",
+        "--parsable",
+        "--job-name=wl-5f2a-12",
+        "--comment=wl-5f2a-12",
+        "--time=0-01:00:00",
+        "--no-requeue",
+        "--open-mode=append",
+        "--output=/data/out/slurm_output_wf3_sl12.o",
+        "--error=/data/out/slurm_output_wf3_sl12.e",
+        "--chdir=/data",
+        "--signal=B:USR1@300",
+        "/data/out/slurm_output_wf3_sl12.sh",
+    ];
+    assert_eq!(batch.arguments, expected);
+    assert_eq!(
+        batch.script,
+        "#!/bin/sh\n\
+         # Windlass: allocation 12 of workflow 3. What it asks of Slurm was said to sbatch as arguments;\n\
+         # `scontrol show job` tells. It is known by its tag: wl-5f2a-12\n\
+         # These would be taken for options of what is started below.\n\
+         unset SLURM_CPUS_PER_TASK SLURM_CPU_BIND SLURM_DISTRIBUTION SLURM_EXPORT_ENV SLURM_GPUS_PER_NODE \
+         SLURM_GPUS_PER_TASK SLURM_MEM_BIND SLURM_NPROCS SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_OPEN_MODE \
+         SLURM_TIMELIMIT\n\
+         exec '/opt/wind lass/windlass' slurm worker --server http://login1:8080 \\\n  \
+         --workflow 3 --allocation 12 --walltime 3600 --output-dir /data/out\n"
+    );
+}
+
+#[test]
+fn a_worker_on_each_node_is_started_and_warned_by_a_step() {
+    let request = AllocationRequest {
+        nodes: 4,
+        one_worker_per_node: true,
+        max_parallel_jobs: Some(8),
+        walltime: Duration::from_secs(300),
+        ..request()
+    };
+    let batch = render(&allocation(request), &site()).unwrap();
+    assert!(batch.arguments.contains(&"--signal=USR1@150".to_owned()), "{:?}", batch.arguments);
+    assert!(
+        batch.script.contains(
+            "exec srun --nodes=4 --ntasks-per-node=1 --cpus-per-task=\"$SLURM_CPUS_ON_NODE\" --mem=0 \\\n  \
+             --wait=0 --kill-on-bad-exit=0 --overlap --export=ALL \\\n  '/opt/wind lass/windlass' slurm worker"
+        ),
+        "{}",
+        batch.script
+    );
+    assert!(batch.script.ends_with("--output-dir /data/out --max-parallel-jobs 8\n"), "{}", batch.script);
+}
+
+#[test]
+fn a_series_has_one_name() {
+    let request = AllocationRequest { serialize: true, scheduler: "a b/c".to_owned(), ..request() };
+    let arguments = render(&allocation(request), &site()).unwrap().arguments;
+    for word in ["--job-name=wl-5f2a-wf3-a_b_c", "--comment=wl-5f2a-12", "--dependency=singleton"] {
+        assert!(arguments.iter().any(|argument| argument == word), "{word}: {arguments:?}");
+    }
+}
+
+#[test]
+fn what_users_ask_for_comes_before_what_is_ours() {
+    let request = AllocationRequest {
+        extra: Some("-C 'a&b' --job-name=mine --exclusive".to_owned()),
+        options: [("reservation", "r 1"), ("hold", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        ..request()
+    };
+    let arguments = render(&allocation(request), &site()).unwrap().arguments;
+    let begin =
+        ["-C", "a&b", "--job-name=mine", "--exclusive", "--hold", "--reservation=r 1", "--account=proj"];
+    assert_eq!(arguments[..7], begin);
+    let names: Vec<_> = arguments.iter().filter(|argument| argument.starts_with("--job-name=")).collect();
+    assert_eq!(names, ["--job-name=mine", "--job-name=wl-5f2a-12"], "the last one counts");
+}
+
+#[test]
+fn what_is_refused_in_extra() {
+    let rows = [
+        ("--array=1-5", "`--array` in `extra` or `slurm_defaults` cannot be used"),
+        ("--arr 1-5", "`--array`"),
+        ("-a1-5", "`--array`"),
+        ("--wrap 'rm -rf /'", "`--wrap`"),
+        ("-M other", "`--clusters`"),
+        ("-HM other", "`-HM` in `extra` belongs to no option"),
+        ("--requeue", "`--requeue`"),
+        ("--uid=0", "`--uid`"),
+        ("--exclusive job.sh", "`job.sh` in `extra` belongs to no option"),
+        ("job.sh", "`job.sh`"),
+        ("-p debug job.sh", "`job.sh`"),
+        ("-", "`-`"),
+        (": -N1", "`:`"),
+        ("--mail-user='me", "a quote is not closed"),
+        ("--a\n#SBATCH", "a newline"),
+        ("--Foo", "small letters"),
+    ];
+    for (extra, said) in rows {
+        let request = AllocationRequest { extra: Some(extra.to_owned()), ..request() };
+        let error = render(&allocation(request), &site()).expect_err(extra).to_string();
+        assert!(error.contains(said), "{extra:?}: {error}");
+    }
+    for fine in ["--export=NONE", "--wait-all-nodes=1", "-p debug -q high", "--nice=5 -H", "-C gpu -x n1,n2"]
+    {
+        let request = AllocationRequest { extra: Some(fine.to_owned()), ..request() };
+        assert!(render(&allocation(request), &site()).is_ok(), "{fine}");
+    }
+}
+
+#[test]
+fn values_that_are_no_words_are_refused() {
+    let with = |change: &dyn Fn(&mut AllocationRequest)| {
+        let mut request = request();
+        change(&mut request);
+        render(&allocation(request), &site()).unwrap_err().to_string()
+    };
+    let newline = with(&|request| request.partition = Some("a\n#SBATCH --uid=0".to_owned()));
+    assert!(
+        newline.starts_with("`partition` of the scheduler is \"a\\n#SBATCH --uid=0\", which has a newline")
+    );
+    assert!(with(&|request| request.account = "a\0b".to_owned()).contains("`account`"));
+    assert!(with(&|request| request.qos = Some(String::new())).contains("is empty"));
+    assert!(with(&|request| request.nodes = 0).contains("no number of nodes"));
+    assert!(with(&|request| drop(request.options.insert("x;y".to_owned(), "1".to_owned()))).contains("x;y"));
+    let mut odd = allocation(request());
+    odd.tag = "a b".to_owned();
+    assert!(render(&odd, &site()).unwrap_err().to_string().contains("the tag"));
+    let relative = Site { directory: Path::new("here"), ..site() };
+    assert!(render(&allocation(request()), &relative).unwrap_err().to_string().contains("is not absolute"));
+}
+
+#[test]
+fn a_percent_in_a_path_is_no_placeholder() {
+    let site = Site { output_dir: Path::new("/data/100%j"), ..site() };
+    let arguments = render(&allocation(request()), &site).unwrap().arguments;
+    assert!(arguments.contains(&"--output=/data/100%%j/slurm_output_wf3_sl12.o".to_owned()), "{arguments:?}");
+}
+
+#[test]
+fn walltimes_are_written_out() {
+    for (seconds, text) in [(30, "0-00:01:00"), (90, "0-00:01:30"), (93_784, "1-02:03:04")] {
+        assert_eq!(walltime(Duration::from_secs(seconds)), text);
+    }
+}
