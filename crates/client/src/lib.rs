@@ -5,6 +5,7 @@
 //! are not repeated here: only the caller knows what may be, and [`Error::is_passing`] says when that is worth it. Reading
 //! the books and following events, which may, go on by themselves.
 
+mod allocations;
 mod books;
 mod error;
 mod events;

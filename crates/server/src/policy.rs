@@ -118,6 +118,11 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/workflows/{id}/revisions", Needs(ReadWorkflow)),
     ("POST", "/workflows/{id}/revisions/{revision}/undo", Needs(ChangeWorkflow)),
 
+    ("GET", "/workflows/{id}/allocations", Needs(ReadWorkflow)),
+    ("POST", "/workflows/{id}/allocations", Needs(ChangeWorkflow)),
+    ("GET", "/allocations/{id}", Needs(ReadWorkflow)),
+    ("DELETE", "/allocations/{id}", Needs(ChangeWorkflow)),
+
     ("GET", "/workflows", Needs(Look)),
     ("POST", "/workflows", Needs(CreateWorkflow)),
     ("GET", "/workflows/{id}", Needs(ReadWorkflow)),

@@ -77,8 +77,8 @@ pub trait Database: Store + Requests + Datasets {}
 impl<T: Store + Requests + Datasets> Database for T {}
 
 /// The use cases; those about workers are in [`Fleet`], about who may do what in [`Access`], about the parts of workflows
-/// one by one in [`Parts`]. Reads may be called from any thread and never wait for the writer.
-pub trait Store: Fleet + Access + Parts {
+/// one by one in [`Parts`], about allocations in [`Allocations`]. Reads may be called from any thread and never wait for the writer.
+pub trait Store: Fleet + Access + Parts + Allocations {
     /// Creates a workflow and all its jobs in one transaction.
     fn create_workflow(
         &self,

@@ -24,6 +24,30 @@ pub struct NewAllocation {
     pub by: String,
 }
 
+impl NewAllocation {
+    /// What is wrong about it, whatever Slurm thinks of it.
+    pub fn flaw(&self) -> Option<String> {
+        let AllocationRequest { scheduler, account, partition, qos, mem, gres, tmp, options, extra, .. } =
+            &self.request;
+        let given = [partition, qos, mem, gres, tmp, extra].into_iter().flatten();
+        let mut texts =
+            [scheduler, account].into_iter().chain(given).chain(options.iter().flat_map(|(k, v)| [k, v]));
+        if self.request.nodes == 0 {
+            return Some("an allocation of no nodes".to_owned());
+        }
+        if !self.tag.is_empty() && !is_tag(&self.tag) {
+            let tag = self.tag.escape_debug();
+            return Some(format!(
+                "the tag `{tag}` of an allocation (letters, digits, - _ . and no more than 100)"
+            ));
+        }
+        // A script has a line for each of them.
+        texts
+            .find(|text| text.chars().any(char::is_control))
+            .map(|text| format!("`{}` in what is asked of Slurm (control characters)", text.escape_debug()))
+    }
+}
+
 /// What a tag may be: something that is safe in a job's name and comment, and in a list that Slurm prints.
 pub fn is_tag(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -267,6 +291,38 @@ mod tests {
         for bad in ["", "-x", "a b", "a,b", "a;b", "ä", "a\n", &"x".repeat(101)] {
             assert!(!is_tag(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_asked_for() {
+        let new = NewAllocation {
+            workflow: WorkflowId(1),
+            scheduler: None,
+            tag: String::new(),
+            request: AllocationRequest {
+                nodes: 1,
+                scheduler: "night".into(),
+                ..AllocationRequest::default()
+            },
+            action: None,
+            by: "ada".into(),
+        };
+        assert_eq!(new.flaw(), None);
+        let changed = |change: &dyn Fn(&mut NewAllocation)| {
+            let mut new = new.clone();
+            change(&mut new);
+            new.flaw()
+        };
+        assert_eq!(changed(&|new| new.tag = "wl-1".into()), None);
+        let flaws = [
+            changed(&|new| new.request.nodes = 0),
+            changed(&|new| new.tag = "a b".into()),
+            changed(&|new| new.request.account = "lab\n#SBATCH --uid=0".into()),
+            changed(&|new| new.request.partition = Some("p\r".into())),
+            changed(&|new| drop(new.request.options.insert("comment".into(), "\u{1b}[2J".into()))),
+            changed(&|new| new.request.extra = Some("\0".into())),
+        ];
+        assert!(flaws.iter().all(Option::is_some), "{flaws:?}");
     }
 
     #[test]

@@ -7,3 +7,7 @@
 
 pub mod book;
 pub mod sight;
+//! | `request.rs` | what a scheduler of a workflow asks for |
+
+pub mod book;
+pub mod request;

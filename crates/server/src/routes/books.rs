@@ -120,6 +120,8 @@ async fn authorize(state: &AppState, caller: &Caller, request: &Request) -> Answ
         Subject::Requirements(id) => vec![Part::Requirements(id)],
         Subject::Result(id) => vec![Part::Result(id)],
         Subject::Event(id) => vec![Part::Event(id)],
+        Subject::Scheduler(id) => vec![Part::Scheduler(id)],
+        Subject::Allocations(ids) => ids.into_iter().map(Part::Allocation).collect(),
     };
     let ids = state
         .books(move |store| {
@@ -221,6 +223,15 @@ async fn change(
             }
             answer
         }
+        Request::AddAllocations { mut new } => {
+            // Who asks is not for the one who asks to say.
+            new.iter_mut().for_each(|new| by.clone_into(&mut new.by));
+            alone(state, by, Request::AddAllocations { new }).await?
+        }
+        Request::ApplySchedule { workflow, mut schedule } => {
+            schedule.allocations.iter_mut().for_each(|new| by.clone_into(&mut new.by));
+            exclusive(state, by, workflow, Request::ApplySchedule { workflow, schedule }).await?
+        }
         // Nobody keeps these in memory.
         request @ (Request::AddEvent { .. }
         | Request::DeleteEvent { .. }
@@ -229,7 +240,8 @@ async fn change(
         | Request::DeleteUserData { .. }
         | Request::AddFile { .. }
         | Request::UpdateFile { .. }
-        | Request::DeleteFile { .. }) => alone(state, by, request).await?,
+        | Request::DeleteFile { .. }
+        | Request::DiscardAllocations { .. }) => alone(state, by, request).await?,
         request => match workflows.first() {
             Some(workflow) => exclusive(state, by, *workflow, request).await?,
             None => alone(state, by, request).await?,

@@ -1,6 +1,7 @@
 //! The routes, one file per noun. Each file has a `routes()` that lists its handlers; that list is both the routing and
 //! the OpenAPI.
 
+mod allocations;
 mod books;
 mod docs;
 pub(crate) mod events;
@@ -32,6 +33,7 @@ pub(crate) fn brief() -> OpenApiRouter<AppState> {
         .merge(nodes::routes())
         .merge(workflows::routes())
         .merge(failures::routes())
+        .merge(allocations::routes())
         .merge(requests::routes())
         .merge(books::routes())
 }

@@ -6,6 +6,7 @@ mod access;
 mod actions;
 #[cfg(test)]
 mod agents;
+mod allocations;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]

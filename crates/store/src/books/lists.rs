@@ -11,6 +11,7 @@ use crate::model::{
     ActionRunRow, Counted, DependencyRow, JobDetails, JobFilter, JobRelations, Part, ReadyRow, WorkDone,
     WorkflowFilter, WorkflowRow,
 };
+use crate::sql::allocations::OWNER_OF_ALLOCATION;
 use crate::sql::common::{Detail, From, REQUIREMENTS_OF, select_jobs};
 use crate::sql::server as sql;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -66,6 +67,7 @@ pub(crate) fn workflow_of(db: &impl Db, part: Part) -> Result<Option<WorkflowId>
         Part::Event(id) => (sql::OWNER_OF_EVENT, id.0),
         Part::Worker(id) => (sql::OWNER_OF_WORKER, id.0),
         Part::Record(id) => (sql::OWNER_OF_RECORD, id),
+        Part::Allocation(id) => (OWNER_OF_ALLOCATION, id.0),
     };
     let owner = db.optional(statement, [id], |row| row.get::<Option<i64>>(0))?;
     Ok(owner.flatten().map(WorkflowId))

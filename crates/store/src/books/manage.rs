@@ -4,7 +4,7 @@ use super::apply::{bytes, current_run, micros};
 use super::create::{Counter, insert_requirements, next_id, set_next_id, taken};
 use super::edit::refuse_while_held;
 use super::load::Blocks;
-use super::{column, events, fleet, parts, read};
+use super::{allocations, column, events, fleet, parts, read};
 use crate::Error;
 use crate::db::{Db, values};
 use crate::error::Fault;
@@ -222,6 +222,7 @@ pub(crate) fn delete_workflow(db: &impl Db, id: WorkflowId, by: By<'_>) -> Resul
     if workers > 0 {
         return Err(Error::NotBuried { workflow: id, workers }.into());
     }
+    allocations::refuse_while_open(db, id, &format!("workflow {id}"))?;
     for block in Blocks::read(db, id)?.iter() {
         for first in (block.first..block.end()).step_by(JOBS_AT_ONCE) {
             let end = block.end().min(first + JOBS_AT_ONCE as i64);

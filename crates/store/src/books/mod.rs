@@ -3,6 +3,7 @@
 
 mod access;
 mod action_changes;
+mod allocations;
 pub(crate) mod apply;
 pub(crate) mod column;
 pub(crate) mod command;

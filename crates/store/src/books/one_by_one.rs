@@ -15,7 +15,7 @@ use crate::model::{
     AddAction, AddFile, AddUserData, NewEvent, Part, RecordRow, SettingsUpdate, Severity, StatedResult,
     UserDataRow, UserDataUpdate,
 };
-use crate::sql::{common, server as sql, tables};
+use crate::sql::{allocations, common, server as sql, tables};
 use serde_json::{Value, json};
 use windlass_types::settings::{FailureHandler, SlurmScheduler};
 use windlass_types::{EventId, FileId, JobId, ResultId, Timestamp, UserDataId, WorkflowId};
@@ -206,6 +206,7 @@ pub(crate) fn delete_scheduler(db: &impl Db, id: i64, by: By<'_>) -> Result<(), 
     let name: String = db.one(sql::NAME_OF_SCHEDULER, [id], |row| row.get(0))?;
     refuse_while_named(db, sql::USER_OF_SCHEDULER, workflow, id, &format!("scheduler `{name}`"))?;
     db.execute(sql::FORGET_SCHEDULER, [workflow.0, id])?;
+    db.execute(allocations::FORGET_SCHEDULER, [workflow.0, id])?;
     db.execute(sql::DELETE_SCHEDULER, [id])?;
     note_part(db, workflow, "deleted", SCHEDULER, id, &name, by)
 }
@@ -240,7 +241,9 @@ pub(crate) fn update_action(db: &impl Db, id: i64, new: &AddAction, by: By<'_>) 
 
 pub(crate) fn delete_action(db: &impl Db, id: i64, by: By<'_>) -> Result<(), Fault> {
     let workflow = owner(db, Part::Action(id), ACTION, id)?;
-    for statement in [sql::DELETE_ACTION_RUNS, sql::DELETE_ACTION_JOBS, sql::DELETE_ACTION] {
+    for statement in
+        [allocations::FORGET_ACTION, sql::DELETE_ACTION_RUNS, sql::DELETE_ACTION_JOBS, sql::DELETE_ACTION]
+    {
         db.execute(statement, [id])?;
     }
     note_action(db, workflow, "deleted", id, None, by)

@@ -24,7 +24,7 @@ use windlass_types::settings::SlurmScheduler;
 use windlass_types::{Attempt, JobId, JobStatus, RequirementsId, RunId, WorkflowId};
 
 mod lists;
-mod places;
+pub(crate) mod places;
 
 pub(crate) use lists::{decisions, revisions};
 

@@ -8,8 +8,8 @@ pub use windlass_core::slurm::book::AddAction;
 use windlass_types::settings::Settings;
 use windlass_types::work::Stdio;
 use windlass_types::{
-    Attempt, EventId, FileId, JobId, JobStatus, RequirementsId, Resources, ResultId, RunId, Timestamp,
-    UserDataId, WorkerId, WorkflowId,
+    AllocationId, Attempt, EventId, FileId, JobId, JobStatus, RequirementsId, Resources, ResultId, RunId,
+    Timestamp, UserDataId, WorkerId, WorkflowId,
 };
 
 /// The order of a list: a field of the contract by its name. What equals in it is in the order of the ids.
@@ -63,6 +63,7 @@ pub enum Part {
     Event(EventId),
     Worker(WorkerId),
     Record(i64),
+    Allocation(AllocationId),
 }
 
 /// A job with all that the contract says of it, but for what hangs on it ([`super::JobRelations`]).
@@ -168,7 +169,7 @@ pub struct ActionRunRow {
 pub struct RecordRow {
     pub id: i64,
     pub workflow_id: Option<WorkflowId>,
-    /// `local_scheduler`, `scheduled_compute_node`, `ro_crate_entity`, `slurm_stats`, `remote_worker` …
+    /// `local_scheduler`, `ro_crate_entity`, `slurm_stats`, `remote_worker` …
     pub kind: String,
     /// The only one of its kind and workflow that is called so.
     pub name: Option<String>,

@@ -31,6 +31,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0005_recovery_of_requests.sql"),
     },
     Migration { version: 6, name: "blame", sql: include_str!("../../migrations/postgres/0006_blame.sql") },
+    Migration { version: 7, name: "slurm", sql: include_str!("../../migrations/postgres/0007_slurm.sql") },
 ];
 
 const HISTORY: &str = "schema_migration";

@@ -663,6 +663,7 @@ pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
     "DELETE FROM event WHERE workflow_id = $1",
     "DELETE FROM workflow_group WHERE workflow_id = $1",
     "DELETE FROM record WHERE workflow_id = $1",
+    "DELETE FROM allocation WHERE workflow_id = $1",
     "DELETE FROM wish WHERE workflow_id = $1",
     "DELETE FROM status_count WHERE workflow_id = $1",
     "DELETE FROM run WHERE workflow_id = $1",

@@ -1,9 +1,10 @@
 //! The SQL of the store, as text. `common` holds what PostgreSQL will run unchanged
-//! (`server`, `requests` and `datasets` too), `sqlite` what only SQLite says.
+//! (`server`, `requests`, `datasets` and `allocations` too), `sqlite` what only SQLite says.
 //!
 //! Rules for `common`: times are parameters, never `now()`; `$1..$n` appear for the first time in ascending order,
 //! because SQLite takes `$n` for a name and numbers the names as they come (a test checks every statement).
 
+pub(crate) mod allocations;
 pub(crate) mod checks;
 pub(crate) mod common;
 pub(crate) mod datasets;
@@ -43,7 +44,7 @@ mod tests {
     fn placeholders_first_appear_in_ascending_order() {
         assert_eq!(placeholders("a $2 b $1 c $2"), [2, 1]);
         let all = super::common::ALL.iter().chain(super::server::ALL);
-        let all = all.chain(super::requests::ALL).chain(super::datasets::ALL);
+        let all = all.chain(super::requests::ALL).chain(super::datasets::ALL).chain(super::allocations::ALL);
         for (name, sql) in all.chain(super::sqlite::ALL).chain(super::postgres::ALL) {
             let found = placeholders(sql);
             let ascending: Vec<u32> = (1..=found.len() as u32).collect();

@@ -27,6 +27,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0006_recovery_of_requests.sql"),
     },
     Migration { version: 7, name: "blame", sql: include_str!("../../migrations/sqlite/0007_blame.sql") },
+    Migration { version: 8, name: "slurm", sql: include_str!("../../migrations/sqlite/0008_slurm.sql") },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

@@ -1,7 +1,9 @@
 //! What a request needs: to read or to change, and whose.
 
 use windlass_types::work::AttemptKey;
-use windlass_types::{EventId, FileId, JobId, RequirementsId, ResultId, UserDataId, WorkflowId};
+use windlass_types::{
+    AllocationId, EventId, FileId, JobId, RequirementsId, ResultId, UserDataId, WorkflowId,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
@@ -26,6 +28,8 @@ pub enum Subject {
     Requirements(RequirementsId),
     Result(ResultId),
     Event(EventId),
+    Scheduler(i64),
+    Allocations(Vec<AllocationId>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

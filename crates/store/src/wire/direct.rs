@@ -1,17 +1,33 @@
 //! What nobody asks for over a wire: workers, who may do what, parts one by one. Where the books are in this process they
 //! are asked themselves; else a server offers these things in other ways.
 
-use super::remote::{Remote, Transport};
+use super::remote::{Remote, Transport, given_type, kept, methods};
+use super::table::table;
+use super::{Request, read_answer};
 use crate::model::{
-    ActionRunRow, AddAction, AddFile, AddUserData, Counted, DependencyRow, EventRow, GroupRow, JobDetails,
-    JobFilter, JobRelations, MemberRow, NewEvent, NewToken, NewWorker, NodeAside, Part, ReadyRow, RecordRow,
-    ResultRow, SettingsUpdate, StatedResult, TokenRow, UserDataUpdate, WorkDone, WorkerFilter, WorkerRow,
-    WorkerUpdate, WorkflowFilter, WorkflowGroupRow, WorkflowRow,
+    ActionRunRow, AddAction, AddFile, AddUserData, AllocationFilter, Counted, DependencyRow, EventRow,
+    GroupRow, JobDetails, JobFilter, JobRelations, MemberRow, NewEvent, NewToken, NewWorker, NodeAside, Part,
+    ReadyRow, RecordRow, ResultRow, SettingsUpdate, StatedResult, TokenRow, UserDataUpdate, WorkDone,
+    WorkerFilter, WorkerRow, WorkerUpdate, WorkflowFilter, WorkflowGroupRow, WorkflowRow,
 };
-use crate::{Access, Error, Fleet, Parts};
+use crate::{Access, Allocations, Error, Fleet, Parts};
 use serde_json::Value;
+use windlass_core::slurm::book::{
+    AllocationChange, CallCount, NewAllocation, Schedule, Scheduled, StatedAllocation,
+};
 use windlass_types::settings::{FailureHandler, SlurmScheduler};
-use windlass_types::{EventId, FileId, JobId, ResultId, Timestamp, UserDataId, WorkerId, WorkflowId};
+use windlass_types::slurm::Allocation;
+use windlass_types::{
+    AllocationId, EventId, FileId, JobId, ResultId, Timestamp, UserDataId, WorkerId, WorkflowId,
+};
+
+macro_rules! methods_of_parts {
+    (Store { $($_store:tt)* } Parts { $($lines:tt)* } $($others:tt)*) => { methods! { $($lines)* } };
+}
+
+macro_rules! methods_of_allocations {
+    (Store { $($_store:tt)* } Parts { $($_parts:tt)* } Allocations { $($lines:tt)* }) => { methods! { $($lines)* } };
+}
 
 const FLEET: &str = "the books of workers";
 
@@ -236,22 +252,7 @@ impl<T: Transport + 'static> Parts for Remote<T> {
         self.direct(PARTS)?.delete_handler(id, now)
     }
 
-    fn add_scheduler(
-        &self,
-        workflow: WorkflowId,
-        scheduler: &SlurmScheduler,
-        now: Timestamp,
-    ) -> Result<i64, Error> {
-        self.direct(PARTS)?.add_scheduler(workflow, scheduler, now)
-    }
-
-    fn update_scheduler(&self, id: i64, scheduler: &SlurmScheduler, now: Timestamp) -> Result<(), Error> {
-        self.direct(PARTS)?.update_scheduler(id, scheduler, now)
-    }
-
-    fn delete_scheduler(&self, id: i64, now: Timestamp) -> Result<(), Error> {
-        self.direct(PARTS)?.delete_scheduler(id, now)
-    }
+    table!(methods_of_parts);
 
     fn add_action(&self, workflow: WorkflowId, action: &AddAction, now: Timestamp) -> Result<i64, Error> {
         self.direct(PARTS)?.add_action(workflow, action, now)
@@ -334,5 +335,36 @@ impl<T: Transport + 'static> Parts for Remote<T> {
 
     fn delete_records(&self, workflow: WorkflowId, kind: &str, now: Timestamp) -> Result<u64, Error> {
         self.direct(PARTS)?.delete_records(workflow, kind, now)
+    }
+}
+
+const ALLOCATIONS: &str = "what is said of allocations by whoever looks after them";
+
+impl<T: Transport + 'static> Allocations for Remote<T> {
+    table!(methods_of_allocations);
+
+    fn change_allocations(&self, changes: &[AllocationChange], now: Timestamp) -> Result<(), Error> {
+        self.direct(ALLOCATIONS)?.change_allocations(changes, now)
+    }
+
+    fn note_slurm_calls(&self, calls: &[CallCount], now: Timestamp) -> Result<(), Error> {
+        self.direct(ALLOCATIONS)?.note_slurm_calls(calls, now)
+    }
+
+    fn state_allocation(
+        &self,
+        id: Option<AllocationId>,
+        stated: &StatedAllocation,
+        now: Timestamp,
+    ) -> Result<AllocationId, Error> {
+        self.direct(ALLOCATIONS)?.state_allocation(id, stated, now)
+    }
+
+    fn delete_allocation(&self, id: AllocationId, now: Timestamp) -> Result<(), Error> {
+        self.direct(ALLOCATIONS)?.delete_allocation(id, now)
+    }
+
+    fn delete_allocations(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, Error> {
+        self.direct(ALLOCATIONS)?.delete_allocations(workflow, now)
     }
 }

@@ -8,8 +8,12 @@ use crate::model::{
     WorkflowRow,
 };
 use windlass_core::redact::Masking;
+use windlass_core::slurm::book::{CallCount, Scheduled};
 use windlass_types::orders::Outcome;
-use windlass_types::{EventId, FileId, JobId, RequirementsId, RunId, UnitCounts, UserDataId, WorkflowId};
+use windlass_types::slurm::Allocation;
+use windlass_types::{
+    AllocationId, EventId, FileId, JobId, RequirementsId, RunId, UnitCounts, UserDataId, WorkflowId,
+};
 
 /// Which names mean secrets, for somebody who may not see those of a workflow; `None`: he may. The workflow is `None`
 /// where a row does not say whose it is: then it is one of those that the request is about.
@@ -106,7 +110,12 @@ macro_rules! nothing_secret {
 nothing_secret!(
     (),
     bool,
+    i64,
     String,
+    Allocation,
+    AllocationId,
+    CallCount,
+    Scheduled,
     ActionRow,
     DecisionRow,
     EventId,

@@ -26,7 +26,9 @@ use error::ErrorOnWire;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use windlass_core::slurm::book::CallCount;
 use windlass_types::WorkflowId;
+use windlass_types::slurm::Allocation;
 
 /// Whose workflows may be seen; `None` stands for what belongs to no workflow.
 pub type MaySee<'a> = &'a dyn Fn(Option<WorkflowId>) -> bool;
@@ -109,6 +111,20 @@ impl Sift for Vec<WorkflowRow> {
 impl Sift for Option<WorkflowRow> {
     fn sift(self, may_see: MaySee<'_>) -> Self {
         self.filter(|row| may_see(Some(row.id)))
+    }
+}
+
+impl Sift for Vec<Allocation> {
+    fn sift(mut self, may_see: MaySee<'_>) -> Self {
+        self.retain(|row| may_see(Some(row.workflow)));
+        self
+    }
+}
+
+/// How often Slurm was asked says nothing about anybody.
+impl Sift for Vec<CallCount> {
+    fn sift(self, _: MaySee<'_>) -> Self {
+        self
     }
 }
 

@@ -90,6 +90,7 @@ macro_rules! kept {
     };
 }
 
+/// Makes the methods of lines of the table.
 macro_rules! methods {
     ($(
         $sort:ident $variant:ident = $method:ident($($arg:ident: $how:ident $type:ty),*) $(at $time:ident)?
@@ -99,21 +100,28 @@ macro_rules! methods {
     )*};
     (one $variant:ident = $method:ident($($arg:ident: $how:ident $type:ty),*) at $time:ident -> $answer:ty) => {
         fn $method(&self, $($arg: given_type!($how $type),)* now: $time) -> Result<$answer, Error> {
-            read_answer(&self.0.call(&Request::$variant { $($arg: kept!($how $arg)),* }, now)?)
+            read_answer(&self.transport().call(&Request::$variant { $($arg: kept!($how $arg)),* }, now)?)
         }
     };
     (one $variant:ident = $method:ident($($arg:ident: $how:ident $type:ty),*) -> $answer:ty) => {
         fn $method(&self, $($arg: given_type!($how $type),)*) -> Result<$answer, Error> {
-            read_answer(&self.0.call(&Request::$variant { $($arg: kept!($how $arg)),* }, Timestamp(0))?)
+            read_answer(&self.transport().call(&Request::$variant { $($arg: kept!($how $arg)),* }, Timestamp(0))?)
         }
     };
+}
+
+pub(super) use {given_type, kept, methods};
+
+/// Those of one trait.
+macro_rules! methods_of_store {
+    (Store { $($lines:tt)* } $($others:tt)*) => { methods! { $($lines)* } };
 }
 
 /// A server carries out at once what is wanted.
 const WISHES: &str = "a wish for whoever runs a workflow";
 
 impl<T: Transport + 'static> Store for Remote<T> {
-    table!(methods);
+    table!(methods_of_store);
 
     fn location(&self) -> Location {
         self.0.location()

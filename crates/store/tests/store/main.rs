@@ -152,6 +152,19 @@ macro_rules! conformance {
                 an_execution_begins_and_ends_once,
                 one_that_was_carried_out_can_be_so_again,
                 a_new_run_has_some_or_all_of_them_again;
+            allocations:
+                an_allocation_goes_through_its_life,
+                what_does_not_fit_changes_nothing,
+                an_action_asks_once,
+                allocations_are_filtered,
+                nobody_wants_them_any_more,
+                a_workflow_with_open_ones_is_not_deleted,
+                clients_say_how_theirs_stand,
+                a_schedule_is_applied_at_once,
+                a_schedule_that_was_planned_from_something_else_is_refused,
+                of_two_schedules_at_once_one_is_applied,
+                recovery_actions_go_with_the_next_run,
+                calls_are_counted_by_the_hour;
             units:
                 units_come_with_their_jobs,
                 a_unit_changes_with_what_decides_it,

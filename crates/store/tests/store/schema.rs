@@ -1,10 +1,15 @@
 //! The two databases have the same tables with the same columns, however their migrations came to them.
 
+use crate::kit::{NOW, create};
 use crate::postgres_server::database;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
+use windlass_core::slurm::book::{StatedAllocation, TorcStatus};
+use windlass_store::Store;
+use windlass_store::model::AllocationFilter;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
+use windlass_types::{Timestamp, WorkflowId};
 
 fn of_sqlite() -> BTreeSet<String> {
     let directory = tempfile::tempdir().unwrap();
@@ -39,4 +44,73 @@ fn both_databases_have_the_same_tables_and_columns() {
         |one: &BTreeSet<String>, other: &BTreeSet<String>| one.difference(other).cloned().collect::<Vec<_>>();
     assert_eq!(only(&sqlite, &postgres), Vec::<String>::new(), "only SQLite has these");
     assert_eq!(only(&postgres, &sqlite), Vec::<String>::new(), "only PostgreSQL has these");
+}
+
+/// What a client spoke of before there were allocations, as `(number, status, number of Slurm's job)`.
+const SPOKEN_OF: [(i64, &str, i64); 4] =
+    [(1, "pending", 41), (2, "active", 42), (4, "complete", 43), (5, "canceled", -1)];
+
+fn records(workflow: i64) -> String {
+    let others = format!(
+        "INSERT INTO record (id, workflow_id, kind, data, created_at, changed_at)
+         VALUES (3, {workflow}, 'local_scheduler', '{{}}', 1, 1)"
+    );
+    let rows = SPOKEN_OF.map(|(id, status, job)| {
+        format!(
+            ", ({id}, {workflow}, 'scheduled_compute_node', '{{\"workflow_id\": {workflow}, \
+             \"scheduler_config_id\": 7, \"scheduler_id\": {job}, \"scheduler_type\": \"slurm\", \
+             \"status\": \"{status}\"}}', 10, 20)"
+        )
+    });
+    others + &rows.concat()
+}
+
+/// They are allocations under the same numbers, which workers refer to, and no new one gets one of those.
+fn assert_taken_over(store: &dyn Store, workflow: WorkflowId) {
+    let filter = AllocationFilter { workflow: Some(workflow), ..AllocationFilter::default() };
+    let rows = store.allocations(&filter).unwrap();
+    let told: Vec<_> = rows.iter().map(|row| (row.id.0, TorcStatus::of(row.state, row.end).name())).collect();
+    assert_eq!(told, SPOKEN_OF.map(|(id, status, _)| (id, status)));
+    let jobs: Vec<_> = rows.iter().map(|row| row.job_id).collect();
+    assert_eq!(jobs, [Some(41), Some(42), Some(43), Some(0)]);
+    assert!(rows.iter().all(|row| !row.is_ours && row.scheduler == Some(7)), "{rows:?}");
+    assert!(rows.iter().all(|row| row.request.scheduler == "slurm"), "{rows:?}");
+    assert_eq!(rows[3].ended_at, Some(Timestamp(20)));
+    assert_eq!(store.records(Some(workflow), "scheduled_compute_node").unwrap(), []);
+    assert_eq!(store.records(Some(workflow), "local_scheduler").unwrap().len(), 1);
+    let stated = StatedAllocation {
+        workflow,
+        job_id: 50,
+        scheduler: 7,
+        scheduler_type: "slurm".into(),
+        status: TorcStatus::Pending,
+    };
+    assert!(store.state_allocation(None, &stated, NOW).unwrap().0 > 5);
+}
+
+#[test]
+fn sqlite_takes_over_what_clients_spoke_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("windlass.db");
+    let workflow = create(&SqliteStore::create(&path).unwrap().store, 1).0;
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch(&format!(
+        "DROP TABLE allocation; DROP TABLE slurm_calls; {};
+         DELETE FROM schema_migration WHERE version = 8; PRAGMA user_version = 7",
+        records(workflow.0)
+    ))
+    .unwrap();
+    drop(conn);
+    assert_taken_over(&SqliteStore::open(&path, OpenMode::ReadWrite).unwrap().store, workflow);
+}
+
+#[test]
+fn postgres_takes_over_what_clients_spoke_of() {
+    let database = database();
+    let workflow = create(&PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap(), 1).0;
+    database
+        .sql("DROP TABLE allocation; DROP TABLE slurm_calls; DELETE FROM schema_migration WHERE version = 7");
+    database.sql(&records(workflow.0));
+    database.sql("SELECT setval(pg_get_serial_sequence('record', 'id'), 5)");
+    assert_taken_over(&PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap(), workflow);
 }

@@ -158,6 +158,7 @@ fn name(part: Part) -> String {
         Part::Event(id) => format!("event {id}"),
         Part::Worker(id) => format!("compute node {id}"),
         Part::Record(id) => format!("entry {id}"),
+        Part::Allocation(id) => format!("scheduled compute node {id}"),
     }
 }
 

@@ -16,6 +16,7 @@ use windlass_api::torc::{
     ProcessChangedJobInputsResponse, ResetJobStatusResponse, TaskModel, TaskStatus, WorkflowStatusResponse,
 };
 use windlass_auth::Operation;
+use windlass_core::slurm::book::TorcStatus;
 use windlass_engine::service::{Outline, ReadyJobs, ResetWhich};
 use windlass_store::model::{
     DataFilter, JobDetails, JobFilter, Part, WorkerFilter, WorkerKind, WorkerRow, WorkflowRow,
@@ -83,9 +84,8 @@ fn status(call: &Call, id: i64) -> Answer<WorkflowStatusResponse> {
         ..WorkerFilter::default()
     };
     let workers = call.store().workers(&filter)?;
-    let allocations = call.store().records(Some(row.id), super::records::SCHEDULED)?;
-    let in_state =
-        |state: &str| allocations.iter().filter(|record| record.data["status"] == state).count() as i64;
+    let allocations = super::allocations::open(call, row.id)?;
+    let in_state = |status| allocations.iter().filter(|one| **one == status).count() as i64;
     let Outline { ready, wall } = outline(call, &row)?;
     let longest = ready.iter().filter_map(|ready| ready.runtime).max();
     let left = workers.iter().filter_map(|worker| time_left(worker, call.now())).max();
@@ -98,11 +98,11 @@ fn status(call: &Call, id: i64) -> Answer<WorkflowStatusResponse> {
         workflow_name: row.name.clone(),
         workflow_user: row.user.clone(),
         active_compute_nodes: workers.iter().filter(|worker| is_node_of(worker, row.id)).count() as i64,
-        active_scheduled_nodes: in_state("active"),
+        active_scheduled_nodes: in_state(TorcStatus::Active),
         is_canceled: row.is_canceled,
         is_complete: is_over(&row),
         jobs_by_status: counts(&row),
-        pending_scheduled_nodes: in_state("pending"),
+        pending_scheduled_nodes: in_state(TorcStatus::Pending),
         runtime_blocked_ready_jobs: left.map_or(0, blocked) as i64,
         total_exec_time_minutes: wall.as_secs_f64() / 60.0,
         total_jobs: row.counts.total() as i64,
@@ -294,11 +294,7 @@ fn reset_status(call: &Call, Path(id): Path<i64>, Query(query): Query<ResetStatu
 }
 
 fn refuse_open_allocations(call: &Call, id: WorkflowId) -> Answer<()> {
-    let allocations = call.store().records(Some(id), super::records::SCHEDULED)?;
-    let is_open = |record: &&windlass_store::model::RecordRow| {
-        matches!(record.data["status"].as_str(), Some("pending" | "active"))
-    };
-    match allocations.iter().filter(is_open).count() {
+    match super::allocations::open(call, id)?.len() {
         0 => Ok(()),
         n => Err(ApiError::invalid(format!("{n} scheduled compute nodes are pending or active"))
             .with_hint("wait for them, cancel them, or say force=true")),

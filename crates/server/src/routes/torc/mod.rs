@@ -2,6 +2,7 @@
 
 mod access;
 mod actions;
+mod allocations;
 mod call;
 mod events;
 mod files;
@@ -41,6 +42,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         nodes::table(),
         events::table(),
         actions::table(),
+        allocations::table(),
         records::table(),
         access::table(),
         system::table(),

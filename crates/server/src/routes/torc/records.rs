@@ -9,12 +9,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
-use windlass_api::torc::query::{
-    ListLocalSchedulers, ListRoCrateEntities, ListScheduledComputeNodes, ListSlurmStats, OfWorkflow, View,
-};
+use windlass_api::torc::query::{ListLocalSchedulers, ListRoCrateEntities, ListSlurmStats, OfWorkflow, View};
 use windlass_api::torc::{
     DeleteCountResponse, DeleteRoCrateEntitiesResponse, LocalSchedulerModel, MessageResponse, Page,
-    RemoteWorkerModel, RoCrateEntityModel, ScheduledComputeNodesModel, SlurmStatsModel,
+    RemoteWorkerModel, RoCrateEntityModel, SlurmStatsModel,
 };
 use windlass_auth::Operation;
 use windlass_store::model::{Part, RecordRow, WorkflowRow};
@@ -47,42 +45,6 @@ pub(super) fn table() -> Table {
             "delete_local_scheduler",
             "Deletes it",
             delete::<LocalSchedulerModel>,
-        )
-        .get(
-            "/scheduled_compute_nodes",
-            "list_scheduled_compute_nodes",
-            "Allocations of a workflow",
-            list_scheduled,
-        )
-        .post(
-            "/scheduled_compute_nodes",
-            "create_scheduled_compute_node",
-            "An allocation was asked for",
-            create::<ScheduledComputeNodesModel>,
-        )
-        .delete(
-            "/scheduled_compute_nodes",
-            "delete_scheduled_compute_nodes",
-            "Forgets those of a workflow",
-            delete_all::<ScheduledComputeNodesModel>,
-        )
-        .get(
-            "/scheduled_compute_nodes/{id}",
-            "get_scheduled_compute_node",
-            "One allocation",
-            get::<ScheduledComputeNodesModel>,
-        )
-        .put(
-            "/scheduled_compute_nodes/{id}",
-            "update_scheduled_compute_node",
-            "It began, or ended",
-            update::<ScheduledComputeNodesModel>,
-        )
-        .delete(
-            "/scheduled_compute_nodes/{id}",
-            "delete_scheduled_compute_node",
-            "Forgets it",
-            delete::<ScheduledComputeNodesModel>,
         )
         .post(
             "/ro_crate_entities",
@@ -127,7 +89,6 @@ pub(super) fn table() -> Table {
         )
 }
 
-pub(super) const SCHEDULED: &str = "scheduled_compute_node";
 const REMOTE: &str = "remote_worker";
 
 /// An object that is kept as it is.
@@ -157,24 +118,6 @@ impl Kept for LocalSchedulerModel {
         self.memory.as_deref().map(input::memory).transpose()?;
         self.num_cpus.map(|n| input::number::<u32>("num_cpus", n)).transpose()?;
         Ok(())
-    }
-}
-
-impl Kept for ScheduledComputeNodesModel {
-    const KIND: &'static str = SCHEDULED;
-    const WHAT: &'static str = "scheduled compute node";
-    fn workflow(&self) -> i64 {
-        self.workflow_id
-    }
-    fn id(&mut self) -> &mut Option<i64> {
-        &mut self.id
-    }
-    fn check(&self, _: &Call, _: WorkflowId) -> Answer<()> {
-        match self.status.as_str() {
-            "pending" | "active" | "complete" | "canceled" => Ok(()),
-            other => Err(ApiError::invalid(format!("status: `{}` is none", other.escape_debug()))
-                .with_hint("pending, active, complete or canceled")),
-        }
     }
 }
 
@@ -301,20 +244,6 @@ fn list_local(call: &Call, Query(query): Query<ListLocalSchedulers>) -> Answer<P
     let mut found: Vec<LocalSchedulerModel> = all(call, row.id)?;
     found.retain(|one| query.memory.is_none() || one.memory == query.memory);
     found.retain(|one| query.num_cpus.is_none() || one.num_cpus == query.num_cpus);
-    let view = query.view();
-    Ok(Page::of(sort_models(found, view)?, view.offset, view.limit))
-}
-
-fn list_scheduled(
-    call: &Call,
-    Query(query): Query<ListScheduledComputeNodes>,
-) -> Answer<Page<ScheduledComputeNodesModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, query.workflow_id)?;
-    let mut found: Vec<ScheduledComputeNodesModel> = all(call, row.id)?;
-    let is = |asked: &Option<String>, has: String| asked.as_ref().is_none_or(|asked| *asked == has);
-    found.retain(|one| is(&query.scheduler_id, one.scheduler_id.to_string()));
-    found.retain(|one| is(&query.scheduler_config_id, one.scheduler_config_id.to_string()));
-    found.retain(|one| is(&query.status, one.status.clone()));
     let view = query.view();
     Ok(Page::of(sort_models(found, view)?, view.offset, view.limit))
 }

@@ -15,7 +15,7 @@ use windlass_types::settings::SlurmScheduler;
 use windlass_types::{JobId, WorkflowId};
 
 /// The schedulers of a workflow, and kinds that were looked up already.
-pub(super) struct Places {
+pub(crate) struct Places {
     workflow: WorkflowId,
     /// Those that were only promised have no number yet.
     known: RefCell<Vec<(Option<i64>, SlurmScheduler)>>,
@@ -26,22 +26,22 @@ pub(super) struct Places {
 type Move = (Option<i64>, Option<i64>);
 
 impl Places {
-    pub(super) fn read(db: &impl Db, workflow: WorkflowId) -> Result<Self, Fault> {
+    pub(crate) fn read(db: &impl Db, workflow: WorkflowId) -> Result<Self, Fault> {
         let known = parts::schedulers(db, workflow)?.into_iter().map(|row| (Some(row.id), row.scheduler));
         Ok(Self { workflow, known: RefCell::new(known.collect()), kinds: RefCell::default() })
     }
 
-    pub(super) fn schedulers(&self) -> Vec<SlurmScheduler> {
+    pub(crate) fn schedulers(&self) -> Vec<SlurmScheduler> {
         self.known.borrow().iter().map(|(_, scheduler)| scheduler.clone()).collect()
     }
 
-    pub(super) fn scheduler(&self, id: i64) -> Option<SlurmScheduler> {
+    pub(crate) fn scheduler(&self, id: i64) -> Option<SlurmScheduler> {
         let known = self.known.borrow();
         known.iter().find(|(known, _)| *known == Some(id)).map(|(_, scheduler)| scheduler.clone())
     }
 
     /// Orders that follow know of it.
-    pub(super) fn promise(&self, place: &Place) {
+    pub(crate) fn promise(&self, place: &Place) {
         let Some(scheduler) = place.scheduler() else { return };
         let mut known = self.known.borrow_mut();
         if known.iter().all(|(_, one)| one.name != scheduler.name) {
@@ -50,7 +50,7 @@ impl Places {
     }
 
     /// The kind that a job is of once it goes there.
-    pub(super) fn kind(&self, db: &impl Db, job: JobId, place: &Place) -> Result<i64, Fault> {
+    pub(crate) fn kind(&self, db: &impl Db, job: JobId, place: &Place) -> Result<i64, Fault> {
         let scheduler = place.scheduler().map(|scheduler| self.row(db, scheduler)).transpose()?;
         let now: Option<i64> = db.one(sql::KIND_OF_JOB, [job.0], |row| row.get(0))?;
         if let Some(kind) = self.kinds.borrow().get(&(now, scheduler)) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod actions;
+pub(crate) mod allocations;
 pub(crate) mod changes;
 pub(crate) mod contents;
 pub(crate) mod creating;

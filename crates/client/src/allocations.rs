@@ -1,0 +1,31 @@
+//! Allocations of Slurm.
+
+use crate::{Client, Error};
+use windlass_api::allocations::{Allocation, Allocations, AskForAllocations};
+use windlass_types::{AllocationId, WorkflowId};
+
+impl Client {
+    /// Those of a workflow, by number.
+    pub fn allocations(&self, workflow: WorkflowId) -> Result<Vec<Allocation>, Error> {
+        Ok(self.get::<Allocations>(&format!("/api/v1/workflows/{workflow}/allocations"))?.items)
+    }
+
+    pub fn allocation(&self, id: AllocationId) -> Result<Allocation, Error> {
+        self.get(&format!("/api/v1/allocations/{id}"))
+    }
+
+    /// More of them, as a scheduler of the workflow says.
+    pub fn ask_for_allocations(
+        &self,
+        workflow: WorkflowId,
+        wanted: &AskForAllocations,
+    ) -> Result<Vec<Allocation>, Error> {
+        let path = format!("/api/v1/workflows/{workflow}/allocations");
+        Ok(self.post::<Allocations>(&path, wanted)?.items)
+    }
+
+    /// It is not wanted any more.
+    pub fn cancel_allocation(&self, id: AllocationId) -> Result<Allocation, Error> {
+        self.delete(&format!("/api/v1/allocations/{id}"))
+    }
+}

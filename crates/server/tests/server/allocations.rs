@@ -1,0 +1,132 @@
+//! Allocations over the wire: ours, and those that runners of Torc look after.
+
+use crate::access::{status, token};
+use crate::bench::Bench;
+use crate::work::begun;
+use reqwest::Method;
+use serde_json::{Value, json};
+use windlass_auth::Role;
+
+fn answered(request: reqwest::blocking::RequestBuilder) -> Value {
+    request.send().unwrap().error_for_status().unwrap().json().unwrap()
+}
+
+fn scheduler(bench: &Bench, workflow: i64) -> i64 {
+    let body = json!({
+        "workflow_id": workflow, "name": "night", "account": "lab", "nodes": 2, "walltime": "04:00:00",
+    });
+    answered(bench.post("/api/v1/slurm_schedulers").json(&body))["id"].as_i64().unwrap()
+}
+
+#[test]
+fn allocations_are_asked_for_and_canceled() {
+    let bench = Bench::new();
+    let workflow = begun(&bench, 3).0;
+    let scheduler = scheduler(&bench, workflow);
+    let list = format!("/api/v1/workflows/{workflow}/allocations");
+    let wanted = json!({ "scheduler": "night", "count": 2, "start_one_worker_per_node": true });
+    let made = answered(bench.post(&list).json(&wanted));
+    let items = made["items"].as_array().unwrap();
+    assert_eq!(items.len(), 2);
+    let first = &items[0];
+    assert_eq!((&first["state"], &first["asked_by"]), (&json!("intended"), &json!("owner")));
+    assert_eq!((&first["scheduler"], &first["scheduler_id"]), (&json!("night"), &json!(scheduler)));
+    assert_eq!(first["request"]["nodes"], 2);
+    assert_eq!(first["request"]["one_worker_per_node"], true);
+    assert_eq!(answered(bench.get(&list)), made);
+    let one = format!("/api/v1/allocations/{}", first["id"]);
+    assert_eq!(answered(bench.get(&one)), *first);
+
+    // As the contract of Torc has them.
+    let nodes =
+        answered(bench.get(&format!("/torc-service/v1/scheduled_compute_nodes?workflow_id={workflow}")));
+    assert_eq!(nodes["total_count"], 2);
+    assert_eq!(nodes["items"][0]["status"], "pending");
+    assert_eq!(nodes["items"][0]["scheduler_config_id"], scheduler);
+    let told = answered(bench.get(&format!("/torc-service/v1/workflows/{workflow}/status")));
+    assert_eq!(told["pending_scheduled_nodes"], 2);
+    let theirs = format!("/torc-service/v1/scheduled_compute_nodes/{}", first["id"]);
+    let mut body = nodes["items"][0].clone();
+    body["status"] = json!("complete");
+    let refused = bench.request(Method::PUT, &theirs).json(&body).send().unwrap();
+    assert_eq!(refused.status(), 409, "we say ourselves how ours stand");
+
+    let gone = answered(bench.request(Method::DELETE, &one));
+    assert_eq!((&gone["state"], &gone["unwanted"]), (&json!("withdrawn"), &json!("canceled by owner")));
+    assert_eq!(answered(bench.get(&theirs))["status"], "canceled");
+    let open = answered(bench.get(&format!("{list}?is_open=true&scheduler=night&state=intended")));
+    assert_eq!(open["items"].as_array().unwrap().len(), 1);
+    let refused = bench.request(Method::DELETE, &format!("/api/v1/workflows/{workflow}")).send().unwrap();
+    assert_eq!(refused.status(), 409, "Slurm would go on with what nobody knows of");
+}
+
+#[test]
+fn runners_of_torc_say_how_theirs_stand() {
+    let bench = Bench::new();
+    let workflow = begun(&bench, 1).0;
+    let list = "/torc-service/v1/scheduled_compute_nodes";
+    let body = json!({
+        "workflow_id": workflow, "scheduler_config_id": 7, "scheduler_id": 4711, "scheduler_type": "slurm",
+        "status": "pending",
+    });
+    let made = answered(bench.post(list).json(&body));
+    let one = format!("{list}/{}", made["id"]);
+    assert_eq!(answered(bench.get(&one)), made);
+    for status in ["active", "canceled", "complete", "active"] {
+        let mut news = made.clone();
+        news["status"] = json!(status);
+        assert_eq!(answered(bench.request(Method::PUT, &one).json(&news)), news);
+        assert_eq!(answered(bench.get(&one)), news);
+    }
+    for (field, value) in [("status", json!("running")), ("scheduler_id", json!(-1))] {
+        let mut wrong = made.clone();
+        wrong[field] = value;
+        assert_eq!(bench.request(Method::PUT, &one).json(&wrong).send().unwrap().status(), 422, "{field}");
+    }
+    let told = answered(bench.get(&format!("/torc-service/v1/workflows/{workflow}/status")));
+    assert_eq!(told["active_scheduled_nodes"], 1);
+    let refused =
+        bench.request(Method::DELETE, &format!("/api/v1/allocations/{}", made["id"])).send().unwrap();
+    assert_eq!(refused.status(), 409, "it is not ours");
+    assert_eq!(answered(bench.request(Method::DELETE, &one))["status"], "active");
+    assert_eq!(bench.get(&one).send().unwrap().status(), 404);
+}
+
+#[test]
+fn whose_workflow_it_is_decides_who_may() {
+    let bench = Bench::new();
+    let workflow = begun(&bench, 1).0;
+    scheduler(&bench, workflow);
+    let list = format!("/api/v1/workflows/{workflow}/allocations");
+    let wanted = json!({ "scheduler": "night" });
+    let id = answered(bench.post(&list).json(&wanted))["items"][0]["id"].clone();
+    let one = format!("/api/v1/allocations/{id}");
+    let stranger = token(&bench, "stranger", Role::User, "write");
+    for (method, path, body) in
+        [("GET", &list, None), ("POST", &list, Some(&wanted)), ("GET", &one, None), ("DELETE", &one, None)]
+    {
+        assert_eq!(status(&bench, &stranger, method, path, body), 404, "{method} {path}");
+    }
+    let viewer = token(&bench, "owner", Role::Viewer, "read");
+    assert_eq!(status(&bench, &viewer, "GET", &one, None), 200);
+    assert_eq!(status(&bench, &viewer, "DELETE", &one, None), 403);
+}
+
+#[test]
+fn what_makes_no_sense_is_not_asked_for() {
+    let bench = Bench::new();
+    let workflow = begun(&bench, 1).0;
+    scheduler(&bench, workflow);
+    let list = format!("/api/v1/workflows/{workflow}/allocations");
+    for (body, expected) in [
+        (json!({ "scheduler": "day" }), 404),
+        (json!({ "scheduler": "night", "count": 0 }), 422),
+        (json!({ "scheduler": "night", "count": 1001 }), 422),
+        (json!({ "scheduler": "night", "max_parallel_jobs": 0 }), 422),
+        (json!({ "scheduler": "night", "number": 2 }), 422),
+    ] {
+        assert_eq!(bench.post(&list).json(&body).send().unwrap().status(), expected, "{body}");
+    }
+    assert_eq!(bench.get(&format!("{list}?state=lost")).send().unwrap().status(), 422);
+    assert_eq!(answered(bench.get(&list))["items"], json!([]));
+}

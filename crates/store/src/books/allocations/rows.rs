@@ -1,0 +1,451 @@
+//! The rows of allocations: how they come, what changes about them, and what is noted of it.
+
+use crate::Error;
+use crate::books::apply::{current_run, micros};
+use crate::books::manage::By;
+use crate::books::query::{Query, list as numbers};
+use crate::books::{column, events, parts};
+use crate::db::{Db, Row, values};
+use crate::error::Fault;
+use crate::model::{AllocationFilter, NewEvent, Severity};
+use crate::sql::allocations as sql;
+use serde_json::json;
+use std::time::Duration;
+use windlass_core::slurm::book::{AllocationChange, CallCount, NewAllocation, StatedAllocation, hour_of};
+use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState, SlurmState};
+use windlass_types::{AllocationId, Timestamp, WorkflowId};
+
+const ALLOCATION: &str = "allocation";
+
+fn missing(id: AllocationId) -> Error {
+    Error::NoSuch { what: ALLOCATION.into(), id: id.0 }
+}
+
+// ---- what there is ----
+
+pub(crate) fn find(db: &impl Db, id: AllocationId) -> Result<Option<Allocation>, Fault> {
+    let filter = AllocationFilter { ids: vec![id], ..AllocationFilter::default() };
+    Ok(list(db, &filter)?.pop())
+}
+
+pub(crate) fn list(db: &impl Db, filter: &AllocationFilter) -> Result<Vec<Allocation>, Fault> {
+    let mut query = Query::new(sql::SELECT_ALLOCATIONS, vec![]);
+    query.push("a.id > 0", vec![]);
+    if let Some(workflow) = filter.workflow {
+        query.push(" AND a.workflow_id = ?", vec![Box::new(workflow.0)]);
+    }
+    if !filter.ids.is_empty() {
+        query.push(&format!(" AND a.id IN ({})", numbers(filter.ids.iter().map(|id| id.0))), vec![]);
+    }
+    if !filter.states.is_empty() {
+        let names: Vec<String> = filter.states.iter().map(|state| format!("'{}'", state.name())).collect();
+        query.push(&format!(" AND a.state IN ({})", names.join(", ")), vec![]);
+    }
+    // Word for word as the index of open ones has it.
+    match filter.is_open {
+        Some(true) => query.push(" AND a.is_over = 0", vec![]),
+        Some(false) => query.push(" AND a.is_over = 1", vec![]),
+        None => {}
+    }
+    if let Some(is_ours) = filter.is_ours {
+        query.push(" AND a.is_ours = ?", vec![Box::new(i64::from(is_ours))]);
+    }
+    if let Some(scheduler) = filter.scheduler {
+        query.push(" AND a.scheduler_id = ?", vec![Box::new(scheduler)]);
+    }
+    if let Some(name) = &filter.scheduler_name {
+        query.push(" AND a.scheduler_name = ?", vec![Box::new(name.clone())]);
+    }
+    if let Some(job) = filter.job_id {
+        query.push(" AND a.job_id = ?", vec![Box::new(number(job)?)]);
+    }
+    if let Some(tag) = &filter.tag {
+        query.push(" AND a.tag = ?", vec![Box::new(tag.clone())]);
+    }
+    if let Some(action) = filter.action {
+        query.push(" AND a.action_id = ?", vec![Box::new(action)]);
+    }
+    query.push(" ORDER BY a.id", vec![]);
+    query.push_page(filter.offset, filter.limit);
+    query.run(db, allocation_row)
+}
+
+fn allocation_row(row: &Row<'_>) -> Result<Allocation, Fault> {
+    let state = row.text(6)?.unwrap_or_default();
+    let state = AllocationState::from_name(state)
+        .ok_or_else(|| row.wrong(6, format!("`{state}`, which is no state of an allocation")))?;
+    let end = match row.text(22)? {
+        None => None,
+        Some(end) => Some(
+            SlurmState::parse(end)
+                .ok_or_else(|| row.wrong(22, format!("`{end}`, which is no state of Slurm")))?,
+        ),
+    };
+    let action = match row.get::<Option<i64>>(11)? {
+        None => None,
+        Some(action) => Some((action, row.get(12)?, row.get(13)?)),
+    };
+    Ok(Allocation {
+        id: AllocationId(row.get(0)?),
+        workflow: WorkflowId(row.get(1)?),
+        is_ours: column::flag(row, 2)?,
+        scheduler: row.get(3)?,
+        tag: row.get::<Option<String>>(4)?.unwrap_or_default(),
+        request: column::required_json(row, 5)?,
+        state,
+        job_id: row.get::<Option<i64>>(7)?.map(i64::unsigned_abs),
+        restarts: row.get(8)?,
+        reason: row.get(9)?,
+        nodes: row.get(10)?,
+        action,
+        by: row.get(14)?,
+        unwanted: row.get(15)?,
+        created_at: Timestamp(row.get(16)?),
+        submitted_at: column::time(row, 17)?,
+        submissions: row.get(18)?,
+        started_at: column::time(row, 19)?,
+        ends_at: column::time(row, 20)?,
+        ended_at: column::time(row, 21)?,
+        end,
+        exit_code: row.get(23)?,
+        seen_at: column::time(row, 24)?,
+        missed: row.get(25)?,
+    })
+}
+
+fn number(job: u64) -> Result<i64, Error> {
+    i64::try_from(job).map_err(|_| Error::OutOfRange { what: format!("the number {job} of a job of Slurm") })
+}
+
+// ---- ours ----
+
+pub(crate) fn add(db: &impl Db, new: &NewAllocation, by: By<'_>) -> Result<AllocationId, Fault> {
+    current_run(db, new.workflow)?;
+    if let Some((action, attempt, ordinal)) = new.action
+        && let Some(id) =
+            db.optional(sql::ASKED_BEFORE, values![action, attempt, ordinal], |row| row.get(0))?
+    {
+        return Ok(AllocationId(id));
+    }
+    if let Some(what) = new.flaw() {
+        return Err(Error::OutOfRange { what }.into());
+    }
+    let schedulers = parts::schedulers(db, new.workflow)?;
+    let name = &new.request.scheduler;
+    let scheduler = match new.scheduler {
+        Some(id) if schedulers.iter().any(|row| row.id == id) => Some(id),
+        Some(id) => return Err(Error::NoSuch { what: "scheduler".into(), id }.into()),
+        None => schedulers.iter().find(|row| row.scheduler.name == *name).map(|row| row.id),
+    };
+    let (action, attempt, ordinal) =
+        new.action.map_or((None, None, None), |(a, b, c)| (Some(a), Some(b), Some(c)));
+    let request = column::json_text(&new.request)?;
+    let tag = (!new.tag.is_empty()).then_some(&new.tag);
+    let inserted = db.one(
+        sql::INSERT_ALLOCATION,
+        values![
+            new.workflow.0,
+            1_i64,
+            scheduler,
+            name,
+            tag,
+            request,
+            AllocationState::Intended.name(),
+            0_i64,
+            None::<i64>,
+            action,
+            attempt,
+            ordinal,
+            new.by,
+            by.now.0,
+            None::<i64>,
+            None::<&str>,
+        ],
+        |row| row.get(0),
+    );
+    let id: i64 = inserted.map_err(|fault| match fault {
+        fault if fault.is_taken() => {
+            Error::NameTaken { what: "an allocation".into(), name: new.tag.clone() }.into()
+        }
+        fault => fault,
+    })?;
+    if tag.is_none() {
+        // Of the workflow's own number for all times and places, and of ours: nobody else's is the same.
+        let uuid: String = db.one(sql::UUID_OF_WORKFLOW, [new.workflow.0], |row| row.get(0))?;
+        let tag = format!("windlass-{}-{id}", &uuid[..8.min(uuid.len())]);
+        db.execute(sql::SET_TAG, values![tag, id])?;
+    }
+    let message = format!("allocation {id} is to be asked for (scheduler `{name}`)");
+    let data = json!({
+        "allocation_id": id, "scheduler": name, "nodes": new.request.nodes, "by": new.by, "action_id": action,
+    });
+    by.note(db, new.workflow, "allocation_intended", message, data)?;
+    Ok(AllocationId(id))
+}
+
+pub(crate) fn change(db: &impl Db, change: &AllocationChange, by: By<'_>) -> Result<(), Fault> {
+    let before = find(db, change.id)?.ok_or_else(|| missing(change.id))?;
+    if !before.is_ours {
+        return Err(clients_own(&before).into());
+    }
+    if !change.fits(&before) {
+        return Err(unexpected(change, &before).into());
+    }
+    let mut after = before.clone();
+    change.apply(&mut after);
+    if after == before {
+        return Ok(());
+    }
+    write(db, &before, &after)?;
+    if after.state != before.state {
+        note(db, &before, &after, by)?;
+    } else if after.unwanted.is_some() && before.unwanted.is_none() {
+        note_unwanted(db, &after, by)?;
+    }
+    Ok(())
+}
+
+fn unexpected(change: &AllocationChange, found: &Allocation) -> Error {
+    let told = |state: AllocationState, job: Option<u64>| match job {
+        Some(job) => format!("{state} as job {job} of Slurm"),
+        None => state.to_string(),
+    };
+    Error::Unexpected {
+        what: format!("allocation {}", change.id),
+        expected: told(change.from, change.of_job),
+        found: format!("is {}", told(found.state, found.job_id.filter(|_| change.of_job.is_some()))),
+    }
+}
+
+fn clients_own(row: &Allocation) -> Error {
+    Error::InUse {
+        what: format!("allocation {}", row.id),
+        by: "the client that asked Slurm for it looks after it".to_owned(),
+    }
+}
+
+fn write(db: &impl Db, before: &Allocation, after: &Allocation) -> Result<(), Fault> {
+    let touched = db.execute(
+        sql::CHANGE_ALLOCATION,
+        values![
+            after.state.name(),
+            i64::from(after.state.is_over()),
+            after.job_id.map(number).transpose()?,
+            after.restarts,
+            after.reason.as_ref(),
+            after.nodes.as_ref(),
+            after.unwanted.as_ref(),
+            after.submitted_at.map(|at| at.0),
+            after.submissions,
+            after.started_at.map(|at| at.0),
+            after.ends_at.map(|at| at.0),
+            after.ended_at.map(|at| at.0),
+            after.end.map(SlurmState::name),
+            after.exit_code.as_ref(),
+            after.seen_at.map(|at| at.0),
+            after.missed,
+            before.id.0,
+            before.state.name(),
+        ],
+    )?;
+    match touched {
+        0 => Err(Fault::damage(format!("allocation {} was changed while it was read", before.id))),
+        _ => Ok(()),
+    }
+}
+
+fn note(db: &impl Db, before: &Allocation, after: &Allocation, by: By<'_>) -> Result<(), Fault> {
+    use AllocationState as S;
+    let id = after.id;
+    let job = after.job_id.map_or_else(String::new, |job| format!(" (job {job} of Slurm)"));
+    let why = after.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
+    let is_well = matches!(after.end, Some(SlurmState::Completed | SlurmState::Cancelled));
+    let (severity, message) = match after.state {
+        S::Intended => (Severity::Info, format!("allocation {id} is to be asked for again{why}")),
+        S::Submitting => (Severity::Debug, format!("allocation {id} is being submitted")),
+        S::Pending => (Severity::Info, format!("allocation {id} waits{job}{why}")),
+        S::Running => {
+            let nodes = after.nodes.as_deref().map_or_else(String::new, |nodes| format!(" on {nodes}"));
+            (Severity::Info, format!("allocation {id} runs{nodes}{job}"))
+        }
+        S::Completing => (Severity::Debug, format!("allocation {id} comes to its end{job}")),
+        S::Ended => {
+            let end = after.end.map_or("nobody knows how", SlurmState::name);
+            let severity = if is_well { Severity::Info } else { Severity::Warning };
+            (severity, format!("allocation {id} ended{job}: {end}{why}"))
+        }
+        S::Refused => (Severity::Error, format!("Slurm refused allocation {id}{why}")),
+        S::Withdrawn => {
+            (Severity::Info, format!("allocation {id} was never submitted, and will not be{why}"))
+        }
+    };
+    let event = NewEvent {
+        workflow: Some(after.workflow),
+        job: None,
+        severity,
+        category: format!("allocation_{}", after.state),
+        message,
+        data: Some(json!({
+            "allocation_id": id, "from": before.state, "to": after.state, "slurm_job_id": after.job_id,
+            "reason": after.reason, "nodes": after.nodes, "end": after.end, "exit_code": after.exit_code,
+        })),
+    };
+    events::note(db, by.actor, &event, by.now)?;
+    Ok(())
+}
+
+fn note_unwanted(db: &impl Db, row: &Allocation, by: By<'_>) -> Result<(), Fault> {
+    let (id, why) = (row.id, row.unwanted.as_deref().unwrap_or_default());
+    let data = json!({ "allocation_id": id, "slurm_job_id": row.job_id, "reason": why });
+    by.note(
+        db,
+        row.workflow,
+        "allocation_unwanted",
+        format!("allocation {id} is not wanted any more: {why}"),
+        data,
+    )
+}
+
+pub(crate) fn discard(db: &impl Db, id: AllocationId, why: &str, by: By<'_>) -> Result<Allocation, Fault> {
+    let row = find(db, id)?.ok_or_else(|| missing(id))?;
+    if !row.is_ours {
+        return Err(clients_own(&row).into());
+    }
+    if row.state.is_over() || row.unwanted.is_some() {
+        return Ok(row);
+    }
+    let unwanted = Some(why.to_owned());
+    let wanted = match row.state {
+        AllocationState::Intended => AllocationChange {
+            unwanted,
+            reason: Some(Some(why.to_owned())),
+            ended_at: Some(by.now),
+            ..AllocationChange::new(id, row.state, AllocationState::Withdrawn)
+        },
+        state => AllocationChange { unwanted, ..AllocationChange::new(id, state, state) },
+    };
+    change(db, &wanted, by)?;
+    find(db, id)?.ok_or_else(|| missing(id).into())
+}
+
+/// Slurm would go on with what nobody knows of any more.
+pub(crate) fn refuse_while_open(db: &impl Db, workflow: WorkflowId, what: &str) -> Result<(), Fault> {
+    let open: i64 = db.one(sql::OPEN_OF_OURS, [workflow.0], |row| row.get(0))?;
+    match open {
+        0 => Ok(()),
+        n => {
+            let by = format!(
+                "it has {n} allocations of Slurm that are not over; cancel them first \
+                 (`windlass slurm allocations {workflow}` lists them, `windlass slurm cancel` ends them)"
+            );
+            Err(Error::InUse { what: what.to_owned(), by }.into())
+        }
+    }
+}
+
+// ---- those that clients look after ----
+
+pub(crate) fn state(
+    db: &impl Db,
+    id: Option<AllocationId>,
+    stated: &StatedAllocation,
+    by: By<'_>,
+) -> Result<AllocationId, Fault> {
+    current_run(db, stated.workflow)?;
+    let (state, end) = stated.status.kept_as();
+    let kind = &stated.scheduler_type;
+    let request = AllocationRequest { scheduler: kind.clone(), ..AllocationRequest::default() };
+    let request = column::json_text(&request)?;
+    let (is_over, job) = (i64::from(state.is_over()), number(stated.job_id)?);
+    let ended_at = state.is_over().then_some(by.now.0);
+    let end = end.map(SlurmState::name);
+    let Some(id) = id else {
+        let values = values![
+            stated.workflow.0,
+            0_i64,
+            stated.scheduler,
+            kind,
+            None::<&str>,
+            request,
+            state.name(),
+            is_over,
+            job,
+            None::<i64>,
+            None::<i64>,
+            None::<i64>,
+            by.actor,
+            by.now.0,
+            ended_at,
+            end,
+        ];
+        return db.one(sql::INSERT_ALLOCATION, values, |row| row.get(0).map(AllocationId));
+    };
+    let before = find(db, id)?.ok_or_else(|| missing(id))?;
+    if before.is_ours {
+        let by = "windlass looks after it, and says itself how it stands".to_owned();
+        return Err(Error::InUse { what: format!("allocation {id}"), by }.into());
+    }
+    let ended_at = if before.state.is_over() { before.ended_at.map(|at| at.0) } else { None }.or(ended_at);
+    let values = values![
+        stated.scheduler,
+        kind,
+        request,
+        state.name(),
+        is_over,
+        job,
+        ended_at.filter(|_| state.is_over()),
+        end,
+        id.0,
+        stated.workflow.0,
+    ];
+    match db.execute(sql::STATE_ALLOCATION, values)? {
+        0 => Err(missing(id).into()),
+        _ => Ok(id),
+    }
+}
+
+pub(crate) fn delete(db: &impl Db, id: AllocationId, by: By<'_>) -> Result<(), Fault> {
+    let row = find(db, id)?.ok_or_else(|| missing(id))?;
+    if row.is_ours && !row.state.is_over() {
+        let by = format!("it is {}; `windlass slurm cancel {id}` ends it first", row.state);
+        return Err(Error::InUse { what: format!("allocation {id}"), by }.into());
+    }
+    db.execute(sql::DELETE_ALLOCATION, [id.0])?;
+    let message = format!("forgot allocation {id}");
+    by.note(db, row.workflow, "allocation_deleted", message, json!({ "allocation_id": id }))
+}
+
+pub(crate) fn delete_all(db: &impl Db, workflow: WorkflowId, by: By<'_>) -> Result<u64, Fault> {
+    current_run(db, workflow)?;
+    refuse_while_open(db, workflow, &format!("the list of allocations of workflow {workflow}"))?;
+    let deleted = db.execute(sql::DELETE_ALLOCATIONS, [workflow.0])? as u64;
+    if deleted > 0 {
+        let message = format!("forgot all {deleted} allocations");
+        by.note(db, workflow, "allocation_deleted", message, json!({ "allocations": deleted }))?;
+    }
+    Ok(deleted)
+}
+
+// ---- what Slurm was asked ----
+
+pub(crate) fn note_calls(db: &impl Db, calls: &[CallCount], now: Timestamp) -> Result<(), Fault> {
+    let hour = hour_of(now);
+    let many = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    for call in calls {
+        let values = values![hour.0, call.command, many(call.calls), many(call.failures), micros(call.took)];
+        db.execute(sql::NOTE_CALLS, values)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn calls(db: &impl Db, since: Timestamp) -> Result<Vec<CallCount>, Fault> {
+    db.all(sql::CALLS_SINCE, [hour_of(since).0], |row| {
+        Ok(CallCount {
+            hour: Timestamp(row.get(0)?),
+            command: row.get(1)?,
+            calls: row.get::<i64>(2)?.unsigned_abs(),
+            failures: row.get::<i64>(3)?.unsigned_abs(),
+            took: Duration::from_micros(row.get::<i64>(4)?.unsigned_abs()),
+        })
+    })
+}
