@@ -3,5 +3,6 @@
 //! Text in and out is pure: [`render`] writes what `sbatch` and `srun` are given, [`read`] understands what `squeue`, `sacct`,
 //! `sinfo` and `scontrol` answer.
 
+pub mod calls;
 pub mod read;
 pub mod render;

@@ -3,9 +3,13 @@
 //! | file | what |
 //! |---|---|
 //! | `book.rs` | the rows of allocations as values, and what a decision changes of them |
+//! | `fate.rs` | what became of an allocation, and what is done about it |
+//! | `reasons.rs` | why one waits, in plain words |
 //! | `sight.rs` | what Slurm says about its jobs |
 
 pub mod book;
+pub mod fate;
+pub mod reasons;
 pub mod sight;
 //! | `request.rs` | what a scheduler of a workflow asks for |
 

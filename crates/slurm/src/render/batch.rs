@@ -5,7 +5,6 @@
 //! counts: nobody takes the tag away that an allocation is found by.
 
 use super::words::{SplitError, quote, split};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::slurm::book::is_tag;
@@ -143,39 +142,33 @@ fn script(allocation: &Allocation, site: &Site<'_>) -> Result<String, Unfit> {
     let (request, tag) = (&allocation.request, tag(&allocation.tag)?);
     let program = path_word("the program of the worker", site.windlass)?;
     let server = word(|| "the address of the server".to_owned(), site.server)?;
-    let mut text = format!(
-        "#!/bin/sh\n\
-         # Windlass: allocation {} of workflow {}. What it asks of Slurm was said to sbatch as arguments;\n\
-         # `scontrol show job` tells. It is known by its tag: {tag}\n\
-         # These would be taken for options of what is started below.\n",
-        allocation.id.0, allocation.workflow.0,
-    );
-    let _ = writeln!(text, "unset {}", OPTION_VARIABLES.join(" "));
-    let mut command = String::from("exec ");
-    if request.one_worker_per_node {
-        let _ = write!(
-            command,
+    let step = if request.one_worker_per_node {
+        format!(
             "srun --nodes={} --ntasks-per-node=1 --cpus-per-task=\"$SLURM_CPUS_ON_NODE\" --mem=0 \\\n  \
              --wait=0 --kill-on-bad-exit=0 --overlap --export=ALL \\\n  ",
             request.nodes,
-        );
-    }
-    let _ = write!(
-        command,
-        "{} slurm worker --server {} \\\n  --workflow {} --allocation {} --walltime {} --output-dir {}",
-        quote(&program),
-        quote(server),
-        allocation.workflow.0,
-        allocation.id.0,
-        request.walltime.as_secs(),
-        quote(&path_word("the output directory", site.output_dir)?),
-    );
-    if let Some(most) = request.max_parallel_jobs {
-        let _ = write!(command, " --max-parallel-jobs {most}");
-    }
-    text.push_str(&command);
-    text.push('\n');
-    Ok(text)
+        )
+    } else {
+        String::new()
+    };
+    let most =
+        request.max_parallel_jobs.map(|most| format!(" --max-parallel-jobs {most}")).unwrap_or_default();
+    Ok(format!(
+        "#!/bin/sh\n\
+         # Windlass: allocation {allocation} of workflow {workflow}. What it asks of Slurm was said to sbatch as arguments;\n\
+         # `scontrol show job` tells. It is known by its tag: {tag}\n\
+         # These would be taken for options of what is started below.\n\
+         unset {variables}\n\
+         exec {step}{program} slurm worker --server {server} \\\n  \
+         --workflow {workflow} --allocation {allocation} --walltime {walltime} --output-dir {output}{most}\n",
+        allocation = allocation.id.0,
+        workflow = allocation.workflow.0,
+        variables = OPTION_VARIABLES.join(" "),
+        program = quote(&program),
+        server = quote(server),
+        walltime = request.walltime.as_secs(),
+        output = quote(&path_word("the output directory", site.output_dir)?),
+    ))
 }
 
 /// Set in an allocation, and taken for options by `srun` and `sbatch` that are called there. (What the worker reads its

@@ -1,19 +1,15 @@
 use super::*;
+use windlass_types::Timestamp;
 use windlass_types::slurm::AllocationState;
-use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
-fn allocation(request: AllocationRequest) -> Allocation {
-    serde_json::from_value(serde_json::json!({
+fn allocation(request: &AllocationRequest) -> Allocation {
+    let row = serde_json::json!({
         "id": 12, "workflow": 3, "scheduler": 7, "tag": "wl-5f2a-12", "request": request,
         "state": AllocationState::Submitting, "job_id": null, "by": "ann", "created_at": Timestamp(0),
         "submitted_at": null, "started_at": null, "ends_at": null, "ended_at": null, "end": null, "seen_at": null,
         "is_ours": true,
-    }))
-    .map(|allocation: Allocation| {
-        assert_eq!((allocation.id, allocation.workflow), (AllocationId(12), WorkflowId(3)));
-        allocation
-    })
-    .unwrap()
+    });
+    serde_json::from_value(row).unwrap()
 }
 
 fn request() -> AllocationRequest {
@@ -40,7 +36,7 @@ fn site() -> Site<'static> {
 
 #[test]
 fn one_worker_for_an_allocation() {
-    let batch = render(&allocation(request()), &site()).unwrap();
+    let batch = render(&allocation(&request()), &site()).unwrap();
     let expected = [
         "--account=proj",
         "--partition=standard",
@@ -79,10 +75,10 @@ fn a_worker_on_each_node_is_started_and_warned_by_a_step() {
         nodes: 4,
         one_worker_per_node: true,
         max_parallel_jobs: Some(8),
-        walltime: Duration::from_secs(300),
+        walltime: Duration::from_mins(5),
         ..request()
     };
-    let batch = render(&allocation(request), &site()).unwrap();
+    let batch = render(&allocation(&request), &site()).unwrap();
     assert!(batch.arguments.contains(&"--signal=USR1@150".to_owned()), "{:?}", batch.arguments);
     assert!(
         batch.script.contains(
@@ -98,7 +94,7 @@ fn a_worker_on_each_node_is_started_and_warned_by_a_step() {
 #[test]
 fn a_series_has_one_name() {
     let request = AllocationRequest { serialize: true, scheduler: "a b/c".to_owned(), ..request() };
-    let arguments = render(&allocation(request), &site()).unwrap().arguments;
+    let arguments = render(&allocation(&request), &site()).unwrap().arguments;
     for word in ["--job-name=wl-5f2a-wf3-a_b_c", "--comment=wl-5f2a-12", "--dependency=singleton"] {
         assert!(arguments.iter().any(|argument| argument == word), "{word}: {arguments:?}");
     }
@@ -111,7 +107,7 @@ fn what_users_ask_for_comes_before_what_is_ours() {
         options: [("reservation", "r 1"), ("hold", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         ..request()
     };
-    let arguments = render(&allocation(request), &site()).unwrap().arguments;
+    let arguments = render(&allocation(&request), &site()).unwrap().arguments;
     let begin =
         ["-C", "a&b", "--job-name=mine", "--exclusive", "--hold", "--reservation=r 1", "--account=proj"];
     assert_eq!(arguments[..7], begin);
@@ -141,13 +137,13 @@ fn what_is_refused_in_extra() {
     ];
     for (extra, said) in rows {
         let request = AllocationRequest { extra: Some(extra.to_owned()), ..request() };
-        let error = render(&allocation(request), &site()).expect_err(extra).to_string();
+        let error = render(&allocation(&request), &site()).expect_err(extra).to_string();
         assert!(error.contains(said), "{extra:?}: {error}");
     }
     for fine in ["--export=NONE", "--wait-all-nodes=1", "-p debug -q high", "--nice=5 -H", "-C gpu -x n1,n2"]
     {
         let request = AllocationRequest { extra: Some(fine.to_owned()), ..request() };
-        assert!(render(&allocation(request), &site()).is_ok(), "{fine}");
+        assert!(render(&allocation(&request), &site()).is_ok(), "{fine}");
     }
 }
 
@@ -156,7 +152,7 @@ fn values_that_are_no_words_are_refused() {
     let with = |change: &dyn Fn(&mut AllocationRequest)| {
         let mut request = request();
         change(&mut request);
-        render(&allocation(request), &site()).unwrap_err().to_string()
+        render(&allocation(&request), &site()).unwrap_err().to_string()
     };
     let newline = with(&|request| request.partition = Some("a\n#SBATCH --uid=0".to_owned()));
     assert!(
@@ -166,17 +162,17 @@ fn values_that_are_no_words_are_refused() {
     assert!(with(&|request| request.qos = Some(String::new())).contains("is empty"));
     assert!(with(&|request| request.nodes = 0).contains("no number of nodes"));
     assert!(with(&|request| drop(request.options.insert("x;y".to_owned(), "1".to_owned()))).contains("x;y"));
-    let mut odd = allocation(request());
+    let mut odd = allocation(&request());
     odd.tag = "a b".to_owned();
     assert!(render(&odd, &site()).unwrap_err().to_string().contains("the tag"));
     let relative = Site { directory: Path::new("here"), ..site() };
-    assert!(render(&allocation(request()), &relative).unwrap_err().to_string().contains("is not absolute"));
+    assert!(render(&allocation(&request()), &relative).unwrap_err().to_string().contains("is not absolute"));
 }
 
 #[test]
 fn a_percent_in_a_path_is_no_placeholder() {
     let site = Site { output_dir: Path::new("/data/100%j"), ..site() };
-    let arguments = render(&allocation(request()), &site).unwrap().arguments;
+    let arguments = render(&allocation(&request()), &site).unwrap().arguments;
     assert!(arguments.contains(&"--output=/data/100%%j/slurm_output_wf3_sl12.o".to_owned()), "{arguments:?}");
 }
 

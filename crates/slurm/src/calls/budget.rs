@@ -1,0 +1,248 @@
+//! How often Slurm may be asked: a bucket of questions that fills slowly, and pauses that grow with failures. No clock here.
+
+use super::{Ending, Service, Tool};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass_types::Timestamp;
+
+/// How often Slurm may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetOptions {
+    pub per_minute: u32,
+    /// So many at once.
+    pub burst: u32,
+    /// After the first failure, and twice as long after each more.
+    pub pause: Duration,
+    pub longest_pause: Duration,
+}
+
+impl Default for BudgetOptions {
+    fn default() -> Self {
+        Self {
+            per_minute: 60,
+            burst: 20,
+            pause: Duration::from_secs(2),
+            longest_pause: Duration::from_mins(5),
+        }
+    }
+}
+
+/// What was asked of one command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub calls: u64,
+    /// Slurm said no.
+    pub refused: u64,
+    /// Nobody answered, for other reasons than time.
+    pub failed: u64,
+    pub timed_out: u64,
+    pub took: Duration,
+}
+
+impl Tally {
+    pub const fn failures(&self) -> u64 {
+        self.refused + self.failed + self.timed_out
+    }
+
+    fn add(&mut self, ending: Ending, took: Duration) {
+        self.calls += 1;
+        self.took += took;
+        match ending {
+            Ending::Answered => {}
+            Ending::Refused => self.refused += 1,
+            Ending::TimedOut => self.timed_out += 1,
+            Ending::Failed => self.failed += 1,
+        }
+    }
+}
+
+/// What may be asked still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    pub calls: u32,
+    /// The controller is left alone until then.
+    pub paused_until: Option<Timestamp>,
+    /// So many questions in a row it has not answered.
+    pub unanswered: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pause {
+    failures: u32,
+    until: Option<Timestamp>,
+}
+
+/// The bucket and the pauses.
+#[derive(Debug)]
+pub struct Budget {
+    options: BudgetOptions,
+    /// In thousandths of a call.
+    level: u64,
+    filled_at: Timestamp,
+    pauses: BTreeMap<Service, Pause>,
+    recent: BTreeMap<&'static str, Tally>,
+    totals: BTreeMap<&'static str, Tally>,
+}
+
+const CALL: u64 = 1000;
+
+impl Budget {
+    pub fn new(options: BudgetOptions, now: Timestamp) -> Self {
+        let options =
+            BudgetOptions { per_minute: options.per_minute.max(1), burst: options.burst.max(1), ..options };
+        Self {
+            options,
+            level: u64::from(options.burst) * CALL,
+            filled_at: now,
+            pauses: BTreeMap::new(),
+            recent: BTreeMap::new(),
+            totals: BTreeMap::new(),
+        }
+    }
+
+    /// Takes one call from it, or says when there will be one.
+    pub(crate) fn take(&mut self, tool: Tool, now: Timestamp) -> Result<(), Timestamp> {
+        self.fill(now);
+        let pause =
+            self.pauses.get(&tool.service()).and_then(|pause| pause.until).filter(|until| *until > now);
+        if let Some(until) = pause {
+            return Err(until);
+        }
+        if self.level < CALL {
+            let missing = (CALL - self.level) * 60_000 / (u64::from(self.options.per_minute) * CALL);
+            return Err(now.after(Duration::from_millis(missing + 1)));
+        }
+        self.level -= CALL;
+        Ok(())
+    }
+
+    /// How a call went. Who says no has answered.
+    pub(crate) fn note(&mut self, tool: Tool, ending: Ending, took: Duration, now: Timestamp) {
+        self.recent.entry(tool.name()).or_default().add(ending, took);
+        self.totals.entry(tool.name()).or_default().add(ending, took);
+        let pause = self.pauses.entry(tool.service()).or_default();
+        if matches!(ending, Ending::Answered | Ending::Refused) {
+            *pause = Pause::default();
+            return;
+        }
+        pause.failures = pause.failures.saturating_add(1);
+        let doubled = self.options.pause.saturating_mul(1 << (pause.failures - 1).min(16));
+        let length = doubled.min(self.options.longest_pause);
+        // Between three quarters and all of it, by a clock that nobody else has: so servers that failed together do not
+        // come back together.
+        let spread = u32::try_from(now.micros().rem_euclid(256)).unwrap_or(0);
+        pause.until = Some(now.after(length * 3 / 4 + length / 4 * spread / 256));
+    }
+
+    pub(crate) fn left(&mut self, now: Timestamp) -> Left {
+        self.fill(now);
+        let pause = self.pauses.get(&Service::Controller).copied().unwrap_or_default();
+        Left {
+            calls: u32::try_from(self.level / CALL).unwrap_or(u32::MAX),
+            paused_until: pause.until.filter(|until| *until > now),
+            unanswered: pause.failures,
+        }
+    }
+
+    pub(crate) fn take_tally(&mut self) -> BTreeMap<&'static str, Tally> {
+        std::mem::take(&mut self.recent)
+    }
+
+    pub(crate) const fn totals(&self) -> &BTreeMap<&'static str, Tally> {
+        &self.totals
+    }
+
+    fn fill(&mut self, now: Timestamp) {
+        let passed = u64::try_from(now.since(self.filled_at).as_millis()).unwrap_or(u64::MAX);
+        let more = passed.saturating_mul(u64::from(self.options.per_minute)).saturating_mul(CALL) / 60_000;
+        if more > 0 || now < self.filled_at {
+            // A clock that was set back fills nothing, and goes on from there.
+            self.level = self.level.saturating_add(more).min(u64::from(self.options.burst) * CALL);
+            self.filled_at = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: i64) -> Timestamp {
+        Timestamp(millis * 1000)
+    }
+
+    fn options() -> BudgetOptions {
+        BudgetOptions {
+            per_minute: 60,
+            burst: 3,
+            pause: Duration::from_secs(2),
+            longest_pause: Duration::from_mins(1),
+        }
+    }
+
+    #[test]
+    fn a_burst_and_then_one_a_second() {
+        let mut budget = Budget::new(options(), at(0));
+        for _ in 0..3 {
+            assert_eq!(budget.take(Tool::Squeue, at(0)), Ok(()));
+        }
+        let until = budget.take(Tool::Sbatch, at(0)).unwrap_err();
+        assert!(until > at(999) && until < at(1_100), "{until}");
+        assert_eq!(budget.left(at(500)).calls, 0);
+        assert_eq!(budget.take(Tool::Sbatch, until), Ok(()));
+        assert!(budget.take(Tool::Sbatch, until).is_err());
+        assert_eq!(budget.left(at(3_600_000)).calls, 3, "never more than the burst");
+    }
+
+    #[test]
+    fn an_hour_of_asking_all_the_time_is_within_the_budget() {
+        let mut budget = Budget::new(options(), at(0));
+        let asked =
+            (0..3_600_000).step_by(20).filter(|ms| budget.take(Tool::Squeue, at(*ms)).is_ok()).count();
+        assert!((3_500..=3_603).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn pauses_grow_and_end_with_the_first_answer() {
+        let mut budget = Budget::new(BudgetOptions { burst: 100, ..options() }, at(0));
+        let mut now = at(0);
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            assert_eq!(budget.take(Tool::Squeue, now), Ok(()));
+            budget.note(Tool::Squeue, Ending::TimedOut, Duration::from_secs(1), now);
+            let until = budget.take(Tool::Sbatch, now).unwrap_err();
+            pauses.push(until.since(now).as_secs_f64());
+            now = until;
+        }
+        let mut full = 2.0_f64;
+        for pause in pauses {
+            assert!(pause >= full * 0.75 && pause <= full, "{pause} of {full}");
+            full = (full * 2.0).min(60.0);
+        }
+        assert_eq!(budget.left(now).unanswered, 8);
+        assert_eq!(budget.take(Tool::Squeue, now), Ok(()));
+        budget.note(Tool::Squeue, Ending::Refused, Duration::ZERO, now);
+        assert_eq!((budget.left(now).unanswered, budget.left(now).paused_until), (0, None));
+        assert_eq!(budget.totals()["squeue"].timed_out, 8);
+        assert_eq!((budget.take_tally()["squeue"].calls, budget.take_tally().len()), (9, 0));
+    }
+
+    #[test]
+    fn accounting_that_is_down_stops_no_submission() {
+        let mut budget = Budget::new(options(), at(0));
+        assert_eq!(budget.take(Tool::Sacct, at(0)), Ok(()));
+        budget.note(Tool::Sacct, Ending::Failed, Duration::ZERO, at(0));
+        assert!(budget.take(Tool::Sacct, at(1)).is_err());
+        assert_eq!(budget.take(Tool::Sbatch, at(1)), Ok(()));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_stops_nothing() {
+        let mut budget = Budget::new(options(), at(10_000_000));
+        for _ in 0..3 {
+            budget.take(Tool::Squeue, at(10_000_000)).unwrap();
+        }
+        assert!(budget.take(Tool::Squeue, at(0)).is_err());
+        assert_eq!(budget.take(Tool::Squeue, at(1_001)), Ok(()));
+    }
+}

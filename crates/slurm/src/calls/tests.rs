@@ -1,0 +1,92 @@
+use super::*;
+use std::os::unix::fs::PermissionsExt as _;
+
+#[test]
+fn who_cannot_be_reached_is_told_from_who_refuses() {
+    for away in [
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+        "scancel: error: Kill job error on job id 1: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+        "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection to host:localhost:6819: Connection refused\n\
+         sacct: error: Problem talking to the database: Connection refused",
+        "squeue: error: Munge encode failed: Failed to access \"/run/munge.socket\"",
+        "slurm_load_jobs error: Protocol authentication error",
+    ] {
+        assert!(is_unreachable(away), "{away}");
+    }
+    for no in [
+        "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified",
+        "sbatch: error: Batch job submission failed: Requested node configuration is not available",
+        "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+        "scancel: error: Kill job error on job id 29: Access/permission denied",
+        "slurm_load_jobs error: Invalid job id specified",
+        "Slurm accounting storage is disabled",
+        "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
+    ] {
+        assert!(!is_unreachable(no), "{no}");
+    }
+}
+
+/// What a real cluster does not do on demand: commands that hang, or print what nobody understands.
+fn scripted(commands: &[(&str, &str)], limit: Duration) -> (tempfile::TempDir, Slurm) {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, script) in commands {
+        let path = directory.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let tools = Some(directory.path().to_owned());
+    let slurm = Slurm::new(SlurmOptions { tools, limit, ..SlurmOptions::default() });
+    (directory, slurm)
+}
+
+const LONG: Duration = Duration::from_mins(1);
+
+#[test]
+fn a_command_that_hangs_is_ended_and_says_nothing() {
+    let (_directory, slurm) = scripted(&[("sbatch", "exec sleep 1000")], Duration::from_millis(300));
+    let outcome = slurm.submit(&[]);
+    assert!(matches!(outcome, Outcome::Unknown(Unknown::TimedOut { tool: "sbatch", .. })), "{outcome:?}");
+    assert!(
+        matches!(slurm.submit(&[]), Outcome::Unknown(Unknown::Later { .. })),
+        "it is left alone for a while"
+    );
+    assert_eq!((slurm.totals()["sbatch"].calls, slurm.totals()["sbatch"].timed_out), (1, 1));
+}
+
+#[test]
+fn answers_that_mean_nothing_are_no_answers() {
+    let (_directory, slurm) = scripted(&[("sbatch", "echo hello"), ("squeue", "exit 1")], LONG);
+    let outcome = slurm.submit(&[]);
+    assert!(matches!(outcome, Outcome::Unknown(Unknown::Unintelligible { .. })), "{outcome:?}");
+    assert_eq!(slurm.queue(), Outcome::Refused(String::new()), "and not that nobody has a job");
+}
+
+#[test]
+fn commands_that_are_not_there_say_so() {
+    let (_directory, slurm) = scripted(&[], LONG);
+    let Outcome::Unknown(why) = slurm.queue() else { panic!("answered") };
+    assert!(
+        why.was_not_asked() && why.to_string().starts_with("`squeue` cannot be started: install"),
+        "{why}"
+    );
+}
+
+#[test]
+fn what_is_canceled_goes_in_chunks() {
+    let (directory, slurm) = scripted(&[("scancel", "echo $# >> \"$0.log\"")], LONG);
+    assert_eq!(slurm.cancel(&(1..=250).collect::<Vec<_>>()), Outcome::Answered(()));
+    let calls = std::fs::read_to_string(directory.path().join("scancel.log")).unwrap();
+    assert_eq!(calls, "100\n100\n50\n");
+    assert_eq!(slurm.cancel(&[]), Outcome::Answered(()));
+}
+
+#[test]
+fn accounting_that_is_not_there_is_an_answer() {
+    let disabled = "echo 'Slurm accounting storage is disabled' >&2; exit 1";
+    let (_directory, slurm) = scripted(&[("sacct", disabled)], LONG);
+    let ids = BTreeSet::from([1]);
+    assert_eq!(slurm.booked(&ids, &BTreeSet::new(), Timestamp(0)), Outcome::Answered(Books::Disabled));
+    assert_eq!(day(Timestamp(86_400_000_000)), "1970-01-01T00:00:00");
+}
