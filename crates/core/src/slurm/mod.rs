@@ -5,13 +5,11 @@
 //! | `book.rs` | the rows of allocations as values, and what a decision changes of them |
 //! | `fate.rs` | what became of an allocation, and what is done about it |
 //! | `reasons.rs` | why one waits, in plain words |
+//! | `request.rs` | what a scheduler of a workflow asks for |
 //! | `sight.rs` | what Slurm says about its jobs |
 
 pub mod book;
 pub mod fate;
 pub mod reasons;
-pub mod sight;
-//! | `request.rs` | what a scheduler of a workflow asks for |
-
-pub mod book;
 pub mod request;
+pub mod sight;
