@@ -105,7 +105,52 @@ fn wanted(request: &AllocationRequest) -> Result<Vec<String>, Unfit> {
     if let Some(tasks) = request.ntasks_per_node {
         arguments.push(format!("--ntasks-per-node={tasks}"));
     }
+    whole_nodes(&mut arguments);
     Ok(arguments)
+}
+
+/// A scheduler that names nodes and no cores means whole nodes: Slurm would give it one core of each, with the memory that
+/// belongs to one.
+fn whole_nodes(arguments: &mut Vec<String>) {
+    if speak_of(arguments, CORES) {
+        return;
+    }
+    arguments.push("--exclusive".to_owned());
+    if !speak_of(arguments, MEMORY) {
+        arguments.push("--mem=0".to_owned());
+    }
+}
+
+/// Options that say how many cores an allocation has, or who else is on its nodes.
+const CORES: &[(&str, Option<char>)] = &[
+    ("cores-per-socket", None),
+    ("cpus-per-gpu", None),
+    ("cpus-per-task", Some('c')),
+    ("exclusive", None),
+    ("extra-node-info", Some('B')),
+    ("mincpus", None),
+    ("ntasks", Some('n')),
+    ("ntasks-per-core", None),
+    ("ntasks-per-gpu", None),
+    ("ntasks-per-node", None),
+    ("ntasks-per-socket", None),
+    ("overcommit", Some('O')),
+    ("oversubscribe", Some('s')),
+    ("sockets-per-node", None),
+];
+const MEMORY: &[(&str, Option<char>)] = &[("mem", None), ("mem-per-cpu", None), ("mem-per-gpu", None)];
+
+/// Whether some of the arguments is one of these options; abbreviated ones are.
+fn speak_of(arguments: &[String], options: &[(&str, Option<char>)]) -> bool {
+    let is_one = |argument: &String| {
+        if let Some(long) = argument.strip_prefix("--") {
+            let name = long.split_once('=').map_or(long, |(name, _)| name);
+            return options.iter().any(|(option, _)| name.len() > 2 && option.starts_with(name));
+        }
+        let letter = argument.strip_prefix('-').and_then(|short| short.chars().next());
+        letter.is_some() && options.iter().any(|(_, short)| *short == letter)
+    };
+    arguments.iter().any(is_one)
 }
 
 /// What is ours to say, whatever the user asks for.

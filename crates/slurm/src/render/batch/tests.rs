@@ -42,6 +42,7 @@ fn one_worker_for_an_allocation() {
         "--partition=standard",
         "--mem=4G",
         "--nodes=1",
+        "--exclusive",
         "--parsable",
         "--job-name=wl-5f2a-12",
         "--comment=wl-5f2a-12",
@@ -180,5 +181,30 @@ fn a_percent_in_a_path_is_no_placeholder() {
 fn walltimes_are_written_out() {
     for (seconds, text) in [(30, "0-00:01:00"), (90, "0-00:01:30"), (93_784, "1-02:03:04")] {
         assert_eq!(walltime(Duration::from_secs(seconds)), text);
+    }
+}
+
+#[test]
+fn whole_nodes_unless_cores_are_spoken_of() {
+    let rows = [
+        ("", None, None, "--nodes=1 --exclusive --mem=0"),
+        ("", None, Some("2G"), "--mem=2G --nodes=1 --exclusive"),
+        ("--mem-per-cpu=1G", None, None, "--mem-per-cpu=1G --nodes=1 --exclusive"),
+        ("", Some(4), None, "--nodes=1 --ntasks-per-node=4"),
+        ("-c 4", None, None, "-c 4 --nodes=1"),
+        ("-c4", None, Some("2G"), "-c4 --mem=2G --nodes=1"),
+        ("--cpus-per-t=4", None, None, "--cpus-per-t=4 --nodes=1"),
+        ("--oversubscribe", None, None, "--oversubscribe --nodes=1"),
+        ("--constraint=cpu", None, None, "--constraint=cpu --nodes=1 --exclusive --mem=0"),
+    ];
+    for (extra, ntasks_per_node, mem, expected) in rows {
+        let request = AllocationRequest {
+            nodes: 1,
+            extra: Some(extra.to_owned()),
+            ntasks_per_node,
+            mem: mem.map(str::to_owned),
+            ..AllocationRequest::default()
+        };
+        assert_eq!(wanted(&request).unwrap().join(" "), expected, "{extra}");
     }
 }
