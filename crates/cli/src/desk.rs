@@ -369,7 +369,7 @@ impl From<ApiError> for CliError {
         let kind = match error.status.as_u16() {
             400..=404 | 422 | 501 => Kind::User,
             400..=499 => Kind::Refused,
-            503 => Kind::Io,
+            502 | 503 => Kind::Io,
             _ => Kind::Internal,
         };
         Self { hint: error.hint, ..Self::new(kind, error.detail) }

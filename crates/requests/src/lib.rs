@@ -18,6 +18,7 @@ mod names;
 mod outline;
 mod pool;
 mod reconciler;
+mod reqmgr2;
 mod world;
 
 pub use alerts::{Bell, BellError};
@@ -27,4 +28,5 @@ pub use figures::Figures;
 pub use lifecycle::{Lifecycle, LifecycleStatus, Parts, PassReport, Trouble};
 pub use mailbox::Nudge;
 pub use manifests::LayoutFault;
+pub use reqmgr2::{Reqmgr2, Reqmgr2Error};
 pub use world::{LifecycleOptions, MAX_ACTIVE_RUNS, OnCommit};

@@ -10,7 +10,7 @@ use windlass_core::classify::Classifier;
 use windlass_core::requests::lifecycle::Blame;
 use windlass_core::requests::rounds;
 use windlass_engine::service::Bury;
-use windlass_requests::{BackendKind, Bell, CondorOptions};
+use windlass_requests::{BackendKind, Bell, CondorOptions, Reqmgr2};
 
 /// Where Torc's clients look when nobody tells them where.
 pub const DEFAULT_PORT: u16 = 8080;
@@ -88,6 +88,8 @@ pub struct RequestsOptions {
     pub bell: Bell,
     /// Where outputs go for good, as the catalog writes it.
     pub tape: String,
+    /// Who is asked for requests that are submitted by their names alone.
+    pub reqmgr2: Option<Reqmgr2>,
 }
 
 impl Default for RequestsOptions {
@@ -103,6 +105,7 @@ impl Default for RequestsOptions {
             condor: CondorOptions::default(),
             bell: Bell::default(),
             tape: "tier=1&type=TAPE".to_owned(),
+            reqmgr2: None,
         }
     }
 }

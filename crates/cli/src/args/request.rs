@@ -2,6 +2,7 @@
 
 use super::operator::{AlertsArgs, ErrorsArgs, FailArgs, InvalidateArgs, ReleaseArgs, RestartArgs};
 use super::page::ConfirmArgs;
+use super::reqmgr2::Reqmgr2Args;
 use super::worker::parse_site;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -99,16 +100,24 @@ pub(crate) struct SubmitArgs {
 Documents are what `createRequest` was given, or what ReqMgr2 answers when it is asked for requests, of which there may be
 several in one. All are checked before the first is submitted: if one is wrong, what is wrong with any is told, and none is.
 
+A name is asked for in ReqMgr2: by you, where you say where it is (--reqmgr2, or reqmgr2.url in the settings), with your
+certificate; otherwise by the server, with its own. What the server asks for is submitted one by one, and what became of
+each is told.
+
 Examples:
+  windlass request import pdmvserv_task_1
+  windlass request import pdmvserv_task_1 --reqmgr2 https://cmsweb.cern.ch:8443/reqmgr2 --reqmgr2-cert proxy.pem
   windlass request import ReReco_LumiMask.json TC_ProdPsi.json
   curl -s --cert proxy.pem \"$REQMGR2/data/request?name=pdmvserv_task_1\" | windlass request import -")]
 pub(crate) struct ImportArgs {
-    /// Files with documents of ReqMgr2, `-` for standard input; or the name of a request in the ReqMgr2 of the server.
+    /// Files with documents of ReqMgr2, `-` for standard input; or names of requests in ReqMgr2.
     #[arg(value_name = "FILE|NAME", required = true)]
     pub(crate) what: Vec<String>,
     /// When this share of the work units is done, the rest goes on with that priority; give it again for more steps.
     #[arg(long = "step", value_name = "FRACTION:PRIORITY")]
     pub(crate) steps: Vec<String>,
+    #[command(flatten)]
+    pub(crate) reqmgr2: Reqmgr2Args,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 use super::backend::BackendArgs;
 use super::blame::BlameArgs;
+use super::reqmgr2::Reqmgr2Args;
 use super::rounds::RoundsArgs;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -96,6 +97,8 @@ pub(crate) struct ServeArgs {
     pub(crate) rounds: RoundsArgs,
     #[command(flatten)]
     pub(crate) backend: BackendArgs,
+    #[command(flatten)]
+    pub(crate) reqmgr2: Reqmgr2Args,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -18,7 +18,7 @@ use windlass_auth::{Gate, GateOptions};
 use windlass_requests::{Bell, CondorOptions};
 use windlass_server::discovery::TOKEN_FILE;
 use windlass_server::options::{Limits, RequestsOptions, TlsOptions};
-use windlass_server::{Role, ServeError, ServeOptions, logging, tls};
+use windlass_server::{ApiError, Role, ServeError, ServeOptions, logging, tls};
 
 /// What `--check` found.
 #[derive(Serialize)]
@@ -117,7 +117,8 @@ fn requests_options(
     Ok(RequestsOptions {
         directory: args.requests_dir.as_ref().map(&absolute),
         backend: args.backend.backend.into(),
-        condor: condor_options(&args.backend, absolute)?,
+        condor: condor_options(&args.backend, &absolute)?,
+        reqmgr2: args.reqmgr2.reqmgr2(&absolute)?,
         cool_off: args.cool_off,
         blame: (&args.blame).into(),
         recovery: (&args.blame).into(),
@@ -213,6 +214,9 @@ fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
         ..GateOptions::default()
     };
     Gate::open(files).map_err(ServeError::from)?;
+    if let Some(reqmgr2) = &options.requests.reqmgr2 {
+        reqmgr2.check().map_err(ApiError::from)?;
+    }
     try_port(ctx, options)?;
     warn_if_in_the_clear(ctx, options);
     let database = match ctx.open_here_if_there()? {

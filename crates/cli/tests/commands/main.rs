@@ -65,6 +65,11 @@ mod recovering;
 #[cfg(test)]
 mod remote;
 #[cfg(test)]
+mod reqmgr2;
+#[cfg(test)]
+#[path = "../../../requests/tests/reqmgr2_stub/mod.rs"]
+mod reqmgr2_stub;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod retries;

@@ -32,7 +32,7 @@ impl Drop for Worker {
 }
 
 /// `files` event files of 10 events in each of two sections; events are numbered through.
-fn events(sandbox: &Sandbox, files: u64) {
+pub(crate) fn events(sandbox: &Sandbox, files: u64) {
     for file in 0..files {
         let line = |n: u64| format!("1 {} {}\n", file * 2 + n / 10 + 1, file * 20 + n + 1);
         sandbox.write(&format!("data/f{file}.txt"), &(0..20).map(line).collect::<String>());

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `document/` | a JSON document, ours or ReqMgr2's → a `Request`, or all its faults at once |
+//! | `reqmgr2.rs` | what ReqMgr2 answers when it is asked for a request by its name |
 //! | `transitions.rs` | the one table of what may follow what |
 //! | `lifecycle.rs` | rows and news → changes, effects, alerts; its parts in `lifecycle/` |
 //! | `outputs.rs` | what is done about outputs, in which order, how often it is tried |
@@ -25,6 +26,7 @@ pub mod files;
 pub mod lifecycle;
 pub mod names;
 pub mod outputs;
+pub mod reqmgr2;
 pub mod rounds;
 pub mod transitions;
 pub mod versions;

@@ -8,4 +8,7 @@ mod flows;
 mod inputs;
 mod kit;
 mod recovery;
+mod reqmgr2;
+#[path = "../reqmgr2_stub/mod.rs"]
+mod reqmgr2_stub;
 mod worker;

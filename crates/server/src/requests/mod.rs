@@ -12,6 +12,7 @@ pub mod dags;
 pub mod endings;
 pub mod errors;
 pub mod files;
+pub mod import;
 pub mod look;
 pub mod release;
 pub mod sites;

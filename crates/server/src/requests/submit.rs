@@ -2,7 +2,6 @@
 
 use super::{Actor, look, steps};
 use crate::error::{Answer, ApiError, FieldFault};
-use axum::http::StatusCode;
 use serde_json::Value;
 use windlass_api::requests::Submitted;
 use windlass_core::plan::PlanSettings;
@@ -47,9 +46,6 @@ pub fn submit(
 
 /// The request that a document means, or everything that is wrong with it.
 pub fn read(body: &Value, requestor: &str, now: Timestamp) -> Answer<Request> {
-    if let Some(source) = body.get("source") {
-        return Err(elsewhere(source));
-    }
     let (document, beside) = apart(body)?;
     let suffix = suffix(now);
     let context = Context {
@@ -88,17 +84,7 @@ fn apart(body: &Value) -> Answer<(Value, Option<Vec<ProductionStep>>)> {
     Ok((document, Some(steps)))
 }
 
-fn elsewhere(source: &Value) -> ApiError {
-    if source.as_str() != Some("reqmgr2") {
-        let reason = format!("is {source}; `reqmgr2` is what there is");
-        return refused(vec![FieldFault::new("source", reason)]);
-    }
-    let detail = "no ReqMgr2 is configured here, so nothing can be fetched from it";
-    ApiError::new(StatusCode::NOT_IMPLEMENTED, "no_reqmgr2", detail)
-        .with_hint("send the document of the request itself")
-}
-
-fn field_fault(fault: Fault) -> FieldFault {
+pub(super) fn field_fault(fault: Fault) -> FieldFault {
     FieldFault { field: fault.field, reason: fault.reason, remedy: fault.remedy }
 }
 
@@ -149,6 +135,13 @@ fn differences(new: &Request, there: &Request) -> Vec<String> {
     let reached = reached.filter(|reached| new.production_steps[*reached..] == there.production_steps[..]);
     let demoted = reached.and_then(|reached| new.production_steps.get(reached.checked_sub(1)?));
     let mut expected = there.clone();
+    // How far ReqMgr2 is with it is no part of what is asked for.
+    for key in ["RequestStatus", "RequestTransition", "PriorityTransition"] {
+        match new.payload_config.get(key) {
+            Some(value) => expected.payload_config.insert(key.to_owned(), value.clone()),
+            None => expected.payload_config.remove(key),
+        };
+    }
     expected.superseded_by_request.clone_from(&new.superseded_by_request);
     if reached.is_some() {
         expected.production_steps.clone_from(&new.production_steps);
@@ -198,14 +191,5 @@ mod tests {
     fn names_end_with_the_time() {
         let at: Timestamp = "2026-11-16T01:02:03.456789Z".parse().unwrap();
         assert_eq!(suffix(at), "261116_010203_4567");
-    }
-
-    #[test]
-    fn what_is_elsewhere_is_not_fetched() {
-        let body = json!({"request_name": "x", "source": "reqmgr2"});
-        assert_eq!(read(&body, "me", Timestamp(0)).unwrap_err().status, StatusCode::NOT_IMPLEMENTED);
-        let body = json!({"request_name": "x", "source": "mail"});
-        let error = read(&body, "me", Timestamp(0)).unwrap_err();
-        assert_eq!((error.status.as_u16(), error.errors[0].field.as_str()), (422, "source"));
     }
 }

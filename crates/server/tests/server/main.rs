@@ -34,6 +34,11 @@ mod parts;
 #[cfg(test)]
 mod reach;
 #[cfg(test)]
+mod reqmgr2;
+#[cfg(test)]
+#[path = "../../../requests/tests/reqmgr2_stub/mod.rs"]
+mod reqmgr2_stub;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod secrets;

@@ -17,15 +17,18 @@ pub(super) struct Wanted {
     pub(super) request: Request,
 }
 
-/// All of them, or everything that is wrong with any of them.
+/// All of them, from files and as they were fetched by their names, or everything that is wrong with any of them.
 pub(super) fn load(
     ctx: &Context,
     files: &[PathBuf],
+    fetched: &[(String, Value)],
     steps: &[ProductionStep],
 ) -> Result<Vec<Wanted>, CliError> {
     let (mut wanted, mut faulty) = (Vec::new(), Vec::new());
-    for file in files {
-        let (name, bytes) = documents::read(ctx, file)?;
+    let files = files.iter().map(|file| documents::read(ctx, file)).collect::<Result<Vec<_>, _>>()?;
+    let fetched =
+        fetched.iter().map(|(name, document)| (format!("{name} of ReqMgr2"), format!("{document:#}").into()));
+    for (name, bytes) in files.into_iter().chain(fetched) {
         match read(&name, &bytes, steps) {
             Ok(some) => wanted.extend(some),
             Err(found) => faulty.push(found),

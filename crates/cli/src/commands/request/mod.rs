@@ -5,6 +5,7 @@ mod documents;
 mod errors;
 mod fields;
 mod files;
+mod import;
 mod metrics;
 mod operator;
 mod plan;
@@ -13,8 +14,7 @@ mod run;
 mod watch;
 
 use crate::args::request::{
-    CancelArgs, ImportArgs, ListArgs, OneArgs, Order, PriorityArgs, RequestArgs, RequestVerb, StopArgs,
-    SubmitArgs,
+    CancelArgs, ListArgs, OneArgs, Order, PriorityArgs, RequestArgs, RequestVerb, StopArgs, SubmitArgs,
 };
 use crate::context::Context;
 use crate::desk::Desk;
@@ -22,8 +22,6 @@ use crate::error::{CliError, Exit};
 use crate::ui::listing::{Field, Listing};
 use crate::ui::table::Column;
 use crate::ui::text;
-use serde_json::{Value, json};
-use std::path::PathBuf;
 use windlass_api::requests::{PatchRequest, Submitted, Version};
 use windlass_client::RequestQuery;
 use windlass_types::requests::RequestStatus;
@@ -35,7 +33,7 @@ pub(crate) fn run(ctx: &Context, args: &RequestArgs) -> Result<Exit, CliError> {
         None => list(ctx, &args.list),
         Some(RequestVerb::List(args)) => list(ctx, args),
         Some(RequestVerb::Submit(args)) => submit(ctx, args),
-        Some(RequestVerb::Import(args)) => import(ctx, args),
+        Some(RequestVerb::Import(args)) => import::run(ctx, args),
         Some(RequestVerb::Run(args)) => run::run(ctx, args),
         Some(RequestVerb::Show(args)) => fields::show(ctx, &args.name),
         Some(RequestVerb::Plan(args)) => plan::run(ctx, args),
@@ -57,7 +55,7 @@ pub(crate) fn run(ctx: &Context, args: &RequestArgs) -> Result<Exit, CliError> {
 
 fn submit(ctx: &Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     let steps = documents::steps(&args.steps)?;
-    let wanted = documents::load(ctx, &args.files, &steps)?;
+    let wanted = documents::load(ctx, &args.files, &[], &steps)?;
     if args.dry_run {
         for one in &wanted {
             ctx.ui.note(&format!("{} is all right", one.request.request_name));
@@ -96,30 +94,6 @@ fn tell_submitted(ctx: &Context, desk: &Desk, submitted: &[Submitted]) {
             "no server has this database now: `windlass serve` or `windlass request run` carries requests out",
         );
     }
-}
-
-fn import(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError> {
-    let steps = documents::steps(&args.steps)?;
-    // Names of requests have neither slashes nor dots.
-    let is_file = |what: &&String| *what == "-" || what.contains(['/', '.']) || ctx.cwd.join(what).exists();
-    let (files, names): (Vec<&String>, Vec<&String>) = args.what.iter().partition(is_file);
-    let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
-    let mut wanted: Vec<Value> =
-        documents::load(ctx, &files, &steps)?.into_iter().map(|one| one.document).collect();
-    for name in names {
-        let mut document = json!({"request_name": name, "source": "reqmgr2"});
-        if !steps.is_empty() {
-            document["production_steps"] = json!(steps);
-        }
-        wanted.push(document);
-    }
-    let desk = ctx.desk()?;
-    let submitted = wanted.iter().map(|one| desk.submit(one)).collect::<Result<Vec<Submitted>, _>>()?;
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&submitted)?;
-    }
-    tell_submitted(ctx, &desk, &submitted);
-    Ok(Exit::Success)
 }
 
 fn list(ctx: &Context, args: &ListArgs) -> Result<Exit, CliError> {

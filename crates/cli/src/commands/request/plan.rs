@@ -72,7 +72,7 @@ fn desk(ctx: &Context) -> Result<Option<Desk>, CliError> {
 fn request(ctx: &Context, desk: Option<&Desk>, word: &str) -> Result<Request, CliError> {
     let path = PathBuf::from(word);
     if word == "-" || ctx.cwd.join(&path).is_file() {
-        let mut wanted = documents::load(ctx, &[path], &[])?;
+        let mut wanted = documents::load(ctx, &[path], &[], &[])?;
         return match (wanted.pop(), wanted.is_empty()) {
             (Some(one), true) => Ok(one.request),
             _ => Err(CliError::user(format!("{word} holds several requests, and one is planned at a time"))),

@@ -48,7 +48,7 @@ impl Pretence {
 
 pub(super) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
     ctx.refuse_server("this runs requests on this machine")?;
-    let wanted = documents::load(ctx, &args.files, &[])?;
+    let wanted = documents::load(ctx, &args.files, &[], &[])?;
     let database = ctx.open_here_or_create()?;
     if ctx.server()?.is_some() {
         return Err(CliError::refused("a server has this database already")

@@ -68,6 +68,13 @@ pub fn read(document: &Value, context: &Context<'_>) -> Result<Request, Vec<Faul
     }
 }
 
+/// What is wrong with this as the name of a request. Whatever it is asked for with goes into paths and addresses.
+pub fn wrong_with_name(field: &str, name: &str) -> Option<Fault> {
+    let mut faults = Faults::default();
+    names::REQUEST.check_one(field, name, &mut faults);
+    faults.0.pop()
+}
+
 /// ReqMgr2 begins its keys with capitals; we never do.
 fn is_reqmgr(map: &Map<String, Value>) -> bool {
     let wrapper = |key: &str| matches!(key, "createRequest" | "assignRequest" | "result");

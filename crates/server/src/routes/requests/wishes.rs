@@ -4,14 +4,15 @@ use super::words;
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::extract::{Json, Path, Query};
-use crate::requests::{change, look, submit, workflows};
-use crate::state::AppState;
+use crate::requests::{change, import, look, submit, workflows};
+use crate::state::{AppState, blocking};
 use axum::extract::State;
 use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::Value;
+use std::sync::Arc;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,7 +20,7 @@ use windlass_api::requests::{
     Aborted, PatchRequest, RequestMetrics, RequestShown, Requests, StopRequest, Stopped, Submitted, Versions,
     WorkflowStatus,
 };
-use windlass_auth::Operation;
+use windlass_auth::{Operation, Relation};
 use windlass_store::model::{RequestFilter, SortBy};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
@@ -40,10 +41,22 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 #[utoipa::path(post, path = "/requests", tag = "requests", operation_id = "create_request", request_body = Value,
     responses((status = 201, description = "It is submitted", body = Submitted),
     (status = 200, description = "It was submitted before", body = Submitted),
+    (status = 404, description = "ReqMgr2 knows no request of that name"),
     (status = 409, description = "There is another one of that name"),
     (status = 422, description = "The document has faults: all of them are in `errors`"),
-    (status = 501, description = "No ReqMgr2 is configured")))]
+    (status = 501, description = "No ReqMgr2 is configured"),
+    (status = 502, description = "ReqMgr2 does not let the server look, or is not understood"),
+    (status = 503, description = "ReqMgr2 does not answer, or has trouble")))]
 async fn create(State(state): State<AppState>, caller: Caller, Json(body): Json<Value>) -> Answer<Response> {
+    let body = match import::Wanted::of(&body)? {
+        Some(wanted) => {
+            // Whoever may not submit it has nothing fetched.
+            caller.may(Operation::CreateRequest, Relation::Own, "such thing")?;
+            let options = Arc::clone(&state.options);
+            blocking(move || wanted.fetch(options.requests.reqmgr2.as_ref())).await??
+        }
+        None => body,
+    };
     let work = move |db: &dyn windlass_store::Database, actor: crate::requests::Actor<'_>, now| {
         submit::submit(db, &body, actor, now)
     };

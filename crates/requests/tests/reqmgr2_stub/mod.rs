@@ -1,0 +1,85 @@
+//! What a ReqMgr2 says over HTTP, without one: a thread on loopback that answers as the real one was seen to. Other crates use
+//! this file by `#[path]`.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// A status, headers (each a line), a body.
+#[derive(Clone, Debug)]
+pub(crate) struct Said(pub(crate) u16, pub(crate) &'static str, pub(crate) String);
+
+#[derive(Default)]
+struct Inside {
+    documents: BTreeMap<String, Value>,
+    /// Said before anything else, one each time.
+    first: Vec<Said>,
+    /// The heads of all questions.
+    heard: Vec<String>,
+}
+
+/// Listens until the process ends.
+#[derive(Clone)]
+pub(crate) struct Stub {
+    pub(crate) url: String,
+    inside: Arc<Mutex<Inside>>,
+}
+
+impl Stub {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/reqmgr2", listener.local_addr().unwrap());
+        let stub = Self { url, inside: Arc::default() };
+        let inside = Arc::clone(&stub.inside);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Whoever asked may have gone away.
+                drop(answer(stream, &inside));
+            }
+        });
+        stub
+    }
+
+    pub(crate) fn has(&self, name: &str, document: &Value) -> &Self {
+        self.inside.lock().unwrap().documents.insert(name.to_owned(), document.clone());
+        self
+    }
+
+    /// The next questions are answered so, in this order.
+    pub(crate) fn says_first(&self, said: impl IntoIterator<Item = Said>) -> &Self {
+        self.inside.lock().unwrap().first = said.into_iter().collect();
+        self
+    }
+
+    pub(crate) fn heard(&self) -> Vec<String> {
+        self.inside.lock().unwrap().heard.clone()
+    }
+}
+
+fn answer(mut stream: TcpStream, inside: &Mutex<Inside>) -> std::io::Result<()> {
+    let mut head = String::new();
+    let mut reader = BufReader::new(stream.try_clone()?);
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head)? == 0 {
+            return Ok(());
+        }
+    }
+    let Said(status, headers, body) = {
+        let mut inside = inside.lock().unwrap();
+        inside.heard.push(head.clone());
+        if inside.first.is_empty() { known(&inside.documents, &head) } else { inside.first.remove(0) }
+    };
+    let length = body.len();
+    let fields = format!("content-length: {length}\r\nconnection: close\r\n{headers}\r\n");
+    stream.write_all(format!("HTTP/1.1 {status} X\r\n{fields}{body}").as_bytes())
+}
+
+fn known(documents: &BTreeMap<String, Value>, head: &str) -> Said {
+    let name = head.strip_prefix("GET /reqmgr2/data/request?name=").and_then(|rest| rest.split(' ').next());
+    let Some(name) = name else { return Said(404, "", "<html>".to_owned()) };
+    let result: Vec<Value> =
+        documents.get(name).map(|document| json!({name: document})).into_iter().collect();
+    Said(200, "content-type: application/json\r\n", json!({"result": result}).to_string())
+}

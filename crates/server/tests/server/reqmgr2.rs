@@ -1,0 +1,84 @@
+//! Requests that are submitted by their names alone: the server fetches them from a ReqMgr2.
+
+use crate::bench::Bench;
+use crate::reqmgr2_stub::{Said, Stub};
+use crate::requests::{get, post};
+use serde_json::{Value, json};
+use std::time::Duration;
+use windlass_requests::Reqmgr2;
+
+fn document(name: &str) -> Value {
+    json!({
+        "RequestName": name, "RequestType": "ReReco", "Requestor": "ada", "InputDataset": "/Muons/Run3-v1/RAW",
+        "OutputDatasets": ["/Muons/Run3-Reco-v1/RECO"], "AcquisitionEra": "Run3", "ProcessingString": "Reco",
+        "Memory": 2000, "Multicore": 1, "RequestPriority": 90_000, "RequestStatus": "assigned",
+    })
+}
+
+fn bench(stub: &Stub) -> Bench {
+    let reqmgr2 = Reqmgr2 { limit: Duration::from_secs(1), ..Reqmgr2::at(&stub.url) };
+    Bench::with(|options| options.requests.reqmgr2 = Some(reqmgr2))
+}
+
+fn wish(name: &str) -> Value {
+    json!({"request_name": name, "source": "reqmgr2"})
+}
+
+#[test]
+fn a_request_is_imported_by_its_name_once() {
+    let stub = Stub::start();
+    stub.has("user_r_1", &document("user_r_1"));
+    let bench = bench(&stub);
+    let steps = json!([{"fraction": 0.1, "priority": 80_000}]);
+    let mut wanted = wish("user_r_1");
+    wanted["production_steps"] = steps.clone();
+    let (status, answer) = post(&bench, "/api/v1/requests", &wanted);
+    assert_eq!(status, 201, "{answer}");
+    assert_eq!(answer["request_name"], "user_r_1");
+    assert_eq!(answer["status"], "submitted");
+    assert_eq!(answer["production_steps"], steps);
+    assert_eq!(answer["workflow"]["status"], "new");
+    let shown = get(&bench, "/api/v1/requests/user_r_1").1;
+    assert_eq!((&shown["requestor"], &shown["priority"]), (&json!("ada"), &json!(90_000)), "{shown}");
+    // How far ReqMgr2 is with it makes it no other request; what is asked for does.
+    let mut later = document("user_r_1");
+    later["RequestStatus"] = json!("acquired");
+    stub.has("user_r_1", &later);
+    let (status, again) = post(&bench, "/api/v1/requests", &wanted);
+    assert_eq!((status, &again["workflow"]["id"]), (200, &answer["workflow"]["id"]), "{again}");
+    later["Memory"] = json!(1900);
+    stub.has("user_r_1", &later);
+    let (status, refused) = post(&bench, "/api/v1/requests", &wanted);
+    assert_eq!((status, &refused["code"]), (409, &json!("name_taken")), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("memory_mb"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_imported_is_told_and_leaves_nothing_behind() {
+    let stub = Stub::start();
+    let mut wrong = document("wrong");
+    wrong["Memory"] = json!("much");
+    stub.has("wrong", &wrong);
+    let bench = bench(&stub);
+    let refused = |name: &str| {
+        let (status, answer) = post(&bench, "/api/v1/requests", &wish(name));
+        (status, answer["code"].as_str().unwrap().to_owned(), answer)
+    };
+    let (status, code, _) = refused("nobody_knows");
+    assert_eq!((status, code.as_str()), (404, "not_in_reqmgr2"));
+    let (status, _, answer) = refused("wrong");
+    assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("Memory")), "{answer}");
+    let asked = stub.heard().len();
+    let (status, _, answer) = refused("a&status=new");
+    assert_eq!(stub.heard().len(), asked, "that is no name to ask for");
+    assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("request_name")), "{answer}");
+    stub.says_first([Said(403, "", String::new())]);
+    let (status, code, answer) = refused("wrong");
+    assert_eq!((status, code.as_str()), (502, "reqmgr2_denied"));
+    assert!(answer["hint"].as_str().unwrap().contains("--reqmgr2-cert"), "{answer}");
+    let busy = || Said(503, "retry-after: 60\r\n", String::new());
+    stub.says_first([busy(), busy()]);
+    let (status, code, _) = refused("wrong");
+    assert_eq!((status, code.as_str()), (503, "reqmgr2_unavailable"));
+    assert_eq!(get(&bench, "/api/v1/requests").1["total"], 0);
+}
