@@ -14,7 +14,7 @@ use windlass_api::allocations::{Allocation, Allocations, AskForAllocations};
 use windlass_auth::Operation;
 use windlass_core::slurm::book::NewAllocation;
 use windlass_core::slurm::request::{Crew, request};
-use windlass_store::model::{AllocationFilter, Part};
+use windlass_store::model::{AllocationFilter, Part, SchedulerRow};
 use windlass_types::slurm::{AllocationState, SlurmState};
 use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
@@ -84,8 +84,8 @@ fn named(name: &str) -> Answer<AllocationState> {
 #[utoipa::path(post, path = "/workflows/{id}/allocations", tag = "allocations", operation_id = "ask_for_allocations",
     params(("id" = i64, Path,)), request_body = AskForAllocations, responses(
     (status = 200, description = "They are in the books", body = Allocations),
-    (status = 404, description = "There is no such workflow, or it has no such scheduler"),
-    (status = 422, description = "The request makes no sense")))]
+    (status = 404, description = "There is no such workflow"),
+    (status = 422, description = "It has no such scheduler, or the request makes no sense")))]
 async fn ask_for(
     State(state): State<AppState>,
     caller: Caller,
@@ -101,9 +101,9 @@ async fn ask_for(
     let (by, now) = (caller.user().to_owned(), state.now());
     let rows = state
         .books(move |store| {
-            let missing = || ApiError::not_found(format_args!("scheduler `{}`", wanted.scheduler));
-            let mut schedulers = store.schedulers(workflow.id)?.into_iter();
-            let found = schedulers.find(|row| row.scheduler.name == wanted.scheduler).ok_or_else(missing)?;
+            let schedulers = store.schedulers(workflow.id)?;
+            let found = schedulers.iter().find(|row| row.scheduler.name == wanted.scheduler);
+            let found = found.ok_or_else(|| unknown(&wanted.scheduler, &schedulers))?;
             let crew = Crew {
                 one_worker_per_node: wanted.start_one_worker_per_node,
                 max_parallel_jobs: wanted.max_parallel_jobs,
@@ -126,6 +126,12 @@ async fn ask_for(
         .await?;
     state.events.nudge();
     Ok(Json(Allocations { items: rows.into_iter().map(shown).collect::<Answer<_>>()? }))
+}
+
+fn unknown(name: &str, known: &[SchedulerRow]) -> ApiError {
+    let refused = ApiError::invalid(format!("the workflow has no scheduler `{}`", name.escape_debug()));
+    let names: Vec<&str> = known.iter().map(|row| row.scheduler.name.as_str()).collect();
+    if names.is_empty() { refused } else { refused.with_hint(format!("it has {}", names.join(", "))) }
 }
 
 /// One allocation

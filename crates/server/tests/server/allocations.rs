@@ -119,7 +119,7 @@ fn what_makes_no_sense_is_not_asked_for() {
     scheduler(&bench, workflow);
     let list = format!("/api/v1/workflows/{workflow}/allocations");
     for (body, expected) in [
-        (json!({ "scheduler": "day" }), 404),
+        (json!({ "scheduler": "day" }), 422),
         (json!({ "scheduler": "night", "count": 0 }), 422),
         (json!({ "scheduler": "night", "count": 1001 }), 422),
         (json!({ "scheduler": "night", "max_parallel_jobs": 0 }), 422),
