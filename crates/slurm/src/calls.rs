@@ -76,6 +76,8 @@ impl Unknown {
 pub struct SlurmOptions {
     /// Where the commands are, if not on the path.
     pub tools: Option<PathBuf>,
+    /// Set for each command: `SLURM_CONF`, for one that is not where commands look for it.
+    pub environment: Vec<(String, String)>,
     /// How long a command may take. Slurm's own limits are shorter where all is well, and up to 90 s where it is not.
     pub limit: Duration,
     pub budget: BudgetOptions,
@@ -83,7 +85,12 @@ pub struct SlurmOptions {
 
 impl Default for SlurmOptions {
     fn default() -> Self {
-        Self { tools: None, limit: Duration::from_secs(30), budget: BudgetOptions::default() }
+        Self {
+            tools: None,
+            environment: Vec::new(),
+            limit: Duration::from_secs(30),
+            budget: BudgetOptions::default(),
+        }
     }
 }
 
@@ -241,6 +248,7 @@ impl Slurm {
                 command.env_remove(name);
             }
         }
+        command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
         // What is printed is read by us; what is submitted takes its environment along.
         if tool != Tool::Sbatch {
             command.env("TZ", "UTC").env("LC_ALL", "C");

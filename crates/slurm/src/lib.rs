@@ -6,3 +6,4 @@
 pub mod calls;
 pub mod read;
 pub mod render;
+pub mod steward;

@@ -8,7 +8,7 @@ use super::figures::count;
 use super::office::{Office, Slot, TROUBLE_PAUSE};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use windlass_core::change::Change;
+use windlass_core::change::{ActionChange, Change};
 use windlass_store::{Batch, Error};
 use windlass_types::work::Assignment;
 use windlass_types::{WorkerId, WorkflowId};
@@ -76,10 +76,11 @@ impl Office {
             Ok(()) => {
                 let Some(batch) = desk.in_flight.take() else { return };
                 let of_units = desk.board.has_units() && batch.changes.iter().any(concerns_units);
+                let is_due = batch.changes.iter().any(sets_off_action);
                 count(&self.gauges.commits, 1);
                 self.stirred.insert(workflow);
                 self.tell_of_commit();
-                if of_units {
+                if of_units || is_due {
                     self.tell_of_change(workflow);
                 }
                 self.act_on(workflow, batch.then);
@@ -153,4 +154,9 @@ impl Office {
 /// Whoever follows units wants to know of it: one stands otherwise than before, or something in one has failed.
 fn concerns_units(change: &Change) -> bool {
     matches!(change, Change::Unit(_) | Change::End { failure: Some(_), .. })
+}
+
+/// Whoever carries out actions himself wants to know of it: one is due.
+fn sets_off_action(change: &Change) -> bool {
+    matches!(change, Change::Action(ActionChange::Triggered { is_due: true, .. }))
 }

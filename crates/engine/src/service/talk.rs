@@ -39,8 +39,8 @@ pub type Bury = Arc<dyn Fn(&NewWorker) -> bool + Send + Sync>;
 /// Told after everything that went to disk, on the thread of the service: hand the news on, do no work.
 pub type OnCommit = Arc<dyn Fn() + Send + Sync>;
 
-/// Told of a workflow when its run has begun or is over, one of its units stands otherwise than before, or an attempt in a
-/// unit has failed, once that is on disk; on the thread of the service: hand the news on, do no work.
+/// Told of a workflow when its run has begun or is over, an action is due, one of its units stands otherwise than before, or
+/// an attempt in a unit has failed, once that is on disk; on the thread of the service: hand the news on, do no work.
 pub type OnChange = Arc<dyn Fn(WorkflowId) + Send + Sync>;
 
 /// Whether this is certainly still the one server of its books.

@@ -1,6 +1,8 @@
 //! What happens to those who use the cluster when a part of it is down.
 
 use crate::support::{Cluster, eventually};
+use crate::world::{World, request};
+use windlass_types::slurm::AllocationState as A;
 
 #[test]
 fn a_controller_that_was_down_has_its_jobs_again() {
@@ -15,4 +17,46 @@ fn a_controller_that_was_down_has_its_jobs_again() {
         cluster.slurm("scancel", &[&job.to_string()]);
         cluster.state(job).is_some_and(|state| state == "CANCELLED")
     });
+}
+
+#[test]
+fn nothing_is_concluded_while_the_controller_is_down() {
+    let world = World::new(Cluster::alone(), "down");
+    let steward = world.steward("exec sleep 600");
+    let workflow = world.workflow(0);
+    let id = world.want(workflow, request());
+    let row = world.await_state(id, A::Running);
+    world.cluster.disturb("stop-ctld", None);
+    eventually("it was asked in vain, twice", || steward.totals()["squeue"].failures() >= 2);
+    assert_eq!((world.row(id).state, world.row(id).job_id), (A::Running, row.job_id));
+    assert!(steward.left().unanswered >= 2 && steward.status().trouble.is_some());
+    world.cluster.mend();
+    eventually("it answers again", || steward.left().unanswered == 0);
+    eventually("trouble is over", || steward.status().trouble.is_none());
+    world.await_state(id, A::Running);
+    world.unwanted(id, "the test is over");
+    world.await_state(id, A::Ended);
+}
+
+#[test]
+fn a_submission_that_a_hung_controller_took_is_found_and_not_doubled() {
+    let world = World::new(Cluster::alone(), "hung");
+    let steward = world.steward("exec sleep 600");
+    let workflow = world.workflow(0);
+    world.cluster.disturb("freeze-ctld", None);
+    let id = world.want(workflow, request());
+    eventually("sbatch was called in vain", || {
+        steward.totals().get("sbatch").is_some_and(|tally| tally.failures() == 1)
+    });
+    let row = world.await_row(id, "says why", |row| row.reason.is_some());
+    assert_eq!((row.state, row.job_id), (A::Submitting, None));
+    // It wakes, and takes what waited at its door.
+    world.cluster.mend();
+    let row = world.await_row(id, "has its job", |row| row.job_id.is_some());
+    assert_eq!(row.submissions, 1);
+    assert_eq!(world.cluster.jobs_tagged(&row.tag), [row.job_id.unwrap()]);
+    world.await_state(id, A::Running);
+    assert_eq!(steward.totals()["sbatch"].calls, 1);
+    world.unwanted(id, "the test is over");
+    world.await_state(id, A::Ended);
 }

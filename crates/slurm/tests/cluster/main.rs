@@ -3,6 +3,8 @@
 
 mod bed;
 mod disturbed;
+mod steward;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "tests of other crates need the rest")]
 mod support;
+mod world;

@@ -1,0 +1,519 @@
+//! One pass: look, decide, commit, act.
+
+use super::mailbox::Heard;
+use super::{Parts, StewardOptions, StewardStatus, lock};
+use crate::calls::{Books, Outcome, Slurm};
+use crate::render::batch;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use windlass_core::slurm::book::{AllocationChange, CallCount};
+use windlass_core::slurm::fate::{self, Accounting, Act, Fate, Sight, Tagged, Workers};
+use windlass_core::slurm::reasons;
+use windlass_core::slurm::sight::{BookedJob, QueueJob};
+use windlass_engine::service::{Refused, Reply, Service};
+use windlass_store::model::{AllocationFilter, Severity, WorkerFilter, WorkflowRow};
+use windlass_store::{Database, Error};
+use windlass_types::slurm::{Allocation, AllocationState};
+use windlass_types::{AllocationId, Clock, Timestamp, WorkflowId};
+
+/// Something went wrong in a pass; the next one tries again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error(transparent)]
+    Books(#[from] Error),
+    #[error(transparent)]
+    Service(#[from] Refused),
+    #[error("the service is gone")]
+    Gone,
+}
+
+/// Waits for the answer of the service.
+pub(super) fn ask<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> Result<T, Trouble> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    call(Box::new(move |answer| {
+        // Whoever asked waits for it, unless the whole process ends.
+        sender.send(answer).unwrap_or_default();
+    }));
+    Ok(receiver.recv().map_err(|_| Trouble::Gone)??)
+}
+
+/// A job that was canceled and is still there is canceled again after this.
+const CANCEL_AGAIN: Duration = Duration::from_mins(1);
+/// All workflows are looked at for actions so often, in case that telling failed.
+const LOOK_AT_ALL: Duration = Duration::from_mins(1);
+/// Something happened so lately that more is to be expected.
+const LIVELY: Duration = Duration::from_mins(2);
+
+/// Makes the passes. What it remembers only saves questions: a new one begins from the rows.
+pub(super) struct Passes {
+    parts: Parts,
+    pub(super) slurm: Arc<Slurm>,
+    pub(super) options: StewardOptions,
+    status: Arc<Mutex<StewardStatus>>,
+    polled_at: Option<Timestamp>,
+    changed_at: Timestamp,
+    looked_at_all: Option<Timestamp>,
+    canceled: HashMap<u64, Timestamp>,
+    /// Allocations that are not submitted before this.
+    pub(super) holds: HashMap<AllocationId, Timestamp>,
+    /// Tags in Slurm of allocations that are over, or not ours.
+    tags: HashMap<String, Option<Tagged>>,
+}
+
+impl std::fmt::Debug for Passes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Passes").finish_non_exhaustive()
+    }
+}
+
+impl Passes {
+    pub(super) fn new(
+        parts: Parts,
+        slurm: Arc<Slurm>,
+        options: StewardOptions,
+        status: Arc<Mutex<StewardStatus>>,
+    ) -> Self {
+        Self {
+            parts,
+            slurm,
+            options,
+            status,
+            polled_at: None,
+            changed_at: Clock.now(),
+            looked_at_all: None,
+            canceled: HashMap::new(),
+            holds: HashMap::new(),
+            tags: HashMap::new(),
+        }
+    }
+
+    pub(super) fn books(&self) -> &dyn Database {
+        &*self.parts.books
+    }
+
+    pub(super) fn service(&self) -> &Service {
+        &self.parts.service
+    }
+
+    /// How long to wait for the next one, unless something is told before.
+    pub(super) fn pass(&mut self, heard: &Heard) -> Duration {
+        let pause = self.try_pass(heard).unwrap_or_else(|trouble| {
+            tracing::warn!(error = %trouble, "a pass over the allocations had trouble");
+            lock(&self.status).trouble = Some(trouble.to_string());
+            self.options.fastest
+        });
+        if let Err(error) = self.note_calls() {
+            tracing::warn!(%error, "what was asked of Slurm could not be noted");
+        }
+        pause
+    }
+
+    fn try_pass(&mut self, heard: &Heard) -> Result<Duration, Trouble> {
+        let now = Clock.now();
+        let workflows = self.workflows_to_look_at(heard, now)?;
+        self.take_up_actions(&workflows)?;
+        let open = self.open_rows()?;
+        if open.is_empty() {
+            self.note_status(&open, None);
+            return Ok(self.options.fastest);
+        }
+        let polled = if self.is_poll_due(&open, now) { self.poll(now) } else { Polled::NotAsked };
+        let has_new = open.iter().any(|row| row.state == AllocationState::Intended);
+        if matches!(polled, Polled::NotAsked) && !has_new {
+            self.note_status(&open, None);
+            return Ok(self.pause(&open));
+        }
+        let released = self.released(&open)?;
+        let fates = self.fates(&open, &polled)?;
+        self.settle(&open, &fates)?;
+        if let Polled::Answered(queue) = &polled {
+            self.cancel_strays(&open, queue)?;
+        }
+        self.act(&open, &fates, &released)?;
+        let left = self.open_rows()?;
+        self.note_status(&left, matches!(polled, Polled::Answered(_)).then_some(now));
+        Ok(self.pause(&left))
+    }
+
+    fn workflows_to_look_at(
+        &mut self,
+        heard: &Heard,
+        now: Timestamp,
+    ) -> Result<BTreeSet<WorkflowId>, Trouble> {
+        let is_long_ago = self.looked_at_all.is_none_or(|at| now.since(at) >= LOOK_AT_ALL || at > now);
+        if !heard.all && !is_long_ago {
+            return Ok(heard.workflows.clone());
+        }
+        self.looked_at_all = Some(now);
+        let is_active = |row: &&WorkflowRow| {
+            row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled && !row.is_archived
+        };
+        let rows = self.books().workflows()?;
+        Ok(rows.iter().filter(is_active).map(|row| row.id).chain(heard.workflows.iter().copied()).collect())
+    }
+
+    fn open_rows(&self) -> Result<Vec<Allocation>, Trouble> {
+        let filter =
+            AllocationFilter { is_open: Some(true), is_ours: Some(true), ..AllocationFilter::default() };
+        Ok(self.books().allocations(&filter)?)
+    }
+
+    /// Slurm is asked only about what it may have.
+    fn is_poll_due(&self, open: &[Allocation], now: Timestamp) -> bool {
+        let is_known = |row: &Allocation| row.state != AllocationState::Intended;
+        let is_to_go = |row: &Allocation| {
+            row.unwanted.is_some() && row.job_id.is_some_and(|job| !self.canceled.contains_key(&job))
+        };
+        let is_urgent = open.iter().any(is_to_go);
+        let interval = self.interval(open, now);
+        let is_time = self.polled_at.is_none_or(|at| at > now || now.since(at) + SHORTLY >= interval);
+        open.iter().any(is_known) && (is_time || is_urgent)
+    }
+
+    fn poll(&mut self, now: Timestamp) -> Polled {
+        self.polled_at = Some(now);
+        let why = match self.slurm.queue() {
+            Outcome::Answered(jobs) => return Polled::Answered(jobs),
+            Outcome::Unknown(why) if why.was_not_asked() => return Polled::NotAsked,
+            Outcome::Unknown(why) => why.to_string(),
+            Outcome::Refused(said) => format!("`squeue` failed: {said}"),
+        };
+        lock(&self.status).trouble = Some(why);
+        Polled::Silent
+    }
+
+    /// Fast while something happens, slow while nothing does.
+    fn interval(&self, open: &[Allocation], now: Timestamp) -> Duration {
+        let (fastest, slowest) = (self.options.fastest, self.options.slowest.max(self.options.fastest));
+        let quiet = now.since(self.changed_at);
+        let moves = |row: &Allocation| {
+            matches!(row.state, AllocationState::Submitting | AllocationState::Completing)
+                || row.unwanted.is_some()
+        };
+        if quiet < LIVELY || open.iter().any(moves) {
+            return fastest;
+        }
+        // As long as a twentieth of the time in which nothing happened: what waits for an hour may wait a minute more.
+        (quiet / 20).clamp(fastest, slowest)
+    }
+
+    fn fates(&self, open: &[Allocation], polled: &Polled) -> Result<Vec<Fate>, Trouble> {
+        let now = Clock.now();
+        let seen = Seen::gather(self.books(), open, polled.jobs())?;
+        let was_asked = !matches!(polled, Polled::NotAsked);
+        let decide = |row: &Allocation| {
+            if !was_asked && row.state != AllocationState::Intended {
+                return Fate::default();
+            }
+            fate::decide(row, &seen.sight(row, Accounting::NotAsked), &self.options.patience, now)
+        };
+        let first: Vec<Fate> = open.iter().map(decide).collect();
+        let asked: Vec<&Allocation> =
+            open.iter().zip(&first).filter(|(_, fate)| fate.ask_accounting).map(|(row, _)| row).collect();
+        if asked.is_empty() {
+            return Ok(first);
+        }
+        let answer = self.ask_accounting(&asked);
+        let again = |(row, fate): (&Allocation, Fate)| {
+            if !fate.ask_accounting {
+                return fate;
+            }
+            let accounting = match &answer {
+                None => Accounting::Silent,
+                Some(Books::Disabled) => Accounting::Disabled,
+                Some(Books::Jobs(jobs)) => Accounting::Answered(booked_of(row, jobs, open)),
+            };
+            fate::decide(row, &seen.sight(row, accounting), &self.options.patience, now)
+        };
+        Ok(open.iter().zip(first).map(again).collect())
+    }
+
+    fn ask_accounting(&self, rows: &[&Allocation]) -> Option<Books> {
+        let ids: BTreeSet<u64> = rows.iter().filter_map(|row| row.job_id).collect();
+        let lost = rows.iter().filter(|row| row.job_id.is_none());
+        let names: BTreeSet<String> = lost.clone().map(|row| batch::job_name(row)).collect();
+        let since = lost.filter_map(|row| row.submitted_at).min().unwrap_or_else(|| Clock.now());
+        match self.slurm.booked(&ids, &names, since) {
+            Outcome::Answered(books) => Some(books),
+            Outcome::Refused(said) => {
+                tracing::warn!(%said, "accounting has refused to answer");
+                None
+            }
+            Outcome::Unknown(_) => None,
+        }
+    }
+
+    /// What was decided goes to disk; then the service and people are told.
+    fn settle(&mut self, open: &[Allocation], fates: &[Fate]) -> Result<(), Trouble> {
+        let changes: Vec<AllocationChange> = fates.iter().filter_map(|fate| fate.change.clone()).collect();
+        if changes.iter().any(|change| change.from != change.to) {
+            self.changed_at = Clock.now();
+        }
+        self.commit(&changes)?;
+        for (row, fate) in open.iter().zip(fates) {
+            if let Some(reason) = &fate.alarm {
+                let number = row.job_id.map(|id| format!(", job {id} of Slurm,")).unwrap_or_default();
+                let words = reasons::in_words(reason);
+                let message = format!("allocation {}{number} will not start by itself: {words}", row.id);
+                self.tell(row.workflow, Severity::Warning, message)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All at once; one by one where somebody was faster with one of them: what was decided from an older row is decided
+    /// again.
+    pub(super) fn commit(&self, changes: &[AllocationChange]) -> Result<(), Trouble> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        match self.books().change_allocations(changes, Clock.now()) {
+            Err(Error::Unexpected { .. }) => {}
+            other => return Ok(other?),
+        }
+        for change in changes {
+            match self.books().change_allocations(std::slice::from_ref(change), Clock.now()) {
+                Err(Error::Unexpected { .. }) => {
+                    tracing::debug!(id = %change.id, "an allocation is otherwise by now");
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn act(
+        &mut self,
+        open: &[Allocation],
+        fates: &[Fate],
+        released: &BTreeSet<AllocationId>,
+    ) -> Result<(), Trouble> {
+        let mut to_cancel = Vec::new();
+        let mut submitted = false;
+        for (row, fate) in open.iter().zip(fates) {
+            for act in &fate.acts {
+                match act {
+                    Act::Cancel(job) => to_cancel.push(*job),
+                    Act::Submit if row.state == AllocationState::Intended && !released.contains(&row.id) => {}
+                    Act::Submit => submitted |= self.submit(row, open)?,
+                }
+            }
+        }
+        self.cancel(to_cancel);
+        if submitted {
+            self.changed_at = Clock.now();
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, mut jobs: Vec<u64>) {
+        let now = Clock.now();
+        self.canceled.retain(|_, at| now.since(*at) < CANCEL_AGAIN && *at <= now);
+        jobs.retain(|job| !self.canceled.contains_key(job));
+        if jobs.is_empty() {
+            return;
+        }
+        tracing::info!(?jobs, "canceling jobs of Slurm");
+        match self.slurm.cancel(&jobs) {
+            Outcome::Answered(()) => self.canceled.extend(jobs.into_iter().map(|job| (job, now))),
+            Outcome::Refused(said) => {
+                tracing::warn!(%said, "Slurm refuses to cancel");
+                self.canceled.extend(jobs.into_iter().map(|job| (job, now)));
+            }
+            // The next pass tries again.
+            Outcome::Unknown(_) => {}
+        }
+    }
+
+    /// Jobs that bear a tag of ours and belong to nobody.
+    fn cancel_strays(&mut self, open: &[Allocation], queue: &[QueueJob]) -> Result<(), Trouble> {
+        // As the rows are now: what was found by its tag has its number.
+        let rows =
+            if open.iter().any(|row| row.job_id.is_none()) { self.open_rows()? } else { open.to_vec() };
+        let mut known: BTreeMap<&str, Tagged> =
+            rows.iter().map(|row| (row.tag.as_str(), Tagged::Open(row.job_id))).collect();
+        let prefixes: BTreeSet<&str> = rows.iter().filter_map(|row| fate::prefix_of(&row.tag)).collect();
+        let mut over = Vec::new();
+        for job in queue.iter().filter(|job| job.is_alive()) {
+            let tag = fate::tag_of(job);
+            if !known.contains_key(tag) && fate::prefix_of(tag).is_some() && self.is_over(tag)? {
+                over.push(tag);
+            }
+        }
+        known.extend(over.into_iter().map(|tag| (tag, Tagged::Over)));
+        let strays = fate::strays(queue, &known, &prefixes);
+        if !strays.is_empty() {
+            tracing::warn!(jobs = ?strays, "jobs of Slurm that bear our tags and belong to no allocation are canceled");
+            self.cancel(strays);
+        }
+        Ok(())
+    }
+
+    /// Whether the books have an allocation with this tag; it is none of the open ones.
+    fn is_over(&mut self, tag: &str) -> Result<bool, Trouble> {
+        if let Some(known) = self.tags.get(tag) {
+            return Ok(known.is_some());
+        }
+        let filter = AllocationFilter { tag: Some(tag.to_owned()), ..AllocationFilter::default() };
+        let is_there =
+            self.books().allocations(&filter)?.iter().any(|row| row.is_ours && row.state.is_over());
+        if self.tags.len() > 10_000 {
+            self.tags.clear();
+        }
+        self.tags.insert(tag.to_owned(), is_there.then_some(Tagged::Over));
+        Ok(is_there)
+    }
+
+    fn note_status(&self, open: &[Allocation], answered_at: Option<Timestamp>) {
+        let mut status = lock(&self.status);
+        status.open.clear();
+        for row in open {
+            *status.open.entry(row.state).or_default() += 1;
+        }
+        if let Some(at) = answered_at {
+            status.last_answer_at = Some(at);
+            status.trouble = None;
+        }
+    }
+
+    /// The books are looked at often, which costs little; Slurm only when it is due.
+    fn pause(&self, open: &[Allocation]) -> Duration {
+        let waits = open.iter().any(|row| row.state == AllocationState::Intended);
+        if waits && self.slurm.left().calls == 0 { Duration::from_secs(1) } else { self.options.fastest }
+    }
+
+    fn note_calls(&self) -> Result<(), Error> {
+        let counts: Vec<CallCount> = self
+            .slurm
+            .take_tally()
+            .into_iter()
+            .map(|(command, tally)| CallCount {
+                hour: Timestamp(0),
+                command: command.to_owned(),
+                calls: tally.calls,
+                failures: tally.failures(),
+                took: tally.took,
+            })
+            .collect();
+        if counts.is_empty() { Ok(()) } else { self.books().note_slurm_calls(&counts, Clock.now()) }
+    }
+}
+
+/// What came of the question for all jobs.
+enum Polled {
+    NotAsked,
+    Silent,
+    Answered(Vec<QueueJob>),
+}
+
+impl Polled {
+    fn jobs(&self) -> Option<&[QueueJob]> {
+        match self {
+            Self::Answered(jobs) => Some(jobs),
+            Self::NotAsked | Self::Silent => None,
+        }
+    }
+}
+
+/// A pass that comes so little early is not sent back.
+const SHORTLY: Duration = Duration::from_millis(100);
+
+/// What a pass knows besides Slurm's answers.
+struct Seen<'a> {
+    queue: Option<&'a [QueueJob]>,
+    by_id: HashMap<u64, &'a QueueJob>,
+    by_tag: HashMap<&'a str, Vec<&'a QueueJob>>,
+    workers: HashMap<AllocationId, Workers>,
+    not_needed: HashMap<WorkflowId, String>,
+}
+
+impl<'a> Seen<'a> {
+    fn gather(
+        books: &dyn Database,
+        open: &[Allocation],
+        queue: Option<&'a [QueueJob]>,
+    ) -> Result<Self, Trouble> {
+        let mut seen = Self {
+            queue,
+            by_id: HashMap::new(),
+            by_tag: HashMap::new(),
+            workers: HashMap::new(),
+            not_needed: HashMap::new(),
+        };
+        for job in queue.unwrap_or_default() {
+            seen.by_id.insert(job.job_id, job);
+            seen.by_tag.entry(fate::tag_of(job)).or_default().push(job);
+        }
+        for worker in books.active_workers(None)? {
+            if let Some(id) = worker.worker.allocation {
+                seen.workers.insert(AllocationId(id), Workers { has_come: true, is_alive: true });
+            }
+        }
+        for row in open {
+            let is_asked = row.state == AllocationState::Running && !seen.workers.contains_key(&row.id);
+            if is_asked {
+                let filter =
+                    WorkerFilter { allocation: Some(row.id.0), limit: Some(1), ..WorkerFilter::default() };
+                let has_come = !books.workers(&filter)?.is_empty();
+                seen.workers.insert(row.id, Workers { has_come, is_alive: false });
+            }
+        }
+        for id in open.iter().map(|row| row.workflow).collect::<BTreeSet<_>>() {
+            if let Some(why) = not_needed(id, books.workflow(id)?.as_ref()) {
+                seen.not_needed.insert(id, why);
+            }
+        }
+        Ok(seen)
+    }
+
+    fn sight<'s>(&'s self, row: &Allocation, accounting: Accounting<'s>) -> Sight<'s> {
+        let queue = self.queue.map(|_| {
+            let mut jobs: Vec<&QueueJob> = self.by_tag.get(row.tag.as_str()).cloned().unwrap_or_default();
+            let own = row.job_id.and_then(|id| self.by_id.get(&id).copied());
+            if let Some(own) = own.filter(|own| !jobs.iter().any(|job| job.job_id == own.job_id)) {
+                jobs.push(own);
+            }
+            jobs
+        });
+        Sight {
+            queue,
+            accounting,
+            workers: self.workers.get(&row.id).copied().unwrap_or_default(),
+            not_needed: self.not_needed.get(&row.workflow).map(String::as_str),
+        }
+    }
+}
+
+/// Why allocations of a workflow have nothing left to do. One that waits is kept while any job is not over, be it held by
+/// somebody: his allocation may end before the job does, and then this one goes on with it.
+fn not_needed(id: WorkflowId, row: Option<&WorkflowRow>) -> Option<String> {
+    let Some(row) = row else { return Some(format!("workflow {id} is gone")) };
+    let is_over = row.counts.total() > 0 && row.counts.settled() == row.counts.total();
+    match () {
+        () if row.is_canceled => Some(format!("workflow {id} was canceled")),
+        () if row.is_archived => Some(format!("workflow {id} was put away")),
+        () if is_over => Some(format!("all jobs of workflow {id} are over")),
+        () => None,
+    }
+}
+
+/// What accounting has of an allocation: under its number, or its tag. Where comments are not kept, one of a series is known
+/// by the name of the series and by belonging to no other allocation.
+fn booked_of<'a>(
+    row: &Allocation,
+    jobs: &'a BTreeMap<u64, BookedJob>,
+    open: &[Allocation],
+) -> Vec<&'a BookedJob> {
+    if let Some(id) = row.job_id {
+        return jobs.get(&id).into_iter().collect();
+    }
+    let series = batch::job_name(row);
+    let is_others = |job: &BookedJob| open.iter().any(|other| other.job_id == Some(job.job_id));
+    let is_own = |job: &&BookedJob| {
+        job.bears(&row.tag)
+            || (row.request.serialize && job.comment.is_empty() && job.name == series && !is_others(job))
+    };
+    jobs.values().filter(is_own).collect()
+}

@@ -1,0 +1,150 @@
+//! Handing an allocation over to Slurm.
+//!
+//! That it is being submitted is on disk before `sbatch` is called. If nobody knows what came of the call the row stays as it
+//! is, and later passes look for the job by its tag; only what is certainly not there is submitted again.
+
+use super::pass::{Passes, Trouble};
+use crate::calls::{Outcome, Unknown};
+use crate::read::sbatch;
+use crate::render::batch::{self, Batch, Site};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use windlass_core::slurm::book::AllocationChange;
+use windlass_store::model::{Severity, WorkflowRow};
+use windlass_types::Clock;
+use windlass_types::slurm::{Allocation, AllocationState};
+
+/// As many as one may have are there: it is tried again after this, or when one has ended.
+const LIMIT_PAUSE: Duration = Duration::from_mins(5);
+/// The script cannot be written: a disk that is full, a directory that is gone.
+const WRITE_PAUSE: Duration = Duration::from_mins(1);
+
+impl Passes {
+    /// `false`: not now.
+    pub(super) fn submit(&mut self, row: &Allocation, open: &[Allocation]) -> Result<bool, Trouble> {
+        let now = Clock.now();
+        self.holds.retain(|_, until| *until > now);
+        let left = self.slurm.left();
+        if self.holds.contains_key(&row.id) || left.calls == 0 || left.paused_until.is_some() {
+            return Ok(false);
+        }
+        if row.request.serialize && open.iter().any(|other| is_before(other, row)) {
+            return Ok(false);
+        }
+        let Some(workflow) = self.books().workflow(row.workflow)? else { return Ok(false) };
+        let batch = match self.render(row, &workflow) {
+            Ok(batch) => batch,
+            Err(unfit) => {
+                self.refuse(row, row.state, &unfit.to_string())?;
+                return Ok(false);
+            }
+        };
+        if let Err(error) = write(&batch) {
+            self.holds.insert(row.id, now.after(WRITE_PAUSE));
+            let why = format!("{} cannot be written: {error}", batch.path.display());
+            tracing::warn!(id = %row.id, %why, "an allocation cannot be submitted");
+            self.note_reason(row, row.state, why)?;
+            return Ok(false);
+        }
+        let mut change = AllocationChange::new(row.id, row.state, AllocationState::Submitting);
+        change.submitted_at = Some(now);
+        change.missed = Some(0);
+        change.reason = Some(None);
+        // Somebody may have withdrawn it meanwhile: then this fails, and nothing is submitted.
+        self.books().change_allocations(&[change], now)?;
+        self.hand_over(row, &batch, open)?;
+        Ok(true)
+    }
+
+    fn hand_over(&mut self, row: &Allocation, batch: &Batch, open: &[Allocation]) -> Result<(), Trouble> {
+        let submitting = AllocationState::Submitting;
+        match self.slurm.submit(&batch.arguments) {
+            Outcome::Answered(job) => {
+                tracing::info!(allocation = %row.id, job, "submitted to Slurm");
+                let mut change = AllocationChange::new(row.id, submitting, AllocationState::Pending);
+                change.job_id = Some(Some(job));
+                // If its worker has come already it has said the same.
+                self.commit(&[change])
+            }
+            Outcome::Refused(said) if sbatch::is_limit(&said) && has_others(open, row) => {
+                self.holds.insert(row.id, Clock.now().after(LIMIT_PAUSE));
+                self.back_to_intended(
+                    row,
+                    format!("as many as you may have are there; it is tried again: {said}"),
+                )
+            }
+            Outcome::Refused(said) => self.refuse(row, submitting, &said),
+            Outcome::Unknown(why) if why.was_not_asked() => {
+                if let Unknown::NotStarted { .. } = &why {
+                    self.holds.insert(row.id, Clock.now().after(WRITE_PAUSE));
+                }
+                self.back_to_intended(row, why.to_string())
+            }
+            Outcome::Unknown(why) => {
+                self.note_reason(row, submitting, format!("{why}; it is looked for by its tag"))
+            }
+        }
+    }
+
+    fn render(&self, row: &Allocation, workflow: &WorkflowRow) -> Result<Batch, batch::Unfit> {
+        let directory = PathBuf::from(&workflow.submission_dir);
+        let output_dir = directory.join(&workflow.output_dir);
+        batch::render(
+            row,
+            &Site {
+                windlass: &self.options.windlass,
+                server: &self.options.server,
+                output_dir: &output_dir,
+                directory: &directory,
+                warning: self.options.warning,
+            },
+        )
+    }
+
+    fn back_to_intended(&self, row: &Allocation, why: String) -> Result<(), Trouble> {
+        let mut change =
+            AllocationChange::new(row.id, AllocationState::Submitting, AllocationState::Intended);
+        change.reason = Some(Some(why));
+        self.commit(&[change])
+    }
+
+    fn note_reason(&self, row: &Allocation, state: AllocationState, why: String) -> Result<(), Trouble> {
+        let mut change = AllocationChange::new(row.id, state, state);
+        change.reason = Some(Some(why));
+        self.commit(&[change])
+    }
+
+    fn refuse(&self, row: &Allocation, from: AllocationState, said: &str) -> Result<(), Trouble> {
+        let mut change = AllocationChange::new(row.id, from, AllocationState::Refused);
+        change.reason = Some(Some(said.to_owned()));
+        change.ended_at = Some(Clock.now());
+        self.commit(&[change])?;
+        let message = format!(
+            "Slurm refuses allocation {} of scheduler `{}`: {said}. Put the scheduler right, then ask again: \
+             `windlass slurm schedule-nodes`",
+            row.id, row.request.scheduler
+        );
+        self.tell(row.workflow, Severity::Error, message)
+    }
+}
+
+/// Of a series one is handed over after the other: what became of the one before must be known.
+fn is_before(other: &Allocation, row: &Allocation) -> bool {
+    other.id != row.id
+        && other.state == AllocationState::Submitting
+        && other.workflow == row.workflow
+        && other.request.scheduler == row.request.scheduler
+}
+
+/// Others of ours are there, whose end makes room.
+fn has_others(open: &[Allocation], row: &Allocation) -> bool {
+    let is_there = |other: &Allocation| other.job_id.is_some() && other.id != row.id;
+    open.iter().any(is_there)
+}
+
+fn write(batch: &Batch) -> io::Result<()> {
+    fs::create_dir_all(batch.path.parent().unwrap_or(Path::new("/")))?;
+    fs::write(&batch.path, &batch.script)
+}

@@ -1,0 +1,123 @@
+//! The steward, with the controller in good health.
+
+use crate::support::{Cluster, eventually};
+use crate::world::{World, ask, request};
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use windlass_store::faults::{Asked, Outcome};
+use windlass_types::Clock;
+use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmState};
+
+#[test]
+fn an_action_asks_once_and_what_it_asked_for_ends() {
+    let world = World::new(Cluster::shared(), "action");
+    let steward = world.steward("exit 0");
+    let workflow = world.workflow(3);
+    eventually("all three have ended", || {
+        let rows = world.rows(workflow);
+        rows.len() == 3 && rows.iter().all(|row| row.state == A::Ended)
+    });
+    for row in world.rows(workflow) {
+        assert_eq!(
+            (row.end, row.exit_code.as_deref(), row.submissions),
+            (Some(SlurmState::Completed), Some("0:0"), 1)
+        );
+        assert!(row.started_at.is_some() && row.ended_at.is_some() && row.nodes.is_some(), "{row:?}");
+        assert!(world.work.path().join(format!("slurm_output_wf{workflow}_sl{}.o", row.id)).exists());
+    }
+    // One that comes after it asks for nothing again.
+    steward.stop();
+    let again = world.steward("exit 0");
+    eventually("it has looked", || again.status().passes > 0);
+    assert_eq!(world.rows(workflow).len(), 3);
+    assert_eq!(
+        again.totals().values().map(|tally| tally.calls).sum::<u64>(),
+        0,
+        "nothing is open, nothing is asked"
+    );
+}
+
+#[test]
+fn what_nobody_wants_is_canceled() {
+    let world = World::new(Cluster::shared(), "unwanted");
+    let _steward = world.steward("exec sleep 600");
+    let workflow = world.workflow(0);
+    let (runs, waits) = (world.want(workflow, request()), {
+        let options = [("hold".to_owned(), String::new())].into();
+        world.want(workflow, AllocationRequest { options, ..request() })
+    });
+    world.await_state(runs, A::Running);
+    world.await_row(waits, "is held", |row| row.reason.as_deref() == Some("JobHeldUser"));
+    world.unwanted(runs, "ann is done");
+    let row = world.await_state(runs, A::Ended);
+    assert_eq!((row.end, row.unwanted.as_deref()), (Some(SlurmState::Cancelled), Some("ann is done")));
+    // The workflow is canceled: what waits for it goes, and says why.
+    ask(|reply| world.service.cancel(workflow, "me", reply)).unwrap();
+    let row = world.await_state(waits, A::Ended);
+    assert_eq!(row.end, Some(SlurmState::Cancelled));
+    assert_eq!(row.unwanted, Some(format!("workflow {workflow} was canceled")));
+}
+
+#[test]
+fn what_slurm_refuses_says_so_in_its_words() {
+    let world = World::new(Cluster::shared(), "refused");
+    let _steward = world.steward("exit 0");
+    let workflow = world.workflow(0);
+    let partition = Some("nope".to_owned());
+    let no = world.want(workflow, AllocationRequest { partition, ..request() });
+    let extra = Some("--array=1-3".to_owned());
+    let odd = world.want(workflow, AllocationRequest { extra, ..request() });
+    let row = world.await_state(no, A::Refused);
+    assert_eq!(
+        row.reason.as_deref(),
+        Some("invalid partition specified: nope; Invalid partition name specified")
+    );
+    let row = world.await_state(odd, A::Refused);
+    assert!(row.reason.unwrap().starts_with("`--array` in `extra`"));
+    assert_eq!(row.submissions, 0);
+}
+
+#[test]
+fn a_crash_between_sbatch_and_the_books_submits_nothing_twice() {
+    let world = World::new(Cluster::shared(), "crash");
+    // The books are gone from when Slurm has taken the job.
+    let tools = world.work.path().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    for tool in ["squeue", "sacct", "scancel", "scontrol"] {
+        symlink(format!("/usr/bin/{tool}"), tools.join(tool)).unwrap();
+    }
+    let taken = world.work.path().join("taken");
+    world.script("tools/sbatch", &format!("/usr/bin/sbatch \"$@\" && touch {}", taken.display()));
+    let flag = taken.clone();
+    let door = Arc::new(move |asked| match asked {
+        Asked::Write if flag.exists() => Outcome::Failed,
+        _ => Outcome::Done,
+    });
+    let workflow = world.workflow(0);
+    let dies = world.steward_behind("exec sleep 600", door, &tools);
+    let id = world.want(workflow, request());
+    let tag = world.row(id).tag;
+    eventually("Slurm has it", || taken.exists() && !world.cluster.jobs_tagged(&tag).is_empty());
+    eventually("the steward has noticed", || dies.status().trouble.is_some());
+    assert_eq!((world.row(id).state, world.row(id).job_id), (A::Submitting, None));
+    dies.stop();
+    std::fs::remove_file(&taken).unwrap();
+    let _steward = world.steward("exec sleep 600");
+    let row = world.await_state(id, A::Running);
+    assert_eq!(world.cluster.jobs_tagged(&tag), [row.job_id.unwrap()]);
+    assert_eq!(row.submissions, 1);
+}
+
+#[test]
+fn a_second_job_of_an_allocation_goes() {
+    let world = World::new(Cluster::shared(), "second");
+    let _steward = world.steward("exec sleep 600");
+    let workflow = world.workflow(0);
+    let id = world.want(workflow, request());
+    let row = world.await_state(id, A::Running);
+    let comment = format!("--comment={}", row.tag);
+    let second = world.cluster.submit(&[&comment, "--mem=100M", "--time=5"], "sleep 300");
+    world.cluster.await_state(second, &["CANCELLED"]);
+    assert_eq!(world.row(id).state, A::Running);
+    assert!(world.books.slurm_calls(Clock.now()).is_ok());
+}

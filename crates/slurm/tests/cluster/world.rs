@@ -1,0 +1,200 @@
+//! A steward on a real cluster: a database, the service, and workers that are shell scripts.
+
+use crate::support::{Cluster, Work, eventually};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use windlass_core::slurm::book::NewAllocation;
+use windlass_engine::service::{Refused, Reply, Service, ServiceOptions};
+use windlass_slurm::calls::BudgetOptions;
+use windlass_slurm::steward::{Nudge, Parts, Steward, StewardOptions};
+use windlass_store::Database;
+use windlass_store::faults::{self, Door};
+use windlass_store::model::{AllocationFilter, Listed, NewAction, NewJob, NewWorkflow};
+use windlass_store::sqlite::{OpenMode, SqliteStore};
+use windlass_types::settings::{Action, ActionType, SlurmScheduler, Trigger};
+use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState};
+use windlass_types::{AllocationId, Clock, JobStatus, WorkflowId};
+
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) work: Work,
+    pub(crate) books: Arc<dyn Database>,
+    pub(crate) service: Service,
+    nudge: Nudge,
+}
+
+impl World {
+    pub(crate) fn new(cluster: Cluster, name: &str) -> Self {
+        let work = cluster.work(name);
+        let store = SqliteStore::create(work.path().join("windlass.db")).unwrap().store;
+        let books: Arc<dyn Database> = Arc::new(store);
+        let nudge = Nudge::default();
+        let told = nudge.clone();
+        let options = ServiceOptions {
+            on_change: Some(Arc::new(move |workflow| told.workflow(workflow))),
+            ..ServiceOptions::default()
+        };
+        let service = Service::start(books.clone(), options).unwrap();
+        Self { cluster, work, books, service, nudge }
+    }
+
+    /// A steward whose workers do this.
+    pub(crate) fn steward(&self, worker: &str) -> Steward {
+        self.steward_with(worker, &self.books, |_| {})
+    }
+
+    /// The same behind a door that decides what becomes of what it asks of the books.
+    pub(crate) fn steward_behind(&self, worker: &str, door: Door, tools: &Path) -> Steward {
+        let store =
+            SqliteStore::open(self.work.path().join("windlass.db"), OpenMode::ReadWrite).unwrap().store;
+        let books: Arc<dyn Database> = faults::behind(door, &store);
+        self.steward_with(worker, &books, |options| options.slurm.tools = Some(tools.to_owned()))
+    }
+
+    fn steward_with(
+        &self,
+        worker: &str,
+        books: &Arc<dyn Database>,
+        change: impl FnOnce(&mut StewardOptions),
+    ) -> Steward {
+        let windlass = self.script("worker", worker);
+        let mut options = StewardOptions::new("http://127.0.0.1:1", windlass);
+        let environment = self.cluster.environment().into_iter();
+        options.slurm.environment = environment.map(|(name, value)| (name.to_owned(), value)).collect();
+        options.slurm.budget =
+            BudgetOptions { per_minute: 600, pause: Duration::from_millis(500), ..BudgetOptions::default() };
+        options.slurm.budget.longest_pause = Duration::from_secs(2);
+        options.fastest = Duration::from_millis(200);
+        // Long enough to be looked for, short enough to be waited for.
+        options.patience.to_be_accepted = Duration::from_secs(10);
+        change(&mut options);
+        let parts = Parts { books: Arc::clone(books), service: self.service.clone() };
+        Steward::open(parts, self.nudge.clone(), options).unwrap()
+    }
+
+    pub(crate) fn script(&self, name: &str, does: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.work.write(name, &format!("#!/bin/sh\n{does}\n"));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// A workflow of one job that began, with an action that asks for so many allocations.
+    pub(crate) fn workflow(&self, allocations: u32) -> WorkflowId {
+        let place = self.work.path().to_str().unwrap();
+        let schedulers = [SlurmScheduler {
+            name: "small".to_owned(),
+            mem: Some("100M".to_owned()),
+            walltime: "00:10:00".to_owned(),
+            ..SlurmScheduler::default()
+        }];
+        let action = Action {
+            trigger_type: Trigger::OnWorkflowStart,
+            action_type: ActionType::ScheduleNodes,
+            commands: Vec::new(),
+            scheduler: Some("small".to_owned()),
+            scheduler_type: Some("slurm".to_owned()),
+            num_allocations: Some(allocations),
+            start_one_worker_per_node: false,
+            max_parallel_jobs: None,
+            persistent: false,
+        };
+        let actions = [NewAction { action: &action, jobs: &[] }];
+        let workflow = NewWorkflow {
+            name: "test",
+            user: "me",
+            submission_dir: place,
+            output_dir: place,
+            schedulers: &schedulers,
+            actions: if allocations > 0 { &actions } else { &[] },
+            ..NewWorkflow::default()
+        };
+        let status = JobStatus::Uninitialized;
+        let job = NewJob { name: "job", command: "true", status, ..NewJob::default() };
+        let mut jobs = Listed::new([job]);
+        let id = self.books.create_workflow(&workflow, &mut jobs, Clock.now()).unwrap();
+        ask(|reply| self.service.start_workflow(id, "me", reply)).unwrap();
+        id
+    }
+
+    /// Somebody asks for one.
+    pub(crate) fn want(&self, workflow: WorkflowId, request: AllocationRequest) -> AllocationId {
+        let new = NewAllocation {
+            workflow,
+            scheduler: None,
+            tag: String::new(),
+            request,
+            action: None,
+            by: "me".to_owned(),
+        };
+        let id = self.books.add_allocations(&[new], Clock.now()).unwrap()[0];
+        self.nudge.all();
+        id
+    }
+
+    pub(crate) fn row(&self, id: AllocationId) -> Allocation {
+        self.books.allocation(id).unwrap().unwrap()
+    }
+
+    pub(crate) fn rows(&self, workflow: WorkflowId) -> Vec<Allocation> {
+        let filter = AllocationFilter { workflow: Some(workflow), ..AllocationFilter::default() };
+        self.books.allocations(&filter).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn await_row(
+        &self,
+        id: AllocationId,
+        what: &str,
+        holds: impl Fn(&Allocation) -> bool,
+    ) -> Allocation {
+        let mut last = None;
+        eventually(&format!("allocation {id}: {what}"), || {
+            let row = self.row(id);
+            let is_so = holds(&row);
+            last = Some(row);
+            is_so
+        });
+        last.unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn await_state(&self, id: AllocationId, state: AllocationState) -> Allocation {
+        self.await_row(id, state.name(), |row| row.state == state)
+    }
+
+    pub(crate) fn unwanted(&self, id: AllocationId, why: &str) {
+        self.books.discard_allocations(&[id], why, Clock.now()).unwrap();
+        self.nudge.all();
+    }
+}
+
+impl Drop for World {
+    /// What a test leaves behind would take the nodes of the next one.
+    fn drop(&mut self) {
+        let filter = AllocationFilter { is_open: Some(true), ..AllocationFilter::default() };
+        for row in self.books.allocations(&filter).unwrap_or_default() {
+            if let Some(job) = row.job_id {
+                self.cluster.command("scancel").arg(job.to_string()).output().ok();
+            }
+        }
+    }
+}
+
+/// A small one.
+pub(crate) fn request() -> AllocationRequest {
+    AllocationRequest {
+        scheduler: "small".to_owned(),
+        nodes: 1,
+        mem: Some("100M".to_owned()),
+        walltime: Duration::from_mins(10),
+        ..AllocationRequest::default()
+    }
+}
+
+pub(crate) fn ask<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> Result<T, Refused> {
+    let (sender, receiver) = mpsc::channel();
+    call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));
+    receiver.recv().unwrap()
+}
