@@ -225,11 +225,15 @@ async fn change(
         }
         Request::AddAllocations { mut new } => {
             // Who asks is not for the one who asks to say.
-            new.iter_mut().for_each(|new| by.clone_into(&mut new.by));
+            for new in &mut new {
+                by.clone_into(&mut new.by);
+            }
             alone(state, by, Request::AddAllocations { new }).await?
         }
         Request::ApplySchedule { workflow, mut schedule } => {
-            schedule.allocations.iter_mut().for_each(|new| by.clone_into(&mut new.by));
+            for new in &mut schedule.allocations {
+                by.clone_into(&mut new.by);
+            }
             exclusive(state, by, workflow, Request::ApplySchedule { workflow, schedule }).await?
         }
         // Nobody keeps these in memory.
