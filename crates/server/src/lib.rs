@@ -35,6 +35,7 @@ mod router;
 mod routes;
 mod serve;
 mod signals;
+mod slurm;
 pub mod state;
 pub mod tls;
 

@@ -15,7 +15,9 @@ use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 use windlass_engine::service::Service;
 use windlass_requests::Lifecycle;
+use windlass_slurm::steward::Steward;
 use windlass_types::Clock;
+use windlass_types::slurm::AllocationState;
 
 #[derive(Debug)]
 pub struct Metrics {
@@ -183,6 +185,37 @@ impl Collector for Requests {
     }
 }
 
+/// What is asked of Slurm, and the allocations that are open.
+#[derive(Debug)]
+struct Allocations(Steward);
+
+impl Collector for Allocations {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let open = self.0.status().open;
+        let states = AllocationState::ALL.into_iter().filter(|state| !state.is_over());
+        let of = |state: AllocationState| open.get(&state).copied().unwrap_or(0) as f64;
+        let open = states.map(|state| (vec![("state", state.name().to_owned())], of(state))).collect();
+        gauges(&mut encoder, "slurm_allocations", "Open allocations of Slurm by state", open)?;
+        let left = self.0.left();
+        let calls = vec![(Vec::new(), f64::from(left.calls))];
+        gauges(&mut encoder, "slurm_budget_left", "Calls of Slurm's commands that may be made now", calls)?;
+        let mut calls = Vec::new();
+        for (command, tally) in self.0.totals() {
+            let answered = tally.calls - tally.failures();
+            let outcomes = [
+                ("answered", answered),
+                ("refused", tally.refused),
+                ("timed_out", tally.timed_out),
+                ("failed", tally.failed),
+            ];
+            calls.extend(outcomes.map(|(outcome, n)| {
+                (vec![("command", command.to_owned()), ("outcome", outcome.to_owned())], n)
+            }));
+        }
+        counters(&mut encoder, "slurm_calls", "Calls of Slurm's commands by what came of them", calls)
+    }
+}
+
 type Labels = Vec<(&'static str, String)>;
 
 fn gauges(
@@ -220,6 +253,12 @@ impl Metrics {
     pub(crate) fn include_requests(&self, lifecycle: Lifecycle) {
         let mut registry = self.of_requests.write().unwrap_or_else(PoisonError::into_inner);
         registry.register_collector(Box::new(Requests(lifecycle)));
+    }
+
+    /// From now on those of allocations are too.
+    pub(crate) fn include_slurm(&self, steward: Steward) {
+        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        registry.register_collector(Box::new(Allocations(steward)));
     }
 
     /// From now on the figures of the service are among the others.

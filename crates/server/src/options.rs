@@ -53,6 +53,8 @@ pub struct ServeOptions {
     /// Requests are looked at when something happens to them; how often to look at all of them, in case that was missed.
     pub look_for_requests: Duration,
     pub requests: RequestsOptions,
+    /// Allocations of Slurm are looked after. `None`: they are not, and stay as they are.
+    pub slurm: Option<SlurmOptions>,
 }
 
 impl fmt::Debug for ServeOptions {
@@ -106,6 +108,32 @@ impl Default for RequestsOptions {
             bell: Bell::default(),
             tape: "tier=1&type=TAPE".to_owned(),
             reqmgr2: None,
+        }
+    }
+}
+
+/// How allocations of Slurm are looked after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlurmOptions {
+    /// Where workers find this server; `None`: where it listens.
+    pub worker_url: Option<String>,
+    /// The program of workers as nodes see it; `None`: this one.
+    pub windlass: Option<PathBuf>,
+    /// How often Slurm is asked while something happens, and while nothing does.
+    pub poll: Duration,
+    pub slowest_poll: Duration,
+    /// Calls of Slurm's commands, all together.
+    pub calls_per_minute: u32,
+}
+
+impl Default for SlurmOptions {
+    fn default() -> Self {
+        Self {
+            worker_url: None,
+            windlass: None,
+            poll: Duration::from_secs(3),
+            slowest_poll: Duration::from_mins(1),
+            calls_per_minute: 60,
         }
     }
 }
@@ -191,6 +219,7 @@ impl Default for ServeOptions {
             look_for_events: Duration::from_secs(1),
             look_for_requests: Duration::from_mins(1),
             requests: RequestsOptions::default(),
+            slurm: None,
         }
     }
 }

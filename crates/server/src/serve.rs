@@ -17,6 +17,7 @@ use crate::publisher::Publisher;
 use crate::rates::Rates;
 use crate::router::router;
 use crate::signals::Signals;
+use crate::slurm;
 use crate::state::AppState;
 use crate::tls::{self, Tls, TlsError};
 use std::io;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_auth::{Gate, GateOptions, Secret};
 use windlass_engine::service::{Bury, Service, ServiceOptions};
 use windlass_requests::Nudge;
+use windlass_slurm::steward::Nudge as SlurmNudge;
 use windlass_store::lock::{self, Lock, LockGuard};
 use windlass_store::{Database, Location, Pulse, Store};
 use windlass_types::Clock;
@@ -289,16 +291,23 @@ impl Site {
         let auth = Arc::new(Gate::open(gate)?);
         let pulse = lock.pulse();
         let nudge = Nudge::default();
-        let service_options = self.service_options(options, &events, &pulse, nudge.clone());
+        let of_slurm = SlurmNudge::default();
+        let service_options = self.service_options(options, &events, &pulse, nudge.clone(), of_slurm.clone());
         let service = Service::start(Arc::clone(&store), service_options)?;
         self.metrics.include(service.clone());
         let lifecycle = lifecycle::open(options, &database, &service, nudge).map_err(ServeError::Runtime)?;
         self.metrics.include_requests(lifecycle.clone());
+        let steward = slurm::open(options, &database, &service, of_slurm, &self.url);
+        let steward = steward.map_err(ServeError::Runtime)?;
+        if let Some(steward) = &steward {
+            self.metrics.include_slurm(steward.clone());
+        }
         let state = AppState {
             store,
             database,
             service,
             lifecycle,
+            steward,
             auth,
             events,
             metrics: Arc::clone(&self.metrics),
@@ -331,6 +340,7 @@ impl Site {
         events: &Publisher,
         pulse: &Pulse,
         nudge: Nudge,
+        of_slurm: SlurmNudge,
     ) -> ServiceOptions {
         let (events, overlap, pulse) = (events.clone(), pulse.overlap(), pulse.clone());
         ServiceOptions {
@@ -339,7 +349,10 @@ impl Site {
             api_url: Some(self.url.clone()),
             bury: options.bury.clone().map(telling),
             on_commit: Some(Arc::new(move || events.nudge())),
-            on_change: Some(Arc::new(move |workflow| nudge.workflow(workflow))),
+            on_change: Some(Arc::new(move |workflow| {
+                nudge.workflow(workflow);
+                of_slurm.workflow(workflow);
+            })),
             is_certain: Some(Arc::new(move || pulse.is_certain())),
             overlap,
             classifier: options.classifier.clone(),
@@ -352,6 +365,9 @@ impl Site {
         self.stop.cancel();
         if let Some(active) = &active {
             active.state.lifecycle.stop();
+            if let Some(steward) = &active.state.steward {
+                steward.stop();
+            }
             // Waits are answered by this, so it comes before waiting for the answers.
             active.state.service.stop();
         }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use windlass_auth::Gate;
 use windlass_engine::service::Service;
 use windlass_requests::Lifecycle;
+use windlass_slurm::steward::Steward;
 use windlass_store::{Database, Pulse, Store};
 use windlass_types::{Clock, Timestamp};
 
@@ -24,6 +25,8 @@ pub struct AppState {
     pub service: Service,
     /// Owns the states of requests: whoever changes something about one nudges it.
     pub lifecycle: Lifecycle,
+    /// Looks after allocations of Slurm, where it is to.
+    pub steward: Option<Steward>,
     pub auth: Arc<Gate>,
     pub events: Publisher,
     pub metrics: Arc<Metrics>,

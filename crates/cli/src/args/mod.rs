@@ -34,6 +34,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod site;
 pub(crate) mod spec;
+pub(crate) mod steward;
 pub(crate) mod tools;
 pub(crate) mod triage;
 pub(crate) mod usage;

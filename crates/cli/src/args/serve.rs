@@ -4,6 +4,7 @@ use super::backend::BackendArgs;
 use super::blame::BlameArgs;
 use super::reqmgr2::Reqmgr2Args;
 use super::rounds::RoundsArgs;
+use super::steward::StewardArgs;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -99,6 +100,8 @@ pub(crate) struct ServeArgs {
     pub(crate) backend: BackendArgs,
     #[command(flatten)]
     pub(crate) reqmgr2: Reqmgr2Args,
+    #[command(flatten)]
+    pub(crate) steward: StewardArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -103,6 +103,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         bury: Some(Arc::new(|worker| local::bury(worker).is_ok())),
         classifier: rules::of_settings(ctx)?,
         requests: requests_options(args, absolute)?,
+        slurm: args.steward.options(absolute),
         ..ServeOptions::default()
     };
     options.check()?;

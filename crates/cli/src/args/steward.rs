@@ -1,0 +1,43 @@
+//! How `windlass serve` looks after allocations of Slurm.
+
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use windlass_server::options::SlurmOptions;
+use windlass_types::parse_duration;
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Slurm")]
+pub(crate) struct StewardArgs {
+    /// Look after allocations of Slurm: submit those that workflows ask for, follow them, cancel those that nobody needs.
+    #[arg(long)]
+    pub(crate) slurm: bool,
+    /// Where workers in allocations find this server. By default where it listens, which nodes must be able to reach.
+    #[arg(long, value_name = "URL", requires = "slurm")]
+    pub(crate) slurm_worker_url: Option<String>,
+    /// The windlass that workers in allocations are, as nodes see it. By default this one.
+    #[arg(long, value_name = "PATH", requires = "slurm")]
+    pub(crate) slurm_windlass: Option<PathBuf>,
+    /// Ask Slurm so often while something happens to allocations.
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_duration)]
+    pub(crate) slurm_poll: Duration,
+    /// Ask Slurm so often while nothing happens to them.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    pub(crate) slurm_slowest_poll: Duration,
+    /// Call commands of Slurm at most so often per minute, all together.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) slurm_calls: u32,
+}
+
+impl StewardArgs {
+    /// `None`: allocations are not looked after.
+    pub(crate) fn options(&self, absolute: impl Fn(&PathBuf) -> PathBuf) -> Option<SlurmOptions> {
+        self.slurm.then(|| SlurmOptions {
+            worker_url: self.slurm_worker_url.clone(),
+            windlass: self.slurm_windlass.as_ref().map(absolute),
+            poll: self.slurm_poll.max(Duration::from_secs(1)),
+            slowest_poll: self.slurm_slowest_poll,
+            calls_per_minute: self.slurm_calls,
+        })
+    }
+}
