@@ -3,6 +3,7 @@
 use crate::actions::Actions;
 use crate::callers::{Call, Caller, Order, Way};
 use crate::crew::{Crew, REPORT_LINGER};
+use crate::doubt::Doubtful;
 use crate::event::Event;
 use crate::home::{Home, Me, Notes, Process, unique};
 use crate::journal::{Entry, Journal, is_last_word, key_of};
@@ -10,10 +11,10 @@ use crate::lease::Lease;
 use crate::leaving::{End, Hurry, Leaving, Outcome, next_hurry};
 use crate::leftovers::{self, Legacy};
 use crate::observe::{Observer, Progress};
-use crate::options::AgentOptions;
+use crate::options::{AgentOptions, Until};
 use crate::sites::Sites;
 use crate::talk::{Lane, Next, Talk, Wish};
-use crate::{Error, backoff};
+use crate::{Error, backoff, doubt};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub struct Agent {
     held: BTreeSet<AttemptKey>,
     /// What the worker process has.
     pub(crate) busy: BTreeSet<AttemptKey>,
+    /// Ends that may not be the jobs' own.
+    doubtful: Doubtful,
     pub(crate) actions: Actions,
     pub(crate) leaving: Option<Leaving>,
     pub(crate) idle_since: Instant,
@@ -95,6 +98,16 @@ impl std::fmt::Debug for Agent {
 pub struct Control(Sender<Event>);
 
 impl Control {
+    /// It takes nothing more. What runs may go on as long as there is time.
+    pub fn drain(&self) {
+        self.0.send(Event::Drain).ok();
+    }
+
+    /// What runs is stopped now, and goes back; told again, it is killed.
+    pub fn stop(&self) {
+        self.0.send(Event::Stop).ok();
+    }
+
     pub fn interrupt(&self) {
         // One that is gone has nothing to end.
         self.0.send(Event::Interrupt).ok();
@@ -153,6 +166,7 @@ impl Agent {
             sites: Sites::default(),
             held: BTreeSet::new(),
             busy: BTreeSet::new(),
+            doubtful: Doubtful::default(),
             leaving: None,
             idle_since: now,
             calm_until: None,
@@ -235,7 +249,9 @@ impl Agent {
             self.leaving.and_then(|leaving| leaving.ready_since.map(|since| since + self.patience(leaving)));
         let until = self.options.until.filter(|_| self.leaving.is_none_or(|l| l.hurry == Hurry::None));
         let stop = until.map(|until| until.stop());
-        let all = [self.talk.retry_at(), self.calm_until, lease_over, give_up, hang, idle, goodbye, stop];
+        let doubt = self.doubtful.due();
+        let all =
+            [self.talk.retry_at(), self.calm_until, lease_over, give_up, hang, idle, goodbye, stop, doubt];
         all.into_iter().flatten().chain([now + AT_LEAST]).min().unwrap_or(now)
     }
 
@@ -253,7 +269,10 @@ impl Agent {
         match event {
             Event::Worker(number, message) if self.is_current(number) => self.on_worker(message, observer),
             Event::WorkerGone(number) if self.is_current(number) => {
-                self.replace_crew(&ReturnReason::WorkerDied, observer)?;
+                // Where all processes are ended at once it is nobody's fault.
+                let is_ended = self.options.slurm.is_some() && self.is_being_ended();
+                let why = if is_ended { ReturnReason::Recalled } else { ReturnReason::WorkerDied };
+                self.replace_crew(&why, observer)?;
             }
             Event::Introduced { epoch, sent, result } if epoch == self.talk.epoch => match result {
                 Ok(welcome) => self.on_welcome(&welcome, sent, observer)?,
@@ -281,6 +300,17 @@ impl Agent {
                     Hurry::Kill => "killing what runs",
                 });
                 self.leave(why, hurry);
+            }
+            Event::Drain => {
+                if self.leaving.is_none() {
+                    observer.notice("the end is near: finishing what runs, as far as there is time");
+                }
+                self.leave(End::Drained, Hurry::None);
+            }
+            Event::Stop => {
+                let hurry = next_hurry(self.leaving.as_ref()).max(Hurry::Stop);
+                observer.notice("told to end: what runs is stopped, and goes back to be run again");
+                self.leave(End::Stopped, hurry);
             }
         }
         Ok(())
@@ -324,6 +354,8 @@ impl Agent {
     ) -> Result<(), Error> {
         let Some(crew) = self.crew.take() else { return Ok(()) };
         let started = crew.bury()?;
+        // What it said of ends before it died stands.
+        self.settle_doubts_by(Instant::now() + doubt::LONGEST, observer);
         let lost = std::mem::take(&mut self.busy);
         let may_have_started = |key: &AttemptKey| started.as_ref().is_none_or(|keys| keys.contains(key));
         let count = lost.iter().filter(|key| may_have_started(key)).count();
@@ -356,12 +388,44 @@ impl Agent {
                 }
             }
             FromWorker::Reports(reports) => {
-                let reports: Vec<Report> =
-                    reports.into_iter().filter(|report| self.is_worth_telling(report, observer)).collect();
-                self.talk.report(reports);
-                self.keep_results(observer);
+                let reports =
+                    reports.into_iter().filter_map(|report| self.keep_if_doubtful(report)).collect();
+                self.tell_server(reports, observer);
             }
         }
+    }
+
+    fn tell_server(&mut self, reports: Vec<Report>, observer: &mut dyn Observer) {
+        let reports: Vec<Report> =
+            reports.into_iter().filter(|report| self.is_worth_telling(report, observer)).collect();
+        self.talk.report(reports);
+        self.keep_results(observer);
+    }
+
+    fn keep_if_doubtful(&mut self, report: Report) -> Option<Report> {
+        match report {
+            Report::Ended(ended) if self.options.slurm.is_some() => {
+                self.doubtful.keep(ended, Instant::now()).map(Report::Ended)
+            }
+            report => Some(report),
+        }
+    }
+
+    /// Tells of ends whose reason is known by now.
+    pub(crate) fn settle_doubts(&mut self, observer: &mut dyn Observer) {
+        self.settle_doubts_by(Instant::now(), observer);
+    }
+
+    fn settle_doubts_by(&mut self, now: Instant, observer: &mut dyn Observer) {
+        let certain = self.doubtful.release(now, self.is_being_ended());
+        if !certain.is_empty() {
+            self.tell_server(certain.into_iter().map(Report::Ended).collect(), observer);
+        }
+    }
+
+    /// What ends here now does so because this agent has to go.
+    fn is_being_ended(&self) -> bool {
+        self.leaving.is_some_and(|leaving| leaving.hurry >= Hurry::Stop)
     }
 
     fn is_worth_telling(&mut self, report: &Report, observer: &mut dyn Observer) -> bool {
@@ -437,6 +501,7 @@ impl Agent {
             workflow: self.options.workflow,
             before,
             allocation: self.options.allocation,
+            slurm: self.options.slurm.clone(),
         }
     }
 
@@ -583,7 +648,11 @@ impl Agent {
         }
     }
 
-    fn obey(&mut self, answer: ExchangeAnswer, observer: &mut dyn Observer) {
+    fn obey(&mut self, mut answer: ExchangeAnswer, observer: &mut dyn Observer) {
+        if let Some(end) = answer.ends_in.and_then(|left| Instant::now().checked_add(left)) {
+            let lead = self.options.until.map_or(self.options.grace, |until| until.lead);
+            self.options.until = Some(Until { end, lead });
+        }
         for StaleReport { key, found } in &answer.stale {
             observer.notice(&format!("the server did not take what was reported of {key}: {found}"));
         }
@@ -598,6 +667,12 @@ impl Agent {
             let back = keys.into_iter().map(|key| Report::Returned { key, why: ReturnReason::Recalled });
             self.talk.report(back);
         } else if !keys.is_empty() {
+            if let Some(launcher) = &self.options.launcher {
+                for assignment in &mut answer.assignments {
+                    let execution = self.sites.execution(assignment.key.workflow);
+                    assignment.launcher = launcher(assignment, execution);
+                }
+            }
             self.busy.extend(keys);
             self.tell_crew(&ToWorker::Assign(answer.assignments));
         }
@@ -649,7 +724,8 @@ impl Agent {
 
     /// One that is to stay, or to stay for a while, asks again later.
     fn on_dismissed(&mut self) {
-        if self.options.persistent || self.options.idle_timeout.is_some() {
+        let may_stay = self.options.persistent || self.options.idle_timeout.is_some();
+        if may_stay && !self.options.leaves_when_over {
             self.calm_until = Some(Instant::now() + CALM.min(self.lease.wait()));
         } else {
             self.leave(End::Dismissed, Hurry::None);

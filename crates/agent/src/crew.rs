@@ -57,6 +57,7 @@ impl Crew {
         worker.gpu_devices.clone_from(&options.gpu_devices);
         worker.timeout_grace = options.grace;
         worker.report_linger = REPORT_LINGER;
+        worker.leaves_termination = options.slurm.is_some();
         worker.site.clone_from(&options.site);
         worker.api_url = Some(options.client.url().to_owned());
         worker.program.clone_from(&options.program);

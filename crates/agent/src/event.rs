@@ -27,4 +27,8 @@ pub(crate) enum Event {
     ActionDone(ActionReport),
     /// A signal, or whoever started this agent, wants it to end.
     Interrupt,
+    /// It will have to be gone before long.
+    Drain,
+    /// It has to be gone at once.
+    Stop,
 }

@@ -104,7 +104,14 @@ impl Legacy {
         });
         let (held, actions) = (held.into_iter().collect(), ended.collect());
         let before = Comeback { worker: me.worker, secret: me.secret, held, actions };
-        let who = Introduction { before: Some(before), labels: Vec::new(), workflow: None, ..as_me.clone() };
+        let who = Introduction {
+            before: Some(before),
+            labels: Vec::new(),
+            workflow: None,
+            allocation: None,
+            slurm: None,
+            ..as_me.clone()
+        };
         let welcome = client.introduce(&who, WITHIN)?;
         let (reports, actions) = self.words(&welcome.lost);
         let count = self.entries.len();

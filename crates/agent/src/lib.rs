@@ -13,6 +13,7 @@ mod agent;
 mod backoff;
 mod callers;
 mod crew;
+mod doubt;
 mod event;
 mod home;
 mod journal;
@@ -31,7 +32,7 @@ pub use home::{Undelivered, default_state_dir, undelivered};
 pub use leaving::{End, Outcome};
 pub use leftovers::{Ended, end_all};
 pub use observe::{Observer, Progress, Silent};
-pub use options::{AgentOptions, FindAgain, Until};
+pub use options::{AgentOptions, FindAgain, Launcher, Until};
 
 use std::io;
 use std::path::PathBuf;

@@ -5,10 +5,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_client::Client;
+use windlass_types::settings::ExecutionConfig;
+use windlass_types::slurm::SlurmPlace;
+use windlass_types::work::Assignment;
 use windlass_types::{Capacity, WorkflowId};
 
 /// Finds the server anew, where it may be another one by now. May take a while.
 pub type FindAgain = Arc<dyn Fn() -> Option<Client> + Send + Sync>;
+
+/// Says what is to launch a job, and with which words, of a workflow that is to be executed so: nothing, if it runs here.
+pub type Launcher = Box<dyn Fn(&Assignment, Option<&ExecutionConfig>) -> Vec<String> + Send>;
 
 pub struct AgentOptions {
     pub client: Client,
@@ -37,6 +43,12 @@ pub struct AgentOptions {
     pub state_dir: PathBuf,
     /// Where an allocation started it: the scheduled compute node it belongs to.
     pub allocation: Option<i64>,
+    /// Where that allocation is one of Slurm's. Whoever ends it signals all processes in it at once.
+    pub slurm: Option<SlurmPlace>,
+    /// It leaves as soon as the workflow that it works for is over, whatever else it waits for.
+    pub leaves_when_over: bool,
+    /// What has jobs run elsewhere than beside this agent.
+    pub launcher: Option<Launcher>,
     /// The program that jobs may call; its directory comes last on their `PATH`.
     pub program: Option<PathBuf>,
     /// Starts a process that calls `windlass_worker::serve_on_stdin`.
@@ -83,6 +95,9 @@ impl AgentOptions {
             until: None,
             state_dir,
             allocation: None,
+            slurm: None,
+            leaves_when_over: false,
+            launcher: None,
             program: std::env::current_exe().ok(),
             worker_command: Box::new(|| {
                 use std::os::unix::process::CommandExt as _;

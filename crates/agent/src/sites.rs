@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use windlass_types::WorkflowId;
 use windlass_types::fleet::WorkflowSite;
+use windlass_types::settings::ExecutionConfig;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
@@ -24,6 +25,11 @@ impl Sites {
 
     pub(crate) fn output_dir(&self, workflow: WorkflowId) -> Option<PathBuf> {
         self.told.get(&workflow).map(|site| PathBuf::from(&site.output_dir))
+    }
+
+    /// How its jobs are to be executed, if it says so.
+    pub(crate) fn execution(&self, workflow: WorkflowId) -> Option<&ExecutionConfig> {
+        self.told.get(&workflow)?.execution.as_deref()
     }
 
     /// Whether this is the first time.

@@ -16,6 +16,12 @@ pub fn ignore_interrupt() -> io::Result<()> {
     set(libc::SIGINT, libc::SIG_IGN)
 }
 
+/// Where whoever ends us signals all processes at once, the engine among them, which then says what it means: SIGTERM is left
+/// to it. Its own end still hangs up the link.
+pub fn ignore_termination() -> io::Result<()> {
+    set(libc::SIGTERM, libc::SIG_IGN)
+}
+
 /// SIGTERM and SIGHUP hang up the link: its reader then sees the end of the stream, as if the engine had died, and one
 /// path ends everything. The descriptor must stay open for the rest of the process's life.
 pub fn hang_up_on_termination(link: BorrowedFd<'_>) -> io::Result<()> {

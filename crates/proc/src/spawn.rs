@@ -1,4 +1,4 @@
-//! Starting `/bin/sh -c COMMAND`, as cheaply as the system allows.
+//! Starting `/bin/sh -c COMMAND`, as cheaply as the system allows; or a program that has it run elsewhere.
 //!
 //! `posix_spawn` shares our memory with the child until it executes, so its price does not grow with our size, and
 //! nothing of ours runs in the child. The environment is prepared once; a job only adds to it.
@@ -132,6 +132,8 @@ impl Additions {
 #[derive(Debug)]
 pub struct Launch<'a> {
     pub command: &'a str,
+    /// A program, by its path, and arguments that go before `/bin/sh -c COMMAND`. Empty: it is run here.
+    pub launcher: &'a [String],
     pub environment: &'a Environment,
     pub additions: &'a Additions,
     pub stdout: BorrowedFd<'a>,
@@ -169,7 +171,15 @@ impl Spawner {
         launch.additions.check()?;
         let command = CString::new(launch.command).map_err(|_| Error::Nul { what: "the command" })?;
         let enter = launch.enter.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
+        let launcher = launch.launcher.iter().map(|word| CString::new(word.as_str()));
+        let launcher: Vec<CString> = launcher
+            .collect::<Result<_, _>>()
+            .map_err(|_| Error::Nul { what: "what launches the command" })?;
+        let program = launcher.first().map_or(SHELL, CString::as_c_str);
         let arguments: Vec<&CStr> = match &enter {
+            _ if !launcher.is_empty() => {
+                launcher.iter().map(CString::as_c_str).chain([SHELL, c"-c", &command]).collect()
+            }
             Some(path) => vec![SHELL_NAME, c"-c", ENTER_AND_RUN, SHELL_NAME, path, &command],
             None => vec![SHELL_NAME, c"-c", &command],
         };
@@ -185,7 +195,7 @@ impl Spawner {
         let errno = unsafe {
             libc::posix_spawn(
                 &raw mut pid,
-                SHELL.as_ptr(),
+                program.as_ptr(),
                 &raw const actions.0,
                 &raw const *self.attributes.0,
                 argument_pointers.as_ptr(),
@@ -360,6 +370,7 @@ mod tests {
 
         fn spawn(&self, command: &str, enter: Option<&Path>) -> Result<Pid, Error> {
             self.spawner.spawn(&Launch {
+                launcher: &[],
                 command,
                 environment: &self.environment,
                 additions: &self.additions,

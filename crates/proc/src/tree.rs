@@ -139,6 +139,14 @@ pub fn kill(pid: Pid) {
     rustix::process::kill_process(pid, Signal::KILL).ok();
 }
 
+/// Signals this process alone, and wakes it if it was stopped.
+pub fn signal_one(pid: Pid, signal: Signal) {
+    for signal in [signal, Signal::CONT] {
+        // As above.
+        rustix::process::kill_process(pid, signal).ok();
+    }
+}
+
 /// Returns when one of these is over, or after this time.
 pub fn await_exit(pids: &[Pid], at_most: Duration) {
     let mut handles = Vec::with_capacity(pids.len());

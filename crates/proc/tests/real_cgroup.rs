@@ -13,6 +13,7 @@ use windlass_types::work::Exit;
 fn start(command: &str, enter: Option<&Path>) -> Result<Pid, spawn::Error> {
     let spawner = Spawner::new(Path::new("/"))?;
     spawner.spawn(&Launch {
+        launcher: &[],
         command,
         environment: &Environment::new(std::env::vars_os()),
         additions: &Additions::default(),

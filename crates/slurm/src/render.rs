@@ -1,4 +1,5 @@
 //! What `sbatch` and `srun` are given.
 
 pub mod batch;
+pub mod srun;
 pub mod words;

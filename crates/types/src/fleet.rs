@@ -8,6 +8,8 @@
 //! answers what it answered before. A worker holds a *lease* from the moment it **sent** an exchange that was answered;
 //! the server counts from the moment it **received** it. So the worker always gives up first.
 
+use crate::settings::ExecutionConfig;
+use crate::slurm::SlurmPlace;
 use crate::work::{Assignment, AttemptKey, Report, StopReason};
 use crate::{Attempt, Capacity, RunId, Timestamp, WorkerId, WorkflowId};
 use serde::{Deserialize, Serialize};
@@ -40,6 +42,9 @@ pub struct Introduction {
     /// Where an allocation started it: the scheduled compute node it belongs to.
     #[serde(default)]
     pub allocation: Option<i64>,
+    /// Where in Slurm that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm: Option<SlurmPlace>,
 }
 
 /// Of workers that know of no sites.
@@ -127,6 +132,9 @@ pub struct ExchangeAnswer {
     /// The workflow that it works for is over, or the server wants it gone.
     #[serde(default)]
     pub dismissed: bool,
+    /// Its allocation ends after this time, which is news: somebody has changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_in: Option<Duration>,
 }
 
 /// A report that does not fit how things stand.
@@ -147,6 +155,9 @@ pub struct WorkflowSite {
     pub output_dir: String,
     #[serde(default)]
     pub resource_monitor: Option<crate::settings::ResourceMonitor>,
+    /// How its jobs are to be executed, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Box<ExecutionConfig>>,
 }
 
 /// Ends all that a worker holds of a workflow, or single attempts of it.

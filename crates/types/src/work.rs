@@ -78,6 +78,10 @@ pub struct Assignment {
     pub name: String,
     /// Run as `/bin/sh -c COMMAND`.
     pub command: String,
+    /// A program and its arguments that `/bin/sh -c COMMAND` is handed to, to be run elsewhere: `srun` and its options. Its
+    /// limits are kept there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub launcher: Vec<String>,
     /// On top of the worker's own environment; names that are reserved ([`is_reserved_name`]) change nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
@@ -113,6 +117,7 @@ impl Assignment {
             key,
             name,
             command,
+            launcher: Vec::new(),
             env: Vec::new(),
             params: Vec::new(),
             resources,

@@ -79,9 +79,15 @@ impl Worker {
         let now = Instant::now();
         let by = now + grace;
         if let Some(stop) = &mut running.stop {
+            if running.elsewhere.is_some() {
+                return;
+            }
             stop.kill_at = stop.kill_at.min(by);
         } else {
             running.stop = Some(Stop { cause, kill_at: by });
+            if Self::call_off(running, now) {
+                return;
+            }
             if !grace.is_zero() {
                 self.ask_to_end(slot, running);
             }
@@ -279,6 +285,7 @@ mod tests {
         for (command, ends_first) in [("exit 0", true), ("exec sleep 1000", false)] {
             let launch = Launch {
                 command,
+                launcher: &[],
                 environment: &site.environment,
                 additions: &Additions::default(),
                 stdout: site.spawner.null(),

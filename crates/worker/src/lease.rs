@@ -8,12 +8,12 @@
 use crate::lock;
 use crate::outbox::Urgency;
 use crate::service::Worker;
-use crate::slot::{Running, Slot, State};
+use crate::slot::{Running, Slot, State, StopCause};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windlass_proc::{identity, tree};
-use windlass_types::work::FromWorker;
+use windlass_types::work::{FromWorker, StopReason};
 
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
@@ -95,7 +95,11 @@ impl Worker {
     pub(crate) fn freeze_running(&self, slot: &Slot, running: &mut Running) {
         let now = Instant::now();
         self.lease.frozen.store(true, Ordering::SeqCst);
-        if running.stop.is_some() {
+        if running.elsewhere.is_some() {
+            // It would not stand still if its launcher did, and others may be given it from now on.
+            let interrupted = StopCause::Engine(StopReason::Interrupted);
+            self.stop_running(slot, running, interrupted, Duration::ZERO);
+        } else if running.stop.is_some() {
             self.kill_running(slot, running, now);
         } else if running.frozen_since.is_none() {
             running.frozen_since = Some(now);

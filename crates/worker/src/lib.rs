@@ -15,6 +15,7 @@
 //! A job is over when its first process is over. What it leaves behind is ended, politely and then not, before the report.
 //! Locks are taken in this order: yard, slot, then outbox or alarm; nothing waits for a process with one in hand.
 
+mod elsewhere;
 mod ending;
 mod environment;
 mod files;

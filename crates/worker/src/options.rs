@@ -43,6 +43,9 @@ pub struct WorkerOptions {
     /// How long reports gather while there is more to do than slots. Whoever is told over a network is better told less
     /// often, and of more.
     pub report_linger: Duration,
+    /// Whoever may end this process signals the engine as well, which then says what it means: SIGTERM is left to it.
+    #[serde(default)]
+    pub leaves_termination: bool,
     /// Use cgroups where we may. Without them memory limits are kept by sampling.
     pub cgroups: bool,
 }
@@ -88,6 +91,7 @@ impl WorkerOptions {
             measure_jobs: true,
             series: None,
             report_linger: Duration::from_millis(5),
+            leaves_termination: false,
             cgroups: true,
         }
     }

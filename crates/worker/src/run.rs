@@ -5,9 +5,9 @@ use crate::lease::unfreeze_group;
 use crate::logs::{JobLogs, Spares};
 use crate::service::Worker;
 use crate::site::Site;
-use crate::slot::{CLOSE_WATCH, FIRST_LOOK, Running, Slot, State, Stop, StopCause, TENDING};
+use crate::slot::{CLOSE_WATCH, Elsewhere, FIRST_LOOK, Running, Slot, State, Stop, StopCause, TENDING};
 use crate::yard::Work;
-use crate::{environment, lock};
+use crate::{elsewhere, environment, lock};
 use std::io::Write as _;
 use std::mem;
 use std::os::fd::AsFd as _;
@@ -132,6 +132,7 @@ impl Worker {
             env: job.assignment.env.clone(),
             params: job.assignment.params.clone(),
             asked_for_resources: job.assignment.asked_for_resources,
+            launcher: job.assignment.launcher.clone(),
             ..Assignment::plain(
                 job.assignment.key,
                 job.assignment.name.clone(),
@@ -177,6 +178,7 @@ impl Worker {
         let inputs = site.files.see(&assignment.input_files, assignment.hash_files);
         let record = self.ledger.open(assignment.key).map_err(|error| trouble(&error))?;
         let group = slot.cgroup.as_ref().filter(|group| hand.in_cgroup || group.entry().is_some());
+        let group = group.filter(|_| !is_elsewhere(assignment));
         let bound = bind(group, assignment.limits.memory);
 
         let birth = Birth {
@@ -206,12 +208,19 @@ impl Worker {
     fn register(&self, slot: &Slot, task: Task<'_>, pid: Pid, birth: &Birth) {
         let Task { assignment, site, .. } = task;
         let Birth { started, started_at, born_after, bound, in_cgroup, oom_kills } = *birth;
-        let watched = assignment.limits.memory.is_some() && !bound;
+        // What launched it uses next to nothing.
+        let limits = if is_elsewhere(assignment) {
+            Limits { memory: None, ..assignment.limits }
+        } else {
+            assignment.limits
+        };
+        let watched = limits.memory.is_some() && !bound;
         let (sample_every, first) = match (watched, site.measure_jobs) {
+            _ if is_elsewhere(assignment) => (site.sample_interval, None),
             (true, _) => (CLOSE_WATCH, Some(CLOSE_WATCH)),
             (false, true) => (site.sample_interval, Some(FIRST_LOOK)),
             // Bound by the kernel: a sample tells whether it lost a process.
-            (false, false) => (site.sample_interval, assignment.limits.memory.map(|_| FIRST_LOOK)),
+            (false, false) => (site.sample_interval, limits.memory.map(|_| FIRST_LOOK)),
         };
         let mut running = Running {
             key: assignment.key,
@@ -219,11 +228,12 @@ impl Worker {
             started,
             started_at,
             born_after,
-            limits: assignment.limits,
+            limits,
             termination: assignment.termination,
             frozen_since: None,
             paused: Duration::ZERO,
             was_warned: false,
+            elsewhere: is_elsewhere(assignment).then(Elsewhere::default),
             in_cgroup,
             oom_kills,
             told: false,
@@ -269,6 +279,11 @@ impl Worker {
         let wall = running.ran_until(over);
         let end = EndUsage { wall, cpu_time: reaped.cpu_time, peak_rss: self.trusted_peak(reaped.max_rss) };
         let cause = end_cause(&running, ran_out, reaped.exit);
+        let cause = if is_elsewhere(assignment) && cause == EndCause::Itself && reaped.exit != Exit::Code(0) {
+            elsewhere::cause(started.logs.last_words(&environment::redactor(assignment)).as_deref())
+        } else {
+            cause
+        };
         let (cause, files) = look_at_files(task, cause, reaped.exit, started.inputs);
         let succeeded = cause == EndCause::Itself && reaped.exit == Exit::Code(0);
         let failed = !succeeded && !matches!(cause, EndCause::Stopped(_));
@@ -290,7 +305,7 @@ impl Worker {
             wall,
             exit: reaped.exit,
             cause,
-            usage: running.series.usage(&end),
+            usage: if is_elsewhere(assignment) { Usage::default() } else { running.series.usage(&end) },
             files,
             last_words,
             recovered: None,
@@ -329,6 +344,11 @@ impl Worker {
     }
 }
 
+/// It is not run here, but handed to something that has it run elsewhere.
+const fn is_elsewhere(assignment: &Assignment) -> bool {
+    !assignment.launcher.is_empty()
+}
+
 /// The job follows its recovery in the same slot; a stop that came in between is still to be obeyed.
 fn start_over(slot: &Slot, assignment: &Assignment) {
     let mut state = lock(&slot.state);
@@ -349,6 +369,7 @@ fn spawn(
     let spawner = &task.site.spawner;
     spawner.spawn(&Launch {
         command: &task.assignment.command,
+        launcher: &task.assignment.launcher,
         environment: &task.site.environment,
         additions: &hand.additions,
         stdout: logs.output_log().map_or(spawner.null(), |file| file.as_fd()),

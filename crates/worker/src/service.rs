@@ -85,6 +85,9 @@ pub(crate) fn serve_buffered(options: WorkerOptions, mut link: BufReader<UnixStr
     session::lead().map_err(Error::Setup)?;
     signals::ignore_interrupt().map_err(Error::Setup)?;
     signals::hang_up_on_termination(link.get_ref().as_fd()).map_err(Error::Setup)?;
+    if options.leaves_termination {
+        signals::ignore_termination().map_err(Error::Setup)?;
+    }
     wait::become_subreaper().map_err(Error::Setup)?;
     let worker = Arc::new(Worker::new(options, link.get_ref().try_clone().map_err(Error::Link)?)?);
     worker.outbox.hello(&FromWorker::Hello { capacity: worker.options.capacity });
@@ -93,6 +96,7 @@ pub(crate) fn serve_buffered(options: WorkerOptions, mut link: BufReader<UnixStr
     let sender = worker.thread("sender", |worker| worker.outbox.send_lingering())?;
     let farewell = listen(&worker, &mut link);
     worker.close_yard();
+    worker.call_off_all();
     // After a dismissal nothing should be there to kill. If there is, nobody would ever stop it again.
     worker.kill_everything();
     worker.join_slots();

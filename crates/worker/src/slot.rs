@@ -58,6 +58,8 @@ pub(crate) struct Running {
     pub(crate) paused: Duration,
     /// It was told that its time will soon be over.
     pub(crate) was_warned: bool,
+    /// It runs elsewhere; what runs here is what launched it there.
+    pub(crate) elsewhere: Option<Elsewhere>,
     /// Its slot's cgroup holds it and nothing else.
     pub(crate) in_cgroup: bool,
     /// Kills for lack of memory in that cgroup before it started.
@@ -68,6 +70,13 @@ pub(crate) struct Running {
     pub(crate) next_sample: Option<Instant>,
     pub(crate) series: Series,
     pub(crate) stop: Option<Stop>,
+}
+
+/// A job that something here has launched elsewhere. Killed, that would leave the job behind; asked to end, it kills the job
+/// first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Elsewhere {
+    pub(crate) is_called_off: bool,
 }
 
 /// A job that was told to end.
@@ -213,6 +222,7 @@ pub(crate) mod tests {
             frozen_since: None,
             paused: Duration::ZERO,
             was_warned: false,
+            elsewhere: None,
             in_cgroup: false,
             oom_kills: 0,
             told: false,

@@ -1,6 +1,8 @@
 //! Agents with real worker processes and real jobs, against a server that is the test itself.
 
 #[cfg(test)]
+mod allocation;
+#[cfg(test)]
 mod away;
 #[cfg(test)]
 mod basics;

@@ -68,6 +68,7 @@ impl Bench {
             submission_dir: self.directory.path().to_str().unwrap().into(),
             output_dir: self.path("out").to_str().unwrap().into(),
             resource_monitor: None,
+            execution: None,
         }
     }
 

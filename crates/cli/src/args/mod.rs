@@ -33,6 +33,8 @@ pub(crate) mod rounds;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod site;
+pub(crate) mod slurm;
+pub(crate) mod slurm_worker;
 pub(crate) mod spec;
 pub(crate) mod steward;
 pub(crate) mod tools;
@@ -71,7 +73,7 @@ pub(crate) struct Globals {
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) db: Option<PathBuf>,
     /// Talk to this server instead of using a database; also WINDLASS_URL.
-    #[arg(long, value_name = "URL", global = true)]
+    #[arg(long, alias = "server", value_name = "URL", global = true)]
     pub(crate) url: Option<String>,
     /// Trust the certificates in this file beside those of the system.
     #[arg(long, alias = "tls-ca-cert", value_name = "PATH", global = true)]
@@ -301,6 +303,9 @@ pub(crate) enum Command {
     Payload(payload::PayloadArgs),
     /// What DAGMan of HTCondor calls for nodes of a request: post, elect, pre, unit.
     Condor(condor::CondorArgs),
+    /// What is asked of Slurm for a workflow.
+    #[command(hide = true)]
+    Slurm(Box<slurm::SlurmArgs>),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.

@@ -45,6 +45,7 @@ mod revisions;
 mod run;
 mod serve;
 mod site;
+mod slurm;
 mod spawn;
 mod spec;
 mod status;
@@ -172,6 +173,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Mcp(args) => mcp::run(ctx, args),
         Command::Payload(args) => payload::run(ctx, &args.verb),
         Command::Condor(args) => std::process::exit(condor::run(&args.verb).into()),
+        Command::Slurm(args) => slurm::run(ctx, &args.verb),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),

@@ -36,18 +36,29 @@ pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
     options.give_up_after = args.give_up_after;
     options.grace = args.grace;
     options.until = until(ctx, args)?;
-    let outcome = work(&ctx.ui, options)?;
+    let outcome = work(&ctx.ui, options, &Signalled::USUAL)?;
     Ok(tell_end(&ctx.ui, &outcome))
 }
 
-/// Works until there is a reason to leave; the first signal drains, the second stops, the third kills.
-pub(crate) fn work(ui: &Ui, options: AgentOptions) -> Result<Outcome, CliError> {
-    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !crate::drive::is_ignored(*signal));
+/// Which signals a worker hears, and what it is told then.
+pub(crate) struct Signalled<'a> {
+    pub(crate) signals: &'a [i32],
+    pub(crate) tell: fn(&Control, i32),
+}
+
+impl Signalled<'static> {
+    /// The first drains, the second stops, the third kills.
+    const USUAL: Self = Self { signals: &[SIGINT, SIGTERM, SIGHUP], tell: |control, _| control.interrupt() };
+}
+
+/// Works until there is a reason to leave.
+pub(crate) fn work(ui: &Ui, options: AgentOptions, signalled: &Signalled<'_>) -> Result<Outcome, CliError> {
+    let wanted = signalled.signals.iter().filter(|signal| !crate::drive::is_ignored(**signal));
     let signals =
         Signals::new(wanted).map_err(|e| CliError::io(format!("cannot listen for signals: {e}")))?;
     let url = options.client.url().to_owned();
     let agent = Agent::new(options).map_err(failed)?;
-    let listener = Listener::start(signals, agent.control())?;
+    let listener = Listener::start(signals, agent.control(), signalled.tell)?;
     let mut watcher = Watcher { ui, line: ui.worker_line(&url), url, is_known: false };
     let end = agent.run(&mut watcher).map_err(failed);
     drop(watcher);
@@ -86,7 +97,7 @@ fn until(ctx: &Context, args: &WorkerArgs) -> Result<Option<Until>, CliError> {
     Ok(Instant::now().checked_add(time).map(|end| Until { end, lead }))
 }
 
-fn tell_end(ui: &Ui, outcome: &Outcome) -> Exit {
+pub(crate) fn tell_end(ui: &Ui, outcome: &Outcome) -> Exit {
     let why = match outcome.end {
         End::Dismissed => "there is nothing more to do here",
         End::Idle => "there was nothing to do for long enough",
@@ -163,9 +174,9 @@ impl Observer for Watcher<'_> {
 struct Listener(signal_hook::iterator::Handle);
 
 impl Listener {
-    fn start(mut signals: Signals, control: Control) -> Result<Self, CliError> {
+    fn start(mut signals: Signals, control: Control, tell: fn(&Control, i32)) -> Result<Self, CliError> {
         let handle = signals.handle();
-        let listen = move || signals.forever().for_each(|_| control.interrupt());
+        let listen = move || signals.forever().for_each(|signal| tell(&control, signal));
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(listen)

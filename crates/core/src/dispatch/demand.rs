@@ -96,6 +96,14 @@ impl Taste {
         self
     }
 
+    /// The same, or the contrary, for a while.
+    pub const fn prefer_scheduler(&mut self, scheduler: Option<Option<i64>>) {
+        self.schedulers = match scheduler {
+            Some(own) => Schedulers::Mine(own),
+            None => Schedulers::Any,
+        };
+    }
+
     /// Jobs that name sites only if this is one of them; `None` is at no site at all.
     #[must_use]
     pub fn at_site(mut self, site: Option<&str>) -> Self {

@@ -129,6 +129,11 @@ impl<K: Handle> Mirror<K> {
         self.taste.take_elections(may);
     }
 
+    /// From now on nothing is taken that is meant for another scheduler than this; `None`: whatever it is meant for.
+    pub const fn prefer_scheduler(&mut self, scheduler: Option<Option<i64>>) {
+        self.taste.prefer_scheduler(scheduler);
+    }
+
     /// Jobs that belong there are for it.
     pub fn suits(&self, place: &Place) -> bool {
         self.taste.suits(place)

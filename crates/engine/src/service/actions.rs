@@ -438,6 +438,7 @@ pub(super) fn site(desk: &Desk) -> WorkflowSite {
         submission_dir: row.submission_dir.clone(),
         output_dir: row.output_dir.clone(),
         resource_monitor: row.settings.resource_monitor,
+        execution: row.settings.execution_config.clone().map(Box::new),
     }
 }
 

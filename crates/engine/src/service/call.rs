@@ -8,7 +8,7 @@ use std::sync::mpsc::SyncSender;
 use windlass_store::Store;
 use windlass_store::model::{ActionRow, NodeAside, SpawnRequest, Spawned};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
-use windlass_types::{JobId, JobStatus, RunId, WorkerId, WorkflowId};
+use windlass_types::{AllocationId, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 /// Somebody who waits for a commit.
 pub(super) type Told = Box<dyn FnOnce(Result<(), Refused>) + Send>;
@@ -53,6 +53,10 @@ pub(super) enum Call {
         secret: String,
     },
     AccessChanged,
+    AllocationEnds {
+        allocation: AllocationId,
+        ends_at: Timestamp,
+    },
     CloseSites(BTreeSet<String>),
     CloseSitesFor {
         workflow: WorkflowId,
@@ -249,6 +253,7 @@ impl Call {
             Self::Exchange { reply, .. } => reply(Err(why)),
             Self::HangUp { .. }
             | Self::AccessChanged
+            | Self::AllocationEnds { .. }
             | Self::CloseSites(_)
             | Self::CloseSitesFor { .. }
             | Self::Pause { .. } => {}

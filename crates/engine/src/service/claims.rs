@@ -143,7 +143,13 @@ impl Office {
         let ahead = if mate.mirror.has_limited_time() && desk.board.asks_for_time() { 0 } else { ahead };
         let want = Want { most, ahead };
         mate.mirror.take_elections(is_open && is_open_to_others);
-        let taken = desk.board.claim_ready(worker, &mut mate.mirror, want, &mut desk.open.changes);
+        mate.mirror.prefer_scheduler(mate.allocation.map(|_| mate.scheduler));
+        let mut taken = desk.board.claim_ready(worker, &mut mate.mirror, want, &mut desk.open.changes);
+        mate.mirror.prefer_scheduler(None);
+        if taken.is_empty() && mate.allocation.is_some() {
+            // What is meant for others is for it only if there is nothing else.
+            taken = desk.board.claim_ready(worker, &mut mate.mirror, want, &mut desk.open.changes);
+        }
         mate.mirror.take_elections(is_open_to_others);
         if !taken.is_empty() {
             self.assign(worker, workflow, &taken);

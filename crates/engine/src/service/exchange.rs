@@ -28,6 +28,7 @@ impl Office {
         check_site_name(&who.site).map_err(invalid)?;
         let user = &*sponsor.user;
         let run = self.bound_run(who, &sponsor.may)?;
+        let quarters = self.admit(who)?;
         let known = who.before.as_ref().filter(|before| {
             let mate = self.mates.get(&before.worker);
             mate.is_some_and(|mate| mate.user == user && mate.quotes(&before.secret))
@@ -52,6 +53,10 @@ impl Office {
             (worker, secret, lost, lost_actions)
         };
         self.join_crew(worker, who, sponsor);
+        if let (Some(mate), Some(row)) = (self.mates.get_mut(&worker), quarters) {
+            mate.allocation = Some(row.id);
+            mate.scheduler = row.scheduler;
+        }
         self.roused.insert(worker);
         Ok(Welcome { worker, secret, lease: self.options.lease, lost, lost_actions })
     }
@@ -474,7 +479,7 @@ impl Office {
             let mut answer =
                 ExchangeAnswer { number: due.number, stale: due.stale, ..ExchangeAnswer::default() };
             if !due.is_superseded {
-                answer = mate.news(answer);
+                answer = mate.news(answer, now);
                 told.extend(answer.assignments.iter().map(|assignment| assignment.key));
             }
             mate.exchanges.answered(answer.clone());

@@ -13,7 +13,7 @@ use windlass_core::dispatch::{Mirror, Taste};
 use windlass_core::nodes::Standing;
 use windlass_types::fleet::{ActionOrder, ExchangeAnswer, StopOrder, WorkflowSite};
 use windlass_types::work::Assignment;
-use windlass_types::{Capacity, JobId, RunId, WorkflowId};
+use windlass_types::{AllocationId, Capacity, JobId, RunId, WorkflowId};
 
 /// Claim as many jobs ahead as end within this time: a few exchanges' worth.
 const REACH: Duration = Duration::from_millis(150);
@@ -34,6 +34,10 @@ pub(super) struct Mate {
     pub(super) crew: Option<CrewId>,
     /// It works for this one only.
     pub(super) bound: Option<WorkflowId>,
+    /// The allocation that it is in, if it is in one of Slurm's.
+    pub(super) allocation: Option<AllocationId>,
+    /// The scheduler that this was made from. It takes jobs that are meant for it, or for none, before others.
+    pub(super) scheduler: Option<i64>,
     pub(super) mirror: Mirror<JobId>,
     pub(super) held: HashMap<JobId, WorkflowId>,
     /// Actions that it is to carry out, or carries out.
@@ -75,6 +79,8 @@ pub(super) struct Outbox {
     pub(super) stops: Vec<StopOrder>,
     /// Something about itself: that it is to drain, or is dismissed.
     pub(super) has_word: bool,
+    /// When its allocation ends, which is another time than before.
+    pub(super) ends: Option<Instant>,
 }
 
 impl Outbox {
@@ -86,7 +92,7 @@ impl Outbox {
 
     pub(super) fn is_empty(&self) -> bool {
         let has_orders = !self.assignments.is_empty() || !self.actions.is_empty() || !self.stops.is_empty();
-        !has_orders && !self.has_word
+        !has_orders && !self.has_word && self.ends.is_none()
     }
 }
 
@@ -107,6 +113,8 @@ impl Mate {
             capacity,
             crew: None,
             bound: None,
+            allocation: None,
+            scheduler: None,
             mirror: Mirror::with_taste(capacity, taste),
             held: HashMap::new(),
             actions: HashMap::new(),
@@ -238,7 +246,7 @@ impl Mate {
     }
 
     /// All that there is to be told, as the answer to an exchange.
-    pub(super) fn news(&mut self, answer: ExchangeAnswer) -> ExchangeAnswer {
+    pub(super) fn news(&mut self, answer: ExchangeAnswer, now: Instant) -> ExchangeAnswer {
         let news = std::mem::take(&mut self.outbox);
         for order in &news.actions {
             if let Some(errand) = self.actions.get_mut(&(order.action, order.attempt)) {
@@ -253,6 +261,7 @@ impl Mate {
             stops: news.stops,
             drain: self.is_to_drain,
             dismissed: self.is_dismissed,
+            ends_in: news.ends.map(|end| end.saturating_duration_since(now)),
             ..answer
         }
     }

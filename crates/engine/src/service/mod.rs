@@ -20,6 +20,7 @@ mod mate;
 mod nodes;
 mod office;
 mod pauses;
+mod quarters;
 mod roster;
 mod shut;
 mod stale;
@@ -44,7 +45,7 @@ use std::thread::JoinHandle;
 use windlass_store::Store;
 use windlass_store::model::{ActionRow, NodeAside, SpawnRequest, Spawned, WorkflowRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
-use windlass_types::{JobId, JobStatus, RunId, WorkerId, WorkflowId};
+use windlass_types::{AllocationId, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 /// Whose jobs a worker takes.
 pub type May = Arc<dyn Fn(&WorkflowRow) -> bool + Send + Sync>;
@@ -118,6 +119,11 @@ impl Service {
     /// work for any more, have to introduce themselves again.
     pub fn access_changed(&self) {
         self.call(Call::AccessChanged);
+    }
+
+    /// Slurm will end this allocation at another time than it said before: those in it are told.
+    pub fn tell_allocation_ends(&self, allocation: AllocationId, ends_at: Timestamp) {
+        self.call(Call::AllocationEnds { allocation, ends_at });
     }
 
     /// Whoever speaks for a worker of somebody else is told that there is none.

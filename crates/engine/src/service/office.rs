@@ -292,6 +292,7 @@ impl Office {
             (Call::Exchange { exchange, reply, .. }, _) => self.on_exchange(exchange, reply),
             (Call::HangUp { worker, number, secret }, _) => self.on_hang_up(worker, number, &secret),
             (Call::AccessChanged, _) => self.on_access_changed(),
+            (Call::AllocationEnds { allocation, ends_at }, _) => self.on_allocation_ends(allocation, ends_at),
             (Call::CloseSites(closed), _) => self.on_close_sites(closed),
             (Call::CloseSitesFor { workflow, closed }, _) => self.on_close_sites_for(workflow, closed),
             (Call::Pause { workflow, is_paused }, _) => self.on_pause(workflow, is_paused),

@@ -302,6 +302,7 @@ pub(crate) fn someone(cpus: u32) -> Introduction {
         workflow: None,
         before: None,
         allocation: None,
+        slurm: None,
     }
 }
 

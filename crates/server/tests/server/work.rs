@@ -48,6 +48,7 @@ pub(crate) fn introduction() -> Introduction {
         workflow: None,
         before: None,
         allocation: None,
+        slurm: None,
     }
 }
 

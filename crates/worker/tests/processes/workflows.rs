@@ -21,6 +21,7 @@ fn site(workflow: i64, directory: &Path) -> WorkflowSite {
         submission_dir: directory.to_str().unwrap().to_owned(),
         output_dir: directory.join("out").to_str().unwrap().to_owned(),
         resource_monitor: None,
+        execution: None,
     }
 }
 

@@ -1,0 +1,65 @@
+//! In an allocation whoever ends it signals everybody at once.
+
+use crate::support::{Bench, LONG, gated, job};
+use windlass_agent::{AgentOptions, End};
+use windlass_proc::identity::to_pid;
+use windlass_proc::{Signal, tree};
+use windlass_types::slurm::SlurmPlace;
+use windlass_types::work::{EndCause, Exit, StopReason};
+
+fn inside(options: &mut AgentOptions) {
+    options.slurm = Some(SlurmPlace { job_id: 7, restarts: 0, node: "n1".into() });
+}
+
+#[test]
+fn a_job_that_dies_with_the_allocation_has_not_failed() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire_with(inside);
+    bench.server.give([gated(1)]);
+    let leader = bench.noted("leader1");
+    // The job first, as it may happen.
+    tree::signal(to_pid(leader.pid).unwrap(), &[], Signal::TERM);
+    agent.control.stop();
+    let outcome = agent.end().unwrap();
+    assert_eq!((outcome.end, outcome.stopped, outcome.failed), (End::Stopped, 1, 0));
+    assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Interrupted));
+    let state = bench.server.state();
+    assert!(state.has_left, "it said goodbye");
+    assert_eq!(state.introductions[0].slurm.as_ref().map(|place| place.job_id), Some(7));
+}
+
+#[test]
+fn a_job_that_kills_itself_has_failed_once_nothing_else_happened() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire_with(inside);
+    bench.server.give([job(1, "kill -KILL $$"), job(2, "exit 4")]);
+    let killed = bench.ended(1);
+    assert_eq!((killed.exit, killed.cause), (Exit::Signal(9), EndCause::Itself));
+    assert_eq!((bench.ended(2).exit, bench.ended(2).cause), (Exit::Code(4), EndCause::Itself));
+    agent.control.drain();
+    assert_eq!(agent.end().unwrap().end, End::Drained);
+}
+
+#[test]
+fn one_that_is_told_of_its_end_early_lets_what_runs_end() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire_with(inside);
+    bench.server.give([gated(1)]);
+    bench.noted("leader1");
+    agent.control.drain();
+    bench.open_gate();
+    let outcome = agent.end().unwrap();
+    assert_eq!((outcome.end, outcome.succeeded), (End::Drained, 1));
+}
+
+#[test]
+fn it_leaves_when_its_workflow_is_over_though_it_might_wait() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire_with(|options| {
+        inside(options);
+        options.idle_timeout = Some(LONG);
+        options.leaves_when_over = true;
+    });
+    bench.server.change(|state| state.dismissed = true);
+    assert_eq!(agent.end().unwrap().end, End::Dismissed);
+}

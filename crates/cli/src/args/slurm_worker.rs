@@ -1,0 +1,39 @@
+//! The worker that the batch script of an allocation starts; not for people.
+
+use super::run::parse_memory;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use windlass_types::{Bytes, parse_duration};
+
+#[derive(Debug, Args)]
+pub(crate) struct SlurmWorkerArgs {
+    /// The workflow that it works for.
+    #[arg(long, value_name = "ID")]
+    pub(crate) workflow: i64,
+    /// The allocation that it is in, as its server knows it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) allocation: Option<i64>,
+    /// How many seconds the allocation was asked for: counts where Slurm does not say how much is left.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) walltime: Option<Duration>,
+    /// Where the workflow's output goes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+    /// Run at most this many jobs at once.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_parallel_jobs: Option<u32>,
+    /// Let jobs use this much memory instead of what Slurm says.
+    #[arg(long, value_name = "GIB", value_parser = parse_memory)]
+    pub(crate) memory: Option<Bytes>,
+    /// Leave when there was nothing to do for this time, whatever the workflow says.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) idle_timeout: Option<Duration>,
+    /// Keep what has to outlive this process in this directory, on a disk of this machine.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).map_err(|_| "a number of seconds is wanted".to_owned())
+}

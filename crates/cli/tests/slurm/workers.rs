@@ -1,0 +1,119 @@
+//! Workers in allocations: what they take, and what becomes of it when the allocation is ended.
+
+use crate::house::House;
+use crate::support::Cluster;
+
+/// Notes when two of one job overlap.
+fn alone(name: &str, body: &str) -> String {
+    format!("exec 9>>{name}.lock; flock -n 9 || touch overlap; {body}")
+}
+
+fn spec(jobs: &[(&str, String)]) -> String {
+    let line = |(name, command): &(&str, String)| format!("  - {{name: {name}, command: '{command}'}}\n");
+    let jobs: String = jobs.iter().map(line).collect();
+    format!(
+        "name: test\nexecution_config: {{sigkill_headroom_seconds: 2, sigterm_lead_seconds: 1}}\njobs:\n{jobs}"
+    )
+}
+
+#[test]
+fn jobs_in_two_allocations_are_done_and_the_workers_leave() {
+    let cluster = Cluster::shared();
+    let mut house = House::open(&cluster, "two");
+    let names: Vec<String> = (0..8).map(|number| format!("j{number}")).collect();
+    let command = |name: &String| alone(name, "echo $SLURM_JOB_ID >> done");
+    let jobs: Vec<(&str, String)> = names.iter().map(|name| (name.as_str(), command(name))).collect();
+    house.submit(&spec(&jobs));
+    let allocations = [(), ()].map(|()| house.allocate(&["--cpus-per-task=1", "--mem=1500", "--time=5"]));
+    for name in &names {
+        house.await_status(name, "completed");
+    }
+    for job in allocations {
+        cluster.await_state(job, &["COMPLETED"]);
+    }
+    assert_eq!(house.work.read("done").lines().count(), 8);
+    assert!(!house.work.path().join("overlap").exists());
+}
+
+#[test]
+fn what_runs_in_an_allocation_that_is_cancelled_runs_again_elsewhere() {
+    let cluster = Cluster::shared();
+    let mut house = House::open(&cluster, "cancelled");
+    let once = alone("a", "if mkdir first; then sleep 1000; fi; echo again >> done");
+    house.submit(&spec(&[("a", once)]));
+    let first = house.allocate(&["--cpus-per-task=1", "--mem=1500", "--time=5"]);
+    house.await_status("a", "running");
+    crate::support::eventually("it has begun", || house.work.path().join("first").exists());
+    cluster.slurm("scancel", &[&first.to_string()]);
+    cluster.await_state(first, &["CANCELLED"]);
+    house.await_status("a", "ready");
+    house.allocate(&["--cpus-per-task=1", "--mem=1500", "--time=5"]);
+    house.await_status("a", "completed");
+    assert_eq!(house.work.read("done"), "again\n");
+    assert!(!house.work.path().join("overlap").exists());
+}
+
+#[test]
+fn a_job_that_kills_itself_has_failed() {
+    let cluster = Cluster::shared();
+    let mut house = House::open(&cluster, "suicide");
+    house.submit(&spec(&[("a", "kill -KILL $$".to_owned())]));
+    let job = house.allocate(&["--cpus-per-task=1", "--mem=1500", "--time=5"]);
+    house.await_status("a", "failed");
+    cluster.await_state(job, &["COMPLETED", "FAILED"]);
+}
+
+#[test]
+fn what_is_preempted_runs_again_elsewhere() {
+    let cluster = Cluster::shared();
+    let mut house = House::open(&cluster, "preempted");
+    let once = alone("a", "if mkdir first; then sleep 1000; fi; echo again >> done");
+    house.submit(&spec(&[("a", once)]));
+    let low = house.allocate(&["--partition=preempt", "--nodelist=n4", "--exclusive", "--mem=0", "--time=5"]);
+    crate::support::eventually("it has begun", || house.work.path().join("first").exists());
+    let high = cluster
+        .submit(&["--partition=high", "--nodelist=n4", "--exclusive", "--mem=0", "--time=5"], "sleep 1000");
+    cluster.await_state(low, &["PREEMPTED"]);
+    cluster.slurm("scancel", &[&high.to_string()]);
+    house.allocate(&["--cpus-per-task=1", "--mem=1500", "--time=5"]);
+    house.await_status("a", "completed");
+    assert!(!house.work.path().join("overlap").exists());
+}
+
+#[test]
+fn nothing_is_begun_that_cannot_be_done_in_time() {
+    let cluster = Cluster::shared();
+    let mut house = House::open(&cluster, "short");
+    let jobs = "\
+name: test
+compute_node_wait_for_new_jobs_seconds: 2
+resource_requirements:
+  - {name: long, num_cpus: 1, memory: 100m, runtime: PT1H}
+  - {name: brief, num_cpus: 1, memory: 100m, runtime: PT1S}
+jobs:
+  - {name: long, command: touch long, resource_requirements: long}
+  - {name: brief, command: touch brief, resource_requirements: brief}
+";
+    house.submit(jobs);
+    let job = house.allocate(&["--cpus-per-task=2", "--mem=1500", "--time=5"]);
+    cluster.await_state(job, &["COMPLETED"]);
+    assert_eq!((house.status("brief"), house.status("long")), ("completed".into(), "ready".into()));
+    assert!(!house.work.path().join("long").exists());
+}
+
+#[test]
+fn a_job_gets_the_cards_that_it_asks_for() {
+    let cluster = Cluster::shared();
+    let mut house = House::open(&cluster, "cards");
+    let jobs = "\
+name: test
+resource_requirements:
+  - {name: card, num_cpus: 1, num_gpus: 1, memory: 100m}
+jobs:
+  - {name: a, command: 'echo $CUDA_VISIBLE_DEVICES > a', resource_requirements: card}
+";
+    house.submit(jobs);
+    house.allocate(&["--partition=gpu", "--gres=gpu:2", "--cpus-per-task=1", "--mem=500", "--time=5"]);
+    house.await_status("a", "completed");
+    assert_eq!(house.work.read("a"), "0\n");
+}

@@ -1,0 +1,40 @@
+//! Workers in allocations of Slurm: which of them may work, and what they are told of their end.
+
+use super::office::{Office, refused, unavailable};
+use super::talk::Refused;
+use windlass_core::slurm::admit::admit;
+use windlass_store::Error;
+use windlass_types::fleet::Introduction;
+use windlass_types::slurm::Allocation;
+use windlass_types::{AllocationId, Timestamp, WorkerId};
+
+impl Office {
+    /// The allocation that it is in. One that is over, or that another job of Slurm is, has no use for it.
+    pub(super) fn admit(&mut self, who: &Introduction) -> Result<Option<Allocation>, Refused> {
+        let (Some(id), Some(place)) = (who.allocation.map(AllocationId), &who.slurm) else { return Ok(None) };
+        let row = self.store.allocation(id).map_err(|error| refused(&error))?;
+        let row = row.ok_or_else(|| Refused::NotFound(format!("there is no allocation {id}")))?;
+        let change = admit(&row, who.workflow, place, self.now.wall).map_err(Refused::NotFound)?;
+        if let Some(change) = change {
+            self.store.change_allocations(&[change], self.now.wall).map_err(|error| match error {
+                // Whoever talks to Slurm was quicker; the next try finds what it wrote.
+                Error::Unexpected { .. } => unavailable("the allocation has just changed"),
+                error => refused(&error),
+            })?;
+            self.tell_of_commit();
+        }
+        Ok(Some(row))
+    }
+
+    pub(super) fn on_allocation_ends(&mut self, allocation: AllocationId, ends_at: Timestamp) {
+        let Some(end) = self.now.at.checked_add(ends_at.since(self.now.wall)) else { return };
+        let inside = self.mates.iter_mut().filter(|(_, mate)| mate.allocation == Some(allocation));
+        let told: Vec<WorkerId> = inside
+            .map(|(worker, mate)| {
+                mate.outbox.ends = Some(end);
+                *worker
+            })
+            .collect();
+        self.roused.extend(told);
+    }
+}

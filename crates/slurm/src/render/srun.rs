@@ -1,0 +1,145 @@
+//! How a job runs as a step of the allocation: what goes before `/bin/sh -c COMMAND`.
+
+use std::path::Path;
+use std::time::Duration;
+use windlass_types::settings::{ExecutionConfig, ExecutionMode};
+use windlass_types::work::Assignment;
+
+/// Whether jobs of such a workflow run as steps, on so many nodes. A worker of several nodes reaches the others only so.
+pub fn runs_steps(config: Option<&ExecutionConfig>, nodes: usize) -> bool {
+    match config.and_then(|config| config.mode).unwrap_or_default() {
+        ExecutionMode::Slurm | ExecutionMode::Auto => true,
+        ExecutionMode::Direct => nodes > 1,
+    }
+}
+
+/// The program and its options, each a word of its own: no shell reads them.
+///
+/// Slurm keeps the limit of memory. Our own clock keeps that of time, by the second; its `--time`, which counts minutes, is
+/// there for when we cannot.
+pub fn render(
+    program: &Path,
+    job_id: u64,
+    assignment: &Assignment,
+    config: Option<&ExecutionConfig>,
+) -> Vec<String> {
+    let asked = &assignment.resources;
+    let nodes = asked.nodes.max(1);
+    let mut words = vec![
+        program.display().to_string(),
+        format!("--jobid={job_id}"),
+        format!("--job-name={}", assignment.key.stem()),
+        format!("--nodes={nodes}"),
+        format!("--ntasks={nodes}"),
+        "--ntasks-per-node=1".to_owned(),
+        format!("--cpus-per-task={}", asked.cpus.max(1)),
+        "--exact".to_owned(),
+        "--export=ALL".to_owned(),
+        "--input=none".to_owned(),
+        "--kill-on-bad-exit=1".to_owned(),
+    ];
+    match asked.memory.0 >> 20 {
+        // Without a word about memory a step would take all of it, and the others would wait.
+        0 => words.extend(["--mem=0".to_owned(), "--overlap".to_owned()]),
+        megabytes => words.push(format!("--mem={megabytes}M")),
+    }
+    // A step that asks for none would have all of them.
+    words.push(if asked.gpus > 0 {
+        format!("--gpus-per-node={}", asked.gpus)
+    } else {
+        "--gres=none".to_owned()
+    });
+    if let Some(runtime) = assignment.limits.runtime {
+        words.push(format!("--time={}", minutes(runtime)));
+    }
+    let signal = config.and_then(|config| config.srun_termination_signal.as_deref());
+    if let Some(signal) = signal.filter(|signal| is_signal(signal) && assignment.limits.runtime.is_some()) {
+        words.push(format!("--signal={signal}"));
+    }
+    if config.and_then(|config| config.enable_cpu_bind) != Some(true) {
+        words.push("--cpu-bind=none".to_owned());
+    }
+    if let Some(mpi) = config.and_then(|config| config.srun_mpi.as_deref()).filter(|mpi| is_plain(mpi)) {
+        words.push(format!("--mpi={mpi}"));
+    }
+    words
+}
+
+/// A minute more than asked for, so that it never comes before us.
+fn minutes(runtime: Duration) -> u64 {
+    runtime.as_secs().div_ceil(60) + 1
+}
+
+/// `TERM@120`, `USR1`.
+fn is_signal(text: &str) -> bool {
+    let (name, time) = text.split_once('@').unwrap_or((text, "1"));
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+    is_name && time.parse::<u16>().is_ok()
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::work::{AttemptKey, Limits};
+    use windlass_types::{Attempt, Bytes, JobId, Resources, RunId, WorkflowId};
+
+    fn line(resources: Resources, runtime: Option<Duration>, config: Option<&ExecutionConfig>) -> String {
+        let key = AttemptKey { workflow: WorkflowId(3), job: JobId(7), run: RunId(1), attempt: Attempt(2) };
+        let mut assignment = Assignment::plain(key, "it's $(x)".into(), "true".into(), resources);
+        assignment.limits = Limits { memory: None, runtime };
+        render(Path::new("/usr/bin/srun"), 42, &assignment, config).join(" ")
+    }
+
+    #[test]
+    fn word_for_word() {
+        let asked = Resources { cpus: 2, memory: Bytes(300 << 20), ..Resources::DEFAULT };
+        assert_eq!(
+            line(asked, Some(Duration::from_secs(90)), None),
+            "/usr/bin/srun --jobid=42 --job-name=job_wf3_j7_r1_a2 --nodes=1 --ntasks=1 --ntasks-per-node=1 \
+             --cpus-per-task=2 --exact --export=ALL --input=none --kill-on-bad-exit=1 --mem=300M --gres=none --time=3 \
+             --cpu-bind=none"
+        );
+        let config = ExecutionConfig {
+            enable_cpu_bind: Some(true),
+            srun_mpi: Some("pmix".into()),
+            srun_termination_signal: Some("TERM@120".into()),
+            ..ExecutionConfig::default()
+        };
+        let asked = Resources { cpus: 4, memory: Bytes(0), gpus: 2, nodes: 3, ..Resources::DEFAULT };
+        assert_eq!(
+            line(asked, Some(Duration::from_hours(1)), Some(&config)),
+            "/usr/bin/srun --jobid=42 --job-name=job_wf3_j7_r1_a2 --nodes=3 --ntasks=3 --ntasks-per-node=1 \
+             --cpus-per-task=4 --exact --export=ALL --input=none --kill-on-bad-exit=1 --mem=0 --overlap \
+             --gpus-per-node=2 --time=61 --signal=TERM@120 --mpi=pmix"
+        );
+    }
+
+    #[test]
+    fn words_that_are_no_words_are_left_out() {
+        let config = ExecutionConfig {
+            srun_mpi: Some("pmix --jobid=1".into()),
+            srun_termination_signal: Some("TERM@1; rm".into()),
+            ..ExecutionConfig::default()
+        };
+        let line = line(Resources::DEFAULT, Some(Duration::from_secs(1)), Some(&config));
+        assert!(!line.contains("--mpi") && !line.contains("--signal"), "{line}");
+    }
+
+    #[test]
+    fn who_runs_steps() {
+        let mode = |mode| ExecutionConfig { mode: Some(mode), ..ExecutionConfig::default() };
+        for (config, nodes, expected) in [
+            (None, 1, false),
+            (None, 2, true),
+            (Some(mode(ExecutionMode::Direct)), 1, false),
+            (Some(mode(ExecutionMode::Auto)), 1, true),
+            (Some(mode(ExecutionMode::Slurm)), 1, true),
+        ] {
+            assert_eq!(runs_steps(config.as_ref(), nodes), expected, "{config:?} {nodes}");
+        }
+    }
+}
