@@ -42,6 +42,16 @@ impl Order {
         &self.sorted
     }
 
+    /// How many jobs must end one after the other before each job and gate can start.
+    pub(crate) fn depths(&self) -> Vec<u32> {
+        let mut depth = vec![0u32; self.len()];
+        for &node in self.sorted() {
+            let after = |&before: &u32| depth[before as usize] + u32::from(!self.is_gate(before));
+            depth[node as usize] = self.before(node).iter().map(after).max().unwrap_or(0);
+        }
+        depth
+    }
+
     /// How many jobs and gates there are.
     pub(crate) fn len(&self) -> usize {
         self.sorted.len()

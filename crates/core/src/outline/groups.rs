@@ -124,11 +124,7 @@ type Level = Vec<Batch>;
 
 /// All jobs by how many must end one after the other before they can start.
 fn levels(request: &Request<'_>, order: &Order, families: &Families) -> Vec<Level> {
-    let mut depth = vec![0u32; order.len()];
-    for &node in order.sorted() {
-        let after = |&before: &u32| depth[before as usize] + u32::from(!order.is_gate(before));
-        depth[node as usize] = order.before(node).iter().map(after).max().unwrap_or(0);
-    }
+    let depth = order.depths();
     let mut jobs: Vec<u32> = (0..request.jobs).collect();
     let place = |job: u32| (depth[job as usize], families.of[job as usize]);
     jobs.sort_by_key(|&job| place(job));

@@ -3,15 +3,27 @@
 //! | file | what |
 //! |---|---|
 //! | `admit.rs` | whether a worker is in the allocation that it says it is in |
+//! | `autoschedule.rs` | when allocations are asked for without anybody saying so |
 //! | `book.rs` | the rows of allocations as values, and what a decision changes of them |
 //! | `fate.rs` | what became of an allocation, and what is done about it |
+//! | `fit.rs` | which partitions can hold what a job asks for, which is the best, what the nearest lacks |
+//! | `generate.rs` | schedulers and actions for groups, and whether written ones can ever get what they ask for |
+//! | `groups.rs` | which jobs share allocations, where, for how long, and how many there are |
+//! | `profile.rs` | what a cluster has: partitions, their nodes and limits |
 //! | `reasons.rs` | why one waits, in plain words |
+//! | `regenerate.rs` | a schedule for what is left of a workflow |
 //! | `request.rs` | what a scheduler of a workflow asks for |
 //! | `sight.rs` | what Slurm says about its jobs |
 
 pub mod admit;
+pub mod autoschedule;
 pub mod book;
 pub mod fate;
+pub mod fit;
+pub mod generate;
+pub mod groups;
+pub mod profile;
 pub mod reasons;
+pub mod regenerate;
 pub mod request;
 pub mod sight;

@@ -1,0 +1,267 @@
+//! Schedulers and actions for groups of jobs, and whether those that somebody wrote can ever get what they ask for.
+
+use super::fit::{Ask, Lack, Unfit, lacks};
+use super::groups::{Demand, Fault, Group, Options, groups};
+use super::profile::{Partition, Profile};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use windlass_types::Bytes;
+use windlass_types::settings::{Action, ActionType, SlurmScheduler, Trigger};
+
+/// A scheduler for a group of jobs, and what asks for its allocations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    pub scheduler: SlurmScheduler,
+    pub action: Action,
+    /// The demands whose jobs the action waits for, by their numbers.
+    pub gate: Vec<usize>,
+    /// CPUs that are asked for on each node.
+    pub cpus_per_node: u32,
+    pub group: Group,
+}
+
+impl Proposal {
+    /// Core-hours that Slurm is asked for.
+    pub fn core_hours(&self) -> f64 {
+        let nodes = f64::from(self.group.allocations) * f64::from(self.group.nodes);
+        nodes * f64::from(self.cpus_per_node) * self.group.walltime.as_secs_f64() / 3600.0
+    }
+}
+
+/// A schedule for all of them; or all jobs that fit nowhere. `suffix` is for those that are made again, `taken` are the
+/// names that are in use.
+pub fn propose(
+    profile: &Profile,
+    demands: &[Demand],
+    options: &Options,
+    suffix: Option<&str>,
+    taken: &BTreeSet<String>,
+) -> Result<Vec<Proposal>, Vec<Fault>> {
+    let groups = groups(profile, demands, options)?;
+    let mut taken = taken.clone();
+    let mut proposals = Vec::with_capacity(groups.len());
+    for group in groups {
+        let name = free_name(&group, suffix, &taken);
+        taken.insert(name.clone());
+        proposals.push(proposal(profile, demands, options, group, name));
+    }
+    Ok(proposals)
+}
+
+/// `{requirements|partition}_scheduler[_deferred][_suffix]`, with a number if somebody has that name.
+fn free_name(group: &Group, suffix: Option<&str>, taken: &BTreeSet<String>) -> String {
+    let deferred = if group.is_deferred { "_deferred" } else { "" };
+    let suffix = suffix.map(|suffix| format!("_{suffix}")).unwrap_or_default();
+    let name = format!("{}_scheduler{deferred}{suffix}", group.label);
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    std::iter::once(name.clone()).chain(numbered).find(|name| !taken.contains(name)).unwrap_or_default()
+}
+
+fn proposal(
+    profile: &Profile,
+    demands: &[Demand],
+    options: &Options,
+    group: Group,
+    name: String,
+) -> Proposal {
+    let partition = profile.partition(&group.partition);
+    let asked = NodeAsk::new(&group, partition);
+    let scheduler = SlurmScheduler {
+        name: name.clone(),
+        account: options.account.clone(),
+        gres: asked.gres,
+        mem: Some(format!("{}M", asked.memory_mb)),
+        nodes: group.nodes,
+        ntasks_per_node: Some(1),
+        partition: partition.is_none_or(|it| it.requires_explicit_request).then(|| group.partition.clone()),
+        qos: partition.and_then(|partition| partition.default_qos.clone()),
+        tmp: None,
+        walltime: write_walltime(group.walltime),
+        extra: Some(format!("--cpus-per-task={}", asked.cpus)),
+        serialize_allocations: false,
+    };
+    let action = Action {
+        trigger_type: Trigger::OnJobsReady,
+        action_type: ActionType::ScheduleNodes,
+        commands: Vec::new(),
+        scheduler: Some(name),
+        scheduler_type: Some("slurm".to_owned()),
+        num_allocations: Some(group.allocations),
+        // A job on several nodes is started from the first of them, others by a worker on their own node.
+        start_one_worker_per_node: group.nodes > 1 && group.asks.nodes <= 1,
+        max_parallel_jobs: None,
+        persistent: false,
+    };
+    Proposal { scheduler, action, gate: gate(demands, &group), cpus_per_node: asked.cpus, group }
+}
+
+/// Those of the group that can start first. The others may wait for jobs of this very group: an action that waited for all
+/// would wait for what only its own allocations can do.
+fn gate(demands: &[Demand], group: &Group) -> Vec<usize> {
+    let level = |number: &usize| demands.get(*number).map_or(0, |demand| demand.level);
+    let first = group.demands.iter().map(level).min().unwrap_or(0);
+    group.demands.iter().copied().filter(|number| level(number) == first).collect()
+}
+
+/// What is asked of each node: no more than the jobs need at once where others can use the rest, all of it where nobody can.
+struct NodeAsk {
+    cpus: u32,
+    memory_mb: u64,
+    gres: Option<String>,
+}
+
+impl NodeAsk {
+    fn new(group: &Group, partition: Option<&Partition>) -> Self {
+        let (asks, node) = (&group.asks, &group.node);
+        let is_shared = partition.is_some_and(|partition| partition.shared);
+        // Jobs on several nodes take their share of each.
+        let units = (u64::from(group.allocations) * u64::from(group.nodes / asks.nodes.max(1))).max(1);
+        let at_once = u32::try_from(group.jobs.div_ceil(units)).unwrap_or(u32::MAX).clamp(1, group.per_node);
+        let gpus = asks.gpus.saturating_mul(if is_shared { at_once } else { group.per_node });
+        let gres = (gpus > 0).then(|| match &node.gpu_type {
+            Some(kind) => format!("gpu:{kind}:{gpus}"),
+            None => format!("gpu:{gpus}"),
+        });
+        if !is_shared {
+            return Self { cpus: node.cpus_per_node.max(1), memory_mb: node.memory_mb, gres };
+        }
+        let memory_mb = asks.memory.0.div_ceil(1 << 20).saturating_mul(at_once.into()).min(node.memory_mb);
+        let cpus = asks.cpus.saturating_mul(at_once).min(node.cpus_per_node).max(1);
+        Self { cpus, memory_mb: memory_mb.max(1), gres }
+    }
+}
+
+/// `HH:MM:SS`, also beyond a day.
+pub fn write_walltime(walltime: Duration) -> String {
+    let seconds = walltime.as_secs();
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// A scheduler that somebody wrote, and that Slurm would refuse, or accept and never start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerFault {
+    pub scheduler: String,
+    pub why: String,
+}
+
+impl std::fmt::Display for SchedulerFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "scheduler `{}` can never get what it asks for: {}", self.scheduler, self.why)
+    }
+}
+
+/// Whether the cluster can give what a scheduler asks for.
+pub fn check_scheduler(scheduler: &SlurmScheduler, profile: &Profile) -> Result<(), SchedulerFault> {
+    let fault = |why: String| SchedulerFault { scheduler: scheduler.name.clone(), why };
+    let ask = Ask {
+        cpus: scheduler.ntasks_per_node.unwrap_or(1),
+        memory: scheduler.memory().unwrap_or(Bytes(0)),
+        gpus: scheduler.gres.as_deref().map_or(0, gpus_of),
+        nodes: scheduler.nodes.max(1),
+        walltime: scheduler
+            .walltime()
+            .ok_or_else(|| fault(format!("`{}` is no walltime", scheduler.walltime)))?,
+        account: &scheduler.account,
+    };
+    let Some(names) = scheduler.partition.as_deref() else {
+        // Slurm may find the way itself, or take the default.
+        let auto = profile.partitions.iter().filter(|one| !one.requires_explicit_request || one.is_default);
+        let candidates: Vec<&Partition> = auto.collect();
+        return match candidates.as_slice() {
+            [] => Ok(()),
+            some if some.iter().any(|one| scheduler_lacks(&ask, one).is_empty()) => Ok(()),
+            some => Err(fault(why(some[0], scheduler_lacks(&ask, some[0])))),
+        };
+    };
+    // Several may be named; one that fits is enough.
+    let mut first = None;
+    for name in names.split(',').map(str::trim) {
+        let Some(partition) = profile.partition(name) else {
+            let known: Vec<&str> = profile.partitions.iter().map(|one| one.name.as_str()).collect();
+            return Err(fault(format!("there is no partition `{name}`; there are {}", known.join(", "))));
+        };
+        let lacks = scheduler_lacks(&ask, partition);
+        if lacks.is_empty() {
+            return Ok(());
+        }
+        first.get_or_insert_with(|| fault(why(partition, lacks)));
+    }
+    first.map_or(Ok(()), Err)
+}
+
+fn why(partition: &Partition, lacks: Vec<Lack>) -> String {
+    let text = Unfit { nearest: Some((partition.name.clone(), lacks)) }.to_string();
+    text.strip_prefix("nearest is ").unwrap_or(&text).to_owned()
+}
+
+fn scheduler_lacks(ask: &Ask<'_>, partition: &Partition) -> Vec<Lack> {
+    let mut lacks = lacks(ask, partition);
+    lacks.extend(partition.min_nodes.filter(|least| ask.nodes < *least).map(Lack::FewerNodes));
+    lacks
+}
+
+/// Jobs that can never run in allocations of the scheduler that they name: it asks for nodes that lack something.
+pub fn check_job(demand: &Demand, scheduler: &SlurmScheduler, profile: &Profile) -> Result<(), Fault> {
+    let partition = match scheduler.partition.as_deref() {
+        Some(names) => names.split(',').next().and_then(|name| profile.partition(name.trim())),
+        None => profile.default_partition(),
+    };
+    let fault = |why: String| Fault {
+        names: demand.names.clone(),
+        jobs: demand.jobs,
+        requirements: demand.requirements.clone(),
+        asks: Ask::new(&demand.resources, "").to_string(),
+        why: format!("scheduler `{}`: {why}", scheduler.name),
+    };
+    if let Some(walltime) = scheduler.walltime()
+        && demand.resources.runtime.is_some_and(|runtime| runtime > walltime)
+    {
+        return Err(fault(format!("its allocations last {}", write_walltime(walltime))));
+    }
+    if let Some(cpus) =
+        scheduler.extra.as_deref().and_then(cpus_of).filter(|cpus| *cpus < demand.resources.cpus)
+    {
+        return Err(fault(format!("it asks for {cpus} CPUs of a node")));
+    }
+    let Some(partition) = partition else { return Ok(()) };
+    let ask = Ask::new(&demand.resources, &scheduler.account);
+    match lacks(&ask, partition) {
+        lacks if lacks.is_empty() => Ok(()),
+        lacks => Err(fault(why(partition, lacks))),
+    }
+}
+
+/// `--cpus-per-task=8` or `-c 8` among the options that somebody wrote.
+pub(super) fn cpus_of(extra: &str) -> Option<u32> {
+    let mut words = extra.split_ascii_whitespace();
+    while let Some(word) = words.next() {
+        let value = match word.split_once('=') {
+            Some(("--cpus-per-task", value)) => Some(value),
+            None if word == "-c" || word == "--cpus-per-task" => words.next(),
+            _ => word.strip_prefix("-c").filter(|_| !word.starts_with("--")),
+        };
+        if let Some(number) = value.and_then(|value| value.parse().ok()) {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// `gpu`, `gpu:2`, `gpu:a100:4,tmp:5`: the GPUs of each node.
+pub fn gpus_of(gres: &str) -> u32 {
+    let one = |gres: &str| {
+        let gres = gres.trim().split('(').next().unwrap_or_default();
+        let gres = gres.strip_prefix("gres:").or_else(|| gres.strip_prefix("gres/")).unwrap_or(gres);
+        match gres.strip_prefix("gpu") {
+            Some("") => 1,
+            Some(rest) if rest.starts_with(':') => {
+                rest.rsplit(':').next().and_then(|count| count.parse().ok()).unwrap_or(1)
+            }
+            _ => 0,
+        }
+    };
+    gres.split(',').map(one).fold(0, u32::saturating_add)
+}
+
+#[cfg(test)]
+mod tests;

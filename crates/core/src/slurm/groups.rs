@@ -1,0 +1,398 @@
+//! Jobs that ask for alike things share allocations: which do, where those run, how long they last and how many there are.
+
+use super::fit::{self, Ask, Unfit};
+use super::profile::{Partition, Profile, Shape};
+use crate::edges::Edges;
+use crate::order::Order;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+use windlass_types::{Bytes, JobId, Resources, format_duration};
+
+/// Up to so many allocations, those that wait for nothing and those that do are asked for together.
+pub const MERGE_THRESHOLD: u32 = 2;
+
+/// Jobs that ask for the same: those of an entry of a spec, or jobs in the books.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// The name of what they ask for; `None`: they say nothing.
+    pub requirements: Option<String>,
+    pub resources: Resources,
+    /// How many have to end one after the other before they can start; 0: they wait for nothing.
+    pub level: u32,
+    pub jobs: u64,
+    /// What people know them by: the entry's name as it is written, or names of jobs.
+    pub names: Vec<String>,
+    /// In the books.
+    pub ids: Vec<JobId>,
+    /// They choose among workers that are there, so nothing is asked of Slurm for them.
+    pub labels: Vec<String>,
+    /// The one that they name.
+    pub scheduler: Option<String>,
+}
+
+impl Default for Demand {
+    fn default() -> Self {
+        Self {
+            requirements: None,
+            resources: Resources::DEFAULT,
+            level: 0,
+            jobs: 0,
+            names: Vec::new(),
+            ids: Vec::new(),
+            labels: Vec::new(),
+            scheduler: None,
+        }
+    }
+}
+
+impl Demand {
+    pub const fn has_dependencies(&self) -> bool {
+        self.level > 0
+    }
+}
+
+/// How many jobs have to end one after the other before each of them can start. Nothing for a graph that goes in circles,
+/// which nobody stores.
+pub fn levels(jobs: u32, edges: &Edges) -> Vec<u32> {
+    let mut levels = Order::new(jobs, edges).map(|order| order.depths()).unwrap_or_default();
+    levels.resize(jobs as usize, 0);
+    levels
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupBy {
+    /// All that goes to the same partition.
+    #[default]
+    Partition,
+    /// All that names the same requirements.
+    Requirements,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WalltimeStrategy {
+    /// The longest job's, with something on top.
+    #[default]
+    MaxJobRuntime,
+    /// As long as the partition allows.
+    MaxPartitionTime,
+}
+
+/// How allocations are made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who pays; empty: the user's default.
+    pub account: String,
+    pub group_by: GroupBy,
+    pub walltime: WalltimeStrategy,
+    /// For [`WalltimeStrategy::MaxJobRuntime`].
+    pub multiplier: f64,
+    /// One allocation with many nodes instead of many allocations.
+    pub single_allocation: bool,
+    /// This one and no other.
+    pub partition: Option<String>,
+    /// This long and no other.
+    pub exact_walltime: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            account: String::new(),
+            group_by: GroupBy::default(),
+            walltime: WalltimeStrategy::default(),
+            multiplier: 1.5,
+            single_allocation: false,
+            partition: None,
+            exact_walltime: None,
+        }
+    }
+}
+
+/// Jobs that share allocations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The requirements' name, or the partition's.
+    pub label: String,
+    pub partition: String,
+    /// Its jobs wait for others.
+    pub is_deferred: bool,
+    /// Which demands, by their numbers.
+    pub demands: Vec<usize>,
+    pub jobs: u64,
+    /// The most that any of them asks for, of everything.
+    pub asks: Resources,
+    /// The smallest of the nodes that can hold that.
+    pub node: Shape,
+    pub walltime: Duration,
+    /// Jobs that run at once on a node, and one after the other in an allocation.
+    pub per_node: u32,
+    pub slots: u32,
+    pub allocations: u32,
+    /// Of each allocation.
+    pub nodes: u32,
+}
+
+impl Group {
+    pub fn runtime(&self) -> Duration {
+        self.asks.runtime.unwrap_or(Resources::UNSAID_RUNTIME)
+    }
+}
+
+/// Jobs that nothing can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// As [`Demand::names`].
+    pub names: Vec<String>,
+    pub jobs: u64,
+    pub requirements: Option<String>,
+    /// What they ask for.
+    pub asks: String,
+    pub why: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.names.first().map_or("?", String::as_str);
+        write!(f, "job `{name}`")?;
+        let others = self.jobs.saturating_sub(1);
+        if others > 0 {
+            write!(f, " (and {others} more)")?;
+        }
+        match &self.requirements {
+            Some(requirements) => write!(f, " fits no partition: `{requirements}` asks for {}", self.asks)?,
+            None => write!(f, " fits no partition: it counts as {}", self.asks)?,
+        }
+        write!(f, "; {}", self.why)
+    }
+}
+
+/// The groups in the order of their first jobs; or all jobs that fit nowhere. Jobs with labels are left out.
+pub fn groups(profile: &Profile, demands: &[Demand], options: &Options) -> Result<Vec<Group>, Vec<Fault>> {
+    let mut faults: Vec<Fault> = Vec::new();
+    let mut drafts: Vec<Draft<'_>> = Vec::new();
+    for (number, demand) in demands.iter().enumerate().filter(|(_, demand)| demand.labels.is_empty()) {
+        match place(profile, demand, options) {
+            Ok(partition) => {
+                let draft = Draft::new(number, demand, partition);
+                match drafts.iter_mut().find(|other| other.is_alike(&draft)) {
+                    Some(other) => other.join(draft),
+                    None => drafts.push(draft),
+                }
+            }
+            Err(why) => note(&mut faults, demand, &options.account, &why),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    if options.group_by == GroupBy::Partition {
+        drafts = merged(drafts, options, |a, b| a.is_deferred == b.is_deferred);
+        drafts = merged(drafts, options, |a, b| {
+            let total = |draft: &Draft<'_>| draft.finish(options).map_or(u32::MAX, |group| group.allocations);
+            a.is_deferred != b.is_deferred && total(a).saturating_add(total(b)) <= MERGE_THRESHOLD
+        });
+    }
+    Ok(drafts.iter().filter_map(|draft| draft.finish(options)).collect())
+}
+
+/// Jobs of several entries that lack the same are told of once.
+fn note(faults: &mut Vec<Fault>, demand: &Demand, account: &str, why: &str) {
+    let asks = Ask::new(&demand.resources, account).to_string();
+    let is_same = |fault: &&mut Fault| {
+        fault.requirements == demand.requirements && fault.asks == asks && fault.why == why
+    };
+    if let Some(fault) = faults.iter_mut().find(is_same) {
+        fault.names.extend(demand.names.iter().cloned());
+        fault.jobs += demand.jobs;
+        return;
+    }
+    faults.push(Fault {
+        names: demand.names.clone(),
+        jobs: demand.jobs,
+        requirements: demand.requirements.clone(),
+        asks,
+        why: why.to_owned(),
+    });
+}
+
+fn place<'p>(profile: &'p Profile, demand: &Demand, options: &Options) -> Result<&'p Partition, String> {
+    let ask = Ask::new(&demand.resources, &options.account);
+    if let Some(walltime) = options.exact_walltime.filter(|walltime| *walltime < ask.walltime) {
+        return Err(format!("an allocation is to last {}", format_duration(walltime)));
+    }
+    // An allocation has to last as long as was said, not only as long as the job.
+    let ask = Ask { walltime: options.exact_walltime.unwrap_or(ask.walltime), ..ask };
+    let Some(name) = &options.partition else {
+        return fit::best(profile, &ask).map_err(|unfit| unfit.to_string());
+    };
+    let Some(partition) = profile.partition(name) else {
+        return Err(format!("there is no partition `{name}`"));
+    };
+    match fit::lacks(&ask, partition) {
+        lacks if lacks.is_empty() => Ok(partition),
+        lacks => Err(Unfit { nearest: Some((name.clone(), lacks)) }.to_string()),
+    }
+}
+
+/// A group before it is known how many allocations it needs.
+#[derive(Clone, Debug)]
+struct Draft<'p> {
+    label: String,
+    partition: &'p Partition,
+    is_deferred: bool,
+    demands: Vec<usize>,
+    jobs: u64,
+    asks: Resources,
+}
+
+impl<'p> Draft<'p> {
+    fn new(number: usize, demand: &Demand, partition: &'p Partition) -> Self {
+        let mut asks = Resources { nodes: demand.resources.nodes.max(1), ..demand.resources };
+        asks.runtime = Some(asks.runtime.unwrap_or(Resources::UNSAID_RUNTIME));
+        if demand.requirements.is_none()
+            && let Some(node) = fit::smallest_node(&Ask::new(&asks, ""), partition)
+        {
+            // Who says nothing about memory needs more than nothing: the share that goes with the CPUs.
+            let share = node.memory_mb / u64::from(node.cpus_per_node.max(1)) * u64::from(asks.cpus.max(1));
+            asks.memory = asks.memory.max(Bytes(share << 20));
+        }
+        Self {
+            label: demand.requirements.clone().unwrap_or_else(|| "default".to_owned()),
+            partition,
+            is_deferred: demand.has_dependencies(),
+            demands: vec![number],
+            jobs: demand.jobs,
+            asks,
+        }
+    }
+
+    /// The same requirements, and both or neither wait for others.
+    fn is_alike(&self, other: &Self) -> bool {
+        self.label == other.label
+            && self.is_deferred == other.is_deferred
+            && self.partition.name == other.partition.name
+    }
+
+    fn join(&mut self, other: Self) {
+        self.demands.extend(other.demands);
+        self.jobs += other.jobs;
+        self.is_deferred &= other.is_deferred;
+        let (a, b) = (self.asks, other.asks);
+        self.asks = Resources {
+            cpus: a.cpus.max(b.cpus),
+            memory: a.memory.max(b.memory),
+            gpus: a.gpus.max(b.gpus),
+            nodes: a.nodes.max(b.nodes),
+            runtime: a.runtime.max(b.runtime),
+        };
+    }
+
+    /// The group; `None` if the most of everything fits on none of the nodes, which may be of several kinds.
+    fn finish(&self, options: &Options) -> Option<Group> {
+        let ask = Ask::new(&self.asks, &options.account);
+        if !fit::lacks(&ask, self.partition).is_empty() {
+            return None;
+        }
+        let node = fit::smallest_node(&ask, self.partition)?;
+        let walltime = walltime(self.partition, ask.walltime, options);
+        let per_node = per_node(&ask, &node);
+        let slots =
+            walltime.as_secs().checked_div(ask.walltime.as_secs()).unwrap_or(1).clamp(1, 1 << 20) as u32;
+        let at_once = u64::from(per_node) * u64::from(slots);
+        let needed = u32::try_from(self.jobs.div_ceil(at_once)).unwrap_or(u32::MAX).max(1);
+        let least = self.partition.min_nodes.unwrap_or(1).max(ask.nodes);
+        let (allocations, nodes) = if options.single_allocation {
+            // More than the partition gives would wait for ever: then there are as few as can be.
+            let most = most_nodes(&ask, self.partition) / ask.nodes * ask.nodes;
+            let wanted = needed.saturating_mul(ask.nodes);
+            let nodes = wanted.min(most).max(least);
+            (wanted.div_ceil(nodes), nodes)
+        } else {
+            (needed, least)
+        };
+        Some(Group {
+            label: match options.group_by {
+                GroupBy::Partition => self.partition.name.clone(),
+                GroupBy::Requirements => self.label.clone(),
+            },
+            partition: self.partition.name.clone(),
+            is_deferred: self.is_deferred,
+            demands: self.demands.clone(),
+            jobs: self.jobs,
+            asks: self.asks,
+            node,
+            walltime,
+            per_node,
+            slots,
+            allocations,
+            nodes,
+        })
+    }
+}
+
+/// As many nodes that can hold it as one allocation may have.
+fn most_nodes(ask: &Ask<'_>, partition: &Partition) -> u32 {
+    let holding = |shape: &Shape| {
+        ask.cpus <= shape.cpus_per_node && ask.memory <= shape.memory() && ask.gpus <= shape.gpus_per_node
+    };
+    let there: Option<u32> = partition.shapes().filter(holding).map(|shape| shape.nodes).sum();
+    there.unwrap_or(u32::MAX).min(partition.max_nodes.unwrap_or(u32::MAX)).max(1)
+}
+
+fn walltime(partition: &Partition, runtime: Duration, options: &Options) -> Duration {
+    if let Some(exact) = options.exact_walltime {
+        return exact;
+    }
+    let most = partition.max_walltime();
+    let roomy = Duration::from_secs((runtime.as_secs_f64() * options.multiplier.max(1.0)).ceil() as u64);
+    match options.walltime {
+        WalltimeStrategy::MaxPartitionTime => most.unwrap_or(roomy),
+        WalltimeStrategy::MaxJobRuntime => most.map_or(roomy, |most| roomy.min(most)),
+    }
+    // Slurm counts minutes.
+    .max(Duration::from_mins(1))
+}
+
+/// How many of them run at once on a node.
+fn per_node(ask: &Ask<'_>, node: &Shape) -> u32 {
+    let by_memory = node.memory().0.checked_div(ask.memory.0).unwrap_or(u64::MAX);
+    let by_cpus = node.cpus_per_node.checked_div(ask.cpus).unwrap_or(u32::MAX);
+    let by_gpus = node.gpus_per_node.checked_div(ask.gpus).unwrap_or(u32::MAX);
+    let most = by_cpus.min(by_gpus).min(u32::try_from(by_memory).unwrap_or(u32::MAX));
+    // What counts nothing at all still takes a CPU now and then.
+    most.min(node.cpus_per_node.max(1)).max(1)
+}
+
+/// Groups of the same partition become one where `may` says so, and where nodes can hold the most of everything.
+fn merged<'p>(
+    drafts: Vec<Draft<'p>>,
+    options: &Options,
+    may: impl Fn(&Draft<'p>, &Draft<'p>) -> bool,
+) -> Vec<Draft<'p>> {
+    let mut done: Vec<Draft<'p>> = Vec::new();
+    let mut by_partition: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for draft in drafts {
+        let places = by_partition.entry(&draft.partition.name).or_default();
+        let joined = places.iter().find_map(|&place| {
+            let other = &done[place];
+            if !may(other, &draft) {
+                return None;
+            }
+            let mut both = other.clone();
+            both.join(draft.clone());
+            both.finish(options).is_some().then_some((place, both))
+        });
+        match joined {
+            Some((place, both)) => done[place] = both,
+            None => {
+                places.push(done.len());
+                done.push(draft);
+            }
+        }
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests;

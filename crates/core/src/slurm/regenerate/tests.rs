@@ -1,0 +1,262 @@
+use super::*;
+use crate::slurm::groups::GroupBy;
+use crate::slurm::profile::Partition;
+use proptest::prelude::*;
+use windlass_types::slurm::AllocationState;
+use windlass_types::{AllocationId, Bytes, Timestamp};
+
+fn profile() -> Profile {
+    let partition = |name: &str, cpus| Partition {
+        name: name.into(),
+        nodes: Some(8),
+        cpus_per_node: cpus,
+        memory_mb: 16_000,
+        max_walltime_secs: Some(86_400),
+        shared: true,
+        ..Partition::default()
+    };
+    Profile {
+        name: "test".into(),
+        partitions: vec![Partition { is_default: true, ..partition("standard", 8) }, partition("wide", 32)],
+        ..Profile::default()
+    }
+}
+
+fn job(id: i64, cpus: u32, level: u32) -> Left {
+    Left {
+        id: JobId(id),
+        name: format!("job_{id}"),
+        status: if level == 0 { JobStatus::Ready } else { JobStatus::Blocked },
+        requirements: Some(format!("r{cpus}")),
+        resources: Resources {
+            cpus,
+            memory: Bytes(500 << 20),
+            gpus: 0,
+            nodes: 1,
+            runtime: Some(Duration::from_mins(30)),
+        },
+        level,
+        labels: Vec::new(),
+        scheduler: None,
+    }
+}
+
+/// A workflow as the books have it, which takes schedules in.
+#[derive(Default)]
+struct World {
+    jobs: Vec<Left>,
+    actions: Vec<Asking>,
+    schedulers: Vec<SlurmScheduler>,
+    allocations: Vec<Allocation>,
+    defaults: BTreeMap<String, Value>,
+}
+
+impl World {
+    fn plan(&self, options: &Options, submit: bool) -> Schedule {
+        let books = Books {
+            workflow: WorkflowId(1),
+            seen: "x",
+            jobs: &self.jobs,
+            actions: &self.actions,
+            schedulers: &self.schedulers,
+            allocations: &self.allocations,
+            slurm_defaults: &self.defaults,
+        };
+        let wish = Wish { options, include: &[], submit, suffix: "regen", by: "me" };
+        regenerate(&books, &profile(), &wish).unwrap()
+    }
+
+    fn apply(&mut self, schedule: &Schedule) {
+        for action in &mut self.actions {
+            action.is_executed |= schedule.mark_executed.contains(&action.id);
+        }
+        self.schedulers.extend(schedule.schedulers.iter().cloned());
+        for (id, name) in &schedule.assign {
+            let job = self.jobs.iter_mut().find(|job| job.id == *id).unwrap();
+            job.scheduler = Some(name.clone());
+        }
+        for new in &schedule.actions {
+            self.actions.push(Asking {
+                id: self.actions.len() as i64 + 100,
+                scheduler: new.action.scheduler.clone(),
+                allocations: new.action.num_allocations.unwrap_or(1),
+                is_executed: false,
+                is_recovery: new.is_recovery,
+            });
+        }
+        for new in &schedule.allocations {
+            let id = self.allocations.len() as i64 + 1;
+            self.allocations.push(allocation(id, new));
+        }
+    }
+}
+
+fn allocation(id: i64, new: &NewAllocation) -> Allocation {
+    let mut row = serde_json::json!({
+        "id": id, "workflow": 1, "scheduler": null, "tag": format!("t{id}"), "request": new.request,
+        "state": "intended", "job_id": null, "by": new.by, "created_at": "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap(),
+        "submitted_at": null, "started_at": null, "ends_at": null, "ended_at": null, "end": null, "seen_at": null,
+    });
+    row["is_ours"] = true.into();
+    serde_json::from_value(row).unwrap()
+}
+
+fn is_nothing(schedule: &Schedule) -> bool {
+    let Schedule { seen: _, mark_executed, schedulers, assign, actions, allocations } = schedule;
+    mark_executed.is_empty()
+        && schedulers.is_empty()
+        && assign.is_empty()
+        && actions.is_empty()
+        && allocations.is_empty()
+}
+
+#[test]
+fn what_is_left_gets_new_schedulers() {
+    let mut world = World {
+        jobs: (0..40).map(|id| job(id, 1, u32::from(id >= 20))).collect(),
+        actions: vec![
+            Asking {
+                id: 7,
+                scheduler: Some("old".into()),
+                allocations: 9,
+                is_executed: false,
+                is_recovery: false,
+            },
+            Asking {
+                id: 8,
+                scheduler: Some("old".into()),
+                allocations: 9,
+                is_executed: true,
+                is_recovery: false,
+            },
+        ],
+        schedulers: vec![SlurmScheduler {
+            name: "old".into(),
+            account: "lab".into(),
+            ..SlurmScheduler::default()
+        }],
+        ..World::default()
+    };
+    world.jobs[0].status = JobStatus::Completed;
+    world.jobs[1].labels = vec!["here".into()];
+    let options = Options { group_by: GroupBy::Requirements, ..Options::default() };
+    let found = world.plan(&options, true);
+    assert_eq!(found.mark_executed, [7], "what was carried out stays so");
+    let names: Vec<&str> = found.schedulers.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["r1_scheduler_regen", "r1_scheduler_deferred_regen"]);
+    assert!(found.schedulers.iter().all(|one| one.account == "lab"), "who paid pays");
+    assert_eq!(found.assign.len(), 38);
+    assert_eq!(found.allocations.len(), 3, "18 jobs, 8 at once");
+    assert_eq!(found.allocations[0].request.scheduler, "r1_scheduler_regen");
+    assert_eq!(found.actions.len(), 1);
+    assert!(found.actions[0].is_recovery && found.actions[0].jobs.len() == 20);
+    assert_eq!(found.actions[0].action.scheduler.as_deref(), Some("r1_scheduler_deferred_regen"));
+}
+
+#[test]
+fn jobs_that_are_named_are_planned_for_whatever_their_state() {
+    let mut world = World { jobs: vec![job(1, 1, 0)], ..World::default() };
+    world.jobs[0].status = JobStatus::Failed;
+    assert!(is_nothing(&world.plan(&Options::default(), true)));
+    let books = Books {
+        workflow: WorkflowId(1),
+        seen: "",
+        jobs: &world.jobs,
+        actions: &[],
+        schedulers: &[],
+        allocations: &[],
+        slurm_defaults: &world.defaults,
+    };
+    let options = Options::default();
+    let wish = Wish { options: &options, include: &[JobId(1)], submit: true, suffix: "regen", by: "me" };
+    assert_eq!(regenerate(&books, &profile(), &wish).unwrap().assign.len(), 1);
+}
+
+#[test]
+fn open_allocations_serve_as_many_as_they_can() {
+    let mut world = World { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..World::default() };
+    let options = Options::default();
+    let first = world.plan(&options, true);
+    assert_eq!(first.allocations.len(), 2);
+    world.apply(&first);
+    assert!(is_nothing(&world.plan(&options, true)));
+    // One of them dies.
+    world.allocations[0].state = AllocationState::Ended;
+    let second = world.plan(&options, true);
+    assert_eq!((second.assign.len(), second.allocations.len()), (8, 1));
+    assert_eq!(second.schedulers[0].name, "standard_scheduler_regen_2");
+    world.apply(&second);
+    assert!(is_nothing(&world.plan(&options, true)));
+}
+
+#[test]
+fn what_was_made_and_not_used_is_used_first() {
+    let mut world = World { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..World::default() };
+    let options = Options::default();
+    let first = world.plan(&options, false);
+    assert_eq!((first.schedulers.len(), first.allocations.len()), (1, 0));
+    world.apply(&first);
+    assert!(is_nothing(&world.plan(&options, false)), "it waits for whoever asks for allocations by hand");
+    let second = world.plan(&options, true);
+    assert_eq!((second.schedulers.len(), second.allocations.len(), second.assign.len()), (0, 2, 0));
+    world.apply(&second);
+    assert!(is_nothing(&world.plan(&options, true)));
+}
+
+#[test]
+fn what_fits_nowhere_is_told() {
+    let world = World { jobs: vec![job(1, 99, 0)], ..World::default() };
+    let books = Books {
+        workflow: WorkflowId(1),
+        seen: "",
+        jobs: &world.jobs,
+        actions: &[],
+        schedulers: &[],
+        allocations: &[],
+        slurm_defaults: &world.defaults,
+    };
+    let options = Options::default();
+    let wish = Wish { options: &options, include: &[], submit: true, suffix: "regen", by: "me" };
+    let said = regenerate(&books, &profile(), &wish).unwrap_err().to_string();
+    assert!(said.starts_with("job `job_1` fits no partition: `r99` asks for 99 CPUs"), "{said}");
+}
+
+proptest! {
+    #[test]
+    fn planning_twice_asks_for_nothing_the_second_time(
+        jobs in prop::collection::vec((1u32..=32, 0u32..3, any::<bool>()), 0..60),
+        by_name in any::<bool>(),
+        single in any::<bool>(),
+        submit in any::<bool>(),
+        dead in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
+    ) {
+        let mut world = World {
+            jobs: jobs.iter().zip(1..).map(|((cpus, level, is_done), id)| {
+                let mut job = job(id, *cpus, *level);
+                if *is_done {
+                    job.status = JobStatus::Completed;
+                }
+                job
+            }).collect(),
+            ..World::default()
+        };
+        let group_by = if by_name { GroupBy::Requirements } else { GroupBy::Partition };
+        let options = Options { group_by, single_allocation: single, ..Options::default() };
+        let first = world.plan(&options, submit);
+        world.apply(&first);
+        prop_assert!(is_nothing(&world.plan(&options, submit)));
+        // Also after some of it died and was asked for anew.
+        for index in &dead {
+            if !world.allocations.is_empty() {
+                let at = index.index(world.allocations.len());
+                world.allocations[at].state = AllocationState::Ended;
+            }
+        }
+        let again = world.plan(&options, submit);
+        world.apply(&again);
+        prop_assert!(is_nothing(&world.plan(&options, submit)));
+        let mut ids: Vec<AllocationId> = world.allocations.iter().map(|one| one.id).collect();
+        ids.dedup();
+        prop_assert_eq!(ids.len(), world.allocations.len());
+    }
+}
