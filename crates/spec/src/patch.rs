@@ -4,7 +4,10 @@
 //! of its neighbours, and so is an entry. The result is read again and compared: an edit that would change anything else
 //! (a value that several jobs share through an alias) is refused.
 
+mod add;
 mod insert;
+
+pub use add::{Addition, NewEntry, NewField, add, without_schedule};
 
 use crate::convert::{normal, read_tree};
 use crate::decode::tables::WORKFLOW;
@@ -14,7 +17,7 @@ use crate::format::{Format, Source};
 use crate::source::Span;
 use crate::tree::{Entry, Tree, Value};
 use crate::write;
-use insert::Text;
+use insert::{Splice, Text, with_all};
 use std::borrow::Cow;
 
 /// A field of an entry of a list, and what it should be.
@@ -32,6 +35,7 @@ pub struct Edit<'a> {
 pub enum NewValue<'a> {
     Text(Cow<'a, str>),
     Integer(i64),
+    Flag(bool),
 }
 
 impl NewValue<'_> {
@@ -39,6 +43,7 @@ impl NewValue<'_> {
         match self {
             Self::Text(text) => Scalar { text: Cow::Borrowed(text), plain: false },
             Self::Integer(number) => Scalar { text: Cow::Owned(number.to_string()), plain: true },
+            Self::Flag(is) => Scalar { text: Cow::Borrowed(if *is { "true" } else { "false" }), plain: true },
         }
     }
 }
@@ -64,7 +69,8 @@ pub fn set_values(source: Source<'_>, edits: &[Edit<'_>]) -> Result<String, Patc
             field: edit.field.to_owned(),
             why,
         };
-        text = apply(&text, format, edit).map_err(by_hand)?;
+        let splice = apply(&text, format, edit).map_err(by_hand)?;
+        text = with_all(&text, vec![splice]);
         set_in_tree(&mut expected, edit);
         let is_right = read_tree(&text, format)
             .is_some_and(|tree| normal(tree).means_the_same(&normal(expected.clone())));
@@ -76,7 +82,7 @@ pub fn set_values(source: Source<'_>, edits: &[Edit<'_>]) -> Result<String, Patc
 }
 
 /// The text with one edit in it. An `Err` says why it cannot be made.
-fn apply(source: &str, format: Format, edit: &Edit<'_>) -> Result<String, &'static str> {
+fn apply(source: &str, format: Format, edit: &Edit<'_>) -> Result<Splice, &'static str> {
     let tree = read_tree(source, format).ok_or("the spec cannot be read")?;
     let text = Text { source, format };
     let value = edit.value.scalar();
@@ -87,6 +93,12 @@ fn apply(source: &str, format: Format, edit: &Edit<'_>) -> Result<String, &'stat
     let Some(item) = items.iter().find(|item| is_named(item, edit.name)) else {
         return text.with_entry(list, edit.list, edit.name, edit.field, &value);
     };
+    set_field(&text, item, edit)
+}
+
+/// A field of an entry that is there.
+fn set_field(text: &Text<'_>, item: &Tree<'_>, edit: &Edit<'_>) -> Result<Splice, &'static str> {
+    let value = edit.value.scalar();
     match item.entries().iter().find(|entry| is_field(entry, edit)) {
         None => Ok(text.with_field(item, edit.field, &value)),
         Some(entry) => match &entry.value.value {
@@ -133,7 +145,7 @@ fn set_in_tree(tree: &mut Tree<'_>, edit: &Edit<'_>) {
 
 impl Text<'_> {
     /// The value in place of another one, in quotes like those that were there.
-    fn replaced(&self, span: Span, old: &Scalar<'_>, new: &Scalar<'_>) -> String {
+    fn replaced(&self, span: Span, old: &Scalar<'_>, new: &Scalar<'_>) -> Splice {
         let written = &self.source[span.start as usize..span.end as usize];
         let quote = written.chars().next().filter(|c| !old.plain && matches!(c, '"' | '\''));
         let mut value = write::scalar(new, self.format);

@@ -145,6 +145,14 @@ impl<'s> Workflow<'s> {
         self.spec.jobs.len()
     }
 
+    /// How the name of an entry is written: `solve_{nu:.2f}`.
+    ///
+    /// # Panics
+    /// If there is no such entry.
+    pub fn entry_name(&self, entry: usize) -> &str {
+        self.spec.texts.get(self.spec.jobs[entry].name.text)
+    }
+
     pub fn job_count(&self) -> usize {
         self.expanded.jobs.len()
     }
@@ -236,6 +244,11 @@ impl<'s> Workflow<'s> {
 }
 
 impl<'a> Job<'a> {
+    /// Which entry of the spec it is of, from 0.
+    pub fn entry(&self) -> usize {
+        self.member.entry as usize
+    }
+
     /// For `/bin/sh -c`. `${files.input.NAME}` is a path in it, and `${user_data.input.NAME}` the id of the user data
     /// if those of the workflow are numbered from `first_user_data_id` on.
     pub fn command(&self, first_user_data_id: i64) -> Cow<'a, str> {

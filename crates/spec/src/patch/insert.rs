@@ -13,17 +13,41 @@ pub(super) struct Text<'t> {
     pub(super) format: Format,
 }
 
+/// What comes in place of a piece of the text.
+#[derive(Clone, Debug)]
+pub(super) struct Splice {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) new: String,
+}
+
+/// The text with all of them, none of which may overlap.
+pub(super) fn with_all(source: &str, mut splices: Vec<Splice>) -> String {
+    splices.sort_by_key(|splice| splice.start);
+    let added: usize = splices.iter().map(|splice| splice.new.len()).sum();
+    let mut text = String::with_capacity(source.len() + added);
+    let mut done = 0;
+    for splice in &splices {
+        text.push_str(&source[done..splice.start]);
+        text.push_str(&splice.new);
+        done = splice.end;
+    }
+    text.push_str(&source[done..]);
+    text
+}
+
 impl Text<'_> {
-    pub(super) fn spliced(&self, start: usize, end: usize, new: &str) -> String {
-        [&self.source[..start], new, &self.source[end..]].concat()
+    #[expect(clippy::unused_self, reason = "beside its like")]
+    pub(super) fn spliced(&self, start: usize, end: usize, new: &str) -> Splice {
+        Splice { start, end, new: new.to_owned() }
     }
 
-    fn inserted(&self, at: usize, new: &str) -> String {
+    pub(super) fn inserted(&self, at: usize, new: &str) -> Splice {
         self.spliced(at, at, new)
     }
 
     /// A field added to an entry.
-    pub(super) fn with_field(&self, item: &Tree<'_>, field: &str, value: &Scalar<'_>) -> String {
+    pub(super) fn with_field(&self, item: &Tree<'_>, field: &str, value: &Scalar<'_>) -> Splice {
         let pair = self.pair(field, value);
         // Behind the last field that stands alone on its line, in a line of its own.
         let own_line = item.entries().iter().rev().find(|entry| self.has_own_line(entry));
@@ -51,7 +75,7 @@ impl Text<'_> {
         name: &str,
         field: &str,
         value: &Scalar<'_>,
-    ) -> Result<String, &'static str> {
+    ) -> Result<Splice, &'static str> {
         let Some(last) = list.items().last() else { return Err("the list is empty") };
         let end = self.end(last);
         let is_tables = self.format == Format::Toml && !self.is_bracketed(last);
@@ -93,7 +117,7 @@ impl Text<'_> {
         name: &str,
         field: &str,
         value: &Scalar<'_>,
-    ) -> String {
+    ) -> Splice {
         if self.is_bracketed(root) {
             let fields = [self.pair("name", &text(name)), self.pair(field, value)].join(", ");
             let list = format!("{}: [{{{fields}}}]", write::key(key, self.format));
@@ -113,7 +137,7 @@ impl Text<'_> {
         };
         let ends_line = self.source.is_empty() || self.source.ends_with('\n');
         let before = if ends_line { "" } else { line_break };
-        format!("{}{before}{entry}{line_break}", self.source)
+        self.inserted(self.source.len(), &format!("{before}{entry}{line_break}"))
     }
 
     /// An entry that stands for itself: a table with its header, or a node.
@@ -141,7 +165,7 @@ impl Text<'_> {
     }
 
     /// `pair` in a line of its own behind that of `entry`, with the commas that the format wants.
-    fn with_line_behind(&self, entry: &Entry<'_>, item: &Tree<'_>, pair: &str) -> String {
+    fn with_line_behind(&self, entry: &Entry<'_>, item: &Tree<'_>, pair: &str) -> Splice {
         let indent = self.indent_of_key(entry);
         let wants_commas = matches!(self.format, Format::Json | Format::Json5)
             || (self.format != Format::Kdl && self.is_bracketed(item));
@@ -167,7 +191,7 @@ impl Text<'_> {
     }
 
     /// A line behind the one that holds the end of something.
-    fn with_line_at(&self, end: usize, line: &str) -> String {
+    pub(super) fn with_line_at(&self, end: usize, line: &str) -> Splice {
         let at = self.line_end(end);
         self.inserted(at, &format!("{}{line}", self.line_break()))
     }
@@ -185,39 +209,39 @@ impl Text<'_> {
         is_first && is_last && !scalar.text.contains('\n') && self.line_start(end) == self.line_start(start)
     }
 
-    fn indent_of_key(&self, entry: &Entry<'_>) -> String {
+    pub(super) fn indent_of_key(&self, entry: &Entry<'_>) -> String {
         let start = entry.key_span.start as usize;
         let before = &self.source[self.line_start(start)..start];
         before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect()
     }
 
     /// The blanks at the beginning of a line.
-    fn indent(&self, at: usize) -> String {
+    pub(super) fn indent(&self, at: usize) -> String {
         let line = &self.source[self.line_start(at)..at];
         line[..line.len() - line.trim_start().len()].to_owned()
     }
 
-    fn line_start(&self, at: usize) -> usize {
+    pub(super) fn line_start(&self, at: usize) -> usize {
         self.source[..at].rfind('\n').map_or(0, |place| place + 1)
     }
 
     /// Before the line break.
-    fn line_end(&self, at: usize) -> usize {
+    pub(super) fn line_end(&self, at: usize) -> usize {
         let end = self.source[at..].find('\n').map_or(self.source.len(), |length| at + length);
         if self.source[at..end].ends_with('\r') { end - 1 } else { end }
     }
 
-    fn line_break(&self) -> &'static str {
+    pub(super) fn line_break(&self) -> &'static str {
         if self.source.contains("\r\n") { "\r\n" } else { "\n" }
     }
 
     /// Stands between brackets of its own.
-    fn is_bracketed(&self, tree: &Tree<'_>) -> bool {
+    pub(super) fn is_bracketed(&self, tree: &Tree<'_>) -> bool {
         is_bracket(self.source, tree.close)
     }
 
     /// Where a value ends.
-    fn end(&self, tree: &Tree<'_>) -> usize {
+    pub(super) fn end(&self, tree: &Tree<'_>) -> usize {
         if self.is_bracketed(tree) {
             return tree.close.end as usize;
         }

@@ -6,8 +6,8 @@ use crate::model::JobSpec;
 use crate::source::Span;
 use crate::workflow::JobKind;
 use rustc_hash::FxHashSet;
-use windlass_types::settings::SlurmScheduler;
-use windlass_types::{Bytes, Resources, format_duration, parse_duration};
+use windlass_types::settings::{SlurmScheduler, parse_walltime};
+use windlass_types::{Bytes, Resources, format_duration};
 
 /// What comes of holding requirements against a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ fn gpus_in(gres: &str) -> Option<u32> {
 
 fn time(asked: &Resources, scheduler: &SlurmScheduler) -> Fit {
     let Some(runtime) = asked.runtime else { return Fit::Fits };
-    match parse_duration(&scheduler.walltime) {
+    match parse_walltime(&scheduler.walltime) {
         Ok(walltime) if runtime <= walltime => Fit::Fits,
         Ok(walltime) => {
             let (runtime, walltime) = (format_duration(runtime), format_duration(walltime));
