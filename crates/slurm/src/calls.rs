@@ -5,7 +5,7 @@
 //! one is not the second: a submission that timed out may have been accepted.
 
 mod budget;
-mod environment;
+pub(crate) mod environment;
 
 pub use budget::{Budget, BudgetOptions, Left, Tally};
 

@@ -4,6 +4,7 @@
 //! `sinfo` and `scontrol` answer, [`worker`] what a worker finds in its environment.
 
 pub mod calls;
+pub mod discover;
 pub mod read;
 pub mod render;
 pub mod steward;

@@ -14,7 +14,7 @@ const FILES: &[&str] = &["WINDLASS_TOKEN_FILE"];
 
 /// Whether a variable is taken away. What is submitted goes with its environment to wherever it runs, and stays in files of
 /// Slurm's: no secret goes along.
-pub(super) fn is_dropped(name: &str, is_submission: bool) -> bool {
+pub(crate) fn is_dropped(name: &str, is_submission: bool) -> bool {
     if NEEDED.contains(&name) {
         return false;
     }
