@@ -3,6 +3,7 @@
 mod args;
 mod away;
 mod changes;
+mod clusters;
 mod commands;
 mod config;
 mod context;
@@ -17,6 +18,7 @@ mod inputs;
 mod job_logs;
 mod local;
 mod orders;
+mod packing;
 mod plan;
 mod recordings;
 mod recovery;

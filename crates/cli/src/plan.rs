@@ -16,7 +16,7 @@ use windlass_store::model::WorkflowRow;
 use windlass_types::{Timestamp, WorkflowId};
 
 /// The text of a spec and where it came from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SpecFile {
     /// As typed, for messages.
     name: String,
@@ -40,6 +40,12 @@ impl SpecFile {
         let bytes = std::fs::read(&path).map_err(|e| unreadable(spec, &e))?;
         let name = spec.display().to_string();
         Ok(Self { name, path: Some(plain(&path)), bytes, attached: OnceCell::new() })
+    }
+
+    /// The same file with another text in it, which nobody has written there.
+    pub(crate) fn with_text(&self, text: String) -> Self {
+        let (name, path) = (self.name.clone(), self.path.clone());
+        Self { name, path, bytes: text.into_bytes(), attached: OnceCell::new() }
     }
 
     /// All errors of the file at once.

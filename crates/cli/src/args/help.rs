@@ -40,6 +40,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Improve", &["resources", "tune", "plot", "spec"]),
     ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
     ("Share", &["serve", "worker", "workers", "nodes", "remote", "ping", "mcp"]),
+    ("On clusters", &["slurm", "hpc"]),
     ("Details", &["job-dependencies", "resource-requirements", "failure-handlers", "actions"]),
     ("Who you are", &["login", "logout", "whoami", "token", "password", "access-groups"]),
     ("Windlass itself", &["config", "completions", "help"]),

@@ -303,9 +303,10 @@ pub(crate) enum Command {
     Payload(payload::PayloadArgs),
     /// What DAGMan of HTCondor calls for nodes of a request: post, elect, pre, unit.
     Condor(condor::CondorArgs),
-    /// What is asked of Slurm for a workflow.
-    #[command(hide = true)]
+    /// What is asked of Slurm for a workflow: generate, plan.
     Slurm(Box<slurm::SlurmArgs>),
+    /// What a cluster has, and where jobs fit: list, detect, show, partitions, match, generate.
+    Hpc(slurm::HpcArgs),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.
@@ -360,6 +361,8 @@ impl Command {
             | Self::Dag(_)
             | Self::Site(_)
             | Self::Catalog(_)
+            | Self::Slurm(_)
+            | Self::Hpc(_)
             | Self::Workers(_) => true,
             Self::Workflows(args) => {
                 matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Status(_)))

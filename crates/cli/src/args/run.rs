@@ -141,6 +141,7 @@ Examples:
   windlass submit pipeline.yaml                                      to the server of this database
   windlass submit --url https://windlass.example.org pipeline.yaml
   windlass submit --dry-run pipeline.yaml                            check the file only
+  windlass submit --slurm --account lab pipeline.yaml                in allocations of Slurm
   windlass submit --backend htcondor pipeline.yaml                   as a DAG, without a server")]
 pub(crate) struct SubmitArgs {
     /// Who runs it: the workers of a server, or HTCondor.
@@ -148,6 +149,8 @@ pub(crate) struct SubmitArgs {
     pub(crate) backend: SubmitBackend,
     #[command(flatten)]
     pub(crate) create: CreateArgs,
+    #[command(flatten)]
+    pub(crate) slurm: super::slurm::SubmitSlurmArgs,
     #[command(flatten)]
     pub(crate) dag: DagArgs,
 }

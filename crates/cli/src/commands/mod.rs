@@ -21,6 +21,7 @@ pub(crate) mod events;
 mod exec;
 mod failures;
 mod files;
+mod hpc;
 mod jobs;
 mod logs;
 mod manage;
@@ -174,6 +175,7 @@ pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliErro
         Command::Payload(args) => payload::run(ctx, &args.verb),
         Command::Condor(args) => std::process::exit(condor::run(&args.verb).into()),
         Command::Slurm(args) => slurm::run(ctx, &args.verb),
+        Command::Hpc(args) => hpc::run(ctx, &args.verb),
         Command::Config(args) => config::run(ctx, args),
         Command::Completions(args) => completions::run(ctx, args),
         Command::Demo(args) => demo::run(ctx, args),

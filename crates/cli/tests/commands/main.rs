@@ -88,6 +88,8 @@ mod settings;
 #[cfg(test)]
 mod sizes;
 #[cfg(test)]
+mod slurm;
+#[cfg(test)]
 mod spawn;
 #[cfg(test)]
 mod standby;

@@ -1,0 +1,118 @@
+//! What is asked of Slurm for a spec, with the real binary and a cluster that a file describes.
+
+use crate::common::Sandbox;
+
+const PROFILE: &str = "\
+name = \"ours\"
+
+[[partitions]]
+name = \"standard\"
+is_default = true
+nodes = 10
+cpus_per_node = 8
+memory_mb = 16000
+max_walltime_secs = 86400
+shared = true
+
+[[partitions]]
+name = \"short\"
+nodes = 2
+cpus_per_node = 8
+memory_mb = 32000
+max_walltime_secs = 1800
+shared = true
+";
+
+const SPEC: &str = "\
+# three stages
+name: study
+resource_requirements:
+  - {name: small, cpus: 1, memory: 1g, runtime: 10m}
+  - {name: large, cpus: 8, memory: 8g, runtime: 2h}
+jobs:
+  - name: stage   # it begins
+    command: 'true'
+    resource_requirements: small
+  - {name: 'solve_{n}', command: 'true', resource_requirements: large, depends_on: [stage], parameters: {n: '1:4'}}
+  - {name: solve_all, command: 'true', resource_requirements: small, depends_on_regexes: ['^solve_[0-9]']}
+";
+
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("ours.toml", PROFILE);
+    sandbox.write("study.yaml", SPEC);
+    sandbox
+}
+
+#[test]
+fn a_plan_without_a_cluster() {
+    let sandbox = sandbox();
+    let args = ["slurm", "plan", "study.yaml", "--profile", "ours.toml", "--offline", "-a", "lab"];
+    let rows = sandbox.json(&args);
+    let rows = rows.as_array().or_else(|| rows["items"].as_array()).unwrap().clone();
+    let shown: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {} {} {}", row["scheduler"], row["jobs"], row["allocations"], row["walltime"]))
+        .collect();
+    assert_eq!(
+        shown,
+        [r#""standard_scheduler" 1 1 "00:15:00""#, r#""standard_scheduler_deferred" 5 5 "03:00:00""#,]
+    );
+    sandbox.windlass(&args).exits(0).prints("CORE-HOURS").prints("120.0");
+}
+
+#[test]
+fn a_spec_with_its_schedule_keeps_its_comments_and_is_not_scheduled_twice() {
+    let sandbox = sandbox();
+    let generate = ["slurm", "generate", "study.yaml", "--profile", "ours.toml", "-a", "lab"];
+    sandbox.windlass(&[&generate[..], &["--dry-run"]].concat()).exits(0).prints("+slurm_schedulers:");
+    assert_eq!(sandbox.read("study.yaml"), SPEC, "nothing was written");
+    sandbox.windlass(&generate).exits(0).says("changed study.yaml");
+    let new = sandbox.read("study.yaml");
+    assert!(new.contains("# three stages") && new.contains("# it begins"), "{new}");
+    // A pattern for `solve_{n}` would mean `solve_all` too, which waits for them.
+    assert!(new.contains("jobs: [solve_1, solve_2, solve_3, solve_4]"), "{new}");
+    sandbox.windlass(&["create", "--dry-run", "study.yaml"]).exits(0);
+    sandbox.windlass(&generate).exits(4).says("--overwrite");
+    sandbox.windlass(&[&generate[..], &["--overwrite"]].concat()).exits(0);
+    sandbox.windlass(&["create", "--dry-run", "study.yaml"]).exits(0);
+    sandbox.windlass(&["slurm", "plan", "study.yaml", "--profile", "ours.toml", "--offline"]).exits(0);
+}
+
+#[test]
+fn what_fits_nowhere_is_told_before_anything_is_done() {
+    let sandbox = sandbox();
+    sandbox.write("huge.yaml", &SPEC.replace("memory: 8g", "memory: 80g"));
+    let submit = ["submit", "--slurm", "huge.yaml", "--profile", "ours.toml", "-a", "lab"];
+    let said = sandbox.windlass(&submit).exits(2);
+    said.says("job `solve_{n}`").says("`large` asks for 8 CPUs, 80 GiB, 2h").says("nearest is partition");
+    // One that somebody wrote, and that Slurm would accept and never start.
+    let scheduler = "slurm_schedulers: [{name: s, account: lab, partition: short, walltime: '04:00:00'}]\n";
+    sandbox.write("late.yaml", &format!("{SPEC}{scheduler}"));
+    let submit = ["submit", "late.yaml", "--profile", "ours.toml"];
+    let said = sandbox.windlass(&submit).exits(2);
+    said.says("scheduler `s` can never get what it asks for").says("an allocation lasts at most 30m");
+}
+
+#[test]
+fn a_submission_can_be_looked_at_first() {
+    let sandbox = sandbox();
+    let submit = ["submit", "--slurm", "study.yaml", "--profile", "ours.toml", "-a", "lab", "--dry-run"];
+    sandbox.windlass(&submit).exits(0).prints("standard_scheduler_deferred").says("nothing was created");
+}
+
+#[test]
+fn clusters_that_files_describe() {
+    let sandbox = sandbox();
+    let found = sandbox.windlass(&["hpc", "partitions", "./ours.toml"]).exits(0);
+    found.prints("standard").prints("default");
+    let found =
+        sandbox.windlass(&["hpc", "match", "./ours.toml", "--memory", "20g", "--walltime", "20"]).exits(0);
+    found.prints("short");
+    let said = sandbox.windlass(&["hpc", "match", "./ours.toml", "--cpus", "9"]).exits(2);
+    said.says("no partition of cluster ours can hold 9 CPUs").says("its nodes have 8 CPUs");
+    let said = sandbox.windlass(&["hpc", "show", "kestrel"]).exits(2);
+    said.says("there is no profile `kestrel`; there are: slurm").says("no cluster is built in");
+    sandbox.write("bad.toml", "name = \"x\"\nnodes = 3\n");
+    sandbox.windlass(&["hpc", "show", "bad.toml"]).exits(2).says("bad.toml is no profile of a cluster");
+}
