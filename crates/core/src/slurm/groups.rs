@@ -383,12 +383,11 @@ fn merged<'p>(
             both.join(draft.clone());
             both.finish(options).is_some().then_some((place, both))
         });
-        match joined {
-            Some((place, both)) => done[place] = both,
-            None => {
-                places.push(done.len());
-                done.push(draft);
-            }
+        if let Some((place, both)) = joined {
+            done[place] = both;
+        } else {
+            places.push(done.len());
+            done.push(draft);
         }
     }
     done

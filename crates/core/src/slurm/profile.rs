@@ -45,8 +45,8 @@ impl Profile {
         }
         let mut names: Vec<&str> = self.partitions.iter().map(|one| one.name.as_str()).collect();
         names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Some(format!("partition `{}` is there twice", twice[0]));
+        if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Some(format!("partition `{twice}` is there twice"));
         }
         self.partitions.iter().find_map(Partition::complaint)
     }

@@ -134,7 +134,7 @@ fn served(books: &Books<'_>, wanted: &[&Left], submit: bool) -> BTreeSet<JobId> 
         });
         let armed: u64 = armed.map(|action| u64::from(action.allocations)).sum();
         let supply = open + armed;
-        if supply == 0 && !(is_fresh(books, scheduler) && !submit) {
+        if supply == 0 && (submit || !is_fresh(books, scheduler)) {
             continue;
         }
         let room = if supply == 0 { u64::MAX } else { supply.saturating_mul(capacity(scheduler, &jobs)) };
