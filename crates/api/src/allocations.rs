@@ -75,3 +75,14 @@ pub struct AskForAllocations {
 const fn one() -> u32 {
     1
 }
+
+/// What came of asking Slurm how allocations stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LookedAtAllocations {
+    /// This server looks after allocations.
+    pub is_looked_after: bool,
+    /// Slurm answered, or there was nothing to ask. What it said is noted.
+    pub answered: bool,
+    /// Why it did not. Then nothing is known, and nothing was changed.
+    pub trouble: Option<String>,
+}

@@ -1,7 +1,7 @@
 //! Allocations of Slurm.
 
 use crate::{Client, Error};
-use windlass_api::allocations::{Allocation, Allocations, AskForAllocations};
+use windlass_api::allocations::{Allocation, Allocations, AskForAllocations, LookedAtAllocations};
 use windlass_types::{AllocationId, WorkflowId};
 
 impl Client {
@@ -22,6 +22,11 @@ impl Client {
     ) -> Result<Vec<Allocation>, Error> {
         let path = format!("/api/v1/workflows/{workflow}/allocations");
         Ok(self.post::<Allocations>(&path, wanted)?.items)
+    }
+
+    /// Has Slurm asked now how they stand.
+    pub fn look_at_allocations(&self, workflow: WorkflowId) -> Result<LookedAtAllocations, Error> {
+        self.post(&format!("/api/v1/workflows/{workflow}/allocations/look"), &serde_json::json!({}))
     }
 
     /// It is not wanted any more.

@@ -5,6 +5,7 @@
 //!
 //! [`windlass_mcp`]: ../windlass_mcp/index.html
 
+pub mod allocating;
 pub mod classes;
 pub mod logs;
 pub mod making;

@@ -120,6 +120,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
 
     ("GET", "/workflows/{id}/allocations", Needs(ReadWorkflow)),
     ("POST", "/workflows/{id}/allocations", Needs(ChangeWorkflow)),
+    ("POST", "/workflows/{id}/allocations/look", Needs(ReadWorkflow)),
     ("GET", "/allocations/{id}", Needs(ReadWorkflow)),
     ("DELETE", "/allocations/{id}", Needs(ChangeWorkflow)),
 

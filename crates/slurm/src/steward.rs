@@ -17,7 +17,7 @@ mod mailbox;
 mod pass;
 mod submit;
 
-pub use mailbox::Nudge;
+pub use mailbox::{Looked, Nudge};
 
 use crate::calls::{Left, Slurm, SlurmOptions, Tally};
 use mailbox::Heard;
@@ -126,6 +126,13 @@ impl Steward {
         lock(&self.0.status).clone()
     }
 
+    /// Asks Slurm now what became of the allocations, as far as the budget allows, notes that, and says whether it answered. Waits
+    /// no longer than `limit`.
+    pub fn look(&self, limit: Duration) -> Looked {
+        let number = self.0.nudge.look();
+        self.0.nudge.await_look(number, Instant::now() + limit)
+    }
+
     /// What may be asked of Slurm still.
     pub fn left(&self) -> Left {
         self.0.slurm.left()
@@ -173,6 +180,9 @@ fn run(mailbox: &Nudge, status: &Mutex<StewardStatus>, mut passes: Passes) {
     while let Some(heard) = mailbox.wait(wait_until) {
         let began = Instant::now();
         let pause = guarded(&mut passes, &heard, status);
+        if let Some(number) = heard.look {
+            mailbox.has_looked(number, passes.looked());
+        }
         {
             let mut status = lock(status);
             status.passes += 1;

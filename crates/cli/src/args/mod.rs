@@ -26,6 +26,7 @@ pub(crate) mod payload;
 pub(crate) mod plan;
 pub(crate) mod recover;
 mod refs;
+pub(crate) mod regenerate;
 pub(crate) mod reqmgr2;
 pub(crate) mod request;
 pub(crate) mod resources;

@@ -1,5 +1,6 @@
 //! Bringing workflows back: `recover`, `watch`, `workflows sync-status`.
 
+use super::regenerate::AllocationArgs;
 use super::resources::parse_multiplier;
 use super::{MachineArgs, WorkflowRef};
 use clap::Args;
@@ -14,7 +15,8 @@ nothing grows beyond what a worker has. What failed for other reasons stays as i
 puts things right says otherwise. Jobs that were canceled because of those that run again come back with them; what \
 completed stays completed. All this works also while other jobs of the workflow run.
 
-Without a server, jobs wait for `windlass resume`; --run goes on at once.
+Without a server, jobs wait for `windlass resume`; --run goes on at once. If the workflow runs on Slurm, allocations are asked for \
+in which they can run, as `windlass slurm regenerate --submit` does; nothing grows beyond the nodes of a partition.
 
 Examples:
   windlass recover --dry-run
@@ -63,6 +65,8 @@ pub(crate) struct RecoveryArgs {
     pub(crate) recovery_hook: Option<String>,
     #[command(flatten)]
     pub(crate) ai: AiArgs,
+    #[command(flatten)]
+    pub(crate) allocations: AllocationArgs,
 }
 
 /// An agent that decides on jobs which wait for a decision (`use_pending_failed`).
@@ -93,12 +97,6 @@ pub(crate) struct TorcRecoverArgs {
     /// Ask nothing. Nothing is asked.
     #[arg(long)]
     no_prompts: bool,
-    /// Partition for new allocations. They come with Slurm.
-    #[arg(long, value_name = "NAME")]
-    partition: Option<String>,
-    /// Time of new allocations. They come with Slurm.
-    #[arg(long, value_name = "TIME")]
-    walltime: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -107,12 +105,14 @@ Follows a workflow until it is over and says by its exit code how it went: 0 all
 stopped before its end and nobody runs it, 6 failures wait for somebody to decide.
 
 With --recover it does what `windlass recover` does whenever the workflow has stopped with failures, up to --max-retries \
-times, and goes on. A workflow of this machine that nobody runs it runs itself; a server's is run by its workers.
+times, and goes on. A workflow of this machine that nobody runs it runs itself; a server's is run by its workers. If those come \
+with allocations of Slurm and none is left although jobs are ready, it stops (3), unless --auto-schedule asks for new ones.
 
 Examples:
   windlass watch
   windlass watch 3 --recover --max-retries 5
   windlass watch --recover --ai-recovery
+  windlass watch --recover --auto-schedule
   windlass watch --url https://windlass.example.org --recover")]
 pub(crate) struct WatchArgs {
     /// Workflow: its id, its name, or `last`.
@@ -128,6 +128,8 @@ pub(crate) struct WatchArgs {
     pub(crate) how: RecoveryArgs,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
+    #[command(flatten)]
+    pub(crate) slurm: AutoScheduleArgs,
     #[command(flatten)]
     pub(crate) torc: TorcWatchArgs,
 }
@@ -145,27 +147,28 @@ pub(crate) struct TorcWatchArgs {
     /// Where logs are. The workflow knows.
     #[arg(short, long = "output-dir", id = "torc_output_dir", value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Go on although there are no allocations. None are needed.
+}
+
+/// Allocations of Slurm that are asked for on the way.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "If the workflow runs on Slurm")]
+pub(crate) struct AutoScheduleArgs {
+    /// Go on although jobs are ready and no allocation is left: somebody will ask for one.
     #[arg(long)]
-    persistent: bool,
-    /// Ask for allocations where jobs wait for some. They come with Slurm.
+    pub(crate) persistent: bool,
+    /// Ask for allocations, as `windlass slurm regenerate --submit` does, where jobs are ready that none is asked for. If none is
+    /// left at all, at once.
     #[arg(long)]
-    auto_schedule: bool,
-    /// So many waiting jobs are worth an allocation. They come with Slurm.
-    #[arg(long, value_name = "N")]
-    auto_schedule_threshold: Option<u32>,
-    /// Time between two allocations. They come with Slurm.
-    #[arg(long, value_name = "SECONDS")]
-    auto_schedule_cooldown: Option<u64>,
-    /// Time after which a waiting job is worth an allocation. They come with Slurm.
-    #[arg(long, value_name = "SECONDS")]
-    auto_schedule_stranded_timeout: Option<u64>,
-    /// Partition for new allocations. They come with Slurm.
-    #[arg(long, value_name = "NAME")]
-    partition: Option<String>,
-    /// Time of new allocations. They come with Slurm.
-    #[arg(long, value_name = "TIME")]
-    walltime: Option<String>,
+    pub(crate) auto_schedule: bool,
+    /// So many such jobs are worth an allocation.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) auto_schedule_threshold: u32,
+    /// Time from one time that allocations are asked for to the next.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
+    pub(crate) auto_schedule_cooldown: u64,
+    /// Time after which a single such job is worth an allocation.
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200)]
+    pub(crate) auto_schedule_stranded_timeout: u64,
 }
 
 #[derive(Debug, Args)]
@@ -173,7 +176,10 @@ pub(crate) struct TorcWatchArgs {
 Jobs that are noted as running although their worker is gone go back: their attempt is noted as lost (return code -128), \
 uses up no retry, and the next one is due. A worker counts as gone only on proof: its process is not there any more, or its \
 machine was started anew. One on a machine that cannot be seen from here counts as alive. A server gives up workers by \
-itself, when their lease is over; there this command only looks.
+itself, when their lease is over.
+
+If the workflow runs on Slurm, the server asks Slurm now what became of its allocations. Those that are gone are noted as such, \
+and what ran in them goes back at once. If Slurm does not answer, nothing is known, and nothing is changed.
 
 Examples:
   windlass workflows sync-status --dry-run

@@ -1,5 +1,6 @@
 //! Slurm: what is asked of it for a workflow, and what a cluster has.
 
+use super::regenerate::RegenerateArgs;
 use super::slurm_worker::SlurmWorkerArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ pub(crate) enum SlurmVerb {
     /// The worker that the batch script of an allocation starts; not for people.
     #[command(hide = true)]
     Worker(SlurmWorkerArgs),
+    /// Make new schedulers and allocations for what is left of a workflow.
+    Regenerate(RegenerateArgs),
 }
 
 /// How jobs are packed into allocations.
@@ -247,7 +250,7 @@ pub(crate) struct SubmitSlurmArgs {
     pub(crate) packing: PackingArgs,
 }
 
-fn parse_word(text: &str) -> Result<String, String> {
+pub(super) fn parse_word(text: &str) -> Result<String, String> {
     if windlass_core::slurm::profile::is_word(text) {
         return Ok(text.to_owned());
     }

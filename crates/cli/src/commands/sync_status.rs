@@ -4,11 +4,13 @@ use crate::args::MachineArgs;
 use crate::args::recover::SyncStatusArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::recovery::inspect::{self, Inspection};
 use crate::recovery::orphans::{self, Held, State};
 use crate::select;
 use crate::ui::table::{Cell, Column, Table};
 use crate::ui::text;
 use serde::Serialize;
+use windlass_insight::allocating;
 use windlass_types::WorkflowId;
 
 /// For programs.
@@ -20,11 +22,15 @@ struct SyncView {
     /// How many go back.
     lost: usize,
     jobs: Vec<Held>,
+    /// Of a workflow that runs on Slurm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slurm: Option<Inspection>,
 }
 
 pub(crate) fn run(ctx: &Context, args: &SyncStatusArgs) -> Result<Exit, CliError> {
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
     let row = select::workflow(&*store, &args.workflow)?;
+    let slurm = inspect::inspect(ctx, &*store, row.id)?;
     let mut jobs = orphans::look(ctx, &*store, row.id)?;
     if args.assume_dead {
         for job in jobs.iter_mut().filter(|job| job.state == State::Unknown) {
@@ -37,9 +43,12 @@ pub(crate) fn run(ctx: &Context, args: &SyncStatusArgs) -> Result<Exit, CliError
         orphans::clear(ctx, &*store, row.id, &machine)?;
     }
     if ctx.ui.json_wanted() {
-        let view = SyncView { workflow_id: row.id, name: row.name, dry_run: args.dry_run, lost, jobs };
+        let view = SyncView { workflow_id: row.id, name: row.name, dry_run: args.dry_run, lost, jobs, slurm };
         ctx.ui.print_json(&view)?;
         return Ok(Exit::Success);
+    }
+    if let Some(slurm) = &slurm {
+        slurm.tell(ctx);
     }
     let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
     ctx.ui.print_line(&match (jobs.len(), lost, args.dry_run) {
@@ -53,8 +62,13 @@ pub(crate) fn run(ctx: &Context, args: &SyncStatusArgs) -> Result<Exit, CliError
     if !jobs.is_empty() {
         ctx.ui.print_table(&table(&jobs))?;
     }
-    if lost > 0 && !args.dry_run {
-        ctx.ui.note(&format!("next: windlass resume {}", row.id));
+    match &slurm {
+        Some(slurm) if slurm.answered && slurm.open == 0 && !allocating::is_served(&*store, row.id)? => {
+            let id = row.id;
+            ctx.ui.note(&format!("no allocation is left; next: windlass slurm regenerate {id} --submit"));
+        }
+        None if lost > 0 && !args.dry_run => ctx.ui.note(&format!("next: windlass resume {}", row.id)),
+        _ => {}
     }
     Ok(Exit::Success)
 }

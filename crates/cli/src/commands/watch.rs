@@ -1,6 +1,7 @@
 //! `windlass watch`: follows a workflow until it is over, recovers it on the way, and says by its exit code how it went.
 
 mod news;
+mod nodes;
 
 use crate::args::recover::WatchArgs;
 use crate::context::Context;
@@ -12,6 +13,7 @@ use crate::ui::text;
 use crate::view::{self, State};
 use crate::{rerun, select};
 use news::News;
+use nodes::{Attendant, Nodes};
 use std::sync::Arc;
 use std::time::Instant;
 use windlass_engine::{RunEnd, budget_is_used_up};
@@ -20,11 +22,12 @@ use windlass_store::model::WorkflowRow;
 use windlass_types::{JobStatus, WorkflowId};
 
 pub(crate) fn run(ctx: &Context, args: &WatchArgs) -> Result<Exit, CliError> {
-    let acts = args.recover || args.how.ai.is_asked;
+    let acts = args.recover || args.how.ai.is_asked || args.slurm.auto_schedule;
     let store = if acts { ctx.open_write()? } else { ctx.open_read()? };
     let row = select::workflow(&*store, &args.workflow)?;
     let began = Instant::now();
-    let mut watch = Watch { ctx, store, workflow: row.id, args, recoveries: 0 };
+    let attendant = Attendant::of(ctx, &*store, row.id, args)?;
+    let mut watch = Watch { ctx, store, workflow: row.id, args, recoveries: 0, attendant };
     let state = watch.follow_to_the_end()?;
     summary::report_end(ctx, &*watch.store, row.id, began.elapsed())?;
     watch.say_why(state)?;
@@ -46,6 +49,8 @@ struct Watch<'a> {
     workflow: WorkflowId,
     args: &'a WatchArgs,
     recoveries: u32,
+    /// Sees to the allocations of one that runs on Slurm.
+    attendant: Option<Attendant<'a>>,
 }
 
 impl Watch<'_> {
@@ -55,6 +60,8 @@ impl Watch<'_> {
             let state = self.follow()?;
             let goes_on = match state {
                 State::Failed | State::NeedsDecision => self.recover(state)?,
+                // Where nothing but allocations is missing, beginning anew brings none.
+                State::Interrupted if self.has_no_nodes() => false,
                 // Each time it stops by itself: a budget of retries may be used up again and again.
                 State::Created | State::Interrupted => self.args.recover && self.may_try_again(),
                 State::Running | State::Completed | State::Canceled => false,
@@ -80,6 +87,11 @@ impl Watch<'_> {
         while state == State::Running {
             let row = news.look(&mut self.store)?;
             state = self.state(&row)?;
+            if let Some(attendant) = self.attendant.as_mut().filter(|_| state == State::Running)
+                && attendant.look(&*self.store, &row)? == Nodes::Gone
+            {
+                return Ok(State::Interrupted);
+            }
         }
         Ok(state)
     }
@@ -89,6 +101,10 @@ impl Watch<'_> {
         let stands_still = row.counts.active() == 0 && matches!(state, State::Running | State::Interrupted);
         let is_held = stands_still && budget_is_used_up(&*self.store, row)?;
         Ok(if is_held { State::NeedsDecision } else { state })
+    }
+
+    fn has_no_nodes(&self) -> bool {
+        self.attendant.as_ref().is_some_and(Attendant::has_given_up)
     }
 
     /// Counts, and says so when it was often enough.
@@ -157,6 +173,12 @@ impl Watch<'_> {
                 }
             },
             State::Failed if !self.args.recover => ui.note("--recover brings it back and goes on"),
+            State::Interrupted if self.has_no_nodes() => {
+                ui.note(&format!(
+                    "jobs of workflow {id} are ready, and no allocation is left: `windlass slurm regenerate {id} --submit` asks \
+                     for new ones, and --auto-schedule does so whenever that happens"
+                ));
+            }
             State::Created | State::Interrupted => {
                 ui.note(&format!("nobody runs workflow {id}; `windlass resume {id}` goes on"));
             }

@@ -81,7 +81,7 @@ fn changes(plan: &Plan) -> Vec<RequirementsChange> {
 }
 
 /// What it asks for from now on; `None`: as before.
-fn asked_then(patient: &Patient) -> Option<Resources> {
+pub(super) fn asked_then(patient: &Patient) -> Option<Resources> {
     let mut asked = patient.found.case.asked?;
     for change in &patient.remedy.changes {
         match change.to {

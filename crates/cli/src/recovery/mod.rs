@@ -2,10 +2,13 @@
 //! job that ended badly is diagnosed, and what can be helped runs again.
 
 pub(crate) mod agent;
+pub(crate) mod allocations;
 mod carry;
 mod hook;
+pub(crate) mod inspect;
 pub(crate) mod orphans;
 mod show;
+pub(crate) mod site;
 
 use crate::args::MachineArgs;
 use crate::args::recover::RecoveryArgs;
@@ -14,6 +17,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::local;
 use crate::rerun;
+use site::Site;
 use windlass_core::recovery::Terms;
 use windlass_insight::recovery::{self as insight, Plan, Room};
 use windlass_proc::machine::Machine;
@@ -47,23 +51,34 @@ pub(crate) fn recover(
     machine: &MachineArgs,
     talk: Talk,
 ) -> Result<Recovered, CliError> {
+    if let Some(inspection) = inspect::inspect(ctx, store, workflow)? {
+        inspection.tell(ctx);
+    }
     orphans::clear(ctx, store, workflow, machine)?;
     if how.ai.is_asked {
         agent::ask(ctx, store, &rerun::row(store, workflow)?, &how.ai)?;
     }
-    let mut plan = diagnose(ctx, store, workflow, how, machine)?;
+    let site = Site::of(ctx, store, workflow, &how.allocations)?;
+    let mut plan = diagnose(ctx, store, workflow, how, machine, &site)?;
     if let Some(command) = how.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
         hook::run(ctx, &plan.row, command)?;
         // It may have seen to some of them itself.
-        plan = diagnose(ctx, store, workflow, how, machine)?;
+        plan = diagnose(ctx, store, workflow, how, machine, &site)?;
     }
+    let mut asked = None;
     if plan.runs_something() {
         carry::out(ctx, store, &plan)?;
         store.add_event(&plan.event(), ctx.clock.now())?;
+        asked = site.ask(ctx, store, workflow, &how.allocations)?;
     }
     match talk {
-        Talk::Fully => show::plan(ctx, &plan, false)?,
-        Talk::Briefly => ctx.ui.note(&show::headline(&plan, false)),
+        Talk::Fully => show::plan(ctx, &plan, false, asked.as_ref())?,
+        Talk::Briefly => {
+            ctx.ui.note(&show::headline(&plan, false));
+            if let Some(asked) = &asked {
+                ctx.ui.note(&allocations::in_words(asked));
+            }
+        }
     }
     Ok(Recovered { again: plan.again().count(), staying: plan.staying() })
 }
@@ -76,8 +91,10 @@ pub(crate) fn rehearse(
     how: &RecoveryArgs,
     machine: &MachineArgs,
 ) -> Result<Recovered, CliError> {
-    let plan = diagnose(ctx, store, workflow, how, machine)?;
-    show::plan(ctx, &plan, true)?;
+    let site = Site::of(ctx, store, workflow, &how.allocations)?;
+    let plan = diagnose(ctx, store, workflow, how, machine, &site)?;
+    let asked = site.rehearse(ctx, store, &plan, &how.allocations)?;
+    show::plan(ctx, &plan, true, asked.as_ref())?;
     for held in orphans::look(ctx, store, workflow)?.iter().filter(|held| held.goes_back()) {
         ctx.ui.note(&held.describe());
     }
@@ -96,9 +113,13 @@ fn diagnose(
     workflow: WorkflowId,
     how: &RecoveryArgs,
     machine: &MachineArgs,
+    site: &Site,
 ) -> Result<Plan, CliError> {
     let row = rerun::row(store, workflow)?;
-    let room = room(ctx, store, workflow, machine)?;
+    let room = match site.room(&how.allocations) {
+        Some(room) => room,
+        None => room(ctx, store, workflow, machine)?,
+    };
     let terms = Terms {
         memory_multiplier: how.memory_multiplier,
         runtime_multiplier: how.runtime_multiplier,

@@ -10,12 +10,14 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::time::Duration;
 use windlass_client::Client;
+use windlass_core::slurm::ends;
 use windlass_engine::holders;
 use windlass_proc::bury::Life;
 use windlass_store::Store;
 use windlass_store::lock::Lock;
-use windlass_store::model::{HeldJob, WorkerRow};
-use windlass_types::{Attempt, JobId, WorkerId, WorkflowId, format_duration};
+use windlass_store::model::{AllocationFilter, HeldJob, WorkerRow};
+use windlass_types::slurm::AllocationState;
+use windlass_types::{AllocationId, Attempt, JobId, WorkerId, WorkflowId, format_duration};
 
 /// A job that somebody has, or had.
 #[derive(Debug, Serialize)]
@@ -58,14 +60,27 @@ impl Held {
     }
 }
 
-/// Has jobs go back whose workers are certainly gone. Whoever runs the workflow, or a server, does that himself.
+/// Has jobs go back whose workers are certainly gone. Whoever runs the workflow, or a server, does that himself; a server is told
+/// of workers whose allocation is over, so that it does not wait for the end of their leases.
 pub(crate) fn clear(
     ctx: &Context,
     store: &dyn Store,
     workflow: WorkflowId,
     machine: &MachineArgs,
 ) -> Result<(), CliError> {
-    let is_seen_to = ctx.server()?.is_some() || store.lock_holder(workflow)?.is_some();
+    if let Some(client) = ctx.server()? {
+        for (worker, why) in in_ended_allocations(store, workflow)? {
+            match client.retire_worker(worker) {
+                Ok(()) => ctx.ui.note(&format!("worker {worker} is gone: {why}")),
+                // Its lease ends all the same.
+                Err(error) => {
+                    ctx.ui.warn(&format!("worker {worker} is gone ({why}), and stays noted: {error}"));
+                }
+            }
+        }
+        return Ok(());
+    }
+    let is_seen_to = store.lock_holder(workflow)?.is_some();
     if is_seen_to || (holders(store, workflow)?.is_empty() && store.held_jobs(workflow)?.is_empty()) {
         return Ok(());
     }
@@ -82,7 +97,7 @@ pub(crate) fn look(ctx: &Context, store: &dyn Store, workflow: WorkflowId) -> Re
     }
     let names = store.job_names(&held.iter().map(|job| job.id).collect::<Vec<_>>())?;
     let found = match ctx.server()? {
-        Some(client) => told_by_server(client, workflow)?,
+        Some(client) => told_by_server(client, store, workflow)?,
         None => seen_from_here(store, workflow)?,
     };
     let describe = |(job, name): (HeldJob, String)| {
@@ -131,7 +146,7 @@ fn seen_from_here(store: &dyn Store, workflow: WorkflowId) -> Result<Found, CliE
 }
 
 /// A server knows by leases; those that have none it cannot know of.
-fn told_by_server(client: &Client, workflow: WorkflowId) -> Result<Found, CliError> {
+fn told_by_server(client: &Client, store: &dyn Store, workflow: WorkflowId) -> Result<Found, CliError> {
     let told = client.workers(Some(workflow))?.into_iter().map(|worker| {
         let evidence = match worker.silence_seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
             Some(silence) => {
@@ -145,6 +160,30 @@ fn told_by_server(client: &Client, workflow: WorkflowId) -> Result<Found, CliErr
         let state = if worker.silence_seconds.is_some() { State::Alive } else { State::Unknown };
         (worker.id, (state, evidence))
     });
-    let told: HashMap<_, _> = told.collect();
+    let mut told: HashMap<_, _> = told.collect();
+    told.extend(in_ended_allocations(store, workflow)?.into_iter().map(|(id, why)| (id, (State::Gone, why))));
     Ok(Found::Each(told))
+}
+
+/// Workers that are noted as there although Slurm says that their allocation is over, and what it says.
+fn in_ended_allocations(
+    store: &dyn Store,
+    workflow: WorkflowId,
+) -> Result<Vec<(WorkerId, String)>, CliError> {
+    let workers = store.active_workers(Some(workflow))?;
+    // An allocation of several nodes may have several.
+    let within: Vec<(WorkerId, AllocationId)> =
+        workers.iter().filter_map(|row| Some((row.id, AllocationId(row.worker.allocation?)))).collect();
+    if within.is_empty() {
+        return Ok(Vec::new());
+    }
+    let filter = AllocationFilter {
+        ids: within.iter().map(|(_, id)| *id).collect(),
+        states: vec![AllocationState::Ended],
+        is_ours: Some(true),
+        ..AllocationFilter::default()
+    };
+    let ended: HashMap<AllocationId, String> =
+        store.allocations(&filter)?.iter().map(|row| (row.id, ends::in_words(row))).collect();
+    Ok(within.into_iter().filter_map(|(worker, id)| Some((worker, ended.get(&id)?.clone()))).collect())
 }

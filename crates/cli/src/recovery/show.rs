@@ -1,10 +1,12 @@
 //! The plan of a recovery, shown.
 
+use super::allocations::{self, Rescheduled};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::ui::style::Tone;
 use crate::ui::table::{Cell, Column, Table};
 use crate::ui::text;
+use serde::Serialize;
 use windlass_core::recovery::Next;
 use windlass_core::sizing::{Amount, Change};
 use windlass_insight::recovery::{Patient, Plan, PlanView};
@@ -12,9 +14,23 @@ use windlass_insight::recovery::{Patient, Plan, PlanView};
 /// So many groups are shown to people; programs get every job.
 const SHOWN: usize = 40;
 
-pub(super) fn plan(ctx: &Context, plan: &Plan, dry_run: bool) -> Result<(), CliError> {
+/// For programs: the plan, and the allocations that it takes on Slurm.
+#[derive(Serialize)]
+struct View<'a> {
+    #[serde(flatten)]
+    plan: PlanView<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slurm: Option<&'a Rescheduled>,
+}
+
+pub(super) fn plan(
+    ctx: &Context,
+    plan: &Plan,
+    dry_run: bool,
+    asked: Option<&Rescheduled>,
+) -> Result<(), CliError> {
     if ctx.ui.json_wanted() {
-        return ctx.ui.print_json(&PlanView::new(plan, dry_run));
+        return ctx.ui.print_json(&View { plan: PlanView::new(plan, dry_run), slurm: asked });
     }
     let groups = groups(&plan.patients);
     ctx.ui.print_line(&headline(plan, dry_run))?;
@@ -23,6 +39,10 @@ pub(super) fn plan(ctx: &Context, plan: &Plan, dry_run: bool) -> Result<(), CliE
     }
     if groups.len() > SHOWN {
         ctx.ui.note(&format!("… and {} more; --format json shows every job", groups.len() - SHOWN));
+    }
+    if let Some(asked) = asked {
+        ctx.ui.print_line(&allocations::in_words(asked))?;
+        allocations::show_shares(ctx, asked)?;
     }
     Ok(())
 }

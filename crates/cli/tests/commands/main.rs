@@ -63,6 +63,8 @@ mod postgres_server;
 #[cfg(test)]
 mod recovering;
 #[cfg(test)]
+mod regenerate;
+#[cfg(test)]
 mod remote;
 #[cfg(test)]
 mod reqmgr2;

@@ -47,15 +47,30 @@ pub enum Cause {
     Alone,
 }
 
-/// Whether to ask for allocations. `is_anything_open`: allocations are asked for or run, which may still take the jobs on.
+/// How the allocations of the workflow stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// Some are asked for or run, which may still take the jobs on.
+    Some,
+    /// None, but what was asked for the last time has worked: so will what is asked for now.
+    NoneLeft,
+    /// None, and of those that were asked for the last time none has begun: they were refused, or taken back. Whoever asks again
+    /// at once asks again and again.
+    NoneBegan,
+}
+
+/// Whether to ask for allocations.
 pub fn decide(
     unplanned: &[Unplanned],
     last: Option<Timestamp>,
-    is_anything_open: bool,
+    open: Open,
     settings: &Settings,
     now: Timestamp,
 ) -> Verdict {
     let Some(oldest) = unplanned.iter().map(|job| job.ready_since).min() else { return Verdict::Nothing };
+    if open == Open::NoneLeft {
+        return Verdict::Schedule(Cause::Alone);
+    }
     let stranded_at = oldest.after(settings.stranded);
     if now >= stranded_at && last.is_none_or(|last| now >= last.after(settings.cooldown)) {
         return Verdict::Schedule(Cause::Stranded);
@@ -64,7 +79,7 @@ pub fn decide(
     if let Some(rested_at) = rested_at.filter(|rested_at| now < *rested_at) {
         return Verdict::Wait { until: rested_at };
     }
-    if !is_anything_open {
+    if open == Open::NoneBegan {
         return Verdict::Schedule(Cause::Alone);
     }
     if unplanned.len() as u64 >= u64::from(settings.threshold) {
@@ -85,26 +100,30 @@ mod tests {
         let wait = |minutes| Verdict::Wait { until: at(minutes) };
         let settings = Settings::default();
         for (jobs, last, open, now, expected) in [
-            (0, None, true, 0, Verdict::Nothing),
-            (0, None, false, 9999, Verdict::Nothing),
-            (4, None, true, 0, wait(120)),
-            (5, None, true, 0, Verdict::Schedule(Enough)),
+            (0, None, Open::Some, 0, Verdict::Nothing),
+            (0, None, Open::NoneLeft, 9999, Verdict::Nothing),
+            (4, None, Open::Some, 0, wait(120)),
+            (5, None, Open::Some, 0, Verdict::Schedule(Enough)),
             // Not again so soon, however many there are.
-            (5, Some(0), true, 29, wait(30)),
-            (5, Some(0), false, 29, wait(30)),
-            (5, Some(0), true, 30, Verdict::Schedule(Enough)),
+            (5, Some(0), Open::Some, 29, wait(30)),
+            (5, Some(0), Open::Some, 30, Verdict::Schedule(Enough)),
             // Few are not left behind.
-            (1, None, true, 119, wait(120)),
-            (1, None, true, 120, Verdict::Schedule(Stranded)),
-            (1, Some(100), true, 120, wait(130)),
-            (1, Some(100), true, 130, Verdict::Schedule(Stranded)),
+            (1, None, Open::Some, 119, wait(120)),
+            (1, None, Open::Some, 120, Verdict::Schedule(Stranded)),
+            (1, Some(100), Open::Some, 120, wait(130)),
+            (1, Some(100), Open::Some, 130, Verdict::Schedule(Stranded)),
             // Nobody else will come.
-            (1, None, false, 0, Verdict::Schedule(Alone)),
+            (1, None, Open::NoneLeft, 0, Verdict::Schedule(Alone)),
+            (1, Some(0), Open::NoneLeft, 1, Verdict::Schedule(Alone)),
+            // What was refused a moment ago is refused again.
+            (1, None, Open::NoneBegan, 0, Verdict::Schedule(Alone)),
+            (5, Some(0), Open::NoneBegan, 29, wait(30)),
+            (1, Some(0), Open::NoneBegan, 30, Verdict::Schedule(Alone)),
         ] {
             let jobs: Vec<Unplanned> =
                 (0..jobs).map(|id| Unplanned { id: JobId(id), ready_since: begin }).collect();
             let found = decide(&jobs, last.map(at), open, &settings, at(now));
-            assert_eq!(found, expected, "{} jobs, last {last:?}, open {open}, now {now}", jobs.len());
+            assert_eq!(found, expected, "{} jobs, last {last:?}, {open:?}, now {now}", jobs.len());
         }
     }
 }

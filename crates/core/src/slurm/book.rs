@@ -163,6 +163,18 @@ pub struct Schedule {
     pub allocations: Vec<NewAllocation>,
 }
 
+impl Schedule {
+    /// It changes nothing.
+    pub fn is_empty(&self) -> bool {
+        let Self { seen: _, mark_executed, schedulers, assign, actions, allocations } = self;
+        mark_executed.is_empty()
+            && schedulers.is_empty()
+            && assign.is_empty()
+            && actions.is_empty()
+            && allocations.is_empty()
+    }
+}
+
 /// What came of a [`Schedule`]: the rows, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheduled {

@@ -60,6 +60,22 @@ pub fn levels(jobs: u32, edges: &Edges) -> Vec<u32> {
     levels
 }
 
+/// As [`levels`], of a workflow that is under way: what is over keeps nobody waiting.
+pub fn levels_left(edges: &Edges, is_over: &[bool]) -> Vec<u32> {
+    let is_left = |job: u32| !is_over.get(job as usize).copied().unwrap_or(false);
+    let left = Edges {
+        direct: edges.direct.iter().copied().filter(|(_, on)| is_left(*on)).collect(),
+        gates: edges
+            .gates
+            .iter()
+            .map(|members| members.iter().copied().filter(|one| is_left(*one)).collect())
+            .collect(),
+        waits: edges.waits.clone(),
+    };
+    let jobs = u32::try_from(is_over.len()).unwrap_or(u32::MAX);
+    levels(jobs, &left)
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
     /// All that goes to the same partition.

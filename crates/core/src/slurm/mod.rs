@@ -18,6 +18,7 @@
 pub mod admit;
 pub mod autoschedule;
 pub mod book;
+pub mod ends;
 pub mod fate;
 pub mod fit;
 pub mod generate;

@@ -80,7 +80,7 @@ pub enum NoSchedule {
 /// The schedule; it is empty if everything that is left is served. A schedule that marks actions and no more still changes
 /// something: they would ask for allocations a second time.
 pub fn regenerate(books: &Books<'_>, profile: &Profile, wish: &Wish<'_>) -> Result<Schedule, NoSchedule> {
-    let options = inherited(wish.options, books.schedulers);
+    let options = with_account(wish.options, books.schedulers);
     let wanted: Vec<&Left> = books.jobs.iter().filter(|job| is_wanted(job, wish.include)).collect();
     let served = served(books, &wanted, wish.submit);
     let unserved: Vec<&Left> = wanted.into_iter().filter(|job| !served.contains(&job.id)).collect();
@@ -90,12 +90,19 @@ pub fn regenerate(books: &Books<'_>, profile: &Profile, wish: &Wish<'_>) -> Resu
     reuse(books, &unserved, wish, &mut schedule)?;
     let reused: BTreeSet<&str> =
         schedule.allocations.iter().map(|one| one.request.scheduler.as_str()).collect();
-    let names_one = |job: &&Left| job.scheduler.as_deref().is_some_and(|name| reused.contains(name));
+    let reused = books.schedulers.iter().filter(|one| reused.contains(one.name.as_str()));
+    let reused: BTreeMap<&str, &SlurmScheduler> = reused.map(|one| (one.name.as_str(), one)).collect();
+    let names_one = |job: &&Left| {
+        let its = job.scheduler.as_deref().and_then(|name| reused.get(name));
+        its.is_some_and(|scheduler| holds(scheduler, &job.resources))
+    };
     let unserved: Vec<&Left> = unserved.into_iter().filter(|job| !names_one(job)).collect();
     let demands = demands(&unserved);
     let taken = books.schedulers.iter().map(|scheduler| scheduler.name.clone()).collect();
-    let proposals =
-        propose(profile, &demands, &options, Some(wish.suffix), &taken).map_err(NoSchedule::Unfit)?;
+    let attempt = |options: &Options| propose(profile, &demands, options, Some(wish.suffix), &taken);
+    // What was good for them before may not hold what they ask for now.
+    let proposals = attempt(&inherited(&options, books.schedulers)).or_else(|_| attempt(&options));
+    let proposals = proposals.map_err(NoSchedule::Unfit)?;
     for proposal in proposals {
         add(books, wish, &demands, proposal, &mut schedule)?;
     }
@@ -107,8 +114,8 @@ fn is_wanted(job: &Left, include: &[JobId]) -> bool {
     job.labels.is_empty() && (is_left || include.contains(&job.id))
 }
 
-/// Who paid, where and for how long says what holds where nobody says otherwise; only if all schedulers agree about where.
-fn inherited(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
+/// Who paid pays, where nobody says otherwise.
+fn with_account(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
     let mut options = options.clone();
     if options.account.is_empty() {
         let account = schedulers.iter().map(|scheduler| &scheduler.account).find(|it| !it.is_empty());
@@ -117,8 +124,21 @@ fn inherited(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
     options
 }
 
+/// They go where they went, if all schedulers agree about it and nobody says otherwise.
+fn inherited(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
+    let mut options = options.clone();
+    if options.partition.is_none()
+        && let Some(first) = schedulers.first()
+        && schedulers.iter().all(|scheduler| scheduler.partition == first.partition)
+    {
+        options.partition.clone_from(&first.partition);
+    }
+    options
+}
+
 /// Jobs for which nodes are asked already. Of those that name a scheduler as many as its open allocations, and those that
-/// its armed recovery action will ask for, can hold; those that are furthest from running go without first.
+/// its armed recovery action will ask for, can hold; those that are furthest from running go without first. Those that name
+/// none are taken by whoever has room.
 fn served(books: &Books<'_>, wanted: &[&Left], submit: bool) -> BTreeSet<JobId> {
     let mut served = BTreeSet::new();
     for scheduler in books.schedulers {
@@ -126,6 +146,7 @@ fn served(books: &Books<'_>, wanted: &[&Left], submit: bool) -> BTreeSet<JobId> 
             .iter()
             .copied()
             .filter(|job| job.scheduler.as_deref() == Some(scheduler.name.as_str()))
+            .filter(|job| holds(scheduler, &job.resources))
             .collect();
         let open = books.allocations.iter().filter(|one| is_of(one, scheduler) && !one.state.is_over());
         let open = open.filter(|one| one.unwanted.is_none()).count() as u64;
@@ -140,7 +161,16 @@ fn served(books: &Books<'_>, wanted: &[&Left], submit: bool) -> BTreeSet<JobId> 
         let room = if supply == 0 { u64::MAX } else { supply.saturating_mul(capacity(scheduler, &jobs)) };
         jobs.sort_by_key(|job| (job.level, job.id));
         let room = usize::try_from(room).unwrap_or(usize::MAX);
-        served.extend(jobs.into_iter().take(room).map(|job| job.id));
+        served.extend(jobs.iter().take(room).map(|job| job.id));
+        let mut others: Vec<&Left> = wanted
+            .iter()
+            .copied()
+            .filter(|job| job.scheduler.is_none() && !served.contains(&job.id))
+            .filter(|job| holds(scheduler, &job.resources))
+            .collect();
+        let room = open.saturating_mul(capacity(scheduler, &others)).saturating_sub(jobs.len() as u64);
+        others.sort_by_key(|job| (job.level, job.id));
+        served.extend(others.iter().take(usize::try_from(room).unwrap_or(usize::MAX)).map(|job| job.id));
     }
     served
 }
@@ -153,6 +183,17 @@ fn is_of(allocation: &Allocation, scheduler: &SlurmScheduler) -> bool {
 fn is_fresh(books: &Books<'_>, scheduler: &SlurmScheduler) -> bool {
     let asks = |action: &&Asking| action.scheduler.as_ref() == Some(&scheduler.name);
     !books.allocations.iter().any(|one| is_of(one, scheduler)) && books.actions.iter().find(asks).is_none()
+}
+
+/// Whether the job fits into an allocation of the scheduler at all: what it asks for may be more than it was. What the scheduler
+/// does not say is no limit.
+fn holds(scheduler: &SlurmScheduler, asks: &Resources) -> bool {
+    let cpus = scheduler.extra.as_deref().and_then(cpus_of);
+    cpus.is_none_or(|has| asks.cpus <= has)
+        && scheduler.memory().is_none_or(|has| asks.memory <= has)
+        && scheduler.gres.as_deref().map(gpus_of).is_none_or(|has| asks.gpus <= has)
+        && asks.nodes <= scheduler.nodes.max(1)
+        && scheduler.walltime().is_none_or(|lasts| asks.runtime.is_none_or(|runtime| runtime <= lasts))
 }
 
 /// How many of these jobs one allocation of the scheduler can do. What it does not say is no limit.
@@ -183,7 +224,9 @@ fn reuse(
     schedule: &mut Schedule,
 ) -> Result<(), NoSchedule> {
     for scheduler in books.schedulers.iter().filter(|one| wish.submit && is_fresh(books, one)) {
-        let is_its = |job: &&&Left| job.scheduler.as_ref() == Some(&scheduler.name);
+        let is_its = |job: &&&Left| {
+            job.scheduler.as_ref() == Some(&scheduler.name) && holds(scheduler, &job.resources)
+        };
         let jobs: Vec<&Left> = unserved.iter().filter(is_its).copied().collect();
         if jobs.is_empty() || jobs.iter().all(|job| job.level > 0) {
             continue;

@@ -4,22 +4,24 @@
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::extract::{Json, Path, Query};
-use crate::state::AppState;
+use crate::state::{AppState, blocking};
 use axum::extract::State;
 use serde::Deserialize;
+use std::time::Duration;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass_api::allocations::{Allocation, Allocations, AskForAllocations};
+use windlass_api::allocations::{Allocation, Allocations, AskForAllocations, LookedAtAllocations};
 use windlass_auth::Operation;
 use windlass_core::slurm::book::NewAllocation;
 use windlass_core::slurm::request::{Crew, request};
+use windlass_slurm::steward::Looked;
 use windlass_store::model::{AllocationFilter, Part, SchedulerRow};
 use windlass_types::slurm::{AllocationState, SlurmState};
 use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list, ask_for)).routes(routes!(show, discard))
+    OpenApiRouter::new().routes(routes!(list, ask_for)).routes(routes!(show, discard)).routes(routes!(look))
 }
 
 /// More are not listed at once.
@@ -169,6 +171,35 @@ async fn discard(
         state.books(move |store| store.acting_as(&by).discard_allocations(&[id], &why, now)).await?;
     state.events.nudge();
     shown(rows.pop().ok_or_else(|| missing(id))?).map(Json)
+}
+
+/// No controller may keep anybody waiting for longer.
+const LONGEST_LOOK: Duration = Duration::from_secs(20);
+
+/// Have Slurm asked how allocations stand
+///
+/// Slurm is asked now instead of when it is due, as far as it may be asked at all, and what it says is noted. If it does not answer
+/// then nothing is known, and nothing is changed.
+#[utoipa::path(post, path = "/workflows/{id}/allocations/look", tag = "allocations", operation_id = "look_at_allocations",
+    params(("id" = i64, Path,)), responses(
+    (status = 200, description = "Whether it answered", body = LookedAtAllocations),
+    (status = 404, description = "There is no such workflow")))]
+async fn look(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<Json<LookedAtAllocations>> {
+    caller.workflow(&state, Operation::ReadWorkflow, WorkflowId(id)).await?;
+    let Some(steward) = state.steward.clone() else {
+        let trouble = Some("this server does not look after allocations: it runs without --slurm".to_owned());
+        return Ok(Json(LookedAtAllocations { is_looked_after: false, answered: false, trouble }));
+    };
+    let trouble = match blocking(move || steward.look(LONGEST_LOOK)).await? {
+        Looked::Answered => None,
+        Looked::Silent(why) => Some(why),
+    };
+    state.events.nudge();
+    Ok(Json(LookedAtAllocations { is_looked_after: true, answered: trouble.is_none(), trouble }))
 }
 
 fn missing(id: AllocationId) -> ApiError {

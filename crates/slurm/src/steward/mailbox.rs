@@ -14,12 +14,27 @@ pub(super) struct Heard {
     pub(super) all: bool,
     /// Workflows that something happened to: an action is due, a run has begun or is over.
     pub(super) workflows: BTreeSet<WorkflowId>,
+    /// Slurm is to be asked now: the number of whoever wanted that last.
+    pub(super) look: Option<u64>,
+}
+
+/// What came of asking Slurm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// It answered, or there was nothing to ask it.
+    Answered,
+    /// It did not, or was not asked: why. Nothing follows from that.
+    Silent(String),
 }
 
 #[derive(Debug, Default)]
 struct Inside {
     heard: Heard,
     is_stopped: bool,
+    /// So often somebody wanted Slurm to be asked now.
+    looks: u64,
+    /// What came of it the last time, up to whose wish.
+    looked: Option<(u64, Looked)>,
 }
 
 /// Tells the steward that something happened; cheap to clone, and there before the steward is.
@@ -35,6 +50,36 @@ impl Nudge {
     /// Something happened to this workflow.
     pub fn workflow(&self, workflow: WorkflowId) {
         self.tell(|heard| heard.workflows.extend([workflow]));
+    }
+
+    /// Slurm is to be asked now. Whoever says so gets a number, and the pass after which his answer is there bears it or a higher
+    /// one.
+    pub(super) fn look(&self) -> u64 {
+        let mut inside = self.inside();
+        inside.looks += 1;
+        let number = inside.looks;
+        inside.heard.look = Some(number);
+        drop(inside);
+        self.0.1.notify_all();
+        number
+    }
+
+    /// What came of it.
+    pub(super) fn has_looked(&self, number: u64, looked: Looked) {
+        self.inside().looked = Some((number, looked));
+        self.0.1.notify_all();
+    }
+
+    /// Waits for what came of it, but not longer than `until`.
+    pub(super) fn await_look(&self, number: u64, until: Instant) -> Looked {
+        let is_done =
+            |inside: &Inside| inside.looked.as_ref().is_some_and(|(answered, _)| *answered >= number);
+        let inside = self.sleep(until, |inside| !inside.is_stopped && !is_done(inside));
+        match &inside.looked {
+            Some((answered, looked)) if *answered >= number => looked.clone(),
+            _ if inside.is_stopped => Looked::Silent("the server is about to end".to_owned()),
+            _ => Looked::Silent("it takes too long".to_owned()),
+        }
     }
 
     /// Nothing in here can be left half done by a panic.
@@ -87,6 +132,23 @@ impl Nudge {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn whoever_wants_a_look_gets_what_came_of_it_or_of_a_later_one() {
+        let nudge = Nudge::default();
+        let (first, second) = (nudge.look(), nudge.look());
+        let far = Instant::now() + Duration::from_hours(1);
+        assert_eq!(nudge.wait(far).unwrap().look, Some(second));
+        let late = Looked::Silent("it takes too long".to_owned());
+        assert_eq!(nudge.await_look(first, Instant::now()), late);
+        nudge.has_looked(second, Looked::Answered);
+        assert_eq!(nudge.await_look(first, far), Looked::Answered);
+        assert_eq!(nudge.await_look(second, far), Looked::Answered);
+        let third = nudge.look();
+        assert_eq!(nudge.await_look(third, Instant::now()), late);
+        nudge.stop();
+        assert!(matches!(nudge.await_look(third, far), Looked::Silent(_)));
+    }
 
     #[test]
     fn what_is_told_often_is_heard_once() {

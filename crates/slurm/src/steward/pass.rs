@@ -1,6 +1,6 @@
 //! One pass: look, decide, commit, act.
 
-use super::mailbox::Heard;
+use super::mailbox::{Heard, Looked};
 use super::{Parts, StewardOptions, StewardStatus, lock};
 use crate::calls::{Books, Outcome, Slurm};
 use crate::render::batch;
@@ -60,6 +60,8 @@ pub(super) struct Passes {
     pub(super) holds: HashMap<AllocationId, Timestamp>,
     /// Tags in Slurm of allocations that are over, or not ours.
     tags: HashMap<String, Option<Tagged>>,
+    /// Whether Slurm answered in this pass.
+    looked: Looked,
 }
 
 impl std::fmt::Debug for Passes {
@@ -86,6 +88,7 @@ impl Passes {
             canceled: HashMap::new(),
             holds: HashMap::new(),
             tags: HashMap::new(),
+            looked: Looked::Answered,
         }
     }
 
@@ -99,7 +102,10 @@ impl Passes {
 
     /// How long to wait for the next one, unless something is told before.
     pub(super) fn pass(&mut self, heard: &Heard) -> Duration {
+        // Until something says otherwise.
+        self.looked = Looked::Silent("a pass has failed; the log of the server says where".to_owned());
         let pause = self.try_pass(heard).unwrap_or_else(|trouble| {
+            self.looked = Looked::Silent(trouble.to_string());
             tracing::warn!(error = %trouble, "a pass over the allocations had trouble");
             lock(&self.status).trouble = Some(trouble.to_string());
             self.options.fastest
@@ -110,16 +116,28 @@ impl Passes {
         pause
     }
 
+    /// What came of asking Slurm in the last pass.
+    pub(super) fn looked(&self) -> Looked {
+        self.looked.clone()
+    }
+
     fn try_pass(&mut self, heard: &Heard) -> Result<Duration, Trouble> {
         let now = Clock.now();
         let workflows = self.workflows_to_look_at(heard, now)?;
         self.take_up_actions(&workflows)?;
         let open = self.open_rows()?;
+        let is_known = |row: &Allocation| row.state != AllocationState::Intended;
+        if !open.iter().any(is_known) {
+            // There is nothing to ask about.
+            self.looked = Looked::Answered;
+        }
         if open.is_empty() {
             self.note_status(&open, None);
             return Ok(self.options.fastest);
         }
-        let polled = if self.is_poll_due(&open, now) { self.poll(now) } else { Polled::NotAsked };
+        let is_asked_to = heard.look.is_some() && open.iter().any(is_known);
+        let polled =
+            if is_asked_to || self.is_poll_due(&open, now) { self.poll(now) } else { Polled::NotAsked };
         let has_new = open.iter().any(|row| row.state == AllocationState::Intended);
         if matches!(polled, Polled::NotAsked) && !has_new {
             self.note_status(&open, None);
@@ -175,11 +193,18 @@ impl Passes {
     fn poll(&mut self, now: Timestamp) -> Polled {
         self.polled_at = Some(now);
         let why = match self.slurm.queue() {
-            Outcome::Answered(jobs) => return Polled::Answered(jobs),
-            Outcome::Unknown(why) if why.was_not_asked() => return Polled::NotAsked,
+            Outcome::Answered(jobs) => {
+                self.looked = Looked::Answered;
+                return Polled::Answered(jobs);
+            }
+            Outcome::Unknown(why) if why.was_not_asked() => {
+                self.looked = Looked::Silent(why.to_string());
+                return Polled::NotAsked;
+            }
             Outcome::Unknown(why) => why.to_string(),
             Outcome::Refused(said) => format!("`squeue` failed: {said}"),
         };
+        self.looked = Looked::Silent(why.clone());
         lock(&self.status).trouble = Some(why);
         Polled::Silent
     }

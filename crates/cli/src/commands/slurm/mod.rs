@@ -2,6 +2,7 @@
 
 mod generate;
 mod plan;
+mod regenerate;
 mod worker;
 
 pub(crate) use plan::show;
@@ -15,5 +16,6 @@ pub(crate) fn run(ctx: &Context, verb: &SlurmVerb) -> Result<Exit, CliError> {
         SlurmVerb::Generate(args) => generate::run(ctx, args),
         SlurmVerb::Plan(args) => plan::run(ctx, args),
         SlurmVerb::Worker(args) => worker::run(ctx, args),
+        SlurmVerb::Regenerate(args) => regenerate::run(ctx, args),
     }
 }

@@ -211,3 +211,15 @@ fn what_fits_nowhere_is_named_with_what_is_lacking() {
     let short = Options { exact_walltime: Some(Duration::from_mins(5)), ..Options::default() };
     assert!(said(&short)[0].ends_with("; an allocation is to last 5m"), "{:?}", said(&short));
 }
+
+#[test]
+fn what_is_over_keeps_nobody_waiting() {
+    let edges = Edges { direct: vec![(1, 0), (2, 1)], gates: vec![vec![0, 1]], waits: vec![(3, 0)] };
+    for (over, levels) in [
+        ([false; 4], [0, 1, 2, 2]),
+        ([true, false, false, false], [0, 0, 1, 1]),
+        ([true, true, false, false], [0, 0, 0, 0]),
+    ] {
+        assert_eq!(levels_left(&edges, &over), levels, "{over:?}");
+    }
+}

@@ -101,15 +101,6 @@ fn allocation(id: i64, new: &NewAllocation) -> Allocation {
     serde_json::from_value(row).unwrap()
 }
 
-fn is_nothing(schedule: &Schedule) -> bool {
-    let Schedule { seen: _, mark_executed, schedulers, assign, actions, allocations } = schedule;
-    mark_executed.is_empty()
-        && schedulers.is_empty()
-        && assign.is_empty()
-        && actions.is_empty()
-        && allocations.is_empty()
-}
-
 #[test]
 fn what_is_left_gets_new_schedulers() {
     let mut world = World {
@@ -157,7 +148,7 @@ fn what_is_left_gets_new_schedulers() {
 fn jobs_that_are_named_are_planned_for_whatever_their_state() {
     let mut world = World { jobs: vec![job(1, 1, 0)], ..World::default() };
     world.jobs[0].status = JobStatus::Failed;
-    assert!(is_nothing(&world.plan(&Options::default(), true)));
+    assert!(world.plan(&Options::default(), true).is_empty());
     let books = Books {
         workflow: WorkflowId(1),
         seen: "",
@@ -179,14 +170,63 @@ fn open_allocations_serve_as_many_as_they_can() {
     let first = world.plan(&options, true);
     assert_eq!(first.allocations.len(), 2);
     world.apply(&first);
-    assert!(is_nothing(&world.plan(&options, true)));
+    assert!(world.plan(&options, true).is_empty());
     // One of them dies.
     world.allocations[0].state = AllocationState::Ended;
     let second = world.plan(&options, true);
     assert_eq!((second.assign.len(), second.allocations.len()), (8, 1));
     assert_eq!(second.schedulers[0].name, "standard_scheduler_regen_2");
     world.apply(&second);
-    assert!(is_nothing(&world.plan(&options, true)));
+    assert!(world.plan(&options, true).is_empty());
+}
+
+#[test]
+fn what_asks_for_more_now_is_not_served_by_what_was_asked_for_less() {
+    let mut world = World { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..World::default() };
+    let options = Options::default();
+    world.apply(&world.plan(&options, true));
+    world.jobs[0].resources.memory = Bytes(4 << 30);
+    let second = world.plan(&options, true);
+    assert_eq!((second.assign.len(), second.assign[0].0), (1, JobId(0)));
+    assert_eq!(second.allocations.len(), 1, "its scheduler's allocation is open, and can never hold it");
+    world.apply(&second);
+    assert!(world.plan(&options, true).is_empty());
+    // Longer than its allocations last.
+    world.jobs[1].resources.runtime = Some(Duration::from_hours(5));
+    assert_eq!(world.plan(&options, true).assign[0].0, JobId(1));
+}
+
+#[test]
+fn who_names_no_scheduler_is_served_by_any() {
+    let mut world = World { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..World::default() };
+    let options = Options::default();
+    world.apply(&world.plan(&options, true));
+    assert_eq!(world.allocations.len(), 1);
+    world.jobs.push(job(7, 1, 0));
+    assert_eq!(world.plan(&options, true).assign.len(), 1, "it asks for what two jobs need at once");
+    world.jobs.remove(0);
+    assert!(world.plan(&options, true).is_empty(), "now there is room");
+    world.jobs.push(job(8, 32, 0));
+    assert_eq!(world.plan(&options, true).assign, [(JobId(8), "wide_scheduler_regen".to_owned())]);
+}
+
+#[test]
+fn jobs_go_where_they_went_if_they_can() {
+    let scheduler = |partition: &str| SlurmScheduler {
+        name: format!("old_{partition}"),
+        partition: Some(partition.into()),
+        ..SlurmScheduler::default()
+    };
+    let partition_of = |schedulers: Vec<SlurmScheduler>, cpus| {
+        let world = World { jobs: vec![job(1, cpus, 0)], schedulers, ..World::default() };
+        world.plan(&Options { group_by: GroupBy::Partition, ..Options::default() }, true).schedulers[0]
+            .name
+            .clone()
+    };
+    assert_eq!(partition_of(vec![], 1), "standard_scheduler_regen");
+    assert_eq!(partition_of(vec![scheduler("wide")], 1), "wide_scheduler_regen");
+    assert_eq!(partition_of(vec![scheduler("wide"), scheduler("standard")], 1), "standard_scheduler_regen");
+    assert_eq!(partition_of(vec![scheduler("standard")], 32), "wide_scheduler_regen");
 }
 
 #[test]
@@ -196,11 +236,11 @@ fn what_was_made_and_not_used_is_used_first() {
     let first = world.plan(&options, false);
     assert_eq!((first.schedulers.len(), first.allocations.len()), (1, 0));
     world.apply(&first);
-    assert!(is_nothing(&world.plan(&options, false)), "it waits for whoever asks for allocations by hand");
+    assert!(world.plan(&options, false).is_empty(), "it waits for whoever asks for allocations by hand");
     let second = world.plan(&options, true);
     assert_eq!((second.schedulers.len(), second.allocations.len(), second.assign.len()), (0, 2, 0));
     world.apply(&second);
-    assert!(is_nothing(&world.plan(&options, true)));
+    assert!(world.plan(&options, true).is_empty());
 }
 
 #[test]
@@ -244,7 +284,7 @@ proptest! {
         let options = Options { group_by, single_allocation: single, ..Options::default() };
         let first = world.plan(&options, submit);
         world.apply(&first);
-        prop_assert!(is_nothing(&world.plan(&options, submit)));
+        prop_assert!(world.plan(&options, submit).is_empty());
         // Also after some of it died and was asked for anew.
         for index in &dead {
             if !world.allocations.is_empty() {
@@ -254,7 +294,7 @@ proptest! {
         }
         let again = world.plan(&options, submit);
         world.apply(&again);
-        prop_assert!(is_nothing(&world.plan(&options, submit)));
+        prop_assert!(world.plan(&options, submit).is_empty());
         let mut ids: Vec<AllocationId> = world.allocations.iter().map(|one| one.id).collect();
         ids.dedup();
         prop_assert_eq!(ids.len(), world.allocations.len());

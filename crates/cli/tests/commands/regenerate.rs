@@ -1,0 +1,106 @@
+//! `windlass slurm regenerate`, with the real binary and a cluster that a file describes.
+
+use crate::common::Sandbox;
+use serde_json::Value;
+
+const PROFILE: &str = "\
+name = \"ours\"
+
+[[partitions]]
+name = \"standard\"
+is_default = true
+nodes = 10
+cpus_per_node = 8
+memory_mb = 16000
+max_walltime_secs = 86400
+shared = true
+";
+
+/// Its own schedule asks for an allocation at the start; then comes what waits.
+const SPEC: &str = "\
+name: study
+resource_requirements:
+  - {name: small, cpus: 1, memory: 1g, runtime: 10m}
+slurm_schedulers: [{name: first, account: lab, nodes: 1, walltime: '01:00:00'}]
+actions:
+  - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: first, scheduler_type: slurm}
+jobs:
+  - {name: 'a{n}', command: 'true', resource_requirements: small, scheduler: first, parameters: {n: '1:8'}}
+  - {name: b, command: 'true', resource_requirements: small, scheduler: first, depends_on_regexes: ['^a']}
+";
+
+const REGENERATE: [&str; 5] = ["slurm", "regenerate", "1", "--profile", "ours.toml"];
+
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("ours.toml", PROFILE);
+    sandbox.write("study.yaml", SPEC);
+    sandbox.windlass(&["create", "study.yaml"]).exits(0);
+    sandbox
+}
+
+fn regenerate(sandbox: &Sandbox, more: &[&str]) -> Value {
+    sandbox.json(&[&REGENERATE[..], more].concat())
+}
+
+fn names(done: &Value) -> Vec<&str> {
+    done["schedulers"].as_array().unwrap().iter().map(|one| one["scheduler"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn what_is_left_gets_new_schedulers_and_nothing_is_made_twice() {
+    let sandbox = sandbox();
+    let shown = sandbox.windlass(&[&REGENERATE[..], &["--dry-run", "--submit"]].concat()).exits(0);
+    shown.prints("would be asked for").says("1 action would not fire any more").says("nothing was changed");
+    let rehearsed = regenerate(&sandbox, &["--dry-run", "--submit"]);
+    assert_eq!(rehearsed["allocations"], Value::Array(vec![]));
+
+    let done = regenerate(&sandbox, &["--submit", "--group-by", "resource-requirements"]);
+    assert_eq!(names(&done), ["small_scheduler_regen", "small_scheduler_deferred_regen"]);
+    let [now, later] = [&done["schedulers"][0], &done["schedulers"][1]];
+    assert_eq!(
+        (&now["account"], &now["is_deferred"], &now["submitted"]),
+        (&"lab".into(), &false.into(), &1.into())
+    );
+    assert_eq!((&later["is_deferred"], &later["submitted"]), (&true.into(), &0.into()));
+    assert_eq!(done["marked_executed"].as_array().unwrap().len(), 1, "it would ask a second time");
+    assert_eq!((&done["recovery_actions"], done["allocations"].as_array().unwrap().len()), (&1.into(), 1));
+
+    let again = regenerate(&sandbox, &["--submit"]);
+    assert_eq!((names(&again).len(), &again["allocations"]), (0, &Value::Array(vec![])), "{again}");
+    let said = sandbox.windlass(&[&REGENERATE[..], &["--submit"]].concat()).exits(0);
+    said.prints("9 jobs are left, and nodes are asked for already");
+}
+
+#[test]
+fn of_several_at_once_one_asks() {
+    let sandbox = sandbox();
+    let done: Vec<Value> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..3).map(|_| scope.spawn(|| regenerate(&sandbox, &["--submit"]))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let asked = |one: &&Value| !one["allocations"].as_array().unwrap().is_empty() || !names(one).is_empty();
+    let asking: Vec<&Value> = done.iter().filter(asked).collect();
+    assert_eq!(asking.len(), 1, "{done:?}");
+    assert_eq!(asking[0]["allocations"].as_array().unwrap().len(), 2, "nine jobs, eight at once");
+    assert!(names(&regenerate(&sandbox, &["--submit"])).is_empty());
+}
+
+#[test]
+fn what_was_made_is_asked_for_later_and_what_fits_nowhere_is_told() {
+    let sandbox = sandbox();
+    let done = regenerate(&sandbox, &[]);
+    assert_eq!(done["allocations"], Value::Array(vec![]), "nobody said so");
+    let asked = regenerate(&sandbox, &["--submit"]);
+    assert_eq!(
+        (&asked["schedulers"][0]["is_known"], &asked["schedulers"][0]["submitted"]),
+        (&true.into(), &2.into())
+    );
+    let said = sandbox.windlass(&[&REGENERATE[..], &["--partition", "night"]].concat());
+    said.exits(0).prints("asked for already");
+
+    sandbox.write("huge.yaml", &SPEC.replace("memory: 1g", "memory: 80g"));
+    sandbox.windlass(&["create", "huge.yaml"]).exits(0);
+    let said = sandbox.windlass(&["slurm", "regenerate", "2", "--profile", "ours.toml"]).exits(4);
+    said.says("fits no partition").says("windlass hpc partitions");
+}

@@ -1,0 +1,127 @@
+//! What became of an allocation, in plain words: for people who wonder why an attempt was lost, or a job waits.
+
+use super::reasons;
+use windlass_types::slurm::{Allocation, AllocationState, SlurmState};
+
+/// `allocation 12 (Slurm job 4711)`.
+pub fn name(row: &Allocation) -> String {
+    match row.job_id {
+        Some(job) => format!("allocation {} (Slurm job {job})", row.id),
+        None => format!("allocation {}", row.id),
+    }
+}
+
+/// `allocation 12 (Slurm job 4711) was preempted`.
+pub fn in_words(row: &Allocation) -> String {
+    format!("{} {}", name(row), fate(row))
+}
+
+/// Of one that is over: why whatever ran in it was lost. `None`: it is not over, or was never begun.
+pub fn cause(row: &Allocation) -> Option<String> {
+    matches!(row.state, AllocationState::Ended | AllocationState::Completing)
+        .then(|| row.end.filter(|end| *end != SlurmState::Completed))
+        .flatten()
+        .map(|_| in_words(row))
+}
+
+fn fate(row: &Allocation) -> String {
+    let because = |words: &str| match &row.reason {
+        Some(reason) => format!("{words}: {reason}"),
+        None => words.to_owned(),
+    };
+    match row.state {
+        AllocationState::Intended => because("is about to be submitted"),
+        AllocationState::Submitting => because("was submitted, and Slurm has not said that it has it"),
+        AllocationState::Pending => match &row.reason {
+            Some(reason) => format!("waits in Slurm's queue: {}", reasons::in_words(reason)),
+            None => "waits in Slurm's queue".to_owned(),
+        },
+        AllocationState::Running => because("runs"),
+        AllocationState::Refused => because("was refused by Slurm"),
+        AllocationState::Withdrawn => because("was withdrawn before it was submitted"),
+        AllocationState::Completing | AllocationState::Ended => {
+            row.end.map_or_else(|| because("is over"), |end| ended(end, row))
+        }
+    }
+}
+
+fn ended(end: SlurmState, row: &Allocation) -> String {
+    let words = match end {
+        SlurmState::Completed => "ended by itself",
+        SlurmState::Preempted => "was preempted",
+        SlurmState::NodeFail => "lost a node",
+        SlurmState::BootFail => "got a node that did not start",
+        SlurmState::Timeout => "reached its time limit",
+        SlurmState::Deadline => "reached its deadline",
+        SlurmState::Cancelled => "was cancelled",
+        SlurmState::OutOfMemory => "ran out of memory",
+        SlurmState::Revoked => "was taken over by another cluster",
+        _ => "failed",
+    };
+    let code = row.exit_code.as_deref().filter(|code| end == SlurmState::Failed && *code != "0:0");
+    match (&row.unwanted, code) {
+        (Some(why), _) if end == SlurmState::Cancelled => format!("{words}: {why}"),
+        (_, Some(code)) => format!("{words} (exit code {code})"),
+        _ => words.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use windlass_types::Timestamp;
+
+    fn row(state: AllocationState, end: Option<SlurmState>, reason: Option<&str>) -> Allocation {
+        serde_json::from_value(json!({
+            "id": 12, "workflow": 1, "is_ours": true, "scheduler": null, "tag": "t", "request": {"scheduler": "s"},
+            "state": state, "job_id": 4711, "by": "ada", "created_at": Timestamp(0), "reason": reason, "end": end,
+            "submitted_at": null, "started_at": null, "ends_at": null, "ended_at": null, "seen_at": null,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn every_end_has_its_words() {
+        use AllocationState as A;
+        for (state, end, reason, words) in [
+            (A::Ended, Some(SlurmState::Preempted), None, "was preempted"),
+            (A::Ended, Some(SlurmState::NodeFail), None, "lost a node"),
+            (A::Ended, Some(SlurmState::Timeout), None, "reached its time limit"),
+            (A::Ended, Some(SlurmState::OutOfMemory), None, "ran out of memory"),
+            (A::Ended, Some(SlurmState::Completed), None, "ended by itself"),
+            (A::Ended, None, Some("it was missing twice"), "is over: it was missing twice"),
+            (A::Refused, None, Some("Invalid account"), "was refused by Slurm: Invalid account"),
+            (
+                A::Pending,
+                None,
+                Some("Priority"),
+                "waits in Slurm's queue: Priority: others are before it in the queue",
+            ),
+            (A::Pending, None, None, "waits in Slurm's queue"),
+            (A::Running, None, None, "runs"),
+        ] {
+            let told = in_words(&row(state, end, reason));
+            assert_eq!(told, format!("allocation 12 (Slurm job 4711) {words}"));
+        }
+        let mut canceled = row(A::Ended, Some(SlurmState::Cancelled), None);
+        assert_eq!(fate(&canceled), "was cancelled");
+        canceled.unwanted = Some("all jobs are over".into());
+        assert_eq!(fate(&canceled), "was cancelled: all jobs are over");
+        let mut failed = row(A::Ended, Some(SlurmState::Failed), None);
+        (failed.exit_code, failed.job_id) = (Some("1:0".into()), None);
+        assert_eq!(in_words(&failed), "allocation 12 failed (exit code 1:0)");
+    }
+
+    #[test]
+    fn what_an_attempt_was_lost_by() {
+        use AllocationState as A;
+        let lost = |end| cause(&row(A::Ended, end, None));
+        assert_eq!(
+            lost(Some(SlurmState::Preempted)).unwrap(),
+            "allocation 12 (Slurm job 4711) was preempted"
+        );
+        assert_eq!(lost(Some(SlurmState::Completed)), None, "its worker left by itself");
+        assert_eq!((lost(None), cause(&row(A::Running, None, None))), (None, None));
+    }
+}
