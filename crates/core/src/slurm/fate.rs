@@ -55,6 +55,8 @@ pub struct Patience {
     pub to_be_accepted: Duration,
     /// One that runs has a worker after this.
     pub to_register: Duration,
+    /// What the controller says has ended is in accounting after this, with its exit code.
+    pub to_be_booked: Duration,
     /// That it was seen is noted so often if nothing else is to be noted.
     pub to_note: Duration,
 }
@@ -65,6 +67,7 @@ impl Default for Patience {
             to_be_shown: Duration::from_secs(30),
             to_be_accepted: Duration::from_mins(1),
             to_register: Duration::from_mins(10),
+            to_be_booked: Duration::from_secs(10),
             to_note: Duration::from_mins(2),
         }
     }
@@ -252,7 +255,9 @@ impl Case<'_> {
         match to {
             AllocationState::Ended => {
                 fate.ask_accounting = matches!(self.sight.accounting, Accounting::NotAsked);
-                change = self.end(job);
+                let is_to_be_booked = self.is_to_be_booked(job);
+                change =
+                    if is_to_be_booked { self.change(AllocationState::Completing) } else { self.end(job) };
             }
             AllocationState::Pending => {
                 let reason = job.reason.clone().filter(|reason| reason != "None");
@@ -287,6 +292,14 @@ impl Case<'_> {
             fate.change = Some(change);
         }
         fate
+    }
+
+    /// Accounting answers, and has not heard of the end yet: it is a moment behind the controller.
+    fn is_to_be_booked(&self, job: &QueueJob) -> bool {
+        let Accounting::Answered(jobs) = &self.sight.accounting else { return false };
+        let is_booked = jobs.iter().any(|booked| booked.job_id == job.job_id && booked.state == job.state);
+        let is_recent = |ended: Timestamp| self.now.since(ended) < self.patience.to_be_booked;
+        !is_booked && job.ends_at.is_some_and(is_recent)
     }
 
     fn state_of(&self, job: &QueueJob) -> AllocationState {

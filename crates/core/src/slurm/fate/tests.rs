@@ -105,6 +105,25 @@ fn nothing_follows_from_silence() {
 }
 
 #[test]
+fn accounting_may_be_a_moment_behind() {
+    let running = booked(S::Running, "RUNNING");
+    let completed = booked(S::Completed, "COMPLETED");
+    let rows = [
+        (9_995, Accounting::Answered(vec![&running]), A::Completing, None),
+        (9_995, Accounting::Answered(vec![]), A::Completing, None),
+        (9_995, Accounting::Answered(vec![&completed]), A::Ended, Some("0:0")),
+        (9_980, Accounting::Answered(vec![&running]), A::Ended, None),
+        (9_995, Accounting::Silent, A::Ended, None),
+        (9_995, Accounting::Disabled, A::Ended, None),
+    ];
+    for (ended, accounting, becomes, exit_code) in rows {
+        let queue = [QueueJob { ends_at: Some(at(ended)), ..job(S::Completed) }];
+        let change = fate(&row(A::Running), &sight(Some(&queue), accounting, GONE)).change.unwrap();
+        assert_eq!((change.to, change.exit_code.as_deref()), (becomes, exit_code), "{ended}");
+    }
+}
+
+#[test]
 fn what_is_over_stays_over() {
     for state in [A::Ended, A::Refused, A::Withdrawn] {
         let alive = [job(S::Running)];
@@ -209,7 +228,8 @@ fn an_end_that_the_controller_still_shows_has_its_exit_code_from_accounting() {
     assert_eq!((change.end, change.exit_code.as_deref()), (Some(S::Cancelled), Some("0:0")));
     assert_eq!(change.reason, Some(Some("CANCELLED by 1001".to_owned())));
     assert!(!told.ask_accounting);
-    // Accounting is behind: the controller's word holds.
+    // Accounting is behind, and has been for a while: the controller's word holds.
+    let queue = [QueueJob { ends_at: Some(at(9_989)), ..job(S::Cancelled) }];
     let stale = booked(S::Running, "RUNNING");
     let told = fate(&row(A::Running), &sight(Some(&queue), Accounting::Answered(vec![&stale]), GONE));
     assert_eq!(
