@@ -5,6 +5,7 @@
 pub(crate) mod access;
 pub(crate) mod access_groups;
 pub(crate) mod actions;
+pub(crate) mod allocations;
 pub(crate) mod backend;
 pub(crate) mod blame;
 pub(crate) mod catalog;
@@ -304,7 +305,8 @@ pub(crate) enum Command {
     Payload(payload::PayloadArgs),
     /// What DAGMan of HTCondor calls for nodes of a request: post, elect, pre, unit.
     Condor(condor::CondorArgs),
-    /// What is asked of Slurm for a workflow: generate, plan.
+    /// What is asked of Slurm for a workflow: generate, plan, allocations, cancel, schedule-nodes, audit, rpc; its schedulers:
+    /// list, get, create, update, delete.
     Slurm(Box<slurm::SlurmArgs>),
     /// What a cluster has, and where jobs fit: list, detect, show, partitions, match, generate.
     Hpc(slurm::HpcArgs),

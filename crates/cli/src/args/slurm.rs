@@ -1,6 +1,7 @@
 //! Slurm: what is asked of it for a workflow, and what a cluster has.
 
 use super::regenerate::RegenerateArgs;
+use super::allocations::BooksVerb;
 use super::slurm_worker::SlurmWorkerArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub(crate) enum SlurmVerb {
     /// Show which allocations a spec's jobs would share, and when they would start.
     #[command(alias = "plan-allocations")]
     Plan(PlanSlurmArgs),
+    #[command(flatten)]
+    Books(BooksVerb),
     /// The worker that the batch script of an allocation starts; not for people.
     #[command(hide = true)]
     Worker(SlurmWorkerArgs),

@@ -13,7 +13,7 @@ use std::hash::Hash;
 use windlass_core::edges::Edges;
 use windlass_store::Store;
 use windlass_store::model::{
-    DataFilter, FileRow, HandlerRow, JobRelations, RequirementsRow, UserDataRow, WorkflowRow,
+    DataFilter, FileRow, HandlerRow, JobRelations, RequirementsRow, SchedulerRow, UserDataRow, WorkflowRow,
 };
 use windlass_types::{JobId, WorkflowId};
 
@@ -268,6 +268,7 @@ named! {
     UserDataRow, "user data", |row| &row.name;
     RequirementsRow, "resource requirements", |row| &row.name;
     HandlerRow, "failure handler", |row| &row.handler.name;
+    SchedulerRow, "scheduler", |row| &row.scheduler.name;
 }
 
 /// One thing that was named: by its id, whichever workflow it belongs to, or by its name in the workflow named.

@@ -7,6 +7,8 @@ mod actions;
 #[cfg(test)]
 mod again;
 #[cfg(test)]
+mod allocations;
+#[cfg(test)]
 mod away;
 #[cfg(test)]
 mod bad_node;

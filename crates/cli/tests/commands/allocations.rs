@@ -1,0 +1,57 @@
+//! Allocations and schedulers in the books: nobody here talks to Slurm.
+
+use crate::common::Sandbox;
+
+const SPEC: &str = "
+name: sweep
+slurm_defaults: {qos: high}
+slurm_schedulers: [{name: night, account: lab, nodes: 2, walltime: '04:00:00'}]
+jobs: [{name: a, command: 'true'}]
+";
+
+fn created() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("spec.yaml", SPEC);
+    sandbox.windlass(&["create", "spec.yaml"]).exits(0);
+    sandbox
+}
+
+#[test]
+fn allocations_are_asked_for_and_canceled() {
+    let sandbox = created();
+    sandbox.windlass(&["slurm", "allocations"]).exits(0).says("has none");
+    let asked = sandbox.windlass(&["slurm", "schedule-nodes", "last", "-n", "2"]).exits(0);
+    assert_eq!(asked.stdout, "allocation 1\nallocation 2\n");
+    asked.says("`windlass serve`");
+    let rows = sandbox.json(&["slurm", "allocations", "1"]);
+    assert_eq!((&rows[0]["state"], &rows[0]["scheduler"]), (&"intended".into(), &"night".into()));
+    assert_eq!(
+        (&rows[0]["request"]["nodes"], &rows[0]["request"]["options"]["qos"]),
+        (&2.into(), &"high".into())
+    );
+    sandbox.windlass(&["slurm", "cancel", "1"]).exits(0).says("allocation 1 is withdrawn");
+    sandbox.windlass(&["slurm", "cancel", "1"]).exits(0).says("is over already: withdrawn");
+    assert_eq!(sandbox.json(&["slurm", "allocations", "--open"]).as_array().unwrap().len(), 1);
+    assert_eq!(sandbox.json(&["slurm", "allocations", "--state", "withdrawn"])[0]["id"], 1);
+    sandbox.windlass(&["slurm", "cancel", "17"]).says("there is no allocation 17");
+    sandbox.windlass(&["delete", "1", "--yes"]).says("windlass slurm cancel");
+}
+
+#[test]
+fn schedulers_are_made_changed_and_deleted() {
+    let sandbox = created();
+    let made = ["slurm", "create", "last", "-n", "day", "--account", "lab", "--partition", "short"];
+    sandbox.windlass(&made).exits(0).says("scheduler 2: day");
+    sandbox.windlass(&made).says("are called `day`");
+    let changed = ["slurm", "update", "day", "--partition", "", "--walltime", "30", "--nodes", "3"];
+    sandbox.windlass(&changed).exits(0).says("from now on");
+    let row = sandbox.json(&["slurm", "get", "day"]);
+    assert_eq!((&row["partition"], &row["walltime"], &row["nodes"]), (&().into(), &"30".into(), &3.into()));
+    sandbox.windlass(&["slurm", "update", "day", "--nodes", "3"]).exits(2).says("nothing was said");
+    sandbox.windlass(&["slurm", "update", "day", "--walltime", "soon"]).exits(2);
+    sandbox.windlass(&["slurm", "schedule-nodes"]).exits(2).says("`night`, `day`");
+    sandbox.windlass(&["slurm", "schedule-nodes", "-s", "noon"]).exits(2).says("has no scheduler `noon`");
+    sandbox.windlass(&["slurm", "delete", "night"]).exits(0);
+    let names = sandbox.json(&["slurm", "list"]);
+    assert_eq!((names.as_array().unwrap().len(), &names[0]["name"]), (1, &"day".into()));
+}
