@@ -53,9 +53,8 @@ impl Office {
             (worker, secret, lost, lost_actions)
         };
         self.join_crew(worker, who, sponsor);
-        if let (Some(mate), Some(row)) = (self.mates.get_mut(&worker), quarters) {
-            mate.allocation = Some(row.id);
-            mate.scheduler = row.scheduler;
+        if let Some(row) = quarters {
+            self.settle_in(worker, &row);
         }
         self.roused.insert(worker);
         Ok(Welcome { worker, secret, lease: self.options.lease, lost, lost_actions })

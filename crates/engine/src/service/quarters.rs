@@ -2,6 +2,7 @@
 
 use super::office::{Office, refused, unavailable};
 use super::talk::Refused;
+use std::time::Instant;
 use windlass_core::slurm::admit::admit;
 use windlass_store::Error;
 use windlass_types::fleet::Introduction;
@@ -13,7 +14,7 @@ impl Office {
     pub(super) fn admit(&mut self, who: &Introduction) -> Result<Option<Allocation>, Refused> {
         let (Some(id), Some(place)) = (who.allocation.map(AllocationId), &who.slurm) else { return Ok(None) };
         let row = self.store.allocation(id).map_err(|error| refused(&error))?;
-        let row = row.ok_or_else(|| Refused::NotFound(format!("there is no allocation {id}")))?;
+        let mut row = row.ok_or_else(|| Refused::NotFound(format!("there is no allocation {id}")))?;
         let change = admit(&row, who.workflow, place, self.now.wall).map_err(Refused::NotFound)?;
         if let Some(change) = change {
             self.store.change_allocations(&[change], self.now.wall).map_err(|error| match error {
@@ -22,12 +23,14 @@ impl Office {
                 error => refused(&error),
             })?;
             self.tell_of_commit();
+            // That of an earlier run, if it has one.
+            row.ends_at = None;
         }
         Ok(Some(row))
     }
 
     pub(super) fn on_allocation_ends(&mut self, allocation: AllocationId, ends_at: Timestamp) {
-        let Some(end) = self.now.at.checked_add(ends_at.since(self.now.wall)) else { return };
+        let Some(end) = self.end_at(ends_at) else { return };
         let inside = self.mates.iter_mut().filter(|(_, mate)| mate.allocation == Some(allocation));
         let told: Vec<WorkerId> = inside
             .map(|(worker, mate)| {
@@ -36,5 +39,20 @@ impl Office {
             })
             .collect();
         self.roused.extend(told);
+    }
+
+    /// Whoever comes, or comes back, may have missed that its allocation ends at another time than Slurm said at its start. A
+    /// time that is past says nothing: it has been changed since, and whoever talks to Slurm will tell.
+    pub(super) fn settle_in(&mut self, worker: WorkerId, row: &Allocation) {
+        let end = row.ends_at.filter(|at| *at > self.now.wall).and_then(|at| self.end_at(at));
+        if let Some(mate) = self.mates.get_mut(&worker) {
+            mate.allocation = Some(row.id);
+            mate.scheduler = row.scheduler;
+            mate.outbox.ends = end.or(mate.outbox.ends);
+        }
+    }
+
+    fn end_at(&self, at: Timestamp) -> Option<Instant> {
+        self.now.at.checked_add(at.since(self.now.wall))
     }
 }

@@ -277,6 +277,12 @@ impl Passes {
             self.changed_at = Clock.now();
         }
         self.commit(&changes)?;
+        for change in &changes {
+            // Also if the row was otherwise by then: Slurm has said so.
+            if let Some(Some(at)) = change.ends_at {
+                self.service().tell_allocation_ends(change.id, at);
+            }
+        }
         for (row, fate) in open.iter().zip(fates) {
             if let Some(reason) = &fate.alarm {
                 let number = row.job_id.map(|id| format!(", job {id} of Slurm,")).unwrap_or_default();

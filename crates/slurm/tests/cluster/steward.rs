@@ -4,9 +4,12 @@ use crate::support::{Cluster, eventually};
 use crate::world::{World, ask, request};
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
+use std::time::Duration;
+use windlass_engine::service::{Speaker, Sponsor};
 use windlass_store::faults::{Asked, Outcome};
-use windlass_types::Clock;
-use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmState};
+use windlass_types::fleet::{Exchange, Introduction, Welcome};
+use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmPlace, SlurmState};
+use windlass_types::{AllocationId, Bytes, Capacity, Clock, WorkflowId};
 
 #[test]
 fn an_action_asks_once_and_what_it_asked_for_ends() {
@@ -120,4 +123,71 @@ fn a_second_job_of_an_allocation_goes() {
     world.cluster.await_state(second, &["CANCELLED"]);
     assert_eq!(world.row(id).state, A::Running);
     assert!(world.books.slurm_calls(Clock.now()).is_ok());
+}
+
+#[test]
+fn whoever_is_in_an_allocation_hears_that_it_ends_later() {
+    let world = World::new(Cluster::shared(), "later");
+    let _steward = world.steward("exec sleep 600");
+    let workflow = world.workflow(0);
+    let id = world.want(workflow, request());
+    let row = world.await_row(id, "has an end", |row| row.ends_at.is_some());
+    let (job, was) = (row.job_id.unwrap(), row.ends_at.unwrap());
+    let mut worker = Inside::of(&world, workflow, id, job);
+    worker.ends_in();
+    world.cluster.slurm("scontrol", &["update", &format!("JobId={job}"), "TimeLimit=02:00:00"]);
+    let mut told = None;
+    eventually("it is told", || {
+        told = worker.ends_in().or(told);
+        told.is_some()
+    });
+    assert!(told.unwrap() > Duration::from_mins(90), "{told:?}");
+    assert!(world.row(id).ends_at.unwrap() > was);
+}
+
+/// A worker in an allocation, as the service knows it.
+struct Inside<'a> {
+    world: &'a World,
+    welcome: Welcome,
+    number: u64,
+}
+
+impl<'a> Inside<'a> {
+    fn of(world: &'a World, workflow: WorkflowId, id: AllocationId, job_id: u64) -> Self {
+        let who = Introduction {
+            host: "n1".into(),
+            boot_id: "b".into(),
+            pid: 1,
+            pid_start_ticks: 1,
+            capacity: Capacity { cpus: 1, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None },
+            version: "test".into(),
+            labels: Vec::new(),
+            site: "local".into(),
+            workflow: Some(workflow),
+            before: None,
+            allocation: Some(id.0),
+            slurm: Some(SlurmPlace { job_id, restarts: 0, node: "n1".into() }),
+        };
+        let sponsor = Sponsor { user: "me".into(), sees_all: true, may: Arc::new(|_| true) };
+        let welcome = ask(|reply| world.service.introduce(who, sponsor, reply)).unwrap();
+        Self { world, welcome, number: 0 }
+    }
+
+    /// What an exchange says about its end, if anything.
+    fn ends_in(&mut self) -> Option<Duration> {
+        self.number += 1;
+        let exchange = Exchange {
+            worker: self.welcome.worker,
+            secret: self.welcome.secret.clone(),
+            number: self.number,
+            reports: Vec::new(),
+            actions: Vec::new(),
+            wait: Duration::ZERO,
+            time_left: None,
+            draining: false,
+            leaving: false,
+        };
+        let speaker = Speaker::User("me".into());
+        ask(|reply| self.world.service.exchange(exchange, speaker, reply)).unwrap().ends_in
+    }
 }
