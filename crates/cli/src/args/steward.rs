@@ -10,26 +10,30 @@ use windlass_types::parse_duration;
 #[command(next_help_heading = "Slurm")]
 pub(crate) struct StewardArgs {
     /// Look after allocations of Slurm: submit those that workflows ask for, follow them, cancel those that nobody needs.
-    #[arg(long)]
+    #[arg(id = "serve_slurm", long = "slurm")]
     pub(crate) slurm: bool,
     /// Where workers in allocations find this server. By default where it listens, which nodes must be able to reach.
-    #[arg(long, value_name = "URL", requires = "slurm")]
+    #[arg(long, value_name = "URL")]
     pub(crate) slurm_worker_url: Option<String>,
     /// The windlass that workers in allocations are, as nodes see it. By default this one.
-    #[arg(long, value_name = "PATH", requires = "slurm")]
+    #[arg(long, value_name = "PATH")]
     pub(crate) slurm_windlass: Option<PathBuf>,
     /// Ask Slurm so often while something happens to allocations.
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = Self::POLL, value_parser = parse_duration)]
     pub(crate) slurm_poll: Duration,
     /// Ask Slurm so often while nothing happens to them.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = Self::SLOWEST_POLL, value_parser = parse_duration)]
     pub(crate) slurm_slowest_poll: Duration,
     /// Call commands of Slurm at most so often per minute, all together.
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = Self::CALLS, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) slurm_calls: u32,
 }
 
 impl StewardArgs {
+    pub(crate) const POLL: &str = "3s";
+    pub(crate) const SLOWEST_POLL: &str = "60s";
+    pub(crate) const CALLS: u32 = 60;
+
     /// `None`: allocations are not looked after.
     pub(crate) fn options(&self, absolute: impl Fn(&PathBuf) -> PathBuf) -> Option<SlurmOptions> {
         self.slurm.then(|| SlurmOptions {

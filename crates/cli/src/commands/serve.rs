@@ -2,6 +2,7 @@
 
 use crate::args::backend::BackendArgs;
 use crate::args::serve::{DEFAULT_LISTEN, LogFormat, ServeArgs};
+use crate::args::steward::StewardArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit, with_sources};
 use crate::local;
@@ -19,6 +20,7 @@ use windlass_requests::{Bell, CondorOptions};
 use windlass_server::discovery::TOKEN_FILE;
 use windlass_server::options::{Limits, RequestsOptions, TlsOptions};
 use windlass_server::{ApiError, Role, ServeError, ServeOptions, logging, tls};
+use windlass_types::parse_duration;
 
 /// What `--check` found.
 #[derive(Serialize)]
@@ -270,10 +272,40 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
     if args.lease != lease {
         words.push(format!("--lease={}s", args.lease.as_secs()));
     }
+    words.extend(slurm_words(ctx, &args.steward));
+    // Scripts and logs of allocations are kept with those of their workflows, wherever those are.
+    let protection = if args.steward.slurm { "full" } else { "strict" };
     Ok(UNIT
         .replace("@USER@", current_user().trim_start_matches("uid "))
         .replace("@COMMAND@", &words.join(" "))
-        .replace("@PLACE@", &place(ctx)))
+        .replace("@PLACE@", &place(ctx))
+        .replace("@PROTECTION@", protection))
+}
+
+/// What was said about Slurm, where it is not what holds anyhow.
+fn slurm_words(ctx: &Context, args: &StewardArgs) -> Vec<String> {
+    if !args.slurm {
+        return Vec::new();
+    }
+    let mut words = vec!["--slurm".to_owned()];
+    if let Some(url) = &args.slurm_worker_url {
+        words.extend(["--slurm-worker-url".to_owned(), quoted(Path::new(url))]);
+    }
+    if let Some(windlass) = &args.slurm_windlass {
+        words.extend(["--slurm-windlass".to_owned(), quoted(&ctx.cwd.join(windlass))]);
+    }
+    for (flag, time, default) in [
+        ("--slurm-poll", args.slurm_poll, StewardArgs::POLL),
+        ("--slurm-slowest-poll", args.slurm_slowest_poll, StewardArgs::SLOWEST_POLL),
+    ] {
+        if parse_duration(default).ok() != Some(time) {
+            words.push(format!("{flag}={}s", time.as_secs_f64()));
+        }
+    }
+    if args.slurm_calls != StewardArgs::CALLS {
+        words.push(format!("--slurm-calls={}", args.slurm_calls));
+    }
+    words
 }
 
 /// What a server of PostgreSQL needs and nobody else may know.

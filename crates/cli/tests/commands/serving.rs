@@ -216,5 +216,13 @@ fn the_unit_starts_what_was_said() {
         .prints("Type=notify")
         .prints("User=tester")
         .prints("--listen=0.0.0.0:8443 --tls-cert /")
+        .prints("ProtectSystem=strict")
         .prints("ReadWritePaths=/");
+    let slurm = ["serve", "--print-systemd-unit", "--slurm", "--slurm-windlass", "/shared/windlass"];
+    sandbox
+        .windlass(&[&slurm[..], &["--slurm-poll", "10s", "--slurm-calls", "30"]].concat())
+        .exits(0)
+        .prints("--slurm --slurm-windlass /shared/windlass --slurm-poll=10s --slurm-calls=30\n")
+        // Allocations write into the directories of workflows.
+        .prints("ProtectSystem=full");
 }
