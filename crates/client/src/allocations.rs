@@ -2,9 +2,15 @@
 
 use crate::{Client, Error};
 use windlass_api::allocations::{Allocation, Allocations, AskForAllocations, LookedAtAllocations};
+use windlass_api::slurm::SlurmStatus;
 use windlass_types::{AllocationId, WorkflowId};
 
 impl Client {
+    /// Whether the server asks Slurm for allocations, and how that goes.
+    pub fn slurm_status(&self) -> Result<SlurmStatus, Error> {
+        self.get("/api/v1/slurm")
+    }
+
     /// Those of a workflow, by number.
     pub fn allocations(&self, workflow: WorkflowId) -> Result<Vec<Allocation>, Error> {
         Ok(self.get::<Allocations>(&format!("/api/v1/workflows/{workflow}/allocations"))?.items)

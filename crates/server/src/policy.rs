@@ -123,6 +123,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("POST", "/workflows/{id}/allocations/look", Needs(ReadWorkflow)),
     ("GET", "/allocations/{id}", Needs(ReadWorkflow)),
     ("DELETE", "/allocations/{id}", Needs(ChangeWorkflow)),
+    ("GET", "/slurm", Needs(Look)),
 
     ("GET", "/workflows", Needs(Look)),
     ("POST", "/workflows", Needs(CreateWorkflow)),

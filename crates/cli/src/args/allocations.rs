@@ -16,6 +16,10 @@ pub(crate) enum BooksVerb {
     Cancel(CancelAllocationsArgs),
     /// Ask for allocations, as a scheduler of the workflow says.
     ScheduleNodes(ScheduleNodesArgs),
+    /// Tell what became of each allocation: who asked, when it was submitted, as which job of Slurm, how it ended.
+    Audit(AuditArgs),
+    /// Show how often Slurm's commands were called, how many calls failed, and what may be asked still.
+    Rpc,
     /// List the schedulers of a workflow.
     List(ListOfWorkflowArgs),
     /// Show a scheduler.
@@ -53,6 +57,26 @@ pub(crate) struct AllocationsArgs {
     /// Only those in this state.
     #[arg(long, value_name = "STATE", value_parser = parse_state)]
     pub(crate) state: Option<AllocationState>,
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each line is something that happened to an allocation, by allocation and time. All of them have the tag that the first line
+names in the comment of their job of Slurm: one that was submitted and is not in the books is found by it.
+
+Examples:
+  windlass slurm audit
+  windlass slurm audit 3 --allocation 17
+  windlass slurm audit last --format json")]
+pub(crate) struct AuditArgs {
+    /// Workflow: its id, its name, or `last`.
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) workflow: WorkflowRef,
+    /// Only these, as `windlass slurm allocations` numbers them.
+    #[arg(long = "allocation", value_name = "ALLOCATION")]
+    pub(crate) allocations: Vec<AllocationId>,
     #[command(flatten)]
     pub(crate) page: PageArgs,
 }
@@ -99,7 +123,13 @@ pub(crate) struct ScheduleNodesArgs {
     #[arg(long)]
     pub(crate) start_one_worker_per_node: bool,
     /// A worker has no more jobs at once than this.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    // Not the one of `run`, for which there is a setting.
+    #[arg(
+        id = "worker_max_parallel_jobs",
+        long = "max-parallel-jobs",
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(crate) max_parallel_jobs: Option<u32>,
 }
 

@@ -1,7 +1,7 @@
 //! Slurm: what is asked of it for a workflow, and what a cluster has.
 
-use super::regenerate::RegenerateArgs;
 use super::allocations::BooksVerb;
+use super::regenerate::RegenerateArgs;
 use super::slurm_worker::SlurmWorkerArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;

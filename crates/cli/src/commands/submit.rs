@@ -45,6 +45,7 @@ fn to_server(ctx: &Context, submit: &SubmitArgs) -> Result<Exit, CliError> {
         }
         // Before anything is created: what fits nowhere would wait for ever.
         let scheduled = slurm::scheduled(ctx, &file, &submit.slurm)?;
+        slurm::require_steward(ctx)?;
         return hand_over(ctx, submit, &scheduled);
     }
     if args.dry_run { super::create::run(ctx, args) } else { hand_over(ctx, submit, &file) }

@@ -1,6 +1,7 @@
 //! What is asked of Slurm for a spec, with the real binary and a cluster that a file describes.
 
 use crate::common::Sandbox;
+use crate::serving::Served;
 
 const PROFILE: &str = "\
 name = \"ours\"
@@ -92,6 +93,16 @@ fn what_fits_nowhere_is_told_before_anything_is_done() {
     let submit = ["submit", "late.yaml", "--profile", "ours.toml"];
     let said = sandbox.windlass(&submit).exits(2);
     said.says("scheduler `s` can never get what it asks for").says("an allocation lasts at most 30m");
+}
+
+#[test]
+fn a_server_that_asks_nothing_of_slurm_gets_no_such_workflow() {
+    let sandbox = sandbox();
+    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let submit = ["submit", "--slurm", "study.yaml", "--profile", "ours.toml", "-a", "lab"];
+    sandbox.windlass(&submit).exits(2).says("asks nothing of Slurm").says("`windlass serve --slurm`");
+    assert_eq!(sandbox.json(&["list"]).as_array().map(Vec::len), Some(0), "nothing was created");
+    sandbox.windlass(&["slurm", "rpc"]).exits(0).says("this server asks nothing of Slurm");
 }
 
 #[test]

@@ -16,10 +16,16 @@ pub(crate) struct House<'a> {
 
 impl<'a> House<'a> {
     pub(crate) fn open(cluster: &'a Cluster, name: &str) -> Self {
+        Self::served(cluster, name, &[])
+    }
+
+    /// The same with these options for `windlass serve`.
+    pub(crate) fn served(cluster: &'a Cluster, name: &str, options: &[&str]) -> Self {
         let work = cluster.work(name);
         let log = fs::File::create(work.path().join("serve.log")).unwrap();
         let mut served = command(cluster, &work)
             .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(options)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -65,7 +71,7 @@ impl<'a> House<'a> {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.windlass(&[arguments, &["--format", "json"]].concat())).unwrap()
     }
 

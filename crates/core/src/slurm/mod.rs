@@ -5,6 +5,7 @@
 //! | `admit.rs` | whether a worker is in the allocation that it says it is in |
 //! | `autoschedule.rs` | when allocations are asked for without anybody saying so |
 //! | `book.rs` | the rows of allocations as values, and what a decision changes of them |
+//! | `calls.rs` | how often Slurm was asked, in an hour and a day |
 //! | `fate.rs` | what became of an allocation, and what is done about it |
 //! | `fit.rs` | which partitions can hold what a job asks for, which is the best, what the nearest lacks |
 //! | `generate.rs` | schedulers and actions for groups, and whether written ones can ever get what they ask for |
@@ -18,6 +19,7 @@
 pub mod admit;
 pub mod autoschedule;
 pub mod book;
+pub mod calls;
 pub mod ends;
 pub mod fate;
 pub mod fit;

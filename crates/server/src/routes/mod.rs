@@ -11,6 +11,7 @@ mod mcp;
 mod metrics;
 mod nodes;
 pub(crate) mod requests;
+mod slurm;
 mod tokens;
 mod torc;
 mod workers;
@@ -34,6 +35,7 @@ pub(crate) fn brief() -> OpenApiRouter<AppState> {
         .merge(workflows::routes())
         .merge(failures::routes())
         .merge(allocations::routes())
+        .merge(slurm::routes())
         .merge(requests::routes())
         .merge(books::routes())
 }

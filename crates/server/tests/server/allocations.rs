@@ -130,3 +130,9 @@ fn what_makes_no_sense_is_not_asked_for() {
     assert_eq!(bench.get(&format!("{list}?state=lost")).send().unwrap().status(), 422);
     assert_eq!(answered(bench.get(&list))["items"], json!([]));
 }
+
+#[test]
+fn a_server_says_whether_it_asks_slurm() {
+    let bench = Bench::new();
+    assert_eq!(answered(bench.get("/api/v1/slurm")), json!({ "steward": null }));
+}

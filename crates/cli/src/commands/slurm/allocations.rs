@@ -9,7 +9,10 @@ use crate::error::{CliError, Exit};
 use crate::select;
 use crate::ui::listing::{Field, Listing};
 use crate::ui::table::Column;
+use crate::ui::text;
+use std::collections::BTreeMap;
 use windlass_core::slurm::book::NewAllocation;
+use windlass_core::slurm::reasons::{self, Explained};
 use windlass_core::slurm::request::{Crew, request};
 use windlass_store::model::AllocationFilter;
 use windlass_types::slurm::{Allocation, AllocationState, SlurmState};
@@ -37,12 +40,39 @@ const FIELDS: &[Field<Allocation>] = &[
     Field::new("end", |a: &Allocation| a.end.map(SlurmState::name).into()),
     Field::new("exit_code", |a: &Allocation| a.exit_code.as_ref().into()),
     Field::new("reason", |a: &Allocation| a.reason.as_ref().into()),
+    // Slurm's reason in plain words, while it waits.
+    Field::new("explanation", |a: &Allocation| waits(a).map(|known| known.words).into()),
+    Field::new("needs_human", |a: &Allocation| waits(a).is_some_and(|known| known.needs_human).into()),
     Field::new("unwanted", |a: &Allocation| a.unwanted.as_ref().into()),
     Field::shown(Column::elastic("WHY"), |a: &Allocation| why(a).into()),
 ];
 
 fn job_id(row: &Allocation) -> Option<i64> {
     row.job_id.and_then(|job| i64::try_from(job).ok())
+}
+
+fn waits(row: &Allocation) -> Option<Explained> {
+    let reason = row.reason.as_deref().filter(|_| row.state == AllocationState::Pending);
+    reason.and_then(reasons::explain)
+}
+
+/// What the reasons mean for which allocations wait; each once, since hundreds may wait for the same.
+fn explained(rows: &[Allocation]) -> Vec<String> {
+    let mut known: BTreeMap<&str, (Vec<&Allocation>, Explained)> = BTreeMap::new();
+    for row in rows {
+        if let (Some(reason), Some(explained)) = (&row.reason, waits(row)) {
+            known.entry(reason).or_insert_with(|| (Vec::new(), explained)).0.push(row);
+        }
+    }
+    let tell = |(reason, (rows, explained)): (&str, (Vec<&Allocation>, Explained))| {
+        let who = match rows.as_slice() {
+            [row] => format!("allocation {} waits", row.id),
+            rows => format!("{} wait", text::count(rows.len() as u64, "allocation")),
+        };
+        let help = if explained.needs_human { "; waiting alone does not help" } else { "" };
+        format!("{who} ({reason}): {}{help}", explained.words)
+    };
+    known.into_iter().map(tell).collect()
 }
 
 /// How it ended, why it waits, that nobody wants it any more: what is most worth knowing.
@@ -65,7 +95,13 @@ pub(crate) fn list(ctx: &Context, args: &AllocationsArgs) -> Result<Exit, CliErr
         states: args.state.into_iter().collect(),
         ..AllocationFilter::default()
     };
-    print(ctx, &workflow, Listing::new(FIELDS), store.allocations(&filter)?, &args.page)
+    let rows = store.allocations(&filter)?;
+    let notes = if ctx.ui.json_wanted() { Vec::new() } else { explained(&rows) };
+    let exit = print(ctx, &workflow, Listing::new(FIELDS), rows, &args.page)?;
+    for note in notes {
+        ctx.ui.note(&note);
+    }
+    Ok(exit)
 }
 
 pub(crate) fn cancel(ctx: &Context, args: &CancelAllocationsArgs) -> Result<Exit, CliError> {
@@ -115,8 +151,15 @@ pub(crate) fn schedule_nodes(ctx: &Context, args: &ScheduleNodesArgs) -> Result<
     for id in &ids {
         ctx.ui.print_line(&format!("allocation {id}"))?;
     }
-    if ctx.server()?.is_none() {
-        ctx.ui.note("nobody serves this database: they are submitted when `windlass serve` does");
+    let nobody = match ctx.server()? {
+        None => Some("nobody serves this database"),
+        Some(client) if client.slurm_status()?.steward.is_none() => {
+            Some("the server of this database asks nothing of Slurm")
+        }
+        Some(_) => None,
+    };
+    if let Some(nobody) = nobody {
+        ctx.ui.note(&format!("{nobody}: they are submitted when `windlass serve --slurm` does"));
     }
     Ok(Exit::Success)
 }

@@ -1,9 +1,11 @@
 //! `windlass slurm`: what is asked of Slurm for a workflow, and what runs there.
 
 mod allocations;
+mod audit;
 mod generate;
 mod plan;
 mod regenerate;
+mod rpc;
 mod schedulers;
 mod worker;
 
@@ -29,6 +31,8 @@ fn books(ctx: &Context, verb: &BooksVerb) -> Result<Exit, CliError> {
         BooksVerb::Allocations(args) => allocations::list(ctx, args),
         BooksVerb::Cancel(args) => allocations::cancel(ctx, args),
         BooksVerb::ScheduleNodes(args) => allocations::schedule_nodes(ctx, args),
+        BooksVerb::Audit(args) => audit::run(ctx, args),
+        BooksVerb::Rpc => rpc::run(ctx),
         BooksVerb::List(args) => schedulers::list(ctx, args),
         BooksVerb::Get(args) => schedulers::get(ctx, args),
         BooksVerb::Create(args) => schedulers::create(ctx, args),

@@ -23,6 +23,17 @@ pub(super) fn show(ctx: &Context, file: &SpecFile, args: &SubmitSlurmArgs) -> Re
     Ok(Exit::Success)
 }
 
+/// A server that asks nothing of Slurm would have it wait for ever.
+pub(super) fn require_steward(ctx: &Context) -> Result<(), CliError> {
+    let client = ctx.require_server()?;
+    if client.slurm_status()?.steward.is_some() {
+        return Ok(());
+    }
+    let what =
+        format!("the server at {} asks nothing of Slurm, and this workflow waits for it", client.url());
+    Err(CliError::user(what).with_hint("where Slurm is, `windlass serve --slurm` starts one that does"))
+}
+
 /// The spec with all that it asks of Slurm, which the cluster can give.
 pub(super) fn scheduled(
     ctx: &Context,
