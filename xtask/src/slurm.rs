@@ -44,13 +44,13 @@ fn is_running() -> bool {
     succeeds(&mut tool("status"))
 }
 
-fn tool(verb: &str) -> Command {
+pub(crate) fn tool(verb: &str) -> Command {
     let mut command = Command::new(root().join("tools/slurm-cluster"));
     command.arg("-d").arg(place()).arg(verb);
     command
 }
 
 /// Where tests look for it too.
-fn place() -> PathBuf {
+pub(crate) fn place() -> PathBuf {
     env::var_os("SLURM_CLUSTER_DIR").map_or_else(|| "/var/tmp/slurm-cluster".into(), PathBuf::from)
 }

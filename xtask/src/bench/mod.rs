@@ -15,6 +15,7 @@ mod report;
 mod requests;
 mod retries;
 mod rounds;
+mod slurm;
 mod statistics;
 mod table;
 mod targets;
@@ -51,6 +52,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         Some((first, rest)) if first == "plan" => return plan::main(rest),
         Some((first, rest)) if first == "dag" => return dag::main(rest),
         Some((first, rest)) if first == "requests" => return requests::main(rest, build),
+        Some((first, rest)) if first == "slurm" => return slurm::main(rest, build),
         _ => {}
     }
     let known: Vec<&str> = LIST.iter().map(|(name, _)| *name).collect();

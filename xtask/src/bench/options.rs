@@ -13,6 +13,7 @@ cargo xtask bench retries [OPTIONS]: what a retry costs, and how soon a storm is
 cargo xtask bench plan [OPTIONS]: planning a large dataset with each splitter (see its own --help)
 cargo xtask bench adaptive [OPTIONS]: how well rounds learn from hints that are wrong (see its own --help)
 cargo xtask bench requests [OPTIONS]: passes over many requests, and the API meanwhile (see its own --help)
+cargo xtask bench slurm [OPTIONS]: jobs in allocations of Slurm, beside torc (see its own --help)
 cargo xtask bench dag [PART] [OPTIONS]: runs on HTCondor: rendering, following them (see its own --help)
 
   A  10,000 independent jobs, 2 at once           C  a chain of 500 jobs

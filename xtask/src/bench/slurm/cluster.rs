@@ -1,0 +1,62 @@
+//! The cluster of the tests, alone.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::stamps::ACCOUNT;
+use crate::shell::{output, run};
+use crate::slurm::{place, provide, tool};
+
+const PATIENCE: Duration = Duration::from_mins(2);
+
+pub(super) struct Cluster {
+    directory: PathBuf,
+    /// Tests keep it while they use the cluster. Given back before what comes next here looks whether somebody has it.
+    _used: File,
+    /// Stops it, unless it ran before.
+    _provided: crate::slurm::Cluster,
+}
+
+impl Cluster {
+    /// Waits until nobody else uses it; tests then wait for us.
+    pub(super) fn alone() -> Result<Self> {
+        let provided = provide()?;
+        let directory = place();
+        fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        let open = |name: &str| {
+            let path = directory.join(name);
+            let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
+            file.with_context(|| format!("cannot open {}", path.display()))
+        };
+        // As the tests do it: whoever waits for the cluster keeps others from coming before him.
+        let turn = open("turn.lock")?;
+        turn.lock()?;
+        let used = open("used.lock")?;
+        used.lock()?;
+        drop(turn);
+        run(&mut tool("start"))?;
+        Ok(Self { directory, _used: used, _provided: provided })
+    }
+
+    /// Lets a program use it.
+    pub(super) fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env("SLURM_CONF", self.directory.join("etc/slurm.conf"))
+    }
+
+    /// Cancels what is left of the measurement, and waits until it is gone.
+    pub(super) fn clear(&self) -> Result<()> {
+        let account = format!("--account={ACCOUNT}");
+        output(self.equip(Command::new("scancel").arg(&account)))?;
+        let deadline = Instant::now() + PATIENCE;
+        while !output(self.equip(Command::new("squeue").args(["-h", &account])))?.trim().is_empty() {
+            ensure!(Instant::now() < deadline, "jobs of the measurement do not end: `squeue {account}`");
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+}
