@@ -17,6 +17,7 @@ mod history;
 mod inputs;
 mod job_logs;
 mod local;
+mod log_signs;
 mod orders;
 mod packing;
 mod plan;

@@ -73,6 +73,9 @@ pub(crate) struct Overview {
     /// Those who live on without their server.
     #[serde(skip)]
     pub(crate) strays: Vec<Stray>,
+    /// On Slurm: how much of what it was given was used, where that is to be shown.
+    #[serde(skip)]
+    pub(crate) usage: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -125,7 +128,7 @@ impl Overview {
         } else {
             Vec::new()
         };
-        Ok(Self { workflow, running, failures, is_newest, strays })
+        Ok(Self { workflow, running, failures, is_newest, strays, usage: None })
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod environment;
 
 pub use budget::{Budget, BudgetOptions, Left, Tally};
 
+use crate::read::accounts::{self, Account};
 use crate::read::{sacct, sbatch, squeue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -151,6 +152,23 @@ impl Slurm {
             }
         }
         Outcome::Answered(Books::Jobs(jobs))
+    }
+
+    /// What accounting measured of these jobs and of their steps; `None` where there is no accounting.
+    pub fn accounts(&self, ids: &[u64]) -> Outcome<Option<Vec<Account>>> {
+        let mut rows = Vec::new();
+        for chunk in ids.chunks(CHUNK) {
+            let ids: Vec<String> = chunk.iter().map(u64::to_string).collect();
+            let arguments =
+                ["-n", "-P", "-D", "-o", accounts::FORMAT, "-j", &ids.join(",")].map(str::to_owned);
+            match self.run(Tool::Sacct, &arguments) {
+                Outcome::Answered(printed) => rows.extend(accounts::parse(&printed)),
+                Outcome::Refused(said) if sacct::is_disabled(&said) => return Outcome::Answered(None),
+                Outcome::Refused(said) => return Outcome::Refused(said),
+                Outcome::Unknown(why) => return Outcome::Unknown(why),
+            }
+        }
+        Outcome::Answered(Some(rows))
     }
 
     /// Hands an allocation over: its number. [`Outcome::Unknown`] may mean that it was accepted.

@@ -1,5 +1,6 @@
 //! What the commands of Slurm answer.
 
+pub mod accounts;
 pub mod cluster;
 pub mod sacct;
 pub mod sbatch;

@@ -36,6 +36,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod site;
 pub(crate) mod slurm;
+pub(crate) mod slurm_reports;
 pub(crate) mod slurm_worker;
 pub(crate) mod spec;
 pub(crate) mod steward;

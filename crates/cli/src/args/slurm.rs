@@ -2,6 +2,7 @@
 
 use super::allocations::BooksVerb;
 use super::regenerate::RegenerateArgs;
+use super::slurm_reports::ReportVerb;
 use super::slurm_worker::SlurmWorkerArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ pub(crate) enum SlurmVerb {
     Plan(PlanSlurmArgs),
     #[command(flatten)]
     Books(BooksVerb),
+    #[command(flatten)]
+    Reports(ReportVerb),
     /// The worker that the batch script of an allocation starts; not for people.
     #[command(hide = true)]
     Worker(SlurmWorkerArgs),

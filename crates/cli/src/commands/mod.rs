@@ -46,7 +46,7 @@ mod revisions;
 mod run;
 mod serve;
 mod site;
-mod slurm;
+pub(crate) mod slurm;
 mod spawn;
 mod spec;
 mod status;

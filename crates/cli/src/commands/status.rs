@@ -1,6 +1,6 @@
 //! `windlass status`: one workflow on one screen.
 
-use super::workflows;
+use super::{slurm, workflows};
 use crate::args::Format;
 use crate::args::workflows::StatusArgs;
 use crate::context::Context;
@@ -23,7 +23,9 @@ pub(crate) fn run(ctx: &Context, args: &StatusArgs) -> Result<Exit, CliError> {
     let mut overviews = Vec::new();
     for row in select::workflows(&*store, &args.workflows)? {
         let somebody_runs_it = view::is_run_by_somebody(&*store, &row);
-        overviews.push(Overview::load(&*store, row, somebody_runs_it, now)?);
+        // Being able to show the workflow matters more.
+        let usage = slurm::usage::line(ctx, &*store, &row).unwrap_or_default();
+        overviews.push(Overview { usage, ..Overview::load(&*store, row, somebody_runs_it, now)? });
     }
     match (ctx.ui.format(), overviews.as_slice()) {
         (Format::Json, [one]) => ctx.ui.print_json(one)?,
@@ -62,6 +64,7 @@ fn render(
         summary::counts_line(counts, paint),
         times(view),
     ];
+    lines.extend(overview.usage.clone());
     lines.extend(running_lines(overview, now, paint));
     let failures = summary::failure_lines(overview, cwd, paint);
     if !failures.is_empty() {

@@ -3,6 +3,7 @@
 use super::outcome::Outcome;
 use super::style::{Paint, Tone};
 use super::text;
+use crate::commands::slurm;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::job_logs::{self, Stream};
@@ -71,7 +72,9 @@ fn load(ctx: &Context, store: &dyn Store, workflow: WorkflowId) -> Result<Overvi
         .workflow(workflow)?
         .ok_or_else(|| CliError::internal(format!("workflow {workflow} is gone from the database")))?;
     // Whoever calls this ran it until now, or found it over.
-    Overview::load(store, row, false, ctx.clock.now())
+    // What its allocations were used for is worth a line, and no failure.
+    let usage = slurm::usage::line(ctx, store, &row).unwrap_or_default();
+    Ok(Overview { usage, ..Overview::load(store, row, false, ctx.clock.now())? })
 }
 
 pub(crate) fn render_end(overview: &Overview, wall: Duration, cwd: &Path, paint: Paint) -> Vec<String> {
@@ -79,6 +82,7 @@ pub(crate) fn render_end(overview: &Overview, wall: Duration, cwd: &Path, paint:
     let counts = &row.counts;
     let title = paint.apply(Tone::Bold, &text::one_line(&row.name));
     let mut lines = vec![format!("{title}: {} in {}", counts_line(counts, paint), format_duration(wall))];
+    lines.extend(overview.usage.clone());
     lines.extend(failure_lines(overview, cwd, paint));
     lines.extend(next_lines(overview, paint));
     lines
@@ -232,7 +236,7 @@ pub(crate) mod tests {
         };
         let state = State::of(&row, false);
         let workflow = WorkflowView { row, state, jobs: Counts(counts), elapsed_seconds: Some(12.0) };
-        Overview { workflow, running: Vec::new(), failures, is_newest: true, strays: Vec::new() }
+        Overview { workflow, running: Vec::new(), failures, is_newest: true, strays: Vec::new(), usage: None }
     }
 
     pub(crate) fn failure(

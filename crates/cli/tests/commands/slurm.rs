@@ -127,3 +127,44 @@ fn clusters_that_files_describe() {
     sandbox.write("bad.toml", "name = \"x\"\nnodes = 3\n");
     sandbox.windlass(&["hpc", "show", "bad.toml"]).exits(2).says("bad.toml is no profile of a cluster");
 }
+
+#[test]
+fn the_output_of_an_allocation_is_explained() {
+    let sandbox = Sandbox::new();
+    let said = "\
+starting
+slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-15T06:31:14 ***
+srun: error: n1: task 0: Out Of Memory
+";
+    sandbox.write("logs/slurm-7.out", said);
+    sandbox.write("logs/slurm-8.out", "all is well\n");
+    let shown = sandbox.windlass(&["slurm", "logs", "logs"]).exits(0).stdout;
+    let lines: Vec<&str> = shown.lines().map(str::trim).collect();
+    assert_eq!(lines[0], "logs/slurm-7.out");
+    assert!(lines[1].starts_with("2: ") && lines[2].contains("mere warning"), "{shown}");
+    assert!(lines[4].starts_with("3: ") && lines[6].starts_with("do: "), "{shown}");
+    let found = sandbox.json(&["slurm", "parse-logs", "logs", "--errors-only"]);
+    let found = found.as_array().unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((&found[0]["sign"], &found[0]["line"]), (&"memory-limit".into(), &3.into()));
+    let quiet = sandbox.windlass(&["slurm", "logs", "logs/slurm-8.out"]).exits(0);
+    assert_eq!(quiet.stderr.trim(), "no known sign of trouble in 1 file");
+}
+
+#[test]
+fn a_workflow_without_allocations_has_no_usage() {
+    let sandbox = Sandbox::new();
+    sandbox.write("spec.yaml", "name: plain\njobs: [{name: a, command: 'true'}]\n");
+    sandbox.windlass(&["run", "spec.yaml"]).exits(0);
+    let usage = sandbox.windlass(&["slurm", "usage"]).exits(0);
+    assert_eq!(usage.stderr.trim(), "workflow 1 (plain) has no allocations");
+    let usage = sandbox.json(&["slurm", "usage"]);
+    assert_eq!(
+        (&usage["allocations"], &usage["total"]["given_core_hours"]),
+        (&serde_json::json!([]), &0.0.into())
+    );
+    let status = sandbox.windlass(&["status"]).exits(0).stdout;
+    assert!(!status.contains("utilisation"), "{status}");
+    // Nothing was asked of Slurm, so it is not asked about it.
+    sandbox.windlass(&["slurm", "sacct"]).exits(0);
+}

@@ -15,6 +15,8 @@
 //! | `regenerate.rs` | a schedule for what is left of a workflow |
 //! | `request.rs` | what a scheduler of a workflow asks for |
 //! | `sight.rs` | what Slurm says about its jobs |
+//! | `signs.rs` | what lines in the output of an allocation mean, and what to do about it |
+//! | `usage.rs` | what became of the core-hours of allocations |
 
 pub mod admit;
 pub mod autoschedule;
@@ -30,3 +32,5 @@ pub mod reasons;
 pub mod regenerate;
 pub mod request;
 pub mod sight;
+pub mod signs;
+pub mod usage;

@@ -1,18 +1,22 @@
 //! `windlass slurm`: what is asked of Slurm for a workflow, and what runs there.
 
+mod accounts;
 mod allocations;
 mod audit;
 mod generate;
+mod logs;
 mod plan;
 mod regenerate;
 mod rpc;
 mod schedulers;
+pub(crate) mod usage;
 mod worker;
 
 pub(crate) use plan::show;
 
 use crate::args::allocations::BooksVerb;
 use crate::args::slurm::SlurmVerb;
+use crate::args::slurm_reports::ReportVerb;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 
@@ -21,6 +25,10 @@ pub(crate) fn run(ctx: &Context, verb: &SlurmVerb) -> Result<Exit, CliError> {
         SlurmVerb::Generate(args) => generate::run(ctx, args),
         SlurmVerb::Plan(args) => plan::run(ctx, args),
         SlurmVerb::Books(verb) => books(ctx, verb),
+        SlurmVerb::Reports(ReportVerb::Usage(args)) => usage::run(ctx, args),
+        SlurmVerb::Reports(ReportVerb::Sacct(args)) => accounts::sacct(ctx, args),
+        SlurmVerb::Reports(ReportVerb::Stats(args)) => accounts::stats(ctx, args),
+        SlurmVerb::Reports(ReportVerb::Logs(args)) => logs::run(ctx, args),
         SlurmVerb::Worker(args) => worker::run(ctx, args),
         SlurmVerb::Regenerate(args) => regenerate::run(ctx, args),
     }
