@@ -11,6 +11,7 @@ mod docs;
 mod htcondor;
 mod layers;
 mod python;
+mod reqmgr2;
 mod shell;
 mod slurm;
 mod soak;

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::htcondor::Installing;
 use crate::python;
+use crate::reqmgr2;
 use crate::shell::{self, cargo, run, succeeds};
 use crate::slurm;
 
@@ -20,9 +21,10 @@ cargo xtask test [ARGS...]: runs every test of the workspace
      tests start it, and it is stopped at the end
   5. installs Slurm from Debian's packages, for a cluster in /var/tmp/slurm-cluster ($SLURM_CLUSTER_DIR); tests start it,
      and it is stopped at the end
-  6. builds the workspace, so that tests may start the `windlass` binary
-  7. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
-  8. cargo nextest run --workspace ARGS...; where nobody is root, or not even root may mount a disk or make a namespace
+  6. installs ReqMgr2 in /var/tmp/reqmgr2-server ($REQMGR2_DIR), from PyPI and npm (once, a minute); tests start their own
+  7. builds the workspace, so that tests may start the `windlass` binary
+  8. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
+  9. cargo nextest run --workspace ARGS...; where nobody is root, or not even root may mount a disk or make a namespace
      (some containers), the tests that need it are left out, counted as skipped, and named
 
 ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
@@ -72,6 +74,9 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let pool = may_have_pool().then(Installing::begin).transpose()?;
     provide_nextest()?;
     python::provide()?;
+    if reqmgr2::can_be_here() {
+        reqmgr2::provide()?;
+    }
     run(&mut cargo(["build", "--workspace"]))?;
     if arguments.is_empty() {
         run(&mut cargo(["test", "--doc", "--workspace"]))?;
@@ -114,6 +119,11 @@ const STAGES: &[Stage] = &[
         trouble: "a Slurm cluster wants root, and Debian's packages",
         tests: "binary_id(/::(cluster|slurm)$/)",
         can_be_set: slurm::can_be_here,
+    },
+    Stage {
+        trouble: "ReqMgr2 wants Python 3.9 ($PYTHON may name it) and npm",
+        tests: "binary_id(/::reqmgr2$/)",
+        can_be_set: reqmgr2::can_be_here,
     },
 ];
 

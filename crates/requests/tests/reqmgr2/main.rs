@@ -1,0 +1,81 @@
+//! Against the real ReqMgr2, which `tools/reqmgr2-server install` fetches once.
+#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+
+use serde_json::{Value, json};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use windlass_core::requests::document::{Context, read};
+use windlass_requests::{Reqmgr2, Reqmgr2Error};
+
+/// One with a directory and ports of its own, gone when the test is over.
+struct Server {
+    dir: tempfile::TempDir,
+    port: u16,
+    couch: u16,
+}
+
+impl Server {
+    fn start() -> Self {
+        // Both at once, so that they are two.
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let (first, second) = (free(), free());
+        let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+        let server = Self { dir: tempfile::tempdir().unwrap(), port: port(&first), couch: port(&second) };
+        drop((first, second));
+        assert!(server.tool("start"), "is it installed? `tools/reqmgr2-server install`");
+        server
+    }
+
+    fn tool(&self, verb: &str) -> bool {
+        let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/reqmgr2-server");
+        let status = Command::new(tool)
+            .arg("-d")
+            .arg(self.dir.path())
+            .arg(verb)
+            .env("REQMGR2_PORT", self.port.to_string())
+            .env("REQMGR2_COUCH_PORT", self.couch.to_string())
+            .status();
+        status.unwrap().success()
+    }
+
+    /// Its database has this request.
+    fn has(&self, name: &str, document: &Value) {
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let url = format!("http://127.0.0.1:{}/reqmgr_workload_cache/{name}", self.couch);
+        let put = reqwest::blocking::Client::new().put(url).json(document).send().unwrap();
+        assert!(put.status().is_success(), "{put:?}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.tool("stop");
+    }
+}
+
+#[test]
+fn a_request_of_the_real_one_is_fetched_and_read() {
+    let answer = include_str!("../../../core/tests/data/reqmgr/answer.json");
+    let answer: Value = serde_json::from_str(answer).unwrap();
+    let (name, document) = answer["result"][0].as_object().unwrap().iter().next().unwrap();
+    let server = Server::start();
+    server.has(name, document);
+    let limit = Duration::from_secs(20);
+    let reqmgr2 = Reqmgr2 { limit, ..Reqmgr2::at(format!("http://127.0.0.1:{}/reqmgr2", server.port)) };
+    let fetched = reqmgr2.fetch(name).unwrap();
+    assert_eq!(fetched["RequestName"], json!(name));
+    let context = Context { requestor: "me", name_suffix: "x", max_memory_per_core_mb: 3000 };
+    let request = read(&fetched, &context).unwrap();
+    assert_eq!(request, read(document, &context).unwrap(), "as it was put there");
+    assert_eq!((&request.request_name, request.requestor.as_str()), (name, "wms2"));
+
+    let unknown = reqmgr2.fetch("nobody_knows_261116_010203_1").unwrap_err();
+    assert!(unknown.to_string().contains("knows no request of that name"), "{unknown}");
+    let elsewhere = Reqmgr2::at(format!("http://127.0.0.1:{}", server.port)).fetch(name).unwrap_err();
+    assert!(elsewhere.to_string().contains("there is nothing (404)"), "{elsewhere}");
+    assert!(server.tool("stop"));
+    let away = Reqmgr2 { limit: Duration::from_secs(1), ..reqmgr2 }.fetch(name).unwrap_err();
+    assert!(matches!(away, Reqmgr2Error::Unreachable { .. }), "{away}");
+}
