@@ -6,8 +6,9 @@ use crate::plan::SpecFile;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::slurm::generate::{Proposal, check_job, check_scheduler, propose};
-use windlass_core::slurm::groups::{Demand, Fault, levels};
+use windlass_core::slurm::groups::{Demand, Fault, Options, levels};
 use windlass_core::slurm::profile::Profile;
+use windlass_core::slurm::reserve::reserve;
 use windlass_insight::making;
 use windlass_spec::Workflow;
 use windlass_spec::patch::{self, Addition, Edit, NewEntry, NewField, NewValue};
@@ -71,7 +72,7 @@ pub(crate) fn proposals(
     args: &PackingArgs,
 ) -> Result<Vec<Proposal>, CliError> {
     let default = workflow.settings().slurm_defaults.get("account").and_then(|account| account.as_str());
-    let options = args.options(default);
+    let options = Options { reserve: reserve(workflow.settings()), ..args.options(default) };
     let demands: Vec<Demand> = demands.iter().map(|of| of.demand.clone()).collect();
     propose(profile, &demands, &options, None, &BTreeSet::new()).map_err(|faults| unfit(&faults, profile))
 }
@@ -92,7 +93,7 @@ pub(crate) fn check(workflow: &Workflow<'_>, profile: &Profile) -> Result<(), Cl
         .iter()
         .filter_map(|of| {
             let scheduler = named(of.demand.scheduler.as_deref()?)?;
-            check_job(&of.demand, scheduler, profile).err()
+            check_job(&of.demand, scheduler, profile, reserve(workflow.settings())).err()
         })
         .collect();
     if faults.is_empty() { Ok(()) } else { Err(unfit(&faults, profile)) }

@@ -83,7 +83,7 @@ impl PackingArgs {
             multiplier: self.walltime_multiplier,
             single_allocation: self.single_allocation,
             partition: self.partition.clone(),
-            exact_walltime: None,
+            ..Options::default()
         }
     }
 }

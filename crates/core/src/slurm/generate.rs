@@ -1,7 +1,7 @@
 //! Schedulers and actions for groups of jobs, and whether those that somebody wrote can ever get what they ask for.
 
 use super::fit::{Ask, Lack, Unfit, lacks};
-use super::groups::{Demand, Fault, Group, Options, groups};
+use super::groups::{Demand, Fault, Group, Options, groups, without_end};
 use super::profile::{Partition, Profile};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -201,7 +201,14 @@ fn scheduler_lacks(ask: &Ask<'_>, partition: &Partition) -> Vec<Lack> {
 }
 
 /// Jobs that can never run in allocations of the scheduler that they name: it asks for nodes that lack something.
-pub fn check_job(demand: &Demand, scheduler: &SlurmScheduler, profile: &Profile) -> Result<(), Fault> {
+///
+/// `reserve` is how much of an allocation jobs do not have.
+pub fn check_job(
+    demand: &Demand,
+    scheduler: &SlurmScheduler,
+    profile: &Profile,
+    reserve: Duration,
+) -> Result<(), Fault> {
     let partition = match scheduler.partition.as_deref() {
         Some(names) => names.split(',').next().and_then(|name| profile.partition(name.trim())),
         None => profile.default_partition(),
@@ -213,10 +220,11 @@ pub fn check_job(demand: &Demand, scheduler: &SlurmScheduler, profile: &Profile)
         asks: Ask::new(&demand.resources, "").to_string(),
         why: format!("scheduler `{}`: {why}", scheduler.name),
     };
-    if let Some(walltime) = scheduler.walltime()
-        && demand.resources.runtime.is_some_and(|runtime| runtime > walltime)
+    if let (Some(walltime), Some(runtime)) = (scheduler.walltime(), demand.resources.runtime)
+        && runtime.saturating_add(reserve) > walltime
     {
-        return Err(fault(format!("its allocations last {}", write_walltime(walltime))));
+        let said = format!("its allocations last {}", write_walltime(walltime));
+        return Err(fault(if runtime > walltime { said } else { without_end(&said, reserve) }));
     }
     if let Some(cpus) =
         scheduler.extra.as_deref().and_then(cpus_of).filter(|cpus| *cpus < demand.resources.cpus)

@@ -1,12 +1,14 @@
 //! Jobs that ask for alike things share allocations: which do, where those run, how long they last and how many there are.
 
-use super::fit::{self, Ask, Unfit};
+use super::fit::{self, Ask, Lack, Unfit};
 use super::profile::{Partition, Profile, Shape};
+use super::reserve::reserve;
 use crate::edges::Edges;
 use crate::order::Order;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
+use windlass_types::settings::Settings;
 use windlass_types::{Bytes, JobId, Resources, format_duration};
 
 /// Up to so many allocations, those that wait for nothing and those that do are asked for together.
@@ -109,6 +111,8 @@ pub struct Options {
     pub partition: Option<String>,
     /// This long and no other.
     pub exact_walltime: Option<Duration>,
+    /// So much longer than its longest job an allocation lasts at least: see [`reserve`](super::reserve).
+    pub reserve: Duration,
 }
 
 impl Default for Options {
@@ -121,6 +125,7 @@ impl Default for Options {
             single_allocation: false,
             partition: None,
             exact_walltime: None,
+            reserve: reserve(&Settings::default()),
         }
     }
 }
@@ -234,21 +239,37 @@ fn note(faults: &mut Vec<Fault>, demand: &Demand, account: &str, why: &str) {
 
 fn place<'p>(profile: &'p Profile, demand: &Demand, options: &Options) -> Result<&'p Partition, String> {
     let ask = Ask::new(&demand.resources, &options.account);
-    if let Some(walltime) = options.exact_walltime.filter(|walltime| *walltime < ask.walltime) {
-        return Err(format!("an allocation is to last {}", format_duration(walltime)));
+    let needs = ask.walltime.saturating_add(options.reserve);
+    if let Some(walltime) = options.exact_walltime.filter(|walltime| *walltime < needs) {
+        let said = format!("an allocation is to last {}", format_duration(walltime));
+        return Err(if walltime < ask.walltime { said } else { without_end(&said, options.reserve) });
     }
-    // An allocation has to last as long as was said, not only as long as the job.
-    let ask = Ask { walltime: options.exact_walltime.unwrap_or(ask.walltime), ..ask };
+    let runtime = ask.walltime;
+    // An allocation has to last as long as was said, or longer than the job.
+    let ask = Ask { walltime: options.exact_walltime.unwrap_or(needs), ..ask };
     let Some(name) = &options.partition else {
-        return fit::best(profile, &ask).map_err(|unfit| unfit.to_string());
+        return fit::best(profile, &ask).map_err(|unfit| why(&unfit, runtime, options.reserve));
     };
     let Some(partition) = profile.partition(name) else {
         return Err(format!("there is no partition `{name}`"));
     };
     match fit::lacks(&ask, partition) {
         lacks if lacks.is_empty() => Ok(partition),
-        lacks => Err(Unfit { nearest: Some((name.clone(), lacks)) }.to_string()),
+        lacks => Err(why(&Unfit { nearest: Some((name.clone(), lacks)) }, runtime, options.reserve)),
     }
+}
+
+/// A job that asks for no more time than there is, and still does not fit, wants an explanation.
+fn why(unfit: &Unfit, runtime: Duration, reserve: Duration) -> String {
+    let is_near = |lack: &Lack| matches!(lack, Lack::Walltime(most) if *most >= runtime);
+    match &unfit.nearest {
+        Some((_, lacks)) if lacks.iter().any(is_near) => without_end(&unfit.to_string(), reserve),
+        _ => unfit.to_string(),
+    }
+}
+
+pub(super) fn without_end(said: &str, reserve: Duration) -> String {
+    format!("{said}, and jobs have all of it but {}", format_duration(reserve))
 }
 
 /// A group before it is known how many allocations it needs.
@@ -362,6 +383,8 @@ fn walltime(partition: &Partition, runtime: Duration, options: &Options) -> Dura
     }
     let most = partition.max_walltime();
     let roomy = Duration::from_secs((runtime.as_secs_f64() * options.multiplier.max(1.0)).ceil() as u64);
+    // What would only just hold the job would never see it begin.
+    let roomy = roomy.max(runtime.saturating_add(options.reserve));
     match options.walltime {
         WalltimeStrategy::MaxPartitionTime => most.unwrap_or(roomy),
         WalltimeStrategy::MaxJobRuntime => most.map_or(roomy, |most| roomy.min(most)),

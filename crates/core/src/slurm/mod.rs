@@ -14,6 +14,7 @@
 //! | `reasons.rs` | why one waits, in plain words |
 //! | `regenerate.rs` | a schedule for what is left of a workflow |
 //! | `request.rs` | what a scheduler of a workflow asks for |
+//! | `reserve.rs` | how much of an allocation its jobs do not have |
 //! | `sight.rs` | what Slurm says about its jobs |
 //! | `signs.rs` | what lines in the output of an allocation mean, and what to do about it |
 //! | `usage.rs` | what became of the core-hours of allocations |
@@ -31,6 +32,7 @@ pub mod profile;
 pub mod reasons;
 pub mod regenerate;
 pub mod request;
+pub mod reserve;
 pub mod sight;
 pub mod signs;
 pub mod usage;

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use windlass_agent::{AgentOptions, FindAgain, Launcher, Until, default_state_dir};
+use windlass_agent::{AgentOptions, End, FindAgain, Launcher, Until, default_state_dir};
+use windlass_core::slurm::reserve::lead;
 use windlass_proc::{command, machine::Machine};
 use windlass_slurm::render::srun;
 use windlass_slurm::worker::{ACT_AS_OPTIONS, Surroundings, TimeLeft, grace, kill_wait};
@@ -22,8 +23,6 @@ use windlass_types::settings::Settings;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// As Torc has it, where a workflow says nothing.
 const IDLE: u64 = 90;
-const KILL_HEADROOM: u64 = 60;
-const TERM_LEAD: u64 = 30;
 const FIRST_CONTACT_MINUTES: u64 = 20;
 
 pub(crate) fn run(ctx: &Context, args: &SlurmWorkerArgs) -> Result<Exit, CliError> {
@@ -57,7 +56,7 @@ pub(crate) fn run(ctx: &Context, args: &SlurmWorkerArgs) -> Result<Exit, CliErro
     let command = options.worker_command;
     options.worker_command = Box::new(move || {
         let mut command = command();
-        for name in ACT_AS_OPTIONS {
+        for name in ACT_AS_OPTIONS.iter().chain(&["WINDLASS_TOKEN_FILE"]) {
             command.env_remove(name);
         }
         command
@@ -70,7 +69,10 @@ pub(crate) fn run(ctx: &Context, args: &SlurmWorkerArgs) -> Result<Exit, CliErro
         },
     };
     let outcome = work(&ctx.ui, options, &signals)?;
-    Ok(tell_end(&ctx.ui, &outcome))
+    let exit = tell_end(&ctx.ui, &outcome);
+    // What becomes of its jobs the server knows. To Slurm an allocation that was used to its end has not failed.
+    let is_orderly = outcome.end == End::TimeOver && outcome.kept.is_none();
+    Ok(if is_orderly { Exit::Success } else { exit })
 }
 
 /// When and why it leaves, by what its workflow says.
@@ -96,15 +98,6 @@ impl Stay {
             first_contact: Duration::from_mins(minutes),
         }
     }
-}
-
-/// So long before the end jobs are asked to stop: as long as they may take, and as long as Slurm wants nothing to run any more.
-fn lead(settings: &Settings) -> Duration {
-    let config = settings.execution_config.as_ref();
-    let headroom = config.and_then(|config| config.sigkill_headroom_seconds);
-    let headroom = headroom.or(settings.compute_node_expiration_buffer_seconds).unwrap_or(KILL_HEADROOM);
-    let term = config.and_then(|config| config.sigterm_lead_seconds).unwrap_or(TERM_LEAD);
-    Duration::from_secs(headroom.saturating_add(term))
 }
 
 /// Not before half of the time is over.
@@ -181,7 +174,6 @@ fn launcher(around: &Surroundings) -> Option<Launcher> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_types::settings::ExecutionConfig;
 
     #[test]
     fn it_leaves_as_its_workflow_says() {
@@ -197,15 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn when_jobs_are_asked_to_stop() {
-        assert_eq!(lead(&Settings::default()), Duration::from_secs(90));
-        let config = ExecutionConfig {
-            sigkill_headroom_seconds: Some(5),
-            sigterm_lead_seconds: Some(2),
-            ..ExecutionConfig::default()
-        };
-        let short = Settings { execution_config: Some(config), ..Settings::default() };
-        assert_eq!(lead(&short), Duration::from_secs(7));
+    fn jobs_have_half_of_the_time_at_least() {
         let now = Instant::now();
         assert_eq!(until(now, Duration::from_mins(1), Duration::from_secs(90)).lead, Duration::from_secs(30));
     }

@@ -57,7 +57,7 @@ fn a_scheduler_asks_for_what_its_jobs_need_at_once() {
         assert_eq!(scheduler.partition.as_deref(), Some("standard"));
         assert_eq!((scheduler.nodes, scheduler.gres.as_deref()), (1, None));
         assert_eq!(check_scheduler(scheduler, &profile), Ok(()));
-        assert_eq!(check_job(&demands[0], scheduler, &profile), Ok(()));
+        assert_eq!(check_job(&demands[0], scheduler, &profile, Options::default().reserve), Ok(()));
     }
 }
 
@@ -160,11 +160,11 @@ fn jobs_and_the_scheduler_they_name() {
     ] {
         let mut demand = demand("r", 0, 1, cpus, 0);
         demand.resources.runtime = Some(Duration::from_hours(runtime));
-        let found = check_job(&demand, &scheduler, &profile()).err().map(|fault| fault.why);
+        let found = check_job(&demand, &scheduler, &profile(), Duration::ZERO).err().map(|fault| fault.why);
         assert_eq!(found.as_deref(), expected);
     }
     let plain = SlurmScheduler { extra: None, walltime: "03:00:00".into(), ..scheduler };
-    let found = check_job(&demand("r", 0, 1, 9, 0), &plain, &profile()).unwrap_err();
+    let found = check_job(&demand("r", 0, 1, 9, 0), &plain, &profile(), Duration::ZERO).unwrap_err();
     assert_eq!(
         found.to_string(),
         "job `r_0` fits no partition: `r` asks for 9 CPUs, 1000 MiB, 2h; scheduler `s`: partition `standard`: its nodes \

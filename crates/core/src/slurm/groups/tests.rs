@@ -67,8 +67,8 @@ fn how_many_allocations() {
         (resources(1, 1, 3, 60), 3, "r: 3 jobs, 3 x 1, 90m"),
         // Capped by the partition, so that nothing fits behind it.
         (resources(104, 1, 0, 40 * 60), 3, "r: 3 jobs, 3 x 1, 2880m"),
-        // Never less than a minute, whatever is asked for.
-        (Resources { runtime: Some(Duration::ZERO), ..resources(104, 1, 0, 0) }, 3, "r: 3 jobs, 3 x 1, 1m"),
+        // Never less than a worker needs to begin and to end.
+        (Resources { runtime: Some(Duration::ZERO), ..resources(104, 1, 0, 0) }, 3, "r: 3 jobs, 3 x 1, 2m"),
         // Nothing counts, and yet not everything runs on one node.
         (Resources { cpus: 0, memory: Bytes(0), ..resources(0, 0, 0, 60) }, 105, "r: 105 jobs, 2 x 1, 90m"),
         // No runtime said: an hour.
@@ -87,8 +87,9 @@ fn walltimes() {
     let longest = WalltimeStrategy::MaxPartitionTime;
     for (options, jobs, expected) in [
         (Options { multiplier: 3.0, ..base.clone() }, 6, "r: 6 jobs, 2 x 1, 180m"),
-        // Less than the job's own runtime is never asked for.
-        (Options { multiplier: 0.5, ..base.clone() }, 2, "r: 2 jobs, 2 x 1, 60m"),
+        // Less than the job needs, with what it does not have of an allocation, is never asked for.
+        (Options { multiplier: 0.5, ..base.clone() }, 2, "r: 2 jobs, 2 x 1, 62m"),
+        (Options { multiplier: 0.5, reserve: Duration::ZERO, ..base.clone() }, 2, "r: 2 jobs, 2 x 1, 60m"),
         (Options { walltime: longest, ..base.clone() }, 49, "r: 49 jobs, 2 x 1, 2880m"),
         // There is no longest: what the jobs need.
         (
@@ -144,7 +145,7 @@ fn groups_by_partition() {
         demand("large", 0, 3, large),
         demand("gpu", 0, 1, resources(1, 1, 1, 1)),
     ];
-    assert_eq!(plan(&demands, &options), ["standard: 7 jobs, 4 x 1, 180m", "gpu: 1 jobs, 1 x 1, 1m"]);
+    assert_eq!(plan(&demands, &options), ["standard: 7 jobs, 4 x 1, 180m", "gpu: 1 jobs, 1 x 1, 3m"]);
     // Few of both kinds are asked for together, and then wait for nothing.
     let few = [demand("small", 0, 4, small), demand("small", 1, 4, small)];
     assert_eq!(plan(&few, &options), ["standard: 8 jobs, 1 x 1, 90m"]);
@@ -222,4 +223,22 @@ fn what_is_over_keeps_nobody_waiting() {
     ] {
         assert_eq!(levels_left(&edges, &over), levels, "{over:?}");
     }
+}
+
+#[test]
+fn a_job_that_would_never_begin_fits_nowhere() {
+    let asked = |minutes, options: &Options| {
+        let demands = [demand("long", 0, 1, resources(1, 1, 0, minutes))];
+        groups(&cluster(), &demands, options).map(drop).map_err(|faults| faults[0].why.clone())
+    };
+    let standard = Options { partition: Some("standard".into()), ..Options::default() };
+    assert_eq!(asked(48 * 60 - 2, &standard), Ok(()));
+    // There is as much time as it asks for, and an allocation outlives its jobs.
+    let nearest = "nearest is partition `standard`: an allocation lasts at most 2d";
+    assert_eq!(asked(48 * 60, &standard), Err(format!("{nearest}, and jobs have all of it but 2m")));
+    assert_eq!(asked(49 * 60, &standard), Err(nearest.to_owned()));
+    let exact = Options { exact_walltime: Some(Duration::from_hours(1)), ..standard };
+    let said = "an allocation is to last 1h, and jobs have all of it but 2m";
+    assert_eq!(asked(60, &exact), Err(said.to_owned()));
+    assert_eq!(asked(58, &exact), Ok(()));
 }
