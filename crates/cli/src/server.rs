@@ -111,9 +111,16 @@ pub(crate) fn find(
     let (kept_token, kept_trust) = kept.map_or_else(Default::default, |kept| (Some(kept.token), kept.trust));
     let mut trust = manner.with_kept(kept_trust);
     trust.pin_file = own_pin.or(trust.pin_file);
-    let token = variable("WINDLASS_TOKEN").or(kept_token);
+    let token = variable("WINDLASS_TOKEN").or(kept_token).or_else(token_of_file);
     let insecure_http = manner.insecure_http;
     Ok(Some(Client::new(ClientOptions { url, token, trust, insecure_http, ..ClientOptions::default() })?))
+}
+
+/// What is in the file that `WINDLASS_TOKEN_FILE` names: how a worker in an allocation, which starts elsewhere than its
+/// server, finds its key without anybody reading it in a script or an environment.
+fn token_of_file() -> Option<String> {
+    let text = std::fs::read_to_string(variable("WINDLASS_TOKEN_FILE")?).ok()?;
+    Some(text.trim().to_owned()).filter(|token| !token.is_empty())
 }
 
 /// What the worker of a server leaves for its jobs, so that they act as whoever it works for. It keeps one server there;

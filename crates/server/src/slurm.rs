@@ -1,5 +1,6 @@
 //! The steward of allocations, as this server runs it.
 
+use crate::discovery::TOKEN_FILE;
 use crate::options::ServeOptions;
 use std::io;
 use std::sync::Arc;
@@ -26,6 +27,11 @@ pub(crate) fn open(
     steward.fastest = wanted.poll;
     steward.slowest = wanted.slowest_poll;
     steward.slurm.budget.per_minute = wanted.calls_per_minute;
+    if let Some(directory) = options.run_dir.as_ref().filter(|_| !options.no_auth) {
+        // Only who runs the server can read it, and that is who the workers are. Where it is may be known.
+        let file = directory.join(TOKEN_FILE).display().to_string();
+        steward.slurm.environment.push(("WINDLASS_TOKEN_FILE".to_owned(), file));
+    }
     let parts = Parts { books: Arc::clone(database), service: service.clone() };
     Steward::open(parts, nudge, steward).map(Some)
 }
