@@ -1,9 +1,10 @@
-//! A server on the login node of the cluster, and workers in allocations that are submitted by hand.
+//! A server on the login node of the cluster, and workers in allocations: submitted by hand, or by the server.
 
 use crate::support::{Cluster, Work, eventually, windlass};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
 pub(crate) struct House<'a> {
@@ -22,24 +23,45 @@ impl<'a> House<'a> {
     /// The same with these options for `windlass serve`.
     pub(crate) fn served(cluster: &'a Cluster, name: &str, options: &[&str]) -> Self {
         let work = cluster.work(name);
-        let log = fs::File::create(work.path().join("serve.log")).unwrap();
-        let mut served = command(cluster, &work)
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .args(options)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let place = work.path().join(".windlass/windlass.db.run/server.json");
-        let mut url = None;
-        eventually("the server says where it is", || {
-            assert!(served.try_wait().unwrap().is_none(), "it ended: {}", work.read("serve.log"));
-            let text = fs::read_to_string(&place).unwrap_or_default();
-            let found: Option<Value> = serde_json::from_str(&text).ok();
-            url = found.and_then(|found| found["url"].as_str().map(str::to_owned));
-            url.is_some()
-        });
-        Self { cluster, work, served, url: url.unwrap(), jobs: Vec::new() }
+        let mut serve = command(cluster, &work);
+        serve.args(["serve", "--listen", "127.0.0.1:0"]).args(options);
+        let (served, url) = serving(&work, &mut serve);
+        Self { cluster, work, served, url, jobs: Vec::new() }
+    }
+
+    /// The same with a server that asks Slurm for allocations itself. It listens where it did before, so that workers that
+    /// are there find it again.
+    pub(crate) fn with_steward(cluster: &'a Cluster, name: &str) -> Self {
+        let work = cluster.work(name);
+        let listen = format!("127.0.0.1:{}", free_port());
+        let (served, url) = serving(&work, &mut steward(cluster, &work, &listen));
+        Self { cluster, work, served, url, jobs: Vec::new() }
+    }
+
+    /// Ends the server as a power cut would.
+    pub(crate) fn crash(&mut self) {
+        self.served.kill().unwrap();
+        self.served.wait().unwrap();
+    }
+
+    /// Waits until the server has ended by itself.
+    pub(crate) fn await_crash(&mut self) {
+        let served = &mut self.served;
+        eventually("the server is dead", || served.try_wait().unwrap().is_some());
+    }
+
+    /// Starts it again after a crash, with this for its PATH.
+    pub(crate) fn serve_again(&mut self, path: &str) {
+        fs::remove_file(self.work.path().join(ANNOUNCED)).ok();
+        let mut serve = steward(self.cluster, &self.work, self.url.trim_start_matches("http://"));
+        (self.served, self.url) = serving(&self.work, serve.env("PATH", path));
+    }
+
+    /// The same for one that will not last: returns when it is dead, which may be before anybody could reach it.
+    pub(crate) fn serve_until_crash(&mut self, path: &str) {
+        let mut serve = steward(self.cluster, &self.work, self.url.trim_start_matches("http://"));
+        self.served = serve.env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.await_crash();
     }
 
     /// Starts a workflow of these jobs, and what else its spec says.
@@ -71,11 +93,46 @@ impl<'a> House<'a> {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Runs a command, whatever comes of it.
+    pub(crate) fn windlass_somehow(&self, arguments: &[&str]) {
+        command(self.cluster, &self.work).args(arguments).output().unwrap();
+    }
+
+    /// A program of a few lines of shell.
+    pub(crate) fn script(&self, name: &str, does: &str) {
+        let path = self.work.write(name, &format!("#!/bin/sh\n{does}\n"));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Runs a command that must fail; what it says.
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
+        let mut command = command(self.cluster, &self.work);
+        let output = command.args(arguments).output().unwrap();
+        assert!(!output.status.success(), "{command:?} has succeeded");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.windlass(&[arguments, &["--format", "json"]].concat())).unwrap()
     }
 
-    fn jobs(&self) -> BTreeMap<String, String> {
+    /// All allocations of the workflow, in the order in which they were asked for.
+    pub(crate) fn allocations(&self) -> Vec<Value> {
+        self.json(&["slurm", "allocations", "1"]).as_array().unwrap().clone()
+    }
+
+    /// Waits until an allocation satisfies this.
+    #[track_caller]
+    pub(crate) fn await_allocation(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let mut found = None;
+        eventually(what, || {
+            found = self.allocations().into_iter().find(&holds);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    pub(crate) fn jobs(&self) -> BTreeMap<String, String> {
         let listed = self.json(&["jobs", "list", "1"]);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         listed.as_array().unwrap().iter().map(|row| (text(&row["name"]), text(&row["status"]))).collect()
@@ -90,6 +147,33 @@ impl<'a> House<'a> {
     }
 }
 
+const ANNOUNCED: &str = ".windlass/windlass.db.run/server.json";
+
+fn serving(work: &Work, serve: &mut Command) -> (Child, String) {
+    let log = fs::OpenOptions::new().append(true).create(true).open(work.path().join("serve.log")).unwrap();
+    let mut served = serve.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    let mut url = None;
+    eventually("the server says where it is", || {
+        assert!(served.try_wait().unwrap().is_none(), "it ended: {}", work.read("serve.log"));
+        let text = fs::read_to_string(work.path().join(ANNOUNCED)).unwrap_or_default();
+        let found: Option<Value> = serde_json::from_str(&text).ok();
+        url = found.and_then(|found| found["url"].as_str().map(str::to_owned));
+        url.is_some()
+    });
+    (served, url.unwrap())
+}
+
+/// Looks often: tests have not much time.
+fn steward(cluster: &Cluster, work: &Work, listen: &str) -> Command {
+    let mut command = command(cluster, work);
+    command.args(["serve", "--listen", listen, "--slurm", "--slurm-poll", "1s", "--slurm-calls", "600"]);
+    command
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 fn command(cluster: &Cluster, work: &Work) -> Command {
     let mut command = cluster.command(windlass());
     let home = work.path().join("home");
@@ -101,10 +185,16 @@ fn command(cluster: &Cluster, work: &Work) -> Command {
 
 impl Drop for House<'_> {
     fn drop(&mut self) {
-        for job in &self.jobs {
-            self.cluster.command("scancel").arg(job.to_string()).output().ok();
-        }
+        // What it has asked for goes with it; nobody would cancel it later.
+        let mut list = command(self.cluster, &self.work);
+        let listed = list.args(["slurm", "allocations", "1", "--format", "json"]).output().ok();
+        let rows: Option<Value> = listed.and_then(|listed| serde_json::from_slice(&listed.stdout).ok());
+        let rows = rows.as_ref().and_then(Value::as_array).into_iter().flatten();
         self.served.kill().ok();
         self.served.wait().ok();
+        let jobs = rows.filter_map(|row| row["slurm_job_id"].as_u64()).chain(self.jobs.iter().copied());
+        for job in jobs {
+            self.cluster.command("scancel").arg(job.to_string()).output().ok();
+        }
     }
 }

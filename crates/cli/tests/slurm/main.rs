@@ -1,10 +1,14 @@
 //! Windlass on a real Slurm cluster.
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
+mod disturbed;
 mod house;
 mod looked_after;
+mod lost;
+mod stages;
 mod steps;
+mod submitting;
 #[path = "../../../slurm/tests/support/mod.rs"]
-#[expect(dead_code, reason = "these tests need only some of what those of the crate need")]
 mod support;
+mod whole;
 mod workers;

@@ -114,6 +114,18 @@ impl Cluster {
         });
     }
 
+    /// Ends every process that was started for this job, on whatever node: those of a node that failed are gone with it.
+    pub(crate) fn kill_all_of(&self, job: u64) {
+        assert!(self.is_alone, "others use it too: take `Cluster::alone()`");
+        // First those of Slurm, which would tell of the end of the others.
+        let title = format!("slurmstepd: [{job}.");
+        let sign = format!("SLURM_JOB_ID={job}");
+        kill_while_there(|pid| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(title.as_bytes()))
+        });
+        kill_while_there(|pid| is_marked(pid, &sign));
+    }
+
     /// The jobs that Slurm has, or had a moment ago, with this comment: what a tag leads to.
     pub(crate) fn jobs_tagged(&self, tag: &str) -> Vec<u64> {
         let said = self.slurm("squeue", &["-h", "-t", "all", "-o", "%A|%k"]);
@@ -213,6 +225,26 @@ fn place() -> PathBuf {
         ["/usr/sbin/slurmctld", "/usr/local/sbin/slurmctld"].iter().any(|path| Path::new(path).exists());
     assert!(there, "Slurm is not installed: `cargo xtask test` does, or `tools/slurm-cluster install`");
     std::env::var_os("SLURM_CLUSTER_DIR").map_or_else(|| "/var/tmp/slurm-cluster".into(), PathBuf::from)
+}
+
+/// A process may begin another one before its own end.
+fn kill_while_there(is_meant: impl Fn(u32) -> bool) {
+    while let Some(pid) = processes().find(|pid| is_meant(*pid)) {
+        Command::new("kill").args(["-KILL", &pid.to_string()]).output().unwrap();
+    }
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether the process has this in its environment, of this cluster; one that is dead has none.
+fn is_marked(pid: u32, sign: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let conf = format!("SLURM_CONF={}", place().join("etc/slurm.conf").display());
+    let has = |word: &str| environment.split(|byte| *byte == 0).any(|one| one == word.as_bytes());
+    has(sign) && has(&conf)
 }
 
 fn lock_file(path: &Path) -> File {

@@ -1,0 +1,135 @@
+//! A workflow in three stages whose jobs note what happened to them, and what can be proved from that.
+
+use crate::house::House;
+use crate::support::eventually;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// NAME SECONDS. Whoever finds another execution of the same job, or anything that is left of one, says so.
+const JOB: &str = r#"
+note() { flock stamps.lock sh -c 'echo "$@" >> stamps' note "$@"; }
+exec 9>>"locks/$1"
+flock -n 9 || note overlap "$1"
+note begin "$1" "$WINDLASS_ATTEMPT" "$$" "$SLURM_JOB_ID" "$EPOCHREALTIME"
+sleep "$2"
+note end "$1" "$WINDLASS_ATTEMPT" "$$" "$SLURM_JOB_ID" "$EPOCHREALTIME"
+"#;
+
+/// How many jobs each stage has: all of the third wait for all of the second, each of the second for one of the first.
+pub(crate) struct Stages {
+    pub(crate) width: u32,
+    pub(crate) last: u32,
+    pub(crate) seconds: f64,
+    /// What else the spec says.
+    pub(crate) more: String,
+}
+
+impl Stages {
+    pub(crate) fn jobs(&self) -> u32 {
+        self.width * 2 + self.last
+    }
+
+    /// Writes spec and script; whoever submits them is told `spec.yaml`.
+    pub(crate) fn write(&self, house: &House<'_>) {
+        house.work.write("job.sh", JOB);
+        house.work.write("locks/.keep", "");
+        let Self { width, last, seconds, more } = self;
+        let mut spec = format!(
+            "name: stages\n{more}resource_requirements:\n  - {{name: small, num_cpus: 1, memory: 100m, runtime: PT1M}}\njobs:\n"
+        );
+        let stages = [
+            ("first", *width, String::new()),
+            ("second", *width, "depends_on: [\"first_{i}\"], ".to_owned()),
+            ("third", *last, "depends_on_regexes: [\"^second_\"], ".to_owned()),
+        ];
+        for (stage, count, waits) in stages {
+            writeln!(
+                spec,
+                "  - {{name: \"{stage}_{{i}}\", command: \"bash job.sh {stage}_{{i}} {seconds}\", {waits}\
+                 resource_requirements: small, parameters: {{i: \"1:{count}\"}}}}"
+            )
+            .unwrap();
+        }
+        house.work.write("spec.yaml", &spec);
+    }
+
+    /// Waits until so many jobs have ended.
+    #[track_caller]
+    pub(crate) fn await_ends(&self, house: &House<'_>, ends: usize) {
+        eventually(&format!("{ends} jobs have ended"), || Stamps::read(house).ends() >= ends);
+    }
+
+    /// Waits until all is done, and proves that nothing ran twice at once and nothing was lost.
+    #[track_caller]
+    pub(crate) fn prove(&self, house: &House<'_>) -> Stamps {
+        let mut last = BTreeMap::new();
+        eventually("all jobs are done", || {
+            last.clear();
+            for status in house.jobs().into_values() {
+                assert!(
+                    !["failed", "canceled", "terminated"].contains(&status.as_str()),
+                    "a job is {status}"
+                );
+                *last.entry(status).or_insert(0_u32) += 1;
+            }
+            last.get("completed") == Some(&self.jobs())
+        });
+        let stamps = Stamps::read(house);
+        assert_eq!(stamps.overlaps, 0, "two executions of a job overlapped");
+        assert_eq!(stamps.names(), self.jobs() as usize, "jobs are completed that never came to their end");
+        stamps
+    }
+}
+
+/// What the jobs noted.
+#[derive(Default)]
+pub(crate) struct Stamps {
+    overlaps: usize,
+    /// Of each job: attempt, process and allocation of those that came to their end, and how long they took.
+    ended: BTreeMap<String, Vec<(String, f64)>>,
+    begun: usize,
+}
+
+impl Stamps {
+    fn read(house: &House<'_>) -> Self {
+        let text = std::fs::read_to_string(house.work.path().join("stamps")).unwrap_or_default();
+        let mut stamps = Self::default();
+        let mut open = BTreeMap::new();
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                ["overlap", _] => stamps.overlaps += 1,
+                ["begin", name, attempt, pid, job, at] => {
+                    stamps.begun += 1;
+                    open.insert((*name, *attempt, *pid, *job), at.parse::<f64>().unwrap());
+                }
+                ["end", name, attempt, pid, job, at] => {
+                    let begun = open.remove(&(*name, *attempt, *pid, *job)).unwrap();
+                    let took = at.parse::<f64>().unwrap() - begun;
+                    stamps.ended.entry((*name).to_owned()).or_default().push(((*job).to_owned(), took));
+                }
+                _ => panic!("a job has noted {line:?}"),
+            }
+        }
+        stamps
+    }
+
+    fn ends(&self) -> usize {
+        self.ended.values().map(Vec::len).sum()
+    }
+
+    fn names(&self) -> usize {
+        self.ended.len()
+    }
+
+    /// So many executions were begun and did not come to their end.
+    pub(crate) fn killed(&self) -> usize {
+        self.begun - self.ends()
+    }
+
+    /// Seconds in which jobs ran, and the allocations that they ran in.
+    pub(crate) fn work(&self) -> (f64, BTreeSet<&str>) {
+        let all = || self.ended.values().flatten();
+        (all().map(|(_, took)| took).sum(), all().map(|(job, _)| job.as_str()).collect())
+    }
+}

@@ -1,0 +1,49 @@
+//! A workflow that nothing happens to.
+
+use crate::house::House;
+use crate::stages::Stages;
+use crate::support::{Cluster, eventually};
+
+#[test]
+fn five_hundred_jobs_share_a_few_allocations() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "whole");
+    let stages = Stages { width: 240, last: 20, seconds: 0.2, more: String::new() };
+    stages.write(&house);
+    let submit = ["submit", "--slurm", "--account", "lab", "--walltime-multiplier", "40", "spec.yaml"];
+    house.windlass(&submit);
+    let stamps = stages.prove(&house);
+    assert_eq!(stamps.killed(), 0);
+    let (busy, jobs) = stamps.work();
+    let asked = house.allocations();
+    assert!(asked.len() <= 8, "{} jobs in {} allocations", stages.jobs(), asked.len());
+    // What waits has nothing to do any more, and what runs leaves.
+    eventually("all allocations are over", || {
+        let is_over = |state: &serde_json::Value| ["ended", "withdrawn"].contains(&state.as_str().unwrap());
+        house.allocations().iter().all(|row| is_over(&row["state"]))
+    });
+    let jobs: Vec<&str> = jobs.into_iter().collect();
+    let said = cluster.slurm("sacct", &["-nPX", "-j", &jobs.join(","), "-o", "ElapsedRaw,AllocCPUS"]);
+    let core_seconds = |line: &str| -> Option<f64> {
+        let (elapsed, cores) = line.split_once('|')?;
+        Some(elapsed.parse::<f64>().ok()? * cores.parse::<f64>().ok()?)
+    };
+    let paid: f64 = said.lines().filter_map(core_seconds).sum();
+    println!(
+        "{} jobs in {} allocations: {busy:.0} of {paid:.0} core-seconds, {:.0} % used",
+        stages.jobs(),
+        jobs.len(),
+        100.0 * busy / paid
+    );
+}
+
+#[test]
+fn an_allocation_is_long_enough_for_its_jobs_to_begin() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "brief");
+    // Jobs of a minute, and a workflow that wants a minute and a half for their end.
+    let stages = Stages { width: 2, last: 1, seconds: 0.1, more: String::new() };
+    stages.write(&house);
+    house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
+    stages.prove(&house);
+}
