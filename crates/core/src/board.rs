@@ -22,6 +22,7 @@ use crate::change::{AttemptResult, Change};
 use crate::dispatch::{Mirror, Place, ReadyQueue};
 use crate::graph::{Cycle, Graph};
 use crate::judge::{Judged, ReturnCodes};
+use crate::slurm::ends::Eviction;
 use crate::state::{self, JobEvent};
 use crate::suspects::{self, Evidence};
 use later::Later;
@@ -84,6 +85,8 @@ pub enum Orphan {
     NeverStarted,
     /// With what that says against it, if anything.
     RunAgain(Option<Evidence>),
+    /// It runs again: its worker was in an allocation that ended for a reason which no job is to blame for.
+    Evicted(Eviction),
     /// It may be what killed the worker: it runs again, with nothing beside it.
     RunAlone(Evidence),
     /// It was what killed the worker.
@@ -507,6 +510,7 @@ impl Board {
             Orphan::GiveUp => format!("given up: whenever it runs, its worker dies (the last was {worker})"),
             Orphan::RunAlone(evidence) => suspects::reason(worker, Some(evidence)),
             Orphan::RunAgain(evidence) => suspects::reason(worker, evidence),
+            Orphan::Evicted(eviction) => format!("orphaned: {eviction}"),
             Orphan::NeverStarted => return self.give_back(job, worker, changes),
         };
         let result = AttemptResult {

@@ -30,7 +30,7 @@ pub fn is_on_slurm(store: &dyn Store, workflow: WorkflowId) -> Result<bool, Erro
     Ok(!store.schedulers(workflow)?.is_empty() || !store.allocations(&one)?.is_empty())
 }
 
-/// Whether an allocation of the workflow is open, or an action may still ask for one.
+/// Whether an allocation of the workflow is open, or an action is about to ask for one.
 pub fn is_served(store: &dyn Store, workflow: WorkflowId) -> Result<bool, Error> {
     let open = AllocationFilter {
         workflow: Some(workflow),
@@ -38,8 +38,16 @@ pub fn is_served(store: &dyn Store, workflow: WorkflowId) -> Result<bool, Error>
         limit: Some(1),
         ..AllocationFilter::default()
     };
-    let may_ask = |row: &ActionRow| asking(row).is_some_and(|action| !action.is_executed);
-    Ok(!store.allocations(&open)?.is_empty() || store.actions(workflow)?.iter().any(may_ask))
+    Ok(!store.allocations(&open)?.is_empty() || may_be_asked(store, workflow)?)
+}
+
+/// Whether an action is about to ask for allocations: what it waits for has happened.
+pub fn may_be_asked(store: &dyn Store, workflow: WorkflowId) -> Result<bool, Error> {
+    Ok(store.actions(workflow)?.iter().any(is_due))
+}
+
+fn is_due(row: &ActionRow) -> bool {
+    asking(row).is_some_and(|action| !action.is_executed) && row.trigger_count >= row.required_triggers()
 }
 
 /// What the books have about a workflow, as far as its allocations depend on it.
@@ -49,8 +57,11 @@ pub struct Gathered {
     seen: String,
     jobs: Vec<Left>,
     actions: Vec<Asking>,
+    /// Those of them that are about to ask.
+    due: BTreeSet<i64>,
     schedulers: Vec<SlurmScheduler>,
     pub allocations: Vec<Allocation>,
+    progress: u64,
     slurm_defaults: BTreeMap<String, Value>,
 }
 
@@ -60,11 +71,15 @@ impl Gathered {
         let seen = store.schedule_seen(row.id)?;
         let of_workflow = AllocationFilter { workflow: Some(row.id), ..AllocationFilter::default() };
         let schedulers = store.schedulers(row.id)?;
+        let (jobs, progress) = left(store, row, &schedulers, include)?;
+        let actions = store.actions(row.id)?;
         Ok(Self {
             workflow: row.id,
             seen,
-            jobs: left(store, row, &schedulers, include)?,
-            actions: store.actions(row.id)?.iter().filter_map(asking).collect(),
+            jobs,
+            progress,
+            due: actions.iter().filter(|action| is_due(action)).map(|action| action.id).collect(),
+            actions: actions.iter().filter_map(asking).collect(),
             schedulers: schedulers.into_iter().map(|row| row.scheduler).collect(),
             allocations: store.allocations(&of_workflow)?,
             slurm_defaults: row.settings.slurm_defaults.clone(),
@@ -118,7 +133,7 @@ impl Gathered {
         };
         // What is about to ask for them is not anticipated.
         let is_asked_for = |job: &Left| {
-            self.actions.iter().filter(|action| !action.is_executed).any(|action| {
+            self.actions.iter().filter(|action| self.due.contains(&action.id)).any(|action| {
                 action.scheduler.is_none() || job.scheduler.is_none() || action.scheduler == job.scheduler
             })
         };
@@ -128,15 +143,20 @@ impl Gathered {
             .collect()
     }
 
-    /// How its allocations stand, for whoever thinks of asking for more.
-    pub fn open(&self, last: Option<Timestamp>) -> Open {
+    /// How its allocations stand, for whoever thinks of asking for more. `progress` is what it was when he last asked.
+    pub fn open(&self, progress: Option<u64>) -> Open {
         let is_open = |one: &&Allocation| !one.state.is_over() && one.unwanted.is_none();
-        if self.allocations.iter().any(|one| is_open(&one)) {
-            return Open::Some;
+        match progress {
+            _ if self.allocations.iter().any(|one| is_open(&one)) => Open::Some,
+            // Allocations came and went, and no job was begun in them: neither will be in the next ones.
+            Some(before) if before == self.progress => Open::NoneBegan,
+            _ => Open::NoneLeft,
         }
-        let newest = |one: &&Allocation| last.is_none_or(|last| one.created_at >= last);
-        let began = self.allocations.iter().filter(newest).any(|one| one.started_at.is_some());
-        if began || last.is_none() { Open::NoneLeft } else { Open::NoneBegan }
+    }
+
+    /// Another number whenever a job has ended or been lost.
+    pub const fn progress(&self) -> u64 {
+        self.progress
     }
 }
 
@@ -258,13 +278,13 @@ pub fn room(profile: &Profile, partition: Option<&str>) -> Room {
     }
 }
 
-/// What still has to run, and who was named.
+/// What still has to run, and who was named; and how far all of it is.
 fn left(
     store: &dyn Store,
     row: &WorkflowRow,
     schedulers: &[SchedulerRow],
     include: &[JobId],
-) -> Result<Vec<Left>, Error> {
+) -> Result<(Vec<Left>, u64), Error> {
     let table = store.load_jobs(row.id)?;
     let is_over: Vec<bool> = table.status.iter().map(|status| status.is_settled()).collect();
     let levels = levels_left(&table.edges, &is_over);
@@ -301,7 +321,9 @@ fn left(
         found.sort_by_key(|job| job.id);
         found.dedup_by_key(|job| job.id);
     }
-    Ok(found)
+    let attempts: u64 = table.attempt.iter().map(|attempt| u64::from(attempt.0)).sum();
+    let over = is_over.iter().filter(|is_over| **is_over).count() as u64;
+    Ok((found, attempts + over))
 }
 
 /// An action, if it asks for allocations.

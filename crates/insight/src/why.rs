@@ -1,16 +1,21 @@
 //! Why a job is where it is: the facts are gathered here and judged by `windlass_core::why`.
 
 use crate::standing::is_run_by_somebody;
-use crate::{logs, tail};
+use crate::{allocating, logs, tail};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::board::{JobTable, TableUnit};
 use windlass_core::dispatch::Place;
 use windlass_core::graph::Cycle;
-use windlass_core::why::{self, Jobs, Limit, Log, Offer, Outcome, Situation, UnitLimit, Verdict, Workflow};
+use windlass_core::why::{
+    self, Jobs, Limit, Log, Nodes, Offer, Outcome, Situation, UnitLimit, Verdict, Workflow,
+};
 use windlass_store::Store;
-use windlass_store::model::{EventFilter, JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
+use windlass_store::model::{
+    AllocationFilter, EventFilter, JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow,
+};
+use windlass_types::slurm::Allocation;
 use windlass_types::{JobId, JobStatus, Timestamp};
 
 /// So much of the end of each log is searched for what went wrong.
@@ -66,6 +71,7 @@ pub fn explain(
     let place = place_of(&table, number as u32);
     let trouble = if job.status == JobStatus::Ready { trouble(store, workflow)? } else { None };
     let class = table.class[number];
+    let nodes = if job.status == JobStatus::Ready { nodes_of(store, workflow, &place)? } else { None };
     let situation = Situation {
         now: asker.now,
         id: job.id,
@@ -83,6 +89,9 @@ pub fn explain(
         limit: limit_of(workflow, &table, &place),
         units: units_of(store, workflow, &place)?,
         trouble: trouble.as_deref(),
+        nodes: nodes
+            .as_ref()
+            .map(|(allocations, is_to_be_asked)| Nodes { allocations, is_to_be_asked: *is_to_be_asked }),
         usual: usual_time(store, workflow, job)?,
         logs: &quoted,
         workflow: Workflow {
@@ -121,6 +130,23 @@ fn place_of(table: &JobTable, job: u32) -> Place {
         place.sites = vec![site];
     }
     place
+}
+
+/// The allocations in which a job of this place could run, and whether an action may still ask for one. `None`: the workflow does
+/// not run on Slurm.
+fn nodes_of(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    place: &Place,
+) -> Result<Option<(Vec<Allocation>, bool)>, Error> {
+    if !allocating::is_on_slurm(store, workflow.id)? {
+        return Ok(None);
+    }
+    let filter = AllocationFilter { workflow: Some(workflow.id), ..AllocationFilter::default() };
+    let mut rows = store.allocations(&filter)?;
+    // Others take it as well, but only if they have nothing else to do.
+    rows.retain(|row| place.scheduler.is_none() || row.scheduler == place.scheduler);
+    Ok(Some((rows, allocating::may_be_asked(store, workflow.id)?)))
 }
 
 /// The limit that jobs of this place name, and how much of it is taken.

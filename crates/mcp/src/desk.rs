@@ -40,6 +40,8 @@ pub enum Skill {
     MakeWorkflows,
     /// Workers that cannot reach their server write results down where they are.
     ReadJournals,
+    /// Ask the cluster what it has.
+    PlanAllocations,
 }
 
 /// Those who act for an agent. What they do is what its person may do, and nothing more.
@@ -56,6 +58,18 @@ pub trait Hands: Send + Sync {
     /// Results of a workflow that workers on this machine have and their server does not.
     fn journals(&self, _workflow: WorkflowId) -> Result<Vec<Undelivered>, Trouble> {
         Err(Trouble::refused("journals lie on the machines of the workers"))
+    }
+
+    /// Which allocations the jobs of a spec would share.
+    fn plan_allocations(&self, _spec: &SpecText, _wish: &AllocationWish) -> Result<Value, Trouble> {
+        Err(Trouble::refused("the cluster cannot be asked here"))
+    }
+
+    /// Asks for allocations of Slurm for what is left of a workflow.
+    fn ask_for_allocations(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
+        Err(Trouble::refused("the cluster cannot be asked here").with_hint(format!(
+            "on a login node of the cluster: windlass slurm regenerate {workflow} --submit"
+        )))
     }
 
     /// Writes a spec to a new file and says where it is.
@@ -141,6 +155,17 @@ pub struct UndeliveredAttempt {
     pub attempt_id: Attempt,
     /// `None`: it gave the job back.
     pub return_code: Option<i32>,
+}
+
+/// What is wanted of allocations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocationWish {
+    pub account: String,
+    pub partition: Option<String>,
+    /// The name of one that is kept.
+    pub profile: Option<String>,
+    /// Slurm is not asked when they would start.
+    pub is_offline: bool,
 }
 
 /// A spec as an agent wrote it.

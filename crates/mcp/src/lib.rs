@@ -16,7 +16,9 @@ mod shown;
 mod speak;
 mod tools;
 
-pub use desk::{Desk, Hands, NoHands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt};
+pub use desk::{
+    AllocationWish, Desk, Hands, NoHands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt,
+};
 pub use made::make_workflow;
 pub use speak::{respond, serve_stdio};
 pub use tools::{describe as describe_tools, names as tool_names};

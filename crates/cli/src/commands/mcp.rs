@@ -20,8 +20,10 @@ use std::time::{Duration, Instant};
 use windlass_client::Client;
 use windlass_core::redact::Masking;
 use windlass_core::why::Offer;
+use windlass_insight::allocating;
 use windlass_insight::recovery::Room;
-use windlass_mcp::{Desk, Hands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt};
+use windlass_mcp::{AllocationWish, Desk, Hands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt};
+use windlass_slurm::discover;
 use windlass_store::Store;
 use windlass_store::lock::Holder;
 use windlass_types::WorkflowId;
@@ -218,7 +220,26 @@ impl Hands for Person {
         self.types(&words, "")
     }
 
+    fn plan_allocations(&self, spec: &SpecText, wish: &AllocationWish) -> Result<Value, Trouble> {
+        let mut words = vec![format!("--account={}", wish.account)];
+        words.extend(wish.partition.iter().map(|name| format!("--partition={name}")));
+        words.extend(wish.profile.iter().map(|name| format!("--profile={name}")));
+        words.extend(wish.is_offline.then(|| "--offline".to_owned()));
+        let fixed = ["slurm", "plan", "-"];
+        self.types(&[&fixed[..], &words.iter().map(String::as_str).collect::<Vec<_>>()].concat(), &spec.0)
+    }
+
+    fn ask_for_allocations(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
+        self.types(&["slurm", "regenerate", &workflow.to_string(), "--submit"], "")
+    }
+
     fn room(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Room, Trouble> {
+        // What workers have now says little where new allocations bring others.
+        if allocating::is_on_slurm(books, workflow)?
+            && let Ok(profile) = discover::discover()
+        {
+            return Ok(allocating::room(&profile, None));
+        }
         match &self.client {
             Some(_) => Ok(Room::of(&self.workers(books, workflow)?)),
             None => Ok(local_room(books, workflow, &MachineArgs::default())?),

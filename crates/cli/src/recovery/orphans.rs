@@ -183,7 +183,9 @@ fn in_ended_allocations(
         is_ours: Some(true),
         ..AllocationFilter::default()
     };
+    let mut ended = store.allocations(&filter)?;
+    ended.retain(|row| row.end.is_some_and(ends::has_ended_all));
     let ended: HashMap<AllocationId, String> =
-        store.allocations(&filter)?.iter().map(|row| (row.id, ends::in_words(row))).collect();
+        ended.iter().map(|row| (row.id, ends::in_words(row))).collect();
     Ok(within.into_iter().filter_map(|(worker, id)| Some((worker, ended.get(&id)?.clone()))).collect())
 }

@@ -48,3 +48,35 @@ fn while_the_controller_is_down_nothing_is_declared_dead() {
     assert_eq!(stamps.killed(), 0);
     house.await_allocation("its end is known", |row| row["state"] == "ended" && row["end"] == "COMPLETED");
 }
+
+#[test]
+fn nothing_is_concluded_from_a_controller_that_does_not_answer() {
+    let cluster = Cluster::alone();
+    let house = House::with_steward(&cluster, "silent");
+    house.submit(
+        "\
+name: test
+slurm_schedulers: [{name: first, account: lab, nodes: 1, walltime: '00:05:00', mem: 200M}]
+actions:
+  - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: first, scheduler_type: slurm}
+jobs:
+  - {name: a, command: 'touch begun; sleep 1000', scheduler: first}
+",
+    );
+    eventually("it has begun", || house.work.path().join("begun").exists());
+    let whole = house.json(&["workflows", "sync-status", "1"]);
+    assert_eq!((&whole["slurm"]["answered"], &whole["lost"]), (&true.into(), &0.into()), "{whole}");
+    cluster.disturb("stop-ctld", None);
+    for arguments in [&["workflows", "sync-status", "1"][..], &["workflows", "sync-status", "1", "--dry-run"]]
+    {
+        let told = house.json(arguments);
+        assert_eq!(
+            (&told["slurm"]["answered"], &told["slurm"]["open"]),
+            (&false.into(), &1.into()),
+            "{told}"
+        );
+        assert_eq!((&told["lost"], &told["slurm"]["gone"]), (&0.into(), &serde_json::json!([])), "{told}");
+    }
+    assert_eq!(house.status("a"), "running");
+    cluster.mend();
+}

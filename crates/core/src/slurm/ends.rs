@@ -1,13 +1,19 @@
 //! What became of an allocation, in plain words: for people who wonder why an attempt was lost, or a job waits.
 
 use super::reasons;
+use std::fmt;
+use windlass_types::AllocationId;
 use windlass_types::slurm::{Allocation, AllocationState, SlurmState};
 
 /// `allocation 12 (Slurm job 4711)`.
 pub fn name(row: &Allocation) -> String {
-    match row.job_id {
-        Some(job) => format!("allocation {} (Slurm job {job})", row.id),
-        None => format!("allocation {}", row.id),
+    named(row.id, row.job_id)
+}
+
+fn named(id: AllocationId, job: Option<u64>) -> String {
+    match job {
+        Some(job) => format!("allocation {id} (Slurm job {job})"),
+        None => format!("allocation {id}"),
     }
 }
 
@@ -16,12 +22,36 @@ pub fn in_words(row: &Allocation) -> String {
     format!("{} {}", name(row), fate(row))
 }
 
-/// Of one that is over: why whatever ran in it was lost. `None`: it is not over, or was never begun.
-pub fn cause(row: &Allocation) -> Option<String> {
-    matches!(row.state, AllocationState::Ended | AllocationState::Completing)
-        .then(|| row.end.filter(|end| *end != SlurmState::Completed))
-        .flatten()
-        .map(|_| in_words(row))
+/// Whether what ran in an allocation that ended so is certainly gone. Of a node that Slurm has lost everything may go on: there only
+/// the lease of a worker says when its jobs may run elsewhere.
+pub const fn has_ended_all(end: SlurmState) -> bool {
+    use SlurmState::{Cancelled, Completed, Deadline, Failed, OutOfMemory, Preempted, Timeout};
+    matches!(end, Cancelled | Completed | Deadline | Failed | OutOfMemory | Preempted | Timeout)
+}
+
+/// An allocation ended for a reason that no job in it is to blame for, as a value that is small enough to be handed around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    allocation: AllocationId,
+    job_id: Option<u64>,
+    end: SlurmState,
+}
+
+impl Eviction {
+    /// What an administrator, another job, the hardware or the clock did is nobody's fault. That it ran out of memory, or failed,
+    /// may well be some job's.
+    pub fn of(row: &Allocation) -> Option<Self> {
+        use SlurmState::{BootFail, Cancelled, Deadline, NodeFail, Preempted, Revoked, Timeout};
+        let end = row.end.filter(|_| row.state == AllocationState::Ended)?;
+        matches!(end, BootFail | Cancelled | Deadline | NodeFail | Preempted | Revoked | Timeout)
+            .then_some(Self { allocation: row.id, job_id: row.job_id, end })
+    }
+}
+
+impl fmt::Display for Eviction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", named(self.allocation, self.job_id), words(self.end))
+    }
 }
 
 fn fate(row: &Allocation) -> String {
@@ -45,8 +75,8 @@ fn fate(row: &Allocation) -> String {
     }
 }
 
-fn ended(end: SlurmState, row: &Allocation) -> String {
-    let words = match end {
+const fn words(end: SlurmState) -> &'static str {
+    match end {
         SlurmState::Completed => "ended by itself",
         SlurmState::Preempted => "was preempted",
         SlurmState::NodeFail => "lost a node",
@@ -57,7 +87,11 @@ fn ended(end: SlurmState, row: &Allocation) -> String {
         SlurmState::OutOfMemory => "ran out of memory",
         SlurmState::Revoked => "was taken over by another cluster",
         _ => "failed",
-    };
+    }
+}
+
+fn ended(end: SlurmState, row: &Allocation) -> String {
+    let words = words(end);
     let code = row.exit_code.as_deref().filter(|code| end == SlurmState::Failed && *code != "0:0");
     match (&row.unwanted, code) {
         (Some(why), _) if end == SlurmState::Cancelled => format!("{words}: {why}"),
@@ -114,14 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn what_an_attempt_was_lost_by() {
+    fn what_nobody_is_to_blame_for() {
         use AllocationState as A;
-        let lost = |end| cause(&row(A::Ended, end, None));
-        assert_eq!(
-            lost(Some(SlurmState::Preempted)).unwrap(),
-            "allocation 12 (Slurm job 4711) was preempted"
-        );
-        assert_eq!(lost(Some(SlurmState::Completed)), None, "its worker left by itself");
-        assert_eq!((lost(None), cause(&row(A::Running, None, None))), (None, None));
+        let evicted = |state, end| Eviction::of(&row(state, end, None)).map(|one| one.to_string());
+        let preempted = evicted(A::Ended, Some(SlurmState::Preempted));
+        assert_eq!(preempted.as_deref(), Some("allocation 12 (Slurm job 4711) was preempted"));
+        for end in [SlurmState::NodeFail, SlurmState::Timeout, SlurmState::Cancelled, SlurmState::BootFail] {
+            assert!(evicted(A::Ended, Some(end)).is_some(), "{end}");
+        }
+        for end in [SlurmState::OutOfMemory, SlurmState::Failed, SlurmState::Completed] {
+            assert_eq!(evicted(A::Ended, Some(end)), None, "{end}");
+        }
+        assert!(has_ended_all(SlurmState::Preempted) && !has_ended_all(SlurmState::NodeFail));
+        assert_eq!((evicted(A::Ended, None), evicted(A::Running, None)), (None, None));
+        assert_eq!(evicted(A::Completing, Some(SlurmState::Timeout)), None, "its processes may live");
     }
 }

@@ -20,7 +20,10 @@ pub(super) fn headline(outcome: &Outcome, asked: Option<&Resources>) -> String {
             Some(limit) => format!("ended because its time of {limit} was up"),
             None => "ended because its time was up".to_owned(),
         },
-        () if code == return_code::ORPHANED => "lost: its worker died while it ran".to_owned(),
+        () if code == return_code::ORPHANED => match evicted(outcome) {
+            Some(why) => format!("lost: {why}"),
+            None => "lost: its worker died while it ran".to_owned(),
+        },
         () if is_ours(outcome) => outcome.reason.clone().unwrap_or_default(),
         () if outcome.signal.is_some() || code > 128 => match signal_of(outcome) {
             Some((number, name, meaning)) => {
@@ -48,12 +51,21 @@ pub(super) fn note(outcome: &Outcome) -> String {
         () if outcome.status == JobStatus::Terminated && code == return_code::TIMEOUT => {
             "ran out of time".to_owned()
         }
-        () if code == return_code::ORPHANED => "lost its worker".to_owned(),
+        () if code == return_code::ORPHANED => match evicted(outcome) {
+            Some(why) => format!("was lost: {why}"),
+            None => "lost its worker".to_owned(),
+        },
         () => match outcome.signal.and_then(signal) {
             Some((name, _)) => format!("was ended by {name}"),
             None => format!("failed with exit code {code}"),
         },
     }
+}
+
+/// The end of the allocation that it was lost by, if that is why.
+fn evicted(outcome: &Outcome) -> Option<&str> {
+    let why = outcome.reason.as_deref()?.strip_prefix("orphaned: ")?;
+    why.starts_with("allocation ").then_some(why)
 }
 
 /// The reason says it better than the code: Windlass itself set the code.

@@ -5,9 +5,11 @@
 
 mod chain;
 mod exit;
+mod nodes;
 mod ready;
 
 pub use chain::{Chain, Link};
+pub use nodes::Nodes;
 pub use ready::{Limit, Offer, UnitLimit};
 
 use crate::edges::Edges;
@@ -47,6 +49,8 @@ pub struct Situation<'a> {
     pub units: Option<UnitLimit>,
     /// What the last worker that could not start a job of the workflow said about it.
     pub trouble: Option<&'a str>,
+    /// The allocations that its workers come with, if the workflow runs on Slurm.
+    pub nodes: Option<Nodes<'a>>,
     /// How long jobs of its kind usually take.
     pub usual: Option<Duration>,
     /// What the newest attempt wrote, or the end of it.

@@ -1,6 +1,6 @@
 //! Of a job that may start: who would take it, and what keeps it waiting.
 
-use super::Answer;
+use super::{Answer, Nodes};
 use std::time::Duration;
 use windlass_types::{Capacity, Resources, format_duration};
 
@@ -65,6 +65,9 @@ impl Answer<'_> {
         let asked = self.of.asked.unwrap_or(Resources::DEFAULT);
         let workers = self.of.workflow.workers;
         if self.of.workflow.is_served && !self.is_wanted(&asked, workers) {
+            if let Some(nodes) = self.of.nodes.filter(|_| self.of.labels.is_empty()) {
+                self.wait_for_nodes(&nodes);
+            }
             return;
         }
         if workers.is_empty() {
@@ -74,6 +77,10 @@ impl Answer<'_> {
         let shortages: Vec<Vec<String>> =
             workers.iter().map(|worker| shortages(&asked, &worker.capacity)).collect();
         if shortages.iter().all(|short| !short.is_empty()) {
+            if let Some(nodes) = self.of.nodes.filter(Nodes::are_coming) {
+                self.wait_for_nodes(&nodes);
+                return;
+            }
             self.headline("ready, but it asks for more than any worker can ever give");
             for short in shortages.into_iter().flatten().collect::<std::collections::BTreeSet<_>>() {
                 self.fact(short);

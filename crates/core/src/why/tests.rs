@@ -4,6 +4,7 @@ use super::*;
 use crate::edges::EdgesBuilder;
 use JobStatus as S;
 use windlass_types::Capacity;
+use windlass_types::slurm::{Allocation, AllocationState, SlurmState};
 
 const GIB: u64 = 1 << 30;
 
@@ -24,6 +25,7 @@ struct World {
     not_before: Option<Timestamp>,
     usual: Option<Duration>,
     logs: Vec<(&'static str, &'static str)>,
+    allocations: Option<(Vec<Allocation>, bool)>,
 }
 
 const NAMES: [&str; 4] = ["prepare", "solve_1", "solve_2", "plot"];
@@ -48,6 +50,7 @@ impl World {
             not_before: None,
             usual: None,
             logs: Vec::new(),
+            allocations: None,
         }
     }
 
@@ -73,6 +76,10 @@ impl World {
             limit: self.limit,
             units: self.units,
             trouble: None,
+            nodes: self
+                .allocations
+                .as_ref()
+                .map(|(allocations, is_to_be_asked)| Nodes { allocations, is_to_be_asked: *is_to_be_asked }),
             usual: self.usual,
             logs: &logs,
             workflow: Workflow {
@@ -363,4 +370,88 @@ fn who_waits_before_he_is_tried_again_waits_for_nobody() {
     assert_eq!(verdict.evidence, [Evidence::Fact { text: "attempt 2 of 3 in 2m".into() }]);
     world.not_before = Some(NOW);
     assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+}
+
+fn allocation(id: i64, state: AllocationState, end: Option<SlurmState>, reason: Option<&str>) -> Allocation {
+    serde_json::from_value(serde_json::json!({
+        "id": id, "workflow": 7, "is_ours": true, "scheduler": null, "tag": "t", "request": {"scheduler": "s"},
+        "state": state, "job_id": 4700 + id, "by": "ada", "created_at": NOW, "reason": reason, "end": end,
+        "submitted_at": null, "started_at": null, "ends_at": null, "ended_at": null, "seen_at": null,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_job_that_waits_for_an_allocation() {
+    use AllocationState as A;
+    let pending = || allocation(11, A::Pending, None, Some("Priority"));
+    let gone = || allocation(12, A::Ended, Some(SlurmState::Preempted), None);
+    let refused = || allocation(13, A::Refused, None, Some("Invalid account"));
+    let regenerate = "windlass slurm regenerate 7 --submit";
+    let list = "windlass slurm allocations 7";
+    for (allocations, asked, headline, facts, next) in [
+        (
+            vec![pending()],
+            false,
+            "ready; it waits: allocation 11 (Slurm job 4711) waits in Slurm's queue: Priority: others are before it in the queue",
+            vec![],
+            vec![list],
+        ),
+        (
+            vec![gone(), pending(), pending()],
+            false,
+            "ready; it waits for one of 2 allocations",
+            vec![
+                "allocation 11 (Slurm job 4711) waits in Slurm's queue: Priority: others are before it in the queue";
+                2
+            ],
+            vec![list],
+        ),
+        (
+            vec![gone(), refused()],
+            false,
+            "ready, but no allocation is left: allocation 13 (Slurm job 4713) was refused by Slurm: Invalid account",
+            vec![],
+            vec![list, regenerate],
+        ),
+        (
+            vec![gone()],
+            false,
+            "ready, but no allocation is asked for",
+            vec!["the last one: allocation 12 (Slurm job 4712) was preempted"],
+            vec![regenerate],
+        ),
+        (vec![], false, "ready, but no allocation is asked for", vec![], vec![regenerate]),
+        (
+            vec![],
+            true,
+            "ready; the action that asks for its allocation is about to do so",
+            vec![],
+            vec![list],
+        ),
+    ] {
+        let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+        (world.is_served, world.workers) = (true, Vec::new());
+        world.allocations = Some((allocations, asked));
+        let verdict = world.why(0);
+        assert_eq!(verdict.headline, headline);
+        assert_eq!(
+            (texts(&verdict), commands(&verdict)),
+            (facts.into_iter().map(str::to_owned).collect(), next)
+        );
+    }
+    // A larger one is on its way.
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.is_served = true;
+    world.asked = Some(Resources { memory: Bytes(64 * GIB), ..Resources::DEFAULT });
+    world.allocations = Some((vec![pending()], false));
+    assert!(world.why(0).headline.starts_with("ready; it waits: allocation 11"));
+}
+
+#[test]
+fn what_was_lost_with_its_allocation_says_so() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    let reason = Some("orphaned: allocation 12 (Slurm job 4711) was preempted".to_owned());
+    world.outcomes[0] = Some(Outcome { reason, ..failure(-128) });
+    assert_eq!(world.why(0).headline, "lost: allocation 12 (Slurm job 4711) was preempted");
 }

@@ -57,6 +57,9 @@ pub(super) enum Call {
         allocation: AllocationId,
         ends_at: Timestamp,
     },
+    AllocationOver {
+        allocation: AllocationId,
+    },
     CloseSites(BTreeSet<String>),
     CloseSitesFor {
         workflow: WorkflowId,
@@ -254,6 +257,7 @@ impl Call {
             Self::HangUp { .. }
             | Self::AccessChanged
             | Self::AllocationEnds { .. }
+            | Self::AllocationOver { .. }
             | Self::CloseSites(_)
             | Self::CloseSitesFor { .. }
             | Self::Pause { .. } => {}

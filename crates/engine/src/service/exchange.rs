@@ -4,6 +4,7 @@ use super::clock::Moment;
 use super::crews::Identity;
 use super::exchanges::Receipt;
 use super::figures::count;
+use super::losses::Loss;
 use super::mate::{Mate, new_secret, secret_hash, taste};
 use super::office::{Office, Slot, refused, unavailable};
 use super::talk::{Refused, Reply, Speaker, Sponsor};
@@ -395,7 +396,7 @@ impl Office {
         let mate = self.mates.get(&worker);
         let is_running = mate.is_some_and(|mate| mate.mirror.is_running(key.job));
         let evidence = if mate.is_some_and(|mate| mate.has_heir) { Evidence::Hearsay } else { evidence };
-        self.orphan_of(key.workflow, key.job, worker, is_running, evidence);
+        self.orphan_of(key.workflow, key.job, worker, is_running, Loss::Died(evidence));
         self.let_go(worker, key, self.now, false);
     }
 

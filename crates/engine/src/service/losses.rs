@@ -8,9 +8,18 @@ use super::talk::{Refused, Reply};
 use crate::suspicion;
 use std::time::Instant;
 use windlass_core::board::Orphan;
+use windlass_core::slurm::ends::Eviction;
 use windlass_core::suspects::{Evidence, Whereabouts};
 use windlass_store::model::{NewEvent, Severity, WorkerUpdate};
 use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
+
+/// What a worker was lost by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Loss {
+    /// This much speaks against what ran there.
+    Died(Evidence),
+    Evicted(Eviction),
+}
 
 impl Office {
     /// The worker takes nothing more, finishes what it has, and leaves.
@@ -67,9 +76,13 @@ impl Office {
         count(&self.gauges.lost_workers, 1);
         let mut held: Vec<(WorkflowId, JobId)> = mate.held.iter().map(|(job, id)| (*id, *job)).collect();
         held.sort_unstable();
+        let by = match self.eviction_of(mate.allocation).filter(|_| !held.is_empty()) {
+            Some(eviction) => Loss::Evicted(eviction),
+            None => Loss::Died(evidence),
+        };
         for (workflow, job) in held {
             let is_running = mate.mirror.is_running(job);
-            self.orphan_of(workflow, job, worker, is_running, evidence);
+            self.orphan_of(workflow, job, worker, is_running, by);
         }
         self.lose_errands(worker, mate.actions);
         self.note_loss(worker, why);
@@ -142,7 +155,7 @@ impl Office {
         job: JobId,
         worker: WorkerId,
         is_running: bool,
-        evidence: Evidence,
+        by: Loss,
     ) {
         let Some(desk) = self.desk(workflow) else { return };
         let Some(index) = desk.board.index(job) else { return };
@@ -154,7 +167,11 @@ impl Office {
             () if is_running || hold.started_at.is_some() => Whereabouts::Running,
             () => Whereabouts::Waiting,
         };
-        let fate = desk.suspects.on_death(job, worker, at, evidence);
+        let fate = match by {
+            Loss::Died(evidence) => desk.suspects.on_death(job, worker, at, evidence),
+            Loss::Evicted(_) if at == Whereabouts::NotStarted => Orphan::NeverStarted,
+            Loss::Evicted(eviction) => Orphan::Evicted(eviction),
+        };
         self.orphan(workflow, index, worker, fate, hold.started_at);
     }
 
@@ -229,7 +246,7 @@ impl Office {
         let Ok(desk) = self.open(workflow) else { return };
         for job in desk.held_by(worker) {
             let is_running = self.desk(workflow).and_then(|desk| desk.held.get(&job)?.started_at).is_some();
-            self.orphan_of(workflow, job, worker, is_running, Evidence::Hearsay);
+            self.orphan_of(workflow, job, worker, is_running, Loss::Died(Evidence::Hearsay));
         }
         self.lose_errands_of(worker, workflow);
     }

@@ -121,6 +121,11 @@ impl Service {
         self.call(Call::AccessChanged);
     }
 
+    /// The books say that this allocation is over: if nobody in it can be alive, what ran there runs again.
+    pub fn tell_allocation_over(&self, allocation: AllocationId) {
+        self.call(Call::AllocationOver { allocation });
+    }
+
     /// Slurm will end this allocation at another time than it said before: those in it are told.
     pub fn tell_allocation_ends(&self, allocation: AllocationId, ends_at: Timestamp) {
         self.call(Call::AllocationEnds { allocation, ends_at });

@@ -4,9 +4,11 @@ use super::office::{Office, refused, unavailable};
 use super::talk::Refused;
 use std::time::Instant;
 use windlass_core::slurm::admit::admit;
+use windlass_core::slurm::ends::{self, Eviction};
+use windlass_core::suspects::Evidence;
 use windlass_store::Error;
 use windlass_types::fleet::Introduction;
-use windlass_types::slurm::Allocation;
+use windlass_types::slurm::{Allocation, AllocationState};
 use windlass_types::{AllocationId, Timestamp, WorkerId};
 
 impl Office {
@@ -27,6 +29,27 @@ impl Office {
             row.ends_at = None;
         }
         Ok(Some(row))
+    }
+
+    /// Its workers are gone, whatever is left of their leases; unless Slurm has only lost sight of them.
+    pub(super) fn on_allocation_over(&mut self, allocation: AllocationId) {
+        let Ok(Some(row)) = self.store.allocation(allocation) else { return };
+        if row.state != AllocationState::Ended || !row.end.is_some_and(ends::has_ended_all) {
+            return;
+        }
+        let inside = self.mates.iter().filter(|(_, mate)| mate.allocation == Some(allocation));
+        let mut gone: Vec<WorkerId> = inside.map(|(worker, _)| *worker).collect();
+        gone.sort_unstable();
+        for worker in gone {
+            // Which of its jobs is to blame, if any is, nobody saw.
+            self.lose(worker, &ends::in_words(&row), Evidence::Hearsay);
+        }
+    }
+
+    /// The end of the allocation that a worker was in, if no job is to blame for it.
+    pub(super) fn eviction_of(&self, allocation: Option<AllocationId>) -> Option<Eviction> {
+        // If the books cannot be read now, its jobs run again all the same.
+        self.store.allocation(allocation?).ok().flatten().as_ref().and_then(Eviction::of)
     }
 
     pub(super) fn on_allocation_ends(&mut self, allocation: AllocationId, ends_at: Timestamp) {

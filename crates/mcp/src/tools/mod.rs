@@ -9,6 +9,7 @@ mod logs;
 mod page;
 mod recover;
 mod resources;
+mod slurm;
 mod specs;
 mod triage;
 mod verbs;
@@ -103,6 +104,12 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
     tool("analyze_resource_usage", Effect::Reads,
         "What every class of jobs asked for and used: memory, CPU, time, from the median to the largest.",
         resources::analyze),
+    tool("get_slurm_sacct", Effect::Reads,
+        "What became of the Slurm allocations of a workflow: Slurm's job, its state and exit code, times, nodes, and why it waits, was refused or ended.",
+        slurm::sacct),
+    Tool { needs: Some(Skill::PlanAllocations), ..tool("plan_allocations", Effect::Reads,
+        "Which Slurm allocations a spec's jobs would share on this cluster, how long and large, and when they would start. Nothing is stored or submitted.",
+        slurm::plan) },
     tool("get_execution_plan", Effect::Reads,
         "What a spec, or a workflow given by its id, would do: stages, groups of like jobs, the critical path, CPU hours.",
         specs::plan),
@@ -142,7 +149,7 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
         "Has jobs run again that are over, and all that was built on them: needs confirm. With failed_only, those that did not end well.",
         verbs::reset),
     tool("recover_workflow", Effect::Destroys,
-        "Brings a workflow back that stopped with failures: each failed job is diagnosed from its own measurements; what ran out of memory or time runs again with more of it. Unless dry_run is false and confirm is true, only says what it would do.",
+        "Brings a workflow back that stopped with failures: each failed job is diagnosed from its own measurements; what ran out of memory or time runs again with more of it; on Slurm new allocations are asked for. Unless dry_run is false and confirm is true, only says what it would do.",
         recover::recover),
     tool("classify_and_resolve_failures", Effect::Destroys,
         "Decides on jobs that wait for it: retry (perhaps with more memory or time), or fail, which cancels what depends on them. One result per job. Evidence lines are looked up in the log. Try dry_run first.",

@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass_core::recovery::Terms;
+use windlass_insight::allocating::is_on_slurm;
 use windlass_insight::recovery::{Plan, PlanView, diagnose};
 use windlass_store::model::WorkflowRow;
-use windlass_types::JobStatus;
 use windlass_types::orders::{Answer as Given, Outcome};
+use windlass_types::{JobStatus, WorkflowId};
 
 /// As on the command line.
 const MULTIPLIER: f64 = 1.5;
@@ -65,7 +66,22 @@ pub(super) fn recover(desk: &Desk, args: &Recover) -> Answer {
     }
     let outcomes = desk.give(row.id, plan.orders(Some(&format!("agent {}", desk.agent))))?;
     desk.books.add_event(&plan.event(), Desk::now())?;
-    told(&plan, false, &outcomes)
+    let mut told = told(&plan, false, &outcomes)?;
+    if let Some(slurm) = new_allocations(desk, row.id)?
+        && let Value::Object(told) = &mut told
+    {
+        told.insert("slurm".to_owned(), slurm);
+    }
+    Ok(told)
+}
+
+/// On Slurm, what runs again needs nodes. That none could be asked for undoes nothing: it is told.
+fn new_allocations(desk: &Desk, workflow: WorkflowId) -> Result<Option<Value>, Trouble> {
+    if !is_on_slurm(&*desk.books, workflow)? {
+        return Ok(None);
+    }
+    let asked = desk.hands.ask_for_allocations(workflow);
+    Ok(Some(asked.unwrap_or_else(|why| json!({ "error": why.message, "hint": why.hint }))))
 }
 
 /// What jobs ask for grows by this.

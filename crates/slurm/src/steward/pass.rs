@@ -282,6 +282,9 @@ impl Passes {
             if let Some(Some(at)) = change.ends_at {
                 self.service().tell_allocation_ends(change.id, at);
             }
+            if change.from != change.to && change.to == AllocationState::Ended {
+                self.service().tell_allocation_over(change.id);
+            }
         }
         for (row, fate) in open.iter().zip(fates) {
             if let Some(reason) = &fate.alarm {

@@ -26,6 +26,8 @@ pub(super) enum Nodes {
 /// The shortest time between two looks; a look that takes long is taken less often.
 const PAUSE: Duration = Duration::from_secs(1);
 const SHARE: u32 = 10;
+/// So often in a row nobody is coming before that is believed.
+const CERTAIN: u32 = 3;
 
 pub(super) struct Attendant<'a> {
     ctx: &'a Context,
@@ -36,7 +38,11 @@ pub(super) struct Attendant<'a> {
     ready_since: HashMap<JobId, Timestamp>,
     /// When allocations were last asked for.
     last: Option<Timestamp>,
+    /// How far the workflow was then.
+    progress: Option<u64>,
     rests_until: Instant,
+    /// So often nobody was coming, one time after the other: what is written in several commits is seen in between.
+    alone: u32,
     has_given_up: bool,
     has_complained: bool,
 }
@@ -63,7 +69,9 @@ impl<'a> Attendant<'a> {
             profile,
             ready_since: HashMap::new(),
             last: None,
+            progress: None,
             rests_until: Instant::now(),
+            alone: 0,
             has_given_up: false,
             has_complained: false,
         }))
@@ -88,8 +96,9 @@ impl<'a> Attendant<'a> {
             None => self.is_anybody_coming(store, row)?,
         };
         self.rests_until = Instant::now() + (began.elapsed() * SHARE).max(PAUSE);
-        self.has_given_up = nodes == Nodes::Gone;
-        Ok(nodes)
+        self.alone = if nodes == Nodes::Gone { self.alone + 1 } else { 0 };
+        self.has_given_up = self.alone >= CERTAIN;
+        Ok(if self.has_given_up { Nodes::Gone } else { Nodes::Coming })
     }
 
     fn is_anybody_coming(&self, store: &dyn Store, row: &WorkflowRow) -> Result<Nodes, CliError> {
@@ -132,10 +141,13 @@ impl<'a> Attendant<'a> {
         };
         let unplanned = gathered.unplanned(&plan, &self.ready_since, now);
         self.ready_since = unplanned.iter().map(|job: &Unplanned| (job.id, job.ready_since)).collect();
-        let open = gathered.open(self.last);
+        let open = gathered.open(self.progress);
         match decide(&unplanned, self.last, open, &self.settings(), now) {
             Verdict::Nothing | Verdict::Wait { .. } => Ok(Nodes::Coming),
-            Verdict::Schedule(cause) => self.ask(store, row, profile, cause),
+            Verdict::Schedule(cause) => {
+                self.progress = Some(gathered.progress());
+                self.ask(store, row, profile, cause)
+            }
         }
     }
 
