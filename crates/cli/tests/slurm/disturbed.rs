@@ -2,6 +2,7 @@
 
 use crate::house::House;
 use crate::lost::{begin, replace, stages};
+use crate::stages::Stages;
 use crate::support::{Cluster, eventually};
 
 #[test]
@@ -40,7 +41,7 @@ fn while_the_controller_is_down_nothing_is_declared_dead() {
         house.work.read("serve.log").matches("Slurm has not answered").count() >= 2
     });
     // Jobs go on meanwhile.
-    stages.await_ends(&house, 60);
+    Stages::await_ends(&house, 60);
     let rows = house.allocations();
     assert!(rows.iter().all(|row| row["slurm_job_id"] == job && row["state"] == "running"), "{rows:?}");
     cluster.mend();

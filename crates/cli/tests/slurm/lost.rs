@@ -24,7 +24,7 @@ pub(crate) fn stages(partition: &str, nodes: &str, seconds: f64) -> Stages {
 pub(crate) fn begin(house: &House<'_>, stages: &Stages) -> u64 {
     stages.write(house);
     house.windlass(&["submit", "spec.yaml"]);
-    stages.await_ends(house, 10);
+    Stages::await_ends(house, 10);
     let row = house.await_allocation("its job runs", |row| row["state"] == "running");
     row["slurm_job_id"].as_u64().unwrap()
 }

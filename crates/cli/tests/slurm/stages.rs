@@ -55,7 +55,7 @@ impl Stages {
 
     /// Waits until so many jobs have ended.
     #[track_caller]
-    pub(crate) fn await_ends(&self, house: &House<'_>, ends: usize) {
+    pub(crate) fn await_ends(house: &House<'_>, ends: usize) {
         eventually(&format!("{ends} jobs have ended"), || Stamps::read(house).ends() >= ends);
     }
 
