@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(doubtful.keep(killed.clone(), now), None);
         assert_eq!(doubtful.release(now, false), []);
         assert_eq!(doubtful.due(), Some(now + AFTER_SIGNAL));
-        assert_eq!(doubtful.release(now + AFTER_SIGNAL, false), [killed.clone()]);
+        assert_eq!(doubtful.release(now + AFTER_SIGNAL, false), std::slice::from_ref(&killed));
         doubtful.keep(killed.clone(), now);
         let interrupted = Ended { cause: EndCause::Stopped(StopReason::Interrupted), ..killed };
         assert_eq!(doubtful.release(now, true), [interrupted]);

@@ -263,7 +263,7 @@ pub(crate) enum Command {
     /// Stop a workflow for good: end what runs, start nothing more.
     Cancel(workflows::CancelArgs),
     /// Run workflows of several people on many machines: a server for workers and clients.
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Tokens for programs that talk to a server: create, list, revoke.
     Token(access::TokenArgs),
     /// The file of people who show passwords to a server: add, remove, verify, list.

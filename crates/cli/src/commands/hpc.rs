@@ -9,6 +9,7 @@ use crate::packing::title;
 use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
 use serde_json::Value;
+use std::fmt::Write as _;
 use windlass_core::slurm::fit::{self, Ask};
 use windlass_core::slurm::profile::{Partition, Profile};
 use windlass_slurm::discover;
@@ -136,19 +137,19 @@ fn write_table(path: &str, value: &Value, text: &mut String) {
         _ => false,
     };
     for (key, value) in fields.iter().filter(|(_, value)| !is_table(value)) {
-        *text += &format!("{key} = {value}\n");
+        writeln!(text, "{key} = {value}").unwrap_or_default();
     }
     for (key, value) in fields.iter().filter(|(_, value)| is_table(value)) {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         match value {
             Value::Array(items) => {
                 for item in items {
-                    *text += &format!("\n[[{path}]]\n");
+                    writeln!(text, "\n[[{path}]]").unwrap_or_default();
                     write_table(&path, item, text);
                 }
             }
             table => {
-                *text += &format!("\n[{path}]\n");
+                writeln!(text, "\n[{path}]").unwrap_or_default();
                 write_table(&path, table, text);
             }
         }

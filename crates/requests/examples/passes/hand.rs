@@ -66,6 +66,7 @@ impl<'s> Hand<'s> {
             workflow: None,
             before: None,
             allocation: None,
+            slurm: None,
         };
         let may: May = Arc::new(|_| true);
         let sponsor = Sponsor { user: USER.into(), sees_all: false, may };

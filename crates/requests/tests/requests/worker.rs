@@ -90,6 +90,7 @@ impl Hand {
             workflow: None,
             before: None,
             allocation: None,
+            slurm: None,
         };
         let may: May = Arc::new(|_| true);
         let sponsor = Sponsor { user: "me".into(), sees_all: false, may };

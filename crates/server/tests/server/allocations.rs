@@ -1,4 +1,5 @@
 //! Allocations over the wire: ours, and those that runners of Torc look after.
+#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
 use crate::access::{status, token};
 use crate::bench::Bench;

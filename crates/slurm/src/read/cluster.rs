@@ -34,20 +34,16 @@ fn from_sinfo(text: &str) -> Result<Vec<Partition>, Unreadable> {
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let (partition, shape, is_usable) =
             sinfo_line(line).ok_or_else(|| Unreadable { command: "sinfo", line: line.to_owned() })?;
-        let known = partitions.iter_mut().find(|other| other.name == partition.name);
-        match known {
-            Some(known) => add_nodes(known, shape, is_usable),
-            None => {
-                let mut partition = partition;
-                if is_usable {
-                    add_nodes(&mut partition, shape, true);
-                } else {
-                    partition.nodes = Some(0);
-                    add_nodes(&mut partition, shape, false);
-                }
-                partitions.push(partition);
-            }
+        if let Some(known) = partitions.iter_mut().find(|other| other.name == partition.name) {
+            add_nodes(known, shape, is_usable);
+            continue;
         }
+        let mut partition = partition;
+        if !is_usable {
+            partition.nodes = Some(0);
+        }
+        add_nodes(&mut partition, shape, is_usable);
+        partitions.push(partition);
     }
     Ok(partitions)
 }
@@ -67,7 +63,7 @@ fn sinfo_line(line: &str) -> Option<(Partition, Shape, bool)> {
         name: name.trim_end_matches('*').to_owned(),
         is_default: name.ends_with('*'),
         is_up: *up == "up",
-        max_walltime_secs: limit(time)?,
+        max_walltime_secs: limit(time).ok()?,
         min_nodes: min_nodes.parse().ok().filter(|least| *least > 1),
         max_nodes: max_nodes.parse().ok(),
         priority_tier: tier.parse().ok(),
@@ -96,15 +92,17 @@ fn is_usable(state: &str) -> bool {
     !matches!(state.as_str(), "down" | "fail" | "failing" | "future" | "unknown" | "error" | "perfctrs")
 }
 
-/// `None` outside: cannot be read; inside: no limit.
-fn limit(text: &str) -> Option<Option<u64>> {
+struct NoTime;
+
+/// In seconds; `None`: no limit.
+fn limit(text: &str) -> Result<Option<u64>, NoTime> {
     match text {
-        "infinite" | "UNLIMITED" | "n/a" => Some(None),
+        "infinite" | "UNLIMITED" | "n/a" => Ok(None),
         // As Slurm prints times, two numbers are minutes and seconds.
-        _ => windlass_types::parse_duration(text)
-            .ok()
-            .filter(|_| text.contains([':', '-']))
-            .map(|it| Some(it.as_secs())),
+        _ if text.contains([':', '-']) => {
+            windlass_types::parse_duration(text).map(|time| Some(time.as_secs())).map_err(|_| NoTime)
+        }
+        _ => Err(NoTime),
     }
 }
 
@@ -234,8 +232,8 @@ pub fn would_start(stderr: &str) -> Option<WouldStart> {
             return Some(WouldStart::Never(why.to_owned()));
         }
     }
-    let errors = stderr.lines().filter_map(|line| line.trim().strip_prefix("sbatch: error: "));
-    errors.last().map(|why| WouldStart::Never(why.to_owned()))
+    let mut errors = stderr.lines().filter_map(|line| line.trim().strip_prefix("sbatch: error: "));
+    errors.next_back().map(|why| WouldStart::Never(why.to_owned()))
 }
 
 #[cfg(test)]

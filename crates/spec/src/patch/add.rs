@@ -13,6 +13,7 @@ use crate::tree::{Entry, Tree, Value};
 use crate::write;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// An entry that is added at the end of a list at the top of the spec.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,7 +209,7 @@ impl Writer<'_> {
         } else {
             ", ".to_owned()
         };
-        let new: String = objects.iter().map(|object| format!("{separator}{object}")).collect();
+        let new = objects.iter().fold(String::new(), |new, object| new + &separator + object);
         Ok(self.text.inserted(self.text.end(last), &new))
     }
 
@@ -283,12 +284,13 @@ impl Writer<'_> {
                     }
                     NewField::One(value) => {
                         let value = write::scalar(&value.scalar(), Format::Kdl);
-                        children += &format!("    {} {value}{line_break}", write::key(name, Format::Kdl));
+                        let name = write::key(name, Format::Kdl);
+                        write!(children, "    {name} {value}{line_break}").unwrap_or_default();
                     }
                     NewField::Many(texts) => {
                         let child = child(map, name);
                         let values = self.texts(texts).join(" ");
-                        children += &format!("    {child} {values}{line_break}");
+                        write!(children, "    {child} {values}{line_break}").unwrap_or_default();
                     }
                 }
             }

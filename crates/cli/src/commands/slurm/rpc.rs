@@ -5,6 +5,7 @@ use crate::error::{CliError, Exit};
 use crate::ui::table::{Cell, Column, Table};
 use crate::ui::text;
 use serde::Serialize;
+use std::fmt::Write as _;
 use windlass_api::slurm::{SlurmStatus, Steward};
 use windlass_core::slurm::calls::{self, Calls, OfCommand};
 use windlass_types::format_duration;
@@ -95,13 +96,13 @@ fn told(server: Option<&SlurmStatus>) -> String {
     let mut told = format!("{} may be made now", text::count((*calls_left).into(), "call"));
     if *unanswered > 0 {
         let questions = text::count((*unanswered).into(), "question");
-        told.push_str(&format!("; Slurm has not answered {questions} in a row"));
+        write!(told, "; Slurm has not answered {questions} in a row").unwrap_or_default();
     }
     if let Some(until) = paused_until {
-        told.push_str(&format!(", and is left alone until {until}"));
+        write!(told, ", and is left alone until {until}").unwrap_or_default();
     }
     if let Some(trouble) = trouble {
-        told.push_str(&format!("; last trouble: {trouble}"));
+        write!(told, "; last trouble: {trouble}").unwrap_or_default();
     }
     told
 }

@@ -229,8 +229,8 @@ pub(crate) fn a_workflow_with_open_ones_is_not_deleted(store: &dyn Store) {
         assert!(refused.to_string().contains("windlass slurm cancel"), "{refused}");
     }
     store.discard_allocations(&[id], "over", NOW).unwrap();
-    let exported = store.export(workflow, Default::default(), NOW).unwrap();
-    let copy = store.import(&exported, &Default::default(), NOW).unwrap();
+    let exported = store.export(workflow, windlass_store::model::ExportOptions::default(), NOW).unwrap();
+    let copy = store.import(&exported, &windlass_store::model::ImportOptions::default(), NOW).unwrap();
     assert_eq!(store.allocations(&of(copy)).unwrap(), [], "allocations are of the workflow that had them");
     store.delete_workflow(workflow, NOW).unwrap();
     assert_eq!(store.allocation(id).unwrap(), None);
