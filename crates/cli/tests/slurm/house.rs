@@ -85,6 +85,13 @@ impl<'a> House<'a> {
         job
     }
 
+    /// Started, and not waited for.
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
+        let mut command = command(self.cluster, &self.work);
+        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
     pub(crate) fn windlass(&self, arguments: &[&str]) -> String {
         let mut command = command(self.cluster, &self.work);
         let output = command.args(arguments).output().unwrap();

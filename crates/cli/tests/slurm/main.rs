@@ -5,6 +5,7 @@ mod disturbed;
 mod house;
 mod looked_after;
 mod lost;
+mod recovery;
 mod stages;
 mod steps;
 mod submitting;

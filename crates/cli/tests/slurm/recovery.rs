@@ -1,0 +1,90 @@
+//! Workflows whose allocations ended before their jobs did.
+
+use crate::house::House;
+use crate::support::{Cluster, eventually};
+
+/// Its own schedule asks for one small allocation at the start.
+fn spec(jobs: &str) -> String {
+    format!(
+        "\
+name: test
+compute_node_wait_for_new_jobs_seconds: 1
+resource_requirements:
+  - {{name: small, num_cpus: 1, memory: 100m, runtime: PT10M}}
+slurm_schedulers:
+  - {{name: first, account: lab, nodes: 1, walltime: '00:20:00', mem: 200M, partition: standard}}
+actions:
+  - {{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: first, scheduler_type: slurm}}
+jobs:
+{jobs}"
+    )
+}
+
+/// Hangs when it runs for the first time.
+const HANGS_ONCE: &str = "  - {name: a, command: 'echo $SLURM_JOB_ID >> jobs; if mkdir first; then sleep 1000; fi', resource_requirements: small, scheduler: first}\n";
+
+/// The jobs of Slurm in which it ran, one after the other.
+fn hosts(house: &House<'_>) -> Vec<String> {
+    house.work.read("jobs").lines().map(str::to_owned).collect()
+}
+
+/// The first one, when it has begun to hang there.
+fn hanging_in(house: &House<'_>) -> String {
+    eventually("it has begun", || house.work.path().join("first").exists());
+    hosts(house)[0].clone()
+}
+
+#[test]
+fn what_ran_out_of_memory_is_done_in_a_larger_allocation() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "oom");
+    let greedy = "  - {name: a, command: 'echo $SLURM_JOB_ID >> jobs; exec python3 -c \"x = bytearray(300 << 20)\"', resource_requirements: small, scheduler: first}\n";
+    house.submit(&spec(greedy));
+    house.await_status("a", "failed");
+    let rehearsed = house.json(&["recover", "1", "--memory-multiplier", "6", "--dry-run"]);
+    assert_eq!(
+        (&rehearsed["run_again"], &rehearsed["slurm"]["dry_run"]),
+        (&1.into(), &true.into()),
+        "{rehearsed}"
+    );
+    let done = house.json(&["recover", "1", "--memory-multiplier", "6"]);
+    assert_eq!(done["slurm"]["allocations"].as_array().unwrap().len(), 1, "{done}");
+    house.await_status("a", "completed");
+    let hosts = hosts(&house);
+    assert!(hosts.len() == 2 && hosts[0] != hosts[1], "{hosts:?}");
+}
+
+#[test]
+fn an_allocation_that_was_cancelled_is_replaced_by_whoever_watches() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "watched");
+    house.submit(&spec(HANGS_ONCE));
+    let job = hanging_in(&house);
+    let mut watch = house.spawn(&["watch", "1", "--auto-schedule"]);
+    cluster.slurm("scancel", &[&job]);
+    house.await_status("a", "completed");
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    assert_eq!(hosts(&house).len(), 2);
+}
+
+#[test]
+fn without_allocations_a_watch_ends_and_regenerating_twice_asks_once() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "alone");
+    house.submit(&spec(HANGS_ONCE));
+    let job = hanging_in(&house);
+    cluster.slurm("scancel", &[&job]);
+    house.await_status("a", "ready");
+    assert_eq!(house.spawn(&["watch", "1"]).wait().unwrap().code(), Some(3));
+    let why = house.windlass(&["why", "a"]);
+    assert!(
+        why.contains("no allocation is asked for") && why.contains("slurm regenerate 1 --submit"),
+        "{why}"
+    );
+    let first = house.json(&["slurm", "regenerate", "1", "--submit"]);
+    let second = house.json(&["slurm", "regenerate", "1", "--submit"]);
+    let asked = |done: &serde_json::Value| done["allocations"].as_array().unwrap().len();
+    assert_eq!((asked(&first), asked(&second)), (1, 0), "{first}\n{second}");
+    house.await_status("a", "completed");
+    assert_eq!(hosts(&house).len(), 2);
+}
