@@ -4,8 +4,9 @@
 //! twice asks for nothing the second time.
 
 use super::book::{AddAction, NewAllocation, Schedule};
-use super::generate::{Proposal, cpus_of, gpus_of, propose};
+use super::generate::{Proposal, propose};
 use super::groups::{Demand, Fault, Options};
+use super::offer::Offer;
 use super::profile::Profile;
 use super::request::{Crew, request};
 use serde_json::Value;
@@ -188,12 +189,7 @@ fn is_fresh(books: &Books<'_>, scheduler: &SlurmScheduler) -> bool {
 /// Whether the job fits into an allocation of the scheduler at all: what it asks for may be more than it was. What the scheduler
 /// does not say is no limit.
 fn holds(scheduler: &SlurmScheduler, asks: &Resources) -> bool {
-    let cpus = scheduler.extra.as_deref().and_then(cpus_of);
-    cpus.is_none_or(|has| asks.cpus <= has)
-        && scheduler.memory().is_none_or(|has| asks.memory <= has)
-        && scheduler.gres.as_deref().map(gpus_of).is_none_or(|has| asks.gpus <= has)
-        && asks.nodes <= scheduler.nodes.max(1)
-        && scheduler.walltime().is_none_or(|lasts| asks.runtime.is_none_or(|runtime| runtime <= lasts))
+    Offer::from(scheduler).holds(asks)
 }
 
 /// How many of these jobs one allocation of the scheduler can do. What it does not say is no limit.
@@ -204,13 +200,12 @@ fn capacity(scheduler: &SlurmScheduler, jobs: &[&Left]) -> u64 {
         jobs.iter().filter_map(|job| job.resources.runtime).max().unwrap_or(Resources::UNSAID_RUNTIME);
     let holds =
         |has: Option<u64>, asks: u64| has.map_or(u64::MAX, |has| has.checked_div(asks).unwrap_or(u64::MAX));
-    let cpus = scheduler.extra.as_deref().and_then(cpus_of).map(u64::from);
-    let gpus = scheduler.gres.as_deref().map(gpus_of).map(u64::from);
-    let per_node = holds(cpus, most(|asks| asks.cpus.into()))
-        .min(holds(scheduler.memory().map(|bytes| bytes.0), most(|asks| asks.memory.0)))
-        .min(holds(gpus, most(|asks| asks.gpus.into())))
+    let offer = Offer::from(scheduler);
+    let per_node = holds(offer.cpus.map(u64::from), most(|asks| asks.cpus.into()))
+        .min(holds(offer.memory.map(|bytes| bytes.0), most(|asks| asks.memory.0)))
+        .min(holds(offer.gpus.map(u64::from), most(|asks| asks.gpus.into())))
         .max(1);
-    let walltime = scheduler.walltime().unwrap_or(Duration::ZERO);
+    let walltime = offer.lasts.unwrap_or(Duration::ZERO);
     let slots = walltime.as_secs().checked_div(runtime.as_secs()).unwrap_or(1).max(1);
     let units = u64::from(scheduler.nodes) / most(|asks| asks.nodes.into()).max(1);
     per_node.saturating_mul(slots).saturating_mul(units.max(1))

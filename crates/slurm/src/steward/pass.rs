@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass_core::slurm::book::{AllocationChange, CallCount};
 use windlass_core::slurm::fate::{self, Accounting, Act, Fate, Sight, Tagged, Workers};
+use windlass_core::slurm::offer::Offer;
 use windlass_core::slurm::reasons;
 use windlass_core::slurm::sight::{BookedJob, QueueJob};
 use windlass_engine::service::{Refused, Reply, Service};
-use windlass_store::model::{AllocationFilter, Severity, WorkerFilter, WorkflowRow};
+use windlass_store::model::{AllocationFilter, JobFilter, Severity, WorkerFilter, WorkflowRow};
 use windlass_store::{Database, Error};
 use windlass_types::slurm::{Allocation, AllocationState};
-use windlass_types::{AllocationId, Clock, Timestamp, WorkflowId};
+use windlass_types::{AllocationId, Clock, JobStatus, Resources, Timestamp, WorkflowId};
 
 /// Something went wrong in a pass; the next one tries again.
 #[derive(Debug, thiserror::Error)]
@@ -460,7 +461,7 @@ struct Seen<'a> {
     by_id: HashMap<u64, &'a QueueJob>,
     by_tag: HashMap<&'a str, Vec<&'a QueueJob>>,
     workers: HashMap<AllocationId, Workers>,
-    not_needed: HashMap<WorkflowId, String>,
+    not_needed: HashMap<AllocationId, String>,
 }
 
 impl<'a> Seen<'a> {
@@ -495,11 +496,36 @@ impl<'a> Seen<'a> {
             }
         }
         for id in open.iter().map(|row| row.workflow).collect::<BTreeSet<_>>() {
-            if let Some(why) = not_needed(id, books.workflow(id)?.as_ref()) {
-                seen.not_needed.insert(id, why);
-            }
+            seen.see_use(books, id, open.iter().filter(|row| row.workflow == id))?;
         }
         Ok(seen)
+    }
+
+    /// Which of these allocations of a workflow nobody needs.
+    fn see_use<'r>(
+        &mut self,
+        books: &dyn Database,
+        id: WorkflowId,
+        open: impl Iterator<Item = &'r Allocation>,
+    ) -> Result<(), Trouble> {
+        let workflow = books.workflow(id)?;
+        if let Some(why) = not_needed(id, workflow.as_ref()) {
+            self.not_needed.extend(open.map(|row| (row.id, why.clone())));
+            return Ok(());
+        }
+        let is_waiting =
+            |row: &&Allocation| matches!(row.state, AllocationState::Intended | AllocationState::Pending);
+        let waiting: Vec<&Allocation> = open.filter(is_waiting).collect();
+        let Some(workflow) = workflow.filter(|_| !waiting.is_empty()) else { return Ok(()) };
+        let Some(left) = left(books, &workflow)? else { return Ok(()) };
+        for row in waiting {
+            let offer = Offer::from(&row.request);
+            if !left.iter().any(|asks| offer.holds(asks)) {
+                let why = format!("none of the jobs that are left fits into it ({} of them)", left.len());
+                self.not_needed.insert(row.id, why);
+            }
+        }
+        Ok(())
     }
 
     fn sight<'s>(&'s self, row: &Allocation, accounting: Accounting<'s>) -> Sight<'s> {
@@ -515,7 +541,7 @@ impl<'a> Seen<'a> {
             queue,
             accounting,
             workers: self.workers.get(&row.id).copied().unwrap_or_default(),
-            not_needed: self.not_needed.get(&row.workflow).map(String::as_str),
+            not_needed: self.not_needed.get(&row.id).map(String::as_str),
         }
     }
 }
@@ -531,6 +557,23 @@ fn not_needed(id: WorkflowId, row: Option<&WorkflowRow>) -> Option<String> {
         () if is_over => Some(format!("all jobs of workflow {id} are over")),
         () => None,
     }
+}
+
+/// When so few jobs of a workflow are left they are looked at.
+const FEW: u64 = 200;
+
+/// What the jobs ask for that are not over, also those that somebody holds. `None`: there are many, or some do not say.
+fn left(books: &dyn Database, workflow: &WorkflowRow) -> Result<Option<Vec<Resources>>, Trouble> {
+    if workflow.counts.total() - workflow.counts.settled() > FEW {
+        return Ok(None);
+    }
+    let asked = books.requirements(workflow.id)?;
+    let resources_of = |name: &String| asked.iter().find(|row| row.name == *name).map(|row| row.resources);
+    let status = JobStatus::ALL.into_iter().filter(|status| !status.is_settled()).collect();
+    let jobs = books.jobs(workflow.id, &JobFilter { status, limit: Some(FEW), ..JobFilter::default() })?;
+    let left: Option<Vec<Resources>> =
+        jobs.iter().map(|job| job.resource_requirements.as_ref().and_then(resources_of)).collect();
+    Ok(left.filter(|left| !left.is_empty()))
 }
 
 /// What accounting has of an allocation: under its number, or its tag. Where comments are not kept, one of a series is known

@@ -9,7 +9,7 @@ use windlass_engine::service::{Speaker, Sponsor};
 use windlass_store::faults::{Asked, Outcome};
 use windlass_types::fleet::{Exchange, Introduction, Welcome};
 use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmPlace, SlurmState};
-use windlass_types::{AllocationId, Bytes, Capacity, Clock, WorkflowId};
+use windlass_types::{AllocationId, Bytes, Capacity, Clock, Resources, WorkflowId};
 
 #[test]
 fn an_action_asks_once_and_what_it_asked_for_ends() {
@@ -59,6 +59,23 @@ fn what_nobody_wants_is_canceled() {
     let row = world.await_state(waits, A::Ended);
     assert_eq!(row.end, Some(SlurmState::Cancelled));
     assert_eq!(row.unwanted, Some(format!("workflow {workflow} was canceled")));
+}
+
+#[test]
+fn one_that_waits_goes_when_nothing_that_is_left_fits_into_it() {
+    let world = World::new(Cluster::shared(), "unfit");
+    let _steward = world.steward("exec sleep 600");
+    let workflow = world.asking(Resources { memory: Bytes(200 << 20), ..Resources::DEFAULT });
+    let held = |mem: &str| {
+        let options = [("hold".to_owned(), String::new())].into();
+        world.want(workflow, AllocationRequest { options, mem: Some(mem.to_owned()), ..request() })
+    };
+    let (small, large) = (held("100M"), held("300M"));
+    let row = world.await_row(small, "is over", |row| row.state.is_over());
+    let why = row.unwanted.or(row.reason).unwrap();
+    assert!(why.starts_with("none of the jobs that are left fits into it"), "{why}");
+    let row = world.await_state(large, A::Pending);
+    assert_eq!(row.unwanted, None);
 }
 
 #[test]
@@ -168,7 +185,7 @@ impl<'a> Inside<'a> {
             allocation: Some(id.0),
             slurm: Some(SlurmPlace { job_id, restarts: 0, node: "n1".into() }),
         };
-        let sponsor = Sponsor { user: "me".into(), sees_all: true, may: Arc::new(|_| true) };
+        let sponsor = Sponsor { user: "me".into(), sees_all: false, may: Arc::new(|_| true) };
         let welcome = ask(|reply| world.service.introduce(who, sponsor, reply)).unwrap();
         Self { world, welcome, number: 0 }
     }

@@ -10,11 +10,11 @@ use windlass_slurm::calls::BudgetOptions;
 use windlass_slurm::steward::{Nudge, Parts, Steward, StewardOptions};
 use windlass_store::Database;
 use windlass_store::faults::{self, Door};
-use windlass_store::model::{AllocationFilter, Listed, NewAction, NewJob, NewWorkflow};
+use windlass_store::model::{AllocationFilter, Listed, NewAction, NewJob, NewRequirements, NewWorkflow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::settings::{Action, ActionType, SlurmScheduler, Trigger};
 use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState};
-use windlass_types::{AllocationId, Clock, JobStatus, WorkflowId};
+use windlass_types::{AllocationId, Clock, JobStatus, Resources, WorkflowId};
 
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
@@ -82,6 +82,15 @@ impl World {
 
     /// A workflow of one job that began, with an action that asks for so many allocations.
     pub(crate) fn workflow(&self, allocations: u32) -> WorkflowId {
+        self.begin(allocations, None)
+    }
+
+    /// A workflow of one job that began and asks for this.
+    pub(crate) fn asking(&self, asks: Resources) -> WorkflowId {
+        self.begin(0, Some(asks))
+    }
+
+    fn begin(&self, allocations: u32, asks: Option<Resources>) -> WorkflowId {
         let place = self.work.path().to_str().unwrap();
         let schedulers = [SlurmScheduler {
             name: "small".to_owned(),
@@ -101,7 +110,9 @@ impl World {
             persistent: false,
         };
         let actions = [NewAction { action: &action, jobs: &[] }];
+        let requirements = asks.map(|resources| NewRequirements { name: "much", resources });
         let workflow = NewWorkflow {
+            requirements: requirements.as_slice(),
             name: "test",
             user: "me",
             submission_dir: place,
@@ -111,7 +122,8 @@ impl World {
             ..NewWorkflow::default()
         };
         let status = JobStatus::Uninitialized;
-        let job = NewJob { name: "job", command: "true", status, ..NewJob::default() };
+        let requirements = asks.map(|_| 0);
+        let job = NewJob { name: "job", command: "true", status, requirements, ..NewJob::default() };
         let mut jobs = Listed::new([job]);
         let id = self.books.create_workflow(&workflow, &mut jobs, Clock.now()).unwrap();
         ask(|reply| self.service.start_workflow(id, "me", reply)).unwrap();
