@@ -165,13 +165,16 @@ pub(crate) struct SchedulerSettings {
     /// Who pays.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) account: Option<String>,
+    /// Which partition; several of which any will do: `short,long`.
     #[arg(long, value_name = "NAME")]
     pub(crate) partition: Option<String>,
+    /// Which quality of service.
     #[arg(long, value_name = "NAME")]
     pub(crate) qos: Option<String>,
     /// Nodes of each allocation.
     #[arg(id = "scheduler_nodes", long = "nodes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nodes: Option<u32>,
+    /// Tasks on each node, as `--ntasks-per-node` of sbatch has it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ntasks_per_node: Option<u32>,
     /// How long an allocation lasts: `04:00:00`, `1-12:00:00`, minutes.

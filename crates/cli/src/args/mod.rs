@@ -306,10 +306,9 @@ pub(crate) enum Command {
     Payload(payload::PayloadArgs),
     /// What DAGMan of HTCondor calls for nodes of a request: post, elect, pre, unit.
     Condor(condor::CondorArgs),
-    /// What is asked of Slurm for a workflow: generate, plan, regenerate, allocations, cancel, schedule-nodes, audit, rpc; its
-    /// schedulers: list, get, create, update, delete.
+    /// What is asked of Slurm: plan, generate, regenerate, allocations, usage, audit …
     Slurm(Box<slurm::SlurmArgs>),
-    /// What a cluster has, and where jobs fit: list, detect, show, partitions, match, generate.
+    /// What a cluster has, and where jobs fit: list, detect, show, partitions, match …
     Hpc(slurm::HpcArgs),
     /// Settings: show, paths, init, validate.
     Config(tools::ConfigArgs),

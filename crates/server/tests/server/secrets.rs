@@ -5,12 +5,12 @@ use crate::bench::Bench;
 use serde_json::Value;
 use windlass_auth::Role;
 use windlass_store::model::{
-    DataFilter, DecisionFilter, EventFilter, ExportOptions, FailureFilter, JobFilter, Listed, NewJob,
-    NewKind, NewWorkflow, ResultFilter, RevisionFilter,
+    AllocationFilter, DataFilter, DecisionFilter, EventFilter, ExportOptions, FailureFilter, JobFilter,
+    Listed, NewJob, NewKind, NewWorkflow, ResultFilter, RevisionFilter,
 };
 use windlass_store::wire::Request;
 use windlass_types::work::AttemptKey;
-use windlass_types::{Attempt, Clock, FileId, JobId, RunId, UserDataId, WorkflowId};
+use windlass_types::{AllocationId, Attempt, Clock, FileId, JobId, RunId, Timestamp, UserDataId, WorkflowId};
 
 /// Each is the value of a variable whose name says that it is secret: of the workflow, of a kind, of a job.
 const SECRETS: [&str; 3] = ["hunter2", "kindly-hidden", "topsecret"];
@@ -81,6 +81,12 @@ fn questions(id: WorkflowId, job: JobId) -> Vec<Request> {
         Request::CancelRequested { workflow },
         Request::ActiveWorkers { workflow: Some(id) },
         Request::Export { id, options },
+        Request::Allocations {
+            filter: AllocationFilter { workflow: Some(id), ..AllocationFilter::default() },
+        },
+        Request::Allocation { id: AllocationId(1) },
+        Request::ScheduleSeen { workflow },
+        Request::SlurmCalls { since: Timestamp(0) },
     ]
 }
 
@@ -111,6 +117,12 @@ const CHANGES: &[&str] = &[
     "delete_result",
     "delete_event",
     "import",
+    "add_scheduler",
+    "update_scheduler",
+    "delete_scheduler",
+    "add_allocations",
+    "discard_allocations",
+    "apply_schedule",
 ];
 
 fn ask(bench: &Bench, token: &str, question: &Request) -> (u16, String) {
