@@ -4,13 +4,16 @@ use crate::kit::{NOW, Source, create, file, job, worker, workflow};
 use serde_json::json;
 use std::path::Path;
 use windlass_core::edges::EdgesBuilder;
+use windlass_core::slurm::book::NewAllocation;
 use windlass_store::lock::WorkflowLock;
 use windlass_store::model::{
     EventFilter, ExportOptions, ImportOptions, NewAction, NewJob, NewKind, NewUserData, NewWorkflow,
 };
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::{Access as _, Error, Fleet as _, Parts as _, Store};
+use windlass_store::{Access as _, Allocations as _, Error, Fleet as _, Parts as _, Store};
+use windlass_types::WorkflowId;
 use windlass_types::settings::{Action, FailureHandler, SlurmScheduler};
+use windlass_types::slurm::AllocationRequest;
 
 /// How many rows each table has that belong to workflows.
 fn rows(db: &Path) -> Vec<(String, i64)> {
@@ -27,6 +30,7 @@ fn rows(db: &Path) -> Vec<(String, i64)> {
         "api_token",
         "server_epoch",
         "node_aside",
+        "slurm_calls",
     ];
     // Those of requests and datasets know nothing of workflows.
     let of_requests = [
@@ -83,6 +87,18 @@ fn fail(db: &Path, workflow: i64, job: i64) {
     conn.execute_batch(&rows).unwrap();
 }
 
+fn allocation(workflow: WorkflowId) -> NewAllocation {
+    let request = AllocationRequest { nodes: 1, ..AllocationRequest::default() };
+    NewAllocation {
+        workflow,
+        scheduler: None,
+        tag: String::new(),
+        request,
+        action: None,
+        by: "ada".to_owned(),
+    }
+}
+
 #[test]
 fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
     let directory = tempfile::tempdir().unwrap();
@@ -132,6 +148,8 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
     store.add_record(Some(id), "local_scheduler", None, &json!({ "num_cpus": 2 }), NOW).unwrap();
     execute_action(&db, store.actions(id).unwrap()[0].id, worker.0);
     fail(&db, id.0, jobs[1].0);
+    let asked = store.add_allocations(&[allocation(id)], NOW).unwrap();
+    store.discard_allocations(&asked, "nobody wants it", NOW).unwrap();
     let export = store.export(id, ExportOptions { results: true, events: true }, NOW).unwrap();
     for (table, n) in rows(&db) {
         assert!(n > 0, "this test should put something into `{table}`");
