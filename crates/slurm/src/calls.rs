@@ -198,11 +198,6 @@ impl Slurm {
         outcome
     }
 
-    /// Whether a controller answers: the cheapest question there is.
-    pub fn ping(&self) -> Outcome<()> {
-        self.run(Tool::Scontrol, &["ping".to_owned()]).map(drop)
-    }
-
     /// What may be asked still.
     pub fn left(&self) -> Left {
         self.budget().left(Clock.now())
@@ -252,7 +247,7 @@ impl Slurm {
         }
         let complaint = String::from_utf8_lossy(&answer.stderr);
         let complaint = if complaint.trim().is_empty() { printed } else { complaint.into_owned() };
-        if tool == Tool::Scontrol || is_unreachable(&complaint) {
+        if is_unreachable(&complaint) {
             return Outcome::Unknown(Unknown::Unreachable { said: brief(&complaint) });
         }
         Outcome::Refused(complaint)
@@ -284,7 +279,6 @@ pub(crate) enum Tool {
     Sacct,
     Sbatch,
     Scancel,
-    Scontrol,
 }
 
 impl Tool {
@@ -294,7 +288,6 @@ impl Tool {
             Self::Sacct => "sacct",
             Self::Sbatch => "sbatch",
             Self::Scancel => "scancel",
-            Self::Scontrol => "scontrol",
         }
     }
 
