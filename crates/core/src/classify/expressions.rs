@@ -22,10 +22,10 @@ impl Expressions {
     pub(super) fn new(patterns: Vec<String>) -> Result<Self, aho_corasick::BuildError> {
         let (mut needles, mut needle_patterns, mut always) = (Vec::new(), Vec::new(), Vec::new());
         for (index, pattern) in patterns.iter().enumerate() {
-            match needle(pattern) {
+            match self::needles(pattern) {
                 Some(words) => {
-                    needles.push(words.to_ascii_lowercase());
-                    needle_patterns.push(index);
+                    needle_patterns.extend(words.iter().map(|_| index));
+                    needles.extend(words.into_iter().map(str::to_ascii_lowercase));
                 }
                 None => always.push(index),
             }
@@ -56,54 +56,103 @@ pub(super) fn soonest(words: &[String]) -> Result<AhoCorasick, aho_corasick::Bui
     AhoCorasick::builder().kind(Some(AhoCorasickKind::NoncontiguousNFA)).prefilter(false).build(words)
 }
 
-/// The longest words that every match contains, if the pattern is so plain that they can be seen: what stands outside of
-/// brackets and is not repeated. Fewer than three letters would tell little.
-fn needle(pattern: &str) -> Option<&str> {
-    const SHORTEST: usize = 3;
+/// Words of which every match contains at least one, if the pattern is so plain that they can be seen. Fewer than three
+/// letters would tell little.
+fn needles(pattern: &str) -> Option<Vec<&str>> {
     if pattern.contains("(?") || !pattern.is_ascii() {
         return None;
     }
+    let parts = parts(pattern)?;
+    let ways = parts.split(|part| matches!(part, Part::Or));
+    ways.map(needles_of_way).collect::<Option<Vec<_>>>().map(|ways| ways.concat())
+}
+
+/// Of one of several ways to match: its longest words, or those of a group that it cannot do without.
+fn needles_of_way<'p>(parts: &[Part<'p>]) -> Option<Vec<&'p str>> {
+    const SHORTEST: usize = 3;
+    let words =
+        parts.iter().filter_map(|part| if let Part::Words(words) = part { Some(*words) } else { None });
+    match words.rev().max_by_key(|words| words.len()) {
+        Some(longest) if longest.len() >= SHORTEST => Some(vec![longest]),
+        _ => parts.iter().find_map(|part| if let Part::Group(inner) = part { needles(inner) } else { None }),
+    }
+}
+
+/// What a pattern consists of, as far as it must be there.
+#[derive(Debug)]
+enum Part<'p> {
+    Words(&'p str),
+    /// What stands between brackets.
+    Group(&'p str),
+    Or,
+}
+
+/// `None` for what is no expression.
+fn parts(pattern: &str) -> Option<Vec<Part<'_>>> {
     let bytes = pattern.as_bytes();
-    let (mut depth, mut in_set) = (0_usize, false);
-    let (mut best, mut begin) = (0..0, 0);
+    let is_optional = |at: usize| matches!(bytes.get(at), Some(b'?' | b'*' | b'{'));
+    let mut parts = Vec::new();
     let mut at = 0;
-    while at <= bytes.len() {
-        let byte = bytes.get(at).copied();
-        if byte == Some(b'|') && depth == 0 && !in_set {
-            return None;
-        }
-        let is_plain = depth == 0 && !in_set && byte.is_some_and(|byte| !br"\.+*?()|[]{}^$".contains(&byte));
-        if is_plain {
-            at += 1;
-            continue;
-        }
-        // What a sign of repetition follows may be missing.
-        let repeated = matches!(byte, Some(b'?' | b'*' | b'{'));
-        let end = if repeated { at.saturating_sub(1).max(begin) } else { at };
-        if end - begin > best.len() {
-            best = begin..end;
-        }
-        at += match byte {
-            Some(b'\\') => 2,
-            Some(b'{') if !in_set => bytes[at..].iter().position(|byte| *byte == b'}')? + 1,
-            _ => 1,
-        };
-        match byte {
-            Some(b'[') if !in_set => {
-                in_set = true;
-                // `[]…]` and `[^]…]` begin with a bracket that does not end them.
-                at += usize::from(bytes.get(at) == Some(&b'^'));
-                at += usize::from(bytes.get(at) == Some(&b']'));
+    while let Some(byte) = bytes.get(at) {
+        let begin = at;
+        at = match byte {
+            b'|' => {
+                parts.push(Part::Or);
+                at + 1
             }
-            Some(b']') => in_set = false,
-            Some(b'(') if !in_set => depth += 1,
-            Some(b')') if !in_set => depth = depth.saturating_sub(1),
+            b'(' => {
+                let end = end_of_group(bytes, at)?;
+                if !is_optional(end) {
+                    parts.push(Part::Group(&pattern[begin + 1..end - 1]));
+                }
+                end
+            }
+            b'[' => end_of_set(bytes, at)?,
+            b'{' => at + bytes[at..].iter().position(|byte| *byte == b'}')? + 1,
+            b'\\' => at + 2,
+            b'.' | b'+' | b'*' | b'?' | b')' | b']' | b'}' | b'^' | b'$' => at + 1,
+            _ => {
+                let plain = |byte: &u8| !br"\.+*?()|[]{}^$".contains(byte);
+                let end = at + bytes[at..].iter().take_while(|byte| plain(byte)).count();
+                // The letter before a sign of repetition may be missing.
+                let sure = if is_optional(end) { end - 1 } else { end };
+                parts.push(Part::Words(&pattern[begin..sure]));
+                end
+            }
+        };
+    }
+    Some(parts)
+}
+
+/// Behind the bracket that closes the group which begins here.
+fn end_of_group(bytes: &[u8], begin: usize) -> Option<usize> {
+    let (mut depth, mut at) = (0_usize, begin);
+    loop {
+        match bytes.get(at)? {
+            b'\\' => at += 1,
+            b'[' => at = end_of_set(bytes, at)? - 1,
+            b'(' => depth += 1,
+            b')' if depth == 1 => return Some(at + 1),
+            b')' => depth -= 1,
             _ => {}
         }
-        begin = at;
+        at += 1;
     }
-    let words = pattern.get(best)?;
-    (words.len() >= SHORTEST).then_some(words)
+}
+
+/// Behind the bracket that closes the set which begins here. One that comes first in it is a member.
+fn end_of_set(bytes: &[u8], begin: usize) -> Option<usize> {
+    let mut at = begin + 1;
+    at += usize::from(bytes.get(at) == Some(&b'^'));
+    at += usize::from(bytes.get(at) == Some(&b']'));
+    loop {
+        match bytes.get(at)? {
+            b'\\' => at += 1,
+            b']' => return Some(at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
 }
 
 #[cfg(test)]
@@ -113,24 +162,35 @@ mod tests {
 
     #[test]
     fn words_without_which_nothing_matches() {
+        let none: &[&str] = &[];
         for (pattern, words) in [
-            ("PBS: job killed: v?mem ", Some("PBS: job killed: ")),
-            (r"reason: .?DeadlineExceeded", Some("DeadlineExceeded")),
-            ("[Dd]etected [0-9]+ oom.kill event", Some("kill event")),
-            (r"\[3011\]", Some("3011")),
-            (r"\bEIO\b", Some("EIO")),
-            (r"^error\[E[0-9]{4}\]", Some("error")),
-            ("(squashfuse|fuse)[^ ]*: .*(failed|error)", None),
-            ("one|another", None),
-            ("(?i)words", None),
-            ("colou?r", Some("colo")),
-            ("ab{0,3}cdef", Some("cdef")),
-            ("[]abc]defg", Some("defg")),
-            ("[^]abc]defg", Some("defg")),
-            ("a{2}", None),
-            ("", None),
+            ("PBS: job killed: v?mem ", &["PBS: job killed: "][..]),
+            (r"reason: .?DeadlineExceeded", &["DeadlineExceeded"]),
+            ("[Dd]etected [0-9]+ oom.kill event", &["kill event"]),
+            (r"\[3011\]", &["3011"]),
+            (r"\bEIO\b", &["EIO"]),
+            (r"^error\[E[0-9]{4}\]", &["error"]),
+            ("(squashfuse|fuse)[^ ]*: .*(failed|error)", &["squashfuse", "fuse"]),
+            ("(HTTP(/[0-9.]+)?|[Ss]tatus([ _][Cc]ode)?)[ :=]{1,3}40[137]", &["HTTP", "tatus"]),
+            ("one|another", &["one", "another"]),
+            ("one|[a-z]", none),
+            ("(one|of)[a-z]", none),
+            ("(one|of)?three", &["three"]),
+            ("(one)?", none),
+            ("(one){2}", none),
+            ("((one|two)|three(s)?)[(]", &["one", "two", "three"]),
+            ("(?i)words", none),
+            ("colou?r", &["colo"]),
+            ("ab{0,3}cdef", &["cdef"]),
+            ("[]abc]defg", &["defg"]),
+            ("[^]abc]defg", &["defg"]),
+            (r"[\]abc]defg", &["defg"]),
+            ("a{2}", none),
+            ("(abc", none),
+            ("[abc", none),
+            ("", none),
         ] {
-            assert_eq!(needle(pattern), words, "{pattern}");
+            assert_eq!(needles(pattern).unwrap_or_default(), words, "{pattern}");
         }
     }
 

@@ -12,7 +12,7 @@ pub use names::{MASK, Masking};
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::{Captures, Regex};
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// Masks what is secret in texts of one job.
 #[derive(Clone, Debug, Default)]
@@ -92,25 +92,30 @@ impl Shapes {
 
 /// What a secret looks like. The groups `keep` and `after` of its pattern stay.
 struct Shape {
-    pattern: Regex,
+    text: &'static str,
+    /// Made when a text first has one of the words: there are programs that run for one text, and all shapes take them
+    /// longer than everything else.
+    pattern: OnceLock<Regex>,
     /// Quick to look for: without one of them, in upper or lower case, the pattern fits nowhere.
     only_with: &'static [&'static str],
 }
 
 impl Shape {
-    fn new(only_with: &'static [&'static str], pattern: &str) -> Self {
-        Self { pattern: Regex::new(pattern).expect("the pattern is a constant that tests use"), only_with }
+    const fn new(only_with: &'static [&'static str], text: &'static str) -> Self {
+        Self { text, pattern: OnceLock::new(), only_with }
     }
 
     fn mask<'t>(&self, text: Cow<'t, str>) -> Cow<'t, str> {
-        if !self.pattern.is_match(&text) {
+        let make = || Regex::new(self.text).expect("the pattern is a constant that tests use");
+        let pattern = self.pattern.get_or_init(make);
+        if !pattern.is_match(&text) {
             return text;
         }
         let replacement = |found: &Captures<'_>| {
             let part = |name| found.name(name).map_or("", |part| part.as_str());
             format!("{}{MASK}{}", part("keep"), part("after"))
         };
-        Cow::Owned(self.pattern.replace_all(&text, replacement).into_owned())
+        Cow::Owned(pattern.replace_all(&text, replacement).into_owned())
     }
 }
 
