@@ -1,8 +1,10 @@
 //! `cargo xtask test`: the one command that runs every test, also on a machine that has only a Rust toolchain.
 
+use std::env;
 use std::process::Command;
+use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::htcondor::Installing;
 use crate::python;
@@ -16,16 +18,19 @@ cargo xtask test [ARGS...]: runs every test of the workspace
   1. looks for the programs that the tests start; installs the missing ones as root on Debian,
      otherwise prints the command that does
   2. installs cargo-nextest if it is missing (`cargo install cargo-nextest --locked`)
-  3. installs Torc's Python client, schemathesis and the SDK of MCP below the target directory (pinned versions)
+  3. installs Torc's Python client, schemathesis and the SDK of MCP below the target directory (pinned versions),
+     while the rest is built
   4. installs an HTCondor pool in /var/tmp/htcondor-pool ($HTCONDOR_POOL_DIR), while the rest is built (once, 2 minutes);
      tests start it, and it is stopped at the end
   5. installs Slurm from Debian's packages, for a cluster in /var/tmp/slurm-cluster ($SLURM_CLUSTER_DIR); tests start it,
      and it is stopped at the end
-  6. installs ReqMgr2 in /var/tmp/reqmgr2-server ($REQMGR2_DIR), from PyPI and npm (once, a minute); tests start their own
+  6. installs ReqMgr2 in /var/tmp/reqmgr2-server ($REQMGR2_DIR), from PyPI and npm, while the rest is built (once, a
+     minute); tests start their own
   7. builds the workspace, so that tests may start the `windlass` binary
   8. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
   9. cargo nextest run --workspace ARGS...; where nobody is root, or not even root may mount a disk or make a namespace
-     (some containers), the tests that need it are left out, counted as skipped, and named
+     (some containers), the tests that need it are left out, counted as skipped, and named; two run for each core, for
+     half of their time they wait
 
 ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
 ";
@@ -73,23 +78,47 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let _cluster = slurm::can_be_here().then(slurm::provide).transpose()?;
     let pool = may_have_pool().then(Installing::begin).transpose()?;
     provide_nextest()?;
-    python::provide()?;
-    if reqmgr2::can_be_here() {
-        reqmgr2::provide()?;
-    }
-    run(&mut cargo(["build", "--workspace"]))?;
-    if arguments.is_empty() {
-        run(&mut cargo(["test", "--doc", "--workspace"]))?;
-    }
+    // What is fetched and what is compiled hardly get in each other's way.
+    thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            python::provide()?;
+            if reqmgr2::can_be_here() { reqmgr2::provide() } else { Ok(()) }
+        });
+        let built = build(arguments);
+        others.join().map_err(|_| anyhow!("an installation panicked"))?.and(built)
+    })?;
     let _pool = pool.map(Installing::finish).transpose()?;
     let mut nextest = cargo(["nextest", "run"]);
     nextest.args(selection(arguments)).args(arguments);
+    if let Some(threads) = threads(arguments) {
+        nextest.arg(format!("--test-threads={threads}"));
+    }
     let left_out: Vec<&str> =
         STAGES.iter().filter(|stage| !(stage.can_be_set)()).map(Stage::announce).collect();
     if !left_out.is_empty() {
         nextest.args(["-E", &format!("not ({})", left_out.join(" or "))]);
     }
     run(&mut nextest)
+}
+
+/// Everything that tests start, and the examples in the documentation, which need nothing else.
+fn build(arguments: &[String]) -> Result<()> {
+    run(&mut cargo(["build", "--workspace"]))?;
+    if arguments.is_empty() {
+        run(&mut cargo(["test", "--doc", "--workspace"]))?;
+    }
+    Ok(())
+}
+
+/// How many tests run at once, unless somebody has said it. Half of their time they wait: for a pool, a cluster, a lease
+/// that runs out.
+fn threads(arguments: &[String]) -> Option<usize> {
+    let is_said =
+        |word: &String| word.starts_with("-j") || word.contains("test-threads") || word == "--no-capture";
+    if arguments.iter().any(is_said) || env::var_os("NEXTEST_TEST_THREADS").is_some() {
+        return None;
+    }
+    thread::available_parallelism().ok().map(|cores| cores.get() * 2)
 }
 
 /// Tests for which not everybody can set the stage: not even root, in some containers.
@@ -233,6 +262,14 @@ mod tests {
         assert_eq!(selected("kill --no-capture"), ["--workspace"]);
         assert!(selected("-p windlass-core dispatch").is_empty());
         assert!(selected("--package=windlass-core").is_empty());
+    }
+
+    #[test]
+    fn whoever_says_how_many_run_at_once_is_heeded() {
+        let threads = |line: &str| threads(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for said in ["-j1", "-j 1", "kill --test-threads=3", "kill --no-capture"] {
+            assert_eq!(threads(said), None, "{said}");
+        }
     }
 
     #[test]
