@@ -10,6 +10,7 @@
 //!   workflow.jobstate       job state log: what is tailed
 //!   landing.sub processing.sub merge.sub cleanup.sub
 //!   bans.inc                sites that are not to be used now; written anew before each submission
+//!   paused                  while it is here nothing more of the run begins
 //!   attempts.jsonl          a line for each attempt of a node that is over; appended by their scripts
 //!   mg_000012.json          manifest of a work unit
 //!   mg_000012/              DAGMan of the unit works here
@@ -35,6 +36,8 @@ pub const OUTER_JOBSTATE: &str = "workflow.jobstate";
 pub const CONFIG: &str = "dagman.config";
 pub const TERMS: &str = "condor.json";
 pub const BANS: &str = "bans.inc";
+/// Nothing more begins while it is there.
+pub const PAUSED: &str = "paused";
 /// What became of each attempt.
 pub const ATTEMPTS: &str = "attempts.jsonl";
 

@@ -13,10 +13,12 @@
 //! | [`scripts`] | what PRE and POST scripts of nodes decide |
 //! | [`pool`] | the commands of HTCondor, each with a time limit |
 //! | [`submit`] | handing a DAG over once, whatever happens in between |
+//! | [`pausing`] | a run of which nothing more begins for a while |
 //! | [`rescue`] | going on with a run: which units land anew |
 
 pub mod attempts;
 pub mod layout;
+pub mod pausing;
 pub mod pool;
 pub mod read;
 pub mod render;

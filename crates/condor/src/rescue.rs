@@ -46,6 +46,8 @@ pub struct RescueError {
 /// To be called before the DAG is submitted again, never while it runs. May be called again after a crash.
 pub fn prepare(run: &Path, banned: &[String]) -> Result<Vec<Moved>, RescueError> {
     unlock(&run.join(layout::OUTER_DAG))?;
+    // Whoever lets it go on does not want it paused.
+    remove(&run.join(layout::PAUSED))?;
     for name in unit_names(run)? {
         unlock(&run.join(name).join(layout::GROUP_DAG))?;
     }
@@ -85,8 +87,13 @@ pub fn prepare(run: &Path, banned: &[String]) -> Result<Vec<Moved>, RescueError>
 fn unlock(dag: &Path) -> Result<(), RescueError> {
     let mut path = dag.as_os_str().to_owned();
     path.push(".lock");
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path.as_ref())(error)),
+    remove(path.as_ref())
+}
+
+/// If it is there.
+fn remove(path: &Path) -> Result<(), RescueError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
         _ => Ok(()),
     }
 }
@@ -262,10 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_what_was_removed_for_a_crash_of_his_own() {
+    fn nobody_takes_what_was_removed_for_a_crash_of_his_own_or_is_paused_by_it() {
         let run = tempfile::tempdir().unwrap();
         let locks = [
             run.path().join("workflow.dag.lock"),
+            run.path().join(layout::PAUSED),
             unit(run.path(), 0, "T2_Good", &[]).join("group.dag.lock"),
         ];
         for lock in &locks {

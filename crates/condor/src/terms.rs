@@ -23,7 +23,7 @@ use windlass_types::requests::NodeRole;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Ratio, Resources};
 
-/// What a PRE script exits with while the cool-off of its node is not over.
+/// What a PRE script exits with while the cool-off of its node is not over, or its run is paused.
 pub const TOO_EARLY: u8 = 75;
 
 /// The terms of a run.

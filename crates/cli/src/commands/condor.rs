@@ -81,6 +81,7 @@ fn ready(ready: Ready) -> Answer {
     match ready {
         Ready::Go => Answer { code: 0, words: "ready".to_owned() },
         Ready::TooEarly => Answer { code: TOO_EARLY, words: "its cool-off is not over".to_owned() },
+        Ready::Paused => Answer { code: TOO_EARLY, words: "its run is paused".to_owned() },
     }
 }
 

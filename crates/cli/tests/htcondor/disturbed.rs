@@ -2,6 +2,7 @@
 
 use crate::house::House;
 use crate::support::{Pool, eventually};
+use std::path::Path;
 
 /// Jobs that wait for a file, so that something can happen while they run.
 fn until_there_is(house: &House, file: &str) -> String {
@@ -42,11 +43,14 @@ fn dagman_is_held_and_released_while_its_server_is_killed() {
     house.windlass(&["dag", "hold", id, "--reason", "to see what happens"]);
     let job_status = || pool.condor("condor_q", &[cluster, "-autoformat", "JobStatus"]);
     assert_eq!(job_status(), "5\n");
+    let paused = Path::new(run["submit_dir"].as_str().unwrap()).join("paused");
+    assert!(paused.exists(), "units that have begun are paused as well");
     house.kill_server();
     house.serve();
     // What runs goes on while nobody looks after it.
     house.work.write("go", "");
     house.windlass(&["dag", "release", id]);
+    assert!(!paused.exists());
     eventually("it is completed", || house.is_completed("held"));
     assert_eq!(house.run("held")["id"], id, "it is still the same run");
     house.check_outputs("held");

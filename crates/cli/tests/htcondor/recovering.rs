@@ -189,6 +189,58 @@ fn a_bad_file_is_excluded_and_the_rest_of_its_unit_follows() {
     assert_eq!(rounds, [0, 1], "nothing was tried in vain");
 }
 
+/// A configuration that is broken everywhere does not use up the retries of units that have begun.
+#[test]
+fn what_fails_alike_is_paused_and_goes_on_once_it_is_mended() {
+    let pool = Pool::shared();
+    let house = House::open_with(&pool, "alike", &["--cool-off", "3s", "--alike-attempts", "4"]);
+    let input = "/Muons/Four-v1/RAW";
+    // At two sites, so that neither of them is blamed.
+    house.add_files("here", 0..2, input, &[SITES[0]]);
+    house.add_files("there", 2..4, input, &[SITES[1]]);
+    let broken = format!("[ -e {} ] || {{ {}; }}", path(&house, "mended"), fails_with(8015));
+    submit(&house, "alike", input, 2, &broken);
+
+    eventually("it is paused", || house.request("alike")["recovery"]["paused_since"].is_string());
+    let run = last(&house, "alike");
+    eventually("the run is halted", || last(&house, "alike")["status"] == "halted");
+    // What was let go just before that is over; the DAGs of the run and of its units stay.
+    await_questions(&run, 2);
+    eventually("what had begun is over", || left(&pool, &run) == 3);
+    let failed = attempts(&run).len();
+    await_questions(&run, 6);
+    assert_eq!((attempts(&run).len(), left(&pool, &run)), (failed, 3), "nothing has begun");
+    assert_eq!(house.status("alike"), "active");
+
+    house.work.write("mended", "");
+    house.windlass(&["dag", "release", "alike", "--reason", "it is mended"]);
+    await_completion(&house, "alike");
+    house.check_files("alike", 0..4);
+    let chain = runs(&house, "alike");
+    assert_eq!(
+        (chain.len(), &chain[0]["work_units_failed"]),
+        (1, &json!(0)),
+        "it is still the same run: {chain:#?}"
+    );
+    let processing =
+        attempts(&run).into_iter().filter(|it| it["node"].as_str().unwrap().starts_with("proc_"));
+    let landings = 2;
+    assert_eq!(processing.count(), failed - landings + 4, "each node was tried once more");
+}
+
+/// The DAGs of both units ask so many times more whether a node may begin.
+fn await_questions(run: &Value, more: usize) {
+    for unit in ["mg_000000", "mg_000001"] {
+        let log = directory(run).join(unit).join("group.dag.dagman.out");
+        let asked = || {
+            let said = fs::read_to_string(&log).unwrap();
+            said.lines().filter(|line| line.contains("Running PRE script of Node proc_")).count()
+        };
+        let before = asked();
+        eventually("nodes are kept waiting", || asked() >= before + more);
+    }
+}
+
 /// a schedd that is gone for good.
 #[test]
 fn a_request_is_begun_anew_without_the_schedd_that_is_lost() {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`post`] | an attempt of a node is over | classifies, writes `NODE.post.json` and `NODE.inc`, says whether it is tried again |
 //! | [`elect`] | a landing is over | the same, and writes where the unit is to run: `elected.inc` |
-//! | [`pre`] | before each attempt | cool-off, what puts a failure right, no report of an earlier attempt |
+//! | [`pre`] | before each attempt | whether the run is paused, cool-off, what puts a failure right, no report of an earlier attempt |
 //! | [`unit`] | the DAG of a unit is over | passes an abort on to the outer DAG |
 //!
 //! They run once for every attempt, beside the schedd, and never ask a server. Each decides from a bounded number of

@@ -3,6 +3,7 @@
 use super::recover::{self, Patient};
 use super::{ScriptError, files, gather, post};
 use crate::layout;
+use crate::pausing;
 use crate::terms::Terms;
 use std::path::Path;
 use windlass_types::requests::NodeRole;
@@ -13,11 +14,17 @@ pub enum Ready {
     Go,
     /// Its cool-off is not over: DAGMan asks again later, and meanwhile nothing waits in a slot.
     TooEarly,
+    /// Nothing more of its run begins: the same, for as long as that is so.
+    Paused,
 }
 
 /// Makes an attempt of a node ready to begin.
 pub fn pre(directory: &Path, node: &str) -> Result<Ready, ScriptError> {
-    if is_unit(directory) && node != layout::LANDING && !directory.join(layout::ELECTED).is_file() {
+    let is_unit = is_unit(directory);
+    if pausing::is_paused(&if is_unit { directory.join("..") } else { directory.to_owned() }) {
+        return Ok(Ready::Paused);
+    }
+    if is_unit && node != layout::LANDING && !directory.join(layout::ELECTED).is_file() {
         return Err(ScriptError::NotElected { directory: directory.to_owned() });
     }
     if let Some(mut last) = gather::earlier(directory, node) {
@@ -34,7 +41,7 @@ pub fn pre(directory: &Path, node: &str) -> Result<Ready, ScriptError> {
             post::write_report(directory, &last)?;
         }
     }
-    if is_unit(directory) {
+    if is_unit {
         forget_report(directory, node)?;
     }
     Ok(Ready::Go)

@@ -38,6 +38,7 @@ use self::ledger::Ledger;
 use self::nodes::held_nodes;
 use self::tail::{Piece, Tail};
 use crate::layout;
+use crate::pausing;
 use crate::read::events::{self, Event, Hold};
 use crate::read::metrics::{self, Metrics};
 use crate::read::status::{self, Head};
@@ -82,6 +83,8 @@ pub struct Look {
     pub cluster: Option<u64>,
     /// Why DAGMan itself is held, if it is.
     pub dagman_held: Option<Hold>,
+    /// Nothing more of it begins.
+    pub is_paused: bool,
     /// Nodes inside the units that have begun; those of the others are not known here.
     pub counts: NodeCounts,
     /// Units that are over since the last look, ascending.
@@ -104,11 +107,14 @@ impl Look {
     /// What waits for a person, and why; in words.
     pub fn tell_held(&self) -> Vec<String> {
         let dagman = self.dagman_held.iter().map(|hold| format!("DAGMan is held: {hold}"));
+        // Whoever holds the one pauses the other.
+        let is_paused = self.is_paused && self.dagman_held.is_none();
+        let paused = is_paused.then(|| "it is paused: nothing more of it begins".to_owned());
         let nodes = self.held.iter().map(|held| {
             let unit = held.unit.map(|unit| format!("{}/", UnitName(unit))).unwrap_or_default();
             format!("{unit}{} is held: {}", held.node, held.hold)
         });
-        dagman.chain(nodes).collect()
+        dagman.chain(paused).chain(nodes).collect()
     }
 }
 
@@ -175,6 +181,7 @@ impl Watch {
             state,
             cluster: self.current(),
             dagman_held: self.dagman_held(),
+            is_paused: pausing::is_paused(&self.run),
             counts,
             units: self.news.drain(..).filter(|news| news.seq > told).collect(),
             units_completed: self.ledger.completed(),

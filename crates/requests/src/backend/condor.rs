@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use windlass_condor::pausing;
 use windlass_condor::pool::{BATCH_PREFIX, CondorError};
 use windlass_condor::render::{RenderError, write_bans};
 use windlass_condor::rescue;
@@ -185,17 +186,17 @@ impl Backend for Condor {
         })
     }
 
-    /// DAGMan of the run is held: units that have begun go on.
+    /// The scripts of its nodes see to it, without a schedd; DAGMan goes on, and tells of units that are completed.
     fn pause(&self, run: &RunRow, is_paused: bool) -> Result<(), Trouble> {
         let Some(cluster) = cluster_of(run) else { return Ok(()) };
-        let condor = self.commands(run);
-        let done = if is_paused {
-            condor.hold(cluster, "attempts fail alike: paused by windlass")
-        } else {
-            condor.release(cluster, "somebody lets it go on")
-        };
-        // If it is so already, or gone, looking at it will tell.
-        done.map(drop).map_err(|error| of_condor(&error))
+        let directory = Path::new(&run.submit_dir);
+        if is_paused {
+            return pausing::pause(directory).map_err(|error| passing(&error));
+        }
+        pausing::go_on(directory).map_err(|error| passing(&error))?;
+        // Somebody may have held it as well. If it is not, or is gone, looking at it will tell.
+        let released = self.commands(run).release(cluster, "somebody lets it go on");
+        released.map(drop).map_err(|error| of_condor(&error))
     }
 
     /// Read by whatever is submitted from now on.
@@ -258,7 +259,7 @@ fn state_of(seen: &Seen) -> (RunState, Option<String>) {
         (_, Some(_)) => (RunState::Gone, None),
         (DagState::Unknown, None) => (RunState::Unknown, None),
         (_, None) if presence.is_unreachable() && look.units.is_empty() => (RunState::Unknown, None),
-        (_, None) if look.dagman_held.is_some() => (RunState::Halted, None),
+        (_, None) if look.dagman_held.is_some() || look.is_paused => (RunState::Halted, None),
         (DagState::NotYet | DagState::Running, None) => (RunState::Running, None),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::layout;
+use crate::pausing;
 use std::fs;
 use std::path::Path;
 use windlass_types::payload::{NodeFailure, NodeReport, StepMetrics};
@@ -249,6 +250,25 @@ fn a_retry_waits_for_the_end_of_its_cool_off_and_begins_without_a_report() {
     post::write_report(&bench.unit(), &report).unwrap();
     assert_eq!(pre(&bench.unit(), "proc_000003").unwrap(), Ready::Go);
     assert!(!bench.has("proc_3.json"), "it is of the attempt before");
+}
+
+/// Neither a first attempt nor a retry; and an attempt that does not begin uses up nothing and forgets nothing.
+#[test]
+fn nothing_of_a_paused_run_begins() {
+    let bench = Bench::new();
+    let (run, unit) = (bench.run.path(), bench.unit());
+    bench.write(layout::ELECTED, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
+    bench.write("proc_3.json", "{}");
+    pausing::pause(run).unwrap();
+    for (directory, node) in
+        [(unit.as_path(), "landing"), (&unit, "proc_000003"), (&unit, "merge"), (run, "step")]
+    {
+        assert_eq!(pre(directory, node).unwrap(), Ready::Paused, "{node}");
+    }
+    assert!(bench.has("proc_3.json"));
+    pausing::go_on(run).unwrap();
+    assert_eq!(pre(&unit, "proc_000003").unwrap(), Ready::Go);
+    assert_eq!(pre(run, "step").unwrap(), Ready::Go);
 }
 
 #[test]

@@ -49,6 +49,7 @@ fn seen(state: DagState, answers: &[Answer]) -> Seen {
         state,
         cluster: Some(7),
         dagman_held: None,
+        is_paused: false,
         counts: NodeCounts { done: 4, running: 1, ..NodeCounts::default() },
         units: Vec::new(),
         units_completed: 1,
@@ -84,6 +85,15 @@ fn files_stand_over_the_queue_and_silence_says_nothing() {
         look_of(&run("a", None, Some("7")), &held).held,
         ["DAGMan is held: by ana (code 1, subcode 0)"]
     );
+    let mut paused = seen(DagState::Running, &[Answer::There]);
+    paused.look.is_paused = true;
+    assert_eq!(state_of(&paused).0, RunState::Halted);
+    assert_eq!(
+        look_of(&run("a", None, Some("7")), &paused).held,
+        ["it is paused: nothing more of it begins"]
+    );
+    paused.look.state = over();
+    assert_eq!(state_of(&paused).0, RunState::Over, "what is over is not paused");
     // What a unit has left is not withheld because nobody answers.
     let mut told = seen(DagState::Running, &[lost()]);
     told.look.units.push(UnitNews { seq: 9, number: 2, status: UnitStatus::Completed });

@@ -7,8 +7,10 @@ use super::{dag, run};
 use crate::error::{Answer, ApiError};
 use crate::requests::change::{change, wanted, wish};
 use crate::requests::{Actor, request, text};
+use std::path::Path;
 use std::time::Duration;
 use windlass_api::requests::DagAction;
+use windlass_condor::pausing::{self, PauseError};
 use windlass_condor::pool::{Condor, CondorError};
 use windlass_core::requests::book::{Backend, RequestRow, RunRow, Want, Wanted};
 use windlass_core::requests::change::RequestChange;
@@ -33,11 +35,12 @@ fn subject(db: &dyn Database, uuid: &str, reason: &str, actor: Actor<'_>) -> Ans
     Ok(Subject { run, request })
 }
 
-/// DAGMan begins nothing more; what runs goes on.
+/// DAGMan begins nothing more, nor do those of its units; what runs goes on.
 pub fn hold(db: &dyn Database, uuid: &str, reason: &str, actor: Actor<'_>) -> Answer<DagAction> {
     let subject = subject(db, uuid, reason, actor)?;
     let (condor, cluster) = at_condor(&subject.run, "held")?;
     let done = condor.hold(cluster, &said(reason, actor)).map_err(|error| of_condor(&error))?;
+    pausing::pause(Path::new(&subject.run.submit_dir)).map_err(|error| of_pause(&error))?;
     let message = if done { "DAGMan is held: nothing more begins, what runs goes on." } else { GONE };
     Ok(answer(subject, "hold", message))
 }
@@ -57,8 +60,9 @@ pub fn release(
         return Ok(answer(subject, "release", "The run is no longer paused, and goes on where it was."));
     }
     let (condor, cluster) = at_condor(&subject.run, "released")?;
+    let was_paused = pausing::go_on(Path::new(&subject.run.submit_dir)).map_err(|error| of_pause(&error))?;
     let done = condor.release(cluster, &said(reason, actor)).map_err(|error| of_condor(&error))?;
-    let message = if done { "DAGMan is released, and goes on where it was." } else { GONE };
+    let message = if done || was_paused { "DAGMan is released, and goes on where it was." } else { GONE };
     Ok(answer(subject, "release", message))
 }
 
@@ -86,6 +90,10 @@ fn at_condor(run: &RunRow, done: &str) -> Answer<(Condor, u64)> {
 }
 
 fn of_condor(error: &CondorError) -> ApiError {
+    ApiError::unavailable(error.to_string(), Duration::from_secs(10))
+}
+
+fn of_pause(error: &PauseError) -> ApiError {
     ApiError::unavailable(error.to_string(), Duration::from_secs(10))
 }
 
