@@ -35,3 +35,4 @@ pub mod state;
 pub mod suspects;
 pub mod telltale;
 pub mod why;
+mod words;

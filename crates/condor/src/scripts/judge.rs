@@ -2,7 +2,7 @@
 //!
 //! The first that knows something says it: DAGMan where no job ended, HTCondor where it held or removed the job, the last
 //! line of our payload, the code of the report, and at last the rules for any process. Those come last also because they
-//! take milliseconds to be made ready, and a script runs for every attempt.
+//! take the longest to be made ready, and a script runs for every attempt.
 
 use super::attempt::{Attempt, Returned};
 use crate::read::events::Hold;

@@ -3,15 +3,16 @@
 //! There are programs that run for one failure. To make all expressions ready would take them longer than everything
 //! else that they do, and nearly every line is known by none of them.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use crate::words::Words;
 use regex::bytes::Regex;
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 #[derive(Debug)]
 pub(super) struct Expressions {
     patterns: Vec<(String, OnceLock<Option<Regex>>)>,
-    /// Words in lower case, without which a pattern matches nothing; and whose they are.
-    needles: AhoCorasick,
+    /// Words without which a pattern matches nothing; and whose they are.
+    needles: Words,
     needle_patterns: Vec<usize>,
     /// Patterns of which no such words are known.
     always: Vec<usize>,
@@ -19,27 +20,25 @@ pub(super) struct Expressions {
 
 impl Expressions {
     /// They are taken for expressions that can be read: one that cannot knows no line.
-    pub(super) fn new(patterns: Vec<String>) -> Result<Self, aho_corasick::BuildError> {
+    pub(super) fn new(patterns: Vec<String>) -> Self {
         let (mut needles, mut needle_patterns, mut always) = (Vec::new(), Vec::new(), Vec::new());
         for (index, pattern) in patterns.iter().enumerate() {
             match self::needles(pattern) {
                 Some(words) => {
                     needle_patterns.extend(words.iter().map(|_| index));
-                    needles.extend(words.into_iter().map(str::to_ascii_lowercase));
+                    needles.extend(words.into_iter().map(str::to_owned));
                 }
                 None => always.push(index),
             }
         }
         let patterns = patterns.into_iter().map(|pattern| (pattern, OnceLock::new())).collect();
-        Ok(Self { patterns, needles: soonest(&needles)?, needle_patterns, always })
+        Self { patterns, needles: Words::new(needles), needle_patterns, always }
     }
 
-    /// Which of them match a line; `lower` is the line in lower case.
-    pub(super) fn matching(&self, line: &str, lower: &str) -> impl Iterator<Item = usize> {
-        let by_words =
-            self.needles.find_overlapping_iter(lower).map(|found| self.needle_patterns[found.pattern()]);
-        let candidates: std::collections::BTreeSet<usize> =
-            by_words.chain(self.always.iter().copied()).collect();
+    /// Which of them match a line, ascending.
+    pub(super) fn matching(&self, line: &str) -> impl Iterator<Item = usize> {
+        let by_words = self.needles.found_in(line).into_iter().map(|word| self.needle_patterns[word]);
+        let candidates: BTreeSet<usize> = by_words.chain(self.always.iter().copied()).collect();
         candidates
             .into_iter()
             .filter(|&index| self.get(index).is_some_and(|regex| regex.is_match(line.as_bytes())))
@@ -49,11 +48,6 @@ impl Expressions {
         let (pattern, made) = &self.patterns[index];
         made.get_or_init(|| Regex::new(pattern).ok()).as_ref()
     }
-}
-
-/// The kind that is made soonest: what it is asked are the few last lines of a log.
-pub(super) fn soonest(words: &[String]) -> Result<AhoCorasick, aho_corasick::BuildError> {
-    AhoCorasick::builder().kind(Some(AhoCorasickKind::NoncontiguousNFA)).prefilter(false).build(words)
 }
 
 /// Words of which every match contains at least one, if the pattern is so plain that they can be seen. Fewer than three
@@ -202,8 +196,8 @@ mod tests {
 
     fn same_as_all_at_once(patterns: &[String], line: &str) {
         let all = regex::bytes::RegexSet::new(patterns).unwrap();
-        let lazy = Expressions::new(patterns.to_vec()).unwrap();
-        let found: Vec<usize> = lazy.matching(line, &line.to_ascii_lowercase()).collect();
+        let lazy = Expressions::new(patterns.to_vec());
+        let found: Vec<usize> = lazy.matching(line).collect();
         assert_eq!(found, all.matches(line.as_bytes()).into_iter().collect::<Vec<_>>(), "{line}");
     }
 
@@ -228,8 +222,8 @@ mod tests {
         ) {
             let patterns = rule_patterns();
             let regex = Regex::new(&patterns[index]).unwrap();
-            let lazy = Expressions::new(patterns).unwrap();
-            let found: Vec<usize> = lazy.matching(&line, &line.to_ascii_lowercase()).collect();
+            let lazy = Expressions::new(patterns);
+            let found: Vec<usize> = lazy.matching(&line).collect();
             prop_assert_eq!(found.contains(&index), regex.is_match(line.as_bytes()));
         }
     }

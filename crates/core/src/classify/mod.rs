@@ -59,7 +59,7 @@ pub enum Origin {
 /// What speaks where only the worker's record does.
 pub const BAD_NODE: &str = "bad-node";
 
-/// Rules, ready to be asked. Making one takes some milliseconds; asking it, microseconds.
+/// Rules, ready to be asked. Making one takes a good part of a millisecond; asking it, microseconds.
 #[derive(Debug)]
 pub struct Classifier {
     own: RuleSet,
@@ -84,7 +84,7 @@ impl Classifier {
                 adopt(rule, defaults.remove(place));
             }
         }
-        let classifier = Self { own: RuleSet::new(own)?, defaults: RuleSet::of_checked(defaults)? };
+        let classifier = Self { own: RuleSet::new(own)?, defaults: RuleSet::of_checked(defaults) };
         classifier.check_examples()?;
         Ok(classifier)
     }

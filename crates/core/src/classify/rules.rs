@@ -1,8 +1,8 @@
 //! Rules as they are written down, and a set of them made ready to be asked.
 
 use super::evidence::{Cause, Evidence, Limit};
-use super::expressions::{Expressions, soonest};
-use aho_corasick::AhoCorasick;
+use super::expressions::Expressions;
+use crate::words::Words;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -108,8 +108,6 @@ pub enum RuleError {
     Empty(String),
     #[error("rule `{rule}`: `{pattern}` is no regular expression: {what}")]
     BadExpression { rule: String, pattern: String, what: String },
-    #[error("the rules hold too much text: {0}")]
-    TooMuch(String),
     #[error("rule `{rule}` does not speak about its own example `{example}`; {instead}")]
     BadExample { rule: String, example: String, instead: String },
 }
@@ -118,8 +116,7 @@ pub enum RuleError {
 #[derive(Debug)]
 pub(super) struct RuleSet {
     pub(super) rules: Vec<Rule>,
-    /// In lower case.
-    words: AhoCorasick,
+    words: Words,
     /// The rule of each of `words`.
     word_rules: Vec<usize>,
     expressions: Expressions,
@@ -142,19 +139,19 @@ impl RuleSet {
                 return Err(RuleError::Twice(rule.name.clone()));
             }
         }
-        Self::of_checked(rules)
+        Ok(Self::of_checked(rules))
     }
 
     /// To check rules takes several times as long as to make them ready, and those that are built in are checked by a
     /// test: there are programs that run for one failure.
-    pub(super) fn of_checked(rules: Vec<Rule>) -> Result<Self, RuleError> {
+    pub(super) fn of_checked(rules: Vec<Rule>) -> Self {
         let (mut words, mut word_rules) = (Vec::new(), Vec::new());
         let (mut expressions, mut expression_rules) = (Vec::new(), Vec::new());
         for (index, rule) in rules.iter().enumerate() {
             for pattern in &rule.stderr {
                 match StderrPattern::of(pattern) {
                     StderrPattern::Words(said) => {
-                        words.push(said.to_ascii_lowercase());
+                        words.push(said.to_owned());
                         word_rules.push(index);
                     }
                     StderrPattern::Regex(expression) => {
@@ -164,19 +161,15 @@ impl RuleSet {
                 }
             }
         }
-        let too_much = |error: aho_corasick::BuildError| RuleError::TooMuch(error.to_string());
-        let words = soonest(&words).map_err(too_much)?;
-        let expressions = Expressions::new(expressions).map_err(too_much)?;
-        Ok(Self { rules, words, word_rules, expressions, expression_rules })
+        let (words, expressions) = (Words::new(words), Expressions::new(expressions));
+        Self { rules, words, word_rules, expressions, expression_rules }
     }
 
     /// The rules that know a line, in their order.
     fn known_by(&self, line: &str) -> Vec<usize> {
-        let lower = line.to_ascii_lowercase();
-        let by_words = self.words.find_overlapping_iter(&lower).map(|found| self.word_rules[found.pattern()]);
-        let by_expressions = self.expressions.matching(line, &lower);
-        let mut rules: Vec<usize> =
-            by_words.chain(by_expressions.map(|i| self.expression_rules[i])).collect();
+        let by_words = self.words.found_in(line).into_iter().map(|word| self.word_rules[word]);
+        let by_expressions = self.expressions.matching(line).map(|index| self.expression_rules[index]);
+        let mut rules: Vec<usize> = by_words.chain(by_expressions).collect();
         rules.sort_unstable();
         rules.dedup();
         rules

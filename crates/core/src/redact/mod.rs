@@ -9,6 +9,7 @@ mod names;
 
 pub use names::{MASK, Masking};
 
+use crate::words::Words;
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::{Captures, Regex};
 use std::borrow::Cow;
@@ -59,7 +60,7 @@ impl Redactor {
 struct Shapes {
     all: Vec<Shape>,
     /// The words of all shapes; most texts have few of them.
-    words: AhoCorasick,
+    words: Words,
     /// The shape of each of `words`.
     owners: Vec<usize>,
 }
@@ -74,16 +75,15 @@ impl Shapes {
         let words = shapes
             .iter()
             .enumerate()
-            .flat_map(|(i, shape)| shape.only_with.iter().map(move |word| (word, i)));
-        let (words, owners): (Vec<&str>, Vec<usize>) = words.unzip();
-        let words = AhoCorasick::builder().ascii_case_insensitive(true).build(words);
-        Self { all: shapes, words: words.expect("the words are few"), owners }
+            .flat_map(|(i, shape)| shape.only_with.iter().map(move |word| ((*word).to_owned(), i)));
+        let (words, owners): (Vec<String>, Vec<usize>) = words.unzip();
+        Self { all: shapes, words: Words::new(words), owners }
     }
 
     fn mask<'t>(&self, text: Cow<'t, str>) -> Cow<'t, str> {
         let mut may_occur = vec![false; self.all.len()];
-        for found in self.words.find_overlapping_iter(&*text) {
-            may_occur[self.owners[found.pattern()]] = true;
+        for word in self.words.found_in(&text) {
+            may_occur[self.owners[word]] = true;
         }
         let candidates = self.all.iter().zip(may_occur).filter(|(_, may)| *may);
         candidates.fold(text, |text, (shape, _)| shape.mask(text))

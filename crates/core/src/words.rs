@@ -1,0 +1,118 @@
+//! Which of many words a text contains, in upper or lower case.
+//!
+//! Made in microseconds and little memory. There are programs that run for one text, and to make an automaton of some
+//! hundred words would take them longer than everything else that they do.
+
+/// So many bytes of a word are looked up before it is compared.
+const START: usize = 3;
+const HASH_BITS: u32 = 14;
+
+/// Words, ready to be looked for. Letters of ASCII are the same in upper and lower case.
+#[derive(Debug)]
+pub(crate) struct Words {
+    all: Vec<String>,
+    /// A bit for each start that a word may have: nearly every place of a text is passed over by it.
+    may_start: Vec<u64>,
+    /// Start and word, ascending.
+    starts: Vec<(u32, usize)>,
+    /// Words that have no whole start.
+    short: Vec<usize>,
+}
+
+impl Words {
+    /// No word may be empty.
+    pub(crate) fn new(words: Vec<String>) -> Self {
+        let mut starts: Vec<(u32, usize)> = Vec::new();
+        let mut short = Vec::new();
+        for (index, word) in words.iter().enumerate() {
+            match start(word.as_bytes()) {
+                Some(start) => starts.push((start, index)),
+                None => short.push(index),
+            }
+        }
+        starts.sort_unstable();
+        let mut may_start = vec![0; (1 << HASH_BITS) / 64];
+        for (start, _) in &starts {
+            let (place, bit) = place(*start);
+            may_start[place] |= bit;
+        }
+        Self { all: words, may_start, starts, short }
+    }
+
+    /// The numbers of those that occur, ascending.
+    pub(crate) fn found_in(&self, text: &str) -> Vec<usize> {
+        let text = text.as_bytes();
+        let mut found: Vec<usize> = Vec::new();
+        for (at, window) in text.windows(START).enumerate() {
+            let Some(start) = start(window) else { continue };
+            let (place, bit) = place(start);
+            if self.may_start[place] & bit == 0 {
+                continue;
+            }
+            let first = self.starts.partition_point(|(other, _)| *other < start);
+            let alike = self.starts[first..].iter().take_while(|(other, _)| *other == start);
+            found.extend(alike.map(|(_, index)| *index).filter(|index| self.is_at(*index, &text[at..])));
+        }
+        let is_there = |index: &usize| (0..text.len()).any(|at| self.is_at(*index, &text[at..]));
+        found.extend(self.short.iter().copied().filter(is_there));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn is_at(&self, index: usize, text: &[u8]) -> bool {
+        let word = self.all[index].as_bytes();
+        text.get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
+    }
+}
+
+/// The same for letters in upper and lower case; that some other signs are taken for each other costs a comparison.
+fn start(text: &[u8]) -> Option<u32> {
+    let [a, b, c] = *text.first_chunk::<START>()?;
+    Some(u32::from_le_bytes([a, b, c, 0]) | 0x0020_2020)
+}
+
+/// Where the bit of a start is.
+fn place(start: u32) -> (usize, u64) {
+    let hash = start.wrapping_mul(0x9E37_79B1) >> (32 - HASH_BITS);
+    ((hash / 64) as usize, 1 << (hash % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(words: &[&str]) -> Words {
+        Words::new(words.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    #[test]
+    fn words_of_any_length_anywhere_in_either_case() {
+        let words = words(&["Connection refused", "ref", "of", "://", "ENOSPC", "nothing", "é"]);
+        for (text, found) in [
+            ("", &[][..]),
+            ("connection REFUSED", &[0, 1]),
+            ("xconnection refused", &[0, 1]),
+            ("connection refuse", &[1]),
+            ("OF", &[2]),
+            ("o", &[]),
+            ("http://enospc", &[3, 4]),
+            ("ref ref of OF", &[1, 2]),
+            ("caf\u{e9}", &[6]),
+            ("CAF\u{c9}", &[]),
+        ] {
+            assert_eq!(words.found_in(text), found, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn as_if_each_was_looked_for(list in prop::collection::vec("[aB@`é-]{1,5}", 0..20), text in "[abAB@`é-]{0,40}") {
+            let lower = text.to_ascii_lowercase();
+            let expected: Vec<usize> =
+                (0..list.len()).filter(|index| lower.contains(&list[*index].to_ascii_lowercase())).collect();
+            prop_assert_eq!(Words::new(list).found_in(&text), expected);
+        }
+    }
+}
