@@ -6,6 +6,7 @@
 mod claims;
 mod failure;
 mod later;
+mod left;
 mod limits;
 mod sequel;
 mod table;
@@ -26,6 +27,7 @@ use crate::slurm::ends::Eviction;
 use crate::state::{self, JobEvent};
 use crate::suspects::{self, Evidence};
 use later::Later;
+use left::Left;
 use limits::Gates;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sequel::{Follows, Onward};
@@ -63,6 +65,8 @@ pub struct Board {
     ready: ReadyQueue,
     gates: Gates,
     units: Units,
+    /// Jobs that are not over, by lane.
+    left: Left,
     /// Jobs that are tried alone, and those that are being tried.
     alone: VecDeque<u32>,
     alone_now: Vec<u32>,
@@ -133,6 +137,7 @@ impl Board {
             }
         }
         let carried = table.carried;
+        let left = Left::of(&lane, &table.status);
         let mut board = Self {
             workflow,
             run,
@@ -153,6 +158,7 @@ impl Board {
             ready,
             gates: Gates::default(),
             units: Units::default(),
+            left,
             alone: VecDeque::new(),
             alone_now: Vec::new(),
             later: Later::default(),
@@ -373,6 +379,9 @@ impl Board {
         self.class.push(class);
         let lane = self.lane_of(class, added.place_of(index));
         self.lane.push(lane);
+        if !added.status[index].is_settled() {
+            self.left.add(lane);
+        }
         let handler = added.handler.get(index).copied().unwrap_or(0);
         if handler != 0 || !self.handler.is_empty() {
             self.handler.resize(self.ids.len() - 1, 0);
@@ -642,6 +651,7 @@ impl Board {
         let to = state::next(from, event)?;
         self.status[job as usize] = to;
         self.counts.moved(from, to);
+        self.count_left(job, from, to);
         self.pass_gates(job, from, to);
         Some((from, to))
     }

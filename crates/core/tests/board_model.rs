@@ -263,6 +263,14 @@ fn check(board: &Board, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
         }
     }
     assert_eq!(*board.counts(), counts);
+    // Who could be given something yet is known without looking at jobs.
+    for cpus in 1..=3 {
+        let capacity = Capacity { cpus, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None };
+        let worker: Mirror = Mirror::new(capacity);
+        let open = (0..rows.ids.len() as u32).filter(|job| !rows.status[*job as usize].is_settled());
+        let has_use = open.clone().any(|job| worker.could_ever_take(board.demand(job)));
+        assert_eq!(board.has_use_for(&worker), has_use, "a worker with {cpus} CPUs");
+    }
 }
 
 /// Units stand as their jobs do, and are where their elector completed; never too many jobs of a limit are held.

@@ -3,6 +3,7 @@
 
 mod disturbed;
 mod house;
+mod idle;
 mod looked_after;
 mod lost;
 mod recovery;

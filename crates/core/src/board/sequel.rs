@@ -251,7 +251,8 @@ impl Board {
         let place = self.demand(job).place.clone();
         let class = self.class_of(asked);
         self.class[job as usize] = class;
-        self.lane[job as usize] = self.lane_of(class, place);
+        let lane = self.lane_of(class, place);
+        self.put_in_lane(job, lane);
     }
 }
 

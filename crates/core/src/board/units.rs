@@ -213,7 +213,7 @@ impl Board {
     }
 
     fn change_lane(&mut self, job: u32, to: u32) {
-        let from = std::mem::replace(&mut self.lane[job as usize], to);
+        let from = self.put_in_lane(job, to);
         let may_be_queued = from != to && self.status(job) == JobStatus::Ready && !self.ready.is_empty();
         if may_be_queued && self.ready.remove(job, from) {
             self.ready.push(job, to, self.priority[job as usize]);

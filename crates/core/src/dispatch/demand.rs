@@ -125,12 +125,17 @@ impl Taste {
     }
 
     pub fn suits(&self, place: &Place) -> bool {
+        let elects = place.elects && self.elects_nothing;
+        !elects && self.belongs_to(place)
+    }
+
+    /// The same, whoever takes elections just now.
+    pub fn belongs_to(&self, place: &Place) -> bool {
         let labels = self.labels.as_ref().is_none_or(|mine| {
             place.labels.is_empty() == mine.is_empty()
                 && place.labels.iter().all(|label| mine.binary_search(label).is_ok())
         });
-        let elects = place.elects && self.elects_nothing;
-        labels && !elects && self.schedulers.take(place.scheduler) && self.whereabouts.take(place)
+        labels && self.schedulers.take(place.scheduler) && self.whereabouts.take(place)
     }
 }
 

@@ -141,9 +141,17 @@ impl<K: Handle> Mirror<K> {
 
     /// It may start here at some time, when there is room.
     pub fn could_take(&self, demand: &Demand) -> bool {
-        self.taste.suits(&demand.place)
-            && ends_in_time(&demand.resources, self.time_left)
-            && self.pool.could_hold(&self.counts_as(demand))
+        self.taste.suits(&demand.place) && self.has_room_for(demand)
+    }
+
+    /// The same, if it is taken for granted that elections are taken here one day.
+    pub fn could_ever_take(&self, demand: &Demand) -> bool {
+        self.taste.belongs_to(&demand.place) && self.has_room_for(demand)
+    }
+
+    /// If nothing else were there.
+    fn has_room_for(&self, demand: &Demand) -> bool {
+        ends_in_time(&demand.resources, self.time_left) && self.pool.could_hold(&self.counts_as(demand))
     }
 
     /// Takes one job that is to run with nothing beside it.

@@ -66,6 +66,8 @@ pub(super) struct Desk {
     pub(super) is_counted: bool,
     /// Nothing more happens unless somebody decides, as far as was seen when last looked.
     pub(super) waits_for_decision: bool,
+    /// Kinds of jobs that are done with, as far as was seen when last looked.
+    pub(super) kinds_done: u64,
     /// What the figures count of it: ready and held.
     pub(super) figures: (usize, usize),
 }
@@ -224,6 +226,7 @@ impl Desk {
             awaits_word: false,
             is_counted: false,
             waits_for_decision: false,
+            kinds_done: 0,
             figures: (0, 0),
             row,
         })

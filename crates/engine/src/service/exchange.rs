@@ -213,7 +213,7 @@ impl Office {
         self.note_if_dismissed(worker);
     }
 
-    /// A worker whose only workflow is over has nothing to stay for.
+    /// A worker whose only workflow is over, or has no use for it any more, has nothing to stay for.
     pub(super) fn note_if_dismissed(&mut self, worker: WorkerId) {
         let Some(bound) = self.mates.get(&worker).and_then(|mate| mate.bound) else { return };
         let is_over = match self.desk(bound) {
@@ -225,6 +225,7 @@ impl Office {
                 Err(_) => false,
             },
         };
+        let is_over = is_over || self.is_of_no_use(worker);
         if let Some(mate) = self.mates.get_mut(&worker)
             && mate.is_dismissed != is_over
         {

@@ -384,6 +384,7 @@ impl Office {
                 self.let_in_whoever_waits(workflow);
                 self.conclude_if_over(workflow);
                 self.look_after_failures(workflow);
+                self.look_after_idle(workflow);
                 self.note_figures(workflow);
             }
             self.answer_those_roused();

@@ -1,6 +1,6 @@
 //! Workers in allocations of Slurm: which of them may work, and what they are told of their end.
 
-use super::office::{Office, refused, unavailable};
+use super::office::{Office, Slot, refused, unavailable};
 use super::talk::Refused;
 use std::time::Instant;
 use windlass_core::slurm::admit::admit;
@@ -9,7 +9,7 @@ use windlass_core::suspects::Evidence;
 use windlass_store::Error;
 use windlass_types::fleet::Introduction;
 use windlass_types::slurm::{Allocation, AllocationState};
-use windlass_types::{AllocationId, Timestamp, WorkerId};
+use windlass_types::{AllocationId, Timestamp, WorkerId, WorkflowId};
 
 impl Office {
     /// The allocation that it is in. One that is over, or that another job of Slurm is, has no use for it.
@@ -50,6 +50,30 @@ impl Office {
     pub(super) fn eviction_of(&self, allocation: Option<AllocationId>) -> Option<Eviction> {
         // If the books cannot be read now, its jobs run again all the same.
         self.store.allocation(allocation?).ok().flatten().as_ref().and_then(Eviction::of)
+    }
+
+    /// Nothing that is left of its only workflow would ever fit a worker in an allocation, which holds nothing: its node is
+    /// kept for nobody. Where jobs add others nobody knows what comes.
+    pub(super) fn is_of_no_use(&self, worker: WorkerId) -> bool {
+        let Some(mate) = self.mates.get(&worker).filter(|mate| mate.allocation.is_some()) else {
+            return false;
+        };
+        let Some(Slot::Open(desk)) = mate.bound.and_then(|bound| self.slots.get(&bound)) else {
+            return false;
+        };
+        let is_free = mate.held.is_empty() && mate.actions.is_empty() && mate.reserved.is_none();
+        // When all jobs are over, actions may still be for it.
+        let is_under_way = desk.is_active && !desk.board.is_finished() && !desk.agenda.actions.is_owed();
+        is_free && is_under_way && !desk.has_added && !desk.board.has_use_for(&mate.mirror)
+    }
+
+    /// The last job of a kind is over: workers may have nothing to stay for.
+    pub(super) fn look_after_idle(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.desk(workflow) else { return };
+        let done = desk.board.kinds_done();
+        if std::mem::replace(&mut desk.kinds_done, done) != done {
+            self.tell_bound(workflow);
+        }
     }
 
     pub(super) fn on_allocation_ends(&mut self, allocation: AllocationId, ends_at: Timestamp) {

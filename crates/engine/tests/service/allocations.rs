@@ -1,6 +1,6 @@
-//! Workers in allocations of Slurm: when they are told that it ends.
+//! Workers in allocations of Slurm: when they are told that it ends, and when they are sent home.
 
-use crate::world::{Worker, World, plain, someone};
+use crate::world::{Planned, Worker, World, ended, later, me, plain, someone};
 use std::time::Duration;
 use windlass_core::slurm::book::{AllocationChange, NewAllocation};
 use windlass_types::fleet::Introduction;
@@ -42,9 +42,17 @@ fn ends_at(world: &World, id: AllocationId, at: Timestamp) {
 }
 
 fn inside(world: &World, workflow: WorkflowId, id: AllocationId) -> Worker {
+    with_cpus(world, workflow, id, 1)
+}
+
+fn with_cpus(world: &World, workflow: WorkflowId, id: AllocationId, cpus: u32) -> Worker {
     let slurm = Some(SlurmPlace { job_id: 7, restarts: 0, node: "n1".into() });
-    let who = Introduction { workflow: Some(workflow), allocation: Some(id.0), slurm, ..someone(1) };
+    let who = Introduction { workflow: Some(workflow), allocation: Some(id.0), slurm, ..someone(cpus) };
     Worker::join(world, who)
+}
+
+fn asks(cpus: u32) -> Planned {
+    Planned { cpus, ..plain() }
 }
 
 #[test]
@@ -77,4 +85,51 @@ fn whoever_comes_back_hears_what_it_missed() {
         let left = worker.say(&world, vec![]).unwrap().ends_in;
         assert_eq!(left.is_some_and(|left| left > 2 * DAY), is_told, "{left:?}");
     }
+}
+
+#[test]
+fn whoever_nothing_that_is_left_fits_is_sent_home() {
+    let world = World::new();
+    let workflow = world.begin(&[asks(1), asks(4)]);
+    let id = running(&world, workflow);
+    let mut small = inside(&world, workflow, id);
+    assert!(!small.say(&world, vec![]).unwrap().dismissed);
+    assert_eq!(small.held.len(), 1, "the job that fits it");
+    // Nothing is there for this one now; but should the other one lose its job, that would be for it.
+    let mut other = inside(&world, workflow, id);
+    let mut elsewhere = Worker::join(&world, Introduction { workflow: Some(workflow), ..someone(1) });
+    assert!(!other.say(&world, vec![]).unwrap().dismissed);
+    assert!(!elsewhere.say(&world, vec![]).unwrap().dismissed);
+    let waits = other.next(vec![], Duration::from_secs(15));
+    let waits = later(|reply| world.service.exchange(waits, me(), reply));
+    let key = small.keys()[0];
+    assert!(small.say(&world, vec![ended(key, 0)]).unwrap().dismissed, "the large job is not for it");
+    let told = world.in_time(&waits).unwrap();
+    assert!(told.dismissed, "nor for whoever waited meanwhile");
+    assert!(!elsewhere.say(&world, vec![]).unwrap().dismissed, "nobody pays for its node");
+    let mut large = with_cpus(&world, workflow, id, 4);
+    assert!(!large.say(&world, vec![]).unwrap().dismissed);
+    assert_eq!(large.held.len(), 1);
+    let key = large.keys()[0];
+    assert!(large.say(&world, vec![ended(key, 0)]).unwrap().dismissed, "all is done");
+}
+
+#[test]
+fn whoever_has_too_little_time_for_all_that_is_left_is_sent_home() {
+    let world = World::new();
+    let hour = Planned { cpus: 1, runtime: Some(Duration::from_hours(1)), ..plain() };
+    let workflow = world.begin(&[hour.clone(), hour]);
+    let id = running(&world, workflow);
+    let mut worker = inside(&world, workflow, id);
+    let say = |worker: &mut Worker, reports, minutes| {
+        let mut exchange = worker.next(reports, Duration::ZERO);
+        exchange.time_left = Some(Duration::from_mins(minutes));
+        worker.send(&world, exchange).unwrap()
+    };
+    assert!(!say(&mut worker, vec![], 61).dismissed);
+    assert_eq!(worker.held.len(), 1);
+    assert!(!say(&mut worker, vec![], 50).dismissed, "it has something to do");
+    let key = worker.keys()[0];
+    assert!(say(&mut worker, vec![ended(key, 0)], 49).dismissed);
+    assert!(worker.held.is_empty());
 }

@@ -1,0 +1,48 @@
+//! Allocations that are given back when nothing is left for them, although the workflow goes on.
+
+use crate::house::House;
+use crate::support::Cluster;
+use std::fmt::Write as _;
+
+/// Whoever is idle would wait for an hour.
+const SPEC: &str = "\
+name: test
+compute_node_wait_for_new_jobs_seconds: 3600
+execution_config: {sigkill_headroom_seconds: 5, sigterm_lead_seconds: 1}
+resource_requirements:
+  - {name: small, num_cpus: 1, memory: 100m, runtime: PT1M}
+  - {name: whole, num_cpus: 4, memory: 1g, runtime: PT1M}
+slurm_schedulers:
+  - {name: small, account: lab, nodes: 1, ntasks_per_node: 1, mem: 200M, walltime: '00:10:00', extra: '--cpus-per-task=2'}
+  - {name: whole, account: lab, nodes: 1, ntasks_per_node: 1, mem: 1500M, walltime: '00:10:00', extra: '--cpus-per-task=4'}
+actions:
+  - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: small, scheduler_type: slurm, num_allocations: 2}
+jobs:
+  - {name: large, command: 'echo $SLURM_JOB_ID > large', resource_requirements: whole, depends_on_regexes: ['^small_']}
+";
+
+#[test]
+fn the_nodes_of_small_jobs_do_not_wait_for_a_large_one() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "idle");
+    let mut spec = SPEC.to_owned();
+    for number in 0..40 {
+        writeln!(spec, "  - {{name: small_{number}, command: 'true', resource_requirements: small}}")
+            .unwrap();
+    }
+    house.submit(&spec);
+    // Each is given back by its worker, or was not needed any more when its turn came.
+    crate::support::eventually("both allocations are over", || {
+        let is_over = |state: &serde_json::Value| ["ended", "withdrawn"].contains(&state.as_str().unwrap());
+        let rows = house.allocations();
+        rows.len() == 2 && rows.iter().all(|row| is_over(&row["state"]))
+    });
+    let rows = house.allocations();
+    assert!(rows.iter().any(|row| row["end"] == "COMPLETED"), "{rows:?}");
+    assert_eq!(house.status("large"), "ready", "it needs more than they have");
+    house.windlass(&["slurm", "schedule-nodes", "1", "--scheduler", "whole"]);
+    house.await_status("large", "completed");
+    let job: u64 = house.work.read("large").trim().parse().unwrap();
+    // All is done: it does not wait either.
+    cluster.await_state(job, &["COMPLETED"]);
+}
