@@ -1,6 +1,9 @@
 //! Runs on the engine: handed over, stopped, gone on with, looked at. Each may be done twice: the engine's books say
 //! whether it was done.
 
+mod adapt;
+
+use self::adapt::Changes;
 use super::jobs::{Graph, Submission};
 use super::{Backend, Look, MOST_ATTEMPTS, Order, Stop, UnitChange, attempts};
 use crate::outline::Outline;
@@ -148,24 +151,28 @@ impl Engine {
 
     /// Creates the workflow and starts it.
     fn submit(&self, submission: &Submission, now: Timestamp) -> Result<Handed, EngineError> {
-        let outline = Outline::read(Path::new(&submission.directory))
-            .map_err(|source| EngineError::NoPlan { directory: submission.directory.clone(), source })?;
+        let outline = outline(submission)?;
         let graph = Graph::new(submission, &outline);
         let workflow = graph.create(submission, |new, jobs| self.store.create_workflow(new, jobs, now))?;
         self.start(workflow)
     }
 
-    /// The next run of a workflow: what was canceled or failed is to run again, what is completed stays, and units at sites
-    /// that are closed by now elect another one. If there was none before, it only has to be started.
+    /// The next run of a workflow: what was canceled or failed is to run again, as it is wished for now; what is completed
+    /// stays, and units at sites that are closed by now elect another one. If there was none before, it only has to be started.
     fn go_on(&self, order: &Order<'_>, workflow: WorkflowId, now: Timestamp) -> Result<Handed, EngineError> {
         // The run before it may have been paused.
         self.service.pause(workflow, false);
         self.service.close_sites_for(workflow, order.banned.iter().cloned().collect());
         // Otherwise it was begun before somebody crashed.
         if Some(self.row(workflow)?.run_id) <= last_run(order, workflow) {
-            let banned = order.banned.clone();
+            let (banned, submission) = (order.banned.clone(), order.submission.clone());
+            let outline = outline(&submission)?;
             ask(|reply| {
-                let work = move |store: &dyn Store| begin_next(store, workflow, &banned, now);
+                let work = move |store: &dyn Store| {
+                    // First: as long as the run has not begun this is done again.
+                    Changes::find(store, workflow, &submission, &outline)?.write(store, workflow, now)?;
+                    begin_next(store, workflow, &banned, now)
+                };
                 self.service.exclusive(workflow, Quiet::Free, Box::new(work), reply);
             })?;
         }
@@ -225,6 +232,11 @@ impl Engine {
     fn row(&self, workflow: WorkflowId) -> Result<WorkflowRow, EngineError> {
         self.store.workflow(workflow)?.ok_or(EngineError::Gone(workflow))
     }
+}
+
+fn outline(submission: &Submission) -> Result<Outline, EngineError> {
+    Outline::read(Path::new(&submission.directory))
+        .map_err(|source| EngineError::NoPlan { directory: submission.directory.clone(), source })
 }
 
 /// The last of the engine's runs of this workflow that is known to have been another run of the request.

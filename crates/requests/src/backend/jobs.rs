@@ -69,7 +69,7 @@ impl JobSize {
 }
 
 /// Everything that is submitted but the jobs themselves.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Submission {
     pub(crate) name: String,
     pub(crate) user: String,
@@ -101,7 +101,8 @@ pub(crate) struct Graph<'o> {
 impl<'o> Graph<'o> {
     pub(crate) fn new(submission: &Submission, outline: &'o Outline) -> Self {
         let cores = outline.sizes.iter().map(|size| size.cores).max().unwrap_or(1).max(1);
-        let most = Bytes((submission.max_memory_per_core * u64::from(cores)) << 20);
+        let most = submission.max_memory_per_core * u64::from(cores);
+        let most = Bytes(most.max(submission.memory_mb.unwrap_or(0)) << 20);
         let handlers = NodeRole::ALL.iter().map(|role| submission.retries.handler(*role, most)).collect();
         Self {
             outline,
@@ -111,6 +112,11 @@ impl<'o> Graph<'o> {
             edges: edges(outline),
             logs: format!("{}/logs", submission.directory),
         }
+    }
+
+    /// What follows failures of jobs, by their roles.
+    pub(crate) fn handlers(&self) -> &[FailureHandler] {
+        &self.handlers
     }
 
     /// Calls `create` with the workflow and where its jobs come from.

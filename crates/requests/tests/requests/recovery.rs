@@ -309,3 +309,42 @@ fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
     let gone = |bench: &Bench| versions::OutputState::of(&bench.blocks("r1"), Some(RequestStatus::Completed));
     bench.wait_for(|bench| (gone(bench) == versions::OutputState::Invalidated).then_some(()));
 }
+
+/// what a person says when he releases a request holds for that rescue and for those after it.
+#[test]
+fn what_a_release_changes_holds_for_all_rescues_that_follow() {
+    let mut bench = Bench::new();
+    bench.input(8, 10);
+    let tried: Arc<Mutex<Vec<(i64, u64)>>> = Arc::default();
+    let seen = Arc::clone(&tried);
+    bench.fate = Arc::new(move |job| {
+        if !job.name.starts_with("proc_000001_0") {
+            return true;
+        }
+        seen.lock().unwrap().push((job.key.run.0, job.resources.memory.0 >> 20));
+        job.key.run.0 > 3
+    });
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Held);
+    let planned = tried.lock().unwrap()[0].1;
+    let overrides = Overrides {
+        memory_mb: Some(planned + 500),
+        retry_count: Some(1),
+        error_hold_threshold: Some(0.5),
+        ..Overrides::default()
+    };
+    release(&bench, "r1", true, &[RequestChange::Overrides(overrides.into())]);
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", OUTPUT, 1..=80);
+    let causes = causes(&bench.runs("r1"));
+    assert_eq!(causes[2..], [(0, RunCause::Failure, 1), (0, RunCause::Failure, 2)], "{causes:?}");
+    let asked: Vec<(i64, u64, usize)> = tried
+        .lock()
+        .unwrap()
+        .chunk_by(|a, b| a == b)
+        .map(|same| (same[0].0, same[0].1, same.len()))
+        .collect();
+    let more = planned + 500;
+    assert_eq!(asked, [(1, planned, 4), (2, more, 2), (3, more, 2), (4, more, 1)], "run, memory, attempts");
+}

@@ -1,0 +1,203 @@
+//! What somebody changed about a run before it goes on: how often its jobs are tried, and the memory that they get. The
+//! workflow is the same one; what its jobs ask for and what follows their failures is not.
+
+use crate::backend::jobs::{Graph, Submission};
+use crate::outline::Outline;
+use std::collections::{BTreeMap, BTreeSet};
+use windlass_core::board::JobTable;
+use windlass_store::Store;
+use windlass_store::model::{HandlerRow, RequirementsChange, RequirementsRow, UsedBy};
+use windlass_types::requests::NodeRole;
+use windlass_types::settings::FailureHandler;
+use windlass_types::{Bytes, JobId, JobStatus, Resources, Timestamp, WorkflowId};
+
+/// What is to be written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    requirements: Vec<RequirementsChange>,
+    /// With the ids of those that they replace.
+    handlers: Vec<(i64, FailureHandler)>,
+}
+
+impl Changes {
+    /// Of a workflow that nobody runs now. None if it is as it is wished for.
+    pub(super) fn find(
+        store: &dyn Store,
+        workflow: WorkflowId,
+        submission: &Submission,
+        outline: &Outline,
+    ) -> Result<Self, windlass_store::Error> {
+        let handlers = handlers(&store.handlers(workflow)?, Graph::new(submission, outline).handlers());
+        let Some(memory_mb) = submission.memory_mb else {
+            return Ok(Self { handlers, ..Self::default() });
+        };
+        let (planned, table) = (store.requirements(workflow)?, store.load_jobs(workflow)?);
+        Ok(Self { requirements: requirements(&planned, &table, Bytes(memory_mb << 20)), handlers })
+    }
+
+    pub(super) fn write(
+        &self,
+        store: &dyn Store,
+        workflow: WorkflowId,
+        now: Timestamp,
+    ) -> Result<(), windlass_store::Error> {
+        for (id, handler) in &self.handlers {
+            store.update_handler(*id, handler, now)?;
+        }
+        if !self.requirements.is_empty() {
+            store.change_requirements(workflow, &self.requirements, now)?;
+        }
+        Ok(())
+    }
+}
+
+fn handlers(known: &[HandlerRow], wished: &[FailureHandler]) -> Vec<(i64, FailureHandler)> {
+    let is_of = |row: &&HandlerRow, wished: &FailureHandler| row.handler.name == wished.name;
+    let replaced = |wished: &FailureHandler| {
+        let row = known.iter().find(|row| is_of(row, wished)).filter(|row| row.handler != *wished)?;
+        Some((row.id, wished.clone()))
+    };
+    wished.iter().filter_map(replaced).collect()
+}
+
+/// Landings and processing jobs get what somebody said. What an attempt has taught a job stands, unless it is less.
+fn requirements(known: &[RequirementsRow], table: &JobTable, memory: Bytes) -> Vec<RequirementsChange> {
+    let planned = known.iter().filter(|row| row.name == "landing" || row.name.starts_with("processing_"));
+    let change = |name: String, resources: Resources, used_by| RequirementsChange {
+        name,
+        resources: Resources { memory, ..resources },
+        used_by,
+    };
+    let mut changes: Vec<RequirementsChange> = planned
+        .clone()
+        .filter(|row| row.resources.memory != memory)
+        .map(|row| change(row.name.clone(), row.resources, UsedBy::AsBefore))
+        .collect();
+    let planned: BTreeSet<u32> = planned
+        .filter_map(|row| table.requirements.iter().position(|known| *known == row.resources))
+        .map(|class| class as u32)
+        .collect();
+    for (class, jobs) in learnt(table, memory, &planned) {
+        let resources = table.requirements[class as usize];
+        changes.push(change(name_of(resources, memory), resources, UsedBy::Jobs(jobs)));
+    }
+    changes
+}
+
+/// Jobs that have still to run and were given something of their own, with less memory than this; by their classes.
+fn learnt(table: &JobTable, memory: Bytes, planned: &BTreeSet<u32>) -> BTreeMap<u32, Vec<JobId>> {
+    let roles = [NodeRole::Landing, NodeRole::Processing].map(|role| role.name().to_lowercase());
+    let has_role = |job: usize| {
+        let handler = table.handler.get(job).and_then(|number| number.checked_sub(1));
+        let handler = handler.and_then(|handler| table.handlers.get(handler as usize));
+        handler.is_some_and(|handler| roles.contains(&handler.name))
+    };
+    let mut found: BTreeMap<u32, Vec<JobId>> = BTreeMap::new();
+    for (job, (&id, &class)) in table.ids.iter().zip(&table.class).enumerate() {
+        let has_less = table.requirements.get(class as usize).is_some_and(|asked| asked.memory < memory);
+        let is_left = table.status.get(job).is_some_and(|status| *status != JobStatus::Completed);
+        if has_less && is_left && !planned.contains(&class) && has_role(job) {
+            found.entry(class).or_default().push(id);
+        }
+    }
+    found
+}
+
+/// All that is in the set, so that one name is one set.
+fn name_of(resources: Resources, Bytes(memory): Bytes) -> String {
+    let runtime = resources.runtime.map(|runtime| format!(":{}s", runtime.as_secs())).unwrap_or_default();
+    format!("said:{}cpus:{memory}B{runtime}", resources.cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Retries;
+    use std::time::Duration;
+    use windlass_core::plan;
+    use windlass_types::RequirementsId;
+
+    const MEGABYTE: u64 = 1 << 20;
+
+    fn asked(memory_mb: u64, hours: u64) -> Resources {
+        let runtime = Some(Duration::from_hours(hours));
+        Resources { cpus: 4, memory: Bytes(memory_mb * MEGABYTE), runtime, ..Resources::DEFAULT }
+    }
+
+    fn row(id: i64, name: &str, resources: Resources) -> RequirementsRow {
+        RequirementsRow { id: RequirementsId(id), name: name.to_owned(), resources }
+    }
+
+    fn rules(retries: u32) -> Vec<FailureHandler> {
+        let counts = plan::Retries { processing: retries, ..plan::Retries::default() };
+        let retries = Retries { counts, cool_off: Duration::from_secs(1) };
+        NodeRole::ALL.iter().map(|role| retries.handler(*role, Bytes(3000 * MEGABYTE))).collect()
+    }
+
+    #[test]
+    fn only_handlers_that_differ_are_replaced() {
+        let known: Vec<HandlerRow> =
+            rules(3).into_iter().zip(7..).map(|(handler, id)| HandlerRow { id, handler }).collect();
+        assert_eq!(handlers(&known, &rules(3)), []);
+        let replaced = handlers(&known, &rules(5));
+        let names: Vec<&str> = replaced.iter().map(|(_, handler)| handler.name.as_str()).collect();
+        assert_eq!(names, ["processing"]);
+        let row = known.iter().find(|row| row.id == replaced[0].0).unwrap();
+        assert_eq!(row.handler.name, "processing");
+        assert!(replaced[0].1.rules.iter().all(|rule| rule.max_retries == 6), "with the first one");
+    }
+
+    /// Landings are as large as what follows them, so that both fit where they land.
+    #[test]
+    fn what_was_planned_is_as_somebody_said_and_what_was_learnt_at_least() {
+        let rows = [
+            row(1, "processing_0", asked(8000, 2)),
+            row(2, "landing", asked(8000, 1)),
+            row(3, "merge", asked(2000, 8)),
+            row(4, "adjusted:longer", asked(8000, 6)),
+            row(5, "adjusted:larger", asked(12_000, 2)),
+        ];
+        let roles = rules(3);
+        let handler = |role: NodeRole| {
+            let name = role.name().to_lowercase();
+            roles.iter().position(|known| known.name == name).unwrap() as u32 + 1
+        };
+        let (proc, land, merge) =
+            (handler(NodeRole::Processing), handler(NodeRole::Landing), handler(NodeRole::Merge));
+        // What it asks for, what it is, how it stands.
+        let jobs = [
+            (2, land, JobStatus::Completed),
+            (1, proc, JobStatus::Failed),
+            (4, proc, JobStatus::Failed),
+            (4, proc, JobStatus::Completed),
+            (5, proc, JobStatus::Failed),
+            (4, merge, JobStatus::Failed),
+        ];
+        let table = JobTable {
+            ids: (10..).take(jobs.len()).map(JobId).collect(),
+            status: jobs.map(|job| job.2).to_vec(),
+            class: jobs.map(|job| job.0).to_vec(),
+            requirements: [Resources::DEFAULT]
+                .into_iter()
+                .chain(rows.iter().map(|row| row.resources))
+                .collect(),
+            handler: jobs.map(|job| job.1).to_vec(),
+            handlers: roles,
+            ..JobTable::default()
+        };
+        let change =
+            |name: &str, resources, used_by| RequirementsChange { name: name.into(), resources, used_by };
+        let more = requirements(&rows, &table, Bytes(10_000 * MEGABYTE));
+        let own = format!("said:4cpus:{}B:21600s", 10_000 * MEGABYTE);
+        let expected = [
+            change("processing_0", asked(10_000, 2), UsedBy::AsBefore),
+            change("landing", asked(10_000, 1), UsedBy::AsBefore),
+            change(&own, asked(10_000, 6), UsedBy::Jobs(vec![JobId(12)])),
+        ];
+        assert_eq!(more, expected);
+        let less = requirements(&rows, &table, Bytes(6000 * MEGABYTE));
+        let names: Vec<&str> = less.iter().map(|change| change.name.as_str()).collect();
+        assert_eq!(names, ["processing_0", "landing"], "what was learnt stands");
+        assert_eq!(requirements(&rows, &table, Bytes(8000 * MEGABYTE)), [], "it is so already");
+    }
+}
