@@ -128,6 +128,7 @@ fn run_one(control: &Control, command: &mut Command, failed: Option<&OnceLock<us
                 peak_rss: Bytes(0),
             });
         }
+        tell_credentials(command);
         let child = command.process_group(0).spawn()?;
         let pid =
             Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("a process without a pid"))?;
@@ -150,6 +151,24 @@ fn run_one(control: &Control, command: &mut Command, failed: Option<&OnceLock<us
 }
 
 /// The most that its tree held at once, and the CPU time it was seen with, until it is over.
+/// What opens storage to a job, perhaps named as it is seen from where the job began. Steps begin elsewhere.
+const CREDENTIALS: [&str; 2] = ["BEARER_TOKEN_FILE", "X509_USER_PROXY"];
+
+fn tell_credentials(command: &mut Command) {
+    let Ok(here) = std::env::current_dir() else { return };
+    for name in CREDENTIALS {
+        let said = std::env::var_os(name);
+        if let Some(path) = said.and_then(|said| seen_from_anywhere(&here, Path::new(&said))) {
+            command.env(name, path);
+        }
+    }
+}
+
+/// `None`: it is so already, or names nothing.
+fn seen_from_anywhere(here: &Path, path: &Path) -> Option<PathBuf> {
+    (path.is_relative() && path.file_name().is_some()).then(|| here.join(path))
+}
+
 fn sample_until_over(pid: Pid) -> io::Result<Sample> {
     let (over, is_over) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -223,6 +242,13 @@ mod tests {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
         command
+    }
+
+    #[test]
+    fn what_lies_where_the_job_began_is_found_from_elsewhere() {
+        let seen = |path: &str| seen_from_anywhere(Path::new("/scratch/dir_7"), Path::new(path));
+        assert_eq!(seen("token"), Some("/scratch/dir_7/token".into()));
+        assert_eq!((seen("/tmp/x509up"), seen("")), (None, None));
     }
 
     #[test]
