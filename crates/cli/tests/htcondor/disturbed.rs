@@ -2,12 +2,8 @@
 
 use crate::house::House;
 use crate::support::{Pool, eventually};
+use crate::wishes::until;
 use std::path::Path;
-
-/// Jobs that wait for a file, so that something can happen while they run.
-fn until_there_is(house: &House, file: &str) -> String {
-    format!("until [ -e {} ]; do sleep 0.1; done", house.work.path().join(file).display())
-}
 
 fn is_running(house: &House, name: &str) -> bool {
     house.status(name) == "active" && house.node_in_trouble(name)["status"] == "running"
@@ -17,7 +13,7 @@ fn is_running(house: &House, name: &str) -> bool {
 fn the_pool_is_stopped_and_started_in_the_middle() {
     let pool = Pool::private();
     let house = House::open(&pool, "stopped");
-    let gate = until_there_is(&house, "go");
+    let gate = until(&house, "go");
     house.submit("patient", &gate);
     eventually("its node runs", || is_running(&house, "patient"));
     pool.stop();
@@ -35,7 +31,7 @@ fn the_pool_is_stopped_and_started_in_the_middle() {
 fn dagman_is_held_and_released_while_its_server_is_killed() {
     let pool = Pool::shared();
     let mut house = House::open(&pool, "held");
-    let gate = until_there_is(&house, "go");
+    let gate = until(&house, "go");
     house.submit("held", &gate);
     eventually("its node runs", || is_running(&house, "held"));
     let run = house.run("held");

@@ -1,19 +1,12 @@
 //! Requests that do not get through in one run: stopped, mended and rescued, kept from a site; and a server that is killed
 //! while it hands them over.
 
-use crate::house::{House, fails_with};
+use crate::asking::{directory, runs};
+use crate::house::{House, INPUT, fails_with};
 use crate::support::{Pool, eventually};
+use crate::wishes::{unless, until};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-
-/// All runs of a request, the oldest first.
-fn runs(house: &House, name: &str) -> Vec<Value> {
-    house.json(&["dag", "list", "--request", name]).as_array().unwrap().clone()
-}
-
-fn directory(run: &Value) -> PathBuf {
-    PathBuf::from(run["submit_dir"].as_str().unwrap())
-}
 
 fn completed(run: &Value) -> u64 {
     run["work_units_completed"].as_u64().unwrap()
@@ -28,47 +21,61 @@ fn submissions(run: &Value, unit: &str) -> usize {
 
 /// Three units of three nodes; the step of a node that reads one of these files does something before.
 fn submit(house: &House, name: &str, troubles: &[(&str, String)]) {
+    submit_also(house, name, troubles, &json!({}));
+}
+
+fn submit_also(house: &House, name: &str, troubles: &[(&str, String)], also: &Value) {
     let cases: Vec<_> = troubles.iter().map(|(file, trouble)| format!("*{file}*) {trouble} ;; ")).collect();
     let cases = cases.concat();
     let command = format!(
         "case \"$(cat $WINDLASS_INPUTS)\" in {cases}esac; cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT"
     );
-    house.submit_step(name, &json!({"name": "RECO", "command": command}));
+    house.submit_also(name, INPUT, 3, &json!({"name": "RECO", "command": command}), also);
 }
 
-fn unless(house: &House, file: &str, what: &str) -> String {
-    format!("[ -e {} ] || {{ {what}; }}", house.work.path().join(file).display())
+/// The priorities of a run's jobs that are in the queue now, but for DAGs.
+fn priorities(pool: &Pool, run: &Value) -> Vec<String> {
+    let batch = format!("windlass-{}", directory(run).file_name().unwrap().to_string_lossy());
+    let constraint = format!("JobUniverse == 5 && JobBatchName == \"{batch}\"");
+    let told = pool.condor("condor_q", &["-constraint", &constraint, "-autoformat", "JobPrio"]);
+    told.lines().map(str::to_owned).collect()
 }
 
-fn until(house: &House, file: &str) -> String {
-    format!("until [ -e {} ]; do sleep 0.1; done", house.work.path().join(file).display())
-}
-
-/// R-178 in small: a third is done, two thirds after a rescue, a stop keeps them, and the next run makes all of it.
+/// R-178 in small: a third is done; two thirds after a rescue, and that is a step of its production, so that it stops by
+/// itself and goes on behind others; a stop keeps what there is; and the next run makes all of it.
 #[test]
-fn a_third_then_two_then_a_stop_then_all_of_it() {
+fn a_third_then_two_then_stops_then_all_of_it() {
     let pool = Pool::shared();
     let house = House::open(&pool, "chain");
     let fails = unless(&house, "mended", &fails_with(8501));
     let fails_then_waits = format!("{fails}; {}", until(&house, "go"));
-    submit(&house, "chain", &[("f4.txt", fails), ("f7.txt", fails_then_waits)]);
+    let steps = json!({"priority": 9000, "production_steps": [{"fraction": 0.5, "priority": 400}]});
+    submit_also(&house, "chain", &[("f4.txt", fails), ("f7.txt", fails_then_waits)], &steps);
     eventually("two of its units fail", || house.status("chain") == "held");
     let first = runs(&house, "chain").pop().unwrap();
     assert_eq!((completed(&first), &first["work_units_failed"]), (1, &json!(2)), "{first:#}");
     let done_once = submissions(&first, "mg_000000");
+    let steps_left = || house.request("chain")["production_steps"].as_array().map_or(0, Vec::len);
+    assert_eq!((&house.request("chain")["priority"], steps_left()), (&json!(9000), 1), "too little is done");
 
     house.work.write("mended", "");
     house.windlass(&["dag", "rescue", "chain", "--reason", "it is mended"]);
-    let second = || runs(&house, "chain").get(1).cloned().filter(|run| completed(run) == 2);
-    eventually("the rescue completes another one", || second().is_some());
+    eventually("its step is made, and it goes on", || runs(&house, "chain").len() == 3);
+    let second = runs(&house, "chain")[1].clone();
+    assert_eq!((&second["status"], completed(&second)), (&json!("stopped"), 2), "{second:#}");
+    let reason = house.json(&["dag", "show", second["id"].as_str().unwrap()])["stop_reason"].to_string();
+    assert!(reason.contains("past the production step at 50 %"), "{reason}");
+    assert_eq!((&house.request("chain")["priority"], steps_left()), (&json!(400), 0), "the step is used up");
+    eventually("what is left has the priority of now", || priorities(&pool, &second) == ["400"]);
+
     house.windlass(&["request", "stop", "chain", "--reason", "others first"]);
-    eventually("it is stopped and goes on", || runs(&house, "chain").len() == 3);
-    assert_eq!(runs(&house, "chain")[1]["status"], "stopped");
+    eventually("it is stopped and goes on", || runs(&house, "chain").len() == 4);
+    assert_eq!(runs(&house, "chain")[2]["status"], "stopped");
 
     house.work.write("go", "");
     eventually("all of it is made", || house.is_completed("chain"));
     let chain = runs(&house, "chain");
-    assert_eq!(chain.iter().map(completed).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(chain.iter().map(completed).collect::<Vec<_>>(), [1, 2, 2, 3]);
     for pair in chain.windows(2) {
         assert_eq!(pair[1]["parent_dag_id"], pair[0]["id"]);
         assert_eq!(pair[1]["submit_dir"], pair[0]["submit_dir"], "it is the same DAG");

@@ -135,12 +135,18 @@ impl House {
 
     /// With units of so many files of this dataset, each in a node of its own.
     pub(crate) fn submit_over(&self, name: &str, input: &str, files: u64, step: &Value) {
-        let document = json!({
+        self.submit_also(name, input, files, step, &json!({}));
+    }
+
+    /// With something else in its document.
+    pub(crate) fn submit_also(&self, name: &str, input: &str, files: u64, step: &Value, also: &Value) {
+        let mut document = json!({
             "request_name": name, "input_dataset": input, "output_datasets": [output(name)],
             "splitting_algo": "FileBased", "memory_mb": 100, "size_per_event_kb": 0.05,
             "splitting_params": {"files_per_job": 1, "target_merged_size_kb": files},
             "payload_config": {"steps": [step]},
         });
+        document.as_object_mut().unwrap().append(&mut also.as_object().unwrap().clone());
         let file = format!("{name}.json");
         self.work.write(&file, &document.to_string());
         self.windlass(&["request", "submit", &file]);

@@ -1,6 +1,8 @@
 //! Requests on a real HTCondor pool, from their submission to archived blocks, with the real binary.
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
+mod asking;
+mod changed;
 mod disturbed;
 mod going_on;
 mod house;
@@ -9,3 +11,4 @@ mod recovering;
 #[expect(dead_code, reason = "these tests need only some of what those of the crate need")]
 mod support;
 mod together;
+mod wishes;

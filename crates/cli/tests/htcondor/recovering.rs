@@ -1,83 +1,15 @@
 //! Requests of which something fails: rescued, held and let go on, given up, kept from sites and files that are
 //! bad; and one whose schedd is lost.
 
+use crate::asking::{alerts, attempts, await_completion, await_status, directory, last, left, runs, way};
 use crate::house::{HOMES, House, fails_with};
 use crate::support::{Pool, SITES, eventually};
+use crate::wishes::{path, reading, submit, until};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
 
 /// Where most tests have nothing: what waits there for something does not take the place of others.
 const OTHER: &str = SITES[3];
-/// What all steps do at last.
-const COPY: &str = "cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT";
-
-fn submit(house: &House, name: &str, input: &str, files: u64, trouble: &str) {
-    let command = format!("{trouble}; {COPY}");
-    house.submit_over(name, input, files, &json!({"name": "RECO", "command": command}));
-}
-
-/// Something that only the nodes do that read this file.
-fn reading(file: &str, trouble: &str) -> String {
-    format!("case \"$(cat $WINDLASS_INPUTS)\" in */{file}.txt*) {trouble} ;; esac")
-}
-
-fn path(house: &House, file: &str) -> String {
-    house.work.path().join(file).display().to_string()
-}
-
-fn until(house: &House, file: &str) -> String {
-    format!("until [ -e {} ]; do sleep 0.1; done", path(house, file))
-}
-
-/// All runs of a request, the oldest first.
-fn runs(house: &House, name: &str) -> Vec<Value> {
-    let mut runs = house.json(&["dag", "list", "--request", name]).as_array().unwrap().clone();
-    runs.sort_by_key(|run| run["created_at"].to_string());
-    runs
-}
-
-fn last(house: &House, name: &str) -> Value {
-    runs(house, name).pop().unwrap_or_default()
-}
-
-fn directory(run: &Value) -> PathBuf {
-    PathBuf::from(run["submit_dir"].as_str().unwrap())
-}
-
-/// What people were told about a request.
-fn alerts(house: &House, name: &str) -> Vec<String> {
-    let alerts = house.json(&["request", "alerts", name]);
-    alerts.as_array().unwrap().iter().map(|alert| alert["kind"].as_str().unwrap().to_owned()).collect()
-}
-
-/// All that a request ever was.
-fn way(house: &House, name: &str) -> Vec<String> {
-    let shown = house.request(name);
-    let transitions = shown["status_transitions"].as_array().unwrap();
-    transitions.iter().map(|one| one["to"].as_str().unwrap_or_default().to_owned()).collect()
-}
-
-/// Every attempt of a run's directory that is over, as its script wrote it down.
-fn attempts(run: &Value) -> Vec<Value> {
-    let lines = fs::read_to_string(directory(run).join("attempts.jsonl")).unwrap_or_default();
-    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn await_status(house: &House, name: &str, status: &str) {
-    eventually(&format!("{name} is {status}"), || house.status(name) == status);
-}
-
-fn await_completion(house: &House, name: &str) {
-    eventually(&format!("{name} is completed"), || house.is_completed(name));
-}
-
-/// How many jobs of a run are in the queue, DAGs and all.
-fn left(pool: &Pool, run: &Value) -> usize {
-    let batch = format!("windlass-{}", directory(run).file_name().unwrap().to_string_lossy());
-    let constraint = format!("JobBatchName == \"{batch}\"");
-    pool.condor("condor_q", &["-constraint", &constraint, "-autoformat", "ClusterId"]).lines().count()
-}
 
 /// E 3.2: one unit of six is few enough. One request is out of luck for as long as its first run has attempts; the other has
 /// a unit at a site that cannot store what is made there.

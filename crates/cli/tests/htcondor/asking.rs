@@ -1,0 +1,56 @@
+//! What is asked about requests and their runs.
+
+use crate::house::House;
+use crate::support::{Pool, eventually};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+
+/// All runs of a request, the oldest first.
+pub(crate) fn runs(house: &House, name: &str) -> Vec<Value> {
+    let mut runs = house.json(&["dag", "list", "--request", name]).as_array().unwrap().clone();
+    runs.sort_by_key(|run| run["created_at"].to_string());
+    runs
+}
+
+pub(crate) fn last(house: &House, name: &str) -> Value {
+    runs(house, name).pop().unwrap_or_default()
+}
+
+pub(crate) fn directory(run: &Value) -> PathBuf {
+    PathBuf::from(run["submit_dir"].as_str().unwrap())
+}
+
+/// What people were told about a request.
+pub(crate) fn alerts(house: &House, name: &str) -> Vec<String> {
+    let alerts = house.json(&["request", "alerts", name]);
+    alerts.as_array().unwrap().iter().map(|alert| alert["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+/// All that a request ever was.
+pub(crate) fn way(house: &House, name: &str) -> Vec<String> {
+    let shown = house.request(name);
+    let transitions = shown["status_transitions"].as_array().unwrap();
+    transitions.iter().map(|one| one["to"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Every attempt of a run's directory that is over, as its script wrote it down.
+pub(crate) fn attempts(run: &Value) -> Vec<Value> {
+    let lines = fs::read_to_string(directory(run).join("attempts.jsonl")).unwrap_or_default();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+pub(crate) fn await_status(house: &House, name: &str, status: &str) {
+    eventually(&format!("{name} is {status}"), || house.status(name) == status);
+}
+
+pub(crate) fn await_completion(house: &House, name: &str) {
+    eventually(&format!("{name} is completed"), || house.is_completed(name));
+}
+
+/// How many jobs of a run are in the queue, DAGs and all.
+pub(crate) fn left(pool: &Pool, run: &Value) -> usize {
+    let batch = format!("windlass-{}", directory(run).file_name().unwrap().to_string_lossy());
+    let constraint = format!("JobBatchName == \"{batch}\"");
+    pool.condor("condor_q", &["-constraint", &constraint, "-autoformat", "ClusterId"]).lines().count()
+}
