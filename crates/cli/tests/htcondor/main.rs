@@ -3,6 +3,7 @@
 
 mod asking;
 mod changed;
+mod credentials;
 mod disturbed;
 mod going_on;
 mod house;
