@@ -13,6 +13,7 @@ use windlass_api::requests::{
     WorkflowStatus,
 };
 use windlass_client::{Client, DagQuery, NodeQuery, RequestQuery};
+use windlass_core::requests::bans::Policy;
 use windlass_server::ApiError;
 use windlass_server::requests::admission::Settings;
 use windlass_server::requests::{
@@ -170,7 +171,8 @@ impl Desk {
 
     pub(crate) fn release(&self, name: &str, wanted: &ReleaseRequest) -> Result<Released, CliError> {
         ask!(self, |client| client.release_request(name, wanted), |here| {
-            release::release(&*here.database, name, wanted, here.actor(), Clock.now())
+            let spell = Policy::default().duration;
+            release::release(&*here.database, name, wanted, spell, here.actor(), Clock.now())
         })
     }
 

@@ -18,6 +18,13 @@ pub struct Dag {
     pub round: u32,
     /// The run that this one goes on with.
     pub parent_dag_id: Option<String>,
+    /// Why there is this run: `first` of its round; going on after a `stop`, or after a `failure` by itself; or because a
+    /// `person` said so.
+    #[serde(default)]
+    pub cause: String,
+    /// How many runs of its round, with this one, go on after failures by themselves.
+    #[serde(default)]
+    pub rescues: u32,
     /// `engine` or `htcondor`.
     pub backend: String,
     /// Of the engine.

@@ -19,10 +19,15 @@ pub struct ReleaseRequest {
     /// After failures: try what failed once more within the same round, instead of leaving it to the next one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rescue: bool,
-    /// Sites that get nothing more of it, for seven days.
+    /// Sites that get nothing more of it for a while.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 1000)]
     pub site_bans: Vec<String>,
+    /// For how long; as long as sites are banned by themselves without it, which is seven days unless the server is told
+    /// otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 31_622_400)]
+    pub ban_seconds: Option<i64>,
     /// Of a whole job, all its cores together.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
@@ -147,6 +152,8 @@ pub struct RecoveryState {
     pub site_bans: Vec<Ban>,
     /// Input files that are not read any more.
     pub excluded_files: u64,
+    /// Steps of recording its outputs, or of taking them back, that failed for too long: a release tries them again.
+    pub outputs_given_up: u64,
     /// `active`, `superseded` or `invalidated`; `null`: it has no outputs.
     pub output_state: Option<String>,
 }

@@ -4,8 +4,9 @@ use super::page::ConfirmArgs;
 use super::request::ReasonArgs;
 use super::run::parse_memory;
 use clap::{Args, ValueEnum};
-use windlass_types::Bytes;
+use std::time::Duration;
 use windlass_types::requests::CleanupPolicy;
+use windlass_types::{Bytes, parse_duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -13,9 +14,13 @@ A request is held when too much of a round failed, or when it was rescued too of
 the next round does what is left; with --rescue the same round is tried once more. What is changed with it holds from then
 on, all of it or nothing: what is wrong is told at once, and the request stays held.
 
+Recording outputs that was given up after three days of failures is tried again, also of a request that is not held or over;
+`request show` says when there is such a thing.
+
 Examples:
   windlass request release reco                        nothing was wrong with it: a site was down
   windlass request release reco --ban T2_There         what is left goes elsewhere, for seven days
+  windlass request release reco --ban T2_There --ban-for 1d
   windlass request release reco --memory 3g --retries 5
   windlass request release reco --exclude-bad          without the input files that could not be read
   windlass request release reco --threshold 0.5 --reason \"half of it is enough\"
@@ -23,9 +28,13 @@ Examples:
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(crate) which: ReasonArgs,
-    /// A site that gets nothing more of it for seven days; give it again for more.
+    /// A site that gets nothing more of it for a while; give it again for more.
     #[arg(long = "ban", value_name = "SITE")]
     pub(crate) bans: Vec<String>,
+    /// For how long: `12h`, `3d`. Without it as long as sites are banned by themselves: `serve --site-ban-duration`, seven
+    /// days.
+    #[arg(long, value_name = "DURATION", requires = "bans", value_parser = parse_duration)]
+    pub(crate) ban_for: Option<Duration>,
     /// What a job of it gets, all cores together: `3g`, `2500m`; a number alone is GiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub(crate) memory: Option<Bytes>,

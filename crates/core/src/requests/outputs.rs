@@ -6,14 +6,14 @@
 //! ```
 
 use super::book::{BlockRow, OutputStep, StepKind, StepState};
-use super::change::RequestChange;
+use super::change::{BlockChange, RequestChange};
 use serde_json::{Value, json};
 use std::time::Duration;
 use windlass_types::Timestamp;
 use windlass_types::requests::{BlockStatus, UnitName};
 
 /// How long a service that refuses is asked again (R-114).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// After the first failure, the second, …; the last one for all that follow.
     pub backoff: Vec<Duration>,
@@ -120,6 +120,21 @@ pub fn failed(step: &OutputStep, error: &str, patience: &Patience, now: Timestam
 pub fn again(step: &OutputStep, now: Timestamp) -> RequestChange {
     OutputStep { attempts: 0, due_at: now, first_failed_at: None, ..step.clone() }
         .becoming(StepState::Pending)
+}
+
+/// All that was given up gets as long again, and its blocks are what they were before. A block that ended with its request
+/// has no steps any more, and stays as it is.
+pub fn retry(blocks: &[BlockRow], steps: &[OutputStep], now: Timestamp) -> Vec<RequestChange> {
+    let given_up: Vec<&OutputStep> = steps.iter().filter(|step| step.state == StepState::Failed).collect();
+    let is_meant = |block: &&BlockRow| {
+        block.status == BlockStatus::Failed && given_up.iter().any(|step| step.block == block.uuid)
+    };
+    let reopened = blocks.iter().filter(is_meant).map(|block| {
+        let to = if block.is_closed { BlockStatus::Complete } else { BlockStatus::Open };
+        let change = BlockChange::Status { from: block.status, to };
+        RequestChange::Block { block: block.uuid.clone(), change }
+    });
+    given_up.iter().map(|step| again(step, now)).chain(reopened).collect()
 }
 
 /// What invalidation must undo, by how far the block came (R-116, S 6.3).
@@ -246,6 +261,35 @@ mod tests {
         assert!(
             now.since(begin) >= patience.limit && now.since(begin) < patience.limit + patience.backoff[5]
         );
+    }
+
+    #[test]
+    fn what_was_given_up_is_tried_again_and_its_block_is_what_it_was() {
+        // status of the block, closed?, kind and state of its step → the block afterwards, and whether the step is due
+        use {BlockStatus as B, StepKind as K, StepState as S};
+        let table = [
+            (B::Failed, true, K::Archive, S::Failed, B::Complete, true),
+            (B::Failed, false, K::Register, S::Failed, B::Open, true),
+            // It never came into its way.
+            (B::Archived, true, K::Invalidate, S::Failed, B::Archived, true),
+            // It ended with its request.
+            (B::Failed, false, K::Register, S::Dropped, B::Failed, false),
+            (B::Open, false, K::Register, S::Pending, B::Open, false),
+        ];
+        for (status, is_closed, kind, state, becomes, is_tried) in table {
+            let mut view = crate::requests::lifecycle::samples::view();
+            let block = crate::requests::lifecycle::samples::block(0, 0, 0);
+            view.blocks = vec![BlockRow { uuid: "b".into(), status, is_closed, ..block }];
+            view.steps = vec![OutputStep { state, attempts: 17, ..step(None, kind) }];
+            let changes = retry(&view.blocks, &view.steps, Timestamp(9));
+            for change in &changes {
+                view.apply(change, Timestamp(9));
+            }
+            assert_eq!(view.blocks[0].status, becomes, "{kind:?} {state:?}");
+            let due = |step: &OutputStep| step.state == S::Pending && step.attempts == 0;
+            assert_eq!(view.steps.iter().any(due), is_tried, "{kind:?} {state:?}");
+            assert_eq!(changes.is_empty(), !is_tried, "{kind:?} {state:?}");
+        }
     }
 
     /// R-115.

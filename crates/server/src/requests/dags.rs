@@ -72,6 +72,8 @@ pub(crate) fn dag(run: RunRow) -> Dag {
         workflow_id: run.process,
         round: run.round,
         parent_dag_id: run.parent,
+        cause: run.cause.name().to_owned(),
+        rescues: run.rescues,
         backend: backend.to_owned(),
         engine_workflow_id: workflow.map(|id| id.0),
         engine_run_id: engine_run.map(|id| id.0),

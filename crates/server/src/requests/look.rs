@@ -5,11 +5,11 @@ use crate::error::Answer;
 use windlass_api::requests::{
     RecoveryState, RequestLine, RequestShown, Requests, Transition, Version, Versions, Want, WorkflowRef,
 };
-use windlass_core::requests::book::{self, Process, RequestRow, RunRow};
+use windlass_core::requests::book::{self, Process, RequestRow, RunRow, StepState};
 use windlass_core::requests::names;
 use windlass_core::requests::versions::OutputState;
 use windlass_store::Database;
-use windlass_store::model::{BanFilter, RequestFilter, RunFilter};
+use windlass_store::model::{BanFilter, RequestFilter, RunFilter, StepFilter};
 use windlass_types::Timestamp;
 use windlass_types::requests::RequestStatus;
 
@@ -81,6 +81,12 @@ fn recovery(
     let successor = successor.flatten().map(|row| row.status);
     let blocks = db.blocks(&process.uuid)?;
     state.output_state = (!blocks.is_empty()).then(|| OutputState::of(&blocks, successor).name().to_owned());
+    let given_up = StepFilter {
+        process: Some(process.uuid.clone()),
+        state: vec![StepState::Failed],
+        ..StepFilter::default()
+    };
+    state.outputs_given_up = db.steps(&given_up)?.len() as u64;
     let runs = RunFilter { process: Some(process.uuid.clone()), ..RunFilter::default() };
     let latest = db.request_runs(&runs)?.pop().filter(|run| run.round == process.round);
     Ok(match latest {

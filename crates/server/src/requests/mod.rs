@@ -15,6 +15,7 @@ pub mod files;
 pub mod import;
 pub mod look;
 pub mod release;
+mod retry;
 pub mod sites;
 mod steps;
 pub mod submit;

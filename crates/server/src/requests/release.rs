@@ -3,9 +3,10 @@
 
 use super::change::{change, reason_or_none};
 use super::submit::refused;
-use super::{Actor, sites, text};
+use super::{Actor, retry, sites, text};
 use crate::error::{Answer, ApiError, FieldFault};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use windlass_api::requests::{ReleaseRequest, Released};
@@ -18,8 +19,6 @@ use windlass_store::model::BanFilter;
 use windlass_types::Timestamp;
 use windlass_types::requests::{Overrides, Request, RequestStatus, RunStatus, SiteStatus};
 
-/// As long as those that come by themselves.
-const BAN: Duration = Duration::from_hours(24 * 7);
 /// More retries or rescues than this only hide what is wrong.
 const MOST_TRIES: i64 = 100;
 /// So many files are excluded with one call.
@@ -41,36 +40,45 @@ struct Facts {
     memory: (u64, u64),
 }
 
+/// `spell`: for how long sites are banned that somebody names without saying it.
 pub fn release(
     db: &dyn Database,
     name: &str,
     wanted: &ReleaseRequest,
+    spell: Duration,
     actor: Actor<'_>,
     now: Timestamp,
 ) -> Answer<Released> {
     text("reason", &wanted.reason)?;
     let before = super::request(db, name)?;
-    let message = std::cell::Cell::new("");
+    let message = RefCell::new(String::new());
     change(db, name, None, actor, now, |row| {
         let facts = gather(db, row, wanted, now)?;
-        message.set(going_on(&facts.view, wanted.rescue).ok_or_else(|| not_held(row))?);
+        let Some(what) = going_on(&facts.view, wanted.rescue) else {
+            let again = retry::outputs(&facts.view, wanted, actor, now);
+            let again = again.ok_or_else(|| not_held(&facts.view))?;
+            again.message.clone_into(&mut message.borrow_mut());
+            return again.changes;
+        };
+        what.clone_into(&mut message.borrow_mut());
         let faults = faults(wanted, &facts);
         if !faults.is_empty() {
             return Err(refused(faults));
         }
-        Ok(changes(row, wanted, &facts, actor, now))
+        Ok(changes(row, wanted, &facts, spell, actor, now))
     })?;
     Ok(Released {
         request_name: name.to_owned(),
         status: before.status,
         overrides: super::request(db, name)?.overrides,
-        message: message.get().to_owned(),
+        message: message.into_inner(),
     })
 }
 
-fn not_held(row: &RequestRow) -> ApiError {
+fn not_held(view: &View) -> ApiError {
+    let row = &view.row;
     let detail = format!(
-        "request `{}` is {}: only one that is held, or whose run is paused, is released",
+        "request `{}` is {}: only one that is held, whose run is paused, or whose outputs were given up, is released",
         row.request.request_name, row.status
     );
     let error = ApiError::conflict("not_held", detail);
@@ -189,6 +197,16 @@ fn site_faults(wanted: &ReleaseRequest, facts: &Facts, fault: &mut impl FnMut(&s
         let known = format!("there are {}", some(&facts.sites));
         fault(&format!("site_bans[{n}]"), format!("is `{site}`, which is no site that is known"), &known);
     }
+    if let Some(seconds) = wanted.ban_seconds {
+        if !u64::try_from(seconds).is_ok_and(|seconds| sites::is_spell(Duration::from_secs(seconds))) {
+            let reason = format!("is {seconds}; a site is banned for a second at least, and a year at most");
+            fault("ban_seconds", reason, "longer is for good: `windlass site set` disables a site");
+        }
+        if wanted.site_bans.is_empty() {
+            let reason = "says for how long, and no site is named".to_owned();
+            fault("ban_seconds", reason, "name the site in `site_bans`, or leave it out");
+        }
+    }
     let is_left = facts.open.iter().any(|site| !wanted.site_bans.contains(site));
     if !wanted.site_bans.is_empty() && !facts.open.is_empty() && !is_left {
         let reason = format!("leaves it no site: it may use {}", some(&facts.open));
@@ -231,9 +249,12 @@ fn changes(
     row: &RequestRow,
     wanted: &ReleaseRequest,
     facts: &Facts,
+    spell: Duration,
     actor: Actor<'_>,
     now: Timestamp,
 ) -> Vec<RequestChange> {
+    let spell =
+        wanted.ban_seconds.and_then(|seconds| seconds.try_into().ok()).map_or(spell, Duration::from_secs);
     let said = reason_or_none(&wanted.reason);
     let mut changes = Vec::new();
     let overrides = row.overrides.clone().with(overrides(wanted).said_by(actor.name));
@@ -249,7 +270,7 @@ fn changes(
             reason: said.to_owned(),
             failure_data: Value::Null,
             by: actor.name.to_owned(),
-            expires_at: now.after(BAN),
+            expires_at: now.after(spell),
         };
         changes.push(RequestChange::Alert(Box::new(sites::banned(&ban))));
         changes.push(RequestChange::Ban(Box::new(ban)));
@@ -276,7 +297,7 @@ fn overrides(wanted: &ReleaseRequest) -> Overrides {
 }
 
 /// What is changed, for the audit trail: `without T2_A; 4000 MB`.
-fn told(wanted: &ReleaseRequest) -> Option<String> {
+pub(super) fn told(wanted: &ReleaseRequest) -> Option<String> {
     let bans = wanted.site_bans.join(", ");
     let files = match wanted.excluded_files.as_slice() {
         [] => None,

@@ -160,11 +160,16 @@ pub fn enable(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Site> {
     show(db, name, now)
 }
 
+/// Whether a site can be banned for so long.
+pub(super) fn is_spell(spell: Duration) -> bool {
+    !spell.is_zero() && spell <= LONGEST_BAN
+}
+
 /// No new work goes there for a while.
 pub fn ban(db: &dyn Database, name: &str, new: &NewBan, actor: Actor<'_>, now: Timestamp) -> Answer<Site> {
     text("reason", &new.reason)?;
     let spell = Duration::from_secs(new.seconds);
-    if spell.is_zero() || spell > LONGEST_BAN {
+    if !is_spell(spell) {
         return Err(ApiError::invalid(
             "`seconds`: a site is banned for a second at least, and a year at most",
         ));

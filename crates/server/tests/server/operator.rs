@@ -7,8 +7,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 use windlass_core::requests::book::{
-    Backend, BlockRow, NodeCounts, Process, RunCause, RunRow, RunTotals, StepState,
+    Backend, BlockRow, NodeCounts, OutputStep, Process, RunCause, RunRow, RunTotals, StepKind, StepState,
 };
 use windlass_core::requests::change::{Commit, RequestChange};
 use windlass_core::requests::failures::{AttemptNews, Tally};
@@ -308,36 +309,40 @@ fn whoever_restarts_at_the_same_time_gets_the_same_new_request() {
     assert_eq!(post(&bench, "/api/v1/requests/r_v2/restart", &json!({"cleanup_policy": "burn"})).0, 422);
 }
 
+/// A closed block of one work unit, which the catalog knows.
+fn add_block(bench: &Bench, process: &Process, index: u32, status: BlockStatus) {
+    let name = &process.request_name;
+    let (now, uuid, dataset) = (Clock.now(), format!("block-{index}"), format!("/Muons/{name}-v1/GEN"));
+    let known = format!("{dataset}#{uuid}");
+    bench.store.open_block(&dataset, &known, now).unwrap();
+    let block = BlockRow {
+        name: Some(known),
+        uuid,
+        process: process.uuid.clone(),
+        round: 0,
+        index,
+        dataset,
+        first_unit: index,
+        last_unit: index,
+        units_completed: 1,
+        units_expected: 1,
+        is_closed: true,
+        tape_rule: None,
+        status,
+        created_at: now,
+        updated_at: now,
+    };
+    write(bench, name, vec![RequestChange::AddBlock(Box::new(block))]);
+}
+
 #[test]
 fn outputs_are_taken_back_of_what_is_over() {
     let bench = Bench::new();
     let process = held(&bench, "r");
     let (status, answer) = post(&bench, "/api/v1/requests/r/invalidate", &json!({}));
     assert_eq!((status, &answer["code"]), (409, &json!("not_over")), "{answer}");
-    let now = Clock.now();
-    let block = |index: u32, status| {
-        let uuid = format!("block-{index}");
-        RequestChange::AddBlock(Box::new(BlockRow {
-            name: Some(format!("/Muons/r-v1/GEN#{uuid}")),
-            uuid,
-            process: process.uuid.clone(),
-            round: 0,
-            index,
-            dataset: "/Muons/r-v1/GEN".into(),
-            first_unit: index,
-            last_unit: index,
-            units_completed: 1,
-            units_expected: 1,
-            is_closed: true,
-            tape_rule: None,
-            status,
-            created_at: now,
-            updated_at: now,
-        }))
-    };
     for (index, status) in [(0, BlockStatus::Archived), (1, BlockStatus::Invalidated)] {
-        bench.store.open_block("/Muons/r-v1/GEN", &format!("/Muons/r-v1/GEN#block-{index}"), now).unwrap();
-        write(&bench, "r", vec![block(index, status)]);
+        add_block(&bench, &process, index, status);
     }
     write(
         &bench,
@@ -361,6 +366,78 @@ fn outputs_are_taken_back_of_what_is_over() {
     let filter = StepFilter { process: Some(process.uuid), ..StepFilter::default() };
     let steps = bench.store.steps(&filter).unwrap();
     assert!(steps.iter().all(|step| step.state == StepState::Done), "{steps:?}");
+}
+
+/// Nothing else would ever see to them: an aborted request is not held.
+#[test]
+fn outputs_that_were_given_up_are_tried_again_when_the_request_is_over() {
+    let bench = Bench::new();
+    let process = held(&bench, "r");
+    add_block(&bench, &process, 0, BlockStatus::Failed);
+    // It ended with its request: there is nothing to try.
+    add_block(&bench, &process, 1, BlockStatus::Failed);
+    let step = OutputStep {
+        block: "block-0".into(),
+        unit: None,
+        kind: StepKind::Archive,
+        state: StepState::Failed,
+        attempts: 17,
+        due_at: Timestamp(0),
+        first_failed_at: Some(Timestamp(0)),
+        last_error: Some("503 from the catalog".into()),
+        result: None,
+        detail: Value::Null,
+    };
+    let over = RequestChange::Status { from: RequestStatus::Held, to: RequestStatus::Aborted, reason: None };
+    write(&bench, "r", vec![RequestChange::AddStep(Box::new(step)), over]);
+    assert_eq!(get(&bench, "/api/v1/requests/r").1["recovery"]["outputs_given_up"], 1);
+
+    let (status, answer) = post(&bench, "/api/v1/requests/r/release", &json!({"memory_mb": 3000}));
+    assert_eq!((status, &answer["code"]), (409, &json!("not_held")), "it runs no more: {answer}");
+    let (status, answer) = post(&bench, "/api/v1/requests/r/release", &json!({"reason": "tape is back"}));
+    assert_eq!((status, &answer["status"]), (200, &json!("aborted")), "{answer}");
+    let expected = "1 step about its outputs that had been given up will be tried again.";
+    assert_eq!(answer["message"], expected);
+    eventually("it is archived", || {
+        let blocks = bench.store.blocks(&process.uuid).unwrap();
+        let statuses: Vec<BlockStatus> = blocks.iter().map(|block| block.status).collect();
+        statuses == [BlockStatus::Archived, BlockStatus::Failed]
+    });
+    let (_, shown) = get(&bench, "/api/v1/requests/r");
+    assert_eq!((&shown["status"], &shown["recovery"]["outputs_given_up"]), (&json!("aborted"), &json!(0)));
+    let told = alerts(&bench, "outputs_retried");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["detail"]["reason"], "tape is back");
+    assert!(told[0]["detail"]["by"].as_str().is_some_and(|by| !by.is_empty()), "{told:?}");
+    let (status, answer) = post(&bench, "/api/v1/requests/r/release", &json!({}));
+    assert_eq!((status, &answer["code"]), (409, &json!("not_held")), "nothing is left: {answer}");
+}
+
+#[test]
+fn sites_are_banned_as_long_as_by_themselves_or_as_somebody_says() {
+    let bench = Bench::with(|options| options.requests.blame.bans.duration = Duration::from_hours(48));
+    // body → hours
+    for (name, body, hours) in [
+        ("usual", json!({"site_bans": ["T2_Bad"]}), 48),
+        ("said", json!({"site_bans": ["T2_Bad"], "ban_seconds": 3600}), 1),
+    ] {
+        failed(&bench, name);
+        let (status, answer) = post(&bench, &format!("/api/v1/requests/{name}/release"), &body);
+        assert_eq!(status, 200, "{answer}");
+        let bans = get(&bench, &format!("/api/v1/sites/bans?request_name={name}")).1["items"].clone();
+        let at = |field: &str| bans[0][field].as_str().unwrap().parse::<Timestamp>().unwrap();
+        assert_eq!(at("expires_at").since(at("created_at")), Duration::from_hours(hours), "{bans}");
+    }
+    failed(&bench, "wrong");
+    for (body, reason) in [
+        (json!({"site_bans": ["T2_Bad"], "ban_seconds": 0}), "a second at least"),
+        (json!({"site_bans": ["T2_Bad"], "ban_seconds": 40_000_000}), "a year at most"),
+        (json!({"ban_seconds": 60}), "no site is named"),
+    ] {
+        let (status, answer) = post(&bench, "/api/v1/requests/wrong/release", &body);
+        assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("ban_seconds")), "{answer}");
+        assert!(answer["errors"][0]["reason"].as_str().unwrap().contains(reason), "{answer}");
+    }
 }
 
 #[test]

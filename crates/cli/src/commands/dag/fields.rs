@@ -26,6 +26,8 @@ pub(super) const DAGS: &[Field<Dag>] = &[
     Field::new("dagman_cluster_id", |d: &Dag| d.dagman_cluster_id.clone().into()),
     Field::new("submit_dir", |d: &Dag| (&d.submit_dir).into()),
     Field::new("parent_dag_id", |d: &Dag| d.parent_dag_id.clone().into()),
+    Field::new("cause", |d: &Dag| (&d.cause).into()).column(Column::text("CAUSE")),
+    Field::new("rescues", |d: &Dag| d.rescues.into()),
     Field::new("submitted_at", |d: &Dag| d.submitted_at.into()).column(Column::text("SUBMITTED")),
     Field::new("completed_at", |d: &Dag| d.completed_at.into()),
 ];
@@ -36,6 +38,8 @@ pub(super) const WHOLE: &[Field<Dag>] = &[
     Field::new("status", |d: &Dag| status(d.status)),
     Field::new("backend", |d: &Dag| place(d).into()),
     Field::new("round", |d: &Dag| d.round.into()),
+    Field::new("cause", |d: &Dag| (&d.cause).into()),
+    Field::new("rescues", |d: &Dag| d.rescues.into()),
     Field::new("goes_on_with", |d: &Dag| d.parent_dag_id.clone().into()),
     Field::new("work_units", |d: &Dag| units(d).into()),
     Field::new("nodes", |d: &Dag| nodes(d).into()),

@@ -39,6 +39,7 @@ fn wanted(desk: &Desk, args: &ReleaseArgs) -> Result<ReleaseRequest, CliError> {
         reason: args.which.reason.clone(),
         rescue: args.rescue,
         site_bans: args.bans.clone(),
+        ban_seconds: args.ban_for.map(|spell| i64::try_from(spell.as_secs()).unwrap_or(i64::MAX)),
         memory_mb: args.memory.map(|Bytes(bytes)| bytes.div_ceil(MB) as i64),
         retry_count: args.retries,
         error_hold_threshold: args.threshold,
@@ -61,12 +62,22 @@ fn bad_files(name: &str, errors: &RequestErrors) -> Result<Vec<String>, CliError
 /// The command that releases a request like this; the other way round than [`wanted`].
 pub(super) fn release_command(name: &str, release: &ReleaseRequest) -> String {
     let mut words = vec!["windlass request release".to_owned(), text::shell_quote(name)];
-    let mut option = |flag: &str, value: String| {
+    for (flag, value) in release_options(release) {
         words.push(flag.to_owned());
-        words.push(text::shell_quote(&value));
-    };
+        words.extend(value.map(|value| text::shell_quote(&value)));
+    }
+    words.join(" ")
+}
+
+/// Flags, each with its value if it has one.
+pub(in crate::commands) fn release_options(release: &ReleaseRequest) -> Vec<(&'static str, Option<String>)> {
+    let mut options = Vec::new();
+    let mut option = |flag: &'static str, value: String| options.push((flag, Some(value)));
     for site in &release.site_bans {
         option("--ban", site.clone());
+    }
+    if let Some(seconds) = release.ban_seconds {
+        option("--ban-for", format!("{seconds}s"));
     }
     if let Some(memory) = release.memory_mb {
         option("--memory", format!("{memory}m"));
@@ -87,9 +98,9 @@ pub(super) fn release_command(name: &str, release: &ReleaseRequest) -> String {
         option("--reason", release.reason.clone());
     }
     if release.rescue {
-        words.push("--rescue".to_owned());
+        options.push(("--rescue", None));
     }
-    words.join(" ")
+    options
 }
 
 fn tell_unattended(ctx: &Context, desk: &Desk) {
@@ -200,6 +211,7 @@ mod tests {
             reason: "it loses files".to_owned(),
             rescue: true,
             site_bans: vec!["T2_A".to_owned(), "T2_B".to_owned()],
+            ban_seconds: Some(7200),
             memory_mb: Some(2500),
             retry_count: Some(5),
             error_hold_threshold: Some(0.3),
@@ -207,11 +219,12 @@ mod tests {
             excluded_files: vec!["/store/a b.root".to_owned()],
         };
         let command = release_command("reco_v1", &release);
-        let expected = "windlass request release reco_v1 --ban T2_A --ban T2_B --memory 2500m --retries 5 \
+        let expected = "windlass request release reco_v1 --ban T2_A --ban T2_B --ban-for 7200s --memory 2500m --retries 5 \
              --threshold 0.3 --max-rescues 2 --exclude '/store/a b.root' --reason 'it loses files' --rescue";
         assert_eq!(command, expected);
         let words = ["windlass", "request", "release", "reco_v1", "--ban", "T2_A", "--ban", "T2_B"]
             .into_iter()
+            .chain(["--ban-for", "7200s"])
             .chain(["--memory", "2500m", "--retries", "5", "--threshold", "0.3", "--max-rescues", "2"])
             .chain(["--exclude", "/store/a b.root", "--reason", "it loses files", "--rescue"]);
         let Some(Command::Request(args)) = Cli::parse_from(words).command else { panic!("another command") };
@@ -219,6 +232,7 @@ mod tests {
             panic!("another verb")
         };
         assert_eq!(args.memory.map(|Bytes(bytes)| bytes.div_ceil(MB)), Some(2500));
+        assert_eq!(args.ban_for, Some(std::time::Duration::from_hours(2)));
         assert_eq!((args.bans, args.excluded), (release.site_bans, release.excluded_files));
     }
 }

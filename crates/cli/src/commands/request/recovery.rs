@@ -34,6 +34,8 @@ pub(super) fn changed(state: &RecoveryState) -> Option<String> {
         said.retry_count.map(|count| format!("{count} retries")),
         said.error_hold_threshold.map(|share| format!("held from {} % on", share * 100.0)),
         said.max_rescue_attempts.map(|count| format!("at most {}", text::count(u64::from(count), "rescue"))),
+        (state.outputs_given_up > 0)
+            .then(|| format!("{} about its outputs given up", text::count(state.outputs_given_up, "step"))),
         (state.excluded_files > 0)
             .then(|| format!("without {}", text::count(state.excluded_files, "input file"))),
     ];
@@ -45,6 +47,9 @@ pub(super) fn changed(state: &RecoveryState) -> Option<String> {
 pub(super) fn next(line: &RequestLine, state: &RecoveryState) -> Option<String> {
     let name = text::shell_quote(&line.request_name);
     match line.status {
+        status if status != RequestStatus::Held && state.outputs_given_up > 0 => {
+            Some(format!("windlass request release {name}, to have its outputs seen to once more"))
+        }
         RequestStatus::Held => {
             Some(format!("windlass request errors {name}, windlass request release {name}"))
         }
@@ -98,6 +103,9 @@ mod tests {
         let expected = "windlass request errors reco, windlass request release reco";
         assert_eq!(next(RequestStatus::Held, &state).as_deref(), Some(expected));
         assert_eq!(next(RequestStatus::Active, &state), None);
+        let given_up = RecoveryState { outputs_given_up: 2, ..RecoveryState::default() };
+        assert!(next(RequestStatus::Aborted, &given_up).unwrap().contains("windlass request release reco"));
+        assert_eq!(changed(&given_up).as_deref(), Some("2 steps about its outputs given up"));
         let silent = RecoveryState { backend_silent_since: Some(Timestamp(0)), ..state };
         assert!(next(RequestStatus::Active, &silent).unwrap().contains("restart reco --lost"));
     }

@@ -317,6 +317,8 @@ impl Desk<'_> {
                 self.change(change);
                 let block = self.view.block(&step.block).cloned();
                 let text = outputs::tell(step, block.as_ref(), error, self.now);
+                let name = &self.view.row.request.request_name;
+                let text = format!("{text}; `windlass request release {name}` has it tried again");
                 self.alert(AlertKind::OutputFailed, text);
                 if let Some(block) = block.filter(|_| step.kind != StepKind::Invalidate) {
                     self.become_block(&block, BlockStatus::Failed);

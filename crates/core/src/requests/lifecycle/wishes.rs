@@ -14,7 +14,7 @@
 
 use super::desk::Desk;
 use super::{AlertKind, Effect};
-use crate::requests::book::{BlockRow, RunCause, StepKind, StepState, Want, Wanted};
+use crate::requests::book::{BlockRow, RunCause, StepKind, Want, Wanted};
 use crate::requests::change::{RequestChange, RunChange};
 use crate::requests::outputs;
 use crate::requests::rounds::{Ended, Next};
@@ -199,16 +199,8 @@ impl Desk<'_> {
 
     /// What was given up gets three more days.
     fn try_outputs_again(&mut self) {
-        let failed: Vec<_> =
-            self.view.steps.iter().filter(|step| step.state == StepState::Failed).cloned().collect();
-        for step in failed {
-            self.change(outputs::again(&step, self.now));
-        }
-        let blocks: Vec<_> =
-            self.view.blocks.iter().filter(|block| block.status == BlockStatus::Failed).cloned().collect();
-        for block in blocks {
-            let to = if block.is_closed { BlockStatus::Complete } else { BlockStatus::Open };
-            self.become_block(&block, to);
+        for change in outputs::retry(&self.view.blocks, &self.view.steps, self.now) {
+            self.change(change);
         }
     }
 

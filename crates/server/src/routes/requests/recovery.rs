@@ -59,12 +59,13 @@ async fn show_errors(
 ///
 /// After failures what is done is credited and the next round does what is left; with `rescue` the same round is tried once
 /// more. What is said beside that holds from now on: sites that get nothing more of it, memory, retries, when it is held
-/// again, input files to be left out. All of it holds, or none.
+/// again, input files to be left out. All of it holds, or none. Recording outputs that was given up is tried again, also of
+/// a request that is over.
 #[utoipa::path(post, path = "/requests/{name}/release", tag = "requests", operation_id = "release_request",
     params(("name" = String, Path,)), request_body = Option<ReleaseRequest>, responses(
     (status = 200, description = "It goes on", body = Released),
     (status = 404, description = "There is no such request"),
-    (status = 409, description = "It is not held"),
+    (status = 409, description = "It is not held, and nothing about its outputs was given up"),
     (status = 422, description = "What is to change makes no sense: all faults are in `errors`")))]
 async fn release_request(
     State(state): State<AppState>,
@@ -72,12 +73,24 @@ async fn release_request(
     Path(name): Path<String>,
     JsonOr(wanted): JsonOr<ReleaseRequest>,
 ) -> Answer<Json<Released>> {
-    let held = name.clone();
-    let work =
-        move |db: &dyn Database, actor: Actor<'_>, now| release::release(db, &held, &wanted, actor, now);
-    let released = caller.act(&state, Operation::ChangeRequest, work).await?;
-    state.lifecycle.nudge(&name);
-    Ok(Json(released))
+    release_as(&state, &caller, &name, wanted).await.map(Json)
+}
+
+/// Lets it go on, if this caller may.
+pub(crate) async fn release_as(
+    state: &AppState,
+    caller: &Caller,
+    name: &str,
+    wanted: ReleaseRequest,
+) -> Answer<Released> {
+    let held = name.to_owned();
+    let spell = state.options.requests.blame.bans.duration;
+    let work = move |db: &dyn Database, actor: Actor<'_>, now| {
+        release::release(db, &held, &wanted, spell, actor, now)
+    };
+    let released = caller.act(state, Operation::ChangeRequest, work).await?;
+    state.lifecycle.nudge(name);
+    Ok(released)
 }
 
 /// Give a request up
@@ -95,11 +108,21 @@ async fn fail(
     Path(name): Path<String>,
     JsonOr(wanted): JsonOr<FailRequest>,
 ) -> Answer<Json<Aborted>> {
-    let ended = name.clone();
+    fail_as(&state, &caller, &name, wanted).await.map(Json)
+}
+
+/// Gives it up, if this caller may.
+pub(crate) async fn fail_as(
+    state: &AppState,
+    caller: &Caller,
+    name: &str,
+    wanted: FailRequest,
+) -> Answer<Aborted> {
+    let ended = name.to_owned();
     let work = move |db: &dyn Database, actor: Actor<'_>, now| endings::fail(db, &ended, &wanted, actor, now);
-    let failed = caller.act(&state, Operation::CancelRequest, work).await?;
-    state.lifecycle.nudge(&name);
-    Ok(Json(failed))
+    let failed = caller.act(state, Operation::CancelRequest, work).await?;
+    state.lifecycle.nudge(name);
+    Ok(failed)
 }
 
 /// Begin a request anew
