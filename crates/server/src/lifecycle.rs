@@ -38,6 +38,10 @@ fn lifecycle_options(options: &ServeOptions, location: &Location) -> io::Result<
     lifecycle.decisions.retry_after = wanted.retry_after;
     lifecycle.decisions.blame = wanted.blame.clone();
     lifecycle.decisions.recovery = wanted.recovery;
+    lifecycle.decisions.timeouts.clone_from(&wanted.timeouts);
+    lifecycle.decisions.silence = wanted.silence;
+    lifecycle.decisions.outputs = wanted.outputs.clone();
+    lifecycle.plan.retries = wanted.retries;
     lifecycle.plan.adaptive = wanted.adaptive;
     Ok(lifecycle)
 }

@@ -1,5 +1,6 @@
 //! How a server is to run, as plain values. The command line and the settings make them; tests make their own.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::adaptive::AdaptiveSettings;
 use windlass_core::classify::Classifier;
-use windlass_core::requests::lifecycle::Blame;
-use windlass_core::requests::rounds;
+use windlass_core::plan::Retries;
+use windlass_core::requests::lifecycle::{self, Blame};
+use windlass_core::requests::{outputs, rounds};
 use windlass_engine::service::Bury;
 use windlass_requests::{BackendKind, Bell, CondorOptions, Reqmgr2};
+use windlass_types::requests::RequestStatus;
 
 /// Where Torc's clients look when nobody tells them where.
 pub const DEFAULT_PORT: u16 = 8080;
@@ -79,6 +82,14 @@ pub struct RequestsOptions {
     pub blame: Blame,
     /// When the failures of a round are a matter for a person.
     pub recovery: rounds::Policy,
+    /// A request that is longer than that in a status is told of; one that is not here may last for ever.
+    pub timeouts: BTreeMap<RequestStatus, Duration>,
+    /// A backend that has not answered for so long about a run is told of.
+    pub silence: Duration,
+    /// How long recording outputs is tried.
+    pub outputs: outputs::Patience,
+    /// How often jobs are tried again.
+    pub retries: Retries,
     /// What rounds learn from those before them, and how they grow.
     pub adaptive: AdaptiveSettings,
     /// Before something that had trouble is tried again: planning, submitting.
@@ -96,8 +107,13 @@ pub struct RequestsOptions {
 
 impl Default for RequestsOptions {
     fn default() -> Self {
+        let lifecycle::Settings { timeouts, silence, outputs, .. } = lifecycle::Settings::default();
         Self {
             directory: None,
+            timeouts,
+            silence,
+            outputs,
+            retries: Retries::default(),
             cool_off: Duration::from_mins(1),
             blame: Blame::default(),
             recovery: rounds::Policy::default(),

@@ -23,6 +23,7 @@ pub(crate) mod nodes;
 pub(crate) mod operator;
 mod order;
 pub(crate) mod page;
+pub(crate) mod patience;
 pub(crate) mod payload;
 pub(crate) mod plan;
 pub(crate) mod recover;

@@ -2,6 +2,7 @@
 
 use super::backend::BackendArgs;
 use super::blame::BlameArgs;
+use super::patience::PatienceArgs;
 use super::reqmgr2::Reqmgr2Args;
 use super::rounds::RoundsArgs;
 use super::steward::StewardArgs;
@@ -94,6 +95,8 @@ pub(crate) struct ServeArgs {
     pub(crate) print_systemd_unit: bool,
     #[command(flatten)]
     pub(crate) blame: BlameArgs,
+    #[command(flatten)]
+    pub(crate) patience: PatienceArgs,
     #[command(flatten)]
     pub(crate) rounds: RoundsArgs,
     #[command(flatten)]

@@ -125,6 +125,10 @@ fn requests_options(
         cool_off: args.cool_off,
         blame: (&args.blame).into(),
         recovery: (&args.blame).into(),
+        timeouts: args.patience.timeouts(),
+        silence: args.patience.silence_timeout,
+        outputs: args.patience.outputs(),
+        retries: args.patience.retries(),
         adaptive: (&args.rounds).into(),
         bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
         ..RequestsOptions::default()
