@@ -13,7 +13,6 @@ use crate::names;
 use crate::outline::Outline;
 use crate::world::World;
 use input::Input;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::adaptive::{self, RoundRecord};
@@ -337,14 +336,8 @@ fn order<'r>(world: &World, rows: &Rows, run: &'r RunRow) -> Result<Order<'r>, T
     let filter = RunFilter { process: Some(run.process.clone()), ..RunFilter::default() };
     let mut others = world.books.request_runs(&filter).map_err(|error| of_store(&error))?;
     others.retain(|other| other.uuid != run.uuid);
-    let banned = world.closed_to(&rows.name, &places(run)).map_err(|error| of_store(&error))?;
+    let banned = world.closed_to(&rows.name, run).map_err(|error| of_store(&error))?;
     Ok(Order { run, submission: submission(world, rows, run), others, banned })
-}
-
-/// Sets of sites that units of a run may go to, as it was planned.
-fn places(run: &RunRow) -> Vec<BTreeSet<String>> {
-    let outline = Outline::read(Path::new(&run.submit_dir)).unwrap_or_default();
-    outline.sites.into_iter().map(BTreeSet::from_iter).collect()
 }
 
 fn row_of<'r>(rows: &'r Rows, run: &str) -> Result<&'r RunRow, Trouble> {

@@ -16,7 +16,7 @@ use crate::mailbox::{Heard, Nudge};
 use crate::pool::Pool;
 use crate::world::World;
 use pauses::Pauses;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use windlass_core::requests::View;
 use windlass_core::requests::lifecycle::News;
@@ -42,6 +42,8 @@ pub(crate) struct Reconciler {
     pauses: Pauses,
     /// Sites that are to blame and the last ones: people were told.
     last_sites: HashSet<String>,
+    /// Requests and sites that are open to their runs although they are banned: people were told.
+    kept_sites: BTreeSet<(String, String)>,
     /// A site was banned for a request: what follows for all is to be seen to.
     has_banned: bool,
     figures: Arc<Mutex<Figures>>,
@@ -76,6 +78,7 @@ impl Reconciler {
             wake: HashMap::new(),
             pauses: Pauses::default(),
             last_sites: HashSet::new(),
+            kept_sites: BTreeSet::new(),
             has_banned: false,
             figures,
             owes_all: true,

@@ -3,11 +3,13 @@
 use crate::alerts::Bell;
 use crate::backend::{BackendKind, Backends, CondorOptions};
 use crate::catalog::Catalog;
+use crate::outline::Outline;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::plan::PlanSettings;
+use windlass_core::requests::book::RunRow;
 use windlass_core::requests::{admission, bans, lifecycle};
 use windlass_store::Database;
 use windlass_store::model::BanFilter;
@@ -119,22 +121,34 @@ impl World {
 
     /// Sites where nothing of this request may begin now: banned for it, or not enabled.
     pub(crate) fn closed(&self, request: &str) -> Result<Vec<String>, windlass_store::Error> {
-        self.closed_to(request, &[])
+        let banned: BTreeSet<String> = self.bans(request)?.into_iter().collect();
+        Ok(self.shut()?.union(&banned).cloned().collect())
     }
 
-    /// The same for one of its runs, whose units may go to these sets of sites. A ban that was made after it was planned,
-    /// and leaves some of them no site, does not hold for it: they would wait where nobody sees it.
+    /// The same for one of its runs. A ban that was made after it was planned, and leaves some of its units no site, does not
+    /// hold for it: they would wait where nobody sees it.
     pub(crate) fn closed_to(
         &self,
         request: &str,
-        places: &[BTreeSet<String>],
+        run: &RunRow,
     ) -> Result<Vec<String>, windlass_store::Error> {
-        let sites = self.books.sites()?.into_iter();
-        let shut: BTreeSet<String> =
-            sites.filter(|site| site.status != SiteStatus::Enabled).map(|site| site.name).collect();
-        let open: Vec<BTreeSet<String>> = places.iter().map(|sites| sites - &shut).collect();
         let banned = self.bans(request)?.into_iter().collect();
-        Ok(shut.union(&bans::bearable(&banned, &open)).cloned().collect())
+        let bearable = bans::bearable(&banned, &self.open_to(run)?);
+        Ok(self.shut()?.union(&bearable).cloned().collect())
+    }
+
+    /// Sites that are not enabled.
+    fn shut(&self) -> Result<BTreeSet<String>, windlass_store::Error> {
+        let sites = self.books.sites()?.into_iter();
+        Ok(sites.filter(|site| site.status != SiteStatus::Enabled).map(|site| site.name).collect())
+    }
+
+    /// Sets of sites that units of a run may go to, as it was planned, but for those that are not enabled.
+    pub(crate) fn open_to(&self, run: &RunRow) -> Result<Vec<BTreeSet<String>>, windlass_store::Error> {
+        let shut = self.shut()?;
+        let outline = Outline::read(Path::new(&run.submit_dir)).unwrap_or_default();
+        let sets = outline.sites.into_iter().map(BTreeSet::from_iter);
+        Ok(sets.map(|sites: BTreeSet<String>| &sites - &shut).collect())
     }
 
     /// Sites that this request may use now: enabled, and not banned for it.

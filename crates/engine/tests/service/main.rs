@@ -5,6 +5,7 @@ mod actions;
 mod allocations;
 mod basics;
 mod clients;
+mod closed;
 mod failures;
 mod fairness;
 mod leases;

@@ -19,8 +19,7 @@ impl Reconciler {
     pub(super) fn keep_bans(&mut self) -> Result<(), Error> {
         let now = Clock.now();
         let active = self.active_bans(now)?;
-        let told = self.promote(&active, now)? | self.tell_expired(now)?;
-        self.close_banned(&active);
+        let told = self.promote(&active, now)? | self.tell_expired(now)? | self.close_banned(&active, now)?;
         if told {
             self.tell_alerts();
         }
@@ -90,18 +89,36 @@ impl Reconciler {
     }
 
     /// The engine forgets what is closed to single runs when it is started anew, and is not told when a ban ends. A ban for
-    /// all holds for runs that were begun after it.
-    fn close_banned(&self, active: &[SiteBan]) {
+    /// all holds for runs that were begun after it. One that would leave work of a run no site does not hold for it, and
+    /// people are told, whatever its backend. Whether they are.
+    fn close_banned(&mut self, active: &[SiteBan], now: Timestamp) -> Result<bool, Error> {
+        let mut kept = BTreeSet::new();
         for (name, view) in &self.known {
             let Some(run) = run_news::under_way(view) else { continue };
-            let Backend::Engine { workflow: Some(workflow), .. } = run.backend else { continue };
             let holds = |ban: &&SiteBan| match &ban.ban.request {
                 Some(request) => request == name,
                 None => run.submitted_at.is_some_and(|at| ban.created_at <= at),
             };
-            let closed = active.iter().filter(holds).map(|ban| ban.ban.site.clone()).collect();
-            self.world.backends.engine.service.close_sites_for(workflow, closed);
+            let banned: BTreeSet<String> =
+                active.iter().filter(holds).map(|ban| ban.ban.site.clone()).collect();
+            let closed = if banned.is_empty() {
+                BTreeSet::new()
+            } else {
+                bans::bearable(&banned, &self.world.open_to(run)?)
+            };
+            kept.extend(banned.difference(&closed).map(|site| (name.clone(), site.clone())));
+            if let Backend::Engine { workflow: Some(workflow), .. } = run.backend {
+                self.world.backends.engine.service.close_sites_for(workflow, closed);
+            }
         }
+        // What was told of a run that is over is forgotten with it.
+        let before = std::mem::replace(&mut self.kept_sites, kept);
+        let mut has_told = false;
+        for (request, site) in self.kept_sites.difference(&before) {
+            self.world.books.add_alert(&kept_open(request, site), now)?;
+            has_told = true;
+        }
+        Ok(has_told)
     }
 
     /// Sets of sites that units of its run may go to, if that may matter to what is decided now.
@@ -125,6 +142,18 @@ impl Reconciler {
             |outline| outline.sites.into_iter().map(BTreeSet::from_iter).collect(),
         );
         Ok(sets.into_iter().map(|set| set.intersection(&open).cloned().collect()).collect())
+    }
+}
+
+fn kept_open(request: &str, site: &str) -> NewAlert {
+    let message = format!(
+        "{site} is banned, and open to the run of {request} all the same: some of its work has no other site to go to"
+    );
+    NewAlert {
+        kind: "ban_refused".into(),
+        request: Some(request.to_owned()),
+        message,
+        detail: json!({ "site": site }),
     }
 }
 

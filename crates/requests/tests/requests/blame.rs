@@ -1,9 +1,11 @@
 //! Who is to blame: bad sites are banned and left, what fails alike is paused, what was found is told.
 
-use crate::kit::{Bench, SITES, generating, steps};
+use crate::kit::{Bench, SITES, generating, reading, steps};
+use serde_json::Value;
 use std::fs;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use windlass_core::requests::book::{AlertRow, Backend, SiteBan, Want};
+use windlass_core::requests::book::{AlertRow, Backend, NewBan, SiteBan, Want};
 use windlass_core::requests::failures::{Tally, report};
 use windlass_store::model::{AlertFilter, BanFilter};
 use windlass_types::requests::{Request, RequestStatus};
@@ -177,4 +179,47 @@ fn a_bad_site_is_left_while_the_run_goes_on() {
     assert_eq!(run.paused, None, "{run:?}");
     assert!(run.units_completed > 30, "most units went elsewhere: {run:?}");
     assert_eq!(bans(&bench).len(), 1);
+}
+
+/// A ban that comes while a run is under way does not leave units of it without any site: they would wait for ever.
+#[test]
+fn a_ban_that_leaves_a_run_no_site_does_not_hold_for_it_and_people_are_told() {
+    let mut bench = Bench::new();
+    // Half of the files are at each site, and nowhere else.
+    bench.input(24, 10);
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let waits = Arc::clone(&gate);
+    bench.fate = Arc::new(move |_| {
+        let (is_open, told) = &*waits;
+        drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+        true
+    });
+    // So that most units have no site yet when the ban comes.
+    bench.options.plan.throttles.insert("MergeGroup".into(), 2);
+    bench.start();
+    bench.submit(&reading("r1"));
+    let run = bench.wait_for(|bench| bench.runs("r1").pop().filter(|run| run.status.is_active()));
+    let Backend::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
+    let ban = NewBan {
+        site: "T1_A".into(),
+        request: Some("r1".into()),
+        reason: "it loses files".into(),
+        failure_data: Value::Null,
+        by: "me".into(),
+        expires_at: Clock.now().after(Duration::from_hours(1)),
+    };
+    bench.books.add_ban(&ban, Clock.now()).unwrap();
+    bench.lifecycle().nudge_all();
+    let told = bench.wait_for(|bench| alerts(bench, "ban_refused").pop());
+    assert_eq!(told.alert.request.as_deref(), Some("r1"));
+    assert!(told.alert.message.contains("T1_A is banned, and open to the run of r1"), "{told:?}");
+    let waiting = bench.books.units(workflow, 0).unwrap().iter().filter(|unit| unit.site.is_none()).count();
+    assert!(waiting > 2, "{waiting} units have still to elect a site");
+
+    let (is_open, told) = &*gate;
+    *is_open.lock().unwrap() = true;
+    told.notify_all();
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=240);
+    assert_eq!(alerts(&bench, "ban_refused").len(), 1, "it is told once");
 }
