@@ -1,6 +1,7 @@
 //! Requests from the beginning to the end: a real database, the real engine, workers that do what `windlass payload` does.
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
+mod arrows;
 mod blame;
 mod catalogs;
 mod crashes;
@@ -11,4 +12,5 @@ mod recovery;
 mod reqmgr2;
 #[path = "../reqmgr2_stub/mod.rs"]
 mod reqmgr2_stub;
+mod stuck;
 mod worker;

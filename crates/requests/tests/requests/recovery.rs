@@ -13,11 +13,11 @@ use windlass_core::requests::versions;
 use windlass_types::Clock;
 use windlass_types::requests::{BlockStatus, CleanupPolicy, RequestStatus, RunStatus};
 
-const OUTPUT: &str = "/Prim/Era-r1-v1/RECO";
+pub(crate) const OUTPUT: &str = "/Prim/Era-r1-v1/RECO";
 const MADE: &str = "/Prim/Era-g1-v1/GEN";
 
 /// One processing job fails in the first runs of its round, and then no more.
-fn failing(bench: &mut Bench, runs: i64) {
+pub(crate) fn failing(bench: &mut Bench, runs: i64) {
     bench.fate = Arc::new(move |job| !job.name.starts_with("proc_000001") || job.key.run.0 > runs);
 }
 
@@ -30,18 +30,18 @@ fn broken(bench: &mut Bench) -> Arc<AtomicBool> {
     mended
 }
 
-fn causes(runs: &[RunRow]) -> Vec<(u32, RunCause, u32)> {
+pub(crate) fn causes(runs: &[RunRow]) -> Vec<(u32, RunCause, u32)> {
     runs.iter().map(|run| (run.round, run.cause, run.rescues)).collect()
 }
 
 /// E 3.4, the critical rule: nothing of a round begins before all of what came before it is over.
-fn assert_one_at_a_time(runs: &[RunRow]) {
+pub(crate) fn assert_one_at_a_time(runs: &[RunRow]) {
     for pair in runs.windows(2) {
         assert!(pair[0].status.is_over() && pair[0].completed_at <= Some(pair[1].created_at), "{pair:#?}");
     }
 }
 
-fn release(bench: &Bench, name: &str, rescue: bool, changes: &[RequestChange]) {
+pub(crate) fn release(bench: &Bench, name: &str, rescue: bool, changes: &[RequestChange]) {
     let wanted = Wanted { rescue, ..wish(Want::Release) };
     bench.change(name, |_| [changes, &[RequestChange::Wanted(Some(wanted.clone()))]].concat());
 }

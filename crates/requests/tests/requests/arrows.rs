@@ -1,0 +1,103 @@
+//! More arrows of the recovery diagrams: rounds after rescues, what is credited, what a person changes.
+
+use crate::kit::{Bench, generating, reading};
+use crate::recovery::{OUTPUT, assert_one_at_a_time, causes, failing, release};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use windlass_core::requests::book::{Backend, Overrides, RunCause, RunRow};
+use windlass_core::requests::change::RequestChange;
+use windlass_types::requests::{FileState, RequestStatus, RunStatus};
+
+/// E 3.4: rescue succeeds → the round is complete → the next one. Each round has rescues of its own.
+#[test]
+fn rescue_succeeds_and_the_next_round_follows() {
+    let mut bench = Bench::new();
+    bench.input(24, 10);
+    let settings = &mut bench.options.plan.adaptive;
+    // Rounds of six units, each of two files.
+    (settings.first_round_units, settings.growth, settings.min_samples) = (6, 1, 1000);
+    // In the first run of each round one of its units fails.
+    failing(&mut bench, 1);
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", OUTPUT, 1..=240);
+    let runs = bench.runs("r1");
+    assert_eq!(
+        causes(&runs),
+        [
+            (0, RunCause::First, 0),
+            (0, RunCause::Failure, 1),
+            (1, RunCause::First, 0),
+            (1, RunCause::Failure, 1)
+        ]
+    );
+    assert_one_at_a_time(&runs);
+    assert!(!bench.statuses("r1").contains(&RequestStatus::Held));
+}
+
+/// E 3.4: what was completed in the run and in each of its rescues is credited, and only the rest is planned again.
+#[test]
+fn a_release_credits_the_run_and_its_rescues() {
+    let mut bench = Bench::new();
+    bench.input(24, 10);
+    let mended: Arc<AtomicBool> = Arc::default();
+    let is_mended = Arc::clone(&mended);
+    // One unit fails until it is mended, another one in the first run only.
+    bench.fate = Arc::new(move |job| match job.name.as_str() {
+        name if name.starts_with("proc_000001") => is_mended.load(Ordering::Relaxed),
+        name if name.starts_with("proc_000002") => job.key.run.0 > 1,
+        _ => true,
+    });
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait("r1", RequestStatus::Held);
+    let runs = bench.runs("r1");
+    let done = |run: &RunRow| (run.rescues, run.units_completed);
+    assert_eq!(runs.iter().map(done).collect::<Vec<_>>(), [(0, 10), (1, 11), (2, 11), (3, 11)]);
+
+    mended.store(true, Ordering::Relaxed);
+    release(&bench, "r1", false, &[]);
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", OUTPUT, 1..=240);
+    let runs = bench.runs("r1");
+    let last = runs.last().unwrap();
+    assert_eq!(
+        (last.round, last.cause, last.totals.units),
+        (1, RunCause::First, 1),
+        "what failed, and no more"
+    );
+    let process = bench.books.process("r1").unwrap().unwrap();
+    let rows = bench.books.file_rows(&process.uuid).unwrap();
+    assert_eq!(rows.iter().filter(|row| row.state == FileState::Processed).count(), 24);
+    assert_eq!(rows.iter().filter(|row| row.round == 1).count(), 2, "{rows:?}");
+}
+
+/// E 4.1, 8.3: another limit of retries holds for what is planned after it.
+#[test]
+fn a_release_with_another_retry_limit_holds_for_the_next_round() {
+    let mut bench = Bench::new();
+    let is_hopeless: Arc<AtomicBool> = Arc::default();
+    let hopeless = Arc::clone(&is_hopeless);
+    bench.fate = Arc::new(move |job| {
+        let is_meant = job.name.starts_with("proc_000001") || hopeless.load(Ordering::Relaxed);
+        !(is_meant && job.name.starts_with("proc"))
+    });
+    bench.start();
+    bench.submit(&generating("g1", 100));
+    bench.wait("g1", RequestStatus::Held);
+    is_hopeless.store(true, Ordering::Relaxed);
+    let overrides = Overrides { retry_count: Some(0), ..Overrides::default() };
+    release(&bench, "g1", false, &[RequestChange::Overrides(overrides.into())]);
+    let runs = bench.wait_for(|bench| {
+        let runs = bench.runs("g1");
+        (runs.len() == 2 && runs[1].status.is_over()).then_some(runs)
+    });
+    let tries = |run: &RunRow| {
+        let Backend::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
+        let failed = bench.books.failed_attempts(workflow, 0, 1000).unwrap();
+        failed.iter().map(|one| one.attempt_id.0).max()
+    };
+    assert_eq!((tries(&runs[0]), tries(&runs[1])), (Some(4), Some(1)), "three retries, then none");
+    assert_eq!(runs[1].status, RunStatus::Failed);
+}

@@ -1,0 +1,103 @@
+//! What takes too long in each status: people are told; what only we are waited for goes to a person, all else goes on (R-034
+//! to R-040, N-2).
+
+use crate::kit::{Bench, generating};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use windlass_core::requests::book::Want;
+use windlass_requests::MAX_ACTIVE_RUNS;
+use windlass_store::model::AlertFilter;
+use windlass_types::Clock;
+use windlass_types::requests::RequestStatus;
+
+/// Short, so that nobody waits for it; whatever is still so then is meant to be.
+const SOON: Duration = Duration::from_millis(100);
+
+fn impatient(status: RequestStatus) -> Bench {
+    let mut bench = Bench::new();
+    bench.options.decisions.timeouts.insert(status, SOON);
+    bench
+}
+
+/// Waits until people were told so.
+fn told(bench: &Bench, kind: &str) -> String {
+    let filter = AlertFilter { kind: Some(kind.into()), ..AlertFilter::default() };
+    bench.wait_for(|bench| bench.books.alerts(&filter).unwrap().pop()).alert.message
+}
+
+/// Jobs wait behind it.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn before_jobs_of(bench: &mut Bench) -> Self {
+        let gate = Self::default();
+        let waits = gate.clone();
+        bench.fate = Arc::new(move |_| {
+            let (is_open, told) = &*waits.0;
+            drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+            true
+        });
+        gate
+    }
+
+    fn open(&self) {
+        let (is_open, told) = &*self.0;
+        *is_open.lock().unwrap() = true;
+        told.notify_all();
+    }
+}
+
+#[test]
+fn what_cannot_be_planned_for_too_long_is_held_with_the_reason() {
+    let mut bench = impatient(RequestStatus::Planning);
+    bench.start();
+    let mut request = generating("g1", 20);
+    // It might come any day.
+    request.site_whitelist = vec!["T9_Nowhere".into()];
+    bench.submit(&request);
+    let held = bench.wait("g1", RequestStatus::Held);
+    let reason = held.reason.unwrap();
+    assert!(reason.contains("still planning") && reason.contains("T9_Nowhere"), "{reason}");
+    assert!(told(&bench, "stuck_in_planning").contains("has been planning since"));
+}
+
+#[test]
+fn what_waits_in_the_queue_for_too_long_is_told_of_and_begins_when_its_turn_comes() {
+    let mut bench = impatient(RequestStatus::Queued);
+    bench.options.admission.max_active = 0;
+    bench.start();
+    bench.submit(&generating("g1", 20));
+    told(&bench, "stuck_in_queue");
+    assert_eq!(bench.row("g1").status, RequestStatus::Queued);
+    bench.books.set_setting(MAX_ACTIVE_RUNS, Some(&1.into()), "me", Clock.now()).unwrap();
+    bench.lifecycle().nudge_all();
+    bench.wait("g1", RequestStatus::Completed);
+}
+
+#[test]
+fn what_is_active_for_too_long_is_told_of_and_goes_on() {
+    let mut bench = impatient(RequestStatus::Active);
+    let gate = Gate::before_jobs_of(&mut bench);
+    bench.start();
+    bench.submit(&generating("g1", 20));
+    told(&bench, "slow_dag");
+    assert_eq!(bench.row("g1").status, RequestStatus::Active);
+    gate.open();
+    bench.wait("g1", RequestStatus::Completed);
+}
+
+#[test]
+fn what_does_not_stop_for_too_long_is_told_of_and_stops_when_it_can() {
+    let mut bench = impatient(RequestStatus::Stopping);
+    let gate = Gate::before_jobs_of(&mut bench);
+    bench.start();
+    bench.submit(&generating("g1", 20));
+    bench.wait("g1", RequestStatus::Active);
+    bench.want("g1", Want::Stop);
+    told(&bench, "stuck_in_stopping");
+    assert_eq!(bench.row("g1").status, RequestStatus::Stopping);
+    gate.open();
+    bench.wait("g1", RequestStatus::Completed);
+    assert!(bench.statuses("g1").contains(&RequestStatus::Stopping));
+}
