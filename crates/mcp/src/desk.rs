@@ -1,5 +1,6 @@
 //! What an agent sits at.
 
+use crate::requests::AboutRequests;
 use crate::shown;
 use serde::Serialize;
 use serde_json::Value;
@@ -75,6 +76,11 @@ pub trait Hands: Send + Sync {
     /// Writes a spec to a new file and says where it is.
     fn save(&self, _spec: &SpecText, _path: &str) -> Result<Value, Trouble> {
         Err(Trouble::refused("files cannot be written here"))
+    }
+
+    /// Answers a question about requests, or does something to one.
+    fn requests(&self, _asked: &AboutRequests) -> Result<Value, Trouble> {
+        Err(Trouble::refused("requests are not kept here"))
     }
 
     /// Has the workflow run, and comes back while it does.

@@ -12,6 +12,7 @@ mod handler;
 mod library;
 mod made;
 mod prompts;
+mod requests;
 mod shown;
 mod speak;
 mod tools;
@@ -20,5 +21,6 @@ pub use desk::{
     AllocationWish, Desk, Hands, NoHands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt,
 };
 pub use made::make_workflow;
+pub use requests::AboutRequests;
 pub use speak::{respond, serve_stdio};
 pub use tools::{describe as describe_tools, names as tool_names};

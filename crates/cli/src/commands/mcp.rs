@@ -5,6 +5,7 @@
 
 use crate::args::MachineArgs;
 use crate::args::mcp::McpArgs;
+use crate::commands::request::operator::release_options;
 use crate::commands::{cancel, why};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
@@ -17,16 +18,20 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windlass_api::requests::ReleaseRequest;
 use windlass_client::Client;
 use windlass_core::redact::Masking;
 use windlass_core::why::Offer;
 use windlass_insight::allocating;
 use windlass_insight::recovery::Room;
-use windlass_mcp::{AllocationWish, Desk, Hands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt};
+use windlass_mcp::{
+    AboutRequests, AllocationWish, Desk, Hands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt,
+};
 use windlass_slurm::discover;
 use windlass_store::Store;
 use windlass_store::lock::Holder;
 use windlass_types::WorkflowId;
+use windlass_types::payload::check_name;
 use windlass_types::work::Report;
 
 /// Another process is watched through the books, which cannot notify.
@@ -127,6 +132,45 @@ impl Person {
     }
 }
 
+/// What a person would type to ask this about requests, or to have it done.
+fn typed(asked: &AboutRequests) -> Result<Vec<String>, Trouble> {
+    // Words of an agent are values, and never options: a name that begins with a dash is none.
+    let named = |verb: &str, name: &str| {
+        check_name(name).map_err(|why| Trouble::refused(format!("there is no request `{name}`: {why}")))?;
+        Ok::<_, Trouble>(vec!["request".to_owned(), verb.to_owned(), name.to_owned()])
+    };
+    let because = |reason: &str| format!("--reason={reason}");
+    Ok(match asked {
+        AboutRequests::List { status, name, offset, limit } => {
+            let mut words = vec!["request".to_owned(), "list".to_owned()];
+            words.extend([format!("--limit={limit}"), format!("--offset={offset}")]);
+            words.extend(status.iter().map(|status| format!("--status={status}")));
+            words.extend(name.iter().map(|name| format!("--name={name}")));
+            words
+        }
+        AboutRequests::Show { name } => named("show", name)?,
+        AboutRequests::Errors { name, all_rounds } => {
+            let mut words = named("errors", name)?;
+            words.extend(all_rounds.then(|| "--all".to_owned()));
+            words
+        }
+        AboutRequests::Release { name, body } => {
+            let release: ReleaseRequest = serde_json::from_value(body.clone())
+                .map_err(|why| Trouble::refused(format!("the release makes no sense: {why}")))?;
+            let mut words = named("release", name)?;
+            words.extend(release_options(&release).into_iter().map(|(flag, value)| match value {
+                Some(value) => format!("{flag}={value}"),
+                None => flag.to_owned(),
+            }));
+            words
+        }
+        AboutRequests::Stop { name, reason } => [named("stop", name)?, vec![because(reason)]].concat(),
+        AboutRequests::Fail { name, reason } => {
+            [named("fail", name)?, vec![because(reason), "--yes".to_owned()]].concat()
+        }
+    })
+}
+
 /// What a command said when it refused.
 fn complaint(stderr: &str) -> Trouble {
     let last = stderr.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -190,6 +234,11 @@ impl Hands for Person {
         let written = std::fs::File::create_new(&file).and_then(|mut file| file.write_all(spec.0.as_bytes()));
         written.map_err(|why| Trouble::refused(format!("cannot write {path}: {why}")))?;
         Ok(json!({ "saved": file }))
+    }
+
+    fn requests(&self, asked: &AboutRequests) -> Result<Value, Trouble> {
+        let words = typed(asked)?;
+        self.types(&words.iter().map(String::as_str).collect::<Vec<_>>(), "")
     }
 
     fn start(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
@@ -278,6 +327,20 @@ impl Hands for Person {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_an_agent_are_values_and_never_options() {
+        let release = AboutRequests::Release {
+            name: "reco".to_owned(),
+            body: json!({"reason": "--rescue", "site_bans": ["--memory"], "memory_mb": 3000}),
+        };
+        let expected =
+            ["request", "release", "reco", "--ban=--memory", "--memory=3000m", "--reason=--rescue"];
+        assert_eq!(typed(&release).unwrap(), expected);
+        for name in ["--help", "-x", "a b", "../a", ""] {
+            assert!(typed(&AboutRequests::Show { name: name.to_owned() }).is_err(), "{name}");
+        }
+    }
 
     #[test]
     fn what_a_command_complained_of_is_passed_on() {

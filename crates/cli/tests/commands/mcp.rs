@@ -314,7 +314,7 @@ fn sdk(script: &str) -> (PathBuf, PathBuf) {
 
 /// What a script with the official SDK prints.
 #[track_caller]
-fn session(sandbox: &Sandbox, script: &str, arguments: &[&str]) -> Value {
+pub(crate) fn session(sandbox: &Sandbox, script: &str, arguments: &[&str]) -> Value {
     let (python, script) = sdk(script);
     let output = Command::new(python)
         .arg(script)

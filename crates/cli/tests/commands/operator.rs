@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 
-const INPUT: &str = "/Muons/Run3-v1/RAW";
+pub(crate) const INPUT: &str = "/Muons/Run3-v1/RAW";
 
 /// Three files at each of two sites: one of them is a site where nothing works until it is mended.
-fn prepare(sandbox: &Sandbox) {
+pub(crate) fn prepare(sandbox: &Sandbox) {
     for (place, first) in [("good", 0), ("bad", 3)] {
         for file in first..first + 3 {
             let line = |n: u64| format!("1 {} {}\n", file + 1, file * 10 + n + 1);
@@ -21,7 +21,7 @@ fn prepare(sandbox: &Sandbox) {
     }
 }
 
-fn write(sandbox: &Sandbox, name: &str) -> String {
+pub(crate) fn write(sandbox: &Sandbox, name: &str) -> String {
     let command = format!(
         "if test \"$WINDLASS_SITE\" = T2_bad && ! test -e {}; then echo there is no licence here >&2; exit 70; fi; \
          cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT",
@@ -37,7 +37,7 @@ fn write(sandbox: &Sandbox, name: &str) -> String {
     file
 }
 
-fn once_each() -> BTreeMap<u64, u64> {
+pub(crate) fn once_each() -> BTreeMap<u64, u64> {
     (1..=60).map(|event| (event, 1)).collect()
 }
 

@@ -8,6 +8,7 @@ mod journals;
 mod logs;
 mod page;
 mod recover;
+mod requests;
 mod resources;
 mod slurm;
 mod specs;
@@ -126,6 +127,16 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
         "One page of the guide. Without a topic: which pages there are.",
         specs::get_docs),
 
+    tool("list_requests", Effect::Reads,
+        "Requests (datasets to be made, in rounds of work units), by name, each with its status, since when and why.",
+        requests::list),
+    tool("get_request", Effect::Reads,
+        "One request: its document, status and history (who, when, why), its progress, and what was done about failures: rescues, bans, overrides, outputs.",
+        requests::get),
+    tool("request_errors", Effect::Reads,
+        "What went wrong in a request: failed attempts by category, site, exit code and bad input file, with what one of each kind said last, and what a release might change. Start here for a request that is held.",
+        requests::errors),
+
     Tool { needs: Some(Skill::ReadJournals), ..tool("check_offline_journals", Effect::Reads,
         "Results that workers on this machine keep because they could not reach their server: nothing is lost, the server gets them once it is reached.",
         journals::check) },
@@ -154,6 +165,15 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
     tool("classify_and_resolve_failures", Effect::Destroys,
         "Decides on jobs that wait for it: retry (perhaps with more memory or time), or fail, which cancels what depends on them. One result per job. Evidence lines are looked up in the log. Try dry_run first.",
         triage::resolve),
+    tool("release_request", Effect::Destroys,
+        "Lets a request go on that is held, perhaps without sites or input files, or with more memory: what is done is credited, and the rest runs. Steps about its outputs that were given up are tried again. Needs confirm.",
+        requests::release),
+    tool("stop_request", Effect::Destroys,
+        "Stops the run of a request cleanly; what is done stays done, and it goes on when its turn comes again. One that is not under way yet is held until it is released. Needs confirm.",
+        requests::stop),
+    tool("fail_request", Effect::Destroys,
+        "Gives a request up for good: what runs is ended, and what there is of its outputs is listed. It cannot be taken back. Needs confirm.",
+        requests::fail),
 ]);
 
 /// Those that can be called at this desk.

@@ -3,7 +3,7 @@
 //! His books are those of `/books`, asked in his name: what he may not see there, his agent does not see here. What
 //! changes something goes to the service in his name too. Nothing is kept between requests.
 
-use super::books;
+use super::{books, requests};
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::options::AgentRights;
@@ -20,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_auth::{Operation, Relation};
 use windlass_engine::service::ResetWhich;
-use windlass_mcp::{Desk, Hands, Skill, SpecText, Trouble, make_workflow};
+use windlass_mcp::{AboutRequests, Desk, Hands, Skill, SpecText, Trouble, make_workflow};
 use windlass_store::model::JobRow;
 use windlass_store::wire::error::{Elsewhere, Sort};
 use windlass_store::wire::{self, Remote, Request as Asked, Transport};
@@ -100,6 +100,16 @@ fn trouble(refused: ApiError) -> Trouble {
     Trouble { message: refused.detail, hint: refused.hint }
 }
 
+/// With all that is wrong with what was sent.
+fn told_whole(refused: ApiError) -> Trouble {
+    let faults: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
+    let mut trouble = trouble(refused);
+    if !faults.is_empty() {
+        trouble.message = format!("{}: {}", trouble.message, faults.join("; "));
+    }
+    trouble
+}
+
 impl Seat {
     /// Makes a workflow of its lines if he may; it is his.
     fn make(&self, lines: Box<dyn Read + Send>, now: Timestamp) -> Answer<Result<WorkflowId, Error>> {
@@ -133,6 +143,11 @@ impl Hands for Seat {
 
     fn create(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, Trouble> {
         make_workflow(&Remote::new(self.clone()), spec, working_dir, self.caller.user())
+    }
+
+    fn requests(&self, asked: &AboutRequests) -> Result<Value, Trouble> {
+        let answer = requests::answer_agent(&self.state, &self.caller, asked.clone());
+        self.runtime.block_on(answer).map_err(told_whole)
     }
 
     fn start(&self, workflow: WorkflowId) -> Result<Value, Trouble> {

@@ -7,7 +7,7 @@ mod fields;
 mod files;
 mod import;
 mod metrics;
-mod operator;
+pub(super) mod operator;
 mod plan;
 mod recovery;
 mod run;

@@ -1,6 +1,7 @@
 //! Requests, their workflows and runs, admission, sites, and the catalog: who calls is found out here, what is asked is
 //! answered in [`crate::requests`].
 
+mod agents;
 mod catalog;
 mod dags;
 mod files;
@@ -8,6 +9,7 @@ mod recovery;
 mod sites;
 mod wishes;
 
+pub(crate) use agents::answer as answer_agent;
 pub(crate) use dags::{by_uuid, status_by_uuid};
 
 use crate::caller::Caller;
@@ -41,7 +43,7 @@ impl Caller {
     }
 
     /// Does something in the books as him, if he may do such a thing to what it turns out to be about.
-    async fn act<T: Send + 'static>(
+    pub(super) async fn act<T: Send + 'static>(
         &self,
         state: &AppState,
         operation: Operation,
@@ -60,7 +62,7 @@ impl Caller {
     }
 
     /// Looks at something that everybody who is let in may see.
-    async fn look<T: Send + 'static>(
+    pub(super) async fn look<T: Send + 'static>(
         &self,
         state: &AppState,
         work: impl FnOnce(&dyn Database) -> Answer<T> + Send + 'static,

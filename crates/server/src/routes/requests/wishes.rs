@@ -270,13 +270,23 @@ async fn stop(
     Path(name): Path<String>,
     Json(wanted): Json<StopRequest>,
 ) -> Answer<Json<Stopped>> {
-    let stopped = name.clone();
+    stop_as(&state, &caller, &name, wanted.reason).await.map(Json)
+}
+
+/// Stops it cleanly, if this caller may.
+pub(crate) async fn stop_as(
+    state: &AppState,
+    caller: &Caller,
+    name: &str,
+    reason: String,
+) -> Answer<Stopped> {
+    let stopped = name.to_owned();
     let work = move |db: &dyn windlass_store::Database, actor: crate::requests::Actor<'_>, now| {
-        change::stop(db, &stopped, &wanted.reason, actor, now)
+        change::stop(db, &stopped, &reason, actor, now)
     };
-    let stopped = caller.act(&state, Operation::ChangeRequest, work).await?;
-    state.lifecycle.nudge(&name);
-    Ok(Json(stopped))
+    let stopped = caller.act(state, Operation::ChangeRequest, work).await?;
+    state.lifecycle.nudge(name);
+    Ok(stopped)
 }
 
 /// The versions of a request

@@ -1,0 +1,47 @@
+//! What agents ask about requests, and have done to them: with the rights of their caller, as he would ask himself.
+
+use super::{recovery, wishes, words};
+use crate::caller::Caller;
+use crate::error::{Answer, ApiError};
+use crate::requests::{errors, look};
+use crate::state::AppState;
+use serde::Serialize;
+use serde_json::Value;
+use windlass_api::requests::FailRequest;
+use windlass_mcp::AboutRequests;
+use windlass_store::model::RequestFilter;
+
+pub(crate) async fn answer(state: &AppState, caller: &Caller, asked: AboutRequests) -> Answer<Value> {
+    let now = state.now();
+    match asked {
+        AboutRequests::List { status, name, offset, limit } => {
+            let filter = RequestFilter {
+                status: words("status", status.as_deref())?,
+                name,
+                offset,
+                limit: Some(limit),
+                ..RequestFilter::default()
+            };
+            shown(&caller.look(state, move |db| look::list(db, filter)).await?.items)
+        }
+        AboutRequests::Show { name } => {
+            shown(&caller.look(state, move |db| look::show(db, &name, now)).await?)
+        }
+        AboutRequests::Errors { name, all_rounds } => {
+            shown(&caller.look(state, move |db| errors::show(db, &name, all_rounds, now)).await?)
+        }
+        AboutRequests::Release { name, body } => {
+            let wanted = serde_json::from_value(body).map_err(|why| ApiError::invalid(why.to_string()))?;
+            shown(&recovery::release_as(state, caller, &name, wanted).await?)
+        }
+        AboutRequests::Stop { name, reason } => shown(&wishes::stop_as(state, caller, &name, reason).await?),
+        AboutRequests::Fail { name, reason } => {
+            let wanted = FailRequest { reason, ..FailRequest::default() };
+            shown(&recovery::fail_as(state, caller, &name, wanted).await?)
+        }
+    }
+}
+
+fn shown(answer: &impl Serialize) -> Answer<Value> {
+    serde_json::to_value(answer).map_err(|why| ApiError::invalid(why.to_string()))
+}
