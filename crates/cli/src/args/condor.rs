@@ -10,7 +10,7 @@ reports and the stderr of the job. They never ask a server. What a node's POST s
 what its next attempt asks for, if that is more, in NODE.inc.
 
 Exit codes: 0 the node succeeded, 1 it failed and may be tried again, 42 it failed for good, 43 the whole run is to end; \
-`pre` exits with 75 while the cool-off of the node lasts. What goes wrong in a script itself is 1 as well.
+`pre` exits with 75 while the cool-off of the node lasts, or its run is paused. What goes wrong in a script itself is 1 as well.
 
 Examples:
   windlass condor post proc_000003 1 0 3 32.0 processing
@@ -42,7 +42,7 @@ pub(crate) enum CondorVerb {
     Post(CondorCallArgs),
     /// A landing is over: the same, and its unit runs where it ran.
     Elect(CondorCallArgs),
-    /// An attempt of a node is to begin: wait for the end of its cool-off.
+    /// An attempt of a node is to begin: wait for the end of its cool-off, and of a pause of its run.
     Pre(CondorPreArgs),
     /// The DAG of a work unit is over: pass an abort on.
     Unit(CondorUnitArgs),

@@ -11,48 +11,57 @@ use std::fs;
 /// Where most tests have nothing: what waits there for something does not take the place of others.
 const OTHER: &str = SITES[3];
 
-/// E 3.2: one unit of six is few enough. One request is out of luck for as long as its first run has attempts; the other has
-/// a unit at a site that cannot store what is made there.
 #[test]
-fn few_failures_are_rescued_without_anybody() {
+fn few_failures_and_bad_files_need_nobody() {
     let pool = Pool::shared();
     let house = House::open(&pool, "rescued");
+    submit_few_failures(&house);
+    let lfn = submit_bad_file(&house);
+    few_failures_are_rescued(&house);
+    a_bad_file_is_excluded_and_the_rest_of_its_unit_follows(&house, &lfn);
+}
+
+/// E 3.2: one unit of six is few enough. One request is out of luck for as long as its first run has attempts; the other has
+/// a unit at a site that cannot store what is made there.
+fn submit_few_failures(house: &House) {
     house.add_files("six", 0..6, "/Muons/Six-v1/RAW", &HOMES);
     house.add_files("here", 0..5, "/Muons/Apart-v1/RAW", &[SITES[0]]);
     house.add_files("there", 5..6, "/Muons/Apart-v1/RAW", &[SITES[1], SITES[2]]);
-    let count = path(&house, "count");
+    let count = path(house, "count");
     let unlucky = format!("echo >> {count}; [ $(wc -l < {count}) -gt 4 ] || {{ {}; }}", fails_with(8015));
-    submit(&house, "unlucky", "/Muons/Six-v1/RAW", 1, &reading("f4", &unlucky));
-    let bad = path(&house, "bad");
+    submit(house, "unlucky", "/Muons/Six-v1/RAW", 1, &reading("f4", &unlucky));
+    let bad = path(house, "bad");
     let full = format!(
         "[ -e {bad} ] || echo $WINDLASS_SITE > {bad}; [ $(cat {bad}) != $WINDLASS_SITE ] || {{ {}; }}",
         fails_with(60311)
     );
-    submit(&house, "astray", "/Muons/Apart-v1/RAW", 1, &reading("f5", &full));
+    submit(house, "astray", "/Muons/Apart-v1/RAW", 1, &reading("f5", &full));
+}
 
+fn few_failures_are_rescued(house: &House) {
     for name in ["unlucky", "astray"] {
-        await_completion(&house, name);
+        await_completion(house, name);
         house.check_files(name, 0..6);
         let shown = house.request(name);
         assert_eq!(shown["recovery"]["rescues_used"], 1, "{shown:#}");
-        let chain = runs(&house, name);
+        let chain = runs(house, name);
         let [first, second] = &chain[..] else { panic!("{chain:#?}") };
         assert_eq!((&first["work_units_completed"], &first["work_units_failed"]), (&5.into(), &1.into()));
         assert_eq!(second["work_units_completed"], 6, "over all of them: {second:#}");
         assert_eq!((&second["parent_dag_id"], &second["submit_dir"]), (&first["id"], &first["submit_dir"]));
-        assert!(!way(&house, name).iter().any(|status| status == "held"), "{shown:#}");
+        assert!(!way(house, name).iter().any(|status| status == "held"), "{shown:#}");
         // The one that failed is not the one that is tried once.
         let once = attempts(second).into_iter().filter(|attempt| attempt["unit"] == 0);
         assert_eq!(once.count(), 4, "what is completed is not done again");
     }
     assert_eq!(house.json(&["site", "bans", "--request", "unlucky"]), json!([]), "it was no site's fault");
     let bans = house.json(&["site", "bans", "--request", "astray"]);
-    let bad = fs::read_to_string(bad).unwrap();
+    let bad = fs::read_to_string(path(house, "bad")).unwrap();
     assert_eq!((&bans[0]["site_name"], bans.as_array().unwrap().len()), (&json!(bad.trim()), 1), "{bans:#}");
-    assert_eq!(alerts(&house, "astray"), ["site_banned"]);
+    assert_eq!(alerts(house, "astray"), ["site_banned"]);
     let other = if bad.trim() == SITES[1] { SITES[2] } else { SITES[1] };
     let merge =
-        attempts(&last(&house, "astray")).into_iter().find(|it| it["unit"] == 5 && it["node"] == "merge");
+        attempts(&last(house, "astray")).into_iter().find(|it| it["unit"] == 5 && it["node"] == "merge");
     assert_eq!(merge.unwrap()["site"], other, "the rescue was elsewhere");
 }
 
@@ -101,23 +110,23 @@ fn given_up(pool: &Pool, house: &House) {
     assert!(files.len() == 1 && files[0]["is_registered"] == true, "{manifest:#}");
 }
 
-/// What cannot be read is left out; the files beside it are not.
-#[test]
-fn a_bad_file_is_excluded_and_the_rest_of_its_unit_follows() {
-    let pool = Pool::shared();
-    let house = House::open(&pool, "unreadable");
+/// What cannot be read is left out; the files beside it are not. The name of the one that is bad.
+fn submit_bad_file(house: &House) -> String {
     let input = "/Muons/Twelve-v1/RAW";
     house.add_files("twelve", 0..12, input, &HOMES);
     let lfn = format!("/store/local{input}/f4.txt");
     let unreadable = fails_with(8016).replace("as it was asked to", &format!("cannot read {lfn}"));
-    submit(&house, "unreadable", input, 2, &reading("f4", &unreadable));
+    submit(house, "unreadable", input, 2, &reading("f4", &unreadable));
+    lfn
+}
 
-    await_completion(&house, "unreadable");
+fn a_bad_file_is_excluded_and_the_rest_of_its_unit_follows(house: &House, lfn: &str) {
+    await_completion(house, "unreadable");
     house.check_files("unreadable", (0..12).filter(|file| *file != 4));
     let excluded = house.json(&["request", "files", "unreadable", "--state", "excluded"])["items"].clone();
     assert_eq!((excluded.as_array().unwrap().len(), &excluded[0]["lfn"]), (1, &json!(lfn)), "{excluded:#}");
-    assert_eq!(alerts(&house, "unreadable"), ["files_excluded"]);
-    let rounds: Vec<_> = runs(&house, "unreadable").iter().map(|run| run["round"].clone()).collect();
+    assert_eq!(alerts(house, "unreadable"), ["files_excluded"]);
+    let rounds: Vec<_> = runs(house, "unreadable").iter().map(|run| run["round"].clone()).collect();
     assert_eq!(rounds, [0, 1], "nothing was tried in vain");
 }
 
@@ -181,18 +190,21 @@ fn a_request_is_begun_anew_without_the_schedd_that_is_lost() {
     let (lost, stays): (Vec<_>, Vec<_>) = known.lines().partition(|name| name.starts_with("second@"));
     let (lost, stays) = (lost[0], stays[0]);
     let options = ["--cool-off", "1s", "--schedd", lost, "--schedd", stays];
-    let house = House::open_with(&pool, "lost", &options);
+    let mut house = House::open_with(&pool, "lost", &options);
     let input = "/Muons/Two-v1/RAW";
     house.add_files("two", 0..2, input, &HOMES);
     submit(&house, "first_v1", input, 1, &until(&house, "go"));
     eventually("it is under way", || last(&house, "first_v1")["nodes_running"].as_u64() > Some(0));
     submit(&house, "second_v1", input, 1, ":");
-    await_completion(&house, "second_v1");
-    house.check_files("second_v1", 0..2);
-    let at = |name: &str| last(&house, name)["schedd_name"].clone();
-    assert_eq!((at("first_v1"), at("second_v1")), (json!(lost), json!(stays)), "each has one of them");
+    eventually("the other one is, too", || last(&house, "second_v1")["nodes_running"].as_u64() > Some(0));
+    let at = |house: &House, name: &str| last(house, name)["schedd_name"].clone();
+    let places = (at(&house, "first_v1"), at(&house, "second_v1"));
+    assert_eq!(places, (json!(lost), json!(stays)), "each has one of them");
 
     pool.condor("condor_off", &["-fast", "-daemon", "schedd2"]);
+    // One that is started while it is gone asks at once; another one would within a minute.
+    house.kill_server();
+    house.serve();
     eventually("that it does not answer is told", || {
         house.request("first_v1")["recovery"]["backend_silent_since"].is_string()
     });
@@ -200,6 +212,8 @@ fn a_request_is_begun_anew_without_the_schedd_that_is_lost() {
     house.work.write("go", "");
     house.windlass(&["request", "restart", "first_v1", "--lost", "--yes", "--reason", "its machine burnt"]);
     await_status(&house, "first_v1", "failed");
+    await_completion(&house, "second_v1");
+    house.check_files("second_v1", 0..2);
     await_completion(&house, "first_v2");
-    assert_eq!(at("first_v2"), json!(stays));
+    assert_eq!(at(&house, "first_v2"), json!(stays));
 }

@@ -141,7 +141,8 @@ impl Shared {
     }
 
     fn run(&self) {
-        let mut ask_at = Instant::now() + ASK;
+        // What was gone or silent before somebody began to watch is to be known at once.
+        let mut ask_at = Instant::now();
         while let Some(runs) = self.next() {
             for (name, watched) in &runs {
                 if open(watched).look() {
