@@ -16,6 +16,7 @@ fn rescue_succeeds_and_the_next_round_follows() {
     let settings = &mut bench.options.plan.adaptive;
     // Rounds of six units, each of two files.
     (settings.first_round_units, settings.growth, settings.min_samples) = (6, 1, 1000);
+    bench.options.decisions.blame.alike.enabled = false;
     // In the first run of each round one of its units fails.
     failing(&mut bench, 1);
     bench.start();
@@ -41,6 +42,8 @@ fn rescue_succeeds_and_the_next_round_follows() {
 fn a_release_credits_the_run_and_its_rescues() {
     let mut bench = Bench::new();
     bench.input(24, 10);
+    // Otherwise it might be paused before its retries are used up.
+    bench.options.decisions.blame.alike.enabled = false;
     let mended: Arc<AtomicBool> = Arc::default();
     let is_mended = Arc::clone(&mended);
     // One unit fails until it is mended, another one in the first run only.
