@@ -4,12 +4,14 @@
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 use windlass_core::slurm::autoschedule::{Open, Unplanned};
 use windlass_core::slurm::book::{Schedule, Scheduled};
 use windlass_core::slurm::generate::write_walltime;
 use windlass_core::slurm::groups::{Options, levels_left};
 use windlass_core::slurm::profile::{Partition, Profile};
 use windlass_core::slurm::regenerate::{Asking, Books, Left, NoSchedule, Wish, regenerate};
+use windlass_core::slurm::reserve::reserve;
 use windlass_store::model::{ActionRow, AllocationFilter, JobFilter, SchedulerRow, WorkflowRow};
 use windlass_store::{Error, Store};
 use windlass_types::settings::{ActionType, SlurmScheduler};
@@ -63,6 +65,8 @@ pub struct Gathered {
     pub allocations: Vec<Allocation>,
     progress: u64,
     slurm_defaults: BTreeMap<String, Value>,
+    /// Of an allocation, for its end.
+    reserve: Duration,
 }
 
 impl Gathered {
@@ -83,6 +87,7 @@ impl Gathered {
             schedulers: schedulers.into_iter().map(|row| row.scheduler).collect(),
             allocations: store.allocations(&of_workflow)?,
             slurm_defaults: row.settings.slurm_defaults.clone(),
+            reserve: reserve(&row.settings),
         })
     }
 
@@ -98,7 +103,8 @@ impl Gathered {
             slurm_defaults: &self.slurm_defaults,
         };
         let Wanted { options, include, submit, by } = *wanted;
-        regenerate(&books, profile, &Wish { options, include, submit, suffix: SUFFIX, by })
+        let options = Options { reserve: self.reserve, ..options.clone() };
+        regenerate(&books, profile, &Wish { options: &options, include, submit, suffix: SUFFIX, by })
     }
 
     /// As if jobs that are to go back were ready and asked for this.

@@ -27,7 +27,7 @@ pub(crate) struct RegenerateArgs {
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
     pub(crate) packing: PackingArgs,
-    /// Let allocations last exactly so long: `4h`, `04:00:00`, `1-12:00:00`.
+    /// Let allocations last exactly so long: `4h`, `04:00:00`, `1-12:00:00`; otherwise as long as all did before, if jobs fit.
     #[arg(id = "regenerate_walltime", long = "walltime", value_name = "TIME", value_parser = parse_walltime)]
     pub(crate) walltime: Option<Duration>,
     /// Ask for the allocations of jobs that can start now.
@@ -75,7 +75,7 @@ pub(crate) struct AllocationArgs {
     /// Their partition; otherwise the one that all had, or the best for what the jobs ask for.
     #[arg(id = "allocation_partition", long = "partition", value_name = "NAME", value_parser = parse_word)]
     pub(crate) partition: Option<String>,
-    /// Let them last exactly so long: `4h`, `04:00:00`; otherwise half as long again as the longest job.
+    /// Let them last exactly so long: `4h`, `04:00:00`; otherwise as long as all did, or half as long again as the longest job.
     #[arg(id = "allocation_walltime", long = "walltime", value_name = "TIME", value_parser = parse_walltime)]
     walltime: Option<Duration>,
     #[command(flatten)]

@@ -334,8 +334,7 @@ impl<'p> Draft<'p> {
         let node = fit::smallest_node(&ask, self.partition)?;
         let walltime = walltime(self.partition, ask.walltime, options);
         let per_node = per_node(&ask, &node);
-        let slots =
-            walltime.as_secs().checked_div(ask.walltime.as_secs()).unwrap_or(1).clamp(1, 1 << 20) as u32;
+        let slots = slots(walltime, ask.walltime, options.reserve);
         let at_once = u64::from(per_node) * u64::from(slots);
         let needed = u32::try_from(self.jobs.div_ceil(at_once)).unwrap_or(u32::MAX).max(1);
         let least = self.partition.min_nodes.unwrap_or(1).max(ask.nodes);
@@ -391,6 +390,13 @@ fn walltime(partition: &Partition, runtime: Duration, options: &Options) -> Dura
     }
     // Slurm counts minutes.
     .max(Duration::from_mins(1))
+}
+
+/// How many of them run one after the other: a worker keeps the reserve of an allocation for its end, and begins nothing that
+/// would reach into it.
+pub(super) fn slots(walltime: Duration, runtime: Duration, reserve: Duration) -> u32 {
+    let usable = walltime.saturating_sub(reserve).as_secs();
+    usable.checked_div(runtime.as_secs()).unwrap_or(1).clamp(1, 1 << 20) as u32
 }
 
 /// How many of them run at once on a node.

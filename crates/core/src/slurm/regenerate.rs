@@ -5,7 +5,7 @@
 
 use super::book::{AddAction, NewAllocation, Schedule};
 use super::generate::{Proposal, propose};
-use super::groups::{Demand, Fault, Options};
+use super::groups::{Demand, Fault, Options, WalltimeStrategy, slots};
 use super::offer::Offer;
 use super::profile::Profile;
 use super::request::{Crew, request};
@@ -83,7 +83,7 @@ pub enum NoSchedule {
 pub fn regenerate(books: &Books<'_>, profile: &Profile, wish: &Wish<'_>) -> Result<Schedule, NoSchedule> {
     let options = with_account(wish.options, books.schedulers);
     let wanted: Vec<&Left> = books.jobs.iter().filter(|job| is_wanted(job, wish.include)).collect();
-    let served = served(books, &wanted, wish.submit);
+    let served = served(books, &wanted, wish);
     let unserved: Vec<&Left> = wanted.into_iter().filter(|job| !served.contains(&job.id)).collect();
     let mut schedule = Schedule { seen: books.seen.to_owned(), ..Schedule::default() };
     let armed = books.actions.iter().filter(|action| !action.is_executed && !action.is_recovery);
@@ -102,7 +102,10 @@ pub fn regenerate(books: &Books<'_>, profile: &Profile, wish: &Wish<'_>) -> Resu
     let taken = books.schedulers.iter().map(|scheduler| scheduler.name.clone()).collect();
     let attempt = |options: &Options| propose(profile, &demands, options, Some(wish.suffix), &taken);
     // What was good for them before may not hold what they ask for now.
-    let proposals = attempt(&inherited(&options, books.schedulers)).or_else(|_| attempt(&options));
+    let there = inherited(&options, books.schedulers);
+    let proposals = attempt(&lasting(&there, books.schedulers))
+        .or_else(|_| attempt(&there))
+        .or_else(|_| attempt(&options));
     let proposals = proposals.map_err(NoSchedule::Unfit)?;
     for proposal in proposals {
         add(books, wish, &demands, proposal, &mut schedule)?;
@@ -137,10 +140,25 @@ fn inherited(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
     options
 }
 
+/// And last as long as they did, on the same terms. Whoever says how walltimes are found does not want the old ones.
+fn lasting(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
+    let mut options = options.clone();
+    let is_said = options.exact_walltime.is_some()
+        || options.walltime != WalltimeStrategy::default()
+        || options.multiplier.total_cmp(&Options::default().multiplier).is_ne();
+    if !is_said
+        && let Some(first) = schedulers.first().and_then(SlurmScheduler::walltime)
+        && schedulers.iter().all(|scheduler| scheduler.walltime() == Some(first))
+    {
+        options.exact_walltime = Some(first);
+    }
+    options
+}
+
 /// Jobs for which nodes are asked already. Of those that name a scheduler as many as its open allocations, and those that
 /// its armed recovery action will ask for, can hold; those that are furthest from running go without first. Those that name
 /// none are taken by whoever has room.
-fn served(books: &Books<'_>, wanted: &[&Left], submit: bool) -> BTreeSet<JobId> {
+fn served(books: &Books<'_>, wanted: &[&Left], wish: &Wish<'_>) -> BTreeSet<JobId> {
     let mut served = BTreeSet::new();
     for scheduler in books.schedulers {
         let mut jobs: Vec<&Left> = wanted
@@ -156,10 +174,14 @@ fn served(books: &Books<'_>, wanted: &[&Left], submit: bool) -> BTreeSet<JobId> 
         });
         let armed: u64 = armed.map(|action| u64::from(action.allocations)).sum();
         let supply = open + armed;
-        if supply == 0 && (submit || !is_fresh(books, scheduler)) {
+        if supply == 0 && (wish.submit || !is_fresh(books, scheduler)) {
             continue;
         }
-        let room = if supply == 0 { u64::MAX } else { supply.saturating_mul(capacity(scheduler, &jobs)) };
+        let room = if supply == 0 {
+            u64::MAX
+        } else {
+            supply.saturating_mul(capacity(scheduler, &jobs, wish.options.reserve))
+        };
         jobs.sort_by_key(|job| (job.level, job.id));
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         served.extend(jobs.iter().take(room).map(|job| job.id));
@@ -169,7 +191,9 @@ fn served(books: &Books<'_>, wanted: &[&Left], submit: bool) -> BTreeSet<JobId> 
             .filter(|job| job.scheduler.is_none() && !served.contains(&job.id))
             .filter(|job| holds(scheduler, &job.resources))
             .collect();
-        let room = open.saturating_mul(capacity(scheduler, &others)).saturating_sub(jobs.len() as u64);
+        let room = open
+            .saturating_mul(capacity(scheduler, &others, wish.options.reserve))
+            .saturating_sub(jobs.len() as u64);
         others.sort_by_key(|job| (job.level, job.id));
         served.extend(others.iter().take(usize::try_from(room).unwrap_or(usize::MAX)).map(|job| job.id));
     }
@@ -193,7 +217,7 @@ fn holds(scheduler: &SlurmScheduler, asks: &Resources) -> bool {
 }
 
 /// How many of these jobs one allocation of the scheduler can do. What it does not say is no limit.
-fn capacity(scheduler: &SlurmScheduler, jobs: &[&Left]) -> u64 {
+fn capacity(scheduler: &SlurmScheduler, jobs: &[&Left], reserve: Duration) -> u64 {
     let most =
         |amount: fn(&Resources) -> u64| jobs.iter().map(|job| amount(&job.resources)).max().unwrap_or(0);
     let runtime =
@@ -205,8 +229,7 @@ fn capacity(scheduler: &SlurmScheduler, jobs: &[&Left]) -> u64 {
         .min(holds(offer.memory.map(|bytes| bytes.0), most(|asks| asks.memory.0)))
         .min(holds(offer.gpus.map(u64::from), most(|asks| asks.gpus.into())))
         .max(1);
-    let walltime = offer.lasts.unwrap_or(Duration::ZERO);
-    let slots = walltime.as_secs().checked_div(runtime.as_secs()).unwrap_or(1).max(1);
+    let slots = u64::from(slots(offer.lasts.unwrap_or(Duration::ZERO), runtime, reserve));
     let units = u64::from(scheduler.nodes) / most(|asks| asks.nodes.into()).max(1);
     per_node.saturating_mul(slots).saturating_mul(units.max(1))
 }
@@ -226,7 +249,7 @@ fn reuse(
         if jobs.is_empty() || jobs.iter().all(|job| job.level > 0) {
             continue;
         }
-        let needed = (jobs.len() as u64).div_ceil(capacity(scheduler, &jobs)).max(1);
+        let needed = (jobs.len() as u64).div_ceil(capacity(scheduler, &jobs, wish.options.reserve)).max(1);
         let nodes = jobs.iter().map(|job| job.resources.nodes).max().unwrap_or(1);
         let each = scheduler.nodes > 1 && nodes <= 1;
         push_allocations(books, wish, scheduler, u32::try_from(needed).unwrap_or(u32::MAX), each, schedule)?;

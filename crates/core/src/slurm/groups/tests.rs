@@ -86,7 +86,9 @@ fn walltimes() {
     let base = Options { group_by: GroupBy::Requirements, ..Options::default() };
     let longest = WalltimeStrategy::MaxPartitionTime;
     for (options, jobs, expected) in [
-        (Options { multiplier: 3.0, ..base.clone() }, 6, "r: 6 jobs, 2 x 1, 180m"),
+        // The third in a row would reach into what is kept for the end.
+        (Options { multiplier: 3.0, ..base.clone() }, 6, "r: 6 jobs, 3 x 1, 180m"),
+        (Options { multiplier: 3.0, reserve: Duration::ZERO, ..base.clone() }, 6, "r: 6 jobs, 2 x 1, 180m"),
         // Less than the job needs, with what it does not have of an allocation, is never asked for.
         (Options { multiplier: 0.5, ..base.clone() }, 2, "r: 2 jobs, 2 x 1, 62m"),
         (Options { multiplier: 0.5, reserve: Duration::ZERO, ..base.clone() }, 2, "r: 2 jobs, 2 x 1, 60m"),
@@ -100,7 +102,7 @@ fn walltimes() {
         (
             Options { exact_walltime: Some(Duration::from_hours(2)), ..base.clone() },
             3,
-            "r: 3 jobs, 2 x 1, 120m",
+            "r: 3 jobs, 3 x 1, 120m",
         ),
     ] {
         assert_eq!(plan(&[demand("r", 0, jobs, hour)], &options), [expected]);
@@ -241,4 +243,20 @@ fn a_job_that_would_never_begin_fits_nowhere() {
     let said = "an allocation is to last 1h, and jobs have all of it but 2m";
     assert_eq!(asked(60, &exact), Err(said.to_owned()));
     assert_eq!(asked(58, &exact), Ok(()));
+}
+
+#[test]
+fn the_end_of_an_allocation_is_not_for_jobs() {
+    let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
+    for (walltime, runtime, reserve, expected) in [
+        (2 * hour, hour, Duration::ZERO, 2),
+        // The second would reach into what is kept for the end, so it never begins.
+        (2 * hour, hour, minute, 1),
+        (2 * hour + minute, hour, minute, 2),
+        (24 * hour, hour, 2 * minute, 23),
+        (hour, 2 * hour, minute, 1),
+        (hour, Duration::ZERO, minute, 1),
+    ] {
+        assert_eq!(slots(walltime, runtime, reserve), expected, "{walltime:?} {runtime:?} {reserve:?}");
+    }
 }

@@ -230,6 +230,31 @@ fn jobs_go_where_they_went_if_they_can() {
 }
 
 #[test]
+fn they_last_as_long_as_before_where_nobody_says_otherwise() {
+    let lasting = |name: &str, walltime: &str| SlurmScheduler {
+        name: name.into(),
+        partition: Some("standard".into()),
+        walltime: walltime.into(),
+        ..SlurmScheduler::default()
+    };
+    let walltime = |schedulers: Vec<SlurmScheduler>, options: Options| {
+        let world = World { jobs: vec![job(1, 1, 0)], schedulers, ..World::default() };
+        world.plan(&options, true).schedulers[0].walltime.clone()
+    };
+    let usual = Options::default;
+    let longest = walltime(vec![], usual());
+    assert_eq!(walltime(vec![lasting("a", "04:00:00")], usual()), "04:00:00");
+    assert_eq!(walltime(vec![lasting("a", "04:00:00"), lasting("b", "4h")], usual()), "04:00:00");
+    assert_eq!(walltime(vec![lasting("a", "04:00:00"), lasting("b", "05:00:00")], usual()), longest);
+    // They would not hold the job any more, or somebody wants them otherwise.
+    assert_eq!(walltime(vec![lasting("a", "00:01:00")], usual()), longest);
+    let exact = Options { exact_walltime: Some(Duration::from_hours(6)), ..usual() };
+    assert_eq!(walltime(vec![lasting("a", "04:00:00")], exact), "06:00:00");
+    let doubled = Options { multiplier: 2.0, ..usual() };
+    assert_ne!(walltime(vec![lasting("a", "04:00:00")], doubled), "04:00:00");
+}
+
+#[test]
 fn what_was_made_and_not_used_is_used_first() {
     let mut world = World { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..World::default() };
     let options = Options::default();
