@@ -27,3 +27,40 @@ pub struct Steward {
     /// So many questions in a row it has not answered.
     pub unanswered: u32,
 }
+
+/// What Slurm's accounting measured of allocations of a workflow, and of their steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SlurmAccounts {
+    pub items: Vec<SlurmAccount>,
+}
+
+/// One row: an allocation as a whole, or a step of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SlurmAccount {
+    /// Ours.
+    pub allocation_id: Option<i64>,
+    pub slurm_job_id: u64,
+    /// `batch`, `extern`, or a number; nothing for the allocation as a whole.
+    pub step: Option<String>,
+    /// The job that the step was an attempt of.
+    pub job_id: Option<i64>,
+    pub job_name: Option<String>,
+    /// As Slurm writes it, with who canceled it.
+    pub state: String,
+    pub exit_code: Option<String>,
+    pub started_at: Option<String>,
+    pub ended_at: Option<String>,
+    pub elapsed_seconds: Option<f64>,
+    pub cpus: Option<u32>,
+    pub total_cpu_seconds: Option<f64>,
+    pub ave_cpu_seconds: Option<f64>,
+    /// Sizes are of steps only, and only of those that lasted long enough to be measured.
+    pub max_rss_bytes: Option<u64>,
+    pub ave_rss_bytes: Option<u64>,
+    pub max_vm_size_bytes: Option<u64>,
+    pub max_disk_read_bytes: Option<u64>,
+    pub max_disk_write_bytes: Option<u64>,
+    pub node_list: Option<String>,
+    /// What Slurm calls it.
+    pub name: String,
+}

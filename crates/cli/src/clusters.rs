@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use std::path::{Path, PathBuf};
 use windlass_core::slurm::profile::Profile;
+use windlass_slurm::calls::Slurm;
 use windlass_slurm::discover::{self, DiscoverError};
 use windlass_spec::Source;
 
@@ -15,11 +16,16 @@ const FOLDER: &str = "hpc";
 
 /// The one that is named; otherwise the one whose environment this is, otherwise the one that Slurm tells of.
 pub(crate) fn find(ctx: &Context, named: Option<&str>) -> Result<Profile, CliError> {
+    find_from(&ctx.cwd, named)
+}
+
+/// The same for whoever is in this directory.
+pub(crate) fn find_from(cwd: &Path, named: Option<&str>) -> Result<Profile, CliError> {
     match named {
-        Some(HERE) => Ok(discover::discover()?),
-        Some(name) if name.contains(['/', '.']) => read(&ctx.cwd.join(name)),
+        Some(HERE) => Ok(discover::discover(&Slurm::by_hand())?),
+        Some(name) if name.contains(['/', '.']) => read(&cwd.join(name)),
         Some(name) => {
-            let known = all(ctx)?;
+            let known = all(cwd)?;
             let names: Vec<&str> =
                 known.iter().map(|(profile, _)| profile.name.as_str()).chain([HERE]).collect();
             let names = names.join(", ");
@@ -31,19 +37,19 @@ pub(crate) fn find(ctx: &Context, named: Option<&str>) -> Result<Profile, CliErr
                 },
             )
         }
-        None => detect(ctx)?.map_or_else(|| Ok(discover::discover()?), Ok),
+        None => detect(cwd)?.map_or_else(|| Ok(discover::discover(&Slurm::by_hand())?), Ok),
     }
 }
 
 /// The profile whose environment this is.
-pub(crate) fn detect(ctx: &Context) -> Result<Option<Profile>, CliError> {
+pub(crate) fn detect(cwd: &Path) -> Result<Option<Profile>, CliError> {
     let variable = |name: &str| std::env::var(name).ok();
-    Ok(all(ctx)?.into_iter().map(|(profile, _)| profile).find(|profile| profile.is_detected(variable)))
+    Ok(all(cwd)?.into_iter().map(|(profile, _)| profile).find(|profile| profile.is_detected(variable)))
 }
 
 /// Those that are kept, by name, with their files.
-pub(crate) fn all(ctx: &Context) -> Result<Vec<(Profile, PathBuf)>, CliError> {
-    let paths = Paths::new(&ctx.cwd, |name| std::env::var(name).ok());
+pub(crate) fn all(cwd: &Path) -> Result<Vec<(Profile, PathBuf)>, CliError> {
+    let paths = Paths::new(cwd, |name| std::env::var(name).ok());
     let folders = [Some(paths.system.as_path()), paths.user.as_deref()];
     let mut found: Vec<(Profile, PathBuf)> = Vec::new();
     for folder in folders.into_iter().flatten().filter_map(Path::parent).map(|folder| folder.join(FOLDER)) {
@@ -81,6 +87,7 @@ impl From<DiscoverError> for CliError {
             DiscoverError::NoSlurm { .. } => {
                 "run this on a login node of the cluster, or describe it: --profile FILE"
             }
+            DiscoverError::Unfit { .. } => "change the scheduler, or slurm_defaults of the spec",
             _ => "see what Slurm says by hand: sinfo; scontrol ping",
         };
         Self::io(error.to_string()).with_hint(hint)

@@ -1,68 +1,22 @@
-//! From a spec to what is asked of Slurm for it: what its jobs demand, a proposal, and the spec with that in it.
+//! From a spec to one that says what is asked of Slurm for it. What that is, is found out in `insight/src/packing.rs`.
 
 use crate::args::slurm::PackingArgs;
 use crate::error::{CliError, Kind};
 use crate::plan::SpecFile;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use windlass_core::slurm::generate::{Proposal, check_job, check_scheduler, propose};
-use windlass_core::slurm::groups::{Demand, Fault, Options, levels};
+use windlass_core::slurm::generate::Proposal;
+use windlass_core::slurm::groups::Options;
 use windlass_core::slurm::profile::Profile;
-use windlass_core::slurm::reserve::reserve;
-use windlass_insight::making;
+use windlass_insight::packing::{self as asking, OfEntry, Unpacked};
 use windlass_spec::Workflow;
 use windlass_spec::patch::{self, Addition, Edit, NewEntry, NewField, NewValue};
-use windlass_types::Resources;
-use windlass_types::settings::{ActionType, SlurmScheduler};
+use windlass_types::settings::SlurmScheduler;
+
+pub(crate) use windlass_insight::packing::{check, demands, is_scheduled, title};
 
 /// Up to so many names an action lists if no pattern says which jobs it waits for.
 const MOST_NAMES: usize = 10_000;
-
-/// What the jobs of one entry demand, or those of them that ask for the same.
-pub(crate) struct OfEntry {
-    pub(crate) demand: Demand,
-    pub(crate) entry: usize,
-    /// Their numbers.
-    pub(crate) jobs: Vec<u32>,
-}
-
-/// In the order of the file.
-pub(crate) fn demands(workflow: &Workflow<'_>) -> Vec<OfEntry> {
-    let count = u32::try_from(workflow.job_count()).unwrap_or(u32::MAX);
-    let levels = levels(count, &making::edges(workflow));
-    let mut found: Vec<OfEntry> = Vec::new();
-    let mut places: BTreeMap<(usize, Option<u32>, Option<u32>), usize> = BTreeMap::new();
-    for ((number, job), level) in (0..).zip(workflow.jobs()).zip(levels) {
-        let key = (job.entry(), job.requirements, job.kind);
-        let place = *places.entry(key).or_insert_with(|| {
-            let requirements = job.requirements.map(|number| &workflow.requirements()[number as usize]);
-            let kind = job.kind.map(|number| &workflow.kinds()[number as usize]);
-            let scheduler = kind.and_then(|kind| kind.scheduler);
-            let demand = Demand {
-                requirements: requirements.map(|set| set.name.clone()),
-                resources: requirements.map_or(Resources::DEFAULT, |set| set.resources),
-                level,
-                names: vec![workflow.entry_name(job.entry()).to_owned()],
-                labels: kind.map(|kind| kind.labels.clone()).unwrap_or_default(),
-                scheduler: scheduler.map(|number| workflow.schedulers()[number as usize].name.clone()),
-                ..Demand::default()
-            };
-            found.push(OfEntry { demand, entry: job.entry(), jobs: Vec::new() });
-            found.len() - 1
-        });
-        let of = &mut found[place];
-        of.demand.jobs += 1;
-        of.demand.level = of.demand.level.min(level);
-        of.jobs.push(number);
-    }
-    found
-}
-
-/// Whether the spec says itself what is asked of Slurm.
-pub(crate) fn is_scheduled(workflow: &Workflow<'_>) -> bool {
-    let asks = |kind: ActionType| kind == ActionType::ScheduleNodes;
-    !workflow.schedulers().is_empty() || workflow.actions().iter().any(|one| asks(one.action.action_type))
-}
 
 /// A proposal for all of its jobs; or an error that names those that fit nowhere.
 pub(crate) fn proposals(
@@ -71,44 +25,19 @@ pub(crate) fn proposals(
     profile: &Profile,
     args: &PackingArgs,
 ) -> Result<Vec<Proposal>, CliError> {
-    let default = workflow.settings().slurm_defaults.get("account").and_then(|account| account.as_str());
-    let options = Options { reserve: reserve(workflow.settings()), ..args.options(default) };
-    let demands: Vec<Demand> = demands.iter().map(|of| of.demand.clone()).collect();
-    propose(profile, &demands, &options, None, &BTreeSet::new()).map_err(|faults| unfit(&faults, profile))
+    Ok(asking::proposals(workflow, demands, profile, &options(workflow, args))?)
 }
 
-/// Whether what the spec asks of Slurm can ever be given.
-pub(crate) fn check(workflow: &Workflow<'_>, profile: &Profile) -> Result<(), CliError> {
-    let wrong =
-        workflow.schedulers().iter().filter_map(|scheduler| check_scheduler(scheduler, profile).err());
-    let wrong: Vec<String> = wrong.map(|fault| fault.to_string()).collect();
-    if !wrong.is_empty() {
-        let hint =
-            format!("change the scheduler; `windlass hpc partitions` shows what {} has", title(profile));
-        return Err(CliError::new(Kind::Spec, wrong.join("\n")).with_hint(hint));
+/// What was said on the command line, and what the spec says where that says nothing.
+pub(crate) fn options(workflow: &Workflow<'_>, args: &PackingArgs) -> Options {
+    args.options(asking::default_account(workflow).or(args.default_account.as_deref()))
+}
+
+impl From<Unpacked> for CliError {
+    fn from(error: Unpacked) -> Self {
+        let hint = error.hint();
+        Self::new(Kind::Spec, error.to_string()).with_hint(hint)
     }
-    let demands = demands(workflow);
-    let named = |name: &str| workflow.schedulers().iter().find(|scheduler| scheduler.name == name);
-    let faults: Vec<Fault> = demands
-        .iter()
-        .filter_map(|of| {
-            let scheduler = named(of.demand.scheduler.as_deref()?)?;
-            check_job(&of.demand, scheduler, profile, reserve(workflow.settings())).err()
-        })
-        .collect();
-    if faults.is_empty() { Ok(()) } else { Err(unfit(&faults, profile)) }
-}
-
-fn unfit(faults: &[Fault], profile: &Profile) -> CliError {
-    let said: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    let hint = format!("ask for less; `windlass hpc partitions` shows what {} has", title(profile));
-    CliError::new(Kind::Spec, said.join("\n")).with_hint(hint)
-}
-
-/// What people call the cluster.
-pub(crate) fn title(profile: &Profile) -> String {
-    let name = if profile.display_name.is_empty() { &profile.name } else { &profile.display_name };
-    format!("cluster {name}")
 }
 
 /// The spec with schedulers, who uses them, and the actions that ask for their allocations.
@@ -120,8 +49,9 @@ pub(crate) fn scheduled(
     with_actions: bool,
 ) -> Result<SpecFile, CliError> {
     if proposals.iter().any(|proposal| proposal.scheduler.account.is_empty()) {
-        return Err(CliError::user("nobody said which account pays")
-            .with_hint("--account NAME, or `account` in the spec's slurm_defaults"));
+        return Err(CliError::user("nobody said which account pays").with_hint(
+            "--account NAME, `account` in the spec's slurm_defaults, or `slurm.account` in the settings",
+        ));
     }
     let mut addition = Addition { fields: assigned(workflow, demands, proposals), entries: Vec::new() };
     addition.entries.extend(proposals.iter().map(|proposal| scheduler_entry(&proposal.scheduler)));

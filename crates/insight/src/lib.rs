@@ -10,6 +10,7 @@ pub mod classes;
 pub mod logs;
 pub mod making;
 pub mod orders;
+pub mod packing;
 pub mod recovery;
 mod standing;
 pub mod tail;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use windlass_core::redact::{Masking, Redactor};
+use windlass_core::slurm::profile::Profile;
 use windlass_core::why::Offer;
 use windlass_insight::orders;
 use windlass_insight::recovery::Room;
@@ -14,6 +15,7 @@ use windlass_store::model::{JobFilter, JobRow, NewWorker, RequirementsChange, Us
 use windlass_store::wire::error::Sort;
 use windlass_store::{Location, Store};
 use windlass_types::orders::{Orders, Outcome, Wanted};
+use windlass_types::slurm::AllocationRequest;
 use windlass_types::{Attempt, Clock, JobId, Resources, RunId, Timestamp, WorkerId, WorkflowId};
 
 /// The books that are read in, who does what changes something, and what may be done at all. Cheap to clone.
@@ -61,16 +63,19 @@ pub trait Hands: Send + Sync {
         Err(Trouble::refused("journals lie on the machines of the workers"))
     }
 
-    /// Which allocations the jobs of a spec would share.
-    fn plan_allocations(&self, _spec: &SpecText, _wish: &AllocationWish) -> Result<Value, Trouble> {
-        Err(Trouble::refused("the cluster cannot be asked here"))
+    /// What the cluster has: as it says itself, or as a profile of this name does.
+    fn cluster(&self, _profile: Option<&str>) -> Result<Profile, Trouble> {
+        Err(no_cluster())
     }
 
-    /// Asks for allocations of Slurm for what is left of a workflow.
-    fn ask_for_allocations(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
-        Err(Trouble::refused("the cluster cannot be asked here").with_hint(format!(
-            "on a login node of the cluster: windlass slurm regenerate {workflow} --submit"
-        )))
+    /// When such an allocation would start, in Slurm's words.
+    fn would_start(&self, _request: &AllocationRequest) -> Result<String, Trouble> {
+        Err(no_cluster())
+    }
+
+    /// What Slurm's accounting has of the allocations of a workflow and of their steps: a list.
+    fn accounts(&self, _workflow: WorkflowId) -> Result<Vec<Value>, Trouble> {
+        Err(no_cluster())
     }
 
     /// Writes a spec to a new file and says where it is.
@@ -163,15 +168,9 @@ pub struct UndeliveredAttempt {
     pub return_code: Option<i32>,
 }
 
-/// What is wanted of allocations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllocationWish {
-    pub account: String,
-    pub partition: Option<String>,
-    /// The name of one that is kept.
-    pub profile: Option<String>,
-    /// Slurm is not asked when they would start.
-    pub is_offline: bool,
+fn no_cluster() -> Trouble {
+    Trouble::refused("the cluster cannot be asked here")
+        .with_hint("a server that was started with --slurm can, and `windlass mcp` on a login node")
 }
 
 /// A spec as an agent wrote it.

@@ -17,9 +17,7 @@ mod shown;
 mod speak;
 mod tools;
 
-pub use desk::{
-    AllocationWish, Desk, Hands, NoHands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt,
-};
+pub use desk::{Desk, Hands, NoHands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt};
 pub use made::make_workflow;
 pub use requests::AboutRequests;
 pub use speak::{respond, serve_stdio};

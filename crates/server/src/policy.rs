@@ -124,6 +124,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/allocations/{id}", Needs(ReadWorkflow)),
     ("DELETE", "/allocations/{id}", Needs(ChangeWorkflow)),
     ("GET", "/slurm", Needs(Look)),
+    ("GET", "/workflows/{id}/allocations/accounts", Needs(ReadWorkflow)),
 
     ("GET", "/workflows", Needs(Look)),
     ("POST", "/workflows", Needs(CreateWorkflow)),

@@ -9,13 +9,14 @@ pub(crate) mod environment;
 
 pub use budget::{Budget, BudgetOptions, Left, Tally};
 
-use crate::read::accounts::{self, Account};
+use crate::read::accounts;
 use crate::read::{sacct, sbatch, squeue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use windlass_api::slurm::SlurmAccount;
 use windlass_core::slurm::sight::{BookedJob, QueueJob};
 use windlass_proc::command;
 use windlass_types::{Clock, Timestamp};
@@ -118,6 +119,12 @@ impl Slurm {
         Self { options, budget }
     }
 
+    /// For somebody who asks by himself, where no server does: as often as it takes, and without pauses.
+    pub fn by_hand() -> Self {
+        let budget = BudgetOptions { burst: u32::MAX, pause: Duration::ZERO, ..BudgetOptions::default() };
+        Self::new(SlurmOptions { budget, ..SlurmOptions::default() })
+    }
+
     /// All jobs of this user that the controller knows, those that are over a short while ago among them: one call.
     pub fn queue(&self) -> Outcome<Vec<QueueJob>> {
         let arguments = ["-h", "-r", "-t", "all", "--me", "-o", squeue::FORMAT];
@@ -155,7 +162,7 @@ impl Slurm {
     }
 
     /// What accounting measured of these jobs and of their steps; `None` where there is no accounting.
-    pub fn accounts(&self, ids: &[u64]) -> Outcome<Option<Vec<Account>>> {
+    pub fn accounts(&self, ids: &[u64]) -> Outcome<Option<Vec<SlurmAccount>>> {
         let mut rows = Vec::new();
         for chunk in ids.chunks(CHUNK) {
             let ids: Vec<String> = chunk.iter().map(u64::to_string).collect();
@@ -217,7 +224,13 @@ impl Slurm {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, tool: Tool, arguments: &[String]) -> Outcome<String> {
+    /// What it printed.
+    pub(crate) fn run(&self, tool: Tool, arguments: &[String]) -> Outcome<String> {
+        self.run_in_full(tool, arguments).map(|said| said.stdout)
+    }
+
+    /// The same with what it wrote to its standard error, for commands that answer there.
+    pub(crate) fn run_in_full(&self, tool: Tool, arguments: &[String]) -> Outcome<Said> {
         if let Err(until) = self.budget().take(tool, Clock.now()) {
             return Outcome::Unknown(Unknown::Later { until });
         }
@@ -230,7 +243,7 @@ impl Slurm {
         outcome
     }
 
-    fn call(&self, tool: Tool, arguments: &[String]) -> Outcome<String> {
+    fn call(&self, tool: Tool, arguments: &[String]) -> Outcome<Said> {
         let (name, limit) = (tool.name(), self.options.limit);
         let mut command = self.command(tool);
         command.args(arguments);
@@ -241,12 +254,12 @@ impl Slurm {
                 return Outcome::Unknown(Unknown::NotStarted { tool: name, why: error.to_string() });
             }
         };
-        let printed = String::from_utf8_lossy(&answer.stdout).into_owned();
+        let stdout = String::from_utf8_lossy(&answer.stdout).into_owned();
+        let stderr = String::from_utf8_lossy(&answer.stderr).into_owned();
         if answer.status.success() {
-            return Outcome::Answered(printed);
+            return Outcome::Answered(Said { stdout, stderr });
         }
-        let complaint = String::from_utf8_lossy(&answer.stderr);
-        let complaint = if complaint.trim().is_empty() { printed } else { complaint.into_owned() };
+        let complaint = if stderr.trim().is_empty() { stdout } else { stderr };
         if is_unreachable(&complaint) {
             return Outcome::Unknown(Unknown::Unreachable { said: brief(&complaint) });
         }
@@ -272,6 +285,13 @@ impl Slurm {
     }
 }
 
+/// What a command that succeeded wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
 /// The commands that are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
@@ -279,6 +299,8 @@ pub(crate) enum Tool {
     Sacct,
     Sbatch,
     Scancel,
+    Sinfo,
+    Scontrol,
 }
 
 impl Tool {
@@ -288,6 +310,8 @@ impl Tool {
             Self::Sacct => "sacct",
             Self::Sbatch => "sbatch",
             Self::Scancel => "scancel",
+            Self::Sinfo => "sinfo",
+            Self::Scontrol => "scontrol",
         }
     }
 

@@ -1,84 +1,60 @@
-//! What a cluster has, asked of Slurm itself.
+//! What a cluster has, and when it would have room: asked of Slurm itself, within whatever budget the asking is.
 
-use crate::calls::environment::is_dropped;
+use crate::calls::{Outcome, Slurm, Tool, Unknown};
 use crate::read::cluster::{self, SCONTROL, SINFO, Unreadable, WouldStart};
-use std::io;
-use std::process::Command;
-use std::time::Duration;
+use crate::render::batch::{self, Unfit};
 use windlass_core::slurm::profile::Profile;
-use windlass_proc::command;
-
-/// A controller that is slow answers within this time; one that hangs does not.
-const LIMIT: Duration = Duration::from_secs(30);
+use windlass_types::slurm::AllocationRequest;
 
 /// Why nothing is known about the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
-    #[error("there is no Slurm here: {command} is not on the PATH")]
-    NoSlurm { command: &'static str },
-    #[error("cannot run {command}: {source}")]
-    Io { command: &'static str, source: io::Error },
-    #[error("{command} took longer than {}, and was ended", windlass_types::format_duration(LIMIT))]
-    TooSlow { command: &'static str },
+    #[error("there is no Slurm here: {command} cannot be started ({why})")]
+    NoSlurm { command: &'static str, why: String },
     #[error("{command} failed: {said}")]
     Failed { command: &'static str, said: String },
+    #[error(transparent)]
+    Unanswered(Unknown),
+    #[error("scheduler `{scheduler}`: {why}")]
+    Unfit { scheduler: String, why: Unfit },
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
 
 /// Partitions, their limits and nodes. Two questions to the controller, and one to the configuration.
-pub fn discover() -> Result<Profile, DiscoverError> {
-    let sinfo = ask("sinfo", &SINFO)?;
-    let scontrol = ask("scontrol", &SCONTROL)?;
+pub fn discover(slurm: &Slurm) -> Result<Profile, DiscoverError> {
+    let sinfo = answer("sinfo", slurm.run(Tool::Sinfo, &SINFO.map(str::to_owned)))?;
+    let scontrol = answer("scontrol", slurm.run(Tool::Scontrol, &SCONTROL.map(str::to_owned)))?;
     let profile = cluster::cluster("slurm", &sinfo, &scontrol)?;
-    Ok(Profile { display_name: cluster_name().unwrap_or_default(), ..profile })
+    Ok(Profile { display_name: cluster_name(slurm).unwrap_or_default(), ..profile })
 }
 
 /// As the cluster calls itself; it is a matter of looks, so whatever keeps us from it does not matter.
-fn cluster_name() -> Option<String> {
-    let config = ask("scontrol", &["show", "config"]).ok()?;
+fn cluster_name(slurm: &Slurm) -> Option<String> {
+    let config = slurm.run(Tool::Scontrol, &["show", "config"].map(str::to_owned)).answer()?;
     let line = config.lines().find_map(|line| line.strip_prefix("ClusterName"))?;
     line.split_once('=').map(|(_, name)| name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// When a job with these options of `sbatch` would start. Nothing is submitted; Slurm counts a number for it, though.
-pub fn would_start(options: &[String]) -> Result<WouldStart, DiscoverError> {
-    let mut command = clean("sbatch");
-    command.arg("--test-only").args(options).args(["--wrap", "true"]);
-    let answer = run("sbatch", &mut command)?;
-    let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+/// When such an allocation would start. Nothing is submitted; Slurm counts a number for it, though.
+pub fn would_start(slurm: &Slurm, request: &AllocationRequest) -> Result<WouldStart, DiscoverError> {
+    const COMMAND: &str = "sbatch --test-only";
+    let unfit = |why| DiscoverError::Unfit { scheduler: request.scheduler.clone(), why };
+    let arguments = batch::trial(request).map_err(unfit)?;
+    // It answers on its standard error, whether it can be or not.
+    let said = match slurm.run_in_full(Tool::Sbatch, &arguments) {
+        Outcome::Refused(said) => said,
+        other => answer(COMMAND, other)?.stderr,
+    };
     cluster::would_start(&said)
-        .ok_or_else(|| DiscoverError::Failed { command: "sbatch --test-only", said: said.trim().to_owned() })
+        .ok_or_else(|| DiscoverError::Failed { command: COMMAND, said: said.trim().to_owned() })
 }
 
-fn ask(name: &'static str, arguments: &[&str]) -> Result<String, DiscoverError> {
-    let answer = run(name, clean(name).args(arguments))?;
-    if !answer.status.success() {
-        let said = String::from_utf8_lossy(&answer.stderr).trim().to_owned();
-        return Err(DiscoverError::Failed { command: name, said });
-    }
-    Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
-}
-
-/// Within an allocation the variables of Slurm act as options; words are to be as we know them.
-fn clean(name: &str) -> Command {
-    let mut command = Command::new(name);
-    for (variable, _) in std::env::vars_os() {
-        if variable.to_str().is_some_and(|name| is_dropped(name, true)) {
-            command.env_remove(&variable);
-        }
-    }
-    command.env("LC_ALL", "C").stdin(std::process::Stdio::null());
-    command
-}
-
-fn run(name: &'static str, command: &mut Command) -> Result<command::Answer, DiscoverError> {
-    match command::run(command, LIMIT) {
-        Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(DiscoverError::TooSlow { command: name }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(DiscoverError::NoSlurm { command: name })
-        }
-        Err(source) => Err(DiscoverError::Io { command: name, source }),
+fn answer<T>(command: &'static str, outcome: Outcome<T>) -> Result<T, DiscoverError> {
+    match outcome {
+        Outcome::Answered(answer) => Ok(answer),
+        Outcome::Refused(said) => Err(DiscoverError::Failed { command, said: said.trim().to_owned() }),
+        Outcome::Unknown(Unknown::NotStarted { why, .. }) => Err(DiscoverError::NoSlurm { command, why }),
+        Outcome::Unknown(why) => Err(DiscoverError::Unanswered(why)),
     }
 }

@@ -19,7 +19,7 @@ mod submit;
 
 pub use mailbox::{Looked, Nudge};
 
-use crate::calls::{Left, Slurm, SlurmOptions, Tally};
+use crate::calls::{Left, Slurm, SlurmOptions, Tally, Unknown};
 use mailbox::Heard;
 use pass::Passes;
 use std::collections::BTreeMap;
@@ -33,6 +33,9 @@ use windlass_engine::service::Service;
 use windlass_store::Database;
 use windlass_types::slurm::AllocationState;
 use windlass_types::{Clock, Timestamp};
+
+/// So many calls are not for people who want to know something.
+const KEPT: u32 = 5;
 
 /// What the steward works with.
 #[derive(Clone)]
@@ -59,6 +62,8 @@ pub struct StewardOptions {
     pub server: String,
     /// The program that a worker is, as its nodes see it.
     pub windlass: PathBuf,
+    /// Of the books, as [`windlass_core::slurm::home`] has it.
+    pub home: String,
     /// So long before its end the worker of an allocation is told.
     pub warning: Duration,
 }
@@ -72,6 +77,7 @@ impl StewardOptions {
             slowest: Duration::from_mins(1),
             server: server.into(),
             windlass: windlass.into(),
+            home: String::new(),
             warning: Duration::from_mins(3),
         }
     }
@@ -131,6 +137,19 @@ impl Steward {
     pub fn look(&self, limit: Duration) -> Looked {
         let number = self.0.nudge.look();
         self.0.nudge.await_look(number, Instant::now() + limit)
+    }
+
+    /// The way to Slurm, for questions of people: they count like those of the steward. `Err`: when there will be room for
+    /// them, for what is left now is kept for allocations.
+    pub fn for_people(&self) -> Result<&Slurm, Unknown> {
+        let left = self.0.slurm.left();
+        if let Some(until) = left.paused_until {
+            return Err(Unknown::Later { until });
+        }
+        if left.calls < KEPT {
+            return Err(Unknown::Later { until: Clock.now().after(Duration::from_mins(1)) });
+        }
+        Ok(&self.0.slurm)
     }
 
     /// What may be asked of Slurm still.

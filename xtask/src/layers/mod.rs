@@ -94,7 +94,14 @@ const HOUSE: &[Room] = &[
     Room {
         name: "windlass-slurm",
         layer: 5,
-        may_use: &["windlass-types", "windlass-core", "windlass-proc", "windlass-store", "windlass-engine"],
+        may_use: &[
+            "windlass-types",
+            "windlass-core",
+            "windlass-api",
+            "windlass-proc",
+            "windlass-store",
+            "windlass-engine",
+        ],
     },
     Room {
         name: "windlass-agent",
@@ -118,6 +125,7 @@ const HOUSE: &[Room] = &[
             "windlass-engine",
             "windlass-api",
             "windlass-auth",
+            "windlass-insight",
             "windlass-mcp",
             "windlass-condor",
             "windlass-requests",

@@ -45,9 +45,12 @@ pub(crate) enum SlurmVerb {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "How jobs are packed")]
 pub(crate) struct PackingArgs {
-    /// Who pays; otherwise the `account` of the spec's slurm_defaults.
+    /// Who pays; otherwise the `account` of the spec's slurm_defaults, then the setting `slurm.account`.
     #[arg(id = "slurm_account", short = 'a', long = "account", value_name = "NAME", value_parser = parse_word)]
     pub(crate) account: Option<String>,
+    /// What the setting says. It goes after the spec, so it cannot be the default of the other.
+    #[arg(id = "slurm_default_account", long = "default-account", hide = true, value_name = "NAME", value_parser = parse_word)]
+    pub(crate) default_account: Option<String>,
     #[command(flatten)]
     pub(crate) profile: ProfileArg,
     /// Share allocations among all that goes to the same partition, or only among jobs with the same requirements.
@@ -256,7 +259,7 @@ pub(crate) struct SubmitSlurmArgs {
     pub(crate) packing: PackingArgs,
 }
 
-pub(super) fn parse_word(text: &str) -> Result<String, String> {
+pub(crate) fn parse_word(text: &str) -> Result<String, String> {
     if windlass_core::slurm::profile::is_word(text) {
         return Ok(text.to_owned());
     }

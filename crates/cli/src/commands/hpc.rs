@@ -12,6 +12,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use windlass_core::slurm::fit::{self, Ask};
 use windlass_core::slurm::profile::{Partition, Profile};
+use windlass_slurm::calls::Slurm;
 use windlass_slurm::discover;
 use windlass_types::Bytes;
 
@@ -67,11 +68,11 @@ pub(crate) fn run(ctx: &Context, verb: &HpcVerb) -> Result<Exit, CliError> {
 }
 
 fn list(ctx: &Context) -> Result<(), CliError> {
-    let mut rows: Vec<Row> = clusters::all(ctx)?
+    let mut rows: Vec<Row> = clusters::all(&ctx.cwd)?
         .into_iter()
         .map(|(profile, file)| Row { profile, file: file.display().to_string() })
         .collect();
-    match discover::discover() {
+    match discover::discover(&Slurm::by_hand()) {
         Ok(profile) => rows.push(Row { profile, file: "asked of Slurm".to_owned() }),
         Err(error) => ctx.ui.note(&error.to_string()),
     }
@@ -114,7 +115,7 @@ fn matching(ctx: &Context, args: &MatchArgs) -> Result<(), CliError> {
 }
 
 fn generate(ctx: &Context, args: &GenerateHpcArgs) -> Result<(), CliError> {
-    let mut profile = discover::discover()?;
+    let mut profile = discover::discover(&Slurm::by_hand())?;
     let called = if profile.display_name.is_empty() { "cluster" } else { &profile.display_name };
     profile.name = args.name.clone().unwrap_or_else(|| called.to_owned());
     profile.display_name = args.display_name.clone().unwrap_or(profile.display_name);

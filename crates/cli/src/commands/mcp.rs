@@ -5,6 +5,7 @@
 
 use crate::args::MachineArgs;
 use crate::args::mcp::McpArgs;
+use crate::clusters;
 use crate::commands::request::operator::release_options;
 use crate::commands::{cancel, why};
 use crate::context::Context;
@@ -21,17 +22,18 @@ use std::time::{Duration, Instant};
 use windlass_api::requests::ReleaseRequest;
 use windlass_client::Client;
 use windlass_core::redact::Masking;
+use windlass_core::slurm::profile::Profile;
 use windlass_core::why::Offer;
 use windlass_insight::allocating;
 use windlass_insight::recovery::Room;
-use windlass_mcp::{
-    AboutRequests, AllocationWish, Desk, Hands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt,
-};
+use windlass_mcp::{AboutRequests, Desk, Hands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt};
+use windlass_slurm::calls::Slurm;
 use windlass_slurm::discover;
 use windlass_store::Store;
 use windlass_store::lock::Holder;
 use windlass_types::WorkflowId;
 use windlass_types::payload::check_name;
+use windlass_types::slurm::AllocationRequest;
 use windlass_types::work::Report;
 
 /// Another process is watched through the books, which cannot notify.
@@ -180,6 +182,12 @@ fn complaint(stderr: &str) -> Trouble {
     Trouble { message: part("message").unwrap_or_else(|| stderr.trim().to_owned()), hint: part("hint") }
 }
 
+impl From<CliError> for Trouble {
+    fn from(error: CliError) -> Self {
+        Self { message: error.message, hint: error.hint }
+    }
+}
+
 /// The results that a worker has and its server does not.
 fn undelivered(found: windlass_agent::Undelivered, workflow: WorkflowId) -> Undelivered {
     let attempt = |report: Report| {
@@ -269,23 +277,25 @@ impl Hands for Person {
         self.types(&words, "")
     }
 
-    fn plan_allocations(&self, spec: &SpecText, wish: &AllocationWish) -> Result<Value, Trouble> {
-        let mut words = vec![format!("--account={}", wish.account)];
-        words.extend(wish.partition.iter().map(|name| format!("--partition={name}")));
-        words.extend(wish.profile.iter().map(|name| format!("--profile={name}")));
-        words.extend(wish.is_offline.then(|| "--offline".to_owned()));
-        let fixed = ["slurm", "plan", "-"];
-        self.types(&[&fixed[..], &words.iter().map(String::as_str).collect::<Vec<_>>()].concat(), &spec.0)
+    fn cluster(&self, profile: Option<&str>) -> Result<Profile, Trouble> {
+        Ok(clusters::find_from(&self.cwd, profile)?)
     }
 
-    fn ask_for_allocations(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
-        self.types(&["slurm", "regenerate", &workflow.to_string(), "--submit"], "")
+    fn would_start(&self, request: &AllocationRequest) -> Result<String, Trouble> {
+        Ok(discover::would_start(&Slurm::by_hand(), request).map_err(CliError::from)?.to_string())
+    }
+
+    fn accounts(&self, workflow: WorkflowId) -> Result<Vec<Value>, Trouble> {
+        match self.types(&["slurm", "sacct", &workflow.to_string()], "")? {
+            Value::Array(rows) => Ok(rows),
+            other => Ok(vec![other]),
+        }
     }
 
     fn room(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Room, Trouble> {
         // What workers have now says little where new allocations bring others.
         if allocating::is_on_slurm(books, workflow)?
-            && let Ok(profile) = discover::discover()
+            && let Ok(profile) = self.cluster(None)
         {
             return Ok(allocating::room(&profile, None));
         }

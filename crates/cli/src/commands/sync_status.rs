@@ -54,7 +54,12 @@ pub(crate) fn run(ctx: &Context, args: &SyncStatusArgs) -> Result<Exit, CliError
     ctx.ui.print_line(&match (jobs.len(), lost, args.dry_run) {
         (0, ..) => format!("{of}: no job is noted as running"),
         (held, 0, _) => {
-            format!("{of}: {}, none of which lost its worker", text::count(held as u64, "running job"))
+            let (held, unknown) = (text::count(held as u64, "running job"), unknown(&jobs));
+            match unknown {
+                0 => format!("{of}: {held}, none of which lost its worker"),
+                // What nobody can see is not gone.
+                some => format!("{of}: {held}; of {some} nobody can tell from here whether the worker lives"),
+            }
         }
         (_, lost, true) => format!("{of}: {} would go back (-128)", text::count(lost as u64, "lost job")),
         (_, lost, false) => format!("{of}: {} went back (-128)", text::count(lost as u64, "lost job")),
@@ -67,10 +72,18 @@ pub(crate) fn run(ctx: &Context, args: &SyncStatusArgs) -> Result<Exit, CliError
             let id = row.id;
             ctx.ui.note(&format!("no allocation is left; next: windlass slurm regenerate {id} --submit"));
         }
+        None if unknown(&jobs) > 0 => ctx.ui.note(&format!(
+            "if that machine is certainly gone: windlass workflows sync-status {} --assume-dead",
+            row.id
+        )),
         None if lost > 0 && !args.dry_run => ctx.ui.note(&format!("next: windlass resume {}", row.id)),
         _ => {}
     }
     Ok(Exit::Success)
+}
+
+fn unknown(jobs: &[Held]) -> usize {
+    jobs.iter().filter(|job| job.state == State::Unknown).count()
 }
 
 fn table(jobs: &[Held]) -> Table {

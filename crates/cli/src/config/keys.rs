@@ -3,6 +3,7 @@
 
 use crate::args::parse_memory;
 use crate::args::serve::{parse_lease, parse_listen};
+use crate::args::slurm::parse_word;
 use crate::args::worker::parse_site;
 use windlass_types::parse_duration;
 
@@ -36,6 +37,8 @@ pub(crate) enum Kind {
     Lease,
     /// What is logged.
     LogLevel,
+    /// Something that Slurm knows by this name.
+    Word,
     Choice(&'static [&'static str]),
 }
 
@@ -569,6 +572,22 @@ pub(crate) const KEYS: &[Key] = &[
         example: "30",
     },
     Key {
+        name: "slurm.account",
+        arg: "slurm_default_account",
+        kind: Kind::Word,
+        default: None,
+        meaning: "who pays for allocations of Slurm where neither the command line nor the spec says so",
+        example: "\"lab\"",
+    },
+    Key {
+        name: "slurm.profile",
+        arg: "slurm_profile",
+        kind: Kind::Path,
+        default: None,
+        meaning: "what the cluster has: the name of a profile, or a file, instead of asking Slurm",
+        example: "\"ours\"",
+    },
+    Key {
         name: "reqmgr2.url",
         arg: "reqmgr2",
         kind: Kind::Url,
@@ -647,6 +666,7 @@ impl Key {
             Kind::Site => parse_site(value).map(|_| ()),
             Kind::Lease => parse_lease(value).map(|_| ()),
             Kind::Duration => parse_duration(value).map(|_| ()).map_err(|e| e.to_string()),
+            Kind::Word => parse_word(value).map(|_| ()),
             Kind::Choice(choices) if choices.contains(&value) => Ok(()),
             Kind::Choice(choices) => Err(match windlass_spec::nearest(value, choices.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`? There are: {}", choices.join(", ")),

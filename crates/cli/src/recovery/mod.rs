@@ -16,6 +16,7 @@ use crate::commands::why;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::local;
+use crate::orders;
 use crate::rerun;
 use site::Site;
 use windlass_core::recovery::Terms;
@@ -68,7 +69,8 @@ pub(crate) fn recover(
     let mut asked = None;
     if plan.runs_something() {
         carry::out(ctx, store, &plan)?;
-        store.add_event(&plan.event(), ctx.clock.now())?;
+        let asked_by = orders::agent(None).map(|agent| format!("agent {agent}"));
+        store.add_event(&plan.event(asked_by.as_deref()), ctx.clock.now())?;
         asked = site.ask(ctx, store, workflow, &how.allocations)?;
     }
     match talk {

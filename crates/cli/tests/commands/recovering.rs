@@ -1,8 +1,8 @@
 //! `windlass recover` and `workflows sync-status` with real processes and real limits.
 
-use crate::common::{Sandbox, children_of, eventually, is_alive, kill};
+use crate::common::{Output, Sandbox, children_of, eventually, is_alive, kill};
 use serde_json::{Value, json};
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 
 /// One runs out of memory, one out of time, one fails for reasons of its own, and one waits for the first two.
 const AILING: &str = r#"name: ailing
@@ -171,7 +171,9 @@ fn what_was_canceled_as_a_whole_begins_anew() {
     sandbox.windlass(&["cancel", "--wait", "--grace", "1s"]).exits(0);
     run.wait().unwrap();
     sandbox.write("go", "");
-    sandbox.windlass(&["recover", "--run"]).exits(0).prints("canceled").says("2 completed");
+    let mut recover = sandbox.command(&["recover", "--run"]);
+    Output::of(recover.env("WINDLASS_AGENT", "robot")).exits(0).prints("canceled").says("2 completed");
+    sandbox.windlass(&["events"]).exits(0).prints("asked for by agent robot");
 }
 
 /// A run and its worker, both killed in the same moment: nobody is left to note anything.
@@ -221,6 +223,44 @@ fn jobs_of_a_dead_worker_go_back_with_the_code_of_the_contract() {
         "{results}"
     );
     sandbox.windlass(&["workflows", "sync-status"]).exits(0).prints("no job is noted as running");
+    sandbox.write("go", "");
+    sandbox.windlass(&["resume"]).exits(0);
+}
+
+/// In namespaces of its own a machine has another name and other processes.
+#[test]
+fn nobody_on_another_machine_is_declared_dead_from_here() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "s.yaml",
+        "name: s\njobs: [{name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}]\n",
+    );
+    let run = sandbox.command(&["run", "s.yaml", "--quiet"]);
+    let mut elsewhere = Command::new("unshare");
+    elsewhere.args(["--uts", "--pid", "--fork", "--mount-proc", "sh", "-c"]);
+    elsewhere.args([r#"hostname elsewhere && exec "$@""#, "sh"]).arg(run.get_program()).args(run.get_args());
+    elsewhere.current_dir(sandbox.path("")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut elsewhere = elsewhere.spawn().expect("`unshare` of util-linux is here, and we are root");
+    eventually("it runs", || {
+        sandbox.path("runs").exists() && sandbox.json(&["jobs"])[0]["status"] == "running"
+    });
+    // The first process of a namespace takes all others with it: the machine is off.
+    for pid in children_of(elsewhere.id()) {
+        kill(pid, "KILL");
+    }
+    elsewhere.wait().unwrap();
+
+    let told = sandbox.json(&["workflows", "sync-status"]);
+    let job = &told["jobs"][0];
+    assert_eq!((&told["lost"], &job["state"]), (&json!(0), &json!("unknown")), "{told}");
+    assert!(job["evidence"].as_str().unwrap().contains("elsewhere, which is not this machine"), "{told}");
+    let said = sandbox.windlass(&["workflows", "sync-status"]).exits(0);
+    said.prints("nobody can tell from here whether the worker lives").says("sync-status 1 --assume-dead");
+    assert_eq!(sandbox.json(&["jobs"])[0]["status"], "running", "no answer is no answer");
+    assert_ne!(sandbox.windlass(&["resume"]).code, 0, "it may still run there");
+
+    let sure = ["workflows", "sync-status", "--assume-dead"];
+    sandbox.windlass(&sure).exits(0).prints("1 lost job went back (-128)");
     sandbox.write("go", "");
     sandbox.windlass(&["resume"]).exits(0);
 }

@@ -1,6 +1,6 @@
 //! `windlass serve` with the real binary: where it is found, what it tells systemd, and how it stops.
 
-use crate::common::{Sandbox, eventually, kill};
+use crate::common::{Output, Sandbox, eventually, kill};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -90,6 +90,32 @@ fn it_is_found_lets_its_owner_in_and_stops_clean() {
     let again = Served::start(&sandbox, &[]);
     assert_eq!(found(&sandbox)["token"], server["token"]);
     again.stop();
+}
+
+/// As a worker in an allocation finds it: elsewhere than its server, with nothing but the name of a file.
+#[test]
+fn a_token_can_be_in_a_file() {
+    let sandbox = Sandbox::new();
+    let served = Served::start(&sandbox, &[]);
+    let server = found(&sandbox);
+    let url = server["url"].as_str().unwrap();
+    let elsewhere = Sandbox::new();
+    elsewhere.write("right", &format!("{}\n", server["token"].as_str().unwrap()));
+    elsewhere.write("wrong", "nobody-knows-this-one");
+    elsewhere.write("empty", "\n");
+    let list = |file: Option<&str>, said: Option<&str>| {
+        let mut command = elsewhere.command(&["list", "--url", url]);
+        command.envs(file.map(|file| ("WINDLASS_TOKEN_FILE", elsewhere.path(file))));
+        command.envs(said.map(|token| ("WINDLASS_TOKEN", token)));
+        Output::of(&mut command)
+    };
+    list(Some("right"), None).exits(0);
+    for file in [Some("wrong"), Some("empty"), Some("missing"), None] {
+        assert_ne!(list(file, None).code, 0, "{file:?}");
+    }
+    // Somebody who says it himself means that one.
+    assert_ne!(list(Some("right"), Some("nobody-knows-this-one")).code, 0);
+    served.stop();
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! What is asked of Slurm for a spec, with the real binary and a cluster that a file describes.
 
-use crate::common::Sandbox;
+use crate::common::{Output, Sandbox};
 use crate::serving::Served;
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 
 const PROFILE: &str = "\
 name = \"ours\"
@@ -59,7 +62,7 @@ fn a_plan_without_a_cluster() {
         shown,
         [r#""standard_scheduler" 1 1 "00:15:00""#, r#""standard_scheduler_deferred" 5 5 "03:00:00""#,]
     );
-    sandbox.windlass(&args).exits(0).prints("CORE-HOURS").prints("120.0");
+    sandbox.windlass(&args).exits(0).prints("CORE-H").prints("120.0");
 }
 
 #[test]
@@ -103,6 +106,56 @@ fn a_server_that_asks_nothing_of_slurm_gets_no_such_workflow() {
     sandbox.windlass(&submit).exits(2).says("asks nothing of Slurm").says("`windlass serve --slurm`");
     assert_eq!(sandbox.json(&["list"]).as_array().map(Vec::len), Some(0), "nothing was created");
     sandbox.windlass(&["slurm", "rpc"]).exits(0).says("this server asks nothing of Slurm");
+}
+
+/// It knows no page that is asked for, as one from before there was Slurm.
+#[test]
+fn a_server_that_is_too_old_for_slurm_is_told_of() {
+    let sandbox = sandbox();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let mut request = BufReader::new(connection.try_clone().unwrap());
+            let mut line = String::new();
+            while request.read_line(&mut line).unwrap_or(0) > 2 {
+                line.clear();
+            }
+            let body = r#"{"status": 404, "code": "not_found", "detail": "there is no such page"}"#;
+            let head =
+                "HTTP/1.1 404 Not Found\r\ncontent-type: application/problem+json\r\nconnection: close";
+            write!(connection, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+    });
+    let submit = ["submit", "--slurm", "study.yaml", "--profile", "ours.toml", "-a", "lab", "--url", &url];
+    let said = sandbox.windlass(&submit);
+    assert_ne!(said.code, 0);
+    said.says("is older than this windlass: it knows nothing of Slurm").says("windlass serve --slurm");
+}
+
+/// The command line, then the spec, then the settings.
+#[test]
+fn who_pays_is_said_in_three_places() {
+    let sandbox = sandbox();
+    sandbox.write("said.yaml", &format!("{SPEC}slurm_defaults: {{account: spec}}\n"));
+    let account = |spec: &str, more: &[&str]| {
+        let generate = ["slurm", "generate", spec, "-o", "-"];
+        let mut command = sandbox.command(&[&generate[..], more].concat());
+        command.env("WINDLASS_SLURM__ACCOUNT", "settings").env("WINDLASS_SLURM__PROFILE", "ours.toml");
+        let text = Output::of(&mut command).exits(0).stdout;
+        let found: BTreeSet<String> = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("account: "))
+            .map(str::to_owned)
+            .collect();
+        found.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(account("study.yaml", &[]), ["settings"]);
+    assert_eq!(account("said.yaml", &[]), ["spec"]);
+    assert_eq!(account("said.yaml", &["-a", "lab"]), ["lab"]);
+    let nobody = ["slurm", "generate", "study.yaml", "--profile", "ours.toml"];
+    sandbox.windlass(&nobody).exits(2).says("nobody said which account pays").says("`slurm.account`");
 }
 
 #[test]

@@ -11,19 +11,8 @@ import asyncio
 import json
 import sys
 
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
-
-
-def transport(arguments):
-    """The way to the server, and the workflow."""
-    how, *rest = arguments
-    if how == "stdio":
-        windlass, workflow, *more = rest
-        return StdioServerParameters(command=windlass, args=["mcp", *more]), int(workflow)
-    url, token, workflow = rest
-    client = create_mcp_http_client(headers={"Authorization": f"Bearer {token}"})
-    return streamable_http_client(f"{url}/mcp", http_client=client), int(workflow)
+from mcp import Client, MCPError
+from way import transport
 
 
 async def main(arguments):

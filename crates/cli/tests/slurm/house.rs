@@ -3,6 +3,7 @@
 use crate::support::{Cluster, Work, eventually, windlass};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
@@ -100,6 +101,30 @@ impl<'a> House<'a> {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// The same on a terminal of 80 columns; with what it says beside its output.
+    pub(crate) fn on_terminal(&self, arguments: &[&str]) -> String {
+        let mut command = self.command_of("script");
+        let quoted: Vec<String> = arguments.iter().map(|word| format!("'{word}'")).collect();
+        let line = format!("stty cols 80 && '{}' {} --color never", windlass().display(), quoted.join(" "));
+        let output = command.args(["-qec", &line, "/dev/null"]).env("SHELL", "/bin/sh").output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+        assert!(output.status.success(), "{line}: {}\n{shown}", output.status);
+        shown
+    }
+
+    /// Any program, where and as `windlass` is run.
+    pub(crate) fn command_of(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.cluster.command(program);
+        at_home(&mut command, &self.work);
+        command
+    }
+
+    /// Where the server is, and the key to it.
+    pub(crate) fn address(&self) -> (String, String) {
+        let place: Value = serde_json::from_str(&self.work.read(ANNOUNCED)).unwrap();
+        (self.url.clone(), place["token"].as_str().unwrap().to_owned())
+    }
+
     /// Runs a command, whatever comes of it.
     pub(crate) fn windlass_somehow(&self, arguments: &[&str]) {
         command(self.cluster, &self.work).args(arguments).output().unwrap();
@@ -183,11 +208,16 @@ fn free_port() -> u16 {
 
 fn command(cluster: &Cluster, work: &Work) -> Command {
     let mut command = cluster.command(windlass());
+    at_home(&mut command, work);
+    command
+}
+
+/// Nothing of the settings of whoever runs the test.
+fn at_home(command: &mut Command, work: &Work) {
     let home = work.path().join("home");
     command.current_dir(work.path());
     command.env("XDG_CONFIG_HOME", home.join("config")).env("XDG_STATE_HOME", home.join("state"));
     command.env_remove("WINDLASS_DB").env_remove("WINDLASS_URL").env_remove("WINDLASS_TOKEN");
-    command
 }
 
 impl Drop for House<'_> {

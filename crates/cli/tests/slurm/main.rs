@@ -7,6 +7,7 @@ mod idle;
 mod looked_after;
 mod lost;
 mod recovery;
+mod reports;
 mod stages;
 mod steps;
 mod submitting;

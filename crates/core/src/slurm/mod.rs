@@ -10,6 +10,7 @@
 //! | `fit.rs` | which partitions can hold what a job asks for, which is the best, what the nearest lacks |
 //! | `generate.rs` | schedulers and actions for groups, and whether written ones can ever get what they ask for |
 //! | `groups.rs` | which jobs share allocations, where, for how long, and how many there are |
+//! | `home.rs` | which of a user's jobs are those of these books, and not of a copy |
 //! | `offer.rs` | what an allocation can hold |
 //! | `profile.rs` | what a cluster has: partitions, their nodes and limits |
 //! | `reasons.rs` | why one waits, in plain words |
@@ -29,6 +30,7 @@ pub mod fate;
 pub mod fit;
 pub mod generate;
 pub mod groups;
+pub mod home;
 pub mod offer;
 pub mod profile;
 pub mod reasons;

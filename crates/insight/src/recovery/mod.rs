@@ -111,16 +111,20 @@ impl Plan {
         Orders { agent: None, dry_run: false, orders }
     }
 
-    /// For whoever asks later what happened.
-    pub fn event(&self) -> NewEvent {
+    /// For whoever asks later what happened, and at whose request: a workflow that was canceled begins anew without decisions
+    /// about its jobs, so nothing else tells.
+    pub fn event(&self, asked_by: Option<&str>) -> NewEvent {
+        let asked = asked_by.map(|who| format!(", asked for by {who}")).unwrap_or_default();
         let jobs: Vec<_> = self.again().map(|patient| &patient.remedy).collect();
         NewEvent {
             workflow: Some(self.row.id),
             job: None,
             severity: Severity::Info,
             category: "recovery".to_owned(),
-            message: format!("workflow {} ({}): {}", self.row.id, self.row.name, self.in_words(false)),
-            data: Some(json!({ "jobs": jobs.iter().take(NOTED).collect::<Vec<_>>(), "count": jobs.len() })),
+            message: format!("workflow {} ({}): {}{asked}", self.row.id, self.row.name, self.in_words(false)),
+            data: Some(json!({
+                "jobs": jobs.iter().take(NOTED).collect::<Vec<_>>(), "count": jobs.len(), "asked_by": asked_by,
+            })),
         }
     }
 }

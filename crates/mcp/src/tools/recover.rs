@@ -7,11 +7,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass_core::recovery::Terms;
-use windlass_insight::allocating::is_on_slurm;
+use windlass_core::slurm::groups::Options;
+use windlass_insight::allocating::{Unscheduled, Wanted, is_on_slurm, reschedule, shares};
 use windlass_insight::recovery::{Plan, PlanView, diagnose};
 use windlass_store::model::WorkflowRow;
+use windlass_types::JobStatus;
 use windlass_types::orders::{Answer as Given, Outcome};
-use windlass_types::{JobStatus, WorkflowId};
 
 /// As on the command line.
 const MULTIPLIER: f64 = 1.5;
@@ -64,10 +65,11 @@ pub(super) fn recover(desk: &Desk, args: &Recover) -> Answer {
     if !plan.runs_something() {
         return told(&plan, false, &[]);
     }
-    let outcomes = desk.give(row.id, plan.orders(Some(&format!("agent {}", desk.agent))))?;
-    desk.books.add_event(&plan.event(), Desk::now())?;
+    let asked_by = format!("agent {}", desk.agent);
+    let outcomes = desk.give(row.id, plan.orders(Some(&asked_by)))?;
+    desk.books.add_event(&plan.event(Some(&asked_by)), Desk::now())?;
     let mut told = told(&plan, false, &outcomes)?;
-    if let Some(slurm) = new_allocations(desk, row.id)?
+    if let Some(slurm) = new_allocations(desk, &row)?
         && let Value::Object(told) = &mut told
     {
         told.insert("slurm".to_owned(), slurm);
@@ -76,12 +78,29 @@ pub(super) fn recover(desk: &Desk, args: &Recover) -> Answer {
 }
 
 /// On Slurm, what runs again needs nodes. That none could be asked for undoes nothing: it is told.
-fn new_allocations(desk: &Desk, workflow: WorkflowId) -> Result<Option<Value>, Trouble> {
-    if !is_on_slurm(&*desk.books, workflow)? {
+fn new_allocations(desk: &Desk, row: &WorkflowRow) -> Result<Option<Value>, Trouble> {
+    if !is_on_slurm(&*desk.books, row.id)? {
         return Ok(None);
     }
-    let asked = desk.hands.ask_for_allocations(workflow);
-    Ok(Some(asked.unwrap_or_else(|why| json!({ "error": why.message, "hint": why.hint }))))
+    let asked = ask_for_allocations(desk, row);
+    Ok(Some(asked.unwrap_or_else(|why| {
+        let by_hand =
+            format!("on a login node of the cluster: windlass slurm regenerate {} --submit", row.id);
+        json!({ "error": why.message, "hint": why.hint, "by_hand": by_hand })
+    })))
+}
+
+fn ask_for_allocations(desk: &Desk, row: &WorkflowRow) -> Answer {
+    let cluster = desk.hands.cluster(None)?;
+    let account = row.settings.slurm_defaults.get("account").and_then(|account| account.as_str());
+    let options = Options { account: account.unwrap_or_default().to_owned(), ..Options::default() };
+    let wanted = Wanted { options: &options, include: &[], submit: true, by: &row.user };
+    let (gathered, schedule, made) =
+        reschedule(&*desk.books, row, &cluster, &wanted, Desk::now).map_err(|error| match error {
+            Unscheduled::Books(error) => error.into(),
+            Unscheduled::Plan(why) => Trouble::refused(why.to_string()),
+        })?;
+    Ok(json!({ "schedulers": shares(&gathered, &schedule), "allocations": made.allocations }))
 }
 
 /// What jobs ask for grows by this.

@@ -1,13 +1,18 @@
 //! Allocations of Slurm: what a spec would ask for, and what became of those of a workflow.
 
 use super::Answer;
-use crate::desk::{AllocationWish, Desk, SpecText, Trouble};
+use super::specs::load;
+use crate::desk::{Desk, Trouble};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use windlass_core::slurm::ends;
+use windlass_core::slurm::generate::write_walltime;
+use windlass_core::slurm::groups::Options;
 use windlass_core::slurm::profile::is_word;
-use windlass_store::model::AllocationFilter;
+use windlass_insight::packing::{self, Planned};
+use windlass_spec::Workflow;
+use windlass_store::model::{AllocationFilter, WorkflowRow};
 use windlass_types::slurm::{Allocation, SlurmState};
 
 /// So many allocations are told of one by one, the newest.
@@ -24,10 +29,30 @@ pub(super) fn sacct(desk: &Desk, args: &Sacct) -> Answer {
     let filter = AllocationFilter { workflow: Some(workflow.id), ..AllocationFilter::default() };
     let rows = desk.books.allocations(&filter)?;
     let items: Vec<Value> = rows.iter().rev().take(MOST).map(told).collect();
-    Ok(json!({
+    let mut answer = json!({
         "workflow_id": workflow.id, "count": rows.len(), "has_more": rows.len() > MOST, "allocations": items,
         "source": "what the server was told by Slurm's queue and accounting, as it noted it",
-    }))
+    });
+    if let Value::Object(answer) = &mut answer {
+        answer.extend(measured(desk, &workflow, rows.iter().any(|row| row.job_id.is_some())));
+    }
+    Ok(answer)
+}
+
+/// What accounting has beyond that. It may be late, or not there: then what the books have is told all the same.
+fn measured(desk: &Desk, workflow: &WorkflowRow, was_submitted: bool) -> Map<String, Value> {
+    let (accounts, trouble) = match was_submitted.then(|| desk.hands.accounts(workflow.id)) {
+        None => (Vec::new(), None),
+        Some(Ok(accounts)) => (accounts, None),
+        Some(Err(why)) => (Vec::new(), Some(json!({ "error": why.message, "hint": why.hint }))),
+    };
+    let has_more = accounts.len() > MOST;
+    let accounts: Vec<Value> = accounts.into_iter().take(MOST).collect();
+    Map::from_iter([
+        ("accounts".to_owned(), json!(accounts)),
+        ("accounts_have_more".to_owned(), json!(has_more)),
+        ("accounts_trouble".to_owned(), json!(trouble)),
+    ])
 }
 
 fn told(row: &Allocation) -> Value {
@@ -69,12 +94,37 @@ pub(super) fn plan(desk: &Desk, args: &Plan) -> Answer {
         // A name with a dot would be a file's.
         return Err(Trouble::refused("hpc_profile is the name of a profile, not a file"));
     }
-    let wish = AllocationWish {
-        account: word("account", &args.account)?,
-        partition,
-        profile,
-        is_offline: args.skip_test_only,
+    let workflow = load(&args.spec_json).map_err(|found| {
+        Trouble::refused(format!("the spec has {} mistakes", found.count()))
+            .with_hint("check_spec says which they are")
+    })?;
+    let options = Options { account: word("account", &args.account)?, partition, ..Options::default() };
+    let cluster = desk.hands.cluster(profile.as_deref())?;
+    let planned = packing::plan(&workflow, &cluster, &options)
+        .map_err(|why| Trouble::refused(why.to_string()).with_hint(why.hint()))?;
+    let share = |planned: &Planned| {
+        let start = (!args.skip_test_only).then(|| start(desk, &workflow, planned)).transpose()?;
+        Ok(group(planned, start.as_deref()))
     };
-    let groups = desk.hands.plan_allocations(&SpecText(args.spec_json.clone()), &wish)?;
-    Ok(json!({ "groups": groups }))
+    let groups = planned.iter().map(share).collect::<Result<Vec<Value>, Trouble>>()?;
+    Ok(json!({ "cluster": packing::title(&cluster), "groups": groups }))
+}
+
+/// When one of its allocations would start.
+fn start(desk: &Desk, workflow: &Workflow<'_>, planned: &Planned) -> Result<String, Trouble> {
+    if planned.is_deferred {
+        return Ok("when jobs are ready".to_owned());
+    }
+    desk.hands.would_start(&planned.request(workflow).map_err(Trouble::refused)?)
+}
+
+fn group(planned: &Planned, start: Option<&str>) -> Value {
+    let scheduler = &planned.scheduler;
+    json!({
+        "scheduler": scheduler.name, "partition": planned.partition, "jobs": planned.jobs,
+        "allocations": planned.allocations, "nodes": scheduler.nodes,
+        "walltime": planned.walltime.map(write_walltime), "mem": scheduler.mem, "gres": scheduler.gres,
+        "extra": scheduler.extra, "core_hours": planned.core_hours, "is_deferred": planned.is_deferred,
+        "start": start,
+    })
 }

@@ -35,7 +35,7 @@ pub(super) fn check(_: &Desk, args: &CheckSpec) -> Answer {
     Ok(checked(&args.spec))
 }
 
-fn load(text: &str) -> Result<Workflow<'_>, Diagnostics> {
+pub(super) fn load(text: &str) -> Result<Workflow<'_>, Diagnostics> {
     windlass_spec::load(Source::new(NAME, text.as_bytes()), &NoAttachments)
 }
 

@@ -7,6 +7,7 @@ use super::{books, requests};
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::options::AgentRights;
+use crate::slurm;
 use crate::state::{AppState, ask};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -19,12 +20,17 @@ use tokio::runtime::Handle;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_auth::{Operation, Relation};
+use windlass_core::slurm::profile::Profile;
+use windlass_core::why::Offer;
 use windlass_engine::service::ResetWhich;
+use windlass_insight::allocating;
+use windlass_insight::recovery::Room;
 use windlass_mcp::{AboutRequests, Desk, Hands, Skill, SpecText, Trouble, make_workflow};
-use windlass_store::model::JobRow;
+use windlass_store::model::{JobRow, WorkerFilter, WorkerRow};
 use windlass_store::wire::error::{Elsewhere, Sort};
 use windlass_store::wire::{self, Remote, Request as Asked, Transport};
 use windlass_store::{Error, Location, Store};
+use windlass_types::slurm::AllocationRequest;
 use windlass_types::{Timestamp, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -121,6 +127,10 @@ impl Seat {
         Ok(made)
     }
 
+    fn may_make_workflows(&self) -> Result<(), Trouble> {
+        self.caller.may(Operation::CreateWorkflow, Relation::Own, "workflow").map_err(trouble)
+    }
+
     /// Does something to a workflow if he may.
     fn to_workflow<T, F>(&self, operation: Operation, id: WorkflowId, work: F) -> Result<T, Trouble>
     where
@@ -138,7 +148,74 @@ impl Seat {
 
 impl Hands for Seat {
     fn can(&self, skill: Skill) -> bool {
-        skill == Skill::MakeWorkflows
+        match skill {
+            Skill::MakeWorkflows => true,
+            Skill::PlanAllocations => self.state.steward.is_some(),
+            Skill::ReadJournals => false,
+        }
+    }
+
+    /// What the cluster has may be known to whoever may make workflows for it.
+    fn cluster(&self, profile: Option<&str>) -> Result<Profile, Trouble> {
+        if let Some(name) = profile {
+            return Err(Trouble::refused(format!("there is no profile `{name}` here"))
+                .with_hint("leave out hpc_profile: this server asks its own cluster"));
+        }
+        self.may_make_workflows()?;
+        slurm::cluster(&self.state).map_err(trouble)
+    }
+
+    fn would_start(&self, request: &AllocationRequest) -> Result<String, Trouble> {
+        self.may_make_workflows()?;
+        slurm::would_start(&self.state, request).map_err(trouble)
+    }
+
+    fn accounts(&self, workflow: WorkflowId) -> Result<Vec<Value>, Trouble> {
+        let allowed = self.caller.workflow(&self.state, Operation::ReadWorkflow, workflow);
+        self.runtime.block_on(allowed).map_err(trouble)?;
+        let rows = slurm::accounts(&self.state, workflow).map_err(trouble)?;
+        Ok(rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect())
+    }
+
+    /// Also those that work for all, as far as he may see them, and with what of them stands in no row: how long they stay,
+    /// and who takes nothing more.
+    fn workers(&self, _: &dyn Store, workflow: WorkflowId) -> Result<Vec<Offer>, Trouble> {
+        let filter = WorkerFilter {
+            workflow: Some(workflow),
+            also_shared: true,
+            is_active: Some(true),
+            ..WorkerFilter::default()
+        };
+        let caller = &self.caller;
+        let may_see = |row: &WorkerRow| {
+            caller.may(Operation::ReadWorker, caller.relation_to(&row.worker.user), "worker").is_ok()
+        };
+        let mut rows = self.state.store.workers(&filter)?;
+        rows.retain(may_see);
+        let present =
+            self.runtime.block_on(ask(|reply| self.state.service.roster(reply))).map_err(trouble)?;
+        let offer = |row: WorkerRow| {
+            let now = present.iter().find(|one| one.worker == row.id);
+            Offer {
+                name: format!("worker {} on {}", row.id, row.worker.host),
+                labels: row.worker.labels,
+                site: row.worker.site,
+                is_draining: row.is_draining || now.is_some_and(|now| now.is_draining),
+                time_left: now.and_then(|now| now.time_left),
+                ..Offer::of(row.worker.capacity)
+            }
+        };
+        Ok(rows.into_iter().map(offer).collect())
+    }
+
+    /// What workers have now says little where new allocations bring others.
+    fn room(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Room, Trouble> {
+        if allocating::is_on_slurm(books, workflow)?
+            && let Ok(profile) = slurm::cluster(&self.state)
+        {
+            return Ok(allocating::room(&profile, None));
+        }
+        Ok(Room::of(&self.workers(books, workflow)?))
     }
 
     fn create(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, Trouble> {

@@ -3,7 +3,9 @@
 use crate::access::token;
 use crate::bench::Bench;
 use crate::failures::{status, waiting};
+use crate::work::Worker;
 use serde_json::{Value, json};
+use std::time::Duration;
 use windlass_auth::Role;
 use windlass_server::options::AgentRights;
 use windlass_store::model::{DecisionFilter, JobFilter, Listed, NewJob, NewWorkflow};
@@ -109,6 +111,27 @@ fn an_agent_makes_workflows_for_whoever_sent_it() {
         let said = call(&bench, &bob, "get_job_details", &json!({"job_id": id})).unwrap_err();
         assert!(said.starts_with(&format!("there is no job {id}")), "{said}");
     }
+}
+
+#[test]
+fn an_agent_is_told_how_long_workers_stay() {
+    let bench = Bench::with(|options| options.mcp = Some(AgentRights::Write));
+    let me = bench.server.token.clone();
+    let ask = |tool: &str, arguments: Value| call(&bench, &me, tool, &arguments).unwrap();
+    let spec = "name: long\nresource_requirements: [{name: hour, num_cpus: 1, memory: 1m, runtime: PT1H}]\n\
+                jobs: [{name: a, command: 'true', resource_requirements: hour}]";
+    let made = json!({"spec_json": spec, "action": "create_workflow", "working_dir": "/"});
+    let id = ask("create_workflow", made)["workflow_id"].clone();
+    ask("run_workflow", json!({"workflow_id": id, "confirm": true}));
+    let mut worker = Worker::join(&bench);
+    let mut said = worker.next(Duration::from_millis(50));
+    said.time_left = Some(Duration::from_mins(10));
+    worker.send(&bench, &said);
+    assert_eq!(worker.holds(), 0);
+    let workflow = WorkflowId(id.as_i64().unwrap());
+    let job = bench.store.jobs(workflow, &JobFilter::default()).unwrap()[0].id;
+    let why = ask("explain_job", json!({"job_id": job})).to_string();
+    assert!(why.contains("only, and it asks for 1h"), "{why}");
 }
 
 #[test]

@@ -1,90 +1,63 @@
 //! `sacct` in full: what accounting measured of allocations and of the steps in them.
 
 use super::values::{time, value};
-use serde::Serialize;
-use std::time::Duration;
+use windlass_api::slurm::SlurmAccount;
 use windlass_types::work::AttemptKey;
-use windlass_types::{Attempt, Bytes, JobId, RunId, Timestamp, WorkflowId};
+use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 
 /// What is asked for. What people may write freely stands last.
 pub const FORMAT: &str = "JobIDRaw,State,ExitCode,Start,End,ElapsedRaw,AllocCPUS,TotalCPU,AveCPU,MaxRSS,AveRSS,MaxVMSize,\
                           MaxDiskRead,MaxDiskWrite,NodeList,JobName";
 
-/// One row: an allocation as a whole, or a step of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Account {
-    pub slurm_job_id: u64,
-    /// `batch`, `extern`, or a number; `None`: the allocation as a whole.
-    pub step: Option<String>,
-    /// As it is written, with who canceled it.
-    pub state: String,
-    pub exit_code: Option<String>,
-    pub started_at: Option<Timestamp>,
-    pub ended_at: Option<Timestamp>,
-    pub elapsed: Option<Duration>,
-    pub cpus: Option<u32>,
-    pub total_cpu: Option<Duration>,
-    pub average_cpu: Option<Duration>,
-    /// Only of steps, and only of those that lasted long enough to be measured.
-    pub max_rss: Option<Bytes>,
-    pub average_rss: Option<Bytes>,
-    pub max_vm: Option<Bytes>,
-    pub max_disk_read: Option<Bytes>,
-    pub max_disk_write: Option<Bytes>,
-    pub nodes: Option<String>,
-    pub name: String,
-}
-
-impl Account {
-    /// The attempt of ours that the step is.
-    pub fn attempt(&self) -> Option<AttemptKey> {
-        self.step.as_ref()?;
-        let mut rest = self.name.strip_prefix("job_wf")?;
-        let mut number = |end: &str| {
-            let (number, after) = rest.split_once(end).unwrap_or((rest, ""));
-            rest = after;
-            number.parse::<i64>().ok()
-        };
-        let (workflow, job) = (WorkflowId(number("_j")?), JobId(number("_r")?));
-        let (run, attempt) = (RunId(number("_a")?), Attempt(u32::try_from(number("\n")?).ok()?));
-        Some(AttemptKey { workflow, job, run, attempt })
-    }
+/// The attempt of ours that a step is.
+pub fn attempt(account: &SlurmAccount) -> Option<AttemptKey> {
+    account.step.as_ref()?;
+    let mut rest = account.name.strip_prefix("job_wf")?;
+    let mut number = |end: &str| {
+        let (number, after) = rest.split_once(end).unwrap_or((rest, ""));
+        rest = after;
+        number.parse::<i64>().ok()
+    };
+    let (workflow, job) = (WorkflowId(number("_j")?), JobId(number("_r")?));
+    let (run, attempt) = (RunId(number("_a")?), Attempt(u32::try_from(number("\n")?).ok()?));
+    Some(AttemptKey { workflow, job, run, attempt })
 }
 
 /// In the order in which they were printed; of a job that was requeued all runs.
-pub fn parse(text: &str) -> Vec<Account> {
+pub fn parse(text: &str) -> Vec<SlurmAccount> {
     text.lines().filter_map(row).collect()
 }
 
-fn row(line: &str) -> Option<Account> {
+fn row(line: &str) -> Option<SlurmAccount> {
     let mut fields = line.splitn(16, '|');
     let id = fields.next()?;
     let (job, step) = id.split_once('.').map_or((id, None), |(job, step)| (job, Some(step.to_owned())));
     let slurm_job_id = job.parse().ok()?;
     let mut next = || fields.next();
-    Some(Account {
+    Some(SlurmAccount {
         slurm_job_id,
         step,
         state: next()?.trim().to_owned(),
         exit_code: value(next()?),
-        started_at: time(next()?),
-        ended_at: time(next()?),
-        elapsed: next()?.parse().ok().map(Duration::from_secs),
+        started_at: time(next()?).map(|at| at.to_string()),
+        ended_at: time(next()?).map(|at| at.to_string()),
+        elapsed_seconds: next()?.parse::<u32>().ok().map(f64::from),
         cpus: next()?.parse().ok(),
-        total_cpu: span(next()?),
-        average_cpu: span(next()?),
-        max_rss: size(next()?),
-        average_rss: size(next()?),
-        max_vm: size(next()?),
-        max_disk_read: size(next()?),
-        max_disk_write: size(next()?),
-        nodes: value(next()?),
+        total_cpu_seconds: span(next()?),
+        ave_cpu_seconds: span(next()?),
+        max_rss_bytes: size(next()?),
+        ave_rss_bytes: size(next()?),
+        max_vm_size_bytes: size(next()?),
+        max_disk_read_bytes: size(next()?),
+        max_disk_write_bytes: size(next()?),
+        node_list: value(next()?),
         name: next()?.to_owned(),
+        ..SlurmAccount::default()
     })
 }
 
 /// `265724K`, `0`, `1.50M`.
-fn size(text: &str) -> Option<Bytes> {
+fn size(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, factor) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1u64 << 10),
@@ -94,16 +67,16 @@ fn size(text: &str) -> Option<Bytes> {
         _ => (text, 1),
     };
     let number: f64 = number.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)?;
-    Some(Bytes((number * factor as f64) as u64))
+    Some((number * factor as f64) as u64)
 }
 
 /// `00:01.234`, `01:02:03`, `1-02:03:04`.
-fn span(text: &str) -> Option<Duration> {
+fn span(text: &str) -> Option<f64> {
     let (days, rest) = text.trim().split_once('-').unwrap_or(("0", text.trim()));
     let seconds = rest.split(':').try_fold(0.0, |sum: f64, part| {
         part.parse::<f64>().ok().filter(|part| *part >= 0.0).map(|part| sum * 60.0 + part)
     })?;
-    Duration::try_from_secs_f64(days.parse::<f64>().ok()? * 86400.0 + seconds).ok()
+    Some(days.parse::<f64>().ok()? * 86400.0 + seconds).filter(|seconds| seconds.is_finite())
 }
 
 #[cfg(test)]
@@ -123,23 +96,23 @@ Slurm accounting storage is disabled
         let rows = parse(PRINTED);
         let ids: Vec<_> = rows.iter().map(|row| (row.slurm_job_id, row.step.as_deref())).collect();
         assert_eq!(ids, [(2, None), (2, Some("batch")), (2, Some("0")), (3, None)]);
-        assert_eq!(rows[1].max_rss, Some(Bytes(265_724 << 10)));
-        assert_eq!((rows[1].max_disk_read, rows[1].max_disk_write), (Some(Bytes(1 << 19)), Some(Bytes(0))));
-        assert_eq!((rows[0].max_rss, rows[0].total_cpu), (None, Some(Duration::from_millis(1234))));
+        assert_eq!(rows[1].max_rss_bytes, Some(265_724 << 10));
+        assert_eq!((rows[1].max_disk_read_bytes, rows[1].max_disk_write_bytes), (Some(1 << 19), Some(0)));
+        assert_eq!((rows[0].max_rss_bytes, rows[0].total_cpu_seconds), (None, Some(1.234)));
         assert_eq!(
-            (rows[3].started_at, rows[3].nodes.as_deref(), rows[3].name.as_str()),
-            (None, None, "a|b")
+            (&rows[3].started_at, rows[3].node_list.as_deref(), rows[3].name.as_str()),
+            (&None, None, "a|b")
         );
     }
 
     #[test]
     fn a_step_is_an_attempt_by_its_name() {
         let rows = parse(PRINTED);
-        assert_eq!(rows[2].attempt().map(|key| key.stem()), Some("job_wf3_j7_r1_a2".into()));
-        assert_eq!((rows[0].attempt(), rows[1].attempt()), (None, None));
+        assert_eq!(attempt(&rows[2]).map(|key| key.stem()), Some("job_wf3_j7_r1_a2".into()));
+        assert_eq!((attempt(&rows[0]), attempt(&rows[1])), (None, None));
         for name in ["job_wf3_j7_r1", "job_wf3_j7_r1_ax", "job_wfa_j7_r1_a1", "job_wf", ""] {
-            let step = Account { step: Some("0".into()), name: name.into(), ..Account::default() };
-            assert_eq!(step.attempt(), None, "{name}");
+            let step = SlurmAccount { step: Some("0".into()), name: name.into(), ..SlurmAccount::default() };
+            assert_eq!(attempt(&step), None, "{name}");
         }
     }
 
@@ -152,12 +125,12 @@ Slurm accounting storage is disabled
             ("", None),
             ("x", None),
         ] {
-            assert_eq!(span(text).map(|span| span.as_secs_f64()), seconds, "{text}");
+            assert_eq!(span(text), seconds, "{text}");
         }
         for (text, bytes) in
             [("1.5K", Some(1536)), ("2G", Some(2 << 30)), ("17", Some(17)), ("", None), ("-1K", None)]
         {
-            assert_eq!(size(text), bytes.map(Bytes), "{text}");
+            assert_eq!(size(text), bytes, "{text}");
         }
     }
 }

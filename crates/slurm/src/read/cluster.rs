@@ -221,6 +221,15 @@ pub enum WouldStart {
     Never(String),
 }
 
+impl std::fmt::Display for WouldStart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::At(at) => f.write_str(at),
+            Self::Never(why) => write!(f, "never: {why}"),
+        }
+    }
+}
+
 /// From what it prints to its standard error. `None`: that is no answer.
 pub fn would_start(stderr: &str) -> Option<WouldStart> {
     for line in stderr.lines() {

@@ -8,6 +8,7 @@ use super::words::{SplitError, quote, split};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::slurm::book::is_tag;
+use windlass_core::slurm::home::mark;
 use windlass_types::slurm::{Allocation, AllocationRequest};
 
 /// What a batch script needs to know besides the allocation.
@@ -21,6 +22,8 @@ pub struct Site<'a> {
     pub output_dir: &'a Path,
     /// Where the batch script starts.
     pub directory: &'a Path,
+    /// Of the books: what tells our jobs from those of a copy. May be empty.
+    pub home: &'a str,
     /// So long before its end the worker is told. Slurm may be a minute early, never late.
     pub warning: Duration,
 }
@@ -56,6 +59,15 @@ pub fn render(allocation: &Allocation, site: &Site<'_>) -> Result<Batch, Unfit> 
     arguments.extend(ours(allocation, site, &stem)?);
     arguments.push(path_word("the script's path", &path)?);
     Ok(Batch { arguments, script: script(allocation, site)?, path })
+}
+
+/// What Slurm is asked with when such an allocation would start. Nothing is submitted.
+pub fn trial(request: &AllocationRequest) -> Result<Vec<String>, Unfit> {
+    let mut arguments = vec!["--test-only".to_owned()];
+    arguments.extend(wanted(request)?);
+    arguments.push(format!("--time={}", walltime(request.walltime)));
+    arguments.extend(["--wrap", "true"].map(str::to_owned));
+    Ok(arguments)
 }
 
 /// What the files of an allocation are called: as Torc calls what they hold.
@@ -167,8 +179,8 @@ fn ours(allocation: &Allocation, site: &Site<'_>, stem: &str) -> Result<Vec<Stri
     };
     let mut arguments = vec![
         "--parsable".to_owned(),
-        format!("--job-name={}", job_name(allocation)),
-        format!("--comment={tag}"),
+        format!("--job-name={}", mark(&job_name(allocation), site.home)),
+        format!("--comment={}", mark(tag, site.home)),
         format!("--time={}", walltime(request.walltime)),
         "--no-requeue".to_owned(),
         "--open-mode=append".to_owned(),

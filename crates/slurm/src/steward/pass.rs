@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass_core::slurm::book::{AllocationChange, CallCount};
 use windlass_core::slurm::fate::{self, Accounting, Act, Fate, Sight, Tagged, Workers};
+use windlass_core::slurm::home;
 use windlass_core::slurm::offer::Offer;
 use windlass_core::slurm::reasons;
 use windlass_core::slurm::sight::{BookedJob, QueueJob};
@@ -196,7 +197,7 @@ impl Passes {
         let why = match self.slurm.queue() {
             Outcome::Answered(jobs) => {
                 self.looked = Looked::Answered;
-                return Polled::Answered(jobs);
+                return Polled::Answered(home::queued_here(jobs, &self.options.home));
             }
             Outcome::Unknown(why) if why.was_not_asked() => {
                 self.looked = Looked::Silent(why.to_string());
@@ -259,10 +260,16 @@ impl Passes {
     fn ask_accounting(&self, rows: &[&Allocation]) -> Option<Books> {
         let ids: BTreeSet<u64> = rows.iter().filter_map(|row| row.job_id).collect();
         let lost = rows.iter().filter(|row| row.job_id.is_none());
-        let names: BTreeSet<String> = lost.clone().map(|row| batch::job_name(row)).collect();
+        let home = &self.options.home;
+        let names: BTreeSet<String> =
+            lost.clone().map(|row| home::mark(&batch::job_name(row), home)).collect();
         let since = lost.filter_map(|row| row.submitted_at).min().unwrap_or_else(|| Clock.now());
         match self.slurm.booked(&ids, &names, since) {
-            Outcome::Answered(books) => Some(books),
+            Outcome::Answered(Books::Jobs(jobs)) => {
+                let here = |(id, job)| Some((id, home::booked_here(job, home)?));
+                Some(Books::Jobs(jobs.into_iter().filter_map(here).collect()))
+            }
+            Outcome::Answered(Books::Disabled) => Some(Books::Disabled),
             Outcome::Refused(said) => {
                 tracing::warn!(%said, "accounting has refused to answer");
                 None

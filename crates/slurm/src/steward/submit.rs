@@ -96,6 +96,7 @@ impl Passes {
             &Site {
                 windlass: &self.options.windlass,
                 server: &self.options.server,
+                home: &self.options.home,
                 output_dir: &output_dir,
                 directory: &directory,
                 warning: self.options.warning,

@@ -130,7 +130,9 @@ impl Cluster {
     pub(crate) fn jobs_tagged(&self, tag: &str) -> Vec<u64> {
         let said = self.slurm("squeue", &["-h", "-t", "all", "-o", "%A|%k"]);
         let rows = said.lines().filter_map(|line| line.split_once('|'));
-        rows.filter(|(_, comment)| *comment == tag).map(|(id, _)| id.parse().unwrap()).collect()
+        // What follows the tag says whose it is.
+        let bears = |comment: &str| comment.split("..").next() == Some(tag);
+        rows.filter(|(_, comment)| bears(comment)).map(|(id, _)| id.parse().unwrap()).collect()
     }
 
     /// A directory for the files of a test; gone when dropped, unless the test failed.

@@ -4,47 +4,72 @@ use crate::args::slurm::{PackingArgs, PlanSlurmArgs};
 use crate::clusters;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
-use crate::packing;
+use crate::packing::options;
 use crate::plan::SpecFile;
 use crate::spec_files;
 use crate::ui::listing::{Field, Listing};
 use crate::ui::table::Column;
-use std::time::Duration;
-use windlass_core::slurm::generate::{Proposal, write_walltime};
+use windlass_core::slurm::generate::write_walltime;
 use windlass_core::slurm::profile::Profile;
+use windlass_core::slurm::usage::figure;
+use windlass_insight::packing::{self, Planned};
+use windlass_slurm::calls::Slurm;
 use windlass_slurm::discover;
 use windlass_slurm::read::cluster::WouldStart;
-use windlass_slurm::render::words;
 use windlass_spec::Workflow;
-use windlass_types::settings::{ActionType, SlurmScheduler};
+use windlass_types::format_duration;
 
-/// Allocations of one scheduler that are asked for together.
 struct Row {
-    scheduler: SlurmScheduler,
-    partition: Option<String>,
-    jobs: Option<u64>,
-    allocations: u32,
-    walltime: Option<Duration>,
-    core_hours: Option<f64>,
-    is_deferred: bool,
-    start: Option<String>,
+    planned: Planned,
+    start: Option<Start>,
 }
 
+// What a person decides by fits into 80 columns; programs get all of it.
 const FIELDS: &[Field<Row>] = &[
-    Field::new("scheduler", |row: &Row| (&row.scheduler.name).into()).column(Column::text("SCHEDULER")),
-    Field::new("partition", |row: &Row| row.partition.clone().into()).column(Column::text("PARTITION")),
-    Field::new("jobs", |row: &Row| row.jobs.into()).column(Column::number("JOBS")),
-    Field::new("allocations", |row: &Row| row.allocations.into()).column(Column::number("ALLOCATIONS")),
-    Field::new("nodes", |row: &Row| row.scheduler.nodes.into()).column(Column::number("NODES")),
-    Field::new("walltime", |row: &Row| row.walltime.map(write_walltime).into())
-        .column(Column::number("WALLTIME")),
-    Field::new("mem", |row: &Row| row.scheduler.mem.clone().into()).column(Column::number("MEMORY")),
-    Field::new("gres", |row: &Row| row.scheduler.gres.clone().into()),
-    Field::new("extra", |row: &Row| row.scheduler.extra.clone().into()),
-    Field::new("core_hours", |row: &Row| row.core_hours.into()).column(Column::number("CORE-HOURS")),
-    Field::new("is_deferred", |row: &Row| row.is_deferred.into()),
-    Field::new("start", |row: &Row| row.start.clone().into()).column(Column::text("START")),
+    Field::new("scheduler", |row: &Row| (&row.planned.scheduler.name).into())
+        .column(Column::elastic("SCHEDULER")),
+    Field::new("partition", |row: &Row| row.planned.partition.clone().into())
+        .column(Column::elastic("PARTITION")),
+    Field::new("jobs", |row: &Row| row.planned.jobs.into()).column(Column::number("JOBS")),
+    Field::new("allocations", |row: &Row| row.planned.allocations.into()).column(Column::number("ALLOCS")),
+    Field::new("nodes", |row: &Row| row.planned.scheduler.nodes.into()).column(Column::number("NODES")),
+    Field::new("walltime", |row: &Row| row.planned.walltime.map(write_walltime).into()),
+    Field::shown(Column::number("TIME"), |row: &Row| row.planned.walltime.map(format_duration).into()),
+    Field::new("mem", |row: &Row| row.planned.scheduler.mem.clone().into()),
+    Field::new("gres", |row: &Row| row.planned.scheduler.gres.clone().into()),
+    Field::new("extra", |row: &Row| row.planned.scheduler.extra.clone().into()),
+    Field::new("core_hours", |row: &Row| row.planned.core_hours.into()),
+    Field::shown(Column::number("CORE-H"), |row: &Row| row.planned.core_hours.map(figure).into()),
+    Field::new("is_deferred", |row: &Row| row.planned.is_deferred.into()),
+    Field::new("start", |row: &Row| row.start.as_ref().map(Start::in_full).into()),
+    Field::shown(Column::text("START"), |row: &Row| row.start.as_ref().map(Start::in_short).into()),
 ];
+
+enum Start {
+    /// When its first jobs are ready.
+    Later,
+    Slurm(WouldStart),
+}
+
+impl Start {
+    fn in_full(&self) -> String {
+        match self {
+            Self::Later => "when jobs are ready".to_owned(),
+            Self::Slurm(start) => start.to_string(),
+        }
+    }
+
+    fn in_short(&self) -> String {
+        match self {
+            Self::Later => "when ready".to_owned(),
+            // `2026-11-16T14:22:05`: nobody plans for next year, or by seconds.
+            Self::Slurm(WouldStart::At(at)) => {
+                at.get(5..16).map_or_else(|| at.clone(), |short| short.replace('T', " "))
+            }
+            Self::Slurm(WouldStart::Never(_)) => "never".to_owned(),
+        }
+    }
+}
 
 pub(crate) fn run(ctx: &Context, args: &PlanSlurmArgs) -> Result<Exit, CliError> {
     let file = SpecFile::read(&ctx.cwd, &spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?)?;
@@ -62,80 +87,36 @@ pub(crate) fn show(
     packing_args: &PackingArgs,
     offline: bool,
 ) -> Result<(), CliError> {
-    let mut rows: Vec<Row> = if packing::is_scheduled(workflow) {
-        packing::check(workflow, profile)?;
-        written(workflow)
-    } else {
-        let demands = packing::demands(workflow);
-        packing::proposals(workflow, &demands, profile, packing_args)?.into_iter().map(proposed).collect()
-    };
+    let planned = packing::plan(workflow, profile, &options(workflow, packing_args))?;
+    let mut rows: Vec<Row> = planned.into_iter().map(|planned| Row { planned, start: None }).collect();
     if rows.is_empty() {
         ctx.ui.note("nothing is asked of Slurm");
     }
     if !offline {
+        let slurm = Slurm::by_hand();
         for row in &mut rows {
-            row.start =
-                Some(if row.is_deferred { "when jobs are ready".to_owned() } else { start(&row.scheduler)? });
+            row.start = Some(start(&slurm, workflow, &row.planned)?);
         }
     }
+    let never = rows.iter().filter_map(|row| match &row.start {
+        Some(Start::Slurm(WouldStart::Never(why))) => {
+            Some(format!("allocations of {} would never start: {why}", row.planned.scheduler.name))
+        }
+        _ => None,
+    });
+    let never: Vec<String> = never.collect();
     ctx.ui.print_list(&Listing::new(FIELDS), rows)?;
+    for why in never {
+        ctx.ui.warn(&why);
+    }
     Ok(())
 }
 
-fn proposed(proposal: Proposal) -> Row {
-    let core_hours = Some((proposal.core_hours() * 10.0).round() / 10.0);
-    let group = proposal.group;
-    Row {
-        partition: Some(group.partition),
-        jobs: Some(group.jobs),
-        allocations: group.allocations,
-        walltime: Some(group.walltime),
-        core_hours,
-        is_deferred: group.is_deferred,
-        start: None,
-        scheduler: proposal.scheduler,
+/// When one of its allocations would start.
+fn start(slurm: &Slurm, workflow: &Workflow<'_>, planned: &Planned) -> Result<Start, CliError> {
+    if planned.is_deferred {
+        return Ok(Start::Later);
     }
-}
-
-/// What the spec says itself.
-fn written(workflow: &Workflow<'_>) -> Vec<Row> {
-    let asks = workflow.actions().iter().filter(|one| one.action.action_type == ActionType::ScheduleNodes);
-    let row = |one: &windlass_spec::ResolvedAction| {
-        let name = one.action.scheduler.as_deref()?;
-        let scheduler = workflow.schedulers().iter().find(|scheduler| scheduler.name == name)?.clone();
-        let waits = |job: &u32| workflow.job(*job as usize).depends_on().any(|list| !list.is_empty());
-        Some(Row {
-            partition: scheduler.partition.clone(),
-            jobs: None,
-            allocations: one.action.num_allocations.unwrap_or(1),
-            walltime: scheduler.walltime(),
-            core_hours: None,
-            is_deferred: one.jobs.iter().any(waits),
-            start: None,
-            scheduler,
-        })
-    };
-    asks.filter_map(row).collect()
-}
-
-/// When one of its allocations would start, as Slurm says.
-fn start(scheduler: &SlurmScheduler) -> Result<String, CliError> {
-    let mut options = words::split(scheduler.extra.as_deref().unwrap_or_default())
-        .map_err(|e| CliError::user(format!("`extra` of scheduler `{}`: {e}", scheduler.name)))?;
-    let texts = [
-        ("account", Some(scheduler.account.as_str()).filter(|account| !account.is_empty())),
-        ("partition", scheduler.partition.as_deref()),
-        ("qos", scheduler.qos.as_deref()),
-        ("mem", scheduler.mem.as_deref()),
-        ("gres", scheduler.gres.as_deref()),
-        ("tmp", scheduler.tmp.as_deref()),
-    ];
-    options.extend(texts.iter().filter_map(|(name, value)| Some(format!("--{name}={}", (*value)?))));
-    options.push(format!("--nodes={}", scheduler.nodes));
-    options.extend(scheduler.ntasks_per_node.map(|tasks| format!("--ntasks-per-node={tasks}")));
-    options.extend(scheduler.walltime().map(|walltime| format!("--time={}", write_walltime(walltime))));
-    Ok(match discover::would_start(&options)? {
-        WouldStart::At(at) => at,
-        WouldStart::Never(why) => format!("never: {why}"),
-    })
+    let request = planned.request(workflow).map_err(CliError::user)?;
+    Ok(Start::Slurm(discover::would_start(slurm, &request)?))
 }

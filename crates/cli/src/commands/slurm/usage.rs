@@ -11,6 +11,7 @@ use crate::ui::table::Column;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use windlass_api::torc::ComputeNodeModel;
+use windlass_client::Client;
 use windlass_core::slurm::usage::{Fruit, Host, Report, Spell, Usage, figure, report};
 use windlass_store::Store;
 use windlass_store::model::{
@@ -142,12 +143,7 @@ pub(super) fn workers(
             cores: cpus.saturating_mul(nodes.max(1)),
         };
         if let Some(client) = &client {
-            let path = format!(
-                "/torc-service/v1/compute_nodes?workflow_id={}&scheduled_compute_node_id={}",
-                one.workflow, one.id
-            );
-            let nodes: Nodes = client.get(&path)?;
-            found.extend(nodes.items.into_iter().filter_map(|node| {
+            found.extend(nodes(client, one)?.into_iter().filter_map(|node| {
                 let number = |n: i64| u32::try_from(n).unwrap_or(0);
                 let host = host(node.hostname, number(node.num_cpus), number(node.num_nodes));
                 Some((WorkerId(node.id?), host))
@@ -166,6 +162,26 @@ pub(super) fn workers(
 #[derive(Deserialize)]
 struct Nodes {
     items: Vec<ComputeNodeModel>,
+    has_more: bool,
+}
+
+/// All that the server has of an allocation, page by page.
+fn nodes(client: &Client, allocation: &Allocation) -> Result<Vec<ComputeNodeModel>, CliError> {
+    let mut all = Vec::new();
+    loop {
+        let path = format!(
+            "/torc-service/v1/compute_nodes?workflow_id={}&scheduled_compute_node_id={}&offset={}&limit={PAGE}",
+            allocation.workflow,
+            allocation.id,
+            all.len()
+        );
+        let page: Nodes = client.get(&path)?;
+        let is_last = !page.has_more || page.items.is_empty();
+        all.extend(page.items);
+        if is_last {
+            return Ok(all);
+        }
+    }
 }
 
 /// Reads each list once, page by page.

@@ -26,6 +26,7 @@ fn request() -> AllocationRequest {
 
 fn site() -> Site<'static> {
     Site {
+        home: "",
         windlass: Path::new("/opt/wind lass/windlass"),
         server: "http://login1:8080",
         output_dir: Path::new("/data/out"),

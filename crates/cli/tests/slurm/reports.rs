@@ -1,0 +1,219 @@
+//! What is told of allocations once they ran: by the commands, as JSON and as tables, and to agents.
+
+use crate::house::House;
+use crate::support::{Cluster, eventually, windlass};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/slurm.yaml");
+
+/// A step that is done, and one that is not before its allocation is canceled.
+const STEPS: &str = "\
+name: steps
+execution_config: {mode: slurm, sigkill_headroom_seconds: 5}
+resource_requirements: [{name: small, num_cpus: 1, memory: 100m, runtime: PT2M}]
+slurm_schedulers:
+  - {name: one, account: lab, partition: standard, ntasks_per_node: 1, mem: 400M, walltime: '00:10:00', extra: '--cpus-per-task=2'}
+actions:
+  - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: one, scheduler_type: slurm, num_allocations: 1}
+jobs:
+  - {name: brief, command: sleep 1, resource_requirements: small, scheduler: one}
+  - {name: long, command: sleep 100, resource_requirements: small, scheduler: one}
+";
+
+/// The example, from `submit` until its allocations are over.
+fn study<'a>(cluster: &'a Cluster, name: &str) -> House<'a> {
+    let house = House::with_steward(cluster, name);
+    house.windlass(&["submit", "--slurm", "--account", "lab", EXAMPLE]);
+    eventually("the example is done", || house.jobs().values().all(|status| status == "completed"));
+    assert_eq!(house.work.read("study/total").trim(), "36");
+    eventually("its allocations are over", || {
+        house.allocations().iter().all(|row| ["ended", "withdrawn"].contains(&row["state"].as_str().unwrap()))
+    });
+    house
+}
+
+/// What a command prints on a terminal of 80 columns: it fits, and each of these is there.
+#[track_caller]
+fn fits(house: &House<'_>, arguments: &[&str], wanted: &[&str]) -> String {
+    let shown = house.on_terminal(arguments);
+    for line in shown.lines() {
+        assert!(line.chars().count() <= 80, "{arguments:?}: {line:?} is too long in\n{shown}");
+    }
+    for text in wanted {
+        assert!(shown.contains(text), "{arguments:?}: no `{text}` in\n{shown}");
+    }
+    shown
+}
+
+fn calls(house: &House<'_>, command: &str) -> u64 {
+    let told = house.json(&["slurm", "rpc"]);
+    let commands = told["commands"].as_array().unwrap().iter();
+    commands.filter(|of| of["command"] == command).filter_map(|of| of["last_day"]["calls"].as_u64()).sum()
+}
+
+#[test]
+fn what_became_of_allocations_is_told() {
+    let cluster = Cluster::shared();
+    let house = study(&cluster, "reports");
+    let plan = ["slurm", "plan", EXAMPLE, "--account", "lab"];
+    let planned = house.json(&plan);
+    assert!(planned[0]["core_hours"].as_f64().unwrap() > 0.0, "{planned}");
+    fits(&house, &plan, &["SCHEDULER", "ALLOCS", "CORE-H", "START"]);
+
+    // Where the core-hours went: each is in one of them.
+    let usage = house.json(&["slurm", "usage", "1"]);
+    let number = |name: &str| usage["total"][name].as_f64().unwrap();
+    let (given, claimed) = (number("given_core_hours"), number("used_core_hours"));
+    assert!(claimed > 0.0 && claimed <= given && given <= number("asked_core_hours"), "{usage}");
+    assert!((given - claimed - number("idle_core_hours")).abs() < 0.002, "{usage}");
+    let allocations = house.allocations();
+    // Others were canceled while they waited: nothing was left for them.
+    let began = allocations.iter().filter(|row| row["end"] == "COMPLETED").count();
+    assert_eq!(usage["allocations"].as_array().unwrap().len(), allocations.len(), "{usage}");
+    fits(&house, &["slurm", "usage", "1"], &["ASKED", "GIVEN", "IDLE", "USE", "COMPLETED"]);
+
+    // What accounting has; the server asks, and counts that.
+    let before = calls(&house, "sacct");
+    let mut booked = Value::Null;
+    eventually("accounting knows that they are over", || {
+        booked = house.json(&["slurm", "sacct", "1"]);
+        let whole = booked.as_array().unwrap().iter().filter(|row| row["step"].is_null());
+        whole.filter(|row| row["state"] == "COMPLETED").count() == began
+    });
+    let ids: Vec<&Value> = allocations.iter().map(|row| &row["id"]).collect();
+    assert!(booked.as_array().unwrap().iter().all(|row| ids.contains(&&row["allocation_id"])), "{booked}");
+    eventually("the question was counted", || calls(&house, "sacct") > before);
+    fits(&house, &["slurm", "sacct", "1"], &["SLURM", "STATE", "ELAPSED", "COMPLETED"]);
+    let none = house.json(&["slurm", "stats", "1"]);
+    assert_eq!(none, json!([]), "no job of it ran as a step");
+    assert_eq!(house.json(&["slurm", "logs", "1", "--errors-only"]), json!([]));
+
+    let trail = house.json(&["slurm", "audit", "1"]);
+    let count = |what: &str| trail.as_array().unwrap().iter().filter(|step| step["what"] == what).count();
+    assert_eq!((count("asked"), count("ended")), (allocations.len(), allocations.len()), "{trail}");
+    fits(&house, &["slurm", "audit", "1"], &["WHAT", "asked", "submitting", "ended", "tag "]);
+    fits(&house, &["slurm", "rpc"], &["squeue", "sbatch", "sacct", "MEAN TIME"]);
+    fits(&house, &["slurm", "allocations", "1"], &["SCHEDULER", "ended"]);
+}
+
+#[test]
+fn what_steps_used_and_what_ended_them() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "steps-told");
+    house.submit(STEPS);
+    house.await_status("brief", "completed");
+    house.await_status("long", "running");
+    let row = house.await_allocation("it runs", |row| row["state"] == "running");
+    house.windlass(&["slurm", "cancel", &row["id"].to_string(), "--reason", "enough"]);
+    let row = house.await_allocation("it is over", |row| row["state"] == "ended");
+    assert_eq!(row["end"], "CANCELLED", "{row}");
+
+    let mut stats = Value::Null;
+    eventually("accounting has both steps", || {
+        stats = house.json(&["slurm", "stats", "1"]);
+        stats.as_array().unwrap().len() == 2
+    });
+    let of =
+        |name: &str| stats.as_array().unwrap().iter().find(|one| one["job_name"] == name).unwrap().clone();
+    let job = row["slurm_job_id"].to_string();
+    assert_eq!(
+        (&of("brief")["attempt_id"], &of("brief")["slurm_job_id"]),
+        (&json!(1), &json!(job)),
+        "{stats}"
+    );
+    assert_eq!(house.json(&["slurm", "stats", "1"]), stats, "what was kept is kept once");
+    fits(&house, &["slurm", "stats", "1"], &["JOB", "brief", "long", "MAX RSS", "CPU S"]);
+    let booked = house.json(&["slurm", "sacct", "1"]);
+    let steps: Vec<&str> =
+        booked.as_array().unwrap().iter().filter_map(|row| row["job_name"].as_str()).collect();
+    assert_eq!(steps.len(), 2, "{booked}");
+
+    // Slurm's own words, with what they mean, beside the allocation and the job that was lost with it.
+    let mut told = Value::Null;
+    eventually("Slurm has written that it was canceled", || {
+        told = house.json(&["slurm", "logs", "1"]);
+        told.as_array().unwrap().iter().any(|found| found["text"].as_str().unwrap().contains("CANCELLED AT"))
+    });
+    let found =
+        told.as_array().unwrap().iter().find(|found| found["text"].as_str().unwrap().contains("CANCELLED"));
+    let found = found.unwrap();
+    assert_eq!(
+        (&found["allocation_id"], &found["allocation_end"]),
+        (&row["id"], &json!("CANCELLED")),
+        "{found}"
+    );
+    assert!(found["means"].as_str().is_some_and(|means| !means.is_empty()), "{found}");
+    let shown = house.windlass(&["slurm", "logs", "1"]);
+    assert!(shown.contains(&format!("(Slurm job {job}): CANCELLED")), "{shown}");
+    assert!(shown.contains("did not complete there: long"), "{shown}");
+}
+
+/// What a script with the official SDK prints.
+#[track_caller]
+fn session(house: &House<'_>, arguments: &[&str]) -> Value {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("../../target"), PathBuf::from);
+    let python = target.join("torc-client/bin/python");
+    assert!(python.exists(), "{} is missing: `cargo xtask test` installs it", python.display());
+    let mut command = house.command_of(&python);
+    command.arg(root.join("tests/mcp/slurm.py")).arg(EXAMPLE).args(arguments);
+    command.env("PYTHONDONTWRITEBYTECODE", "1").stderr(Stdio::piped());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[track_caller]
+fn saw_the_cluster(seen: &Value, allocations: &[Value]) {
+    let sacct = &seen["sacct"];
+    assert_eq!(sacct["count"], allocations.len(), "{sacct}");
+    assert_eq!(sacct["accounts_trouble"], Value::Null, "{sacct}");
+    let job = &allocations[0]["slurm_job_id"];
+    let told = sacct["allocations"].as_array().unwrap();
+    assert!(
+        told.iter().any(|row| row["slurm_job_id"] == *job && row["slurm_state"] == "COMPLETED"),
+        "{sacct}"
+    );
+    let booked = sacct["accounts"].as_array().unwrap();
+    let whole = booked.iter().find(|row| row["slurm_job_id"] == *job && row["step"].is_null()).unwrap();
+    assert_eq!(whole["allocation_id"], allocations[0]["id"], "{whole}");
+    let groups = seen["plan"]["groups"].as_array().unwrap();
+    assert!(groups[0]["start"].as_str().unwrap().starts_with("20"), "{groups:?}");
+    assert_eq!((&groups[0]["partition"], groups[0]["allocations"].is_u64()), (&json!("standard"), true));
+    assert_eq!(seen["offline"]["groups"][0]["start"], Value::Null);
+    let said = |name: &str| seen[name].as_str().unwrap();
+    assert!(said("huge").contains("job `a` fits no partition"), "{}", said("huge"));
+    assert!(said("mistaken").contains("check_spec"), "{}", said("mistaken"));
+    assert!(said("sly").contains("account: letters"), "{}", said("sly"));
+}
+
+#[test]
+fn agents_are_told_by_the_server_and_on_a_login_node() {
+    let cluster = Cluster::shared();
+    let house = House::served(
+        &cluster,
+        "agents",
+        &["--slurm", "--slurm-poll", "1s", "--slurm-calls", "600", "--mcp"],
+    );
+    house.windlass(&["submit", "--slurm", "--account", "lab", EXAMPLE]);
+    eventually("the example is done", || house.jobs().values().all(|status| status == "completed"));
+    let is_over = |row: &Value| ["ended", "withdrawn"].contains(&row["state"].as_str().unwrap());
+    eventually("its allocations are over", || house.allocations().iter().all(is_over));
+    let allocations: Vec<Value> = house.allocations();
+    eventually("accounting has heard of the first", || {
+        let booked = house.json(&["slurm", "sacct", "1"]);
+        booked.as_array().unwrap().iter().any(|row| row["slurm_job_id"] == allocations[0]["slurm_job_id"])
+    });
+
+    let before = calls(&house, "sinfo");
+    let (url, token) = house.address();
+    let seen = session(&house, &["http", &url, &token, "1"]);
+    saw_the_cluster(&seen, &allocations);
+    eventually("what the agent asked was counted", || calls(&house, "sinfo") > before);
+    let program = windlass().display().to_string();
+    let seen = session(&house, &["stdio", &program, "1"]);
+    saw_the_cluster(&seen, &allocations);
+}

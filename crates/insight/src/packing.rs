@@ -1,0 +1,194 @@
+//! What a spec asks of Slurm, or would: what its jobs demand, a proposal for it, and what all of that comes to.
+
+use crate::making;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use windlass_core::slurm::generate::{Proposal, check_job, check_scheduler, propose};
+use windlass_core::slurm::groups::{Demand, Fault, Options, levels};
+use windlass_core::slurm::profile::Profile;
+use windlass_core::slurm::request::{Crew, request};
+use windlass_core::slurm::reserve::reserve;
+use windlass_spec::{ResolvedAction, Workflow};
+use windlass_types::Resources;
+use windlass_types::settings::{ActionType, SlurmScheduler};
+use windlass_types::slurm::AllocationRequest;
+
+/// What is asked for, or would have to be, can never be given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{said}")]
+pub struct Unpacked {
+    said: String,
+    remedy: &'static str,
+    cluster: String,
+}
+
+impl Unpacked {
+    pub fn hint(&self) -> String {
+        format!("{}; `windlass hpc partitions` shows what {} has", self.remedy, self.cluster)
+    }
+}
+
+/// What the jobs of one entry demand, or those of them that ask for the same.
+#[derive(Clone, Debug)]
+pub struct OfEntry {
+    pub demand: Demand,
+    pub entry: usize,
+    /// Their numbers.
+    pub jobs: Vec<u32>,
+}
+
+/// In the order of the file.
+pub fn demands(workflow: &Workflow<'_>) -> Vec<OfEntry> {
+    let count = u32::try_from(workflow.job_count()).unwrap_or(u32::MAX);
+    let levels = levels(count, &making::edges(workflow));
+    let mut found: Vec<OfEntry> = Vec::new();
+    let mut places: BTreeMap<(usize, Option<u32>, Option<u32>), usize> = BTreeMap::new();
+    for ((number, job), level) in (0..).zip(workflow.jobs()).zip(levels) {
+        let key = (job.entry(), job.requirements, job.kind);
+        let place = *places.entry(key).or_insert_with(|| {
+            let requirements = job.requirements.map(|number| &workflow.requirements()[number as usize]);
+            let kind = job.kind.map(|number| &workflow.kinds()[number as usize]);
+            let scheduler = kind.and_then(|kind| kind.scheduler);
+            let demand = Demand {
+                requirements: requirements.map(|set| set.name.clone()),
+                resources: requirements.map_or(Resources::DEFAULT, |set| set.resources),
+                level,
+                names: vec![workflow.entry_name(job.entry()).to_owned()],
+                labels: kind.map(|kind| kind.labels.clone()).unwrap_or_default(),
+                scheduler: scheduler.map(|number| workflow.schedulers()[number as usize].name.clone()),
+                ..Demand::default()
+            };
+            found.push(OfEntry { demand, entry: job.entry(), jobs: Vec::new() });
+            found.len() - 1
+        });
+        let of = &mut found[place];
+        of.demand.jobs += 1;
+        of.demand.level = of.demand.level.min(level);
+        of.jobs.push(number);
+    }
+    found
+}
+
+/// Whether the spec says itself what is asked of Slurm.
+pub fn is_scheduled(workflow: &Workflow<'_>) -> bool {
+    let asks = |kind: ActionType| kind == ActionType::ScheduleNodes;
+    !workflow.schedulers().is_empty() || workflow.actions().iter().any(|one| asks(one.action.action_type))
+}
+
+/// A proposal for all of its jobs; or an error that names those that fit nowhere.
+pub fn proposals(
+    workflow: &Workflow<'_>,
+    demands: &[OfEntry],
+    profile: &Profile,
+    options: &Options,
+) -> Result<Vec<Proposal>, Unpacked> {
+    let options = Options { reserve: reserve(workflow.settings()), ..options.clone() };
+    let demands: Vec<Demand> = demands.iter().map(|of| of.demand.clone()).collect();
+    propose(profile, &demands, &options, None, &BTreeSet::new()).map_err(|faults| unfit(&faults, profile))
+}
+
+/// Whether what the spec asks of Slurm can ever be given.
+pub fn check(workflow: &Workflow<'_>, profile: &Profile) -> Result<(), Unpacked> {
+    let wrong =
+        workflow.schedulers().iter().filter_map(|scheduler| check_scheduler(scheduler, profile).err());
+    let wrong: Vec<String> = wrong.map(|fault| fault.to_string()).collect();
+    if !wrong.is_empty() {
+        return Err(Unpacked {
+            said: wrong.join("\n"),
+            remedy: "change the scheduler",
+            cluster: title(profile),
+        });
+    }
+    let demands = demands(workflow);
+    let named = |name: &str| workflow.schedulers().iter().find(|scheduler| scheduler.name == name);
+    let faults: Vec<Fault> = demands
+        .iter()
+        .filter_map(|of| {
+            let scheduler = named(of.demand.scheduler.as_deref()?)?;
+            check_job(&of.demand, scheduler, profile, reserve(workflow.settings())).err()
+        })
+        .collect();
+    if faults.is_empty() { Ok(()) } else { Err(unfit(&faults, profile)) }
+}
+
+fn unfit(faults: &[Fault], profile: &Profile) -> Unpacked {
+    let said: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Unpacked { said: said.join("\n"), remedy: "ask for less", cluster: title(profile) }
+}
+
+/// What people call the cluster.
+pub fn title(profile: &Profile) -> String {
+    let name = if profile.display_name.is_empty() { &profile.name } else { &profile.display_name };
+    format!("cluster {name}")
+}
+
+/// Who pays, if the spec says so.
+pub fn default_account<'a>(workflow: &'a Workflow<'_>) -> Option<&'a str> {
+    workflow.settings().slurm_defaults.get("account").and_then(|account| account.as_str())
+}
+
+/// Allocations of one scheduler that are asked for together.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    pub scheduler: SlurmScheduler,
+    pub partition: Option<String>,
+    /// Nothing if the spec does not tell which jobs go there.
+    pub jobs: Option<u64>,
+    pub allocations: u32,
+    pub walltime: Option<Duration>,
+    pub core_hours: Option<f64>,
+    /// They are asked for when their first jobs are ready.
+    pub is_deferred: bool,
+}
+
+impl Planned {
+    /// What Slurm is asked for, or why that makes no sense.
+    pub fn request(&self, workflow: &Workflow<'_>) -> Result<AllocationRequest, String> {
+        request(&self.scheduler, &workflow.settings().slurm_defaults, Crew::default())
+    }
+}
+
+/// What would be asked for, after it was seen that the cluster can give it: what the spec says itself, or a proposal.
+pub fn plan(workflow: &Workflow<'_>, profile: &Profile, options: &Options) -> Result<Vec<Planned>, Unpacked> {
+    if is_scheduled(workflow) {
+        check(workflow, profile)?;
+        return Ok(written(workflow));
+    }
+    let demands = demands(workflow);
+    Ok(proposals(workflow, &demands, profile, options)?.into_iter().map(proposed).collect())
+}
+
+fn proposed(proposal: Proposal) -> Planned {
+    // Nobody knows it better than that.
+    let core_hours = Some((proposal.core_hours() * 1000.0).round() / 1000.0);
+    let group = proposal.group;
+    Planned {
+        partition: Some(group.partition),
+        jobs: Some(group.jobs),
+        allocations: group.allocations,
+        walltime: Some(group.walltime),
+        core_hours,
+        is_deferred: group.is_deferred,
+        scheduler: proposal.scheduler,
+    }
+}
+
+/// What the spec says itself.
+fn written(workflow: &Workflow<'_>) -> Vec<Planned> {
+    let asks = workflow.actions().iter().filter(|one| one.action.action_type == ActionType::ScheduleNodes);
+    let row = |one: &ResolvedAction| {
+        let name = one.action.scheduler.as_deref()?;
+        let scheduler = workflow.schedulers().iter().find(|scheduler| scheduler.name == name)?.clone();
+        let waits = |job: &u32| workflow.job(*job as usize).depends_on().any(|list| !list.is_empty());
+        Some(Planned {
+            partition: scheduler.partition.clone(),
+            jobs: None,
+            allocations: one.action.num_allocations.unwrap_or(1),
+            walltime: scheduler.walltime(),
+            core_hours: None,
+            is_deferred: one.jobs.iter().any(waits),
+            scheduler,
+        })
+    };
+    asks.filter_map(row).collect()
+}
