@@ -673,6 +673,10 @@ impl Agent {
                     assignment.launcher = launcher(assignment, execution);
                 }
             }
+            let launches = answer.assignments.iter().any(|assignment| !assignment.launcher.is_empty());
+            if let Some(crew) = &mut self.crew {
+                crew.has_launched |= launches;
+            }
             self.busy.extend(keys);
             self.tell_crew(&ToWorker::Assign(answer.assignments));
         }

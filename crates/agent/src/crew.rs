@@ -11,7 +11,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 use windlass_client::{Client, Keyring};
-use windlass_proc::bury::{self, Deceased, make_sure_dead};
+use windlass_proc::bury::{self, Deceased, await_called_off, make_sure_dead};
 use windlass_proc::identity::{Identity, boot_id, to_pid};
 use windlass_proc::{machine, tree};
 use windlass_types::work::{AttemptKey, ToWorker};
@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const REPORT_LINGER: Duration = Duration::from_millis(30);
 /// How long one that was told to quit may take.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long what was launched elsewhere may take to be called off.
+const CALLING_OFF: Duration = Duration::from_secs(20);
 /// It reads all the time; one that does not for so long hangs.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -34,6 +36,8 @@ pub(crate) struct Crew {
     pub(crate) process: Process,
     /// Its jobs stand still, as it says itself.
     pub(crate) is_frozen: bool,
+    /// Some of its jobs run elsewhere.
+    pub(crate) has_launched: bool,
     /// A question of ours that it has not answered, since when.
     pub(crate) asked: Option<Instant>,
     child: Child,
@@ -73,7 +77,16 @@ impl Crew {
             .spawn(move || listen(number, reader, &events))
             .map_err(Error::Start)?;
         let process = Process { pid: identity.pid, start_ticks: identity.start_ticks, token, ledger };
-        Ok(Self { number, process, is_frozen: false, asked: None, child, link, line: Vec::new() })
+        Ok(Self {
+            number,
+            process,
+            is_frozen: false,
+            has_launched: false,
+            asked: None,
+            child,
+            link,
+            line: Vec::new(),
+        })
     }
 
     /// False: it is gone, or does not read.
@@ -97,6 +110,11 @@ impl Crew {
 
     /// Makes sure that it and everything it started are dead. Returns what it had started lately; `None`: nobody can tell.
     pub(crate) fn bury(mut self) -> Result<Option<Vec<AttemptKey>>, Error> {
+        if self.has_launched {
+            // Should it only hang: its end is what calls off the rest.
+            self.child.kill().ok();
+            await_called_off(&self.process.ledger, CALLING_OFF);
+        }
         let report = bury(&self.process)?;
         // A zombie is as dead as one that is gone; this only clears it away.
         self.child.wait().ok();

@@ -6,6 +6,9 @@ use windlass_types::{JobStatus, Resources, format_duration};
 
 const SIGKILL: i32 = 9;
 
+/// What is said of an attempt that was stopped because its worker had to go, until it is known why that had to.
+pub const INTERRUPTED: &str = "interrupted";
+
 /// The return codes of attempts that Windlass ended, which a workflow may choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturnCodes {
@@ -59,7 +62,7 @@ pub(crate) fn judge(ended: &Ended, asked: &Resources, codes: ReturnCodes, cancel
             judged(JobEvent::Fail, JobStatus::Failed, codes.out_of_memory, Some(reason))
         }
         EndCause::Stopped(StopReason::Interrupted) if !canceling => {
-            let reason = "interrupted".to_owned();
+            let reason = INTERRUPTED.to_owned();
             judged(JobEvent::Requeue, JobStatus::Terminated, code, Some(reason))
         }
         EndCause::Stopped(StopReason::Interrupted | StopReason::Canceled) => {

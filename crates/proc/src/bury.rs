@@ -107,6 +107,25 @@ pub fn make_sure_dead(worker: &Deceased<'_>, patience: Duration) -> Result<Repor
     Ok(Report { worker_was_alive, ended, started: ledger.map(|ledger| ledger.started()) })
 }
 
+/// What a worker that is dead had launched elsewhere was asked to end by that death, and ends elsewhere what it launched. Killed
+/// before that is done it would leave it behind: so it has this long.
+pub fn await_called_off(ledger: &Path, at_most: Duration) {
+    let Ok(contents) = Contents::read(ledger) else { return };
+    let give_up = Instant::now() + at_most;
+    loop {
+        let is_there = |pid: &Pid| {
+            let found = Identity::of(from_pid(*pid)).filter(|found| found.is_alive());
+            found.is_some_and(|found| contents.entries.iter().any(|entry| entry.is(*pid, found.start_ticks)))
+        };
+        let pids = contents.entries.iter().filter_map(|entry| entry.pid);
+        let left: Vec<Pid> = pids.filter(is_there).collect();
+        if left.is_empty() || Instant::now() >= give_up {
+            return;
+        }
+        tree::await_exit(&left, ROUND);
+    }
+}
+
 fn end_worker(worker: Identity, give_up: Instant) -> Result<(), Error> {
     if is_self_or_ancestor(worker.pid) {
         return Err(Error::OurOwnAncestor { pid: worker.pid });

@@ -5,8 +5,10 @@
 
 #![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that takes a prepared environment")]
 
+use crate::attached::Attached;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsString};
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -132,7 +134,8 @@ impl Additions {
 #[derive(Debug)]
 pub struct Launch<'a> {
     pub command: &'a str,
-    /// A program, by its path, and arguments that go before `/bin/sh -c COMMAND`. Empty: it is run here.
+    /// A program, by its path, and arguments that go before `/bin/sh -c COMMAND`; it is asked to end when the thread that
+    /// starts it ends. Empty: the command is run here.
     pub launcher: &'a [String],
     pub environment: &'a Environment,
     pub additions: &'a Additions,
@@ -175,7 +178,6 @@ impl Spawner {
         let launcher: Vec<CString> = launcher
             .collect::<Result<_, _>>()
             .map_err(|_| Error::Nul { what: "what launches the command" })?;
-        let program = launcher.first().map_or(SHELL, CString::as_c_str);
         let arguments: Vec<&CStr> = match &enter {
             _ if !launcher.is_empty() => {
                 launcher.iter().map(CString::as_c_str).chain([SHELL, c"-c", &command]).collect()
@@ -183,6 +185,9 @@ impl Spawner {
             Some(path) => vec![SHELL_NAME, c"-c", ENTER_AND_RUN, SHELL_NAME, path, &command],
             None => vec![SHELL_NAME, c"-c", &command],
         };
+        if !launcher.is_empty() {
+            return self.spawn_attached(launch, &arguments);
+        }
         let argument_pointers: Vec<_> =
             arguments.iter().map(|argument| argument.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect();
         let additions = launch.additions.sorted();
@@ -195,7 +200,7 @@ impl Spawner {
         let errno = unsafe {
             libc::posix_spawn(
                 &raw mut pid,
-                program.as_ptr(),
+                SHELL.as_ptr(),
                 &raw const actions.0,
                 &raw const *self.attributes.0,
                 argument_pointers.as_ptr(),
@@ -206,6 +211,18 @@ impl Spawner {
             (0, Some(pid)) => Ok(pid),
             _ => Err(self.error(launch, errno)),
         }
+    }
+
+    /// What has it run elsewhere must not outlive us: it is asked to end with the thread that calls this.
+    fn spawn_attached(&self, launch: &Launch<'_>, words: &[&CStr]) -> Result<Pid, Error> {
+        let additions = launch.additions.sorted();
+        let added: HashSet<&[u8]> = additions.iter().map(|entry| name_of(entry)).collect();
+        let shared = launch.environment.entries.iter().map(|entry| entry.to_bytes());
+        let shared = shared.filter(|entry| !added.contains(name_of(entry)));
+        let environment = shared.chain(additions.iter().map(|entry| &entry[..entry.len() - 1])).collect();
+        let (stdout, stderr) = (launch.stdout, launch.stderr);
+        let attached = Attached { words, environment, directory: &self.directory, stdout, stderr };
+        attached.spawn().map_err(|error| self.error(launch, error.raw_os_error().unwrap_or(libc::EINVAL)))
     }
 
     fn file_actions(&self, launch: &Launch<'_>) -> Result<FileActions, libc::c_int> {

@@ -30,7 +30,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Gate, GateOptions, Secret};
-use windlass_engine::service::{Bury, Service, ServiceOptions};
+use windlass_engine::service::{Bury, OnSilent, Service, ServiceOptions};
 use windlass_requests::Nudge;
 use windlass_slurm::steward::Nudge as SlurmNudge;
 use windlass_store::lock::{self, Lock, LockGuard};
@@ -343,12 +343,16 @@ impl Site {
         of_slurm: SlurmNudge,
     ) -> ServiceOptions {
         let (events, overlap, pulse) = (events.clone(), pulse.overlap(), pulse.clone());
+        // Where nobody talks to Slurm nobody would answer.
+        let fences = options.slurm.as_ref().map(|_| of_slurm.clone());
+        let on_silent = fences.map(|fences| Arc::new(move |silent| fences.silent(silent)) as OnSilent);
         ServiceOptions {
             lease: options.lease,
             grace: options.grace,
             api_url: Some(self.url.clone()),
             bury: options.bury.clone().map(telling),
             on_commit: Some(Arc::new(move || events.nudge())),
+            on_silent,
             on_change: Some(Arc::new(move |workflow| {
                 nudge.workflow(workflow);
                 of_slurm.workflow(workflow);

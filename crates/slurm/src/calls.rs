@@ -10,7 +10,7 @@ pub(crate) mod environment;
 pub use budget::{Budget, BudgetOptions, Left, Tally};
 
 use crate::read::accounts;
-use crate::read::{sacct, sbatch, squeue};
+use crate::read::{sacct, sbatch, squeue, steps};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_api::slurm::SlurmAccount;
 use windlass_core::slurm::sight::{BookedJob, QueueJob};
+use windlass_core::slurm::steps::Step;
 use windlass_proc::command;
 use windlass_types::{Clock, Timestamp};
 
@@ -131,6 +132,17 @@ impl Slurm {
         self.run(Tool::Squeue, &arguments.map(str::to_owned)).map(|printed| squeue::parse(&printed))
     }
 
+    /// All steps of this user that are not over.
+    pub fn steps(&self) -> Outcome<Vec<Step>> {
+        let arguments = ["-h", "-s", "--me", "-o", steps::FORMAT];
+        self.run(Tool::Squeue, &arguments.map(str::to_owned)).map(|printed| steps::parse(&printed))
+    }
+
+    /// Ends steps at once, by the names that Slurm has for them.
+    pub fn kill_steps(&self, ids: &[String]) -> Outcome<()> {
+        self.cancel_each(&["--signal=KILL".to_owned()], ids)
+    }
+
     /// What accounting has about these numbers, and about jobs with these names since then.
     pub fn booked(&self, ids: &BTreeSet<u64>, names: &BTreeSet<String>, since: Timestamp) -> Outcome<Books> {
         let mut jobs = BTreeMap::new();
@@ -192,9 +204,14 @@ impl Slurm {
 
     /// Ends them, or takes them out of the queue. What is over already is no error.
     pub fn cancel(&self, ids: &[u64]) -> Outcome<()> {
+        let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
+        self.cancel_each(&[], &ids)
+    }
+
+    fn cancel_each(&self, options: &[String], ids: &[String]) -> Outcome<()> {
         let mut outcome = Outcome::Answered(());
         for chunk in ids.chunks(CHUNK) {
-            let arguments: Vec<String> = chunk.iter().map(u64::to_string).collect();
+            let arguments = [options, chunk].concat();
             match self.run(Tool::Scancel, &arguments) {
                 Outcome::Answered(_) => {}
                 // The others of them were canceled all the same.

@@ -5,4 +5,5 @@ pub mod cluster;
 pub mod sacct;
 pub mod sbatch;
 pub mod squeue;
+pub mod steps;
 mod values;

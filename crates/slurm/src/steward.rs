@@ -10,8 +10,11 @@
 //! 4. Only then is something submitted or canceled ([`submit`]): a row says `submitting` before `sbatch` is called, so that
 //!    whoever comes after a crash looks for the job by its tag before it is asked for again.
 //!
+//! Before all that, steps are ended whose worker is gone ([`fences`]).
+//!
 //! Without an open allocation Slurm is asked nothing.
 
+mod fences;
 mod intents;
 mod mailbox;
 mod pass;

@@ -13,6 +13,8 @@ pub(crate) struct House<'a> {
     pub(crate) work: Work,
     served: Child,
     url: String,
+    /// More of them for the server.
+    options: Vec<String>,
     jobs: Vec<u64>,
 }
 
@@ -27,16 +29,22 @@ impl<'a> House<'a> {
         let mut serve = command(cluster, &work);
         serve.args(["serve", "--listen", "127.0.0.1:0"]).args(options);
         let (served, url) = serving(&work, &mut serve);
-        Self { cluster, work, served, url, jobs: Vec::new() }
+        Self { cluster, work, served, url, options: Vec::new(), jobs: Vec::new() }
     }
 
     /// The same with a server that asks Slurm for allocations itself. It listens where it did before, so that workers that
     /// are there find it again.
     pub(crate) fn with_steward(cluster: &'a Cluster, name: &str) -> Self {
+        Self::with_steward_and(cluster, name, &[])
+    }
+
+    /// The same with more options for it.
+    pub(crate) fn with_steward_and(cluster: &'a Cluster, name: &str, options: &[&str]) -> Self {
         let work = cluster.work(name);
         let listen = format!("127.0.0.1:{}", free_port());
-        let (served, url) = serving(&work, &mut steward(cluster, &work, &listen));
-        Self { cluster, work, served, url, jobs: Vec::new() }
+        let (served, url) = serving(&work, steward(cluster, &work, &listen).args(options));
+        let options = options.iter().map(|&word| word.to_owned()).collect();
+        Self { cluster, work, served, url, options, jobs: Vec::new() }
     }
 
     /// Ends the server as a power cut would.
@@ -55,13 +63,19 @@ impl<'a> House<'a> {
     pub(crate) fn serve_again(&mut self, path: &str) {
         fs::remove_file(self.work.path().join(ANNOUNCED)).ok();
         let mut serve = steward(self.cluster, &self.work, self.url.trim_start_matches("http://"));
-        (self.served, self.url) = serving(&self.work, serve.env("PATH", path));
+        (self.served, self.url) = serving(&self.work, serve.args(&self.options).env("PATH", path));
     }
 
     /// The same for one that will not last: returns when it is dead, which may be before anybody could reach it.
     pub(crate) fn serve_until_crash(&mut self, path: &str) {
         let mut serve = steward(self.cluster, &self.work, self.url.trim_start_matches("http://"));
-        self.served = serve.env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.served = serve
+            .args(&self.options)
+            .env("PATH", path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         self.await_crash();
     }
 

@@ -1,7 +1,9 @@
 //! Jobs that run as steps of the allocation.
 
 use crate::house::House;
-use crate::support::Cluster;
+use crate::support::{Cluster, eventually};
+use std::fs;
+use std::process::Command;
 
 #[test]
 fn slurm_keeps_the_limits_and_says_what_was_exceeded() {
@@ -34,4 +36,79 @@ jobs:
     assert_eq!(house.work.read("nodes").lines().count(), 2);
     assert!(house.work.read("words").ends_with(" it is\n"));
     cluster.await_state(job, &["COMPLETED", "FAILED"]);
+}
+
+/// One worker on each of two nodes.
+const PAIR: &str = "\
+name: test
+execution_config: {mode: slurm}
+resource_requirements: [{name: all, num_cpus: 2, memory: 100m, runtime: PT5M}]
+slurm_schedulers:
+  - {name: pair, account: lab, partition: standard, nodes: 2, ntasks_per_node: 1, mem: 300M, walltime: '00:10:00', extra: '--cpus-per-task=2'}
+actions:
+  - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: pair, scheduler_type: slurm, num_allocations: 1, start_one_worker_per_node: true}
+jobs:
+  - {name: a, command: 'bash job.sh a', resource_requirements: all}
+  - {name: b, command: 'bash job.sh b', resource_requirements: all}
+";
+
+/// Waits for a word when it runs for the first time; whoever finds another execution of the same job says so.
+const JOB: &str = r#"
+exec 9>>"$1.lock"
+flock -n 9 || touch overlap
+echo "$WINDLASS_ATTEMPT" >> "$1.begun"
+if mkdir "$1.first"; then while [ ! -e "$1.go" ]; do sleep 0.2; done; fi
+echo done >> "$1.done"
+"#;
+
+#[test]
+fn a_worker_that_is_killed_leaves_no_step_behind() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward_and(&cluster, "killed", &["--lease", "10s"]);
+    house.work.write("job.sh", JOB);
+    house.submit(PAIR);
+    eventually("both have begun", || {
+        ["a.first", "b.first"].iter().all(|name| house.work.path().join(name).exists())
+    });
+    let row = house.await_allocation("it runs", |row| row["state"] == "running");
+    let job = row["slurm_job_id"].as_u64().unwrap();
+    kill_worker_of(job, "job_wf1_j1_r1_a1");
+    // The other worker is busy, so nobody takes it at once.
+    house.await_status("a", "ready");
+    let steps = cluster.slurm("squeue", &["-s", "-h", "--me", "-o", "%i|%j"]);
+    let own = format!("{job}.");
+    let is_left = |line: &str| line.starts_with(&own) && line.ends_with("|job_wf1_j1_r1_a1");
+    assert!(!steps.lines().any(is_left), "{steps}");
+    house.work.write("b.go", "");
+    house.await_status("a", "completed");
+    house.await_status("b", "completed");
+    assert!(!house.work.path().join("overlap").exists());
+    assert_eq!((house.work.read("a.begun"), house.work.read("a.done")), ("1\n2\n".into(), "done\n".into()));
+    assert_eq!(house.work.read("b.begun"), "1\n", "the other node went on");
+}
+
+/// Kills, at once and without a word, the worker that has this attempt run as a step of this job of Slurm.
+fn kill_worker_of(job: u64, attempt: &str) {
+    let words = |pid: u32| -> Vec<String> {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    };
+    let parent = |pid: u32| -> Option<u32> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    };
+    let (own, name) = (format!("--jobid={job}"), format!("--job-name={attempt}"));
+    let pids =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut launchers = pids.filter(|pid| {
+        let words = words(*pid);
+        words.contains(&own) && words.contains(&name)
+    });
+    let worker = launchers.find_map(|launcher| {
+        let crew = parent(launcher).filter(|crew| words(*crew).iter().any(|word| word == "__worker"))?;
+        parent(crew)
+    });
+    let worker = worker.expect("a worker that has it");
+    assert!(words(worker).iter().any(|word| word == "worker"), "{:?}", words(worker));
+    assert!(Command::new("kill").args(["-KILL", &worker.to_string()]).status().unwrap().success());
 }

@@ -1,6 +1,7 @@
 //! What became of an allocation, in plain words: for people who wonder why an attempt was lost, or a job waits.
 
 use super::reasons;
+use crate::judge::INTERRUPTED;
 use std::fmt;
 use windlass_types::AllocationId;
 use windlass_types::slurm::{Allocation, AllocationState, SlurmState};
@@ -20,6 +21,13 @@ fn named(id: AllocationId, job: Option<u64>) -> String {
 /// `allocation 12 (Slurm job 4711) was preempted`.
 pub fn in_words(row: &Allocation) -> String {
     format!("{} {}", name(row), fate(row))
+}
+
+/// What is said of an attempt that was stopped when its allocation ended: `interrupted: allocation 12 (Slurm job 4711) was
+/// preempted`. One that its worker left in time was not ended by anybody.
+pub fn interruption(row: &Allocation) -> String {
+    let fate = if row.end == Some(SlurmState::Completed) { "came to its end".to_owned() } else { fate(row) };
+    format!("{INTERRUPTED}: {} {fate}", name(row))
 }
 
 /// Whether what ran in an allocation that ended so is certainly gone. Of a node that Slurm has lost everything may go on: there only
@@ -138,7 +146,10 @@ mod tests {
             let told = in_words(&row(state, end, reason));
             assert_eq!(told, format!("allocation 12 (Slurm job 4711) {words}"));
         }
+        let left = row(A::Ended, Some(SlurmState::Completed), None);
+        assert_eq!(interruption(&left), "interrupted: allocation 12 (Slurm job 4711) came to its end");
         let mut canceled = row(A::Ended, Some(SlurmState::Cancelled), None);
+        assert_eq!(interruption(&canceled), "interrupted: allocation 12 (Slurm job 4711) was cancelled");
         assert_eq!(fate(&canceled), "was cancelled");
         canceled.unwanted = Some("all jobs are over".into());
         assert_eq!(fate(&canceled), "was cancelled: all jobs are over");

@@ -60,6 +60,9 @@ pub(super) enum Call {
     AllocationOver {
         allocation: AllocationId,
     },
+    Fenced {
+        worker: WorkerId,
+    },
     CloseSites(BTreeSet<String>),
     CloseSitesFor {
         workflow: WorkflowId,
@@ -258,6 +261,7 @@ impl Call {
             | Self::AccessChanged
             | Self::AllocationEnds { .. }
             | Self::AllocationOver { .. }
+            | Self::Fenced { .. }
             | Self::CloseSites(_)
             | Self::CloseSitesFor { .. }
             | Self::Pause { .. } => {}

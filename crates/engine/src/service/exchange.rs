@@ -32,7 +32,7 @@ impl Office {
         let quarters = self.admit(who)?;
         let known = who.before.as_ref().filter(|before| {
             let mate = self.mates.get(&before.worker);
-            mate.is_some_and(|mate| mate.user == user && mate.quotes(&before.secret))
+            mate.is_some_and(|mate| mate.user == user && mate.quotes(&before.secret) && !mate.is_given_up)
         });
         let is_heir = who.before.as_ref().is_some_and(|before| !self.is_same_process(before, who));
         let (worker, secret, lost, lost_actions) = if let Some(before) = known {
@@ -263,7 +263,7 @@ impl Office {
     }
 
     /// It gets nothing more until it has introduced itself again. What it has stays its own.
-    fn send_off(&mut self, worker: WorkerId) {
+    pub(super) fn send_off(&mut self, worker: WorkerId) {
         let Some(mate) = self.mates.get_mut(&worker) else { return };
         let Some(crew) = mate.crew.take() else { return };
         for reply in mate.exchanges.begin_anew() {

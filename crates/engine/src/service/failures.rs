@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use windlass_core::board::{Failed, Stale, Verdict};
 use windlass_core::change::Change;
 use windlass_core::dispatch::Place;
-use windlass_types::work::Ended;
+use windlass_types::work::{EndCause, Ended, StopReason};
 use windlass_types::{JobStatus, WorkerId, WorkflowId};
 
 impl Office {
@@ -38,6 +38,9 @@ impl Office {
         if sequels.is_used_up() && !board.is_halted() {
             board.on_halt();
             open.changes.push(Change::Alarm(Box::new(sequels.used_up(row))));
+        }
+        if ended.cause == EndCause::Stopped(StopReason::Interrupted) {
+            self.name_interruption(worker, &key);
         }
         self.weigh_node(worker, &key, verdict.attempt_status, class);
         Ok(verdict)

@@ -90,6 +90,9 @@ impl Office {
 
     /// The worker was not heard of for longer than its lease.
     pub(super) fn on_silence(&mut self, worker: WorkerId) {
+        if self.begins_to_fence(worker) {
+            return;
+        }
         let evidence = if self.are_others_silent(worker) { Evidence::Hearsay } else { Evidence::Silence };
         self.last_silence = Some(self.now.at);
         self.lose(worker, "its lease is over", evidence);

@@ -31,8 +31,8 @@ mod workflows;
 pub use clock::{Hand, ServiceClock};
 pub use roster::Present;
 pub use talk::{
-    Bury, ClaimRequest, Completion, Figures, IsCertain, NodeOffer, OnChange, OnCommit, Outline, Quiet,
-    ReadyJobs, Refused, Reply, ResetWhich, ServiceOptions, Speaker, Sponsor,
+    Bury, ClaimRequest, Completion, Figures, IsCertain, NodeOffer, OnChange, OnCommit, OnSilent, Outline,
+    Quiet, ReadyJobs, Refused, Reply, ResetWhich, ServiceOptions, Silent, Speaker, Sponsor,
 };
 
 use crate::Error;
@@ -124,6 +124,11 @@ impl Service {
     /// The books say that this allocation is over: if nobody in it can be alive, what ran there runs again.
     pub fn tell_allocation_over(&self, allocation: AllocationId) {
         self.call(Call::AllocationOver { allocation });
+    }
+
+    /// Of a worker that `on_silent` told of nothing runs in Slurm any more.
+    pub fn tell_fenced(&self, worker: WorkerId) {
+        self.call(Call::Fenced { worker });
     }
 
     /// Slurm will end this allocation at another time than it said before: those in it are told.

@@ -294,6 +294,7 @@ impl Office {
             (Call::AccessChanged, _) => self.on_access_changed(),
             (Call::AllocationEnds { allocation, ends_at }, _) => self.on_allocation_ends(allocation, ends_at),
             (Call::AllocationOver { allocation }, _) => self.on_allocation_over(allocation),
+            (Call::Fenced { worker }, _) => self.on_fenced(worker),
             (Call::CloseSites(closed), _) => self.on_close_sites(closed),
             (Call::CloseSitesFor { workflow, closed }, _) => self.on_close_sites_for(workflow, closed),
             (Call::Pause { workflow, is_paused }, _) => self.on_pause(workflow, is_paused),

@@ -1,15 +1,22 @@
 //! Workers in allocations of Slurm: which of them may work, and what they are told of their end.
 
+use super::desk::Desk;
 use super::office::{Office, Slot, refused, unavailable};
-use super::talk::Refused;
-use std::time::Instant;
+use super::talk::{Refused, Silent};
+use std::time::{Duration, Instant};
+use windlass_core::change::Change;
 use windlass_core::slurm::admit::admit;
 use windlass_core::slurm::ends::{self, Eviction};
+use windlass_core::slurm::steps::runs_steps;
 use windlass_core::suspects::Evidence;
 use windlass_store::Error;
 use windlass_types::fleet::Introduction;
 use windlass_types::slurm::{Allocation, AllocationState};
-use windlass_types::{AllocationId, Timestamp, WorkerId, WorkflowId};
+use windlass_types::work::AttemptKey;
+use windlass_types::{AllocationId, JobId, Timestamp, WorkerId, WorkflowId};
+
+/// So long others wait for what a worker may have left in Slurm. While the controller does not answer it starts no step either.
+const FENCING: Duration = Duration::from_mins(1);
 
 impl Office {
     /// The allocation that it is in. One that is over, or that another job of Slurm is, has no use for it.
@@ -50,6 +57,64 @@ impl Office {
     pub(super) fn eviction_of(&self, allocation: Option<AllocationId>) -> Option<Eviction> {
         // If the books cannot be read now, its jobs run again all the same.
         self.store.allocation(allocation?).ok().flatten().as_ref().and_then(Eviction::of)
+    }
+
+    /// An attempt was stopped because its worker has to go. If it is known by now what became of its allocation, that is why;
+    /// else it is noted together with that.
+    pub(super) fn name_interruption(&mut self, worker: WorkerId, key: &AttemptKey) {
+        let Some(allocation) = self.mates.get(&worker).and_then(|mate| mate.allocation) else { return };
+        let Ok(Some(row)) = self.store.allocation(allocation) else { return };
+        let Some(desk) = self.desk(key.workflow).filter(|_| row.state == AllocationState::Ended) else {
+            return;
+        };
+        for change in desk.open.changes.iter_mut().rev() {
+            if let Change::End { result, .. } = change
+                && result.key == *key
+            {
+                result.reason = result.reason.take().map(|_| ends::interruption(&row));
+                return;
+            }
+        }
+    }
+
+    /// Steps of Slurm may outlive the worker that began them: what it held goes to nobody before they are gone. `true`: whoever
+    /// sees to that has been told.
+    pub(super) fn begins_to_fence(&mut self, worker: WorkerId) -> bool {
+        let Some(silent) = self.silent(worker) else { return false };
+        let Some(told) = self.options.on_silent.clone() else { return false };
+        // It may speak up meanwhile, and then hears that it has lost everything.
+        self.send_off(worker);
+        let patience = self.now.at + FENCING;
+        let Some(mate) = self.mates.get_mut(&worker) else { return false };
+        (mate.is_given_up, mate.lease_until) = (true, patience);
+        told(silent);
+        true
+    }
+
+    /// What a worker may have left in Slurm, if nobody was told of it yet.
+    fn silent(&self, worker: WorkerId) -> Option<Silent> {
+        let mate = self.mates.get(&worker).filter(|mate| !mate.is_given_up)?;
+        let allocation = mate.allocation?;
+        let key = |(job, workflow): (&JobId, &WorkflowId)| {
+            let Some(Slot::Open(desk)) = self.slots.get(workflow) else { return None };
+            let hold = desk.held.get(job).filter(|hold| hold.is_told)?;
+            let (run, attempt) = (desk.row.run_id, hold.attempt);
+            Some((desk, AttemptKey { workflow: *workflow, job: *job, run, attempt }))
+        };
+        let row = self.store.allocation(allocation).ok().flatten()?;
+        let as_steps =
+            |desk: &Desk| runs_steps(desk.row.settings.execution_config.as_ref(), row.request.nodes as usize);
+        let held = mate.held.iter().filter_map(key).filter(|(desk, _)| as_steps(desk));
+        let mut held: Vec<AttemptKey> = held.map(|(_, key)| key).collect();
+        held.sort_unstable();
+        (!held.is_empty()).then_some(Silent { worker, allocation, held })
+    }
+
+    /// Nothing of it runs any more.
+    pub(super) fn on_fenced(&mut self, worker: WorkerId) {
+        if self.mates.get(&worker).is_some_and(|mate| mate.is_given_up) {
+            self.on_silence(worker);
+        }
     }
 
     /// Nothing that is left of its only workflow would ever fit a worker in an allocation, which holds nothing: its node is

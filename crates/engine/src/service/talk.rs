@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::classify::Classifier;
 use windlass_store::model::NewWorker;
-use windlass_types::work::Usage;
-use windlass_types::{Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
+use windlass_types::work::{AttemptKey, Usage};
+use windlass_types::{
+    AllocationId, Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId,
+};
 
 use super::May;
 use super::clock::ServiceClock;
@@ -42,6 +44,16 @@ pub type OnCommit = Arc<dyn Fn() + Send + Sync>;
 /// Told of a workflow when its run has begun or is over, an action is due, one of its units stands otherwise than before, or
 /// an attempt in a unit has failed, once that is on disk; on the thread of the service: hand the news on, do no work.
 pub type OnChange = Arc<dyn Fn(WorkflowId) + Send + Sync>;
+
+/// A worker in an allocation that is not heard of any more, and what it had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silent {
+    pub worker: WorkerId,
+    pub allocation: AllocationId,
+    pub held: Vec<AttemptKey>,
+}
+
+pub type OnSilent = Arc<dyn Fn(Silent) + Send + Sync>;
 
 /// Whether this is certainly still the one server of its books.
 pub type IsCertain = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -97,6 +109,10 @@ pub struct ServiceOptions {
     pub bury: Option<Bury>,
     pub on_commit: Option<OnCommit>,
     pub on_change: Option<OnChange>,
+    /// Told of workers that are not heard of and may have left jobs running in Slurm. Whoever is told says when nothing of
+    /// them is left ([`super::Service::tell_fenced`]); only then, or after a while, others get the jobs. Without it nobody is
+    /// waited for.
+    pub on_silent: Option<OnSilent>,
     /// Asked before workers are answered: while another server may have taken over, nobody's lease is renewed. Without it
     /// there is no other.
     pub is_certain: Option<IsCertain>,
@@ -116,6 +132,7 @@ impl Default for ServiceOptions {
             bury: None,
             on_commit: None,
             on_change: None,
+            on_silent: None,
             is_certain: None,
             overlap: Duration::ZERO,
             classifier: None,

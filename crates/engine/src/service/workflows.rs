@@ -13,7 +13,7 @@ use windlass_core::change::Change;
 use windlass_store::model::{SpawnRequest, Spawned, WorkerKind};
 use windlass_types::fleet::StopOrder;
 use windlass_types::work::StopReason;
-use windlass_types::{JobId, JobStatus, RunId, WorkerId, WorkflowId};
+use windlass_types::{AllocationId, JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
 impl Office {
     /// Takes up what the books know to be under way: workers that may come back, and workflows that are not over.
@@ -28,6 +28,7 @@ impl Office {
                     let taste = taste(&worker.labels, worker.site.as_deref());
                     let mut mate = Mate::new(&worker.user, hash.clone(), worker.capacity, taste, lease);
                     mate.bound = worker.workflow;
+                    mate.allocation = worker.allocation.map(AllocationId);
                     mate.is_to_drain = row.is_draining;
                     self.mates.insert(row.id, mate);
                     self.settle_on_node(row.id, &row.worker.host);

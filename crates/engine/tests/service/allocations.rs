@@ -1,21 +1,27 @@
 //! Workers in allocations of Slurm: when they are told that it ends, and when they are sent home.
 
-use crate::world::{Planned, Worker, World, ended, later, me, plain, someone};
+use crate::world::{LEASE, Planned, Worker, World, ended, later, me, plain, someone};
 use std::time::Duration;
 use windlass_core::slurm::book::{AllocationChange, NewAllocation};
+use windlass_store::model::ResultFilter;
 use windlass_types::fleet::Introduction;
-use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmPlace};
-use windlass_types::{AllocationId, Clock, Timestamp, WorkflowId};
+use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmPlace, SlurmState};
+use windlass_types::work::{AttemptKey, EndCause, Ended, Report, StopReason};
+use windlass_types::{AllocationId, Clock, JobStatus as S, Timestamp, WorkflowId};
 
 const DAY: Duration = Duration::from_hours(24);
 
 /// One that runs as job 7 of Slurm.
 fn running(world: &World, workflow: WorkflowId) -> AllocationId {
+    on_nodes(world, workflow, 1)
+}
+
+fn on_nodes(world: &World, workflow: WorkflowId, nodes: u32) -> AllocationId {
     let new = NewAllocation {
         workflow,
         scheduler: None,
         tag: String::new(),
-        request: AllocationRequest { nodes: 1, walltime: DAY, ..AllocationRequest::default() },
+        request: AllocationRequest { nodes, walltime: DAY, ..AllocationRequest::default() },
         action: None,
         by: "me".into(),
     };
@@ -132,4 +138,143 @@ fn whoever_has_too_little_time_for_all_that_is_left_is_sent_home() {
     let key = worker.keys()[0];
     assert!(say(&mut worker, vec![ended(key, 0)], 49).dismissed);
     assert!(worker.held.is_empty());
+}
+
+/// It has a job, and is not heard of for longer than its lease.
+fn silent(world: &World, nodes: u32) -> (WorkflowId, Worker) {
+    let workflow = world.begin(&[plain()]);
+    let id = on_nodes(world, workflow, nodes);
+    let mut worker = inside(world, workflow, id);
+    worker.say(world, vec![]).unwrap();
+    assert_eq!(worker.held.len(), 1);
+    world.pass(LEASE + Duration::from_secs(3));
+    (workflow, worker)
+}
+
+#[test]
+fn what_may_go_on_as_a_step_is_handed_on_when_it_is_gone() {
+    let world = World::new();
+    let (workflow, worker) = silent(&world, 2);
+    let told = world.silent.lock().unwrap().clone();
+    let keys = worker.keys();
+    assert_eq!(
+        told.iter().map(|one| (one.worker, one.held.clone())).collect::<Vec<_>>(),
+        [(worker.id, keys)]
+    );
+    assert_eq!(world.statuses(workflow), [S::Pending], "nobody gets it yet");
+    world.service.tell_fenced(worker.id);
+    assert_eq!(world.statuses(workflow), [S::Ready]);
+    assert_eq!(world.silent.lock().unwrap().len(), 1, "that is told once");
+}
+
+#[test]
+fn nobody_waits_for_ever_for_what_may_go_on() {
+    let world = World::new();
+    let (workflow, _) = silent(&world, 2);
+    assert_eq!(world.statuses(workflow), [S::Pending]);
+    world.pass(Duration::from_mins(1));
+    assert_eq!(world.statuses(workflow), [S::Ready]);
+}
+
+#[test]
+fn whoever_comes_back_while_its_steps_are_ended_has_lost_its_jobs() {
+    let world = World::new();
+    let (workflow, mut worker) = silent(&world, 2);
+    let keys = worker.keys();
+    assert!(worker.say(&world, vec![]).is_err(), "it is to introduce itself");
+    assert_eq!(worker.come_back(&world, &keys), keys);
+    worker.say(&world, vec![]).unwrap();
+    assert!(worker.held.is_empty(), "its old job is not ended yet");
+    let old = world.silent.lock().unwrap()[0].worker;
+    world.service.tell_fenced(old);
+    worker.say(&world, vec![]).unwrap();
+    assert_eq!(worker.held.len(), 1, "and now it is anybody's");
+    assert_eq!(world.statuses(workflow), [S::Pending]);
+}
+
+#[test]
+fn what_ran_on_the_node_of_its_worker_is_gone_with_it() {
+    let world = World::new();
+    let (workflow, _) = silent(&world, 1);
+    assert!(world.silent.lock().unwrap().is_empty());
+    assert_eq!(world.statuses(workflow), [S::Ready]);
+}
+
+/// Slurm says that it ended so.
+fn ends(world: &World, id: AllocationId, end: SlurmState) {
+    let change = AllocationChange { end: Some(end), ..AllocationChange::new(id, A::Running, A::Ended) };
+    world.store.change_allocations(&[change], Clock.now()).unwrap();
+    world.service.tell_allocation_over(id);
+}
+
+/// (status of the attempt, why) of each attempt, and where the job stands.
+fn told(world: &World, workflow: WorkflowId) -> (Vec<(S, String)>, S) {
+    let status = world.statuses(workflow)[0];
+    let filter = ResultFilter { all_runs: true, ..ResultFilter::default() };
+    let rows = world.store.results(workflow, &filter).unwrap();
+    (rows.into_iter().map(|row| (row.status, row.reason.unwrap_or_default())).collect(), status)
+}
+
+#[test]
+fn what_was_lost_with_its_allocation_says_so_and_has_not_failed() {
+    for (end, words) in [
+        (SlurmState::Cancelled, "was cancelled"),
+        (SlurmState::Preempted, "was preempted"),
+        (SlurmState::Timeout, "reached its time limit"),
+    ] {
+        let world = World::new();
+        let workflow = world.begin(&[plain()]);
+        let id = running(&world, workflow);
+        let mut worker = inside(&world, workflow, id);
+        worker.say(&world, vec![]).unwrap();
+        ends(&world, id, end);
+        let why = format!("orphaned: allocation {id} (Slurm job 7) {words}");
+        assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
+        let mut next = Worker::new(&world, 1);
+        next.say(&world, vec![]).unwrap();
+        assert_eq!(next.held.len(), 1, "it runs beside others, and is not tried alone");
+    }
+}
+
+#[test]
+fn on_a_node_that_slurm_has_lost_jobs_may_go_on_until_the_lease_is_over() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let id = running(&world, workflow);
+    let mut worker = inside(&world, workflow, id);
+    worker.say(&world, vec![]).unwrap();
+    ends(&world, id, SlurmState::NodeFail);
+    assert_eq!(told(&world, workflow), (Vec::new(), S::Pending));
+    world.pass(LEASE + Duration::from_secs(3));
+    let why = format!("orphaned: allocation {id} (Slurm job 7) lost a node");
+    assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
+}
+
+#[test]
+fn what_was_stopped_because_its_allocation_ends_says_so_when_that_is_known() {
+    for is_known_before in [true, false] {
+        let world = World::new();
+        let workflow = world.begin(&[plain()]);
+        let id = on_nodes(&world, workflow, 1);
+        let mut worker = inside(&world, workflow, id);
+        worker.say(&world, vec![]).unwrap();
+        let stopped = interrupted(worker.keys()[0]);
+        if is_known_before {
+            // Slurm has lost the node, and the worker lives to tell.
+            ends(&world, id, SlurmState::NodeFail);
+            worker.leaves(&world, vec![stopped]);
+        } else {
+            worker.leaves(&world, vec![stopped]);
+            assert_eq!(told(&world, workflow).0, [(S::Terminated, "interrupted".to_owned())]);
+            ends(&world, id, SlurmState::NodeFail);
+        }
+        let why = format!("interrupted: allocation {id} (Slurm job 7) lost a node");
+        assert_eq!(told(&world, workflow), (vec![(S::Terminated, why)], S::Ready));
+    }
+}
+
+/// It was stopped because its worker has to go.
+fn interrupted(key: AttemptKey) -> Report {
+    let Report::Ended(ended) = ended(key, 143) else { unreachable!() };
+    Report::Ended(Ended { cause: EndCause::Stopped(StopReason::Interrupted), ..ended })
 }

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
 use windlass_engine::service::{
-    Hand, May, OnChange, Refused, Reply, Service, ServiceClock, ServiceOptions, Speaker, Sponsor,
+    Hand, May, OnChange, OnSilent, Refused, Reply, Service, ServiceClock, ServiceOptions, Silent, Speaker,
+    Sponsor,
 };
 use windlass_store::Store;
 use windlass_store::faults::{self, Asked, Door, Outcome};
@@ -31,6 +32,8 @@ pub(crate) struct World {
     pub(crate) hand: Hand,
     /// Workflows of which it was told that they changed.
     pub(crate) changed: Changed,
+    /// Workers of which it was told that they are silent.
+    pub(crate) silent: Arc<Mutex<Vec<Silent>>>,
     _dir: tempfile::TempDir,
 }
 
@@ -85,8 +88,9 @@ impl World {
             Arc::new(move |asked| sky.lock().unwrap().as_mut().map_or(Outcome::Done, |decide| decide(asked)));
         let books: Arc<dyn Store> = faults::behind(door, &store);
         let changed = Changed::default();
-        let (service, hand) = start(&books, &changed);
-        Self { store: Arc::new(store), books, weather, service, hand, changed, _dir: dir }
+        let silent = Arc::default();
+        let (service, hand) = start(&books, &changed, &silent);
+        Self { store: Arc::new(store), books, weather, service, hand, changed, silent, _dir: dir }
     }
 
     /// From now on this decides what becomes of what the service asks of its books.
@@ -149,7 +153,7 @@ impl World {
 
     /// The server is killed and started again on the same books: nothing of its memory is left.
     pub(crate) fn restart(&mut self) {
-        let (service, hand) = start(&self.books, &self.changed);
+        let (service, hand) = start(&self.books, &self.changed, &self.silent);
         (self.service, self.hand) = (service, hand);
     }
 
@@ -253,12 +257,15 @@ impl World {
     }
 }
 
-fn start(store: &Arc<dyn Store>, changed: &Changed) -> (Service, Hand) {
+fn start(store: &Arc<dyn Store>, changed: &Changed, silent: &Arc<Mutex<Vec<Silent>>>) -> (Service, Hand) {
     let (clock, hand) = ServiceClock::manual();
     let changed = Arc::clone(changed);
     let on_change: OnChange = Arc::new(move |workflow| changed.lock().unwrap().push(workflow));
     let on_change = Some(on_change);
-    let options = ServiceOptions { lease: LEASE, clock, on_change, ..ServiceOptions::default() };
+    let silent = Arc::clone(silent);
+    let on_silent: OnSilent = Arc::new(move |one| silent.lock().unwrap().push(one));
+    let on_silent = Some(on_silent);
+    let options = ServiceOptions { lease: LEASE, clock, on_change, on_silent, ..ServiceOptions::default() };
     (Service::start(Arc::clone(store), options).unwrap(), hand)
 }
 

@@ -2,16 +2,8 @@
 
 use std::path::Path;
 use std::time::Duration;
-use windlass_types::settings::{ExecutionConfig, ExecutionMode};
+use windlass_types::settings::ExecutionConfig;
 use windlass_types::work::Assignment;
-
-/// Whether jobs of such a workflow run as steps, on so many nodes. A worker of several nodes reaches the others only so.
-pub fn runs_steps(config: Option<&ExecutionConfig>, nodes: usize) -> bool {
-    match config.and_then(|config| config.mode).unwrap_or_default() {
-        ExecutionMode::Slurm | ExecutionMode::Auto => true,
-        ExecutionMode::Direct => nodes > 1,
-    }
-}
 
 /// The program and its options, each a word of its own: no shell reads them.
 ///
@@ -127,19 +119,5 @@ mod tests {
         };
         let line = line(Resources::DEFAULT, Some(Duration::from_secs(1)), Some(&config));
         assert!(!line.contains("--mpi") && !line.contains("--signal"), "{line}");
-    }
-
-    #[test]
-    fn who_runs_steps() {
-        let mode = |mode| ExecutionConfig { mode: Some(mode), ..ExecutionConfig::default() };
-        for (config, nodes, expected) in [
-            (None, 1, false),
-            (None, 2, true),
-            (Some(mode(ExecutionMode::Direct)), 1, false),
-            (Some(mode(ExecutionMode::Auto)), 1, true),
-            (Some(mode(ExecutionMode::Slurm)), 1, true),
-        ] {
-            assert_eq!(runs_steps(config.as_ref(), nodes), expected, "{config:?} {nodes}");
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use windlass_engine::service::Silent;
 use windlass_types::WorkflowId;
 
 /// What was told since the last pass.
@@ -14,6 +15,8 @@ pub(super) struct Heard {
     pub(super) all: bool,
     /// Workflows that something happened to: an action is due, a run has begun or is over.
     pub(super) workflows: BTreeSet<WorkflowId>,
+    /// Workers that are not heard of, whose jobs wait until what they left in Slurm is gone.
+    pub(super) silent: Vec<Silent>,
     /// Slurm is to be asked now: the number of whoever wanted that last.
     pub(super) look: Option<u64>,
 }
@@ -50,6 +53,11 @@ impl Nudge {
     /// Something happened to this workflow.
     pub fn workflow(&self, workflow: WorkflowId) {
         self.tell(|heard| heard.workflows.extend([workflow]));
+    }
+
+    /// What this worker has left in Slurm is to be ended, and the service told when it is.
+    pub fn silent(&self, worker: Silent) {
+        self.tell(|heard| heard.silent.push(worker));
     }
 
     /// Slurm is to be asked now. Whoever says so gets a number, and the pass after which his answer is there bears it or a higher

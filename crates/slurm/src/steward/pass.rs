@@ -14,7 +14,7 @@ use windlass_core::slurm::home;
 use windlass_core::slurm::offer::Offer;
 use windlass_core::slurm::reasons;
 use windlass_core::slurm::sight::{BookedJob, QueueJob};
-use windlass_engine::service::{Refused, Reply, Service};
+use windlass_engine::service::{Refused, Reply, Service, Silent};
 use windlass_store::model::{AllocationFilter, JobFilter, Severity, WorkerFilter, WorkflowRow};
 use windlass_store::{Database, Error};
 use windlass_types::slurm::{Allocation, AllocationState};
@@ -62,6 +62,8 @@ pub(super) struct Passes {
     pub(super) holds: HashMap<AllocationId, Timestamp>,
     /// Tags in Slurm of allocations that are over, or not ours.
     tags: HashMap<String, Option<Tagged>>,
+    /// Workers that are not heard of, whose steps are not known to be gone.
+    pub(super) silent: Vec<Silent>,
     /// Whether Slurm answered in this pass.
     looked: Looked,
 }
@@ -90,6 +92,7 @@ impl Passes {
             canceled: HashMap::new(),
             holds: HashMap::new(),
             tags: HashMap::new(),
+            silent: Vec::new(),
             looked: Looked::Answered,
         }
     }
@@ -104,6 +107,7 @@ impl Passes {
 
     /// How long to wait for the next one, unless something is told before.
     pub(super) fn pass(&mut self, heard: &Heard) -> Duration {
+        let again = self.fence(&heard.silent);
         // Until something says otherwise.
         self.looked = Looked::Silent("a pass has failed; the log of the server says where".to_owned());
         let pause = self.try_pass(heard).unwrap_or_else(|trouble| {
@@ -115,7 +119,7 @@ impl Passes {
         if let Err(error) = self.note_calls() {
             tracing::warn!(%error, "what was asked of Slurm could not be noted");
         }
-        pause
+        again.map_or(pause, |again| again.min(pause))
     }
 
     /// What came of asking Slurm in the last pass.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use windlass_engine::service::{Speaker, Sponsor};
 use windlass_store::faults::{Asked, Outcome};
-use windlass_types::fleet::{Exchange, Introduction, Welcome};
+use windlass_store::model::JobFilter;
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmPlace, SlurmState};
-use windlass_types::{AllocationId, Bytes, Capacity, Clock, Resources, WorkflowId};
+use windlass_types::{AllocationId, Bytes, Capacity, Clock, JobStatus, Resources, WorkflowId};
 
 #[test]
 fn an_action_asks_once_and_what_it_asked_for_ends() {
@@ -162,6 +163,36 @@ fn whoever_is_in_an_allocation_hears_that_it_ends_later() {
     assert!(world.row(id).ends_at.unwrap() > was);
 }
 
+#[test]
+fn what_a_silent_worker_left_in_slurm_is_ended_before_others_get_its_job() {
+    let world = World::with_lease(Cluster::shared(), "steps", Duration::from_secs(8));
+    // The step of a worker that was killed: nobody is there to call it off.
+    let step = "srun --nodes=1 --ntasks=1 --exact --mem=50M --job-name=job_wf1_j1_r1_a1";
+    let _steward = world.steward(&format!("{step} sh -c 'touch begun; exec sleep 600' &\nexec sleep 600"));
+    let workflow = world.workflow(0);
+    let id = world.want(workflow, AllocationRequest { nodes: 2, ..request() });
+    let row = world.await_state(id, A::Running);
+    let mut worker = Inside::of(&world, workflow, id, row.job_id.unwrap());
+    let mut held = Vec::new();
+    eventually("it has the job, and the step is there", || {
+        held.extend(worker.exchange().assignments);
+        !held.is_empty() && world.work.path().join("begun").exists()
+    });
+    assert_eq!(held[0].key.stem(), "job_wf1_j1_r1_a1");
+    let steps = || world.cluster.slurm("squeue", &["-s", "-h", "--me", "-o", "%i|%j"]);
+    let own = format!("{}.", row.job_id.unwrap());
+    let is_there =
+        || steps().lines().any(|line| line.starts_with(&own) && line.ends_with("|job_wf1_j1_r1_a1"));
+    assert!(is_there(), "{}", steps());
+    // From here on nothing is heard of it.
+    eventually("others may have its job", || {
+        let jobs = world.books.jobs(workflow, &JobFilter::default()).unwrap();
+        jobs[0].status == JobStatus::Ready
+    });
+    assert!(!is_there(), "{}", steps());
+    assert_eq!(world.row(id).state, A::Running, "the allocation goes on");
+}
+
 /// A worker in an allocation, as the service knows it.
 struct Inside<'a> {
     world: &'a World,
@@ -192,6 +223,10 @@ impl<'a> Inside<'a> {
 
     /// What an exchange says about its end, if anything.
     fn ends_in(&mut self) -> Option<Duration> {
+        self.exchange().ends_in
+    }
+
+    fn exchange(&mut self) -> ExchangeAnswer {
         self.number += 1;
         let exchange = Exchange {
             worker: self.welcome.worker,
@@ -205,6 +240,6 @@ impl<'a> Inside<'a> {
             leaving: false,
         };
         let speaker = Speaker::User("me".into());
-        ask(|reply| self.world.service.exchange(exchange, speaker, reply)).unwrap().ends_in
+        ask(|reply| self.world.service.exchange(exchange, speaker, reply)).unwrap()
     }
 }

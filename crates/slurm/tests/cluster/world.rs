@@ -26,12 +26,19 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(cluster: Cluster, name: &str) -> Self {
+        Self::with_lease(cluster, name, ServiceOptions::default().lease)
+    }
+
+    /// The same where a worker that is silent for so long is given up.
+    pub(crate) fn with_lease(cluster: Cluster, name: &str, lease: Duration) -> Self {
         let work = cluster.work(name);
         let store = SqliteStore::create(work.path().join("windlass.db")).unwrap().store;
         let books: Arc<dyn Database> = Arc::new(store);
         let nudge = Nudge::default();
-        let told = nudge.clone();
+        let (told, of_silence) = (nudge.clone(), nudge.clone());
         let options = ServiceOptions {
+            lease,
+            on_silent: Some(Arc::new(move |silent| of_silence.silent(silent))),
             on_change: Some(Arc::new(move |workflow| told.workflow(workflow))),
             ..ServiceOptions::default()
         };

@@ -22,6 +22,10 @@ super::statements! {
             submitted_at = $8, submissions = $9, started_at = $10, ends_at = $11, ended_at = $12, end_state = $13,
             exit_code = $14, seen_at = $15, missed = $16
         WHERE id = $17 AND state = $18";
+    /// There are few that did not complete (5), and an index of them.
+    NAME_INTERRUPTION = "
+        UPDATE result SET reason = $1
+        WHERE status <> 5 AND reason = $2 AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $3)";
     STATE_ALLOCATION = "
         UPDATE allocation SET scheduler_id = $1, scheduler_name = $2, request = $3, state = $4, is_over = $5, job_id = $6,
             ended_at = $7, end_state = $8

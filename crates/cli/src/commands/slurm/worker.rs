@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_agent::{AgentOptions, End, FindAgain, Launcher, Until, default_state_dir};
 use windlass_core::slurm::reserve::lead;
+use windlass_core::slurm::steps::runs_steps;
 use windlass_proc::{command, machine::Machine};
 use windlass_slurm::render::srun;
 use windlass_slurm::worker::{ACT_AS_OPTIONS, Surroundings, TimeLeft, grace, kill_wait};
@@ -163,7 +164,7 @@ fn launcher(around: &Surroundings) -> Option<Launcher> {
         std::env::split_paths(&path).map(|place| place.join("srun")).find(|program| program.is_file())?;
     let (job_id, nodes) = (around.place.job_id, around.nodes.len());
     Some(Box::new(move |assignment, config| {
-        if srun::runs_steps(config, nodes) {
+        if runs_steps(config, nodes) {
             srun::render(&program, job_id, assignment, config)
         } else {
             Vec::new()

@@ -11,7 +11,9 @@ use crate::model::{AllocationFilter, NewEvent, Severity};
 use crate::sql::allocations as sql;
 use serde_json::json;
 use std::time::Duration;
+use windlass_core::judge::INTERRUPTED;
 use windlass_core::slurm::book::{AllocationChange, CallCount, NewAllocation, StatedAllocation, hour_of};
+use windlass_core::slurm::ends;
 use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState, SlurmState};
 use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
@@ -199,6 +201,11 @@ pub(crate) fn change(db: &impl Db, change: &AllocationChange, by: By<'_>) -> Res
     write(db, &before, &after)?;
     if after.state != before.state {
         note(db, &before, &after, by)?;
+        if after.state == AllocationState::Ended {
+            // Attempts that were stopped because of it were told of before anybody knew why.
+            let why = ends::interruption(&after);
+            db.execute(sql::NAME_INTERRUPTION, values![why, INTERRUPTED, after.id.0])?;
+        }
     } else if after.unwanted.is_some() && before.unwanted.is_none() {
         note_unwanted(db, &after, by)?;
     }

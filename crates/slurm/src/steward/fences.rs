@@ -1,0 +1,63 @@
+//! Steps that outlive the worker that began them: ended before anybody else gets their jobs.
+//!
+//! A worker that is killed may leave its steps running, because Slurm ends a step only when the step is over, or the whole
+//! allocation. So the service asks before it hands on what a silent worker held, and is answered when nothing of it is left.
+
+use super::pass::Passes;
+use crate::calls::Outcome;
+use std::time::Duration;
+use windlass_core::slurm::steps::{Step, left_behind};
+use windlass_engine::service::Silent;
+use windlass_types::slurm::AllocationState;
+
+/// So soon it is looked whether what was ended is gone.
+const SOON: Duration = Duration::from_millis(300);
+
+impl Passes {
+    /// Sees to those that are silent. When to do so again, if it is not done.
+    pub(super) fn fence(&mut self, heard: &[Silent]) -> Option<Duration> {
+        self.silent.extend(heard.iter().cloned());
+        let silent = std::mem::take(&mut self.silent);
+        if silent.is_empty() {
+            return None;
+        }
+        // In none of Slurm's jobs nothing is left.
+        let (in_jobs, free): (Vec<_>, Vec<_>) =
+            silent.into_iter().map(|one| (self.job_of(&one), one)).partition(|(job, _)| job.is_some());
+        for (_, one) in free {
+            self.service().tell_fenced(one.worker);
+        }
+        if in_jobs.is_empty() {
+            return None;
+        }
+        // No answer is no answer: the service waits for a while, and then the next pass asks again.
+        let steps = self.slurm.steps().answer();
+        let mut to_end = Vec::new();
+        for (job, one) in in_jobs {
+            let left = steps.as_deref().map(|steps| left_behind(steps, job.unwrap_or_default(), &one.held));
+            match left {
+                Some(left) if left.is_empty() => self.service().tell_fenced(one.worker),
+                left => {
+                    to_end.extend(left.into_iter().flatten().map(Step::id));
+                    self.silent.push(one);
+                }
+            }
+        }
+        if !to_end.is_empty() {
+            tracing::info!(steps = ?to_end, "ending steps whose worker is gone");
+            if let Outcome::Refused(said) = self.slurm.kill_steps(&to_end) {
+                // They may be over by now, which the next look shows.
+                tracing::debug!(%said, "Slurm has not ended all of them");
+            }
+        }
+        let pause = if steps.is_some() { SOON } else { self.options.fastest };
+        (!self.silent.is_empty()).then_some(pause)
+    }
+
+    /// The job of Slurm in which something of it may run.
+    fn job_of(&self, silent: &Silent) -> Option<u64> {
+        // If the books cannot be read now, nobody knows; the service goes on by itself.
+        let row = self.books().allocation(silent.allocation).ok().flatten()?;
+        row.job_id.filter(|_| row.state != AllocationState::Ended)
+    }
+}
