@@ -342,3 +342,50 @@ fn asking(row: &ActionRow) -> Option<Asking> {
         is_recovery: row.is_recovery,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use windlass_types::slurm::AllocationState as A;
+
+    fn allocation(state: A, unwanted: Option<&str>) -> Allocation {
+        serde_json::from_value(json!({
+            "id": 1, "workflow": 1, "is_ours": true, "scheduler": null, "tag": "t", "request": {"scheduler": "s"},
+            "state": state, "job_id": 7, "by": "ada", "created_at": Timestamp(0), "unwanted": unwanted, "reason": null,
+            "end": null, "submitted_at": null, "started_at": null, "ends_at": null, "ended_at": null, "seen_at": null,
+        }))
+        .unwrap()
+    }
+
+    /// Who asked when so many jobs had ended or been lost, and finds that none is open, asks again at once only if there are more
+    /// by now.
+    #[test]
+    fn allocations_that_came_to_nothing_are_told_from_those_that_were_used() {
+        for (allocations, asked_at, progress, expected) in [
+            (vec![], None, 0, Open::NoneLeft),
+            (vec![allocation(A::Ended, None)], None, 3, Open::NoneLeft),
+            (vec![allocation(A::Ended, None)], Some(3), 3, Open::NoneBegan),
+            (vec![allocation(A::Refused, None)], Some(3), 3, Open::NoneBegan),
+            (vec![allocation(A::Ended, None)], Some(3), 4, Open::NoneLeft),
+            (vec![allocation(A::Ended, None), allocation(A::Pending, None)], Some(3), 3, Open::Some),
+            (vec![allocation(A::Running, None)], None, 0, Open::Some),
+            (vec![allocation(A::Running, Some("it goes"))], Some(3), 3, Open::NoneBegan),
+        ] {
+            let gathered = Gathered {
+                workflow: WorkflowId(1),
+                seen: String::new(),
+                jobs: Vec::new(),
+                actions: Vec::new(),
+                due: BTreeSet::new(),
+                schedulers: Vec::new(),
+                allocations,
+                progress,
+                slurm_defaults: BTreeMap::new(),
+                reserve: Duration::ZERO,
+            };
+            let found = gathered.open(asked_at);
+            assert_eq!(found, expected, "{:?} {asked_at:?} {progress}", gathered.allocations);
+        }
+    }
+}

@@ -1,21 +1,23 @@
 //! What becomes of a workflow when a part of the cluster is down.
 
 use crate::house::House;
-use crate::lost::{begin, replace, stages};
+use crate::lost::{Watched, stages};
 use crate::stages::Stages;
 use crate::support::{Cluster, eventually};
+use serde_json::Value;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_node_that_fails_takes_no_job_with_it() {
     let cluster = Cluster::alone();
-    let house = House::with_steward(&cluster, "node");
-    let stages = stages("standard", "--nodelist=n2", 0.7);
-    let job = begin(&house, &stages);
+    // Longer than Slurm takes to give up a node, so that it is known by then why its worker is silent.
+    let house = House::with_steward_and(&cluster, "node", &["--lease", "45s"]);
+    let mut watched = Watched::begin(&house, stages("standard", "--nodelist=n2", 60));
     cluster.disturb("kill-node", Some("n2"));
-    cluster.kill_all_of(job);
-    replace(&house, job, &["NODE_FAIL"]);
-    let stamps = stages.prove(&house);
-    assert!(stamps.killed() > 0, "nothing ran on the node when it failed");
+    cluster.kill_all_of(watched.job);
+    watched.await_loss(&["NODE_FAIL"]);
+    assert!(watched.prove().killed() > 0, "nothing ran on the node when it failed");
+    watched.prove_causes(&["lost a node"]);
 }
 
 /// Slurm gives up the node while everything on it goes on.
@@ -23,30 +25,31 @@ fn a_node_that_fails_takes_no_job_with_it() {
 fn a_node_that_only_slurm_has_lost_works_on() {
     let cluster = Cluster::alone();
     let house = House::with_steward(&cluster, "apart");
-    let stages = stages("standard", "--nodelist=n2", 0.7);
-    let job = begin(&house, &stages);
+    let mut watched = Watched::begin(&house, stages("standard", "--nodelist=n2", 20));
     cluster.disturb("kill-node", Some("n2"));
-    replace(&house, job, &["NODE_FAIL"]);
-    stages.prove(&house);
+    watched.await_loss(&["NODE_FAIL"]);
+    watched.prove();
 }
 
 #[test]
 fn while_the_controller_is_down_nothing_is_declared_dead() {
     let cluster = Cluster::alone();
     let house = House::with_steward(&cluster, "controller");
-    let stages = stages("standard", "", 0.7);
-    let job = begin(&house, &stages);
+    let mut watched = Watched::begin(&house, stages("standard", "", 70));
     cluster.disturb("stop-ctld", None);
+    let since = Instant::now();
     eventually("Slurm was asked in vain, several times", || {
         house.work.read("serve.log").matches("Slurm has not answered").count() >= 2
     });
-    // Jobs go on meanwhile.
-    Stages::await_ends(&house, 60);
+    // Jobs go on meanwhile: all but those that wait for the one that is held.
+    Stages::await_ends(&house, 478);
+    eventually("it is down for a minute", || since.elapsed() >= Duration::from_mins(1));
     let rows = house.allocations();
-    assert!(rows.iter().all(|row| row["slurm_job_id"] == job && row["state"] == "running"), "{rows:?}");
+    let is_as_before = |row: &Value| row["slurm_job_id"] == watched.job && row["state"] == "running";
+    assert!(rows.iter().any(is_as_before), "{rows:?}");
+    assert!(rows.iter().all(|row| row["end"].is_null() && row["ended_at"].is_null()), "{rows:?}");
     cluster.mend();
-    let stamps = stages.prove(&house);
-    assert_eq!(stamps.killed(), 0);
+    assert_eq!(watched.prove().killed(), 0);
     house.await_allocation("its end is known", |row| row["state"] == "ended" && row["end"] == "COMPLETED");
 }
 

@@ -1,76 +1,121 @@
 //! A workflow whose allocations are taken away: it completes, nothing runs twice at once, and nothing is lost.
 
 use crate::house::House;
-use crate::stages::Stages;
-use crate::support::Cluster;
+use crate::stages::{Stages, Stamps};
+use crate::support::{Cluster, eventually};
 use serde_json::Value;
+use std::process::Child;
 
-/// Two allocations from the start, in `partition`; one that is lost is replaced by hand, where nobody takes it away.
-pub(crate) fn stages(partition: &str, nodes: &str, seconds: f64) -> Stages {
-    let common = "account: lab, nodes: 1, ntasks_per_node: 1, mem: 400M, walltime: \"00:10:00\"";
+/// Five hundred jobs, with one allocation from the start, in `partition`. One job of the first stage takes `holds` seconds there.
+pub(crate) fn stages(partition: &str, nodes: &str, holds: u32) -> Stages {
     let more = format!(
         "execution_config: {{sigkill_headroom_seconds: 5, sigterm_lead_seconds: 1}}\n\
          slurm_schedulers:\n\
-         \x20 - {{name: taken, partition: {partition}, extra: \"--cpus-per-task=4 {nodes}\", {common}}}\n\
-         \x20 - {{name: spare, partition: standard, extra: \"--cpus-per-task=4\", {common}}}\n\
+         \x20 - {{name: taken, partition: {partition}, extra: \"--cpus-per-task=4 {nodes}\", account: lab, nodes: 1, \
+         ntasks_per_node: 1, mem: 400M, walltime: \"00:10:00\"}}\n\
          actions:\n\
          \x20 - {{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: taken, scheduler_type: slurm, \
          num_allocations: 1}}\n"
     );
-    Stages { width: 60, last: 30, seconds, more }
+    Stages { width: 240, last: 20, seconds: 0.02, holds, more }
 }
 
-/// Submits, waits until some of it is done, and says which job of Slurm works on it.
-pub(crate) fn begin(house: &House<'_>, stages: &Stages) -> u64 {
-    stages.write(house);
-    house.windlass(&["submit", "spec.yaml"]);
-    Stages::await_ends(house, 10);
-    let row = house.await_allocation("its job runs", |row| row["state"] == "running");
-    row["slurm_job_id"].as_u64().unwrap()
+/// A workflow that somebody watches, who asks for another allocation when none is left.
+pub(crate) struct Watched<'a> {
+    house: &'a House<'a>,
+    stages: Stages,
+    watch: Child,
+    /// The job of Slurm that works on it.
+    pub(crate) job: u64,
 }
 
-/// Waits until the first allocation has ended in one of these ways, and has another one work on the rest.
-pub(crate) fn replace(house: &House<'_>, job: u64, ends: &[&str]) {
-    let ended = |row: &Value| row["slurm_job_id"] == job && row["state"] == "ended";
-    let row = house.await_allocation(&format!("job {job} has ended"), ended);
-    assert!(ends.iter().any(|end| row["end"] == *end), "{row}");
-    house.windlass(&["slurm", "schedule-nodes", "1", "--scheduler", "spare"]);
+impl<'a> Watched<'a> {
+    /// Submits, and waits until some of it is done, and the job that is held has begun.
+    pub(crate) fn begin(house: &'a House<'a>, stages: Stages) -> Self {
+        stages.write(house);
+        house.windlass(&["submit", "spec.yaml"]);
+        let mut watch = house.spawn(&["watch", "1", "--auto-schedule", "--walltime", "50m"]);
+        Stages::await_ends(house, 10);
+        house.await_status("first_1", "running");
+        let row = house.await_allocation("its job runs", |row| row["state"] == "running");
+        let job = row["slurm_job_id"].as_u64().unwrap();
+        assert!(watch.try_wait().unwrap().is_none(), "nobody watches");
+        Self { house, stages, watch, job }
+    }
+
+    /// Waits until the first allocation has ended in one of these ways.
+    #[track_caller]
+    pub(crate) fn await_loss(&self, ends: &[&str]) {
+        let ended = |row: &Value| row["slurm_job_id"] == self.job && row["state"] == "ended";
+        let row = self.house.await_allocation(&format!("job {} has ended", self.job), ended);
+        assert!(ends.iter().any(|end| row["end"] == *end), "{row}");
+    }
+
+    /// All is done as it should be, and whoever watched has seen it.
+    #[track_caller]
+    pub(crate) fn prove(&mut self) -> Stamps {
+        let stamps = self.stages.prove(self.house);
+        let mut code = None;
+        eventually("the watch is over", || {
+            code = self.watch.try_wait().unwrap();
+            code.is_some()
+        });
+        assert_eq!(code.unwrap().code(), Some(0));
+        stamps
+    }
+
+    /// Attempts that did not come to their end say which allocation they were lost with, and what became of it.
+    #[track_caller]
+    pub(crate) fn prove_causes(&self, fates: &[&str]) {
+        let results = self.house.json(&["results", "list", "1"]);
+        let lost = results.as_array().unwrap().iter().filter(|row| row["return_code"] != 0);
+        let reasons: Vec<&str> = lost.map(|row| row["reason"].as_str().unwrap_or_default()).collect();
+        let name = format!("(Slurm job {})", self.job);
+        let is_told = |why: &&str| fates.iter().any(|fate| why.ends_with(&format!("{name} {fate}")));
+        assert!(!reasons.is_empty() && reasons.iter().all(is_told), "{name} {fates:?}: {reasons:?}");
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.watch.kill().ok();
+        self.watch.wait().ok();
+    }
 }
 
 #[test]
 fn to_scancel() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "scancel");
-    let stages = stages("standard", "", 0.3);
-    let job = begin(&house, &stages);
-    cluster.slurm("scancel", &[&job.to_string()]);
-    replace(&house, job, &["CANCELLED"]);
-    stages.prove(&house);
+    let mut watched = Watched::begin(&house, stages("standard", "", 60));
+    cluster.slurm("scancel", &[&watched.job.to_string()]);
+    watched.await_loss(&["CANCELLED"]);
+    assert!(watched.prove().killed() > 0);
+    watched.prove_causes(&["was cancelled"]);
 }
 
 #[test]
 fn to_others_who_come_first() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "preemption");
-    let stages = stages("preempt", "--nodelist=n3", 0.3);
-    let job = begin(&house, &stages);
+    let mut watched = Watched::begin(&house, stages("preempt", "--nodelist=n3", 60));
     let high = ["--partition=high", "--nodelist=n3", "--cpus-per-task=4", "--mem=100", "--time=5"];
     let other = cluster.submit(&high, "sleep 1000");
-    // The worker is told some time before, and leaves if what runs there is over in that time.
-    replace(&house, job, &["PREEMPTED", "COMPLETED"]);
+    // The worker is told that the end is near, and may be quicker than Slurm.
+    watched.await_loss(&["PREEMPTED", "COMPLETED"]);
     cluster.slurm("scancel", &[&other.to_string()]);
-    stages.prove(&house);
+    assert!(watched.prove().killed() > 0);
+    watched.prove_causes(&["was preempted", "came to its end"]);
 }
 
 #[test]
 fn to_their_end() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "timeout");
-    let stages = stages("standard", "", 0.7);
-    let job = begin(&house, &stages);
-    cluster.slurm("scontrol", &["update", &format!("jobid={job}"), "endtime=now"]);
+    let mut watched = Watched::begin(&house, stages("standard", "", 60));
+    cluster.slurm("scontrol", &["update", &format!("jobid={}", watched.job), "endtime=now"]);
     // The worker is told that the end has come, and may be quicker than Slurm.
-    replace(&house, job, &["TIMEOUT", "COMPLETED"]);
-    let stamps = stages.prove(&house);
-    assert!(stamps.killed() > 0, "nothing ran in the allocation when its time was over");
+    watched.await_loss(&["TIMEOUT", "COMPLETED"]);
+    assert!(watched.prove().killed() > 0, "nothing ran in the allocation when its time was over");
+    watched.prove_causes(&["reached its time limit", "came to its end"]);
 }

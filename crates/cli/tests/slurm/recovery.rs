@@ -2,6 +2,8 @@
 
 use crate::house::House;
 use crate::support::{Cluster, eventually};
+use std::time::Duration;
+use windlass_types::Timestamp;
 
 /// Its own schedule asks for one small allocation at the start.
 fn spec(jobs: &str) -> String {
@@ -87,4 +89,23 @@ fn without_allocations_a_watch_ends_and_regenerating_twice_asks_once() {
     assert_eq!((asked(&first), asked(&second)), (1, 0), "{first}\n{second}");
     house.await_status("a", "completed");
     assert_eq!(hosts(&house).len(), 2);
+}
+
+/// Whatever is asked for comes to nothing: whoever watches asks once more at once, and then only now and then.
+#[test]
+fn what_came_to_nothing_is_not_asked_for_again_and_again() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward_and(&cluster, "in-vain", &["--slurm-windlass", "/bin/false"]);
+    house.submit(&spec("  - {name: a, command: 'true', resource_requirements: small, scheduler: first}\n"));
+    let mut watch = house.spawn(&["watch", "1", "--auto-schedule", "--auto-schedule-cooldown", "7"]);
+    let mut asked = Vec::new();
+    eventually("it was asked for three times", || {
+        let at = |row: &serde_json::Value| row["created_at"].as_str().unwrap().parse::<Timestamp>().unwrap();
+        asked = house.allocations().iter().map(at).collect();
+        asked.len() >= 3
+    });
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert!(asked[2].since(asked[1]) >= Duration::from_secs(7), "{asked:?}");
+    assert_eq!(house.status("a"), "ready", "nothing has become of it");
 }

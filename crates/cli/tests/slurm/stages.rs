@@ -5,13 +5,14 @@ use crate::support::eventually;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// NAME SECONDS. Whoever finds another execution of the same job, or anything that is left of one, says so.
+/// NAME SECONDS [FIRST]. Whoever finds another execution of the same job, or anything that is left of one, says so. FIRST: how
+/// long the first attempt takes instead.
 const JOB: &str = r#"
 note() { flock stamps.lock sh -c 'echo "$@" >> stamps' note "$@"; }
 exec 9>>"locks/$1"
 flock -n 9 || note overlap "$1"
 note begin "$1" "$WINDLASS_ATTEMPT" "$$" "$SLURM_JOB_ID" "$EPOCHREALTIME"
-sleep "$2"
+sleep "$([ "$WINDLASS_ATTEMPT" = 1 ] && echo "${3:-$2}" || echo "$2")"
 note end "$1" "$WINDLASS_ATTEMPT" "$$" "$SLURM_JOB_ID" "$EPOCHREALTIME"
 "#;
 
@@ -20,6 +21,8 @@ pub(crate) struct Stages {
     pub(crate) width: u32,
     pub(crate) last: u32,
     pub(crate) seconds: f64,
+    /// So long the first attempt of one of them takes: whatever happens meanwhile happens to it.
+    pub(crate) holds: u32,
     /// What else the spec says.
     pub(crate) more: String,
 }
@@ -33,20 +36,23 @@ impl Stages {
     pub(crate) fn write(&self, house: &House<'_>) {
         house.work.write("job.sh", JOB);
         house.work.write("locks/.keep", "");
-        let Self { width, last, seconds, more } = self;
+        let Self { width, last, seconds, holds, more } = self;
         let mut spec = format!(
-            "name: stages\n{more}resource_requirements:\n  - {{name: small, num_cpus: 1, memory: 100m, runtime: PT1M}}\njobs:\n"
+            "name: stages\n{more}resource_requirements:\n\
+             \x20 - {{name: small, num_cpus: 1, memory: 100m, runtime: PT80S}}\n\
+             jobs:\n\
+             \x20 - {{name: first_1, command: \"bash job.sh first_1 {seconds} {holds}\", resource_requirements: small}}\n"
         );
         let stages = [
-            ("first", *width, String::new()),
-            ("second", *width, "depends_on: [\"first_{i}\"], ".to_owned()),
-            ("third", *last, "depends_on_regexes: [\"^second_\"], ".to_owned()),
+            ("first", 2, *width, String::new()),
+            ("second", 1, *width, "depends_on: [\"first_{i}\"], ".to_owned()),
+            ("third", 1, *last, "depends_on_regexes: [\"^second_\"], ".to_owned()),
         ];
-        for (stage, count, waits) in stages {
+        for (stage, least, count, waits) in stages {
             writeln!(
                 spec,
                 "  - {{name: \"{stage}_{{i}}\", command: \"bash job.sh {stage}_{{i}} {seconds}\", {waits}\
-                 resource_requirements: small, parameters: {{i: \"1:{count}\"}}}}"
+                 resource_requirements: small, parameters: {{i: \"{least}:{count}\"}}}}"
             )
             .unwrap();
         }

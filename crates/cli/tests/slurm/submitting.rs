@@ -93,7 +93,7 @@ slurm_schedulers:
 actions:
   - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: few, scheduler_type: slurm, num_allocations: 3}
 ";
-    let stages = Stages { width: 20, last: 2, seconds: 2.0, more: more.to_owned() };
+    let stages = Stages { width: 20, last: 2, seconds: 2.0, holds: 2, more: more.to_owned() };
     stages.write(&house);
     // It may be dead before it has answered.
     house.windlass_somehow(&["submit", "spec.yaml"]);

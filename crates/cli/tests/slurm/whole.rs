@@ -8,7 +8,7 @@ use crate::support::{Cluster, eventually};
 fn five_hundred_jobs_share_a_few_allocations() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "whole");
-    let stages = Stages { width: 240, last: 20, seconds: 0.2, more: String::new() };
+    let stages = Stages { width: 240, last: 20, seconds: 0.2, holds: 1, more: String::new() };
     stages.write(&house);
     let submit = ["submit", "--slurm", "--account", "lab", "--walltime-multiplier", "40", "spec.yaml"];
     house.windlass(&submit);
@@ -42,7 +42,7 @@ fn an_allocation_is_long_enough_for_its_jobs_to_begin() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "brief");
     // Jobs of a minute, and a workflow that wants a minute and a half for their end.
-    let stages = Stages { width: 2, last: 1, seconds: 0.1, more: String::new() };
+    let stages = Stages { width: 2, last: 1, seconds: 0.1, holds: 0, more: String::new() };
     stages.write(&house);
     house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
     stages.prove(&house);
