@@ -199,6 +199,15 @@ pub trait Store: Fleet + Access + Parts + Allocations {
         now: Timestamp,
     ) -> Result<Vec<RequirementsId>, Error>;
 
+    /// Gives jobs of one priority another one. Refused while a worker holds a job. How many there were.
+    fn change_priority(
+        &self,
+        workflow: WorkflowId,
+        from: i32,
+        to: i32,
+        now: Timestamp,
+    ) -> Result<usize, Error>;
+
     fn add_user_data(
         &self,
         workflow: WorkflowId,

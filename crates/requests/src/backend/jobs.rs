@@ -9,14 +9,14 @@ use std::path::Path;
 use std::time::Duration;
 use windlass_core::edges::{Edges, EdgesBuilder};
 use windlass_store::model::{FirstIds, JobSource, NewJob, NewKind, NewRequirements, NewWorkflow};
-use windlass_types::requests::NodeRole;
+use windlass_types::requests::{NodeRole, USUAL_PRIORITY};
 use windlass_types::settings::{FailureHandler, RetryBudget, Settings};
 use windlass_types::{Bytes, JobStatus, Resources};
 
 /// The `windlass` of the worker that runs the job.
 const PROGRAM: &str = r#""${WINDLASS_EXE:-windlass}""#;
 /// What is nearly done goes before what has just begun.
-const FINISHING: i32 = 10;
+pub(super) const FINISHING: i32 = 10;
 
 /// What a job asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -87,6 +87,14 @@ pub(crate) struct Submission {
     pub(crate) priority: i64,
 }
 
+impl Submission {
+    /// What its jobs get. A request that says nothing about its priority shares workers with workflows that do not either.
+    pub(super) fn job_priority(&self) -> i32 {
+        let most = i64::from(i32::MAX - FINISHING);
+        i32::try_from((self.priority - USUAL_PRIORITY).clamp(-most, most)).unwrap_or_default()
+    }
+}
+
 /// The workflow of a run, ready to be created.
 #[derive(Debug)]
 pub(crate) struct Graph<'o> {
@@ -145,7 +153,7 @@ impl<'o> Graph<'o> {
             edges: &self.edges,
             ..NewWorkflow::default()
         };
-        create(&workflow, &mut Jobs::new(self.outline, &submission.directory))
+        create(&workflow, &mut Jobs::new(self.outline, submission))
     }
 
     /// Processing, merge, cleanup; then a kind of landings for each set of sites.
@@ -236,6 +244,7 @@ fn edges(outline: &Outline) -> Edges {
 struct Jobs<'o> {
     outline: &'o Outline,
     directory: &'o Path,
+    priority: i32,
     unit: u32,
     at: At,
     /// The nodes of the unit that are still to come: their sizes, the last one first.
@@ -254,10 +263,11 @@ enum At {
 }
 
 impl<'o> Jobs<'o> {
-    fn new(outline: &'o Outline, directory: &'o str) -> Self {
+    fn new(outline: &'o Outline, submission: &'o Submission) -> Self {
         Self {
             outline,
-            directory: Path::new(directory),
+            directory: Path::new(&submission.directory),
+            priority: submission.job_priority(),
             unit: 0,
             at: At::Landing,
             nodes: Vec::new(),
@@ -290,7 +300,7 @@ impl JobSource for Jobs<'_> {
         let unit = self.outline.units.get(self.unit as usize)?;
         let number = self.unit;
         let others = self.outline.sizes.len() as u32;
-        let (kind, requirements, priority, status) = match self.at {
+        let (kind, requirements, ahead, status) = match self.at {
             At::Landing => {
                 let path = manifest_path(self.directory, self.unit);
                 self.manifest = quoted(&path.to_string_lossy());
@@ -324,7 +334,7 @@ impl JobSource for Jobs<'_> {
             kind: Some(kind),
             requirements: Some(requirements),
             unit: Some(number),
-            priority,
+            priority: self.priority + ahead,
             status,
             ..NewJob::default()
         })

@@ -10,7 +10,9 @@ use windlass_core::adaptive::{RoundRecord, Source};
 use windlass_core::requests::book::{Backend, RunRow, Want};
 use windlass_types::Clock;
 use windlass_types::payload::{StepProfile, StepTuning};
-use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus, SiteStatus};
+use windlass_types::requests::{
+    BlockStatus, ProductionStep, RequestStatus, RunStatus, SiteStatus, USUAL_PRIORITY,
+};
 
 #[test]
 fn a_request_goes_from_submitted_to_completed() {
@@ -135,6 +137,11 @@ fn production_steps_let_others_go_first() {
     bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=240);
     assert!(bench.runs("r1").len() >= 2, "{:?}", bench.runs("r1"));
     assert!(row.request.priority < 100 && row.request.production_steps.len() < 2, "{row:?}");
+    // Its jobs as well: merges and cleanups before the others.
+    let workflow = bench.books.workflows().unwrap()[0].id;
+    let priorities: BTreeSet<i32> = bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect();
+    let own = i32::try_from(row.request.priority - USUAL_PRIORITY).unwrap();
+    assert_eq!(priorities, [own, own + 10].into());
 }
 
 #[test]

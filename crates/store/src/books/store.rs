@@ -370,6 +370,16 @@ impl<B: Backend> Store for Books<B> {
         self.act(now, move |db, by| manage::change_requirements(db, workflow, &changes, by))
     }
 
+    fn change_priority(
+        &self,
+        workflow: WorkflowId,
+        from: i32,
+        to: i32,
+        now: Timestamp,
+    ) -> Result<usize, Error> {
+        self.act(now, move |db, by| manage::change_priority(db, workflow, from, to, by))
+    }
+
     fn add_user_data(
         &self,
         workflow: WorkflowId,

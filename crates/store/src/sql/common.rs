@@ -339,6 +339,7 @@ super::statements! {
     USE_REQUIREMENTS = "UPDATE job SET requirements_id = $1 WHERE id = $2 AND workflow_id = $3";
     USE_REQUIREMENTS_IN_KIND = "
         UPDATE job SET requirements_id = $1 WHERE id >= $2 AND id < $3 AND kind_id = $4";
+    CHANGE_PRIORITY = "UPDATE job SET priority = $1 WHERE id >= $2 AND id < $3 AND priority = $4";
     SET_USER_DATA = "UPDATE user_data SET data = $1, changed_at = $2 WHERE id = $3";
     UNRELATE_USER_DATA = "DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2 AND user_data_id = $3";
     DELETE_USER_DATA = "DELETE FROM user_data WHERE id = $1";

@@ -111,6 +111,7 @@ nothing_secret!(
     (),
     bool,
     i64,
+    usize,
     String,
     Allocation,
     AllocationId,

@@ -107,6 +107,9 @@ macro_rules! table {
                 change ChangeRequirements =
                     change_requirements(workflow: val WorkflowId, changes: list RequirementsChange) at Timestamp
                     -> Vec<RequirementsId>, of Subject::workflow(*workflow);
+                change ChangePriority =
+                    change_priority(workflow: val WorkflowId, from: val i32, to: val i32) at Timestamp
+                    -> usize, of Subject::workflow(*workflow);
                 change AddUserData = add_user_data(workflow: val WorkflowId, new: piece GivenUserData) at Timestamp
                     -> UserDataId, of Subject::workflow(*workflow);
                 change SetUserData = set_user_data(id: val UserDataId, data: maybe Value) at Timestamp

@@ -69,6 +69,7 @@ macro_rules! conformance {
                 a_workflow_is_renamed_and_archived,
                 user_data_is_added_set_and_deleted,
                 requirements_change_for_jobs_and_kinds,
+                jobs_of_one_priority_get_another,
                 a_deleted_workflow_leaves_the_others_alone,
                 what_happens_is_noted;
             editing:

@@ -8,7 +8,7 @@ mod request;
 mod status;
 
 pub use recovery::{FileCounts, FileRow, Left, Overrides};
-pub use request::{Generation, ProductionStep, Request, SplittingParams};
+pub use request::{Generation, ProductionStep, Request, SplittingParams, USUAL_PRIORITY};
 pub use status::{
     BlockStatus, CleanupPolicy, FileState, NodeRole, ParseNameError, RequestStatus, RunCause, RunStatus,
     SiteStatus, SplittingAlgo, UnitStatus,

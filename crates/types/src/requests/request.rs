@@ -108,6 +108,9 @@ const fn all() -> f64 {
     1.0
 }
 
+/// The priority of a request that names none.
+pub const USUAL_PRIORITY: i64 = 100_000;
+
 /// When so much is done, the rest goes on with this priority.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProductionStep {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::str::FromStr;
 use windlass_types::LumiMask;
 use windlass_types::requests::{
-    CleanupPolicy, Generation, ProductionStep, Request, SplittingAlgo, SplittingParams,
+    CleanupPolicy, Generation, ProductionStep, Request, SplittingAlgo, SplittingParams, USUAL_PRIORITY,
 };
 
 /// Every field with its place in the document; the `*_field`s are what it is called there if it is missing.
@@ -134,7 +134,7 @@ impl Draft {
             processing_string: text(self.processing_string),
             acquisition_era: text(self.acquisition_era),
             processing_version: value(self.processing_version).unwrap_or(1),
-            priority: value(self.priority).unwrap_or(100_000),
+            priority: value(self.priority).unwrap_or(USUAL_PRIORITY),
             urgent: value(self.urgent).unwrap_or(false),
             production_steps,
             payload_config: std::mem::take(&mut self.payload_config),
@@ -365,7 +365,7 @@ impl Draft {
             faults.push(&list.path, "and `urgent` exclude each other", remedy);
         }
         let mut fraction = 0.0;
-        let mut priority = self.priority.as_ref().map_or(100_000, |priority| priority.value);
+        let mut priority = self.priority.as_ref().map_or(USUAL_PRIORITY, |priority| priority.value);
         for step in &list.value {
             let share = step.fraction.value;
             if !(share > 0.0 && share < 1.0) {

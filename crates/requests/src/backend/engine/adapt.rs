@@ -1,7 +1,7 @@
-//! What somebody changed about a run before it goes on: how often its jobs are tried, and the memory that they get. The
-//! workflow is the same one; what its jobs ask for and what follows their failures is not.
+//! What was changed about a run before it goes on: how often its jobs are tried, the memory that they get, and their
+//! priority, also by a production step. The workflow is the same one.
 
-use crate::backend::jobs::{Graph, Submission};
+use crate::backend::jobs::{FINISHING, Graph, Submission};
 use crate::outline::Outline;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::board::JobTable;
@@ -17,6 +17,8 @@ pub(super) struct Changes {
     requirements: Vec<RequirementsChange>,
     /// With the ids of those that they replace.
     handlers: Vec<(i64, FailureHandler)>,
+    /// What jobs have, and what they get.
+    priorities: Vec<(i32, i32)>,
 }
 
 impl Changes {
@@ -28,11 +30,15 @@ impl Changes {
         outline: &Outline,
     ) -> Result<Self, windlass_store::Error> {
         let handlers = handlers(&store.handlers(workflow)?, Graph::new(submission, outline).handlers());
-        let Some(memory_mb) = submission.memory_mb else {
-            return Ok(Self { handlers, ..Self::default() });
+        let table = store.load_jobs(workflow)?;
+        let requirements = match submission.memory_mb {
+            Some(memory_mb) => {
+                requirements(&store.requirements(workflow)?, &table, Bytes(memory_mb.saturating_mul(1 << 20)))
+            }
+            None => Vec::new(),
         };
-        let (planned, table) = (store.requirements(workflow)?, store.load_jobs(workflow)?);
-        Ok(Self { requirements: requirements(&planned, &table, Bytes(memory_mb << 20)), handlers })
+        let priorities = priorities(&table.priority, submission.job_priority());
+        Ok(Self { requirements, handlers, priorities })
     }
 
     pub(super) fn write(
@@ -44,11 +50,26 @@ impl Changes {
         for (id, handler) in &self.handlers {
             store.update_handler(*id, handler, now)?;
         }
+        for (from, to) in &self.priorities {
+            store.change_priority(workflow, *from, *to, now)?;
+        }
         if !self.requirements.is_empty() {
             store.change_requirements(workflow, &self.requirements, now)?;
         }
         Ok(())
     }
+}
+
+/// The first job is a landing. Jobs that somebody gave a priority of their own keep it.
+fn priorities(known: &[i32], wished: i32) -> Vec<(i32, i32)> {
+    let Some(&before) = known.first().filter(|before| **before != wished) else { return Vec::new() };
+    let change = |ahead: i32| Some((before.checked_add(ahead)?, wished.checked_add(ahead)?));
+    let mut changes: Vec<(i32, i32)> = [0, FINISHING].into_iter().filter_map(change).collect();
+    // What is given a priority must not be taken for what has it.
+    if changes.first().map(|first| first.1) == changes.last().map(|last| last.0) {
+        changes.reverse();
+    }
+    changes
 }
 
 fn handlers(known: &[HandlerRow], wished: &[FailureHandler]) -> Vec<(i64, FailureHandler)> {
@@ -145,6 +166,16 @@ mod tests {
         let row = known.iter().find(|row| row.id == replaced[0].0).unwrap();
         assert_eq!(row.handler.name, "processing");
         assert!(replaced[0].1.rules.iter().all(|rule| rule.max_retries == 6), "with the first one");
+    }
+
+    #[test]
+    fn priorities_are_changed_by_the_way_that_keeps_their_order() {
+        assert_eq!(priorities(&[0, 0, 10], 0), []);
+        assert_eq!(priorities(&[], 5), []);
+        assert_eq!(priorities(&[0, 7, 10], -20_000), [(0, -20_000), (10, -19_990)]);
+        assert_eq!(priorities(&[0, 7, 10], 10), [(10, 20), (0, 10)]);
+        assert_eq!(priorities(&[10, 20], 0), [(10, 0), (20, 10)]);
+        assert_eq!(priorities(&[i32::MAX], 0), [(i32::MAX, 0)]);
     }
 
     /// Landings are as large as what follows them, so that both fit where they land.

@@ -127,6 +127,25 @@ pub(crate) fn requirements_change_for_jobs_and_kinds(store: &dyn Store) {
     assert_eq!(store.requirements(id).unwrap()[0].resources, cpus(5));
 }
 
+pub(crate) fn jobs_of_one_priority_get_another(store: &dyn Store) {
+    let [id, other] = ["one", "other"].map(|name| {
+        let jobs = [("a", 0), ("b", 10), ("c", 0), ("d", 5)];
+        let jobs = jobs.map(|(name, priority)| NewJob { priority, ..job(name) });
+        let mut source = Source { jobs: jobs.to_vec(), ..Source::default() };
+        store.create_workflow(&NewWorkflow { name, ..NewWorkflow::default() }, &mut source, NOW).unwrap()
+    });
+    let priorities = |id| store.load_jobs(id).unwrap().priority;
+    assert_eq!(store.change_priority(id, 0, -7, NOW).unwrap(), 2);
+    assert_eq!(store.change_priority(id, 3, 4, NOW).unwrap(), 0);
+    assert_eq!(priorities(id), [-7, 10, -7, 5]);
+    assert_eq!(priorities(other), [0, 10, 0, 5]);
+    let worker = worker(store, id);
+    let job = store.load_jobs(id).unwrap().ids[0];
+    commit(store, id, vec![claim(job, 1, worker)]).unwrap();
+    let error = store.change_priority(id, 5, 6, NOW).unwrap_err();
+    assert!(matches!(error, Error::StillActive { .. }), "{error}");
+}
+
 pub(crate) fn a_deleted_workflow_leaves_the_others_alone(store: &dyn Store) {
     let full = |store: &dyn Store| {
         let mut builder = EdgesBuilder::default();
