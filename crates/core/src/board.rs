@@ -519,7 +519,7 @@ impl Board {
             Orphan::GiveUp => format!("given up: whenever it runs, its worker dies (the last was {worker})"),
             Orphan::RunAlone(evidence) => suspects::reason(worker, Some(evidence)),
             Orphan::RunAgain(evidence) => suspects::reason(worker, evidence),
-            Orphan::Evicted(eviction) => format!("orphaned: {eviction}"),
+            Orphan::Evicted(eviction) => eviction.loss(),
             Orphan::NeverStarted => return self.give_back(job, worker, changes),
         };
         let result = AttemptResult {

@@ -65,10 +65,13 @@ impl Evidence {
     }
 }
 
+/// Begins the reason of an attempt that was lost with its worker, before anybody knew why that was.
+pub const LOST_WITH: &str = "orphaned: worker ";
+
 /// Why an attempt is an orphan. `None`: its worker ended, and the job has nothing to do with it.
 pub(crate) fn reason(worker: WorkerId, evidence: Option<Evidence>) -> String {
     let what = evidence.map_or("ended while it ran", Evidence::words);
-    format!("orphaned: worker {worker} {what}")
+    format!("{LOST_WITH}{worker} {what}")
 }
 
 /// What speaks against each job: the deaths that it was involved in since it last ended by itself.

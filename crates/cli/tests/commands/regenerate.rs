@@ -21,7 +21,7 @@ const SPEC: &str = "\
 name: study
 resource_requirements:
   - {name: small, cpus: 1, memory: 1g, runtime: 10m}
-slurm_schedulers: [{name: first, account: lab, nodes: 1, walltime: '01:00:00'}]
+slurm_schedulers: [{name: first, account: lab, nodes: 1, walltime: '00:15:00'}]
 actions:
   - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: first, scheduler_type: slurm}
 jobs:

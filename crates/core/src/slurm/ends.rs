@@ -56,6 +56,13 @@ impl Eviction {
     }
 }
 
+impl Eviction {
+    /// What is said of an attempt that was lost by it: `orphaned: allocation 12 (Slurm job 4711) lost a node`.
+    pub fn loss(&self) -> String {
+        format!("orphaned: {self}")
+    }
+}
+
 impl fmt::Display for Eviction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", named(self.allocation, self.job_id), words(self.end))

@@ -236,6 +236,22 @@ fn what_was_lost_with_its_allocation_says_so_and_has_not_failed() {
     }
 }
 
+/// The lease may be over before Slurm gives the node up.
+#[test]
+fn what_was_lost_before_slurm_knew_why_says_so_then() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let id = running(&world, workflow);
+    inside(&world, workflow, id).say(&world, vec![]).unwrap();
+    world.pass(LEASE + Duration::from_secs(3));
+    let (lost, status) = told(&world, workflow);
+    assert_eq!((lost.len(), status), (1, S::Ready));
+    assert!(lost[0].1.starts_with("orphaned: worker "), "{lost:?}");
+    ends(&world, id, SlurmState::NodeFail);
+    let why = format!("orphaned: allocation {id} (Slurm job 7) lost a node");
+    assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
+}
+
 #[test]
 fn on_a_node_that_slurm_has_lost_jobs_may_go_on_until_the_lease_is_over() {
     let world = World::new();

@@ -26,6 +26,9 @@ super::statements! {
     NAME_INTERRUPTION = "
         UPDATE result SET reason = $1
         WHERE status <> 5 AND reason = $2 AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $3)";
+    NAME_LOSS = "
+        UPDATE result SET reason = $1
+        WHERE status <> 5 AND reason LIKE $2 AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $3)";
     STATE_ALLOCATION = "
         UPDATE allocation SET scheduler_id = $1, scheduler_name = $2, request = $3, state = $4, is_over = $5, job_id = $6,
             ended_at = $7, end_state = $8

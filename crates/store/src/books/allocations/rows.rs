@@ -13,7 +13,8 @@ use serde_json::json;
 use std::time::Duration;
 use windlass_core::judge::INTERRUPTED;
 use windlass_core::slurm::book::{AllocationChange, CallCount, NewAllocation, StatedAllocation, hour_of};
-use windlass_core::slurm::ends;
+use windlass_core::slurm::ends::{self, Eviction};
+use windlass_core::suspects::LOST_WITH;
 use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState, SlurmState};
 use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
@@ -205,6 +206,11 @@ pub(crate) fn change(db: &impl Db, change: &AllocationChange, by: By<'_>) -> Res
             // Attempts that were stopped because of it were told of before anybody knew why.
             let why = ends::interruption(&after);
             db.execute(sql::NAME_INTERRUPTION, values![why, INTERRUPTED, after.id.0])?;
+            // So were those whose worker was silent before Slurm said what had become of it.
+            if let Some(eviction) = Eviction::of(&after) {
+                let (why, unnamed) = (eviction.loss(), format!("{LOST_WITH}%"));
+                db.execute(sql::NAME_LOSS, values![why, unnamed, after.id.0])?;
+            }
         }
     } else if after.unwanted.is_some() && before.unwanted.is_none() {
         note_unwanted(db, &after, by)?;
