@@ -54,7 +54,7 @@ impl Attached<'_> {
 
 /// This process, which `parent` has just forked, is asked to end when that ends.
 fn attach_to(parent: Pid) -> io::Result<()> {
-    for signal in 1..libc::SIGRTMAX() {
+    for signal in 1..=libc::SIGRTMAX() {
         // SAFETY: sets a disposition to the default; of those that cannot be set nothing changes.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }

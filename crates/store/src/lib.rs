@@ -199,12 +199,12 @@ pub trait Store: Fleet + Access + Parts + Allocations {
         now: Timestamp,
     ) -> Result<Vec<RequirementsId>, Error>;
 
-    /// Gives jobs of one priority another one. Refused while a worker holds a job. How many there were.
-    fn change_priority(
+    /// Gives jobs of one priority another one, pair after pair, all or none. Refused while a worker holds a job. How many jobs that
+    /// were.
+    fn change_priorities(
         &self,
         workflow: WorkflowId,
-        from: i32,
-        to: i32,
+        changes: &[(i32, i32)],
         now: Timestamp,
     ) -> Result<usize, Error>;
 

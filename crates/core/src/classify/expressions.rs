@@ -103,6 +103,8 @@ fn parts(pattern: &str) -> Option<Vec<Part<'_>>> {
             }
             b'[' => end_of_set(bytes, at)?,
             b'{' => at + bytes[at..].iter().position(|byte| *byte == b'}')? + 1,
+            // What follows such a letter names a sign.
+            b'\\' if matches!(bytes.get(at + 1), Some(b'x' | b'u' | b'U' | b'p' | b'P')) => return None,
             b'\\' => at + 2,
             b'.' | b'+' | b'*' | b'?' | b')' | b']' | b'}' | b'^' | b'$' => at + 1,
             _ => {
@@ -134,7 +136,7 @@ fn end_of_group(bytes: &[u8], begin: usize) -> Option<usize> {
     }
 }
 
-/// Behind the bracket that closes the set which begins here. One that comes first in it is a member.
+/// Behind the bracket that closes the set which begins here. One that comes first in it is a member. `None` also for a set of sets.
 fn end_of_set(bytes: &[u8], begin: usize) -> Option<usize> {
     let mut at = begin + 1;
     at += usize::from(bytes.get(at) == Some(&b'^'));
@@ -143,6 +145,7 @@ fn end_of_set(bytes: &[u8], begin: usize) -> Option<usize> {
         match bytes.get(at)? {
             b'\\' => at += 1,
             b']' => return Some(at + 1),
+            b'[' => return None,
             _ => {}
         }
         at += 1;
@@ -179,6 +182,9 @@ mod tests {
             ("[]abc]defg", &["defg"]),
             ("[^]abc]defg", &["defg"]),
             (r"[\]abc]defg", &["defg"]),
+            (r"\x41foobar", none),
+            (r"\pLfoobar", none),
+            ("[a[bc]defgh]xyz", none),
             ("a{2}", none),
             ("(abc", none),
             ("[abc", none),

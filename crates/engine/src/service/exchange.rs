@@ -47,6 +47,9 @@ impl Office {
             let (worker, secret) = self.enlist(who, user, run)?;
             if let Some(before) = who.before.as_ref().filter(|_| !is_heir) {
                 self.on_word_of_lost(before.worker);
+                if let Some(given_up) = self.mates.get_mut(&before.worker) {
+                    given_up.has_spoken = true;
+                }
             }
             // Whoever it was before is dead by now, and what he held went to others.
             let before = who.before.as_ref().map(|before| (before.held.clone(), before.actions.clone()));

@@ -95,7 +95,11 @@ impl Office {
         }
         let evidence = if self.are_others_silent(worker) { Evidence::Hearsay } else { Evidence::Silence };
         self.last_silence = Some(self.now.at);
+        let was_only_away = self.mates.get(&worker).is_some_and(|mate| mate.has_spoken);
         self.lose(worker, "its lease is over", evidence);
+        if was_only_away {
+            self.on_word_of_lost(worker);
+        }
     }
 
     /// Another worker was lost just now, or may be about to: then they have more in common than a job.
@@ -104,7 +108,8 @@ impl Office {
         let since = |past: Instant| self.now.at.saturating_duration_since(past);
         let full = self.lease_from_now();
         // One that can speak does so three times within its lease.
-        let is_quiet = |mate: &Mate| full.saturating_duration_since(mate.lease_until) > lease / 2;
+        let is_quiet =
+            |mate: &Mate| mate.is_given_up || full.saturating_duration_since(mate.lease_until) > lease / 2;
         self.last_silence.is_some_and(|last| since(last) < lease)
             || self.mates.iter().any(|(id, mate)| *id != worker && is_quiet(mate))
     }

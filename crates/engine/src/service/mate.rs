@@ -58,6 +58,8 @@ pub(super) struct Mate {
     pub(super) is_leaving: bool,
     /// Its lease is over, and it is not taken back: what it held goes to others as soon as nothing of it runs any more.
     pub(super) is_given_up: bool,
+    /// It has spoken since, under another number.
+    pub(super) has_spoken: bool,
     /// It is dead, and another one delivers what it left.
     pub(super) has_heir: bool,
     pub(super) exchanges: Exchanges<Reply<ExchangeAnswer>>,
@@ -131,6 +133,7 @@ impl Mate {
             is_dismissed: false,
             is_leaving: false,
             is_given_up: false,
+            has_spoken: false,
             has_heir: false,
             exchanges: Exchanges::default(),
             outbox: Outbox::default(),

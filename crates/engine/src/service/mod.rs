@@ -29,6 +29,7 @@ mod verbs;
 mod workflows;
 
 pub use clock::{Hand, ServiceClock};
+pub use quarters::FENCING;
 pub use roster::Present;
 pub use talk::{
     Bury, ClaimRequest, Completion, Figures, IsCertain, NodeOffer, OnChange, OnCommit, OnSilent, Outline,

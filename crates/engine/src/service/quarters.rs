@@ -15,8 +15,14 @@ use windlass_types::slurm::{Allocation, AllocationState};
 use windlass_types::work::AttemptKey;
 use windlass_types::{AllocationId, JobId, Timestamp, WorkerId, WorkflowId};
 
-/// So long others wait for what a worker may have left in Slurm. While the controller does not answer it starts no step either.
-const FENCING: Duration = Duration::from_mins(1);
+/// So long others wait for what a worker may have left in Slurm: longer than whoever asks it ever pauses. Then it is more likely that
+/// nobody can say than that something still runs.
+pub const FENCING: Duration = Duration::from_mins(10);
+/// So soon it is looked again who held what, where that cannot be seen just now.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a silent worker held cannot be seen now.
+struct NotNow;
 
 impl Office {
     /// The allocation that it is in. One that is over, or that another job of Slurm is, has no use for it.
@@ -80,8 +86,15 @@ impl Office {
     /// Steps of Slurm may outlive the worker that began them: what it held goes to nobody before they are gone. `true`: whoever
     /// sees to that has been told.
     pub(super) fn begins_to_fence(&mut self, worker: WorkerId) -> bool {
-        let Some(silent) = self.silent(worker) else { return false };
         let Some(told) = self.options.on_silent.clone() else { return false };
+        let silent = match self.silent(worker) {
+            Ok(None) => return false,
+            Ok(Some(silent)) => silent,
+            Err(NotNow) => {
+                let then = self.now.at + LOOK_AGAIN;
+                return self.mates.get_mut(&worker).map(|mate| mate.lease_until = then).is_some();
+            }
+        };
         // It may speak up meanwhile, and then hears that it has lost everything.
         self.send_off(worker);
         let patience = self.now.at + FENCING;
@@ -92,22 +105,25 @@ impl Office {
     }
 
     /// What a worker may have left in Slurm, if nobody was told of it yet.
-    fn silent(&self, worker: WorkerId) -> Option<Silent> {
-        let mate = self.mates.get(&worker).filter(|mate| !mate.is_given_up)?;
-        let allocation = mate.allocation?;
+    fn silent(&self, worker: WorkerId) -> Result<Option<Silent>, NotNow> {
+        let Some(mate) = self.mates.get(&worker).filter(|mate| !mate.is_given_up) else { return Ok(None) };
+        let Some(allocation) = mate.allocation else { return Ok(None) };
+        if mate.held.values().any(|workflow| matches!(self.slots.get(workflow), Some(Slot::Shut(_)))) {
+            return Err(NotNow);
+        }
         let key = |(job, workflow): (&JobId, &WorkflowId)| {
             let Some(Slot::Open(desk)) = self.slots.get(workflow) else { return None };
             let hold = desk.held.get(job).filter(|hold| hold.is_told)?;
             let (run, attempt) = (desk.row.run_id, hold.attempt);
             Some((desk, AttemptKey { workflow: *workflow, job: *job, run, attempt }))
         };
-        let row = self.store.allocation(allocation).ok().flatten()?;
+        let Some(row) = self.store.allocation(allocation).map_err(|_| NotNow)? else { return Ok(None) };
         let as_steps =
             |desk: &Desk| runs_steps(desk.row.settings.execution_config.as_ref(), row.request.nodes as usize);
         let held = mate.held.iter().filter_map(key).filter(|(desk, _)| as_steps(desk));
         let mut held: Vec<AttemptKey> = held.map(|(_, key)| key).collect();
         held.sort_unstable();
-        (!held.is_empty()).then_some(Silent { worker, allocation, held })
+        Ok((!held.is_empty()).then_some(Silent { worker, allocation, held }))
     }
 
     /// Nothing of it runs any more.

@@ -171,6 +171,7 @@ fn what_may_go_on_as_a_step_is_handed_on_when_it_is_gone() {
 fn nobody_waits_for_ever_for_what_may_go_on() {
     let world = World::new();
     let (workflow, _) = silent(&world, 2);
+    world.pass(Duration::from_mins(9));
     assert_eq!(world.statuses(workflow), [S::Pending]);
     world.pass(Duration::from_mins(1));
     assert_eq!(world.statuses(workflow), [S::Ready]);

@@ -112,11 +112,14 @@ impl Reconciler {
             }
         }
         // What was told of a run that is over is forgotten with it.
-        let before = std::mem::replace(&mut self.kept_sites, kept);
+        self.kept_sites.retain(|known| kept.contains(known));
         let mut has_told = false;
-        for (request, site) in self.kept_sites.difference(&before) {
-            self.world.books.add_alert(&kept_open(request, site), now)?;
-            has_told = true;
+        for (request, site) in kept {
+            if !self.kept_sites.contains(&(request.clone(), site.clone())) {
+                self.world.books.add_alert(&kept_open(&request, &site), now)?;
+                self.kept_sites.insert((request, site));
+                has_told = true;
+            }
         }
         Ok(has_told)
     }

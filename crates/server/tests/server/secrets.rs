@@ -101,7 +101,7 @@ const CHANGES: &[&str] = &[
     "archive",
     "delete_workflow",
     "change_requirements",
-    "change_priority",
+    "change_priorities",
     "add_user_data",
     "set_user_data",
     "delete_user_data",

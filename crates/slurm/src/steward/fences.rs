@@ -5,9 +5,9 @@
 
 use super::pass::Passes;
 use crate::calls::Outcome;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windlass_core::slurm::steps::{Step, left_behind};
-use windlass_engine::service::Silent;
+use windlass_engine::service::{FENCING, Silent};
 use windlass_types::slurm::AllocationState;
 
 /// So soon it is looked whether what was ended is gone.
@@ -16,30 +16,33 @@ const SOON: Duration = Duration::from_millis(300);
 impl Passes {
     /// Sees to those that are silent. When to do so again, if it is not done.
     pub(super) fn fence(&mut self, heard: &[Silent]) -> Option<Duration> {
-        self.silent.extend(heard.iter().cloned());
-        let silent = std::mem::take(&mut self.silent);
-        if silent.is_empty() {
-            return None;
-        }
-        // In none of Slurm's jobs nothing is left.
-        let (in_jobs, free): (Vec<_>, Vec<_>) =
-            silent.into_iter().map(|one| (self.job_of(&one), one)).partition(|(job, _)| job.is_some());
-        for (_, one) in free {
-            self.service().tell_fenced(one.worker);
+        let begun = Instant::now();
+        self.silent.extend(heard.iter().map(|one| (begun, one.clone())));
+        // For longer than that nobody waits, and Slurm has others to answer.
+        self.silent.retain(|(since, _)| since.elapsed() < FENCING);
+        let mut in_jobs = Vec::new();
+        for (since, one) in std::mem::take(&mut self.silent) {
+            match self.job_of(&one) {
+                Ok(Some(job)) => in_jobs.push((since, job, one)),
+                // In none of Slurm's jobs nothing is left.
+                Ok(None) => self.service().tell_fenced(one.worker),
+                // If the books cannot be read now, nobody knows.
+                Err(_) => self.silent.push((since, one)),
+            }
         }
         if in_jobs.is_empty() {
-            return None;
+            return (!self.silent.is_empty()).then_some(self.options.fastest);
         }
-        // No answer is no answer: the service waits for a while, and then the next pass asks again.
+        // No answer is no answer: the service waits, and the next pass asks again.
         let steps = self.slurm.steps().answer();
         let mut to_end = Vec::new();
-        for (job, one) in in_jobs {
-            let left = steps.as_deref().map(|steps| left_behind(steps, job.unwrap_or_default(), &one.held));
+        for (since, job, one) in in_jobs {
+            let left = steps.as_deref().map(|steps| left_behind(steps, job, &one.held));
             match left {
                 Some(left) if left.is_empty() => self.service().tell_fenced(one.worker),
                 left => {
                     to_end.extend(left.into_iter().flatten().map(Step::id));
-                    self.silent.push(one);
+                    self.silent.push((since, one));
                 }
             }
         }
@@ -55,9 +58,8 @@ impl Passes {
     }
 
     /// The job of Slurm in which something of it may run.
-    fn job_of(&self, silent: &Silent) -> Option<u64> {
-        // If the books cannot be read now, nobody knows; the service goes on by itself.
-        let row = self.books().allocation(silent.allocation).ok().flatten()?;
-        row.job_id.filter(|_| row.state != AllocationState::Ended)
+    fn job_of(&self, silent: &Silent) -> Result<Option<u64>, windlass_store::Error> {
+        let row = self.books().allocation(silent.allocation)?;
+        Ok(row.filter(|row| row.state != AllocationState::Ended).and_then(|row| row.job_id))
     }
 }

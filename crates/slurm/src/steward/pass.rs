@@ -7,7 +7,7 @@ use crate::render::batch;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windlass_core::slurm::book::{AllocationChange, CallCount};
 use windlass_core::slurm::fate::{self, Accounting, Act, Fate, Sight, Tagged, Workers};
 use windlass_core::slurm::home;
@@ -63,7 +63,7 @@ pub(super) struct Passes {
     /// Tags in Slurm of allocations that are over, or not ours.
     tags: HashMap<String, Option<Tagged>>,
     /// Workers that are not heard of, whose steps are not known to be gone.
-    pub(super) silent: Vec<Silent>,
+    pub(super) silent: Vec<(Instant, Silent)>,
     /// Whether Slurm answered in this pass.
     looked: Looked,
 }

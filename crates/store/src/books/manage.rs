@@ -114,23 +114,26 @@ pub(crate) fn change_requirements(
     Ok(ids)
 }
 
-/// How many jobs had the one and have the other now.
-pub(crate) fn change_priority(
+/// How many jobs had one and have another now.
+pub(crate) fn change_priorities(
     db: &impl Db,
     workflow: WorkflowId,
-    from: i32,
-    to: i32,
+    changes: &[(i32, i32)],
     by: By<'_>,
 ) -> Result<usize, Fault> {
     current_run(db, workflow)?;
     refuse_while_held(db, workflow)?;
-    let mut jobs = 0;
-    for block in Blocks::read(db, workflow)?.iter() {
-        jobs += db.execute(sql::CHANGE_PRIORITY, [to.into(), block.first, block.end(), from.into()])?;
+    let mut all = 0;
+    for &(from, to) in changes {
+        let mut jobs = 0;
+        for block in Blocks::read(db, workflow)?.iter() {
+            jobs += db.execute(sql::CHANGE_PRIORITY, [to.into(), block.first, block.end(), from.into()])?;
+        }
+        let message = format!("changed the priority of {jobs} jobs from {from} to {to}");
+        by.note(db, workflow, "priority", message, json!({ "from": from, "to": to, "jobs": jobs }))?;
+        all += jobs;
     }
-    let message = format!("changed the priority of {jobs} jobs from {from} to {to}");
-    by.note(db, workflow, "priority", message, json!({ "from": from, "to": to, "jobs": jobs }))?;
-    Ok(jobs)
+    Ok(all)
 }
 
 fn set_requirements(db: &impl Db, workflow: WorkflowId, change: &RequirementsChange) -> Result<i64, Fault> {

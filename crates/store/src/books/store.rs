@@ -370,14 +370,14 @@ impl<B: Backend> Store for Books<B> {
         self.act(now, move |db, by| manage::change_requirements(db, workflow, &changes, by))
     }
 
-    fn change_priority(
+    fn change_priorities(
         &self,
         workflow: WorkflowId,
-        from: i32,
-        to: i32,
+        changes: &[(i32, i32)],
         now: Timestamp,
     ) -> Result<usize, Error> {
-        self.act(now, move |db, by| manage::change_priority(db, workflow, from, to, by))
+        let changes = changes.to_vec();
+        self.act(now, move |db, by| manage::change_priorities(db, workflow, &changes, by))
     }
 
     fn add_user_data(

@@ -25,10 +25,12 @@ super::statements! {
     /// There are few that did not complete (5), and an index of them.
     NAME_INTERRUPTION = "
         UPDATE result SET reason = $1
-        WHERE status <> 5 AND reason = $2 AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $3)";
+        WHERE status <> 5 AND job_id >= $2 AND job_id < $3 AND reason = $4
+            AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $5)";
     NAME_LOSS = "
         UPDATE result SET reason = $1
-        WHERE status <> 5 AND reason LIKE $2 AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $3)";
+        WHERE status <> 5 AND job_id >= $2 AND job_id < $3 AND reason LIKE $4
+            AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $5)";
     STATE_ALLOCATION = "
         UPDATE allocation SET scheduler_id = $1, scheduler_name = $2, request = $3, state = $4, is_over = $5, job_id = $6,
             ended_at = $7, end_state = $8

@@ -107,8 +107,8 @@ macro_rules! table {
                 change ChangeRequirements =
                     change_requirements(workflow: val WorkflowId, changes: list RequirementsChange) at Timestamp
                     -> Vec<RequirementsId>, of Subject::workflow(*workflow);
-                change ChangePriority =
-                    change_priority(workflow: val WorkflowId, from: val i32, to: val i32) at Timestamp
+                change ChangePriorities =
+                    change_priorities(workflow: val WorkflowId, changes: list (i32, i32)) at Timestamp
                     -> usize, of Subject::workflow(*workflow);
                 change AddUserData = add_user_data(workflow: val WorkflowId, new: piece GivenUserData) at Timestamp
                     -> UserDataId, of Subject::workflow(*workflow);

@@ -50,8 +50,8 @@ impl Changes {
         for (id, handler) in &self.handlers {
             store.update_handler(*id, handler, now)?;
         }
-        for (from, to) in &self.priorities {
-            store.change_priority(workflow, *from, *to, now)?;
+        if !self.priorities.is_empty() {
+            store.change_priorities(workflow, &self.priorities, now)?;
         }
         if !self.requirements.is_empty() {
             store.change_requirements(workflow, &self.requirements, now)?;

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::books::apply::{current_run, micros};
+use crate::books::load::Blocks;
 use crate::books::manage::By;
 use crate::books::query::{Query, list as numbers};
 use crate::books::{column, events, parts};
@@ -203,17 +204,25 @@ pub(crate) fn change(db: &impl Db, change: &AllocationChange, by: By<'_>) -> Res
     if after.state != before.state {
         note(db, &before, &after, by)?;
         if after.state == AllocationState::Ended {
-            // Attempts that were stopped because of it were told of before anybody knew why.
-            let why = ends::interruption(&after);
-            db.execute(sql::NAME_INTERRUPTION, values![why, INTERRUPTED, after.id.0])?;
-            // So were those whose worker was silent before Slurm said what had become of it.
-            if let Some(eviction) = Eviction::of(&after) {
-                let (why, unnamed) = (eviction.loss(), format!("{LOST_WITH}%"));
-                db.execute(sql::NAME_LOSS, values![why, unnamed, after.id.0])?;
-            }
+            name_end(db, &after)?;
         }
     } else if after.unwanted.is_some() && before.unwanted.is_none() {
         note_unwanted(db, &after, by)?;
+    }
+    Ok(())
+}
+
+/// Attempts that were stopped because of its end were told of before anybody knew why; so were those whose worker was silent before
+/// Slurm said what had become of it.
+fn name_end(db: &impl Db, row: &Allocation) -> Result<(), Fault> {
+    let (interruption, loss) = (ends::interruption(row), Eviction::of(row).map(|eviction| eviction.loss()));
+    let lost = format!("{LOST_WITH}%");
+    for block in Blocks::read(db, row.workflow)?.iter() {
+        let (first, end) = (block.first, block.end());
+        db.execute(sql::NAME_INTERRUPTION, values![interruption, first, end, INTERRUPTED, row.id.0])?;
+        if let Some(loss) = &loss {
+            db.execute(sql::NAME_LOSS, values![loss, first, end, lost, row.id.0])?;
+        }
     }
     Ok(())
 }

@@ -135,14 +135,13 @@ pub(crate) fn jobs_of_one_priority_get_another(store: &dyn Store) {
         store.create_workflow(&NewWorkflow { name, ..NewWorkflow::default() }, &mut source, NOW).unwrap()
     });
     let priorities = |id| store.load_jobs(id).unwrap().priority;
-    assert_eq!(store.change_priority(id, 0, -7, NOW).unwrap(), 2);
-    assert_eq!(store.change_priority(id, 3, 4, NOW).unwrap(), 0);
+    assert_eq!(store.change_priorities(id, &[(0, -7), (3, 4)], NOW).unwrap(), 2);
     assert_eq!(priorities(id), [-7, 10, -7, 5]);
     assert_eq!(priorities(other), [0, 10, 0, 5]);
     let worker = worker(store, id);
     let job = store.load_jobs(id).unwrap().ids[0];
     commit(store, id, vec![claim(job, 1, worker)]).unwrap();
-    let error = store.change_priority(id, 5, 6, NOW).unwrap_err();
+    let error = store.change_priorities(id, &[(5, 6)], NOW).unwrap_err();
     assert!(matches!(error, Error::StillActive { .. }), "{error}");
 }
 
