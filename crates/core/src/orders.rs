@@ -266,23 +266,28 @@ pub fn plan(
     for job in of(Verdict::Fail) {
         board.on_decided(job, JobStatus::Failed, &mut changes);
     }
-    let mut freed = Vec::new();
-    for job in of(Verdict::Ignore) {
-        let key = board.key(job);
-        if board.status(job) == JobStatus::PendingFailed {
-            let (from, to) = (JobStatus::PendingFailed, JobStatus::Failed);
-            changes.push(Change::Status { job: key.job, from, to });
-        }
-        changes.push(Change::Ignore { job: key.job, attempt: key.attempt });
-        after.ignored.push(job);
-        freed.extend(board.dependents(job).filter(|job| board.status(*job) == JobStatus::Canceled));
-    }
+    let is_canceled = |job: &u32| board.status(*job) == JobStatus::Canceled;
+    let freed: Vec<u32> =
+        of(Verdict::Ignore).flat_map(|job| board.dependents(job)).filter(is_canceled).collect();
     let retried: Vec<u32> = of(Verdict::Retry).collect();
     let again = board.plan_again(&retried, true, true, done).map_err(Impossible::Held)?;
     let back = board.plan_again(&freed, false, true, done).map_err(Impossible::Held)?;
     let mut known = FxHashSet::default();
     for Again { changes: more, .. } in [again, back] {
         changes.extend(more.into_iter().filter(|change| known.insert(job_of(change))));
+    }
+    for job in of(Verdict::Ignore) {
+        let key = board.key(job);
+        // It was built on something that runs again, and so does it.
+        if known.contains(&Some(key.job)) {
+            continue;
+        }
+        if board.status(job) == JobStatus::PendingFailed {
+            let (from, to) = (JobStatus::PendingFailed, JobStatus::Failed);
+            changes.push(Change::Status { job: key.job, from, to });
+        }
+        changes.push(Change::Ignore { job: key.job, attempt: key.attempt });
+        after.ignored.push(job);
     }
     take_in(&mut after, &board, &changes);
     let mut board = Board::new(workflow, run, after)?;

@@ -201,4 +201,9 @@ fn what_follows_from_a_verdict() {
     let undecided = [PendingFailed, PendingFailed, Blocked, Blocked];
     let one_of_each = [(0, Verdict::Fail), (1, Verdict::Retry)];
     assert_eq!(carried_out(undecided, &one_of_each), [Failed, Ready, Blocked, Blocked]);
+
+    // It ran although the first had failed.
+    let later = [Failed, Completed, PendingFailed, Blocked];
+    let on_both = [(0, Verdict::Retry), (2, Verdict::Ignore)];
+    assert_eq!(carried_out(later, &on_both), [Ready, Completed, Blocked, Blocked], "it runs again anyway");
 }
