@@ -1,5 +1,9 @@
 //! What a spec asks of Slurm, or would: what its jobs demand, a proposal for it, and what all of that comes to.
 
+mod spec;
+
+pub use spec::{Unwritten, scheduled};
+
 use crate::making;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -3,8 +3,8 @@
     slurm.py SPEC stdio WINDLASS WORKFLOW [ARGUMENT …]
     slurm.py SPEC http URL TOKEN WORKFLOW
 
-Reads what became of the allocations of the workflow, plans those of the spec in the file, and sees what is refused. Prints
-what it saw as JSON.
+Reads what became of the allocations of the workflow, plans those of the spec in the file, makes a workflow of it for Slurm if it
+may, and sees what is refused. Prints what it saw as JSON.
 """
 
 import asyncio
@@ -36,8 +36,22 @@ async def main(spec, arguments):
             resource_requirements: [{name: much, num_cpus: 1, memory: 9t}]
             jobs: [{name: a, command: x, resource_requirements: much}]
         """
+        tools = [tool.name for tool in (await client.list_tools()).tools]
+        made = {}
+        if "create_workflow" in tools:
+            slurm = {"workflow_type": "slurm", "spec_json": spec}
+            made = {
+                "validated": await call("create_workflow", action="validate", account="lab", **slurm),
+                "made": await call("create_workflow", action="create_workflow", account="lab", **slurm),
+                "unfit": await refused(
+                    "create_workflow", action="create_workflow", account="lab", workflow_type="slurm", spec_json=huge
+                ),
+                "free": await refused("create_workflow", action="create_workflow", **slurm),
+                "local": await refused("create_workflow", action="validate", spec_json=spec, account="lab"),
+            }
         print(json.dumps({
-            "tools": [tool.name for tool in (await client.list_tools()).tools],
+            "tools": tools,
+            **made,
             "sacct": await call("get_slurm_sacct", workflow_id=workflow),
             "plan": await call("plan_allocations", spec_json=spec, account="lab"),
             "offline": await call("plan_allocations", spec_json=spec, account="lab", skip_test_only=True),

@@ -214,6 +214,23 @@ fn agents_are_told_by_the_server_and_on_a_login_node() {
     saw_the_cluster(&seen, &allocations);
     eventually("what the agent asked was counted", || calls(&house, "sinfo") > before);
     let program = windlass().display().to_string();
-    let seen = session(&house, &["stdio", &program, "1"]);
+    let seen = session(&house, &["stdio", &program, "1", "--allow-write"]);
     saw_the_cluster(&seen, &allocations);
+    made_for_slurm(&house, &seen);
+}
+
+/// The spec got what is asked of Slurm for it, and nothing was made of what could not run.
+#[track_caller]
+fn made_for_slurm(house: &House<'_>, seen: &Value) {
+    assert_eq!(seen["validated"]["valid"], true, "{seen}");
+    assert!(seen["validated"]["summary"]["action_count"].as_u64().unwrap() > 0, "{seen}");
+    let id = seen["made"]["workflow_id"].to_string();
+    let schedulers = house.json(&["slurm", "list", &id]);
+    let schedulers = schedulers.as_array().unwrap();
+    assert!(!schedulers.is_empty() && schedulers.iter().all(|one| one["account"] == "lab"), "{schedulers:?}");
+    let said = |name: &str| seen[name].as_str().unwrap();
+    assert!(said("unfit").contains("job `a` fits no partition"), "{}", said("unfit"));
+    assert!(said("free").contains("which account pays"), "{}", said("free"));
+    assert!(said("local").contains("workflow_type slurm"), "{}", said("local"));
+    assert_eq!(house.json(&["workflows"]).as_array().unwrap().len(), 2, "one by `submit`, one by the agent");
 }

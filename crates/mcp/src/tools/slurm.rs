@@ -1,7 +1,7 @@
 //! Allocations of Slurm: what a spec would ask for, and what became of those of a workflow.
 
 use super::Answer;
-use super::specs::load;
+use super::specs::{load, source};
 use crate::desk::{Desk, Trouble};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use windlass_core::slurm::ends;
 use windlass_core::slurm::generate::write_walltime;
 use windlass_core::slurm::groups::Options;
-use windlass_core::slurm::profile::is_word;
-use windlass_insight::packing::{self, Planned};
-use windlass_spec::Workflow;
+use windlass_core::slurm::profile::{Profile, is_word};
+use windlass_insight::packing::{self, Planned, Unpacked, Unwritten};
+use windlass_spec::{Diagnostics, Workflow};
 use windlass_store::model::{AllocationFilter, WorkflowRow};
 use windlass_types::slurm::{Allocation, SlurmState};
 
@@ -81,27 +81,80 @@ pub(super) struct Plan {
     skip_test_only: bool,
 }
 
-pub(super) fn plan(desk: &Desk, args: &Plan) -> Answer {
-    let word = |of: &str, text: &str| {
-        if is_word(text) {
-            return Ok(text.to_owned());
-        }
-        Err(Trouble::refused(format!("{of}: letters, digits and _ - . + @ are allowed")))
-    };
-    let partition = args.partition.as_deref().map(|name| word("partition", name)).transpose()?;
-    let profile = args.hpc_profile.as_deref().map(|name| word("hpc_profile", name)).transpose()?;
+/// What reaches Slurm is a word.
+fn word(of: &str, text: &str) -> Result<String, Trouble> {
+    if is_word(text) {
+        return Ok(text.to_owned());
+    }
+    Err(Trouble::refused(format!("{of}: letters, digits and _ - . + @ are allowed")))
+}
+
+fn cluster(desk: &Desk, profile: Option<&str>) -> Result<Profile, Trouble> {
+    let profile = profile.map(|name| word("hpc_profile", name)).transpose()?;
     if profile.as_ref().is_some_and(|name| name.contains('.')) {
         // A name with a dot would be a file's.
         return Err(Trouble::refused("hpc_profile is the name of a profile, not a file"));
     }
-    let workflow = load(&args.spec_json).map_err(|found| {
-        Trouble::refused(format!("the spec has {} mistakes", found.count()))
-            .with_hint("check_spec says which they are")
-    })?;
+    desk.hands.cluster(profile.as_deref())
+}
+
+fn unfit(why: &Unpacked) -> Trouble {
+    Trouble::refused(why.to_string()).with_hint(why.hint())
+}
+
+/// The text of a spec that can be read, with what is asked of Slurm for it; as it is if it says that itself.
+pub(super) fn scheduled(
+    desk: &Desk,
+    text: &str,
+    account: Option<&str>,
+    profile: Option<&str>,
+) -> Result<String, Trouble> {
+    let workflow = load(text).map_err(|found| mistaken(&found))?;
+    let account = account.map(|name| word("account", name)).transpose()?;
+    let cluster = cluster(desk, profile)?;
+    if packing::is_scheduled(&workflow) {
+        packing::check(&workflow, &cluster).map_err(|why| unfit(&why))?;
+        return Ok(text.to_owned());
+    }
+    let account = account.or_else(|| packing::default_account(&workflow).map(str::to_owned));
+    let options = Options { account: account.unwrap_or_default(), ..Options::default() };
+    let demands = packing::demands(&workflow);
+    let proposals = packing::proposals(&workflow, &demands, &cluster, &options).map_err(|why| unfit(&why))?;
+    if proposals.is_empty() {
+        return Err(Trouble::refused("the spec has no job that Slurm could run")
+            .with_hint("jobs with labels wait for workers that carry those"));
+    }
+    let waits_for = |text: &str| -> Result<Vec<Vec<u32>>, Trouble> {
+        let new = load(text).map_err(|found| mistaken(&found))?;
+        Ok(new.actions().iter().map(|action| action.jobs.clone()).collect())
+    };
+    packing::scheduled(source(text), &workflow, &demands, &proposals, true, waits_for)
+}
+
+fn mistaken(found: &Diagnostics) -> Trouble {
+    Trouble::refused(format!("the spec has {} mistakes", found.count()))
+        .with_hint("check_spec says which they are")
+}
+
+impl From<Unwritten> for Trouble {
+    fn from(why: Unwritten) -> Self {
+        let hint = match why {
+            Unwritten::NoAccount => "say `account`, or put it into the spec's slurm_defaults",
+            Unwritten::NoPattern(_) => "give jobs of one entry names that no others have",
+            Unwritten::Patch(_) => {
+                "write slurm_schedulers and actions into the spec, as plan_allocations tells"
+            }
+        };
+        Self::refused(why.to_string()).with_hint(hint)
+    }
+}
+
+pub(super) fn plan(desk: &Desk, args: &Plan) -> Answer {
+    let partition = args.partition.as_deref().map(|name| word("partition", name)).transpose()?;
+    let workflow = load(&args.spec_json).map_err(|found| mistaken(&found))?;
     let options = Options { account: word("account", &args.account)?, partition, ..Options::default() };
-    let cluster = desk.hands.cluster(profile.as_deref())?;
-    let planned = packing::plan(&workflow, &cluster, &options)
-        .map_err(|why| Trouble::refused(why.to_string()).with_hint(why.hint()))?;
+    let cluster = cluster(desk, args.hpc_profile.as_deref())?;
+    let planned = packing::plan(&workflow, &cluster, &options).map_err(|why| unfit(&why))?;
     let share = |planned: &Planned| {
         let start = (!args.skip_test_only).then(|| start(desk, &workflow, planned)).transpose()?;
         Ok(group(planned, start.as_deref()))

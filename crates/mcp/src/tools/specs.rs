@@ -1,6 +1,6 @@
 //! Specs: checking and planning them, making workflows of them, and what there is to read about them.
 
-use super::Answer;
+use super::{Answer, slurm};
 use crate::desk::{Desk, SpecText, Trouble};
 use crate::library;
 use schemars::JsonSchema;
@@ -36,7 +36,11 @@ pub(super) fn check(_: &Desk, args: &CheckSpec) -> Answer {
 }
 
 pub(super) fn load(text: &str) -> Result<Workflow<'_>, Diagnostics> {
-    windlass_spec::load(Source::new(NAME, text.as_bytes()), &NoAttachments)
+    windlass_spec::load(source(text), &NoAttachments)
+}
+
+pub(super) fn source(text: &str) -> Source<'_> {
+    Source::new(NAME, text.as_bytes())
 }
 
 fn checked(text: &str) -> Value {
@@ -74,12 +78,13 @@ pub(super) struct Create {
     #[expect(dead_code, reason = "whose it is, is not for the agent to say")]
     user: Option<String>,
     action: CreateAction,
-    /// local, or slurm, which is not offered yet.
+    /// local, or slurm: then schedulers and actions that ask for allocations are written into the spec, unless it has some, and
+    /// what fits nowhere on the cluster is refused.
     #[serde(default)]
     workflow_type: WorkflowType,
-    /// For slurm.
+    /// For slurm: who pays, unless the spec's slurm_defaults say so.
     account: Option<String>,
-    /// For slurm.
+    /// For slurm: the name of a profile that is kept here; without it the cluster itself is asked.
     hpc_profile: Option<String>,
     /// For save_spec_file: a new file below the directory in which this server was started.
     output_path: Option<String>,
@@ -107,15 +112,23 @@ enum WorkflowType {
 
 pub(super) fn create(desk: &Desk, args: &Create) -> Answer {
     let action = args.action;
-    if args.workflow_type == WorkflowType::Slurm || args.account.is_some() || args.hpc_profile.is_some() {
-        return Err(Trouble::refused("workflows for Slurm cannot be made here")
-            .with_hint("leave out account and hpc_profile"));
+    let is_for_slurm = args.workflow_type == WorkflowType::Slurm;
+    if !is_for_slurm && (args.account.is_some() || args.hpc_profile.is_some()) {
+        return Err(Trouble::refused("account and hpc_profile are for workflows on Slurm")
+            .with_hint("leave them out, or say workflow_type slurm"));
     }
     let text = match &args.spec_json {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let found = checked(&text);
+    let mut found = checked(&text);
+    let text = if is_for_slurm && found["valid"] == true {
+        let text = slurm::scheduled(desk, &text, args.account.as_deref(), args.hpc_profile.as_deref())?;
+        found = checked(&text);
+        text
+    } else {
+        text
+    };
     if found["valid"] != true || action == CreateAction::Validate {
         return Ok(found);
     }
