@@ -10,7 +10,7 @@ use crate::error::{CliError, Exit, Kind};
 use crate::ui::live::Block;
 use crate::ui::style::Paint;
 use crate::ui::text;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -106,17 +106,21 @@ pub(super) fn observe(
     let mut screen =
         Screen { block: ctx.ui.live_block(), told: BTreeMap::new(), is_quiet: ctx.ui.is_quiet() };
     let mut watched = Watched::default();
+    let mut at_rest: BTreeSet<&String> = BTreeSet::new();
     loop {
         let looked_at = Instant::now();
         for name in names {
-            if watched.last.get(name).is_none_or(|status| !rests(status.request_status)) {
+            if !at_rest.contains(name) {
                 let status = source.status(name)?;
                 screen.tell(ctx, &status);
+                if rests(status.request_status) && !source.is_held_in_vain(name, status.request_status)? {
+                    at_rest.insert(name);
+                }
                 watched.last.insert(name.clone(), status);
             }
         }
         screen.draw(watched.last.values(), ctx.ui.paint_err());
-        if watched.last.values().all(|status| rests(status.request_status)) {
+        if at_rest.len() == watched.last.len() {
             return Ok((watched, true));
         }
         let is_late = timeout.is_some_and(|timeout| begun.elapsed() >= timeout);
@@ -184,6 +188,14 @@ impl<'a> Source<'a> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Somebody has said what is to become of it, which is not done yet.
+    fn is_held_in_vain(&self, name: &str, status: RequestStatus) -> Result<bool, CliError> {
+        if status != RequestStatus::Held || self.desk.is_unattended() {
+            return Ok(false);
+        }
+        Ok(self.moved.as_ref().unwrap_or(self.desk).request(name)?.wanted.is_some())
     }
 
     /// Until something happened, or it is time to look anyway.
