@@ -269,7 +269,7 @@ fn recover_sees_to_the_dead_first() {
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", "name: s\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n  - {name: b, command: exit 3}\n");
     let mut run = sandbox.start(&["run", "s.yaml"]);
-    eventually("it runs", || sandbox.path("runs").exists() && failed(&sandbox, "b"));
+    eventually("it runs", || failed(&sandbox, "b") && standing(&sandbox)["a"][0] == "running");
     die(&sandbox, &mut run);
     sandbox.windlass(&["recover", "--dry-run", "--retry-unknown"]).exits(0).says("a: its worker");
     sandbox
