@@ -71,8 +71,13 @@ impl<'a> Watched<'a> {
         let lost = results.as_array().unwrap().iter().filter(|row| row["return_code"] != 0);
         let reasons: Vec<&str> = lost.map(|row| row["reason"].as_str().unwrap_or_default()).collect();
         let name = format!("(Slurm job {})", self.job);
-        let is_told = |why: &&str| fates.iter().any(|fate| why.ends_with(&format!("{name} {fate}")));
-        assert!(!reasons.is_empty() && reasons.iter().all(is_told), "{name} {fates:?}: {reasons:?}");
+        // Others that came after it may have been lost in the same way.
+        let is_told = |why: &&str| {
+            let fate = why.split_once("(Slurm job ").and_then(|(_, rest)| rest.split_once(") "));
+            fate.is_some_and(|(_, fate)| fates.contains(&fate))
+        };
+        assert!(reasons.iter().all(is_told), "{fates:?}: {reasons:?}");
+        assert!(reasons.iter().any(|why| why.contains(&name)), "{name}: {reasons:?}");
     }
 }
 
