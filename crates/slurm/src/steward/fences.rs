@@ -53,8 +53,9 @@ impl Passes {
                 tracing::debug!(%said, "Slurm has not ended all of them");
             }
         }
-        let pause = if steps.is_some() { SOON } else { self.options.fastest };
-        (!self.silent.is_empty()).then_some(pause)
+        let newest = self.silent.iter().map(|(since, _)| since.elapsed()).min()?;
+        // What cannot be ended is asked about ever more rarely: others want to know something of Slurm, too.
+        Some(if steps.is_some() { SOON.max(newest / 4) } else { self.options.fastest })
     }
 
     /// The job of Slurm in which something of it may run.
