@@ -438,9 +438,12 @@ impl World {
 
     fn hand_over(&mut self, run: &str) -> News {
         assert!(!self.renounced.contains(run), "{run} was said not to run any more");
-        // One that meanwhile is not the latest one any more would have been renounced.
-        let row = self.view.run.as_ref().filter(|row| row.uuid == run);
-        let row = row.unwrap_or_else(|| panic!("{run} is handed over, and nobody wants it"));
+        let Some(row) = self.view.run.as_ref().filter(|row| row.uuid == run) else {
+            // It got there before, which was heard of only after this was decided; otherwise it would have been renounced.
+            let at =
+                *self.runs.get(run).unwrap_or_else(|| panic!("{run} is handed over, and nobody wants it"));
+            return News::Submitted { run: run.to_owned(), backend: called(&self.backend, at, run) };
+        };
         let before = match &row.backend {
             Backend::Engine { workflow, .. } => workflow.map(|workflow| workflow.0 as usize),
             // The directory of the round, if one of its runs was ever handed over.
@@ -664,5 +667,43 @@ fn production_in_steps_runs_to_completion() {
         world.check_the_end();
         assert_eq!((world.view.row.request.priority, world.view.row.request.production_steps.len()), (20, 0));
         assert_eq!((world.runs.len(), world.workflows.len()), (3, 1), "{:?}", world.runs);
+    }
+}
+
+/// A run that is at its backend is handed over once more, because nobody had heard of it; by then it is over, and another
+/// one follows.
+#[test]
+fn what_is_handed_over_late_and_again_changes_nothing() {
+    for backend in [ENGINE, HTCONDOR] {
+        let mut world = World::new(15, 20, Vec::new(), backend);
+        let is_handing_over = |world: &World| {
+            matches!(world.under_way.front(), Some(Effect::Submit { .. } | Effect::Resume { .. }))
+        };
+        while !is_handing_over(&world) {
+            world.act(Act::Perform);
+            world.act(Act::Decide { admitted: true });
+        }
+        world.act(Act::PerformBadly { did_it: true });
+        world.act(Act::Silence);
+        while !is_handing_over(&world) {
+            world.act(Act::Wait);
+            world.act(Act::Decide { admitted: true });
+        }
+        world.act(Act::Silence);
+        for unit in 0..15 {
+            world.act(Act::Work { fails: unit == 0 });
+        }
+        let late = world.under_way.front().cloned();
+        world.act(Act::Decide { admitted: true });
+        let follows = world.view.run.as_ref().and_then(|run| run.parent.clone());
+        assert_eq!(
+            late,
+            follows.map(|run| Effect::Submit { run }),
+            "another run follows the one that is handed over"
+        );
+        world.act(Act::Perform);
+        world.come_to_an_end();
+        world.check_the_end();
+        assert_eq!((world.runs.len(), world.workflows.len()), (2, 1));
     }
 }
