@@ -61,6 +61,9 @@ pub(crate) struct DrainArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+A ban that would leave no site, for all requests or for the one that is named, is refused: what has no place to go waits where
+nobody sees why. `windlass site drain` lets a site finish what it has.")]
 pub(crate) struct BanArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,

@@ -312,6 +312,10 @@ fn sites_and_admission_are_for_operators_to_set() {
         sandbox.windlass(&["site", "drain", "T2_A", "--for", "1h"]).exits(0).says("gets nothing new");
         assert_eq!(sandbox.json(&["site", "show", "T2_A"])["status"], "draining");
         sandbox.windlass(&["site", "enable", "T2_A"]).exits(0);
+        if !with_server {
+            sandbox.windlass(&["site", "ban", "T2_A"]).exits(4).says("would leave no site");
+        }
+        sandbox.windlass(&["site", "set", "T2_Other", "--slots", "1"]).exits(0);
         sandbox.windlass(&["site", "ban", "T2_A", "--reason", "it loses files"]).exits(0);
         sandbox.windlass(&["site"]).exits(0).prints("it loses files");
         sandbox.windlass(&["site", "unban", "T2_A"]).exits(0).says("1 ban lifted");

@@ -1,12 +1,13 @@
 //! Sites that are to get no work: for one request because most of it fails there, for all because it does so for several
 //! requests; until a ban is over or somebody removes it.
 
-use super::book::{NewBan, SiteBan};
+use super::book::{NewBan, SiteBan, SiteRow};
 use super::failures::{Tally, is_known};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use windlass_types::Timestamp;
+use windlass_types::requests::SiteStatus;
 
 /// Whoever bans without being asked.
 pub const BY: &str = "lifecycle";
@@ -157,6 +158,13 @@ fn tell(requests: &BTreeSet<&str>) -> String {
     let names: Vec<&str> = requests.iter().copied().take(SHOWN).collect();
     let more = requests.len().saturating_sub(SHOWN);
     if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
+}
+
+/// No work at all could go anywhere without it: `active` are the bans that hold.
+pub fn is_last_site(site: &str, sites: &[SiteRow], active: &[SiteBan]) -> bool {
+    let is_banned = |name: &str| active.iter().any(|ban| ban.ban.request.is_none() && ban.ban.site == name);
+    let is_open = |row: &&SiteRow| row.status == SiteStatus::Enabled && !is_banned(&row.name);
+    !sites.iter().filter(is_open).any(|row| row.name != site)
 }
 
 /// Bans that ended by themselves and that nobody was told of.

@@ -77,6 +77,9 @@ pub(super) struct Release {
     /// Sites that get nothing more of it for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     site_bans: Vec<String>,
+    /// For so long; otherwise as long as sites are banned by themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ban_seconds: Option<i64>,
     /// What a job gets, all its cores together.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_mb: Option<i64>,
@@ -142,9 +145,9 @@ mod tests {
 
     #[test]
     fn a_release_says_what_was_said_and_nothing_else() {
-        let args = json!({"request_name": "reco", "reason": "mended", "site_bans": ["T2_A"], "memory_mb": 3000, "confirm": true});
+        let args = json!({"request_name": "reco", "reason": "mended", "site_bans": ["T2_A"], "ban_seconds": 60, "confirm": true});
         let release: Release = serde_json::from_value(args).unwrap();
-        let expected = json!({"reason": "mended", "site_bans": ["T2_A"], "memory_mb": 3000});
+        let expected = json!({"reason": "mended", "site_bans": ["T2_A"], "ban_seconds": 60});
         assert_eq!(serde_json::to_value(&release).unwrap(), expected);
         let unknown = json!({"request_name": "reco", "reason": "", "force": true});
         assert!(serde_json::from_value::<Release>(unknown).is_err());

@@ -11,7 +11,6 @@ use windlass_core::requests::book::{Backend, NewAlert, NewBan, SiteBan};
 use windlass_core::requests::lifecycle::{News, may_ban};
 use windlass_store::Error;
 use windlass_store::model::BanFilter;
-use windlass_types::requests::SiteStatus;
 use windlass_types::{Clock, Timestamp};
 
 impl Reconciler {
@@ -42,7 +41,7 @@ impl Reconciler {
         all.extend(active.iter().filter(|ban| ban.ban.request.is_some()).cloned());
         let mut has_told = false;
         for ban in bans::promote(&all, &policy, now) {
-            let is_last = self.is_last_site(&ban.site, active)?;
+            let is_last = bans::is_last_site(&ban.site, &self.world.books.sites()?, active);
             if !is_last {
                 self.world.books.add_ban(&ban, now)?;
             }
@@ -52,14 +51,6 @@ impl Reconciler {
             }
         }
         Ok(has_told)
-    }
-
-    /// No work at all could go anywhere without it.
-    fn is_last_site(&self, site: &str, active: &[SiteBan]) -> Result<bool, Error> {
-        let is_banned =
-            |name: &str| active.iter().any(|ban| ban.ban.request.is_none() && ban.ban.site == name);
-        let mut others = self.world.books.sites()?.into_iter();
-        Ok(!others.any(|row| row.status == SiteStatus::Enabled && row.name != site && !is_banned(&row.name)))
     }
 
     fn tell_expired(&mut self, now: Timestamp) -> Result<bool, Error> {

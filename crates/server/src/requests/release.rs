@@ -17,7 +17,7 @@ use windlass_core::requests::change::RequestChange;
 use windlass_store::Database;
 use windlass_store::model::BanFilter;
 use windlass_types::Timestamp;
-use windlass_types::requests::{Overrides, Request, RequestStatus, RunStatus, SiteStatus};
+use windlass_types::requests::{Overrides, Request, RequestStatus, RunStatus};
 
 /// More retries or rescues than this only hide what is wrong.
 const MOST_TRIES: i64 = 100;
@@ -118,23 +118,14 @@ fn gather(db: &dyn Database, row: &RequestRow, wanted: &ReleaseRequest, now: Tim
     let view = view.ok_or_else(|| ApiError::not_found(format_args!("request `{name}`")))?;
     let holds = BanFilter { holds_for: Some(name.clone()), active_at: Some(now), ..BanFilter::default() };
     let bans = db.bans(&holds)?;
-    let all = db.sites()?;
-    let closed: BTreeSet<&str> = bans.iter().map(|ban| ban.ban.site.as_str()).collect();
-    let is_open = |site: &str| is_wished(request, site) && !closed.contains(site);
-    let open = all.iter().filter(|site| site.status != SiteStatus::Disabled && is_open(&site.name));
     Ok(Facts {
         view,
-        open: open.map(|site| site.name.clone()).collect(),
+        open: sites::open_to(db, request, now)?,
         banned: bans.iter().filter(|ban| ban.ban.request.is_some()).map(|ban| ban.ban.site.clone()).collect(),
-        sites: all.into_iter().map(|site| site.name).collect(),
+        sites: db.sites()?.into_iter().map(|site| site.name).collect(),
         strangers: strangers(db, request, &wanted.excluded_files)?,
         memory: window(request),
     })
-}
-
-fn is_wished(request: &Request, site: &str) -> bool {
-    let lists = |list: &[String]| list.iter().any(|name| name == site);
-    (request.site_whitelist.is_empty() || lists(&request.site_whitelist)) && !lists(&request.site_blacklist)
 }
 
 /// Files that the input dataset does not have. Where the catalog is elsewhere nobody here knows.

@@ -3,14 +3,15 @@
 use super::{Actor, request, text};
 use crate::error::{Answer, ApiError};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use windlass_api::requests::{Ban, Bans, NewBan, PatchSite, Site, Sites, Unbanned};
+use windlass_core::requests::bans;
 use windlass_core::requests::book::{self, NewAlert, SiteBan, SiteRow};
 use windlass_store::Database;
 use windlass_store::model::BanFilter;
 use windlass_types::Timestamp;
-use windlass_types::requests::SiteStatus;
+use windlass_types::requests::{Request, SiteStatus};
 
 /// Longer is for good: disable it.
 const LONGEST_BAN: Duration = Duration::from_hours(24 * 366);
@@ -175,9 +176,7 @@ pub fn ban(db: &dyn Database, name: &str, new: &NewBan, actor: Actor<'_>, now: T
         ));
     }
     site(db, name)?;
-    if let Some(of) = &new.request_name {
-        request(db, of)?;
-    }
+    leaves_some(db, name, new.request_name.as_deref(), now)?;
     let ban = book::NewBan {
         site: name.to_owned(),
         request: new.request_name.clone(),
@@ -189,6 +188,44 @@ pub fn ban(db: &dyn Database, name: &str, new: &NewBan, actor: Actor<'_>, now: T
     db.add_ban(&ban, now)?;
     db.add_alert(&banned(&ban), now)?;
     show(db, name, now)
+}
+
+/// Whoever has no site left waits where nobody sees why.
+fn leaves_some(db: &dyn Database, name: &str, of: Option<&str>, now: Timestamp) -> Answer<()> {
+    let whom = if let Some(of) = of {
+        let row = request(db, of)?;
+        if open_to(db, &row.request, now)?.iter().ne([name]) {
+            return Ok(());
+        }
+        format!("request `{of}`")
+    } else {
+        let active = db.bans(&BanFilter { active_at: Some(now), ..BanFilter::default() })?;
+        if !bans::is_last_site(name, &db.sites()?, &active) {
+            return Ok(());
+        }
+        "any request".to_owned()
+    };
+    let detail = format!("a ban of site `{name}` would leave no site for {whom}");
+    let hint = "enable another site or lift its ban first; or let this one finish what it has: `windlass site drain`";
+    Err(ApiError::conflict("last_site", detail).with_hint(hint))
+}
+
+/// Where a request might run: wished for, not disabled and not banned for it.
+pub(super) fn open_to(db: &dyn Database, request: &Request, now: Timestamp) -> Answer<BTreeSet<String>> {
+    let holds = BanFilter {
+        holds_for: Some(request.request_name.clone()),
+        active_at: Some(now),
+        ..BanFilter::default()
+    };
+    let closed: BTreeSet<String> = db.bans(&holds)?.into_iter().map(|ban| ban.ban.site).collect();
+    let open = db.sites()?.into_iter().filter(|site| site.status != SiteStatus::Disabled);
+    let open = open.map(|site| site.name).filter(|site| is_wished(request, site) && !closed.contains(site));
+    Ok(open.collect())
+}
+
+fn is_wished(request: &Request, site: &str) -> bool {
+    let lists = |list: &[String]| list.iter().any(|name| name == site);
+    (request.site_whitelist.is_empty() || lists(&request.site_whitelist)) && !lists(&request.site_blacklist)
 }
 
 /// People are told of every ban, whoever it is from.

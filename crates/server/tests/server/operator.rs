@@ -441,9 +441,26 @@ fn sites_are_banned_as_long_as_by_themselves_or_as_somebody_says() {
 }
 
 #[test]
+fn nobody_bans_the_last_site_of_a_request() {
+    let bench = Bench::new();
+    failed(&bench, "r");
+    let ban = json!({"seconds": 3600, "request_name": "r"});
+    let of = |site: &str| post(&bench, &format!("/api/v1/sites/{site}/ban"), &ban);
+    assert_eq!(of("T2_Good").0, 200);
+    let (status, refused) = of("T2_Bad");
+    assert_eq!((status, &refused["code"]), (409, &json!("last_site")), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("request `r`"), "{refused}");
+    assert_eq!(of("T2_Good").0, 200, "it is closed to it anyway");
+    send(&bench, Method::DELETE, "/api/v1/sites/T2_Good/ban", &json!({}));
+    assert_eq!(of("T2_Bad").0, 200);
+}
+
+#[test]
 fn bans_are_listed_and_their_end_is_told() {
     let bench = Bench::new();
-    send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &json!({}));
+    for site in ["T2_A", "T2_B"] {
+        send(&bench, Method::PATCH, &format!("/api/v1/sites/{site}"), &json!({}));
+    }
     post(&bench, "/api/v1/sites/T2_A/ban", &json!({"seconds": 3600, "reason": "loses files"}));
     assert_eq!(get(&bench, "/api/v1/sites/bans").1["items"][0]["reason"], "loses files");
     assert_eq!(alerts(&bench, "site_banned").len(), 1);

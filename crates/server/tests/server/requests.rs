@@ -199,8 +199,14 @@ fn sites_drain_and_are_banned() {
     assert_eq!(send(&bench, Method::PATCH, "/api/v1/sites/a%20b", &json!({})).0, 422);
     assert_eq!(post(&bench, "/api/v1/sites/T2_A/drain", &json!({})).1["status"], "draining");
     assert_eq!(post(&bench, "/api/v1/sites/T2_A/enable", &json!({})).1["status"], "enabled");
-    let (status, site) =
-        post(&bench, "/api/v1/sites/T2_A/ban", &json!({"seconds": 3600, "reason": "loses files"}));
+    let ban = json!({"seconds": 3600, "reason": "loses files"});
+    let (status, refused) = post(&bench, "/api/v1/sites/T2_A/ban", &ban);
+    assert_eq!((status, &refused["code"]), (409, &json!("last_site")), "{refused}");
+    send(&bench, Method::PATCH, "/api/v1/sites/T2_B", &json!({"status": "disabled"}));
+    assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &ban).0, 409, "nothing can go to the other one");
+    send(&bench, Method::PATCH, "/api/v1/sites/T2_B", &json!({"status": "enabled"}));
+    let (status, site) = post(&bench, "/api/v1/sites/T2_A/ban", &ban);
+    assert_eq!(post(&bench, "/api/v1/sites/T2_B/ban", &ban).1["code"], "last_site");
     assert_eq!((status, &site["bans"][0]["reason"]), (200, &json!("loses files")), "{site}");
     assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &json!({"seconds": 0})).0, 422);
     assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &json!({"seconds": 9, "request_name": "none"})).0, 404);

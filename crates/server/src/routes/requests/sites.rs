@@ -118,6 +118,7 @@ async fn enable(
     (status = 200, description = "As it is now", body = Site),
     (status = 403, description = "This is for operators"),
     (status = 404, description = "There is no such site, or no such request"),
+    (status = 409, description = "It would leave no site"),
     (status = 422, description = "The time makes no sense")))]
 async fn ban(
     State(state): State<AppState>,
