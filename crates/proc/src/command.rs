@@ -1,11 +1,12 @@
 //! A program that runs to its end within a limit, or is ended.
 
-use crate::{Signal, identity, tree};
+use crate::{Pid, Signal, identity, tree, wait};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a program said, and how it ended.
@@ -21,28 +22,132 @@ pub struct Answer {
 /// It writes into memory of the kernel's instead of pipes: nobody has to read along, and a grandchild that keeps the
 /// other end of a pipe open cannot keep us from going on.
 pub fn run(command: &mut Command, limit: Duration) -> io::Result<Option<Answer>> {
-    let (stdout, stderr) = (memory("stdout")?, memory("stderr")?);
-    command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).process_group(0);
-    let mut child = command.spawn()?;
-    let Some(status) = wait(&mut child, limit)? else { return Ok(None) };
-    Ok(Some(Answer { status, stdout: contents(stdout)?, stderr: contents(stderr)? }))
+    match run_on(&Leash::default(), command, limit)? {
+        Ran::ToItsEnd(answer) => Ok(Some(answer)),
+        Ran::TooLong | Ran::CutShort => Ok(None),
+    }
 }
 
-fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let pid = identity::to_pid(child.id()).ok_or_else(|| io::Error::other("a process without a pid"))?;
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+/// What became of a program on a [`Leash`].
+#[derive(Debug)]
+pub enum Ran {
+    ToItsEnd(Answer),
+    /// It took longer than it may and was killed, with all that it started.
+    TooLong,
+    /// It was killed, or not begun: whoever wanted it does not any more.
+    CutShort,
+}
+
+/// Holds programs that whoever stops does not wait for. Clones are the same leash.
+#[derive(Clone, Debug, Default)]
+pub struct Leash {
+    shared: Arc<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    running: Mutex<Running>,
+    /// Nothing runs any more.
+    none_left: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    is_cut: bool,
+    /// None of them was reaped, so that none of these numbers is a stranger's.
+    pids: Vec<Pid>,
+}
+
+impl PartialEq for Leash {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Leash {}
+
+impl Leash {
+    /// Nothing more begins. What runs may end by itself within this time, and is killed then.
+    pub fn cut(&self, grace: Duration) {
+        let mut running = self.open();
+        running.is_cut = true;
+        let some_run = |running: &mut Running| !running.pids.is_empty();
+        let waited = self.shared.none_left.wait_timeout_while(running, grace, some_run);
+        let (running, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        for &pid in &running.pids {
+            kill(pid);
         }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Running> {
+        self.shared.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None`: it was cut before.
+    fn spawn(&self, command: &mut Command) -> io::Result<Option<(Child, Pid)>> {
+        // Begun under the lock: whoever cuts meanwhile finds it.
+        let mut running = self.open();
+        if running.is_cut {
+            return Ok(None);
+        }
+        let child = command.spawn()?;
+        let pid = identity::to_pid(child.id()).ok_or_else(|| io::Error::other("a process without a pid"))?;
+        running.pids.push(pid);
+        Ok(Some((child, pid)))
+    }
+
+    /// It is over and about to be reaped. Whether the leash was cut meanwhile.
+    fn let_go(&self, pid: Pid) -> bool {
+        let mut running = self.open();
+        running.pids.retain(|held| *held != pid);
+        if running.pids.is_empty() {
+            self.shared.none_left.notify_all();
+        }
+        running.is_cut
+    }
+}
+
+/// As [`run`], unless the leash is cut.
+pub fn run_on(leash: &Leash, command: &mut Command, limit: Duration) -> io::Result<Ran> {
+    let (stdout, stderr) = (memory("stdout")?, memory("stderr")?);
+    command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).process_group(0);
+    let Some((mut child, pid)) = leash.spawn(command)? else { return Ok(Ran::CutShort) };
+    let in_time = ends_within(pid, limit);
+    let over = if in_time { Ok(()) } else { killed(pid) };
+    let is_cut = leash.let_go(pid);
+    over?;
+    let status = child.wait()?;
+    if !in_time {
+        return Ok(Ran::TooLong);
+    }
+    // One that ended by itself while there was time has said what it has to say.
+    if is_cut && status.signal() == Some(Signal::KILL.as_raw()) {
+        return Ok(Ran::CutShort);
+    }
+    Ok(Ran::ToItsEnd(Answer { status, stdout: contents(stdout)?, stderr: contents(stderr)? }))
+}
+
+/// Whether it is over by then; not reaped.
+fn ends_within(pid: Pid, limit: Duration) -> bool {
+    let begin = Instant::now();
+    while !wait::is_over(pid) {
         let left = limit.saturating_sub(begin.elapsed());
         if left.is_zero() {
-            tree::signal(pid, &tree::with_descendants([pid]), Signal::KILL);
-            child.wait()?;
-            return Ok(None);
+            return false;
         }
         tree::await_exit(&[pid], left);
     }
+    true
+}
+
+fn killed(pid: Pid) -> io::Result<()> {
+    kill(pid);
+    wait::until_over(pid)
+}
+
+/// With all that it started.
+fn kill(pid: Pid) {
+    tree::signal(pid, &tree::with_descendants([pid]), Signal::KILL);
 }
 
 fn memory(name: &str) -> io::Result<File> {
@@ -94,5 +199,53 @@ mod tests {
         let child = identity::to_pid(child.trim().parse().unwrap()).unwrap();
         tree::await_exit(&[child], Duration::from_mins(1));
         assert!(!crate::procfs::is_running(child));
+    }
+
+    #[test]
+    fn a_cut_leash_ends_what_runs_and_lets_nothing_begin() {
+        let directory = tempfile::tempdir().unwrap();
+        let leash = Leash::default();
+        let mut hanging = shell("sleep 1000 & echo $! > child.new; mv child.new child; wait");
+        hanging.current_dir(&directory);
+        let child = directory.path().join("child");
+        let ran = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| run_on(&leash, &mut hanging, Duration::from_mins(10)).unwrap());
+            while !child.exists() {
+                std::thread::yield_now();
+            }
+            leash.cut(Duration::ZERO);
+            thread.join().unwrap()
+        });
+        assert!(matches!(ran, Ran::CutShort), "{ran:?}");
+        let child = std::fs::read_to_string(child).unwrap();
+        let child = identity::to_pid(child.trim().parse().unwrap()).unwrap();
+        tree::await_exit(&[child], Duration::from_mins(1));
+        assert!(!crate::procfs::is_running(child));
+        let more = run_on(&leash, &mut shell("echo here > begun"), Duration::from_mins(1)).unwrap();
+        assert!(matches!(more, Ran::CutShort), "{more:?}");
+    }
+
+    #[test]
+    fn within_its_grace_a_program_may_end_by_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let leash = Leash::default();
+        let mut almost = shell("touch begun; while ! test -e go; do sleep 0.05; done; echo done");
+        almost.current_dir(&directory);
+        let (begun, go) = (directory.path().join("begun"), directory.path().join("go"));
+        let ran = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| run_on(&leash, &mut almost, Duration::from_mins(10)).unwrap());
+            while !begun.exists() {
+                std::thread::yield_now();
+            }
+            let cutting = scope.spawn(|| leash.cut(Duration::from_mins(10)));
+            while !leash.open().is_cut {
+                std::thread::yield_now();
+            }
+            File::create(&go).unwrap();
+            cutting.join().unwrap();
+            thread.join().unwrap()
+        });
+        let Ran::ToItsEnd(answer) = ran else { panic!("{ran:?}") };
+        assert_eq!(answer.stdout, b"done\n");
     }
 }

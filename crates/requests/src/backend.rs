@@ -17,7 +17,7 @@ pub(crate) use roles::Retries;
 use std::collections::BTreeMap;
 use windlass_core::requests::book::{self, NodeCounts, RunRow};
 use windlass_core::requests::failures::AttemptNews;
-use windlass_core::requests::lifecycle::{RunState, Trouble};
+use windlass_core::requests::lifecycle::{Effect, RunState, Trouble};
 use windlass_types::requests::UnitStatus;
 
 /// Each call may be made twice, and by somebody who remembers nothing: what is there says what was done.
@@ -141,5 +141,19 @@ impl Backends {
             BackendKind::Engine => Ok(book::Backend::Engine { workflow: None, run: None }),
             BackendKind::Htcondor => Ok(self.condor.place(&active()?)),
         }
+    }
+}
+
+/// Whom an effect may have to wait for, for as long as that one likes, where new runs go there. Nothing else waits behind
+/// it.
+pub(crate) fn lane(for_new: BackendKind, run: Option<&RunRow>, effect: &Effect) -> Option<String> {
+    match (effect, run.map(|run| &run.backend)) {
+        // All schedds are asked, until one answers.
+        (Effect::Plan { .. }, _) if for_new == BackendKind::Htcondor => Some("any".to_owned()),
+        (
+            Effect::Submit { .. } | Effect::Resume { .. } | Effect::Stop { .. } | Effect::Unpause { .. },
+            Some(book::Backend::Htcondor { schedd, .. }),
+        ) => Some(format!("at {}", schedd.as_deref().unwrap_or_default())),
+        _ => None,
     }
 }

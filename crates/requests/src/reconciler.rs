@@ -51,6 +51,13 @@ pub(crate) struct Reconciler {
     owes_all: bool,
 }
 
+/// What is under way is waited for, but not somebody who does not answer.
+impl Drop for Reconciler {
+    fn drop(&mut self) {
+        self.world.backends.condor.stop();
+    }
+}
+
 impl Rounds for Reconciler {
     fn pass(&mut self, heard: &Heard) -> PassReport {
         let mut report = PassReport::default();

@@ -12,16 +12,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use windlass_proc::command;
+use windlass_proc::command::{self, Ran};
 use windlass_types::Timestamp;
 
 pub use self::jobs::{DagmanJob, JobState};
+pub use windlass_proc::command::Leash;
 
 /// With what the batch names of our DAGs begin.
 pub const BATCH_PREFIX: &str = "windlass-";
 
 /// Schedds that serve thousands of jobs take their time.
 pub const LIMIT: Duration = Duration::from_mins(1);
+
+/// A question that is asked again anyway need not wait as long as somebody who has something done.
+pub const QUESTION_LIMIT: Duration = Duration::from_secs(20);
 
 /// How to talk to one schedd.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +36,13 @@ pub struct Condor {
     pub tools: Option<PathBuf>,
     /// How long a command may take.
     pub limit: Duration,
+    /// Whoever stops ends what hangs.
+    pub leash: Leash,
 }
 
 impl Default for Condor {
     fn default() -> Self {
-        Self { schedd: None, tools: None, limit: LIMIT }
+        Self { schedd: None, tools: None, limit: LIMIT, leash: Leash::default() }
     }
 }
 
@@ -48,6 +54,8 @@ pub enum CondorError {
     Missing { tool: String, source: io::Error },
     #[error("`{tool}` took longer than {} s and was ended: the schedd hangs or is overloaded", limit.as_secs())]
     TimedOut { tool: String, limit: Duration },
+    #[error("`{tool}` was ended, as whoever called it stops: it is called again after the next start")]
+    CutShort { tool: String },
     #[error("{schedd} cannot be reached, which says nothing about its DAGs: {said}")]
     Unreachable { schedd: String, said: String },
     #[error("`{tool}` failed ({ending}): {said}")]
@@ -61,7 +69,13 @@ pub enum CondorError {
 impl CondorError {
     /// It may be different in a minute, and until then nothing is known.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::TimedOut { .. } | Self::Unreachable { .. } | Self::Unintelligible { .. })
+        matches!(
+            self,
+            Self::TimedOut { .. }
+                | Self::CutShort { .. }
+                | Self::Unreachable { .. }
+                | Self::Unintelligible { .. }
+        )
     }
 }
 
@@ -198,9 +212,13 @@ impl Condor {
     /// What it printed, if it succeeded.
     fn run(&self, tool: &str, command: &mut Command) -> Result<String, CondorError> {
         let owned = || tool.to_owned();
-        let answer = command::run(command, self.limit)
-            .map_err(|source| CondorError::Missing { tool: owned(), source })?
-            .ok_or_else(|| CondorError::TimedOut { tool: owned(), limit: self.limit })?;
+        let ran = command::run_on(&self.leash, command, self.limit)
+            .map_err(|source| CondorError::Missing { tool: owned(), source })?;
+        let answer = match ran {
+            Ran::ToItsEnd(answer) => answer,
+            Ran::TooLong => return Err(CondorError::TimedOut { tool: owned(), limit: self.limit }),
+            Ran::CutShort => return Err(CondorError::CutShort { tool: owned() }),
+        };
         let printed = String::from_utf8_lossy(&answer.stdout).into_owned();
         if answer.status.success() {
             return Ok(printed);

@@ -50,6 +50,8 @@ pub struct CondorOptions {
 /// What was removed is usually gone after some seconds.
 const ENDING: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// What is being told to a schedd when we stop may still be heard. What was not is told after the next start.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(crate) struct Condor {
@@ -60,8 +62,13 @@ pub(crate) struct Condor {
 
 impl Condor {
     pub(crate) fn new(options: CondorOptions, nudge: Nudge) -> Self {
-        let queue = Queue { tools: options.tools.clone() };
-        Self { lookout: Lookout::new(nudge, queue.clone()), queue, options }
+        let queue = Queue::new(options.tools.clone());
+        Self { lookout: Lookout::new(nudge, queue.apart()), queue, options }
+    }
+
+    /// No schedd is told anything more: whoever waits for one that is silent goes on.
+    pub(crate) fn stop(&self) {
+        self.queue.leash.cut(LAST_WORDS);
     }
 
     /// Where a new run goes, given those that are not over: to the schedd that has the fewest of them, among those that
@@ -73,8 +80,7 @@ impl Condor {
         };
         let mut schedds: Vec<&String> = self.options.schedds.iter().collect();
         schedds.sort_by_key(|schedd| load(schedd));
-        let answers =
-            |schedd: &&&String| schedds.len() == 1 || self.queue.at(Some(schedd)).all_dags().is_ok();
+        let answers = |schedd: &&&String| schedds.len() == 1 || self.queue.answers(schedd);
         // If none answers, the one that has the least to do when it is back.
         let schedd = schedds.iter().find(answers).or(schedds.first()).map(|&schedd| schedd.clone());
         book::Backend::Htcondor { schedd, cluster: None }

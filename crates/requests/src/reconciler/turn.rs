@@ -1,6 +1,7 @@
 //! One turn of a pass: decisions about several requests, committed together, and what they have done outside.
 
 use super::Reconciler;
+use crate::backend::lane;
 use crate::effects::{self, About, Done, EffectKey, Rows};
 use crate::lifecycle::PassReport;
 use std::collections::HashSet;
@@ -212,9 +213,15 @@ impl Reconciler {
         let Some(view) = self.known.get(&key.request) else { return };
         let rows: Vec<Rows> = together.iter().map(|effect| Rows::of(view, effect)).collect();
         let world = Arc::clone(&self.world);
-        self.pool.offer(key, move || {
+        let run = view.run.as_ref();
+        let lane = together.iter().find_map(|effect| lane(world.backends.for_new, run, effect));
+        let work = move || {
             together.iter().zip(&rows).map(|(effect, rows)| effects::perform(&world, effect, rows)).collect()
-        });
+        };
+        match lane {
+            Some(lane) => self.pool.offer_in(&lane, key, work),
+            None => self.pool.offer(key, work),
+        };
     }
 
     /// All that nobody was told of yet.

@@ -2,7 +2,7 @@
 //! nothing happened to costs a few system calls; of one that something happened to, the reconciler is told.
 //!
 //! The schedds themselves are asked now and then, each once for all runs: that a DAG is gone without a word is not in any
-//! file.
+//! file. Each is asked by a thread of its own, so that one that is silent delays nothing but the answers about its own DAGs.
 
 use super::queue::{Presence, Queue};
 use crate::backend::MOST_ATTEMPTS;
@@ -43,6 +43,9 @@ struct Runs {
 
 /// A run, by its UUID.
 type Named = (String, Arc<Mutex<Watched>>);
+
+/// Those that ask a schedd.
+type Asking = BTreeMap<Option<String>, JoinHandle<()>>;
 
 /// A run, and what was seen of it.
 #[derive(Debug)]
@@ -127,6 +130,8 @@ impl Drop for Lookout {
     fn drop(&mut self) {
         self.shared.open().is_stopped = true;
         self.shared.wake.notify_all();
+        // Nobody wants the answers any more.
+        self.shared.queue.leash.cut(Duration::ZERO);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A panic has been told by the hook.
@@ -140,9 +145,10 @@ impl Shared {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    fn run(self: &Arc<Self>) {
         // What was gone or silent before somebody began to watch is to be known at once.
         let mut ask_at = Instant::now();
+        let mut asking = Asking::new();
         while let Some(runs) = self.next() {
             for (name, watched) in &runs {
                 if open(watched).look() {
@@ -150,9 +156,13 @@ impl Shared {
                 }
             }
             if Instant::now() >= ask_at {
-                self.ask(&runs);
+                self.ask(&mut asking, runs);
                 ask_at = Instant::now() + ASK;
             }
+        }
+        for thread in asking.into_values() {
+            // A panic has been told by the hook.
+            drop(thread.join());
         }
     }
 
@@ -171,28 +181,38 @@ impl Shared {
         None
     }
 
-    /// Each schedd once, for all that is still under way there.
-    fn ask(&self, runs: &[Named]) {
-        let mut by_schedd: BTreeMap<Option<String>, Vec<&Named>> = BTreeMap::new();
-        for named @ (_, watched) in runs {
+    /// Each schedd once, for all that is still under way there; not while it owes an answer.
+    fn ask(self: &Arc<Self>, asking: &mut Asking, runs: Vec<Named>) {
+        asking.retain(|_, thread| !thread.is_finished());
+        let mut by_schedd: BTreeMap<Option<String>, Vec<Named>> = BTreeMap::new();
+        for named in runs {
             let (schedd, is_over) = {
-                let watched = open(watched);
+                let watched = open(&named.1);
                 (watched.schedd.clone(), watched.is_over())
             };
-            if !is_over {
+            if !is_over && !asking.contains_key(&schedd) {
                 by_schedd.entry(schedd).or_default().push(named);
             }
         }
         for (schedd, runs) in by_schedd {
-            let clusters: Vec<u64> = runs.iter().map(|(_, watched)| open(watched).cluster).collect();
-            let answers = self.queue.ask(schedd.as_deref(), &clusters);
-            for ((name, watched), answer) in runs.iter().zip(answers) {
-                let mut watched = open(watched);
-                let before = watched.presence.clone();
-                watched.presence.note(answer);
-                if watched.presence != before {
-                    self.nudge.run(name);
-                }
+            let (shared, whom) = (Arc::clone(self), schedd.clone());
+            let thread = thread::Builder::new().name("windlass-asking".to_owned());
+            match thread.spawn(move || shared.ask_about(whom.as_deref(), &runs)) {
+                Ok(thread) => drop(asking.insert(schedd, thread)),
+                Err(error) => tracing::warn!(schedd, %error, "cannot ask a schedd: no thread for it"),
+            }
+        }
+    }
+
+    fn ask_about(&self, schedd: Option<&str>, runs: &[Named]) {
+        let clusters: Vec<u64> = runs.iter().map(|(_, watched)| open(watched).cluster).collect();
+        let answers = self.queue.ask(schedd, &clusters);
+        for ((name, watched), answer) in runs.iter().zip(answers) {
+            let mut watched = open(watched);
+            let before = watched.presence.clone();
+            watched.presence.note(answer);
+            if watched.presence != before {
+                self.nudge.run(name);
             }
         }
     }

@@ -1,12 +1,22 @@
 //! What schedds say about our DAGs: asked now and then, in case that one is gone without a word in its files.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use windlass_condor::pool::{Condor, CondorError, JobState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use windlass_condor::pool::{Condor, CondorError, JobState, Leash, QUESTION_LIMIT};
+
+/// A schedd that did not answer is not asked for a place again before so long.
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// How schedds are asked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     pub(super) tools: Option<PathBuf>,
+    /// Holds what is asked and told, so that nobody who stops has to wait for it.
+    pub(super) leash: Leash,
+    /// Since when schedds have not answered, as far as that is known.
+    silent: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 /// What came of a question.
@@ -50,24 +60,71 @@ impl Presence {
 }
 
 impl Queue {
+    pub(super) fn new(tools: Option<PathBuf>) -> Self {
+        Self { tools, ..Self::default() }
+    }
+
+    /// The same, for somebody who stops at another time.
+    pub(super) fn apart(&self) -> Self {
+        Self { leash: Leash::default(), ..self.clone() }
+    }
+
     pub(super) fn at(&self, schedd: Option<&str>) -> Condor {
-        Condor { schedd: schedd.map(str::to_owned), tools: self.tools.clone(), ..Condor::default() }
+        let (tools, leash) = (self.tools.clone(), self.leash.clone());
+        Condor { schedd: schedd.map(str::to_owned), tools, leash, ..Condor::default() }
     }
 
     /// About all of them at once; an answer for each.
     pub(super) fn ask(&self, schedd: Option<&str>, clusters: &[u64]) -> Vec<Answer> {
-        let condor = self.at(schedd);
-        let present = match condor.all_dags() {
+        let condor = Condor { limit: QUESTION_LIMIT, ..self.at(schedd) };
+        let asked = condor.all_dags();
+        self.note(schedd, asked.is_ok());
+        let present = match asked {
             Ok(jobs) => jobs,
             Err(error) => {
-                tracing::warn!(schedd, %error, "cannot ask a schedd about its DAGs");
-                return vec![Answer::Unreachable(error.to_string()); clusters.len()];
+                if !matches!(error, CondorError::CutShort { .. }) {
+                    tracing::warn!(schedd, %error, "cannot ask a schedd about its DAGs");
+                }
+                return vec![unreachable(&error); clusters.len()];
             }
         };
         let is_there = |cluster: &u64| present.iter().any(|job| job.cluster == *cluster);
-        let answer =
-            |cluster: &u64| if is_there(cluster) { Answer::There } else { remembered(&condor, *cluster) };
+        let mut silence = None;
+        let answer = |cluster: &u64| match &silence {
+            _ if is_there(cluster) => Answer::There,
+            // What did not tell of one would take as long not to tell of the others.
+            Some(silence) => Answer::clone(silence),
+            None => {
+                let answer = remembered(&condor, *cluster);
+                silence = Some(answer.clone()).filter(|answer| matches!(answer, Answer::Unreachable(_)));
+                answer
+            }
+        };
         clusters.iter().map(answer).collect()
+    }
+
+    /// Whether it takes something new. One that was silent a moment ago is not waited for again.
+    pub(super) fn answers(&self, schedd: &str) -> bool {
+        if self.silent().get(schedd).is_some_and(|since| since.elapsed() < SILENCE) {
+            return false;
+        }
+        let condor = Condor { limit: QUESTION_LIMIT, ..self.at(Some(schedd)) };
+        let answers = condor.all_dags().is_ok();
+        self.note(Some(schedd), answers);
+        answers
+    }
+
+    fn note(&self, schedd: Option<&str>, answers: bool) {
+        let Some(schedd) = schedd else { return };
+        if answers {
+            self.silent().remove(schedd);
+        } else {
+            self.silent().insert(schedd.to_owned(), Instant::now());
+        }
+    }
+
+    fn silent(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is concluded from files and queues, and where runs go.
 
+mod silence;
+
 use super::queue::Presence;
 use super::*;
 use crate::backend::{Retries, Submission};

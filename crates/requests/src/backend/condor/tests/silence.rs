@@ -1,0 +1,153 @@
+//! Schedds that do not answer: nobody else waits for them.
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use tempfile::TempDir;
+
+/// Commands of which those for the schedd `silent` never end. They write down who they are.
+const HANGING: &str = r#"#!/bin/sh
+case "$*" in
+*silent*)
+    echo $$ > "$(dirname "$0")/pid.new"
+    mv "$(dirname "$0")/pid.new" "$(dirname "$0")/pid"
+    exec sleep 1000 ;;
+*) echo '[]' ;;
+esac
+"#;
+
+struct Tools(TempDir);
+
+impl Tools {
+    fn new() -> Self {
+        let tools = tempfile::tempdir().unwrap();
+        for tool in ["condor_q", "condor_history", "condor_rm"] {
+            let path = tools.path().join(tool);
+            fs::write(&path, HANGING).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Self(tools)
+    }
+
+    fn options(&self, schedds: &[&str]) -> CondorOptions {
+        let schedds = schedds.iter().map(|schedd| (*schedd).to_owned()).collect();
+        CondorOptions { schedds, tools: Some(self.0.path().to_owned()), ..CondorOptions::default() }
+    }
+
+    /// The one that hangs, once it does.
+    fn hanging(&self) -> String {
+        loop {
+            if let Ok(pid) = fs::read_to_string(self.0.path().join("pid")) {
+                return pid.trim().to_owned();
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn is_running(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn in_directory(run: RunRow, directory: &TempDir) -> RunRow {
+    RunRow { submit_dir: directory.path().to_string_lossy().into_owned(), ..run }
+}
+
+/// What `run` is told of, once it is.
+fn await_news(nudge: &Nudge, run: &str) {
+    let until = Instant::now() + Duration::from_mins(10);
+    while Instant::now() < until {
+        if nudge.0.wait(until).is_some_and(|heard| heard.runs.contains(run)) {
+            return;
+        }
+    }
+    panic!("nothing was heard of {run}");
+}
+
+#[test]
+fn runs_are_watched_while_another_schedd_is_silent_and_stopping_does_not_wait_for_it() {
+    let (tools, nudge) = (Tools::new(), Nudge::default());
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let condor = Condor::new(tools.options(&["well", "silent"]), nudge.clone());
+    let well = in_directory(run("a", Some("well"), Some("7")), &directories[0]);
+    let silent = in_directory(run("b", Some("silent"), Some("8")), &directories[1]);
+    condor.look(&well, 0).unwrap();
+    condor.look(&silent, 0).unwrap();
+    let hanging = tools.hanging();
+    // What was to be told of both when watching began has been.
+    drop(nudge.0.wait(Instant::now()));
+    pausing::pause(directories[0].path()).unwrap();
+    loop {
+        await_news(&nudge, "a");
+        if condor.look(&well, 0).unwrap().state == RunState::Halted {
+            break;
+        }
+    }
+    assert!(is_running(&hanging), "it was noticed only when the silent one was given up");
+    drop(condor);
+    assert!(!is_running(&hanging), "it was ended");
+}
+
+#[test]
+fn stopping_ends_what_a_silent_schedd_is_being_told() {
+    let tools = Tools::new();
+    let condor = Condor::new(tools.options(&["silent"]), Nudge::default());
+    let removed = std::thread::scope(|scope| {
+        let telling = scope.spawn(|| condor.queue.at(Some("silent")).remove(7, "because"));
+        let hanging = tools.hanging();
+        condor.queue.leash.cut(Duration::ZERO);
+        let removed = telling.join().unwrap();
+        assert!(!is_running(&hanging));
+        removed
+    });
+    let error = removed.unwrap_err();
+    assert!(matches!(error, CondorError::CutShort { .. }) && error.is_transient(), "{error}");
+    let more = condor.queue.at(Some("well")).remove(7, "because").unwrap_err();
+    assert!(matches!(more, CondorError::CutShort { .. }), "nothing more is told: {more}");
+}
+
+#[test]
+fn a_schedd_that_was_silent_is_not_waited_for_again_at_once() {
+    let tools = Tools::new();
+    let condor = Condor::new(tools.options(&["silent", "well"]), Nudge::default());
+    let at = |schedd: &str| book::Backend::Htcondor { schedd: Some(schedd.into()), cluster: None };
+    let silence = std::thread::scope(|scope| {
+        let placing = scope.spawn(|| condor.place(&[]));
+        let hanging = tools.hanging();
+        let status = std::process::Command::new("kill").args(["-KILL", &hanging]).status().unwrap();
+        assert!(status.success());
+        placing.join().unwrap()
+    });
+    assert_eq!(silence, at("well"));
+    fs::remove_file(tools.0.path().join("pid")).unwrap();
+    assert_eq!(condor.place(&[]), at("well"));
+    assert!(!tools.0.path().join("pid").exists(), "it was not asked");
+}
+
+#[test]
+fn only_what_a_schedd_is_told_waits_for_it() {
+    use crate::backend::{BackendKind, lane};
+    use windlass_core::requests::lifecycle::Effect;
+    let at = run("a", Some("s1"), Some("7"));
+    let here = RunRow { backend: book::Backend::Engine { workflow: None, run: None }, ..at.clone() };
+    let (run, kind) = (|| "a".to_owned(), BackendKind::Htcondor);
+    let stop = Effect::Stop { run: run(), reason: String::new() };
+    let table = [
+        (Effect::Submit { run: run() }, Some("at s1")),
+        (Effect::Resume { run: run() }, Some("at s1")),
+        (stop.clone(), Some("at s1")),
+        (Effect::Unpause { run: run() }, Some("at s1")),
+        (Effect::Pause { run: run() }, None),
+        (Effect::Avoid { run: run() }, None),
+        (Effect::Settle { round: 0, run: run() }, None),
+        (Effect::Plan { round: 1 }, Some("any")),
+        (Effect::Manifest, None),
+    ];
+    for (effect, expected) in table {
+        assert_eq!(lane(kind, Some(&at), &effect).as_deref(), expected, "{effect:?}");
+    }
+    let engine = BackendKind::Engine;
+    assert_eq!(lane(engine, Some(&here), &stop), None);
+    assert_eq!(lane(engine, None, &Effect::Plan { round: 1 }), None);
+}
