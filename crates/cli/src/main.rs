@@ -49,6 +49,10 @@ use windlass_store::Location;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
+    // First of all: it has the place of a job, and takes signals that are meant for that.
+    if let Some(exit) = windlass_worker::stand_in(&words) {
+        return exit;
+    }
     if let Some(exit) = commands::condor::short_cut(&words) {
         return exit;
     }

@@ -74,6 +74,16 @@ enum Version {
     V2,
 }
 
+impl Version {
+    /// The file of a group that tells what the kernel has ended in it.
+    const fn evidence(self) -> &'static str {
+        match self {
+            Self::V1 => "memory.oom_control",
+            Self::V2 => "memory.events",
+        }
+    }
+}
+
 /// The group that holds the groups of our slots. Removed when dropped.
 #[derive(Debug)]
 pub struct Cgroups {
@@ -125,10 +135,7 @@ impl Cgroups {
     pub fn slot(&self, name: &str) -> io::Result<Slot> {
         let directory = self.directory.join(name);
         fs::create_dir(&directory)?;
-        let evidence = directory.join(match self.version {
-            Version::V1 => "memory.oom_control",
-            Version::V2 => "memory.events",
-        });
+        let evidence = directory.join(self.version.evidence());
         Ok(Slot { evidence: File::open(evidence).ok(), directory, version: self.version })
     }
 
@@ -300,6 +307,13 @@ pub fn remove(directory: &Path) {
     fs::remove_dir(directory).ok();
 }
 
+/// How many processes in our own group the kernel has ended for lack of memory, ever; `None` where it does not say.
+pub fn own_oom_kills(places: &Places) -> Option<u64> {
+    let v1 = places.v1("memory").map(|own| own.join(Version::V1.evidence()));
+    let v2 = places.v2().map(|(_, own)| own.join(Version::V2.evidence()));
+    v1.into_iter().chain(v2).find_map(|path| field(&fs::read(path).ok()?, "oom_kill"))
+}
+
 fn processes(directory: &Path) -> Vec<Pid> {
     procfs::parse_pids(&fs::read(directory.join("cgroup.procs")).unwrap_or_default())
 }
@@ -363,6 +377,20 @@ mod tests {
         // A container that sees the path of its host but has only its own end mounted.
         fs::remove_dir_all(root.path().join("memory/a")).unwrap();
         assert_eq!(places.v1("memory"), Some(root.path().join("memory")));
+    }
+
+    #[test]
+    fn a_group_tells_what_was_killed_in_it() {
+        let (root, places) = places("4:memory:/a\n0::/b\n");
+        assert_eq!(own_oom_kills(&places), None);
+        fs::create_dir_all(root.path().join("b")).unwrap();
+        fs::write(root.path().join("cgroup.controllers"), "").unwrap();
+        fs::write(root.path().join("b/memory.events"), "oom 3\noom_kill 2\noom_group_kill 0\n").unwrap();
+        assert_eq!(own_oom_kills(&places), Some(2));
+        fs::create_dir_all(root.path().join("memory/a")).unwrap();
+        let evidence = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n";
+        fs::write(root.path().join("memory/a/memory.oom_control"), evidence).unwrap();
+        assert_eq!(own_oom_kills(&places), Some(1));
     }
 
     #[test]

@@ -150,7 +150,8 @@ fn kill(pid: Pid) {
     tree::signal(pid, &tree::with_descendants([pid]), Signal::KILL);
 }
 
-fn memory(name: &str) -> io::Result<File> {
+/// A file without a place, which is gone with the last who has it open.
+pub fn memory(name: &str) -> io::Result<File> {
     Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
 }
 

@@ -12,10 +12,12 @@ use windlass_types::work::{EndCause, StopReason};
 /// A launcher that was asked to end waits until what it launched is gone. One that takes longer than this is killed.
 const CALLING_OFF: Duration = Duration::from_secs(20);
 
-/// Why a job ended badly that somebody else has run, by the end of what it and its launcher wrote.
-pub(crate) fn cause(words: Option<&str>) -> EndCause {
+/// Why a job ended badly that somebody else has run, by the end of what it and its launcher wrote. `ran_out`: the kernel ended
+/// some process of it for lack of memory.
+pub(crate) fn cause(words: Option<&str>, ran_out: bool) -> EndCause {
     let told = words.unwrap_or_default().lines().filter(|line| is_slurms(line));
-    told.filter_map(cause_in).next_back().unwrap_or(EndCause::Itself)
+    let told = told.filter_map(cause_in).next_back();
+    told.unwrap_or(if ran_out { EndCause::OutOfMemory } else { EndCause::Itself })
 }
 
 fn is_slurms(line: &str) -> bool {
@@ -106,7 +108,9 @@ mod tests {
             ),
             (Some("solver: oom-kill event in the model"), EndCause::Itself),
         ] {
-            assert_eq!(cause(words), expected, "{words:?}");
+            assert_eq!(cause(words, false), expected, "{words:?}");
+            let seen = if expected == EndCause::Itself { EndCause::OutOfMemory } else { expected };
+            assert_eq!(cause(words, true), seen, "{words:?}, and the kernel ended something");
         }
     }
 }

@@ -30,6 +30,7 @@ mod run;
 mod service;
 mod site;
 mod slot;
+mod step;
 mod supervise;
 mod yard;
 
@@ -38,6 +39,7 @@ pub use launch::{Launched, launch, serve_on_stdin};
 pub use options::{SeriesOptions, WorkerOptions};
 pub use recorder::CannotRecord;
 pub use service::{Error, serve};
+pub use step::stand_in;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

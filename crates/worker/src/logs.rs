@@ -10,6 +10,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use windlass_core::lines;
 use windlass_core::redact::Redactor;
+use windlass_proc::command::memory;
 use windlass_proc::spawn;
 use windlass_types::work::{AttemptKey, Recovery, StdioMode};
 
@@ -30,6 +31,8 @@ pub(crate) struct JobLogs {
     /// `None` with `Combined` too: both go to `stdout`'s file.
     stderr: Option<Log>,
     combined: bool,
+    /// What a launcher says, where standard error is not kept: it is gone with the attempt.
+    aside: Option<File>,
 }
 
 /// Empty logs that the next attempt in the same slot can have.
@@ -66,17 +69,28 @@ impl JobLogs {
         self.stdout.as_ref().map(|log| &log.file)
     }
 
-    /// Where standard error goes, if it is kept.
+    /// Where standard error goes, if it is kept or listened to.
     pub(crate) fn error_log(&self) -> Option<&File> {
         let log = if self.combined { &self.stdout } else { &self.stderr };
-        log.as_ref().map(|log| &log.file)
+        log.as_ref().map(|log| &log.file).or(self.aside.as_ref())
+    }
+
+    /// What a launcher says is heard in any case; the job's own errors are for it to drop.
+    pub(crate) fn listen(&mut self) -> io::Result<()> {
+        if self.error_log().is_none() {
+            self.aside = Some(memory("launcher")?);
+        }
+        Ok(())
     }
 
     /// The end of what was written to standard error, from the start of a line, if anything was. Secrets are taken out
     /// before it is cut: half of one looks like nothing.
     pub(crate) fn last_words(&self, redactor: &Redactor) -> Option<String> {
         let log = if self.combined { &self.stdout } else { &self.stderr };
-        let mut file = File::open(&log.as_ref()?.path).ok()?;
+        let mut file = match log {
+            Some(log) => File::open(&log.path).ok()?,
+            None => self.aside.as_ref()?.try_clone().ok()?,
+        };
         let length = file.metadata().ok()?.len();
         let skipped = length.saturating_sub(MOST_READ);
         file.seek(SeekFrom::Start(skipped)).ok()?;
@@ -111,6 +125,11 @@ impl JobLogs {
 }
 
 impl Logs {
+    /// Where they are.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     pub(crate) fn create(output_dir: &Path) -> io::Result<Self> {
         let directory = output_dir.join("job_stdio");
         fs::create_dir_all(&directory)?;
@@ -123,14 +142,14 @@ impl Logs {
         };
         let (stdout, stderr) = extensions(mode);
         let (stdout, stderr) = (open(stdout, &mut spares.stdout)?, open(stderr, &mut spares.stderr)?);
-        Ok(JobLogs { stdout, stderr, combined: mode == StdioMode::Combined })
+        Ok(JobLogs { stdout, stderr, combined: mode == StdioMode::Combined, aside: None })
     }
 
     /// What the recovery of a failure prints is kept beside the logs of the attempt that failed.
     pub(crate) fn open_recovery(&self, key: &AttemptKey, recovery: &Recovery) -> io::Result<JobLogs> {
         let failed = AttemptKey { attempt: recovery.failed, ..*key };
         let log = self.open_file(self.path(&failed, Recovery::LOG_EXTENSION), None)?;
-        Ok(JobLogs { stdout: Some(log), stderr: None, combined: true })
+        Ok(JobLogs { stdout: Some(log), combined: true, ..JobLogs::default() })
     }
 
     fn open_file(&self, path: PathBuf, spare: Option<Log>) -> io::Result<Log> {

@@ -6,8 +6,10 @@ use crate::logs::{JobLogs, Spares};
 use crate::service::Worker;
 use crate::site::Site;
 use crate::slot::{CLOSE_WATCH, Elsewhere, FIRST_LOOK, Running, Slot, State, Stop, StopCause, TENDING};
+use crate::step::Notes;
 use crate::yard::Work;
-use crate::{elsewhere, environment, lock};
+use crate::{elsewhere, environment, lock, step};
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::mem;
 use std::os::fd::AsFd as _;
@@ -73,6 +75,8 @@ struct Started {
     inputs: Vec<Option<FileState>>,
     /// The kernel itself keeps its memory limit.
     bound: bool,
+    /// Where it leaves what it used, if it runs elsewhere and is measured there.
+    notes: Option<Notes>,
 }
 
 /// What runs in a slot: a job, or what comes before it.
@@ -167,7 +171,10 @@ impl Worker {
             None => site.logs.open(&assignment.key, assignment.stdio.mode, &mut hand.spares),
             Some(recovery) => site.logs.open_recovery(&assignment.key, recovery),
         };
-        let logs = logs.map_err(|error| trouble(&error))?;
+        let mut logs = logs.map_err(|error| trouble(&error))?;
+        if is_elsewhere(assignment) {
+            logs.listen().map_err(|error| trouble(&error))?;
+        }
         let given = Given {
             devices: &self.devices(task.devices),
             recovery: task.recovery,
@@ -189,12 +196,13 @@ impl Worker {
             in_cgroup: bound || hand.in_cgroup,
             oom_kills: hand.oom_kills,
         };
-        match spawn(task, hand, &logs, if bound { group } else { None }) {
+        let (launcher, notes) = self.launcher(task);
+        match spawn(task, &launcher, hand, &logs, if bound { group } else { None }) {
             Ok(pid) => {
                 // Without the pid in the ledger the job is still found by its name in the environment.
                 self.ledger.started(&record, pid).ok();
                 self.register(slot, task, pid, &birth);
-                Ok(Started { pid, record, logs, inputs, bound })
+                Ok(Started { pid, record, logs, inputs, bound, notes })
             }
             Err(error) => {
                 self.ledger.forget(record);
@@ -279,8 +287,10 @@ impl Worker {
         let wall = running.ran_until(over);
         let end = EndUsage { wall, cpu_time: reaped.cpu_time, peak_rss: self.trusted_peak(reaped.max_rss) };
         let cause = end_cause(&running, ran_out, reaped.exit);
+        let seen = started.notes.as_ref().and_then(Notes::take).unwrap_or_default();
         let cause = if is_elsewhere(assignment) && cause == EndCause::Itself && reaped.exit != Exit::Code(0) {
-            elsewhere::cause(started.logs.last_words(&environment::redactor(assignment)).as_deref())
+            let words = started.logs.last_words(&environment::redactor(assignment));
+            elsewhere::cause(words.as_deref(), seen.ran_out)
         } else {
             cause
         };
@@ -305,7 +315,7 @@ impl Worker {
             wall,
             exit: reaped.exit,
             cause,
-            usage: if is_elsewhere(assignment) { Usage::default() } else { running.series.usage(&end) },
+            usage: if is_elsewhere(assignment) { seen.usage } else { running.series.usage(&end) },
             files,
             last_words,
             recovered: None,
@@ -339,6 +349,27 @@ impl Worker {
         sample::trusted_peak(max_rss, own)
     }
 
+    /// What has it run elsewhere, and where its tasks leave what they used there. What comes before a job is not measured.
+    fn launcher<'a>(&self, task: Task<'a>) -> (Cow<'a, [String]>, Option<Notes>) {
+        let Task { assignment, site, recovery, .. } = task;
+        let plain = (Cow::Borrowed(&*assignment.launcher), None);
+        let Some(program) = self.options.program.as_ref().filter(|_| recovery.is_none()) else {
+            return plain;
+        };
+        if !is_elsewhere(assignment) {
+            return plain;
+        }
+        let (logs, tasks) = (site.logs.directory(), assignment.resources.nodes.max(1));
+        step::clear_before(logs, &assignment.key, tasks);
+        // No two launches have the same, whichever machine they are on.
+        let mark = format!("{}-{}", self.clock.now().0, std::process::id());
+        let notes = Notes::new(logs, &assignment.key, mark, tasks);
+        match notes.words(program, site.measure_jobs.then_some(site.sample_interval)) {
+            Some(words) => ([&*assignment.launcher, &words].concat().into(), Some(notes)),
+            None => plain,
+        }
+    }
+
     fn devices(&self, granted: &[u32]) -> Vec<&str> {
         granted.iter().map(|index| self.devices[*index as usize].as_str()).collect()
     }
@@ -361,6 +392,7 @@ fn start_over(slot: &Slot, assignment: &Assignment) {
 
 fn spawn(
     task: Task<'_>,
+    launcher: &[String],
     hand: &Hand,
     logs: &JobLogs,
     group: Option<&cgroup::Slot>,
@@ -369,7 +401,7 @@ fn spawn(
     let spawner = &task.site.spawner;
     spawner.spawn(&Launch {
         command: &task.assignment.command,
-        launcher: &task.assignment.launcher,
+        launcher,
         environment: &task.site.environment,
         additions: &hand.additions,
         stdout: logs.output_log().map_or(spawner.null(), |file| file.as_fd()),

@@ -2,6 +2,7 @@
 
 use crate::house::House;
 use crate::support::{Cluster, eventually};
+use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
@@ -36,6 +37,86 @@ jobs:
     assert_eq!(house.work.read("nodes").lines().count(), 2);
     assert!(house.work.read("words").ends_with(" it is\n"));
     cluster.await_state(job, &["COMPLETED", "FAILED"]);
+}
+
+/// What the stand-ins of steps measure, pass on and say.
+const MEASURED: &str = "\
+name: test
+execution_config: {mode: slurm}
+resource_requirements:
+  - {name: small, num_cpus: 1, memory: 100m, runtime: PT2M}
+  - {name: wide, num_cpus: 1, num_nodes: 2, memory: 100m, runtime: PT2M}
+failure_handlers:
+  - {name: more, rules: [{on: [out_of_memory], memory: x6, max_retries: 2}]}
+slurm_schedulers:
+  - {name: pair, account: lab, partition: standard, nodes: 2, ntasks_per_node: 1, mem: 2000M, walltime: '00:10:00', extra: '--cpus-per-task=4'}
+actions:
+  - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: pair, scheduler_type: slurm, num_allocations: 1}
+jobs:
+  - {name: busy, command: python3 busy.py, resource_requirements: small}
+  - {name: wide, command: python3 busy.py, resource_requirements: wide}
+  - {name: told, command: exec sh told.sh, resource_requirements: small}
+  - name: silent
+    command: 'python3 -c \"x = bytearray(400 << 20)\"'
+    stdio: {mode: none}
+    resource_requirements: small
+    failure_handler: more
+";
+
+const BUSY: &str = "\
+import time
+x = bytearray(40 << 20)
+while time.process_time() < 1: pass
+";
+
+/// Says what it hears until it has heard enough.
+const TOLD: &str = "\
+trap 'echo usr1 >> heard' USR1
+echo $SLURM_JOB_ID.$SLURM_STEP_ID > step.new
+mv step.new step
+while [ ! -e gate ]; do sleep 0.1; done
+";
+
+#[test]
+fn what_steps_used_is_measured_where_they_ran() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "measured");
+    house.work.write("busy.py", BUSY);
+    house.work.write("told.sh", TOLD);
+    house.submit(MEASURED);
+    let heard = || fs::read_to_string(house.work.path().join("heard")).unwrap_or_default();
+    eventually("it listens", || house.work.path().join("step").exists());
+    // It complains of the node that has nothing of this step.
+    let step = house.work.read("step");
+    cluster.command("scancel").args(["--signal=USR1", step.trim()]).output().unwrap();
+    eventually("it has heard", || !heard().is_empty());
+    house.work.write("gate", "");
+    for name in ["busy", "wide", "told", "silent"] {
+        house.await_status(name, "completed");
+    }
+    assert_eq!(heard(), "usr1\n");
+    let results = house.json(&["results", "list", "1"]);
+    let of = |name: &str| -> Vec<&Value> {
+        let rows = results.as_array().unwrap().iter().filter(|row| row["job_name"] == name);
+        rows.collect()
+    };
+    for (name, seconds) in [("busy", 1.0), ("wide", 2.0)] {
+        let [row] = of(name)[..] else { panic!("{results}") };
+        let number = |field: &str| row[field].as_f64().unwrap();
+        let peak = number("peak_memory_bytes");
+        assert!(peak > f64::from(40 << 20) && peak < f64::from(80 << 20), "{row}");
+        assert!(number("cpu_seconds") >= seconds && number("avg_cpu_percent") > 0.0, "{row}");
+    }
+    let mut silent = of("silent");
+    silent.sort_by_key(|row| row["attempt_id"].as_u64());
+    let [failed, grown] = silent[..] else { panic!("{results}") };
+    assert_eq!((&failed["out_of_memory"], &failed["return_code"]), (&true.into(), &137.into()), "{failed}");
+    assert!(grown["peak_memory_bytes"].as_u64() > Some(400 << 20), "{grown}");
+    let usage = house.json(&["slurm", "usage", "1"]);
+    assert!(usage["total"]["cpu_core_hours"].as_f64().unwrap() > 0.0, "{usage}");
+    let logs = fs::read_dir(house.work.path().join("windlass_output/job_stdio")).unwrap();
+    let names: Vec<String> = logs.map(|log| log.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.contains("used") || name.contains("_j4_")), "{names:?}");
 }
 
 /// One worker on each of two nodes.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 use windlass_types::settings::ExecutionConfig;
-use windlass_types::work::Assignment;
+use windlass_types::work::{Assignment, StdioMode};
 
 /// The program and its options, each a word of its own: no shell reads them.
 ///
@@ -30,6 +30,12 @@ pub fn render(
         "--input=none".to_owned(),
         "--kill-on-bad-exit=1".to_owned(),
     ];
+    // What `srun` itself says is heard all the same. Alone, `--output` would be for standard error too.
+    match assignment.stdio.mode {
+        StdioMode::None => words.extend(["--output=none".to_owned(), "--error=none".to_owned()]),
+        StdioMode::NoStderr => words.push("--error=none".to_owned()),
+        StdioMode::Separate | StdioMode::Combined | StdioMode::NoStdout => {}
+    }
     match asked.memory.0 >> 20 {
         // Without a word about memory a step would take all of it, and the others would wait.
         0 => words.extend(["--mem=0".to_owned(), "--overlap".to_owned()]),
@@ -79,9 +85,11 @@ mod tests {
     use windlass_types::work::{AttemptKey, Limits};
     use windlass_types::{Attempt, Bytes, JobId, Resources, RunId, WorkflowId};
 
+    const KEY: AttemptKey =
+        AttemptKey { workflow: WorkflowId(3), job: JobId(7), run: RunId(1), attempt: Attempt(2) };
+
     fn line(resources: Resources, runtime: Option<Duration>, config: Option<&ExecutionConfig>) -> String {
-        let key = AttemptKey { workflow: WorkflowId(3), job: JobId(7), run: RunId(1), attempt: Attempt(2) };
-        let mut assignment = Assignment::plain(key, "it's $(x)".into(), "true".into(), resources);
+        let mut assignment = Assignment::plain(KEY, "it's $(x)".into(), "true".into(), resources);
         assignment.limits = Limits { memory: None, runtime };
         render(Path::new("/usr/bin/srun"), 42, &assignment, config).join(" ")
     }
@@ -108,6 +116,27 @@ mod tests {
              --cpus-per-task=4 --exact --export=ALL --input=none --kill-on-bad-exit=1 --mem=0 --overlap \
              --gpus-per-node=2 --time=61 --signal=TERM@120 --mpi=pmix"
         );
+    }
+
+    #[test]
+    fn errors_that_nobody_keeps_do_not_come_to_srun() {
+        for (mode, words) in [
+            (StdioMode::Separate, &[][..]),
+            (StdioMode::Combined, &[]),
+            (StdioMode::NoStdout, &[]),
+            (StdioMode::NoStderr, &["--error=none"]),
+            (StdioMode::None, &["--output=none", "--error=none"]),
+        ] {
+            let mut assignment = Assignment::plain(KEY, "a".into(), "true".into(), Resources::DEFAULT);
+            assignment.stdio.mode = mode;
+            let line = render(Path::new("/usr/bin/srun"), 42, &assignment, None);
+            let said: Vec<&String> = line.iter().filter(|word| word.ends_with("=none")).collect();
+            let said: Vec<&String> = said
+                .into_iter()
+                .filter(|word| word.starts_with("--output") || word.starts_with("--error"))
+                .collect();
+            assert_eq!(said, words, "{mode:?}");
+        }
     }
 
     #[test]

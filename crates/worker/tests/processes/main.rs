@@ -5,6 +5,8 @@ mod basics;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod elsewhere;
+#[cfg(test)]
 mod families;
 #[cfg(test)]
 mod leases;

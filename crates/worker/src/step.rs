@@ -1,0 +1,327 @@
+//! What stands between a launcher and a job that runs elsewhere: it measures the job there, and leaves what it saw in a file.
+//!
+//! `PROGRAM __step PREFIX MARK INTERVAL /bin/sh -c COMMAND` has the job as its child and ends as that did. Whatever goes wrong
+//! with measuring, the job does not suffer: where the program is not to be found, the job runs without it.
+//!
+//! Each task of a step leaves one file, `PREFIX.TASK`, beside the logs, which all nodes see. The worker reads them when the
+//! launcher is over, and removes them; those that a dead worker did not get to are removed by the job's next attempt. Their
+//! names are never looked up before they are there: a network file system may remember for a while that there was nothing.
+
+use crate::slot::FIRST_LOOK;
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use windlass_proc::cgroup::{self, Places};
+use windlass_proc::escort::{Escort, end_as};
+use windlass_proc::sample::{self, EndUsage, Sample, Series};
+use windlass_types::work::{AttemptKey, Usage, return_code};
+use windlass_types::{Attempt, Bytes};
+
+/// The first word after the program.
+pub(crate) const COMMAND: &str = "__step";
+
+/// The end of the names of the files, before the number of the task.
+const EXTENSION: &str = "used";
+
+/// Runs what follows the first five words in their place, if the program is there. These are `$1` to `$5`.
+const IF_THERE: &str = r#"[ -x "$1" ] || shift 5; exec "$@""#;
+
+/// Where the tasks of one launch leave what they used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notes {
+    /// The names without the number of the task.
+    prefix: PathBuf,
+    /// Stands in each, so that what somebody else left under the same name is not taken for it.
+    mark: String,
+    tasks: u32,
+}
+
+/// What one task leaves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Note {
+    mark: String,
+    #[serde(flatten)]
+    seen: Seen,
+}
+
+/// What was seen of a job, by one task or all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    pub(crate) usage: Usage,
+    /// The kernel ended some process of it for lack of memory.
+    pub(crate) ran_out: bool,
+}
+
+impl Seen {
+    /// Memory and cores are asked for by node, so it is the largest of a node that counts; the time of CPUs adds up.
+    fn and(self, other: &Self) -> Self {
+        let (a, b) = (self.usage, other.usage);
+        let larger = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        };
+        Self {
+            usage: Usage {
+                peak_memory: a.peak_memory.max(b.peak_memory),
+                avg_memory: a.avg_memory.max(b.avg_memory),
+                cpu_time: a.cpu_time.saturating_add(b.cpu_time),
+                peak_cpu_percent: larger(a.peak_cpu_percent, b.peak_cpu_percent),
+                avg_cpu_percent: larger(a.avg_cpu_percent, b.avg_cpu_percent),
+            },
+            ran_out: self.ran_out || other.ran_out,
+        }
+    }
+}
+
+impl Notes {
+    pub(crate) fn new(logs: &Path, key: &AttemptKey, mark: String, tasks: u32) -> Self {
+        Self { prefix: prefix(logs, key), mark, tasks }
+    }
+
+    /// What goes between the words of the launcher and `/bin/sh -c COMMAND`. `None` where a word cannot be said.
+    pub(crate) fn words(&self, program: &Path, interval: Option<Duration>) -> Option<Vec<String>> {
+        let interval = interval.map_or(0, |interval| interval.as_millis().max(1));
+        let call = [
+            program.to_str()?.to_owned(),
+            COMMAND.to_owned(),
+            self.prefix.to_str()?.to_owned(),
+            self.mark.clone(),
+            interval.to_string(),
+        ];
+        Some(["/bin/sh", "-c", IF_THERE, "sh"].into_iter().map(str::to_owned).chain(call).collect())
+    }
+
+    /// Reads and removes what the tasks left. `None` if that is nothing: they were killed, or ran without being measured.
+    pub(crate) fn take(&self) -> Option<Seen> {
+        let files = (0..self.tasks).map(|task| file(&self.prefix, task));
+        let notes = files.filter_map(|path| {
+            let text = fs::read(&path).ok()?;
+            // Whatever it is, nobody else wants it.
+            fs::remove_file(&path).ok();
+            serde_json::from_slice::<Note>(&text).ok().filter(|note| note.mark == self.mark)
+        });
+        notes.map(|note| note.seen).reduce(|all, one| all.and(&one))
+    }
+}
+
+/// Removes what the tasks of the attempt before left for a worker that was not there any more.
+pub(crate) fn clear_before(logs: &Path, key: &AttemptKey, tasks: u32) {
+    let Some(before) = key.attempt.0.checked_sub(1).filter(|before| *before > 0) else { return };
+    let prefix = prefix(logs, &AttemptKey { attempt: Attempt(before), ..*key });
+    for task in 0..tasks {
+        // Usually there is nothing.
+        fs::remove_file(file(&prefix, task)).ok();
+    }
+}
+
+fn prefix(logs: &Path, key: &AttemptKey) -> PathBuf {
+    logs.join(format!("{}.{EXTENSION}", key.stem()))
+}
+
+fn file(prefix: &Path, task: u32) -> PathBuf {
+    let mut name = prefix.as_os_str().to_owned();
+    name.push(format!(".{task}"));
+    name.into()
+}
+
+/// `PROGRAM __step …`, if that is what these words are, and does not return then; must come before anything else that this
+/// process does. The words are our own, so faults in them are told for developers.
+pub fn stand_in(words: &[OsString]) -> Option<ExitCode> {
+    let [_, command, rest @ ..] = words else { return None };
+    if command != COMMAND {
+        return None;
+    }
+    let [prefix, mark, interval, program, arguments @ ..] = rest else {
+        return Some(refuse("PREFIX MARK INTERVAL PROGRAM [ARGUMENT …] are missing"));
+    };
+    let Some(interval) = interval.to_str().and_then(|text| text.parse().ok()) else {
+        return Some(refuse("INTERVAL is no number of milliseconds"));
+    };
+    let own = Places::of_this_process();
+    let escort = match Escort::start(program, arguments, is_of_step(&own.own, "freezer")) {
+        Ok(escort) => escort,
+        Err(error) => return Some(refuse(&format!("{}: {error}", program.display()))),
+    };
+    Some(see_through(escort, &own, Path::new(prefix), mark, Duration::from_millis(interval)))
+}
+
+fn see_through(escort: Escort, own: &Places, prefix: &Path, mark: &OsStr, interval: Duration) -> ExitCode {
+    let kills = || if is_of_step(&own.own, "memory") { cgroup::own_oom_kills(own) } else { None };
+    let before = kills();
+    let started = escort.started;
+    let series = watch(&escort, interval);
+    let wall = started.elapsed();
+    let reaped = match escort.reap() {
+        Ok(reaped) => reaped,
+        Err(error) => return refuse(&format!("its child is lost: {error}")),
+    };
+    let own_peak = sample::own_peak_rss().unwrap_or(Bytes(u64::MAX));
+    let end = EndUsage {
+        wall,
+        cpu_time: reaped.cpu_time,
+        peak_rss: sample::trusted_peak(reaped.max_rss, own_peak),
+    };
+    let seen = Seen { usage: series.usage(&end), ran_out: kills() > before };
+    let task = std::env::var("SLURM_PROCID").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let note = Note { mark: mark.to_string_lossy().into_owned(), seen };
+    // A note that is cut off cannot be read, and says nothing then: no other name is needed while it is written.
+    if let Ok(text) = serde_json::to_vec(&note) {
+        fs::write(file(prefix, task), text).ok();
+    }
+    end_as(reaped.exit)
+}
+
+/// Takes samples as a worker does, until it is over.
+fn watch(escort: &Escort, interval: Duration) -> Series {
+    let mut series = Series::new(escort.started);
+    let mut next = (!interval.is_zero()).then(|| escort.started + FIRST_LOOK);
+    while !escort.wait_until(next) {
+        let sample = Sample::take(&escort.members());
+        let now = Instant::now();
+        series.add(now, sample.cpu, sample.rss);
+        next = now.checked_add(interval);
+    }
+    series
+}
+
+/// Whether the group of this controller, of those in `/proc/self/cgroup`, is that of a step of Slurm and nobody else's.
+///
+/// Where Slurm keeps track of processes in such groups, signals go to the first process of each task, and to that alone.
+/// Otherwise they go to all that it started.
+fn is_of_step(own: &str, controller: &str) -> bool {
+    own.lines().any(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return false };
+        // The one hierarchy of version 2 names no controllers.
+        let concerns = controllers.is_empty() || controllers.split(',').any(|name| name == controller);
+        concerns && path.split('/').any(|name| name.starts_with("step_"))
+    })
+}
+
+fn refuse(why: &str) -> ExitCode {
+    // Nobody may be there to be told.
+    writeln!(std::io::stderr(), "windlass {COMMAND}: {why}").ok();
+    ExitCode::from(u8::try_from(return_code::CANNOT_START).unwrap_or(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::{JobId, RunId, WorkflowId};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn key(attempt: u32) -> AttemptKey {
+        AttemptKey { workflow: WorkflowId(3), job: JobId(7), run: RunId(1), attempt: Attempt(attempt) }
+    }
+
+    fn seen(memory: u64, cpu_time: Duration, percent: Option<f64>, ran_out: bool) -> Seen {
+        Seen {
+            usage: Usage {
+                peak_memory: Some(Bytes(memory)),
+                avg_memory: Some(Bytes(memory / 2)),
+                cpu_time,
+                peak_cpu_percent: percent,
+                avg_cpu_percent: percent.map(|percent| percent / 2.0),
+            },
+            ran_out,
+        }
+    }
+
+    fn leave(notes: &Notes, task: u32, seen: Seen) {
+        let note = Note { mark: notes.mark.clone(), seen };
+        fs::write(file(&notes.prefix, task), serde_json::to_vec(&note).unwrap()).unwrap();
+    }
+
+    fn is_empty(directory: &Path) -> bool {
+        fs::read_dir(directory).unwrap().next().is_none()
+    }
+
+    #[test]
+    fn memory_is_that_of_the_largest_node_and_time_that_of_all() {
+        let logs = tempfile::tempdir().unwrap();
+        let notes = Notes::new(logs.path(), &key(1), "m".into(), 3);
+        assert_eq!(notes.take(), None);
+        leave(&notes, 0, seen(100, SECOND, Some(80.0), false));
+        leave(&notes, 1, seen(300, 2 * SECOND, None, true));
+        leave(&notes, 2, seen(200, 4 * SECOND, Some(90.0), false));
+        assert_eq!(notes.take(), Some(seen(300, 7 * SECOND, Some(90.0), true)));
+        assert!(is_empty(logs.path()));
+    }
+
+    #[test]
+    fn what_others_left_or_nobody_finished_says_nothing_and_goes() {
+        let logs = tempfile::tempdir().unwrap();
+        let notes = Notes::new(logs.path(), &key(1), "m".into(), 3);
+        let earlier = Notes { mark: "n".into(), ..notes.clone() };
+        leave(&earlier, 0, seen(100, SECOND, None, true));
+        fs::write(file(&notes.prefix, 1), "{\"mark\":\"m\",\"usa").unwrap();
+        assert_eq!(notes.take(), None);
+        assert!(is_empty(logs.path()));
+    }
+
+    #[test]
+    fn an_attempt_clears_away_what_the_one_before_it_left() {
+        let logs = tempfile::tempdir().unwrap();
+        let notes = Notes::new(logs.path(), &key(2), "m".into(), 2);
+        leave(&notes, 0, Seen::default());
+        leave(&notes, 1, Seen::default());
+        for attempt in [1, 2] {
+            clear_before(logs.path(), &key(attempt), 2);
+        }
+        assert!(notes.take().is_some(), "its own stay");
+        leave(&notes, 1, Seen::default());
+        clear_before(logs.path(), &key(3), 2);
+        assert!(is_empty(logs.path()));
+    }
+
+    #[test]
+    fn words_that_go_between_a_launcher_and_a_job() {
+        let notes = Notes::new(Path::new("/out/it's $(x)"), &key(2), "12-7".into(), 1);
+        let words = notes.words(Path::new("/opt/windlass"), Some(SECOND)).unwrap();
+        assert_eq!(
+            words.join("|"),
+            r#"/bin/sh|-c|[ -x "$1" ] || shift 5; exec "$@"|sh|/opt/windlass|__step|/out/it's $(x)/job_wf3_j7_r1_a2.used|12-7|1000"#
+        );
+        let unmeasured = notes.words(Path::new("/opt/windlass"), None).unwrap();
+        assert_eq!(unmeasured.last().map(String::as_str), Some("0"));
+        let nameless = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
+        let nameless: OsString = nameless;
+        assert_eq!(notes.words(Path::new(&nameless), None), None);
+    }
+
+    #[test]
+    fn groups_of_steps() {
+        let v1 = "6:freezer:/slurm_n1/uid_0/job_996/step_0\n4:memory:/slurm_n1/uid_0/job_996/step_0/task_0\n1:cpu:/\n0::/\n";
+        let v2 = "0::/system.slice/slurmstepd.scope/job_7/step_3/user/task_0\n";
+        let none = "4:memory,freezer:/\n0::/system.slice/slurmd.service\n";
+        let batch = "0::/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0\n";
+        for (own, controller, expected) in [
+            (v1, "freezer", true),
+            (v1, "memory", true),
+            (v1, "cpu", false),
+            (v2, "freezer", true),
+            (batch, "memory", true),
+            (none, "freezer", false),
+            (none, "memory", false),
+            ("", "memory", false),
+            ("nonsense", "memory", false),
+        ] {
+            assert_eq!(is_of_step(own, controller), expected, "{controller} in {own}");
+        }
+    }
+
+    #[test]
+    fn other_words_are_for_others() {
+        for words in
+            [vec![], vec!["windlass"], vec!["windlass", "__worker"], vec!["__step", "a", "b", "0", "c"]]
+        {
+            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+            assert!(stand_in(&words).is_none(), "{words:?}");
+        }
+    }
+}

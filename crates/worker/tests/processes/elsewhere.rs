@@ -1,0 +1,228 @@
+//! Jobs that something launches elsewhere: what is measured there, and what their launcher says.
+
+use crate::support::{AWAIT_GATE, Bench, HOST, PATIENCE, eventually, job};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use windlass_proc::Signal;
+use windlass_proc::identity::to_pid;
+use windlass_types::Bytes;
+use windlass_types::work::{Assignment, EndCause, Exit, StdioMode, Usage};
+
+/// Uses more time of a CPU than a clock could miss.
+const BUSY: &str = "python3 -c 'import time\nwhile time.process_time() < 0.3: pass'";
+
+/// A job behind what stands in for it.
+fn stand_in(directory: &Path, line: &str) -> Command {
+    let mut command = Command::new(HOST);
+    command.arg("__step").arg(directory.join("note")).args(["mark", "20", "/bin/sh", "-c", line]);
+    command.current_dir(directory).env("SLURM_PROCID", "3").process_group(0);
+    command
+}
+
+fn note(directory: &Path) -> Option<serde_json::Value> {
+    serde_json::from_slice(&fs::read(directory.join("note.3")).ok()?).ok()
+}
+
+/// Waits for it within the time that nothing takes here; it is killed with all its group otherwise.
+fn end_of(mut child: Child) -> Output {
+    let give_up = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > give_up {
+            signal_group(&child, Signal::KILL);
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn signal_group(child: &Child, signal: Signal) {
+    rustix::process::kill_process_group(to_pid(child.id()).unwrap(), signal).unwrap();
+}
+
+#[test]
+fn it_ends_as_the_job_did_and_leaves_a_note() {
+    for (line, code, signal) in [
+        ("exit 0", Some(0), None),
+        ("exit 3", Some(3), None),
+        ("kill -9 $$", None, Some(9)),
+        ("kill -USR1 $$", None, Some(10)),
+        ("kill -SEGV $$", None, Some(11)),
+        // What it leaves behind is not waited for.
+        ("sleep 1000 & exit 5", Some(5), None),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let child = stand_in(directory.path(), line).spawn().unwrap();
+        let group = to_pid(child.id()).unwrap();
+        let status = end_of(child).status;
+        // The last of them left somebody.
+        rustix::process::kill_process_group(group, Signal::KILL).ok();
+        assert_eq!((status.code(), status.signal()), (code, signal), "{line}");
+        assert!(!status.core_dumped());
+        let note = note(directory.path()).expect(line);
+        assert_eq!((&note["mark"], &note["ran_out"]), (&"mark".into(), &false.into()), "{line}");
+    }
+}
+
+#[test]
+fn where_no_note_can_be_left_the_job_does_not_suffer() {
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = directory.path().join("no/such/place");
+    let line = ["mark", "20", "/bin/sh", "-c", "exit 3"];
+    let status = Command::new(HOST).arg("__step").arg(nowhere).args(line).status().unwrap();
+    assert_eq!(status.code(), Some(3));
+}
+
+#[test]
+fn words_that_are_missing_or_wrong_are_told() {
+    for (words, said) in [
+        (
+            &["__step", "p", "m", "0"][..],
+            "windlass __step: PREFIX MARK INTERVAL PROGRAM [ARGUMENT …] are missing\n",
+        ),
+        (&["__step", "p", "m", "x", "true"], "windlass __step: INTERVAL is no number of milliseconds\n"),
+        (
+            &["__step", "p", "m", "0", "/no/such"],
+            "windlass __step: /no/such: No such file or directory (os error 2)\n",
+        ),
+    ] {
+        let answer = Command::new(HOST).args(words).output().unwrap();
+        assert_eq!(String::from_utf8(answer.stderr).unwrap(), said);
+        assert_eq!(answer.status.code(), Some(126));
+    }
+}
+
+#[test]
+fn signals_to_all_are_for_the_job_to_act_upon_and_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    let line = format!(
+        "trap 'echo usr1 >> heard' USR1; trap 'echo term >> heard; exit 7' TERM\n\
+         touch ready\n{AWAIT_GATE}\ntouch heard_enough\nwhile :; do sleep 0.02; done"
+    );
+    let child = stand_in(place, &line).spawn().unwrap();
+    eventually("it is ready", || place.join("ready").exists().then_some(()));
+    signal_group(&child, Signal::USR1);
+    let heard = || fs::read_to_string(place.join("heard")).unwrap_or_default();
+    eventually("it has heard the first", || (heard() == "usr1\n").then_some(()));
+    fs::write(place.join("gate"), "").unwrap();
+    eventually("it goes on", || place.join("heard_enough").exists().then_some(()));
+    for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::ALARM, Signal::TSTP] {
+        // To the one in front alone: it stays.
+        rustix::process::kill_process(to_pid(child.id()).unwrap(), signal).unwrap();
+    }
+    signal_group(&child, Signal::TERM);
+    assert_eq!(end_of(child).status.code(), Some(7));
+    assert_eq!(heard(), "usr1\nterm\n");
+    assert!(note(place).is_some());
+}
+
+#[test]
+fn the_job_has_all_that_it_would_have_without() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("gift"), "a gift\n").unwrap();
+    let line = "pwd; env | sort; ls /proc/self/fd; cat <&7; cut -d' ' -f5 /proc/self/stat > group\n\
+                grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; ulimit -a; umask; echo \"$0\" \"$@\"";
+    // The shell of the test gives both the same descriptor.
+    let run = |words: &[&str]| {
+        let mut shell = Command::new("/bin/sh");
+        shell
+            .args(["-c", "exec 7< gift; exec \"$@\"", "sh"])
+            .args(words)
+            .args(["/bin/sh", "-c", line, "a", "b c"]);
+        shell.current_dir(&directory).stdin(Stdio::null()).env("SLURM_PROCID", "3").process_group(0);
+        let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let leader = child.id().to_string();
+        let answer = end_of(child);
+        assert_eq!(String::from_utf8_lossy(&answer.stderr), "");
+        assert_eq!(fs::read_to_string(directory.path().join("group")).unwrap().trim(), leader);
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    let prefix = directory.path().join("note");
+    let behind = run(&[HOST, "__step", prefix.to_str().unwrap(), "mark", "20"]);
+    assert!(behind.contains("a gift\n") && behind.ends_with("a b c\n"), "{behind}");
+    assert_eq!(behind, run(&[]));
+}
+
+/// A bench whose jobs go through a launcher that has this script.
+fn launched(script: &str, bench: &Bench, mut job: Assignment) -> Assignment {
+    let launcher = bench.path(&format!("launcher{}", job.key.job));
+    fs::write(&launcher, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
+    job.launcher = vec![launcher.to_str().unwrap().to_owned(), "--option=it's".to_owned()];
+    job
+}
+
+fn logs(bench: &Bench) -> Vec<String> {
+    let entries = fs::read_dir(bench.options.output_dir.join("job_stdio")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn what_tasks_used_elsewhere_is_summed_up_and_nothing_is_left() {
+    let mut bench = Bench::with(|options| options.program = Some(HOST.into()));
+    let both = "shift\nSLURM_PROCID=0 \"$@\" && SLURM_PROCID=1 exec \"$@\"";
+    let held = format!("{BUSY}\npython3 -c 'x = bytearray(80 << 20)'");
+    let mut wide = job(1, &held);
+    wide.resources.nodes = 2;
+    // As if the one before had been left by its worker.
+    let stale = bench.options.output_dir.join("job_stdio/job_wf3_j1_r2_a3.used.1");
+    fs::write(&stale, "{}").unwrap();
+    let ended = bench.run(launched(both, &bench, wide));
+    assert_eq!((ended.exit, &ended.cause), (Exit::Code(0), &EndCause::Itself));
+    let usage = ended.usage;
+    let peak = usage.peak_memory.unwrap();
+    assert!(peak > Bytes(80 << 20) && peak < Bytes(160 << 20), "{usage:?}");
+    assert!(usage.cpu_time >= Duration::from_millis(600), "{usage:?}");
+    assert!(usage.avg_memory.is_some() && usage.avg_cpu_percent > Some(0.0), "{usage:?}");
+
+    // Killed with what measures it: nothing is known rather than something wrong.
+    let parent = "kill -9 $(cut -d' ' -f4 /proc/$$/stat); sleep 1000";
+    let killed = bench.run(launched("shift\n\"$@\"; kill -9 $$", &bench, job(2, parent)));
+    assert_eq!((killed.exit, killed.usage), (Exit::Signal(9), Usage::default()));
+    let missing = bench.run(launched("shift\nexec \"$@\"", &bench, job(3, "exit 3")));
+    assert_eq!(missing.exit, Exit::Code(3));
+    assert!(!missing.usage.cpu_time.is_zero());
+    let left: Vec<String> = logs(&bench).into_iter().filter(|name| name.contains("used")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    bench.quit();
+}
+
+#[test]
+fn where_the_program_is_not_to_be_found_the_job_runs_without() {
+    let mut bench = Bench::with(|options| options.program = Some("/no/such/program".into()));
+    let ended = bench.run(launched("shift\nexec \"$@\"", &bench, job(1, &format!("{BUSY}; echo done"))));
+    assert_eq!((ended.exit, ended.usage), (Exit::Code(0), Usage::default()));
+    assert_eq!(bench.log(1, "o").as_deref(), Some("done\n"));
+    bench.quit();
+}
+
+#[test]
+fn what_a_launcher_says_is_heard_also_where_errors_are_not_kept() {
+    let mut bench = Bench::new();
+    let says = "echo gone; echo 'srun: error: n1: task 0: Out Of Memory' >&2; exit 1";
+    for (id, mode, kept) in [
+        (1, StdioMode::None, &[][..]),
+        (2, StdioMode::NoStderr, &["job_wf3_j2_r2_a4.o"]),
+        (3, StdioMode::NoStdout, &["job_wf3_j3_r2_a4.e"]),
+    ] {
+        let mut silent = launched(says, &bench, job(id, "true"));
+        silent.stdio.mode = mode;
+        let ended = bench.run(silent);
+        assert_eq!((ended.exit, &ended.cause), (Exit::Code(1), &EndCause::OutOfMemory), "{mode:?}");
+        assert_eq!(ended.last_words.as_deref(), Some("srun: error: n1: task 0: Out Of Memory"));
+        let own = format!("_j{id}_");
+        let logs: Vec<String> = logs(&bench).into_iter().filter(|name| name.contains(&own)).collect();
+        assert_eq!(logs, kept, "{mode:?}");
+    }
+    // A job that is run here and keeps nothing says nothing.
+    let mut here = job(4, "echo 'srun: error: n1: task 0: Out Of Memory' >&2; exit 1");
+    here.stdio.mode = StdioMode::None;
+    let ended = bench.run(here);
+    assert_eq!((ended.cause, ended.last_words), (EndCause::Itself, None));
+    bench.quit();
+}
