@@ -105,6 +105,13 @@ pub fn decide(row: &Allocation, sight: &Sight<'_>, patience: &Patience, now: Tim
     }
 }
 
+/// The job of Slurm that is to go because of what the row says alone: whoever wants it gone need not wait until Slurm has been
+/// asked how it stands.
+pub fn to_go(row: &Allocation) -> Option<u64> {
+    let is_there = matches!(row.state, AllocationState::Pending | AllocationState::Running);
+    row.job_id.filter(|_| is_there && row.unwanted.is_some())
+}
+
 /// What the books have under a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tagged {

@@ -59,6 +59,7 @@ impl Tally {
 /// What may be asked still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
+    /// Besides the one that is kept for canceling.
     pub calls: u32,
     /// The controller is left alone until then.
     pub paused_until: Option<Timestamp>,
@@ -108,8 +109,10 @@ impl Budget {
         if let Some(until) = pause {
             return Err(until);
         }
-        if self.level < CALL {
-            let missing = (CALL - self.level) * 60_000 / (u64::from(self.options.per_minute) * CALL);
+        // The last one is for whoever cancels: what nobody wants costs nodes, and must not wait for what is wanted.
+        let wanted = if tool == Tool::Scancel { CALL } else { CALL + self.kept() };
+        if self.level < wanted {
+            let missing = (wanted - self.level) * 60_000 / (u64::from(self.options.per_minute) * CALL);
             return Err(now.after(Duration::from_millis(missing + 1)));
         }
         self.level -= CALL;
@@ -138,10 +141,15 @@ impl Budget {
         self.fill(now);
         let pause = self.pauses.get(&Service::Controller).copied().unwrap_or_default();
         Left {
-            calls: u32::try_from(self.level / CALL).unwrap_or(u32::MAX),
+            calls: u32::try_from(self.level.saturating_sub(self.kept()) / CALL).unwrap_or(u32::MAX),
             paused_until: pause.until.filter(|until| *until > now),
             unanswered: pause.failures,
         }
+    }
+
+    /// What is kept for canceling, where there is room for it.
+    const fn kept(&self) -> u64 {
+        if self.options.burst > 1 { CALL } else { 0 }
     }
 
     pub(crate) fn take_tally(&mut self) -> BTreeMap<&'static str, Tally> {
@@ -183,7 +191,7 @@ mod tests {
     #[test]
     fn a_burst_and_then_one_a_second() {
         let mut budget = Budget::new(options(), at(0));
-        for _ in 0..3 {
+        for _ in 0..2 {
             assert_eq!(budget.take(Tool::Squeue, at(0)), Ok(()));
         }
         let until = budget.take(Tool::Sbatch, at(0)).unwrap_err();
@@ -191,7 +199,23 @@ mod tests {
         assert_eq!(budget.left(at(500)).calls, 0);
         assert_eq!(budget.take(Tool::Sbatch, until), Ok(()));
         assert!(budget.take(Tool::Sbatch, until).is_err());
-        assert_eq!(budget.left(at(3_600_000)).calls, 3, "never more than the burst");
+        assert_eq!(budget.left(at(3_600_000)).calls, 2, "never more than the burst");
+    }
+
+    #[test]
+    fn the_last_call_is_for_canceling() {
+        for (burst, others) in [(20, 19), (2, 1), (1, 1)] {
+            let mut budget = Budget::new(BudgetOptions { burst, ..options() }, at(0));
+            assert_eq!(budget.left(at(0)).calls, others, "{burst}");
+            let asked = (0..100).filter(|_| budget.take(Tool::Squeue, at(0)).is_ok()).count();
+            assert_eq!(asked, others as usize, "{burst}");
+            assert_eq!(budget.left(at(0)).calls, 0, "{burst}");
+            assert_eq!(budget.take(Tool::Scancel, at(0)).is_ok(), burst > 1, "{burst}");
+            // It comes back before anybody else gets one.
+            let again = budget.take(Tool::Scancel, at(0)).unwrap_err();
+            assert!(budget.take(Tool::Sbatch, at(0)).unwrap_err() >= again, "{burst}");
+            assert_eq!(budget.take(Tool::Scancel, again), Ok(()), "{burst}");
+        }
     }
 
     #[test]
@@ -239,7 +263,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_stops_nothing() {
         let mut budget = Budget::new(options(), at(10_000_000));
-        for _ in 0..3 {
+        for _ in 0..2 {
             budget.take(Tool::Squeue, at(10_000_000)).unwrap();
         }
         assert!(budget.take(Tool::Squeue, at(0)).is_err());

@@ -2,7 +2,7 @@
 
 use super::mailbox::{Heard, Looked};
 use super::{Parts, StewardOptions, StewardStatus, lock};
-use crate::calls::{Books, Outcome, Slurm};
+use crate::calls::{Books, Outcome, Slurm, Unknown};
 use crate::render::batch;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::mpsc;
@@ -141,6 +141,9 @@ impl Passes {
             self.note_status(&open, None);
             return Ok(self.options.fastest);
         }
+        // Whoever waits for Slurm's answers, or for his turn, holds up nobody who is to go.
+        let unwanted: Vec<u64> = open.iter().filter_map(fate::to_go).collect();
+        self.cancel(&unwanted);
         let is_asked_to = heard.look.is_some() && open.iter().any(is_known);
         let polled =
             if is_asked_to || self.is_poll_due(&open, now) { self.poll(now) } else { Polled::NotAsked };
@@ -187,23 +190,23 @@ impl Passes {
     /// Slurm is asked only about what it may have.
     fn is_poll_due(&self, open: &[Allocation], now: Timestamp) -> bool {
         let is_known = |row: &Allocation| row.state != AllocationState::Intended;
-        let is_to_go = |row: &Allocation| {
-            row.unwanted.is_some() && row.job_id.is_some_and(|job| !self.canceled.contains_key(&job))
-        };
-        let is_urgent = open.iter().any(is_to_go);
         let interval = self.interval(open, now);
         let is_time = self.polled_at.is_none_or(|at| at > now || now.since(at) + SHORTLY >= interval);
-        open.iter().any(is_known) && (is_time || is_urgent)
+        open.iter().any(is_known) && is_time
     }
 
     fn poll(&mut self, now: Timestamp) -> Polled {
-        self.polled_at = Some(now);
+        let before = self.polled_at.replace(now);
         let why = match self.slurm.queue() {
             Outcome::Answered(jobs) => {
                 self.looked = Looked::Answered;
                 return Polled::Answered(home::queued_here(jobs, &self.options.home));
             }
             Outcome::Unknown(why) if why.was_not_asked() => {
+                if matches!(why, Unknown::Later { .. }) {
+                    // It has the next call, before those who submit.
+                    self.polled_at = before;
+                }
                 self.looked = Looked::Silent(why.to_string());
                 return Polled::NotAsked;
             }
@@ -217,7 +220,10 @@ impl Passes {
 
     /// Fast while something happens, slow while nothing does.
     fn interval(&self, open: &[Allocation], now: Timestamp) -> Duration {
-        let (fastest, slowest) = (self.options.fastest, self.options.slowest.max(self.options.fastest));
+        // However small the budget, half of it is for those who have something to do.
+        let at_most = Duration::from_mins(2) / self.options.slurm.budget.per_minute.max(1);
+        let fastest = self.options.fastest.max(at_most);
+        let slowest = self.options.slowest.max(fastest);
         let quiet = now.since(self.changed_at);
         let moves = |row: &Allocation| {
             matches!(row.state, AllocationState::Submitting | AllocationState::Completing)
@@ -336,41 +342,41 @@ impl Passes {
         fates: &[Fate],
         released: &BTreeSet<AllocationId>,
     ) -> Result<(), Trouble> {
-        let mut to_cancel = Vec::new();
+        let acts =
+            || open.iter().zip(fates).flat_map(|(row, fate)| fate.acts.iter().map(move |act| (row, act)));
+        let to_cancel: Vec<u64> = acts()
+            .filter_map(|(_, act)| match act {
+                Act::Cancel(job) => Some(*job),
+                Act::Submit => None,
+            })
+            .collect();
+        self.cancel(&to_cancel);
         let mut submitted = false;
-        for (row, fate) in open.iter().zip(fates) {
-            for act in &fate.acts {
-                match act {
-                    Act::Cancel(job) => to_cancel.push(*job),
-                    Act::Submit if row.state == AllocationState::Intended && !released.contains(&row.id) => {}
-                    Act::Submit => submitted |= self.submit(row, open)?,
-                }
+        for (row, _) in acts().filter(|(_, act)| **act == Act::Submit) {
+            if row.state != AllocationState::Intended || released.contains(&row.id) {
+                submitted |= self.submit(row, open)?;
             }
         }
-        self.cancel(to_cancel);
         if submitted {
             self.changed_at = Clock.now();
         }
         Ok(())
     }
 
-    fn cancel(&mut self, mut jobs: Vec<u64>) {
+    fn cancel(&mut self, jobs: &[u64]) {
         let now = Clock.now();
         self.canceled.retain(|_, at| now.since(*at) < CANCEL_AGAIN && *at <= now);
-        jobs.retain(|job| !self.canceled.contains_key(job));
+        let jobs: Vec<u64> = jobs.iter().copied().filter(|job| !self.canceled.contains_key(job)).collect();
         if jobs.is_empty() {
             return;
         }
-        tracing::info!(?jobs, "canceling jobs of Slurm");
         match self.slurm.cancel(&jobs) {
-            Outcome::Answered(()) => self.canceled.extend(jobs.into_iter().map(|job| (job, now))),
-            Outcome::Refused(said) => {
-                tracing::warn!(%said, "Slurm refuses to cancel");
-                self.canceled.extend(jobs.into_iter().map(|job| (job, now)));
-            }
+            Outcome::Answered(()) => tracing::info!(?jobs, "canceled jobs of Slurm"),
+            Outcome::Refused(said) => tracing::warn!(?jobs, %said, "Slurm refuses to cancel"),
             // The next pass tries again.
-            Outcome::Unknown(_) => {}
+            Outcome::Unknown(_) => return,
         }
+        self.canceled.extend(jobs.into_iter().map(|job| (job, now)));
     }
 
     /// Jobs that bear a tag of ours and belong to nobody.
@@ -392,7 +398,7 @@ impl Passes {
         let strays = fate::strays(queue, &known, &prefixes);
         if !strays.is_empty() {
             tracing::warn!(jobs = ?strays, "jobs of Slurm that bear our tags and belong to no allocation are canceled");
-            self.cancel(strays);
+            self.cancel(&strays);
         }
         Ok(())
     }
@@ -426,7 +432,9 @@ impl Passes {
 
     /// The books are looked at often, which costs little; Slurm only when it is due.
     fn pause(&self, open: &[Allocation]) -> Duration {
-        let waits = open.iter().any(|row| row.state == AllocationState::Intended);
+        let is_to_go =
+            |row: &Allocation| fate::to_go(row).is_some_and(|job| !self.canceled.contains_key(&job));
+        let waits = open.iter().any(|row| row.state == AllocationState::Intended || is_to_go(row));
         if waits && self.slurm.left().calls == 0 { Duration::from_secs(1) } else { self.options.fastest }
     }
 

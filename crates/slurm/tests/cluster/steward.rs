@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_engine::service::{Speaker, Sponsor};
+use windlass_slurm::calls::BudgetOptions;
 use windlass_store::faults::{Asked, Outcome};
 use windlass_store::model::JobFilter;
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
@@ -60,6 +61,28 @@ fn what_nobody_wants_is_canceled() {
     let row = world.await_state(waits, A::Ended);
     assert_eq!(row.end, Some(SlurmState::Cancelled));
     assert_eq!(row.unwanted, Some(format!("workflow {workflow} was canceled")));
+}
+
+#[test]
+fn what_nobody_wants_goes_however_many_wait_for_their_turn() {
+    let world = World::new(Cluster::shared(), "budget");
+    // So few calls that those who wait for theirs take each that comes.
+    let budget = BudgetOptions { per_minute: 60, burst: 2, ..BudgetOptions::default() };
+    let _steward = world.steward_within("exec sleep 600", budget);
+    let workflow = world.workflow(0);
+    let held = || {
+        let options = [("hold".to_owned(), String::new())].into();
+        world.want(workflow, AllocationRequest { options, ..request() })
+    };
+    let first = held();
+    world.await_row(first, "has a number", |row| row.job_id.is_some());
+    let others: Vec<AllocationId> = (0..12).map(|_| held()).collect();
+    world.unwanted(first, "ann is done");
+    let row = world.await_state(first, A::Ended);
+    assert_eq!((row.end, row.unwanted.as_deref()), (Some(SlurmState::Cancelled), Some("ann is done")));
+    for other in others {
+        world.await_row(other, "has a number", |row| row.job_id.is_some());
+    }
 }
 
 #[test]

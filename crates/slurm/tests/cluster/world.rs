@@ -51,6 +51,11 @@ impl World {
         self.steward_with(worker, &self.books, |_| {})
     }
 
+    /// The same that may ask so much of Slurm.
+    pub(crate) fn steward_within(&self, worker: &str, budget: BudgetOptions) -> Steward {
+        self.steward_with(worker, &self.books, |options| options.slurm.budget = budget)
+    }
+
     /// The same behind a door that decides what becomes of what it asks of the books.
     pub(crate) fn steward_behind(&self, worker: &str, door: Door, tools: &Path) -> Steward {
         let store =

@@ -389,6 +389,23 @@ fn what_nobody_wants_goes() {
 }
 
 #[test]
+fn what_the_row_alone_says_is_to_go() {
+    for (state, unwanted, expected) in [
+        (A::Pending, true, Some(8)),
+        (A::Running, true, Some(8)),
+        (A::Pending, false, None),
+        // Nobody knows its number, or it is about to be gone.
+        (A::Intended, true, None),
+        (A::Submitting, true, None),
+        (A::Completing, true, None),
+        (A::Ended, true, None),
+    ] {
+        let row = Allocation { unwanted: unwanted.then(|| "ann is done".to_owned()), ..row(state) };
+        assert_eq!(to_go(&row), expected, "{state:?} {unwanted}");
+    }
+}
+
+#[test]
 fn one_that_runs_without_a_worker_goes() {
     let running = |since| QueueJob { started_at: Some(at(since)), ..job(S::Running) };
     for (since, workers, acts) in [
