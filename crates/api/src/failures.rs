@@ -170,7 +170,7 @@ pub struct Decision {
     pub made_by: String,
     pub is_agent: bool,
     pub made_at: String,
-    /// `proposed`, `done` or `declined`.
+    /// `proposed`, `done`, `declined`, or `overtaken`: the job went on before anybody answered.
     pub state: String,
     pub settled_by: Option<String>,
     pub settled_at: Option<String>,

@@ -41,6 +41,7 @@ fn decision(row: &DecisionRow) -> String {
     let state = match row.state {
         DecisionState::Proposed => "; waits for a person".to_owned(),
         DecisionState::Declined => format!("; declined by {settled}"),
+        DecisionState::Overtaken => "; nobody answered in time".to_owned(),
         DecisionState::Done if row.settled_by.is_some() => format!("; approved by {settled}"),
         DecisionState::Done => String::new(),
     };

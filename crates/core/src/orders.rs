@@ -2,8 +2,10 @@
 //! all jobs stand afterwards.
 
 mod place;
+mod undo;
 
 pub use place::Place;
+pub use undo::{Undoing, undo};
 
 use crate::board::{Again, Board, JobTable};
 use crate::change::Change;
@@ -211,10 +213,12 @@ pub fn difference(before: &Edition, after: &Edition) -> String {
     if let (Some(old), Some(new)) = (before.asked, after.asked) {
         parts.extend(asked_difference(&old.resources, &new.resources));
     }
-    if after.command.is_some() {
+    if after.command != before.command {
         parts.push("another command".to_owned());
     }
-    if let (Some(old), Some(new)) = (before.priority, after.priority) {
+    if let (Some(old), Some(new)) = (before.priority, after.priority)
+        && old != new
+    {
         parts.push(format!("priority {old} → {new}"));
     }
     if let (Some(old), Some(new)) = (&before.place, &after.place) {

@@ -27,6 +27,8 @@ pub(crate) fn run(ctx: &Context, args: &RevisionsArgs) -> Result<Exit, CliError>
 struct Revision {
     first: RevisionRow,
     jobs: u64,
+    undone: u64,
+    undone_by: Option<String>,
 }
 
 const FIELDS: &[Field<Revision>] = &[
@@ -39,8 +41,7 @@ const FIELDS: &[Field<Revision>] = &[
     Field::new("change", |r: &Revision| change(&r.first).into()).column(Column::elastic("CHANGE")),
     Field::new("reason", |r: &Revision| (&r.first.reason).into()).column(Column::elastic("REASON")),
     Field::new("undone_at", |r: &Revision| r.first.undone_at.into()),
-    Field::new("undone_by", |r: &Revision| r.first.undone_by.as_ref().into())
-        .column(Column::text("UNDONE BY")),
+    Field::new("undone_by", |r: &Revision| undone_by(r).into()).column(Column::text("UNDONE BY")),
 ];
 
 /// One job of a revision.
@@ -84,12 +85,24 @@ fn list(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
 fn batches(rows: Vec<RevisionRow>) -> Vec<Revision> {
     let mut found: Vec<Revision> = Vec::new();
     for row in rows {
+        let (undone, undone_by) = (u64::from(row.undone_at.is_some()), row.undone_by.clone());
         match found.iter_mut().find(|known| known.first.batch == row.batch) {
-            Some(known) => known.jobs += 1,
-            None => found.push(Revision { first: row, jobs: 1 }),
+            Some(known) => {
+                known.jobs += 1;
+                known.undone += undone;
+                known.undone_by = undone_by.or(known.undone_by.take());
+            }
+            None => found.push(Revision { first: row, jobs: 1, undone, undone_by }),
         }
     }
     found
+}
+
+/// `ada`, or `ada (2 of 3)` where some of its jobs could not be put back.
+fn undone_by(revision: &Revision) -> Option<String> {
+    let Revision { jobs, undone, undone_by, .. } = revision;
+    let by = undone_by.clone()?;
+    Some(if undone == jobs { by } else { format!("{by} ({undone} of {jobs})") })
 }
 
 fn show(ctx: &Context, args: &RevisionArgs) -> Result<Exit, CliError> {
@@ -118,7 +131,8 @@ fn undo(ctx: &Context, args: &RevisionArgs) -> Result<Exit, CliError> {
     let store = ctx.open_write()?;
     let workflow = select::workflow(&*store, &args.workflow)?;
     let rows = of(&*store, &workflow, args.revision)?;
-    if let Some(by) = rows.iter().find_map(|row| row.undone_by.as_ref()) {
+    if rows.iter().all(|row| row.undone_at.is_some()) {
+        let by = rows.iter().find_map(|row| row.undone_by.as_deref()).unwrap_or("somebody");
         return Err(CliError::refused(format!("revision {} was undone by {by}", args.revision)));
     }
     let wanted = Wanted::Undo { batch: args.revision, agent: orders::agent(None) };

@@ -107,7 +107,8 @@ pub(super) fn difference(before: &Place, after: &Place) -> Vec<String> {
         parts.push(format!("partition {} → {}", partition(old), partition(new)));
     }
     if parts.is_empty() {
-        parts.extend(old.zip(new).map(|(old, new)| format!("scheduler {} → {}", old.name, new.name)));
+        let renamed = old.zip(new).filter(|(old, new)| old.name != new.name);
+        parts.extend(renamed.map(|(old, new)| format!("scheduler {} → {}", old.name, new.name)));
     }
     parts
 }

@@ -204,7 +204,7 @@ async fn revisions(
 
 /// Put back what was changed together
 ///
-/// For jobs that have not run since; that too is a revision.
+/// For jobs that are still as it made them and have not run since; that too is a revision.
 #[utoipa::path(post, path = "/workflows/{id}/revisions/{revision}/undo", tag = "failures",
     operation_id = "undo_revision", params(("id" = i64, Path,), ("revision" = i64, Path,)), responses(
     (status = 200, description = "What came of it, job by job", body = Outcomes),
@@ -221,7 +221,8 @@ async fn undo(
     if rows.is_empty() {
         return Err(ApiError::not_found(format_args!("revision {batch}")));
     }
-    if let Some(by) = rows.iter().find_map(|row| row.undone_by.as_ref()) {
+    if rows.iter().all(|row| row.undone_at.is_some()) {
+        let by = rows.iter().find_map(|row| row.undone_by.as_deref()).unwrap_or("somebody");
         return Err(ApiError::conflict("undone", format!("revision {batch} was undone by {by}")));
     }
     carry_out(&state, &caller, id, Wanted::Undo { batch, agent: None }).await

@@ -2,7 +2,7 @@
 
 use super::job_events::{self, JobEvent};
 use super::manage::By;
-use super::{action_changes, column, events, failures, units};
+use super::{action_changes, column, events, failures, orders, units};
 use crate::db::{Db, Pipeline, values};
 use crate::error::{Fault, JobState};
 use crate::model::{NewEvent, Severity};
@@ -35,6 +35,11 @@ pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Faul
     }
     note_files(db, batch)?;
     action_changes::note(db, batch.workflow, &batch.changes, By { actor, now })?;
+    let waited =
+        |change: &Change| expected(change).is_some_and(|(_, was)| was.status == JobStatus::PendingFailed);
+    if batch.changes.iter().any(waited) {
+        orders::close_overtaken(db, batch.workflow, By { actor, now })?;
+    }
     note_alarms(db, batch, By { actor, now })
 }
 

@@ -5,7 +5,7 @@ use super::apply::apply;
 use super::failures::send_resources;
 use super::load::load_jobs;
 use super::manage::By;
-use super::{column, read, runs};
+use super::{column, parts, read, runs};
 use crate::db::{Db, Pipeline, values};
 use crate::error::Fault;
 use crate::model::{
@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 use windlass_core::change::Change;
 use windlass_core::orders::{
-    Asked, AskedBy, Case, Edition, House, Impossible, Judgement, difference, judge, plan,
+    Asked, AskedBy, Case, Edition, House, Impossible, Judgement, Undoing, judge, plan, undo,
 };
 use windlass_types::orders::{Answer, Order, Orders, Outcome, Verdict, Wanted};
 use windlass_types::settings::SlurmScheduler;
@@ -221,6 +221,7 @@ impl<D: Db> Desk<'_, D> {
             apply(self.db, &Batch { workflow, run, changes: changes.into() }, self.by.actor)?;
             self.reopen_run()?;
         }
+        close_overtaken(self.db, workflow, self.by)?;
         self.tell(accepted, agent)
     }
 
@@ -302,8 +303,15 @@ impl<D: Db> Desk<'_, D> {
     }
 
     fn decide(&self, decisions: &[Decided<'_>], agent: Option<&str>) -> Result<(), Fault> {
+        let by = agent.unwrap_or(self.by.actor);
+        let mut new = Vec::new();
+        for decided in decisions {
+            if decided.state != DecisionState::Proposed || self.replaces(decided, by)? {
+                new.push(decided);
+            }
+        }
         self.db.pipeline(|pipe| {
-            for (number, Decided { order, attempt, state }) in decisions.iter().enumerate() {
+            for (number, Decided { order, attempt, state }) in new.into_iter().enumerate() {
                 let evidence = column::json_text(&order.evidence)?;
                 let changes = column::json_text(&order.changes)?;
                 let values = values![
@@ -312,7 +320,7 @@ impl<D: Db> Desk<'_, D> {
                     self.row.run_id.0,
                     attempt.0,
                     self.by.now.0,
-                    agent.unwrap_or(self.by.actor),
+                    by,
                     i64::from(agent.is_some()),
                     order.verdict.as_str(),
                     order.confidence,
@@ -325,6 +333,20 @@ impl<D: Db> Desk<'_, D> {
             }
             Ok(())
         })
+    }
+
+    /// Whoever proposes twice means the last; and what is proposed already, is. Whether it is to be noted.
+    fn replaces(&self, decided: &Decided<'_>, by: &str) -> Result<bool, Fault> {
+        let Decided { order, attempt, .. } = decided;
+        let changes = column::json_text(&order.changes)?;
+        let (job, run) = (order.job.0, self.row.run_id.0);
+        let same = values![job, run, attempt.0, by, order.verdict.as_str(), changes];
+        let known = self.db.optional(sql::PROPOSED_ALREADY, same, |row| row.get::<Option<f64>>(0))?;
+        if known == Some(order.confidence) {
+            return Ok(false);
+        }
+        self.db.execute(sql::CLOSE_EARLIER, values![self.by.now.0, job, by])?;
+        Ok(true)
     }
 
     /// One note for all that was ordered together.
@@ -360,6 +382,13 @@ impl<D: Db> Desk<'_, D> {
             let what = format!("decision {decision}: none of that number waits for a person");
             return Err(Error::OutOfRange { what }.into());
         };
+        if let Some(named) = self.find(row.job_id)?
+            && (self.row.run_id, named.attempt, named.status)
+                != (row.run_id, row.attempt_id, JobStatus::PendingFailed)
+        {
+            close_overtaken(self.db, self.row.id, self.by)?;
+            return Ok(vec![overtaken(&row, &named)]);
+        }
         let order = as_order(&row);
         let mut accepted = Accepted::default();
         let outcome = if agreed {
@@ -379,41 +408,63 @@ impl<D: Db> Desk<'_, D> {
         Ok(vec![outcome])
     }
 
-    /// Puts back what was changed together, where nobody has the job and it is not over.
+    /// Puts back what was changed together, job by job: where that still stands, and the job has not run with it.
     fn undo(&self, batch: i64, agent: Option<&str>) -> Result<Vec<Outcome>, Fault> {
-        let rows = revisions(self.db, self.row.id, RevisionFilter { batch: Some(batch), job: None })?;
-        if rows.is_empty() || rows.iter().any(|row| row.undone_at.is_some()) {
-            let why = if rows.is_empty() { "there is none of that number" } else { "it is undone already" };
+        let mut rows = revisions(self.db, self.row.id, RevisionFilter { batch: Some(batch), job: None })?;
+        let there_were = !rows.is_empty();
+        rows.retain(|row| row.undone_at.is_none());
+        if rows.is_empty() {
+            let why = if there_were { "it is undone already" } else { "there is none of that number" };
             return Err(Error::OutOfRange { what: format!("revision {batch}: {why}") }.into());
         }
+        let by = agent.unwrap_or(self.by.actor);
         let mut accepted = Accepted::default();
         let mut outcomes = Vec::new();
         for row in &rows {
-            let can = !(row.job_status.is_active() || row.job_status == JobStatus::Completed);
-            let (answer, words) = if can {
-                (Answer::Done, difference(&row.after, &row.before))
-            } else {
-                (Answer::Refused, format!("it is `{}`", row.job_status))
+            let Some(named) = self.find(row.job_id)? else { continue };
+            let undoing = Undoing { before: &row.before, after: &row.after, has_run: row.has_run };
+            let (answer, words) = match undo(&undoing, &named.case()) {
+                Ok(words) => {
+                    accepted.verdicts.push((named.index, Verdict::Change));
+                    accepted.revisions.push(self.put_back(row)?);
+                    self.db.execute(sql::UNDO_REVISION, values![self.by.now.0, by, row.id])?;
+                    (Answer::Done, words)
+                }
+                Err(words) => (Answer::Refused, words),
             };
+            let (status, attempt) = (Some(named.status), Some(named.attempt));
             outcomes.push(Outcome {
                 job: row.job_id,
                 verdict: Verdict::Change,
                 answer,
                 words,
-                status: Some(row.job_status),
-                attempt: None,
+                status,
+                attempt,
             });
-            if can {
-                accepted
-                    .verdicts
-                    .push((self.table.ids.binary_search(&row.job_id).unwrap_or(0) as u32, Verdict::Change));
-                accepted.revisions.push(put_back(row, batch));
-            }
         }
-        let by = agent.unwrap_or(self.by.actor);
-        self.db.execute(sql::UNDO_BATCH, values![self.by.now.0, by, self.row.id.0, batch])?;
         self.write(&accepted, agent, true)?;
         Ok(outcomes)
+    }
+
+    fn put_back(&self, row: &RevisionRow) -> Result<Revised, Fault> {
+        let mut after = row.before.clone();
+        if let Some(asked) = &mut after.asked {
+            // What it shared with others may be something else by now, or nothing.
+            let shared = match asked.by {
+                AskedBy::Row(id) => parts::requirements_row(self.db, id)?.map(|(_, row)| row.resources),
+                AskedBy::Nothing | AskedBy::Itself => Some(asked.resources),
+            };
+            if shared != Some(asked.resources) {
+                asked.by = AskedBy::Itself;
+            }
+        }
+        Ok(Revised {
+            job: row.job_id,
+            from: row.job_status,
+            reason: format!("revision {} is undone", row.batch),
+            before: row.after.clone(),
+            after,
+        })
     }
 }
 
@@ -431,13 +482,24 @@ impl Named {
     }
 }
 
-fn put_back(row: &RevisionRow, batch: i64) -> Revised {
-    Revised {
+/// Proposals about failures that wait no more need no answer.
+pub(crate) fn close_overtaken(db: &impl Db, workflow: WorkflowId, by: By<'_>) -> Result<(), Fault> {
+    let waits = i64::from(JobStatus::PendingFailed.code());
+    db.execute(sql::CLOSE_OVERTAKEN, [by.now.0, workflow.0, waits])?;
+    Ok(())
+}
+
+fn overtaken(row: &DecisionRow, named: &Named) -> Outcome {
+    Outcome {
         job: row.job_id,
-        from: row.job_status,
-        reason: format!("revision {batch} is undone"),
-        before: row.after.clone(),
-        after: row.before.clone(),
+        verdict: row.verdict,
+        answer: Answer::Refused,
+        words: format!(
+            "it was proposed about attempt {} of run {}, and the job went on without it: it is `{}`, in attempt {}",
+            row.attempt_id, row.run_id, named.status, named.attempt
+        ),
+        status: Some(named.status),
+        attempt: Some(named.attempt),
     }
 }
 

@@ -4,7 +4,7 @@ use super::apply::{Moved, current_run, find_job};
 use super::column;
 use super::load::Blocks;
 use super::manage::By;
-use super::{action_changes, units};
+use super::{action_changes, orders, units};
 use crate::Error;
 use crate::db::{Db, values};
 use crate::error::Fault;
@@ -15,6 +15,7 @@ use windlass_types::{JobId, JobStatus, RunId, StatusCounts, WorkflowId};
 pub(crate) fn begin_run(db: &impl Db, workflow: WorkflowId, by: By<'_>) -> Result<(), Fault> {
     let touched = db.execute(sql::BEGIN_RUN, [by.now.0, workflow.0])?;
     require(touched, workflow)?;
+    orders::close_overtaken(db, workflow, by)?;
     let run = current_run(db, workflow)?;
     by.note(db, workflow, "run", format!("run {run} is under way"), json!({ "run_id": run }))
 }
@@ -55,6 +56,7 @@ pub(crate) fn begin_next_run(
         db.execute(sql::RESET_ATTEMPTS, [block.first, block.end()])?;
     }
     db.execute(sql::BEGIN_RUN, [by.now.0, workflow.0])?;
+    orders::close_overtaken(db, workflow, by)?;
     let message = format!("run {run} begins; {} jobs are to run again", again.len());
     by.note(db, workflow, "run", message, json!({ "run_id": run, "again": again.len() }))?;
     Ok(RunId(run))

@@ -26,7 +26,7 @@ pub struct DecisionRow {
     /// Who agreed or did not, and when.
     pub settled_at: Option<Timestamp>,
     pub settled_by: Option<String>,
-    /// How the attempt ended that followed.
+    /// How the attempt ended that followed: the first that was not lost or stopped for no fault of the job.
     pub next_status: Option<JobStatus>,
     pub class: Option<FailureClass>,
     pub signature: Option<String>,
@@ -40,16 +40,19 @@ pub enum DecisionState {
     Proposed,
     Done,
     Declined,
+    /// Nobody answered the proposal before the job went on without it, or whoever made it made another.
+    Overtaken,
 }
 
 impl DecisionState {
-    pub const ALL: [Self; 3] = [Self::Proposed, Self::Done, Self::Declined];
+    pub const ALL: [Self; 4] = [Self::Proposed, Self::Done, Self::Declined, Self::Overtaken];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Proposed => "proposed",
             Self::Done => "done",
             Self::Declined => "declined",
+            Self::Overtaken => "overtaken",
         }
     }
 }
@@ -91,6 +94,8 @@ pub struct RevisionRow {
     pub after: Edition,
     pub undone_at: Option<Timestamp>,
     pub undone_by: Option<String>,
+    /// An attempt of the job has ended since. Unknown, and not so, of what was changed before that was noted.
+    pub has_run: bool,
 }
 
 /// What came of a wish: what was done, or why nothing could be.

@@ -32,6 +32,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 6, name: "blame", sql: include_str!("../../migrations/postgres/0006_blame.sql") },
     Migration { version: 7, name: "slurm", sql: include_str!("../../migrations/postgres/0007_slurm.sql") },
+    Migration {
+        version: 8,
+        name: "decisions",
+        sql: include_str!("../../migrations/postgres/0008_decisions.sql"),
+    },
 ];
 
 const HISTORY: &str = "schema_migration";

@@ -104,13 +104,28 @@ super::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
     SETTLE = "
         UPDATE decision SET state = $1, settled_by = $2, settled_at = $3
-        WHERE id = $4 AND workflow_id = $5 AND state = 'proposed'";
+        WHERE id = $4 AND workflow_id = $5 AND state = 'proposed' AND overtaken_at IS NULL";
+    /// Proposals about failures that do not wait any more. $3: `pending_failed`.
+    CLOSE_OVERTAKEN = "
+        UPDATE decision SET overtaken_at = $1
+        WHERE workflow_id = $2 AND state = 'proposed' AND overtaken_at IS NULL AND NOT EXISTS (
+            SELECT 1 FROM job j JOIN workflow w ON w.id = j.workflow_id
+            WHERE j.id = decision.job_id AND j.status = $3 AND j.attempt_id = decision.attempt_id
+                AND w.run_id = decision.run_id)";
+    PROPOSED_ALREADY = "
+        SELECT confidence FROM decision
+        WHERE job_id = $1 AND run_id = $2 AND attempt_id = $3 AND made_by = $4 AND verdict = $5 AND changes = $6
+            AND state = 'proposed' AND overtaken_at IS NULL";
+    /// Proposals of somebody who proposes something else by now.
+    CLOSE_EARLIER = "
+        UPDATE decision SET overtaken_at = $1
+        WHERE job_id = $2 AND made_by = $3 AND state = 'proposed' AND overtaken_at IS NULL";
     REVISE = "
         UPDATE job SET command = COALESCE($1, command), priority = COALESCE($2, priority)
         WHERE id = $3 AND workflow_id = $4 AND status = $5 AND worker_id IS NULL";
     INSERT_REVISION = "
-        INSERT INTO revision (batch, workflow_id, job_id, made_at, made_by, reason, before, after)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        INSERT INTO revision (batch, workflow_id, job_id, made_at, made_by, reason, before, after, attempts)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, (SELECT COUNT(*) FROM result e WHERE e.job_id = $3))";
     FILES_OF_JOB = "SELECT file_id, is_output FROM job_file WHERE job_id = $1 ORDER BY is_output, file_id";
     FILE_SEEN = "UPDATE file SET mtime_ns = $1, size_bytes = $2 WHERE id = $3";
     ADD_COUNT = "UPDATE status_count SET n = n + $1 WHERE workflow_id = $2 AND status = $3";
@@ -478,20 +493,24 @@ super::statements! {
     /// What became of the next attempt says whether it was right to try again. Conditions and order are appended.
     SELECT_DECISIONS = "
         SELECT d.id, d.job_id, j.name, d.run_id, d.attempt_id, d.made_at, d.made_by, d.is_agent, d.verdict, d.confidence,
-            d.reason, d.evidence, d.changes, d.state, d.settled_at, d.settled_by, n.status, f.class, f.signature, f.message
+            d.reason, d.evidence, d.changes,
+            CASE WHEN d.overtaken_at IS NULL THEN d.state ELSE 'overtaken' END,
+            d.settled_at, d.settled_by, n.status, f.class, f.signature, f.message
         FROM decision d JOIN job j ON j.id = d.job_id
-        LEFT JOIN result n ON n.job_id = d.job_id AND n.run_id = d.run_id AND n.attempt_id = d.attempt_id + 1
+        LEFT JOIN result n ON n.job_id = d.job_id AND n.run_id = d.run_id AND n.attempt_id = (
+            SELECT MIN(e.attempt_id) FROM result e
+            LEFT JOIN failure x ON x.job_id = e.job_id AND x.run_id = e.run_id AND x.attempt_id = e.attempt_id
+            WHERE e.job_id = d.job_id AND e.run_id = d.run_id AND e.attempt_id > d.attempt_id
+                AND COALESCE(x.next, CASE WHEN e.reason LIKE 'interrupted%' THEN 'excused' ELSE '' END) <> 'excused')
         LEFT JOIN failure f ON f.job_id = d.job_id AND f.run_id = d.run_id AND f.attempt_id = d.attempt_id
         WHERE ";
     SELECT_REVISIONS = "
         SELECT r.id, r.batch, r.job_id, j.name, j.status, r.made_at, r.made_by, r.reason, r.before, r.after, r.undone_at,
-            r.undone_by
+            r.undone_by, CASE WHEN r.attempts < (SELECT COUNT(*) FROM result e WHERE e.job_id = r.job_id) THEN 1 ELSE 0 END
         FROM revision r JOIN job j ON j.id = r.job_id
         WHERE ";
     LAST_BATCH = "SELECT COALESCE(MAX(batch), 0) FROM revision WHERE workflow_id = $1";
-    UNDO_BATCH = "
-        UPDATE revision SET undone_at = $1, undone_by = $2
-        WHERE workflow_id = $3 AND batch = $4 AND undone_at IS NULL";
+    UNDO_REVISION = "UPDATE revision SET undone_at = $1, undone_by = $2 WHERE id = $3 AND undone_at IS NULL";
     ADD_WISH = "
         INSERT INTO wish (workflow_id, made_at, made_by, wanted) VALUES ($1, $2, $3, $4) RETURNING id";
     OPEN_WISHES = "

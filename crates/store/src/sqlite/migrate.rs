@@ -28,6 +28,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 7, name: "blame", sql: include_str!("../../migrations/sqlite/0007_blame.sql") },
     Migration { version: 8, name: "slurm", sql: include_str!("../../migrations/sqlite/0008_slurm.sql") },
+    Migration {
+        version: 9,
+        name: "decisions",
+        sql: include_str!("../../migrations/sqlite/0009_decisions.sql"),
+    },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

@@ -59,6 +59,11 @@ macro_rules! conformance {
                 another_partition_is_for_the_jobs_that_were_named,
                 what_is_ignored_holds_nobody_up,
                 an_agent_proposes_and_a_person_agrees,
+                only_what_still_stands_is_undone,
+                what_has_run_since_is_not_undone,
+                what_is_put_back_is_what_was,
+                what_was_proposed_about_another_attempt_is_not_agreed_to,
+                what_followed_a_decision_is_what_the_job_did,
                 whoever_runs_it_grants_wishes;
             spawning:
                 a_running_job_adds_jobs,

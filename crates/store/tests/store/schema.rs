@@ -96,7 +96,8 @@ fn sqlite_takes_over_what_clients_spoke_of() {
     let conn = Connection::open(&path).unwrap();
     conn.execute_batch(&format!(
         "DROP TABLE allocation; DROP TABLE slurm_calls; {};
-         DELETE FROM schema_migration WHERE version = 8; PRAGMA user_version = 7",
+         ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at;
+         DELETE FROM schema_migration WHERE version >= 8; PRAGMA user_version = 7",
         records(workflow.0)
     ))
     .unwrap();
@@ -108,8 +109,10 @@ fn sqlite_takes_over_what_clients_spoke_of() {
 fn postgres_takes_over_what_clients_spoke_of() {
     let database = database();
     let workflow = create(&PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap(), 1).0;
-    database
-        .sql("DROP TABLE allocation; DROP TABLE slurm_calls; DELETE FROM schema_migration WHERE version = 7");
+    database.sql("ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at");
+    database.sql(
+        "DROP TABLE allocation; DROP TABLE slurm_calls; DELETE FROM schema_migration WHERE version >= 7",
+    );
     database.sql(&records(workflow.0));
     database.sql("SELECT setval(pg_get_serial_sequence('record', 'id'), 5)");
     assert_taken_over(&PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap(), workflow);

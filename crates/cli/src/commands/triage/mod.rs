@@ -172,7 +172,7 @@ const fn state(state: DecisionState) -> Datum {
     let tone = match state {
         DecisionState::Proposed => Some(Tone::Warn),
         DecisionState::Done => None,
-        DecisionState::Declined => Some(Tone::Dim),
+        DecisionState::Declined | DecisionState::Overtaken => Some(Tone::Dim),
     };
     Datum::Word(state.as_str(), tone)
 }

@@ -91,6 +91,8 @@ fn count(record: &mut Record, row: &DecisionRow, all: &[DecisionRow]) {
     match (row.state, row.verdict) {
         (DecisionState::Declined, _) => record.declined += 1,
         (DecisionState::Proposed, _) => record.waiting += 1,
+        // Nobody said whether it was right.
+        (DecisionState::Overtaken, _) => {}
         (DecisionState::Done, Verdict::Retry) => {
             record.retries += 1;
             match row.next_status {

@@ -26,8 +26,12 @@ pub(crate) fn decisions(
     if let Some(run) = filter.run {
         query.push(" AND d.run_id = ?", vec![Box::new(run.0)]);
     }
-    if let Some(state) = filter.state {
-        query.push(" AND d.state = ?", vec![Box::new(state.as_str())]);
+    match filter.state {
+        None => {}
+        Some(DecisionState::Overtaken) => query.push(" AND d.overtaken_at IS NOT NULL", vec![]),
+        Some(state) => {
+            query.push(" AND d.overtaken_at IS NULL AND d.state = ?", vec![Box::new(state.as_str())]);
+        }
     }
     query.push(" ORDER BY d.id", vec![]);
     query.push_page(filter.offset, filter.limit);
@@ -91,6 +95,7 @@ pub(crate) fn revisions(
             after: column::required_json(row, 9)?,
             undone_at: column::time(row, 10)?,
             undone_by: row.get(11)?,
+            has_run: column::flag(row, 12)?,
         })
     })
 }

@@ -7,7 +7,7 @@ use windlass_core::edges::EdgesBuilder;
 use windlass_core::signature::Signature;
 use windlass_store::model::{
     DecisionFilter, DecisionState, JobFilter, Listed, NewJob, NewKind, NewRequirements, NewWorkflow,
-    RevisionFilter,
+    RequirementsChange, RevisionFilter, UsedBy,
 };
 use windlass_store::{Error, Store};
 use windlass_types::orders::{Answer, Changes, Order, Orders, Outcome, TriagePolicy, Verdict, Wanted};
@@ -259,4 +259,145 @@ pub(crate) fn whoever_runs_it_grants_wishes(store: &dyn Store) {
             .len()
             == 1
     );
+}
+
+fn change(store: &dyn Store, id: WorkflowId, jobs: &[JobId], mib: u64) {
+    let more = |job: &JobId| {
+        let mut order = order(*job, Verdict::Change);
+        order.changes.memory_bytes = Some(Bytes(mib << 20));
+        order
+    };
+    assert!(
+        give(store, id, None, jobs.iter().map(more).collect()).iter().all(|one| one.answer == Answer::Done)
+    );
+}
+
+fn undo(store: &dyn Store, id: WorkflowId, batch: i64) -> Vec<(Answer, String)> {
+    let undone = store.carry_out(id, &Wanted::Undo { batch, agent: None }, NOW).unwrap();
+    undone.into_iter().map(|outcome| (outcome.answer, outcome.words)).collect()
+}
+
+/// Job by job: as far as it can be, and the rest once it can be.
+pub(crate) fn only_what_still_stands_is_undone(store: &dyn Store) {
+    let (id, jobs) = failed(store, None);
+    change(store, id, &jobs[..2], 2048);
+    change(store, id, &jobs[..1], 4096);
+    let changed = "it was changed since (memory 2 GiB → 4 GiB): undo that first".to_owned();
+    assert_eq!(
+        undo(store, id, 1),
+        [(Answer::Refused, changed), (Answer::Done, "memory 2 GiB → 1 GiB".to_owned())]
+    );
+    assert_eq!((memory_of(store, id, 0), memory_of(store, id, 1)), (4 * GIB, GIB));
+    let undone = |batch| {
+        let rows = store.revisions(id, RevisionFilter { batch: Some(batch), job: None }).unwrap();
+        rows.iter().map(|row| row.undone_at.is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!(undone(1), [false, true], "what was not put back can be later");
+    assert_eq!(undo(store, id, 2), [(Answer::Done, "memory 4 GiB → 2 GiB".to_owned())]);
+    assert_eq!(undo(store, id, 1), [(Answer::Done, "memory 2 GiB → 1 GiB".to_owned())]);
+    assert_eq!((memory_of(store, id, 0), undone(1)), (GIB, vec![true, true]));
+    let again = store.carry_out(id, &Wanted::Undo { batch: 1, agent: None }, NOW);
+    assert!(matches!(again, Err(Error::OutOfRange { .. })));
+}
+
+/// What a job ran with is no secret of its results: it is changed anew.
+pub(crate) fn what_has_run_since_is_not_undone(store: &dyn Store) {
+    let (id, jobs) = failed(store, None);
+    change(store, id, &jobs[..2], 2048);
+    give(store, id, None, vec![order(jobs[0], Verdict::Retry)]);
+    let worker = worker(store, id);
+    let again = end(key(id, jobs[0], 2), worker, JobStatus::Failed);
+    commit(store, id, vec![claim(jobs[0], 2, worker), again]).unwrap();
+    let has_run = "it has run since: change it anew".to_owned();
+    assert_eq!(
+        undo(store, id, 1),
+        [(Answer::Refused, has_run), (Answer::Done, "memory 2 GiB → 1 GiB".to_owned())]
+    );
+    assert_eq!((memory_of(store, id, 0), memory_of(store, id, 1)), (2 * GIB, GIB));
+}
+
+/// A set that a job shared may be another by now, or be gone: the job gets back what it had.
+pub(crate) fn what_is_put_back_is_what_was(store: &dyn Store) {
+    let (id, jobs) = failed(store, None);
+    change(store, id, &jobs[..1], 2048);
+    let resources = Resources { memory: Bytes(3 * GIB), ..Resources::DEFAULT };
+    let shared = RequirementsChange { name: "small".into(), resources, used_by: UsedBy::AsBefore };
+    store.change_requirements(id, &[shared], NOW).unwrap();
+    assert_eq!(undo(store, id, 1), [(Answer::Done, "memory 2 GiB → 1 GiB".to_owned())]);
+    assert_eq!((memory_of(store, id, 0), memory_of(store, id, 1)), (GIB, 3 * GIB));
+}
+
+fn propose(store: &dyn Store, id: WorkflowId, job: JobId, confidence: f64) {
+    let mut proposal = order(job, Verdict::Retry);
+    proposal.confidence = Some(confidence);
+    assert_eq!(answers(&give(store, id, Some("ai"), vec![proposal])), [Answer::Proposed]);
+}
+
+fn states(store: &dyn Store, id: WorkflowId) -> Vec<DecisionState> {
+    store.decisions(id, &DecisionFilter::default()).unwrap().iter().map(|row| row.state).collect()
+}
+
+pub(crate) fn what_was_proposed_about_another_attempt_is_not_agreed_to(store: &dyn Store) {
+    use DecisionState::{Done, Overtaken, Proposed};
+    let policy = TriagePolicy { min_confidence: Some(0.8), ..TriagePolicy::default() };
+    let (id, jobs) = failed(store, Some(policy));
+    propose(store, id, jobs[0], 0.5);
+    propose(store, id, jobs[0], 0.5);
+    assert_eq!(states(store, id), [Proposed], "what is proposed already, is");
+    propose(store, id, jobs[0], 0.6);
+    assert_eq!(states(store, id), [Overtaken, Proposed], "the last is meant");
+    // Of another job, which a person leaves alone.
+    give(store, id, None, vec![order(jobs[1], Verdict::Retry)]);
+    assert_eq!(states(store, id), [Overtaken, Proposed, Done]);
+
+    give(store, id, None, vec![order(jobs[0], Verdict::Retry)]);
+    assert_eq!(states(store, id), [Overtaken, Overtaken, Done, Done], "a person has decided");
+    let worker = worker(store, id);
+    let again = end(key(id, jobs[0], 2), worker, JobStatus::PendingFailed);
+    commit(store, id, vec![claim(jobs[0], 2, worker), again]).unwrap();
+    let rows = store.decisions(id, &DecisionFilter::default()).unwrap();
+    let settled = store.carry_out(id, &Wanted::Settle { decision: rows[1].id, agreed: true }, NOW);
+    assert!(matches!(settled, Err(Error::OutOfRange { .. })));
+    assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed);
+
+    // Sent back by whoever runs it, not by an order.
+    propose(store, id, jobs[0], 0.5);
+    let reset = Change::Reset { job: jobs[0], from: JobStatus::PendingFailed, attempt: Attempt(3) };
+    commit(store, id, vec![reset]).unwrap();
+    assert_eq!(states(store, id).last(), Some(&Overtaken));
+    let filter = |state| DecisionFilter { state: Some(state), ..DecisionFilter::default() };
+    assert_eq!(store.decisions(id, &filter(Proposed)).unwrap(), []);
+    assert_eq!(store.decisions(id, &filter(Overtaken)).unwrap().len(), 3);
+}
+
+/// Neither a lost worker nor a stop says whether a decision was right.
+pub(crate) fn what_followed_a_decision_is_what_the_job_did(store: &dyn Store) {
+    let (id, jobs) = failed(store, None);
+    give(store, id, None, vec![order(jobs[0], Verdict::Retry)]);
+    let next = || store.decisions(id, &DecisionFilter::default()).unwrap()[0].next_status;
+    let worker = worker(store, id);
+    let again =
+        |attempt, ended: Change| commit(store, id, vec![claim(jobs[0], attempt, worker), ended]).unwrap();
+    let requeued = |attempt: u32, failed: JobStatus| {
+        let mut ended = end(key(id, jobs[0], attempt), worker, failed);
+        if let Change::End { to, next_attempt, .. } = &mut ended {
+            (*to, *next_attempt) = (JobStatus::Ready, Attempt(attempt + 1));
+        }
+        ended
+    };
+    let mut lost = requeued(2, JobStatus::Failed);
+    if let Change::End { failure, .. } = &mut lost {
+        let diagnosis = Diagnosis::of_orphan();
+        *failure = Some(Box::new(Failure { diagnosis, next: Next::Excused, why: None, last_words: None }));
+    }
+    again(2, lost);
+    assert_eq!(next(), None, "lost");
+    let mut stopped = requeued(3, JobStatus::Terminated);
+    if let Change::End { result, .. } = &mut stopped {
+        result.reason = Some("interrupted".to_owned());
+    }
+    again(3, stopped);
+    assert_eq!(next(), None, "stopped");
+    again(4, end(key(id, jobs[0], 4), worker, JobStatus::Completed));
+    assert_eq!(next(), Some(JobStatus::Completed));
 }
