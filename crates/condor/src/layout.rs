@@ -4,6 +4,7 @@
 //! RUN/                      the directory of a run; DAGMan of the outer DAG works here
 //!   run.json                the outline of the plan
 //!   condor.json             what the scripts of its nodes have to know ("terms")
+//!   names.json              jobs of a workflow spec whose nodes could not be called as they are
 //!   workflow.dag            a SUBDAG for each work unit
 //!   dagman.config
 //!   workflow.status         node status file, for people and for the end
@@ -22,6 +23,7 @@
 //!     proc_000003.out .err  what it said
 //!     proc_000003.xml       its FrameworkJobReport, where it is no payload of ours
 //!     proc_3.json merge_output.json metrics.json    what the payload reports
+//!     landing.json          inputs that a landing did not find
 //! ```
 //!
 //! A run of a workflow spec has one DAG, `workflow.dag`, and no units: its nodes' files are in `RUN` itself, with one
@@ -35,6 +37,7 @@ pub const OUTER_STATUS: &str = "workflow.status";
 pub const OUTER_JOBSTATE: &str = "workflow.jobstate";
 pub const CONFIG: &str = "dagman.config";
 pub const TERMS: &str = "condor.json";
+pub const NAMES: &str = "names.json";
 pub const BANS: &str = "bans.inc";
 /// Nothing more begins while it is there.
 pub const PAUSED: &str = "paused";
@@ -61,6 +64,8 @@ pub const METRICS: &str = ".metrics";
 pub const DAGMAN_LOG: &str = ".dagman.log";
 
 pub const LANDING: &str = "landing";
+/// What a landing leaves that found inputs missing.
+pub const LANDING_REPORT: &str = "landing.json";
 pub const MERGE: &str = "merge";
 pub const CLEANUP: &str = "cleanup";
 

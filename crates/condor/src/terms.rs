@@ -14,6 +14,7 @@
 //! A PRE script that exits with [`TOO_EARLY`] is asked again [`Care::look_again_sec`] later.
 
 use crate::layout;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,9 +50,6 @@ pub struct Terms {
     /// Where the paths of a workflow spec begin, and its recovery scripts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission_dir: Option<PathBuf>,
-    /// The jobs of a workflow spec whose nodes could not be called as they are: node → job.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub names: BTreeMap<String, String>,
     /// Attributes that all jobs bear, for those who count what was used.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub accounting: BTreeMap<String, String>,
@@ -125,9 +123,7 @@ pub enum TermsError {
 impl Terms {
     /// Of the run whose directory this is.
     pub fn read(run: &Path) -> Result<Self, TermsError> {
-        let path = run.join(layout::TERMS);
-        let text = fs::read(&path).map_err(|source| TermsError::Read { path: path.clone(), source })?;
-        serde_json::from_slice(&text).map_err(|source| TermsError::Wrong { path, source })
+        read(run.join(layout::TERMS))
     }
 
     /// Of the run that DAGMan works for in `directory`, its own or that of a unit; with the run's directory.
@@ -141,13 +137,39 @@ impl Terms {
 
     /// Whole or not at all: a script may look while a rescue is being prepared.
     pub fn write(&self, run: &Path) -> Result<(), TermsError> {
-        let path = run.join(layout::TERMS);
-        let hidden = run.join(format!(".{}", layout::TERMS));
-        let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
-        text.and_then(|text| fs::write(&hidden, text))
-            .and_then(|()| fs::rename(&hidden, &path))
-            .map_err(|source| TermsError::Write { path, source })
+        write(run, layout::TERMS, self)
     }
+}
+
+/// The jobs of a workflow spec whose nodes could not be called as they are: node → job.
+///
+/// Not among the terms, which are read after each attempt: there may be as many of these as there are jobs.
+pub fn names(run: &Path) -> Result<BTreeMap<String, String>, TermsError> {
+    match read(run.join(layout::NAMES)) {
+        Err(TermsError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Ok(BTreeMap::new())
+        }
+        names => names,
+    }
+}
+
+/// See [`names`].
+pub(crate) fn write_names(run: &Path, names: &BTreeMap<String, String>) -> Result<(), TermsError> {
+    write(run, layout::NAMES, names)
+}
+
+fn read<T: DeserializeOwned>(path: PathBuf) -> Result<T, TermsError> {
+    let text = fs::read(&path).map_err(|source| TermsError::Read { path: path.clone(), source })?;
+    serde_json::from_slice(&text).map_err(|source| TermsError::Wrong { path, source })
+}
+
+fn write(run: &Path, name: &str, what: &impl Serialize) -> Result<(), TermsError> {
+    let path = run.join(name);
+    let hidden = run.join(format!(".{name}"));
+    let text = serde_json::to_vec_pretty(what).map_err(io::Error::from);
+    text.and_then(|text| fs::write(&hidden, text))
+        .and_then(|()| fs::rename(&hidden, &path))
+        .map_err(|source| TermsError::Write { path, source })
 }
 
 #[cfg(test)]
@@ -167,7 +189,6 @@ mod tests {
             handlers: BTreeMap::new(),
             digest: None,
             submission_dir: None,
-            names: BTreeMap::new(),
             accounting: BTreeMap::new(),
         }
     }

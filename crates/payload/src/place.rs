@@ -18,6 +18,8 @@ pub struct Place {
     /// Holds the manifest.
     directory: PathBuf,
     results: PathBuf,
+    /// Where a landing says what it found missing, if not among the results.
+    landing: Option<PathBuf>,
 }
 
 impl Place {
@@ -50,13 +52,19 @@ impl Place {
             return Err(Failure::new(codes::CONFIGURATION, said));
         }
         let results = directory.join(&manifest.unit);
-        Ok(Self { manifest, site: site.to_owned(), directory, results })
+        Ok(Self { manifest, site: site.to_owned(), directory, results, landing: None })
     }
 
     /// Reports are elsewhere: where nothing is shared with whoever planned the unit, they travel by themselves.
     #[must_use]
     pub fn with_results(self, results: PathBuf) -> Self {
         Self { results, ..self }
+    }
+
+    /// What a landing found missing is told in this file. It clears away all results, and only this travels back.
+    #[must_use]
+    pub fn with_landing(self, report: PathBuf) -> Self {
+        Self { landing: Some(report), ..self }
     }
 
     pub fn directory(&self) -> &Path {
@@ -90,7 +98,7 @@ impl Place {
 
     /// What a landing leaves that found inputs missing.
     pub fn landing_path(&self) -> PathBuf {
-        self.results().join("landing.json")
+        self.landing.clone().unwrap_or_else(|| self.results().join("landing.json"))
     }
 
     pub fn metrics_path(&self) -> PathBuf {

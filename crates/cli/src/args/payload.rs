@@ -32,7 +32,7 @@ pub(crate) enum PayloadVerb {
     #[command(after_help = RUN_HELP)]
     Run(PayloadRunArgs),
     /// Look whether a site will do for a work unit: its storage and the inputs.
-    Land(PayloadUnitArgs),
+    Land(PayloadLandArgs),
     /// Merge what the nodes of a work unit wrote.
     Merge(PayloadMergeArgs),
     /// Remove the unmerged files of a work unit.
@@ -95,6 +95,15 @@ pub(crate) struct ResultsArgs {
     /// Reports of the unit are in this directory; otherwise in the one of its name beside the manifest.
     #[arg(long, value_name = "DIR")]
     pub(crate) results: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PayloadLandArgs {
+    #[command(flatten)]
+    pub(crate) unit: PayloadUnitArgs,
+    /// Name inputs that are missing in this file; otherwise in `landing.json` among the reports of the unit.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

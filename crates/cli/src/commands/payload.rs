@@ -3,8 +3,8 @@
 //! Its exit codes are those of the programs it runs, so it ends the process by itself when something failed.
 
 use crate::args::payload::{
-    PayloadCleanupArgs, PayloadMergeArgs, PayloadRunArgs, PayloadSimulateArgs, PayloadUnitArgs, PayloadVerb,
-    ResultsArgs, WorkDirArgs,
+    PayloadCleanupArgs, PayloadLandArgs, PayloadMergeArgs, PayloadRunArgs, PayloadSimulateArgs,
+    PayloadUnitArgs, PayloadVerb, ResultsArgs, WorkDirArgs,
 };
 use crate::context::Context;
 use crate::error::{CliError, Exit};
@@ -73,8 +73,12 @@ fn print_node(ctx: &Context, report: &NodeReport) -> Result<(), CliError> {
     Ok(())
 }
 
-fn land_unit(ctx: &Context, args: &PayloadUnitArgs) -> Ended {
-    let place = open(args)?;
+fn land_unit(ctx: &Context, args: &PayloadLandArgs) -> Ended {
+    let place = open(&args.unit)?;
+    let place = match &args.report {
+        Some(report) => place.with_landing(report.clone()),
+        None => place,
+    };
     land::land(&place)?;
     ctx.ui.note(&format!("{} can run at {}", place.manifest.unit, place.site));
     Ok(Ok(()))

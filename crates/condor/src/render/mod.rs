@@ -269,7 +269,6 @@ fn terms(run: &Run<'_>) -> Terms {
         handlers: BTreeMap::new(),
         digest: None,
         submission_dir: None,
-        names: BTreeMap::new(),
         accounting: run.accounting.clone(),
     }
 }

@@ -10,9 +10,10 @@ mod script;
 mod submit;
 
 use super::outer::CONFIG;
-use super::{Credentials, RenderError, named, quote, write};
+use super::quote::{self, Unfit};
+use super::{Credentials, RenderError, write};
 use crate::layout;
-use crate::terms::{Care, Terms};
+use crate::terms::{self, Care, Terms};
 use dag::Dag;
 use nodes::Kinds;
 use script::Script;
@@ -58,29 +59,49 @@ pub fn render_spec(run: &SpecRun<'_>) -> Result<(), RenderError> {
     if !faults.is_empty() {
         return Err(RenderError::NoDag(faults));
     }
-    let scripts = run.directory.join(layout::SCRIPTS);
-    fs::create_dir_all(&scripts).map_err(|source| RenderError::Io { path: scripts.clone(), source })?;
     let names = nodes::names(run.workflow.jobs().map(|job| job.name));
     let mut dag = Dag::new(run, &names)?;
+    let submit = submit::submit_file(run)?;
+    // What can be refused has been: from here on files are made.
+    let scripts = run.directory.join(layout::SCRIPTS);
+    fs::create_dir_all(&scripts).map_err(|source| RenderError::Io { path: scripts.clone(), source })?;
     for ((number, job), name) in (0..).zip(run.workflow.jobs()).zip(&names) {
         let said = |error| RenderError::Unfit { what: format!("job `{}`", job.name), source: error };
-        let files = Files::of(run, &job)?;
-        let (workflow, resources) = (run.workflow, nodes::asked(run.workflow, &job));
-        let script = Script { job: &job, workflow, resources, outputs: &files.written };
-        write_script(&scripts.join(format!("{name}.sh")), &script.text().map_err(said)?)?;
+        let files = Files::of(run.workflow, &job).map_err(RenderError::NoDag)?;
+        let script = script(run.workflow, &job, &files).map_err(said)?;
+        write_script(&scripts.join(format!("{name}.sh")), &script)?;
         dag.node(number, &job, &files).map_err(said)?;
     }
     let (text, kinds) = dag.finish();
-    terms(run, &names, kinds).write(run.directory)?;
+    terms(run, kinds).write(run.directory)?;
+    write_names(run, &names)?;
     let put = |name: &str, text: &str| write(&run.directory.join(name), text);
     put(layout::CONFIG, CONFIG)?;
-    put(layout::JOB_SUBMIT, &submit::submit_file(run)?)?;
+    put(layout::JOB_SUBMIT, &submit)?;
     put(layout::OUTER_DAG, &text)
 }
 
-/// What the spec says that DAGMan cannot do, with the remedies.
+/// What the spec says that DAGMan cannot do, or that cannot be said to it, with the remedies.
 pub fn spec_faults(workflow: &Workflow<'_>) -> Vec<String> {
-    fit::faults(workflow)
+    let mut faults = fit::faults(workflow);
+    faults.extend(workflow.jobs().flat_map(|job| unwritable(workflow, &job)));
+    faults
+}
+
+/// What of a job cannot be written for HTCondor.
+fn unwritable(workflow: &Workflow<'_>, job: &Job<'_>) -> Vec<String> {
+    let files = match Files::of(workflow, job) {
+        Ok(files) => files,
+        Err(faults) => return faults,
+    };
+    let texts = [script(workflow, job, &files), dag::vars_of(workflow, job, &files)];
+    let faults = texts.into_iter().filter_map(Result::err);
+    faults.map(|fault| format!("job `{}`: {fault}", job.name)).collect()
+}
+
+fn script(workflow: &Workflow<'_>, job: &Job<'_>, files: &Files) -> Result<String, Unfit> {
+    let resources = nodes::asked(workflow, job);
+    Script { job, workflow, resources, outputs: &files.written }.text()
 }
 
 /// Only its owner reads it, from the first moment on: variables may hold secrets.
@@ -90,9 +111,14 @@ fn write_script(path: &Path, text: &str) -> Result<(), RenderError> {
     written.map_err(|source| RenderError::Io { path: path.to_owned(), source })
 }
 
-fn terms(run: &SpecRun<'_>, names: &[String], kinds: Kinds) -> Terms {
+fn write_names(run: &SpecRun<'_>, names: &[String]) -> Result<(), RenderError> {
     let jobs = run.workflow.jobs().zip(names);
     let other = jobs.filter(|(job, name)| job.name != **name);
+    let names = other.map(|(job, name)| (name.clone(), job.name.to_owned())).collect();
+    Ok(terms::write_names(run.directory, &names)?)
+}
+
+fn terms(run: &SpecRun<'_>, kinds: Kinds) -> Terms {
     let handlers = run.workflow.failure_handlers().iter();
     Terms {
         name: run.workflow.name().to_owned(),
@@ -103,7 +129,6 @@ fn terms(run: &SpecRun<'_>, names: &[String], kinds: Kinds) -> Terms {
         handlers: handlers.map(|handler| (handler.name.clone(), handler.clone())).collect(),
         digest: Some(run.digest.to_owned()),
         submission_dir: Some(run.submission_dir.to_owned()),
-        names: other.map(|(job, name)| (name.clone(), job.name.to_owned())).collect(),
         accounting: run.accounting.clone(),
     }
 }
@@ -118,33 +143,37 @@ struct Files {
 }
 
 impl Files {
-    fn of(run: &SpecRun<'_>, job: &Job<'_>) -> Result<Self, RenderError> {
+    /// Or what is wrong with each of those that cannot be had.
+    fn of(workflow: &Workflow<'_>, job: &Job<'_>) -> Result<Self, Vec<String>> {
         let paths = |numbers: &mut dyn Iterator<Item = &[u32]>| {
             let mut numbers: Vec<u32> = numbers.flatten().copied().collect();
             numbers.sort_unstable();
             numbers.dedup();
-            let path = |number: u32| run.workflow.file(number as usize).path.into_owned();
+            let path = |number: u32| workflow.file(number as usize).path.into_owned();
             numbers.into_iter().map(path).collect::<Vec<_>>()
         };
         let (read, written) = (paths(&mut job.input_files()), paths(&mut job.output_files()));
-        Ok(Self { sent: list(job, &read)?, fetched: list(job, &written)?, written })
+        let mut faults = Vec::new();
+        let (sent, fetched) = (list(job, &read, &mut faults), list(job, &written, &mut faults));
+        if faults.is_empty() { Ok(Self { sent, fetched, written }) } else { Err(faults) }
     }
 }
 
-fn list(job: &Job<'_>, paths: &[String]) -> Result<String, RenderError> {
-    let what = || format!("job `{}`", job.name);
+fn list(job: &Job<'_>, paths: &[String], faults: &mut Vec<String>) -> String {
     let mut list = String::new();
     for path in paths.iter().filter(|path| !Path::new(path).is_absolute()) {
         let leads_out = Path::new(path).components().any(|part| part == Component::ParentDir);
-        if leads_out {
-            let said = format!(
+        match quote::transferred(path) {
+            _ if leads_out => faults.push(format!(
                 "file `{path}` of job `{}`: it is outside of the directory of the workflow",
                 job.name
-            );
-            return Err(RenderError::NoDag(vec![said]));
+            )),
+            Err(unfit) => faults.push(format!("job `{}`: {unfit}", job.name)),
+            Ok(path) => {
+                let comma = if list.is_empty() { "" } else { "," };
+                write!(list, "{comma}{path}").ok();
+            }
         }
-        let comma = if list.is_empty() { "" } else { "," };
-        write!(list, "{comma}{}", named(&what(), quote::transferred(path))?).ok();
     }
-    Ok(list)
+    list
 }

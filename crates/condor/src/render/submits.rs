@@ -38,7 +38,8 @@ fn program(text: &mut String, run: &Run<'_>, role: NodeRole) -> Result<(), Rende
     let path = run.programs.on_workers.unwrap_or(run.programs.here);
     let sent = run.programs.on_workers.is_none();
     let arguments = match role {
-        NodeRole::Landing => "payload land $(unit).json",
+        // It removes results, and of what it leaves only files at the top of its directory come back.
+        NodeRole::Landing => "payload land $(unit).json --report landing.json",
         NodeRole::Processing => "payload run $(unit).json --node $(index) --results .",
         NodeRole::Merge => "payload merge $(unit).json --results .",
         NodeRole::Cleanup => "payload cleanup $(unit).json --results .",

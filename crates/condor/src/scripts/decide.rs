@@ -3,7 +3,7 @@
 //! Nodes of requests are treated by their class ([`Care`](windlass_core::handlers::Care)), jobs of a workflow spec by the
 //! failure handler that they name; both are rules for `core::handlers`, which the engine asks as well.
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Returned};
 use super::judge::{self, Judged};
 use super::report::{Action, Classification, Job, PostReport};
 use crate::terms::{self, NodeKind, Terms};
@@ -89,9 +89,13 @@ pub fn decide(attempt: &Attempt, rules: &Rules) -> Decision {
     }
 }
 
-/// DAGMan asks a second time if it died while a script ran: that attempt is still the last one.
+/// DAGMan asks a second time if it died while a script ran: that attempt is still the last one. Jobs that were never
+/// submitted have all the same number (`-1.-1`): of those the retry tells.
 fn is_repeated(attempt: &Attempt, earlier: &PostReport) -> bool {
-    !attempt.job_id.is_empty() && earlier.job.id == attempt.job_id
+    let is_same_retry = earlier.attempt == attempt.retry.saturating_add(1);
+    !attempt.job_id.is_empty()
+        && earlier.job.id == attempt.job_id
+        && (attempt.returned != Returned::NotSubmitted || is_same_retry)
 }
 
 /// What this attempt asked for: what the one before it left for it.

@@ -80,8 +80,10 @@ fn ad(call: &Call, role: Option<NodeRole>) -> Ad {
     let usage = events.usage();
     let cpu = usage.and_then(|usage| usage.cpu);
     let memory = usage.and_then(|usage| usage.memory().used).filter(|mb| mb.is_finite() && *mb >= 0.0);
-    // A landing elects, and is not where an earlier one was.
-    let elected = || elected(&call.directory).filter(|_| role != Some(NodeRole::Landing));
+    // What the schedd did not take, or what was removed while it waited, was at no site. And a landing elects, and is not
+    // where an earlier one was.
+    let has_run = matches!(Returned::of(call.returned), Returned::Exit(_)) || events.has_run();
+    let elected = || elected(&call.directory).filter(|_| has_run && role != Some(NodeRole::Landing));
     Ad {
         hold: events.last_hold().cloned(),
         removal: events.removal().map(str::to_owned),
@@ -133,7 +135,7 @@ fn missing(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<Strin
 fn report(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<Report> {
     let path = match role {
         // Only one that found inputs missing leaves any.
-        Some(NodeRole::Landing) => Some(directory.join("landing.json")),
+        Some(NodeRole::Landing) => Some(directory.join(layout::LANDING_REPORT)),
         Some(NodeRole::Processing) => report_path(directory, node, role),
         _ => None,
     };

@@ -35,16 +35,20 @@ impl Judged {
     }
 }
 
+/// Trouble of the schedd and its machine passes, and is not that of a site: what is called infrastructure speaks against
+/// the site where it happened, and can have it banned.
+const BESIDE_THE_SCHEDD: FailureClass = FailureClass::Transient;
+
 /// Why the attempt failed, which was limited to what it asked for; `None` if it did not.
 pub(super) fn judge(attempt: &Attempt, asked: Option<Resources>) -> Option<Judged> {
     let exit = match attempt.returned {
         Returned::NotSubmitted => {
             let why = "the schedd did not take the job; the end of dagman.out says why";
-            return Some(Judged::new(FailureClass::Infrastructure, Returned::NOT_SUBMITTED, why));
+            return Some(Judged::new(BESIDE_THE_SCHEDD, Returned::NOT_SUBMITTED, why));
         }
         Returned::Lost(number) => {
             let why = format!("DAGMan lost sight of the job ({number})");
-            return Some(Judged::new(FailureClass::Infrastructure, number, why));
+            return Some(Judged::new(BESIDE_THE_SCHEDD, number, why));
         }
         Returned::Removed => return Some(removed(attempt)),
         Returned::Exit(exit) => exit,
@@ -84,6 +88,20 @@ mod hold_code {
     pub(super) const OUT_OF_RESOURCES: i32 = 34;
     pub(super) const JOB_DURATION: i32 = 46;
     pub(super) const EXECUTE_DURATION: i32 = 47;
+
+    /// What happens beside the schedd: somebody held it (1), a policy of the job (3, 5) or of the schedd (26, 27) did, its
+    /// credential (4), directory (14), log (22), account (23) or shadow (17, 24, 48) is no good, it was submitted so or has
+    /// not all its files there (15, 16), or it sends more than it may (32, 33).
+    pub(super) const BESIDE_THE_SCHEDD: [i32; 16] =
+        [1, 3, 4, 5, 14, 15, 16, 17, 22, 23, 24, 26, 27, 32, 33, 48];
+    /// Files that did not get from one side to the other. The reason says which side could not go on.
+    pub(super) const TRANSFER: [i32; 2] = [12, 13];
+}
+
+/// Whether it was held because of something that no site could help.
+fn is_beside_the_schedd(hold: &Hold) -> bool {
+    hold_code::BESIDE_THE_SCHEDD.contains(&hold.code)
+        || hold_code::TRANSFER.contains(&hold.code) && hold.reason.contains("failure at access point")
 }
 
 fn held(hold: &Hold) -> Judged {
@@ -95,6 +113,7 @@ fn held(hold: &Hold) -> Judged {
         (hold_code::JOB_DURATION | hold_code::EXECUTE_DURATION, _) => over_time(why),
         _ if speaks_of_memory(&hold.reason) => over_memory(why),
         _ if speaks_of_time(&hold.reason) => over_time(why),
+        _ if is_beside_the_schedd(hold) => Judged::new(BESIDE_THE_SCHEDD, Returned::REMOVED, why),
         _ => Judged::new(FailureClass::Infrastructure, Returned::REMOVED, why),
     }
 }

@@ -4,7 +4,7 @@ use super::recover::{self, Patient};
 use super::{ScriptError, files, gather, post};
 use crate::layout;
 use crate::pausing;
-use crate::terms::Terms;
+use crate::terms::{self, Terms};
 use std::path::Path;
 use windlass_types::requests::NodeRole;
 use windlass_types::{Clock, Timestamp};
@@ -32,8 +32,9 @@ pub fn pre(directory: &Path, node: &str) -> Result<Ready, ScriptError> {
             return Ok(Ready::TooEarly);
         }
         if let Some(recovery) = last.recovery.take() {
-            let (terms, _) = Terms::find(directory)?;
-            let job = terms.names.get(node).map_or(node, String::as_str);
+            let (terms, run) = Terms::find(directory)?;
+            let names = terms::names(&run)?;
+            let job = names.get(node).map_or(node, String::as_str);
             let home = terms.submission_dir.as_deref().unwrap_or(directory);
             let how = recover::run(Patient { directory, node, job, home }, &recovery);
             last.classification.why = format!("{}; recovery script: {how}", last.classification.why);
@@ -59,7 +60,11 @@ fn is_too_early(failed: Timestamp, due: Timestamp, now: Timestamp) -> bool {
 
 /// What an attempt reported must not be taken for the report of the next one, which may be killed before it writes any.
 fn forget_report(directory: &Path, node: &str) -> Result<(), ScriptError> {
-    let Some(path) = gather::report_path(directory, node, Some(NodeRole::Processing)) else { return Ok(()) };
+    let path = match node {
+        layout::LANDING => Some(directory.join(layout::LANDING_REPORT)),
+        _ => gather::report_path(directory, node, Some(NodeRole::Processing)),
+    };
+    let Some(path) = path else { return Ok(()) };
     match files::remove_if_there(&path) {
         Ok(_) => Ok(()),
         Err(source) => Err(ScriptError::File { doing: "remove the old report", path, source }),

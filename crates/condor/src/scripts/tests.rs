@@ -54,7 +54,6 @@ pub(super) fn terms() -> Terms {
         handlers: [("fixes".to_owned(), handler)].into(),
         digest: None,
         submission_dir: None,
-        names: [("step".to_owned(), "a step".to_owned())].into(),
         accounting: BTreeMap::new(),
     }
 }

@@ -27,12 +27,18 @@ struct Ran {
 
 impl Ran {
     fn new(pool: &Pool, steps: &[Value]) -> Self {
+        Self::changed(pool, steps, |_, _| ())
+    }
+
+    /// With manifests, and directories of units, that are not as usual.
+    fn changed(pool: &Pool, steps: &[Value], change: impl Fn(&Work, &mut Value)) -> Self {
         let ran = Self { work: pool.work("decided") };
         for site in &SITES[..2] {
             ran.work.write(&format!("storage/{site}{INPUT}"), "1 1 1\n");
         }
         for (number, step) in (0..).zip(steps) {
-            let manifest = ran.manifest(number, step);
+            let mut manifest = ran.manifest(number, step);
+            change(&ran.work, &mut manifest);
             let checked: UnitManifest = serde_json::from_value(manifest.clone()).unwrap();
             assert_eq!(checked.faults(), Vec::<String>::new());
             ran.work.write(&format!("run/{}.json", UnitName(number)), &manifest.to_string());
@@ -179,4 +185,31 @@ fn what_no_node_can_do_ends_the_whole_run() {
     let broken = ran.report(1, "proc_000000");
     assert_eq!((broken.classification.action, broken.attempts.len()), (Action::Abort, 0));
     assert!(!layout::post_report(&ran.unit(0), "proc_000000").exists(), "the other unit was not waited for");
+}
+
+#[test]
+fn all_lost_inputs_are_named_and_trouble_of_the_schedd_is_not_that_of_a_site() {
+    let pool = Pool::shared();
+    let step = json!({"name": "GEN", "simulation": {"speed": 1e6}});
+    let lost: Vec<String> = (0..6).map(|file| format!("/store/data/lost_{file}.txt")).collect();
+    let ran = Ran::changed(&pool, &[step.clone(), step], |work, manifest| {
+        if manifest["number"] == 0 {
+            manifest["nodes"][0]["inputs"] = lost.iter().map(|lfn| json!({"lfn": lfn})).collect();
+        } else {
+            // What the merge brings back finds no place here.
+            work.write("run/mg_000001/merge_output.json/in/the/way", "");
+        }
+    });
+    let said = ran.end();
+    assert!(said.contains("EXITING WITH STATUS 1"), "{said}");
+
+    let landing = ran.report(0, "landing");
+    assert_eq!(landing.classification.category, "data", "{landing:?}");
+    assert_eq!(landing.classification.bad_input_files, lost);
+    assert_eq!((landing.attempts.len(), landing.is_final), (0, true));
+
+    let merge = ran.report(1, "merge");
+    let why = &merge.classification.why;
+    assert!(why.contains("failure at access point"), "{why}");
+    assert_eq!((merge.classification.category.as_str(), merge.attempts.len()), ("transient", 1), "{why}");
 }

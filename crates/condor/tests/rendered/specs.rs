@@ -93,7 +93,8 @@ fn terms_say_what_follows_a_failure() {
     render(STUDY, directory.path()).unwrap();
     let terms = Terms::read(directory.path()).unwrap();
     assert_eq!(terms.submission_dir.as_deref(), Some(Path::new("/home/ann/study")));
-    assert_eq!(terms.names.get("solve_2_2").map(String::as_str), Some("solve.2"));
+    let names = windlass_condor::terms::names(directory.path()).unwrap();
+    assert_eq!(names.get("solve_2_2").map(String::as_str), Some("solve.2"));
     let patient: Vec<_> = terms.kinds.values().filter(|kind| kind.handler.is_some()).collect();
     assert_eq!(patient.len(), 1);
     assert_eq!((patient[0].retries, patient[0].asked.cpus), (3, 8));
@@ -168,6 +169,32 @@ jobs:
     }
     assert_eq!(faults.len(), expected.len(), "{refused}");
     assert!(!directory.path().join(layout::OUTER_DAG).exists());
+}
+
+#[test]
+fn what_cannot_be_written_is_told_all_at_once_and_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("dag");
+    let spec = r"
+name: bad files
+retry_budget: 5
+files: [{name: up, path: ../out.csv}, {name: comma, path: 'a,b.txt'}, {name: well, path: c.txt}, {name: far, path: ../../x}]
+jobs:
+  - {name: first, command: 'true', output_files: [up, comma, well]}
+  - {name: second, command: 'true', input_files: [well, far]}
+";
+    let refused = render(spec, &directory).unwrap_err();
+    let RenderError::NoDag(faults) = &refused else { panic!("{refused}") };
+    assert_eq!(
+        faults.as_slice(),
+        [
+            "retry_budget: retries are not counted together; leave it out",
+            "file `../out.csv` of job `first`: it is outside of the directory of the workflow",
+            "job `first`: \"a,b.txt\" cannot be a file to transfer for HTCondor: ',' has a meaning there; rename it",
+            "file `../../x` of job `second`: it is outside of the directory of the workflow",
+        ]
+    );
+    assert!(!directory.exists());
 }
 
 #[test]

@@ -297,6 +297,11 @@ fn inputs_that_cannot_be_read_are_named() {
     let told: NodeReport = serde_json::from_slice(&fs::read(&landing).unwrap()).unwrap();
     assert_eq!(told.bad_inputs, ["/store/in/b.txt"], "all of them, for whoever leaves them out");
 
+    let travels = unit.path("landing.json");
+    land::land(&unit.place().with_landing(travels.clone())).unwrap_err();
+    let travelled: NodeReport = serde_json::from_slice(&fs::read(&travels).unwrap()).unwrap();
+    assert_eq!(travelled.bad_inputs, told.bad_inputs);
+
     let elsewhere = unit.path("t2/b.txt").display().to_string();
     unit.manifest.nodes[1].inputs[0].replicas.insert("T2".to_owned(), elsewhere);
     let failure = land::land(&unit.place()).unwrap_err();

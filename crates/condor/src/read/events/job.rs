@@ -70,6 +70,14 @@ impl JobEvents {
         })?
     }
 
+    /// Whether it was on a machine at all, as far as is known.
+    pub fn has_run(&self) -> bool {
+        let was_there = |what: &What| {
+            matches!(what, What::Executing { .. } | What::Terminated { .. } | What::Evicted { .. })
+        };
+        self.0.iter().any(|event| was_there(&event.what))
+    }
+
     /// The slot where it ran last.
     pub fn slot(&self) -> Option<&str> {
         self.find(|what| if let What::Executing { slot, .. } = what { Some(slot.as_deref()) } else { None })?

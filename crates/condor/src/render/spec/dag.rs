@@ -53,7 +53,7 @@ impl<'r, 'a> Dag<'r, 'a> {
     pub(super) fn node(&mut self, number: u32, job: &Job<'a>, files: &Files) -> Result<(), Unfit> {
         let (name, program, workflow) = (&self.names[number as usize], self.program, self.workflow);
         let kind = job.kind.map(|kind| &workflow.kinds()[kind as usize]);
-        let vars = vars(workflow, job, kind, files)?;
+        let vars = vars_of(workflow, job, files)?;
         let (alike, retries) = self.kinds.of(workflow, job);
         let text = &mut self.text;
         writeln!(text, "\nJOB {name} {}", layout::JOB_SUBMIT).ok();
@@ -110,12 +110,8 @@ fn list(text: &mut String, names: &[String], numbers: &[u32]) {
 }
 
 /// What differs between jobs. What one does not say is not there, and the pool has its own idea of it.
-fn vars(
-    workflow: &Workflow<'_>,
-    job: &Job<'_>,
-    kind: Option<&JobKind>,
-    files: &Files,
-) -> Result<String, Unfit> {
+pub(super) fn vars_of(workflow: &Workflow<'_>, job: &Job<'_>, files: &Files) -> Result<String, Unfit> {
+    let kind = job.kind.map(|kind| &workflow.kinds()[kind as usize]);
     let mut pairs = vec![("urgency", job.priority.to_string())];
     if let Some(asked) = nodes::asked(workflow, job) {
         pairs.push(("cpus", asked.cpus.max(1).to_string()));

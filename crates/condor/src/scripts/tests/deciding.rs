@@ -74,9 +74,9 @@ fn what_follows_what() {
         ("a crash", said(-11, ""), Verdict::Permanent, "permanent", Action::PermanentFailure),
         ("killed", said(-9, ""), Verdict::Retry, "infrastructure", Action::Retry),
         ("retries spent", at_end(said(3, "bye")), Verdict::Retry, "unknown", Action::RetriesSpent),
-        ("not submitted", attempt(-1001, ""), Verdict::Retry, "infrastructure", Action::Retry),
+        ("not submitted", attempt(-1001, ""), Verdict::Retry, "transient", Action::Retry),
         ("removed", attempt(-1002, ""), Verdict::Retry, "transient", Action::Retry),
-        ("lost", attempt(-1003, ""), Verdict::Retry, "infrastructure", Action::Retry),
+        ("lost", attempt(-1003, ""), Verdict::Retry, "transient", Action::Retry),
         (
             "held for memory by a policy",
             held(21, 102, "memory usage exceeded request_memory"),
@@ -104,6 +104,37 @@ fn what_follows_what() {
             Verdict::Retry,
             "timeout",
             Action::RetryWithMore,
+        ),
+        (
+            "held by a person",
+            held(1, 0, "via condor_hold (by user ann)"),
+            Verdict::Retry,
+            "transient",
+            Action::Retry,
+        ),
+        (
+            "held as the disk of the schedd is full",
+            held(
+                12,
+                28,
+                "Transfer output files failure at access point a.test while receiving files from the execution \
+                 point. Details: (errno 28) No space left on device",
+            ),
+            Verdict::Retry,
+            "transient",
+            Action::Retry,
+        ),
+        (
+            "held as the disk of the worker is full",
+            held(
+                13,
+                28,
+                "Transfer input files failure at execution point slot1@w.test while receiving files from access \
+                 point a.test. Details: (errno 28) No space left on device",
+            ),
+            Verdict::Retry,
+            "infrastructure",
+            Action::Retry,
         ),
         (
             "held for something else",
@@ -275,4 +306,17 @@ fn a_job_without_requirements_is_not_measured_by_them() {
     let report = decide(&killed, &Rules::of(&limited, &terms).unwrap()).report;
     assert_eq!(report.classification.category, "memory");
     assert_eq!(report.next.map(|next| next.memory), Some(Bytes(750 << 20)));
+}
+
+#[test]
+fn attempts_that_were_never_submitted_are_told_apart_by_their_retry() {
+    let unsubmitted =
+        |retry, earlier| Attempt { retry, earlier, job_id: "-1.-1".into(), ..attempt(-1001, "") };
+    let first = decided("processing", &unsubmitted(0, None)).report;
+    let again = decided("processing", &unsubmitted(0, Some(first.clone()))).report;
+    assert_eq!((again.attempt, again.attempts.len()), (1, 0), "asked twice about the same one");
+    let second = decided("processing", &unsubmitted(1, Some(first))).report;
+    let third = decided("processing", &unsubmitted(2, Some(second))).report;
+    let earlier: Vec<u32> = third.attempts.iter().map(|earlier| earlier.attempt).collect();
+    assert_eq!((third.attempt, earlier), (3, vec![1, 2]));
 }

@@ -275,6 +275,8 @@ fn nothing_of_a_paused_run_begins() {
 fn a_recovery_script_runs_once_before_the_retry() {
     let bench = Bench::new();
     bench.write(layout::ELECTED, "");
+    let names = [("step".to_owned(), "a step".to_owned())].into();
+    crate::terms::write_names(bench.run.path(), &names).unwrap();
     post(&bench.call("step", 10, "handled")).unwrap();
     let mut report = left(&bench.unit(), "step");
     report.not_before = None;
@@ -325,4 +327,51 @@ fn what_cannot_be_read_is_told() {
     assert!(matches!(post(&bench.call("a", 0, "odd")), Err(ScriptError::UnknownKind(_))));
     fs::remove_file(bench.run.path().join(layout::TERMS)).unwrap();
     assert!(matches!(post(&bench.call("a", 0, "merge")), Err(ScriptError::Terms(_))));
+}
+
+#[test]
+fn what_was_at_no_site_speaks_against_none() {
+    let bench = Bench::new();
+    bench.write(layout::ELECTED, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
+    let submitted = |job: u32| {
+        format!(
+            "000 ({job:03}.000.000) 2026-11-15 06:19:03 Job submitted from host: <127.0.0.1:9618?sock=schedd_1>\n...\n"
+        )
+    };
+    let ending =
+        "009 (040.000.000) 2026-11-15 06:29:03 Job was aborted.\n\tvia condor_rm (by user ann)\n...\n";
+    bench.write("group.dag.nodes.log", &format!("{LOG}{}{ending}", submitted(40)));
+    let site_of = |returned, job_id: &str| {
+        let call = Call { job_id: job_id.into(), ..bench.call("proc_000003", returned, "processing") };
+        let decision = post(&call).unwrap();
+        (decision.report.job.site, decision.report.classification.category)
+    };
+    let transient = || "transient".to_owned();
+    assert_eq!(site_of(-1001, "-1.-1"), (None, transient()), "the schedd did not take it");
+    assert_eq!(site_of(-1002, "40.0"), (None, transient()), "removed while it waited");
+    let elected = Some("T2_DE_Beta".to_owned());
+    assert_eq!(site_of(1, "99.0").0, elected, "it ran, and the log does not say where");
+    let lines = fs::read_to_string(bench.run.path().join(layout::ATTEMPTS)).unwrap();
+    let sites: Vec<bool> = lines.lines().map(|line| line.contains("\"site\"")).collect();
+    assert_eq!(sites, [false, false, true], "{lines}");
+}
+
+#[test]
+fn a_landing_names_all_inputs_that_are_missing_and_only_its_own() {
+    let bench = Bench::new();
+    let missing: Vec<String> = (0..6).map(|n| format!("/store/in/{n}.root")).collect();
+    let report = NodeReport {
+        failure: Some(NodeFailure { step: None, exit_code: 8028, signal: None, message: "missing".into() }),
+        bad_inputs: missing.clone(),
+        ..NodeReport::default()
+    };
+    bench.write(layout::LANDING_REPORT, &serde_json::to_string(&report).unwrap());
+    bench.write(
+        "landing.err",
+        "windlass payload: data failure 8028: 6 of the inputs cannot be opened at T2_DE_Beta: /store/in/0.root\n",
+    );
+    let decision = elect(&bench.call("landing", 66, "landing")).unwrap();
+    assert_eq!(decision.report.classification.bad_input_files, missing);
+    assert_eq!(pre(&bench.unit(), "landing").unwrap(), Ready::Go);
+    assert!(!bench.has(layout::LANDING_REPORT), "the next one has its own to say");
 }
