@@ -122,15 +122,38 @@ pub fn bearable(closed: &BTreeSet<String>, places: &[BTreeSet<String>]) -> BTree
     closed.iter().filter(|site| !needed.contains(site)).cloned().collect()
 }
 
-/// Bans for all requests that follow from those of single ones: `bans` are all that there are, also those that were removed.
-/// What was there when somebody removed a ban for all does not count for the next one: he has looked at it.
-pub fn promote(bans: &[SiteBan], policy: &Policy, now: Timestamp) -> Vec<NewBan> {
+/// Bans for all requests, found together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Promoted {
+    pub bans: Vec<NewBan>,
+    /// Those that would have left no site at all.
+    pub refused: Vec<NewBan>,
+}
+
+/// Bans for all requests that follow from those of single ones, as long as a site is left: each of them leaves the next one
+/// a site less. `open`: the sites that work may go to now.
+pub fn promote(bans: &[SiteBan], mut open: BTreeSet<String>, policy: &Policy, now: Timestamp) -> Promoted {
+    let mut promoted = Promoted::default();
+    for ban in due(bans, policy, now) {
+        if is_last(&ban.site, &open) {
+            promoted.refused.push(ban);
+        } else {
+            open.remove(&ban.site);
+            promoted.bans.push(ban);
+        }
+    }
+    promoted
+}
+
+/// `bans` are all that there are, also those that were removed. What was there when somebody removed a ban for all does not
+/// count for the next one: he has looked at it.
+fn due(bans: &[SiteBan], policy: &Policy, now: Timestamp) -> Vec<NewBan> {
     let is_active = |ban: &SiteBan| ban.removed_at.is_none() && ban.ban.expires_at > now;
     let mut by_site: BTreeMap<&str, Vec<&SiteBan>> = BTreeMap::new();
     for ban in bans {
         by_site.entry(&ban.ban.site).or_default().push(ban);
     }
-    let mut promoted = Vec::new();
+    let mut due = Vec::new();
     for (site, bans) in by_site {
         let general = || bans.iter().filter(|ban| ban.ban.request.is_none());
         let removed_at = general().filter_map(|ban| ban.removed_at).max();
@@ -141,7 +164,7 @@ pub fn promote(bans: &[SiteBan], policy: &Policy, now: Timestamp) -> Vec<NewBan>
         {
             continue;
         }
-        promoted.push(NewBan {
+        due.push(NewBan {
             site: site.to_owned(),
             request: None,
             reason: format!("{} requests have banned it: {}", requests.len(), tell(&requests)),
@@ -150,7 +173,7 @@ pub fn promote(bans: &[SiteBan], policy: &Policy, now: Timestamp) -> Vec<NewBan>
             expires_at: now.after(policy.duration),
         });
     }
-    promoted
+    due
 }
 
 fn tell(requests: &BTreeSet<&str>) -> String {
@@ -160,11 +183,16 @@ fn tell(requests: &BTreeSet<&str>) -> String {
     if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
 }
 
-/// No work at all could go anywhere without it: `active` are the bans that hold.
-pub fn is_last_site(site: &str, sites: &[SiteRow], active: &[SiteBan]) -> bool {
+/// The sites that work may go to: `active` are the bans that hold.
+pub fn open_sites(sites: &[SiteRow], active: &[SiteBan]) -> BTreeSet<String> {
     let is_banned = |name: &str| active.iter().any(|ban| ban.ban.request.is_none() && ban.ban.site == name);
     let is_open = |row: &&SiteRow| row.status == SiteStatus::Enabled && !is_banned(&row.name);
-    !sites.iter().filter(is_open).any(|row| row.name != site)
+    sites.iter().filter(is_open).map(|row| row.name.clone()).collect()
+}
+
+/// No work at all could go anywhere without it.
+pub fn is_last(site: &str, open: &BTreeSet<String>) -> bool {
+    open.iter().all(|other| other == site)
 }
 
 /// Bans that ended by themselves and that nobody was told of.
@@ -254,6 +282,14 @@ mod tests {
         assert_eq!(bearable(&[&["T2_A", "T2_B"]]), closed(&[]));
     }
 
+    /// Bans for all, where there are sites enough.
+    fn promoted(bans: &[SiteBan], now: Timestamp) -> Vec<NewBan> {
+        let open = sets(&[&["T2_A", "T2_B", "T2_Z"]]).remove(0);
+        let found = promote(bans, open, &Policy::default(), now);
+        assert_eq!(found.refused, []);
+        found.bans
+    }
+
     fn ban(id: i64, site: &str, request: Option<&str>) -> SiteBan {
         SiteBan {
             id,
@@ -274,28 +310,53 @@ mod tests {
 
     #[test]
     fn three_requests_make_a_ban_for_all() {
-        let policy = Policy::default();
         let mut bans =
             vec![ban(1, "T2_A", Some("r1")), ban(2, "T2_A", Some("r2")), ban(3, "T2_A", Some("r2"))];
-        assert_eq!(promote(&bans, &policy, NOW), [], "two requests, one of them twice");
+        assert_eq!(promoted(&bans, NOW), [], "two requests, one of them twice");
         bans.push(ban(4, "T2_A", Some("r3")));
         bans.push(ban(5, "T2_B", Some("r3")));
-        let promoted = promote(&bans, &policy, NOW);
-        assert_eq!(promoted.len(), 1);
-        assert_eq!((promoted[0].site.as_str(), &promoted[0].request), ("T2_A", &None));
-        assert!(promoted[0].reason.contains("r1, r2, r3"), "{}", promoted[0].reason);
-        assert_eq!(promote(&bans, &policy, NOW.after(Duration::from_mins(1))), [], "they are over");
+        let [general] = &promoted(&bans, NOW)[..] else { panic!("one") };
+        assert_eq!((general.site.as_str(), &general.request), ("T2_A", &None));
+        assert!(general.reason.contains("r1, r2, r3"), "{}", general.reason);
+        assert_eq!(promoted(&bans, NOW.after(Duration::from_mins(1))), [], "they are over");
         bans.push(ban(6, "T2_A", None));
-        assert_eq!(promote(&bans, &policy, NOW), [], "there is one already");
+        assert_eq!(promoted(&bans, NOW), [], "there is one already");
+    }
+
+    /// Found in one pass, the first of two takes the second one's place to go.
+    #[test]
+    fn two_sites_that_are_found_together_leave_one_of_them() {
+        let at = |site: &'static str, first| {
+            (first..).zip(["r1", "r2", "r3"]).map(move |(id, request)| ban(id, site, Some(request)))
+        };
+        let bans: Vec<SiteBan> = at("T2_A", 1).chain(at("T2_B", 4)).collect();
+        // open → banned, and not
+        let table: [(&[&str], &[&str], &[&str]); 4] = [
+            (&["T2_A", "T2_B"], &["T2_A"], &["T2_B"]),
+            (&["T2_A", "T2_B", "T2_C"], &["T2_A", "T2_B"], &[]),
+            (&["T2_C"], &["T2_A", "T2_B"], &[]),
+            (&["T2_B"], &["T2_A"], &["T2_B"]),
+        ];
+        for (open, banned, refused) in table {
+            let found = promote(&bans, sets(&[open]).remove(0), &Policy::default(), NOW);
+            let names = |bans: &[NewBan]| bans.iter().map(|ban| ban.site.clone()).collect::<Vec<_>>();
+            assert_eq!(
+                (names(&found.bans), names(&found.refused)),
+                (
+                    banned.iter().map(ToString::to_string).collect(),
+                    refused.iter().map(ToString::to_string).collect()
+                ),
+                "{open:?}"
+            );
+        }
     }
 
     #[test]
     fn a_ban_that_a_person_removed_does_not_come_back_by_itself() {
-        let policy = Policy::default();
         let mut bans: Vec<SiteBan> =
             ["r1", "r2", "r3"].iter().zip(1..).map(|(request, id)| ban(id, "T2_A", Some(request))).collect();
         bans.push(SiteBan { removed_at: Some(NOW), removed_by: Some("ana".into()), ..ban(4, "T2_A", None) });
-        assert_eq!(promote(&bans, &policy, NOW), []);
+        assert_eq!(promoted(&bans, NOW), []);
         let later = NOW.after(Duration::from_secs(1));
         bans.extend(
             ["r4", "r5", "r6"]
@@ -303,7 +364,7 @@ mod tests {
                 .zip(5..)
                 .map(|(request, id)| SiteBan { created_at: later, ..ban(id, "T2_A", Some(request)) }),
         );
-        assert_eq!(promote(&bans, &policy, later).len(), 1, "three that came afterwards");
+        assert_eq!(promoted(&bans, later).len(), 1, "three that came afterwards");
     }
 
     #[test]

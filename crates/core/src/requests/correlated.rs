@@ -62,7 +62,7 @@ pub struct Finding {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Common {
-    /// The site where they were; elsewhere it goes better.
+    /// The site where they were, and that may be the cause; elsewhere it goes better.
     Site(String),
     /// The kind of failure, by its key.
     Kind(String),
@@ -99,18 +99,22 @@ fn is_too_much(failed: u64, ended: u64, policy: &Policy) -> bool {
     failed >= policy.min_attempts && failed as f64 > policy.share * ended as f64
 }
 
-/// Sites where too much fails while elsewhere it goes at least twice as well, as far as anybody knows.
+/// Sites where too much fails for reasons of their own, or of their data, while elsewhere it goes at least twice as well, as
+/// far as anybody knows. What fails for another reason says nothing about a site, wherever it happens.
 fn of_sites<'t>(recent: &'t Recent<'_>, policy: &'t Policy) -> impl Iterator<Item = Finding> + 't {
-    let all_failed: u64 = recent.sites.values().map(|site| site.failed).sum();
+    let all_blamed: u64 = recent.sites.values().map(|site| site.blamed).sum();
     recent.sites.iter().filter(|(name, _)| is_known(name)).filter_map(move |(name, site)| {
-        let rate = |failed: u64, ended: u64| failed as f64 / ended.max(1) as f64;
-        let elsewhere = rate(all_failed - site.failed, recent.ended.saturating_sub(site.ended));
-        let is_apart = 2.0 * elsewhere <= rate(site.failed, site.ended);
-        (is_too_much(site.failed, site.ended, policy) && is_apart).then(|| Finding {
+        let rate = |blamed: u64, ended: u64| blamed as f64 / ended.max(1) as f64;
+        let elsewhere = rate(all_blamed - site.blamed, recent.ended.saturating_sub(site.ended));
+        let is_apart = 2.0 * elsewhere <= rate(site.blamed, site.ended);
+        (is_too_much(site.blamed, site.ended, policy) && is_apart).then(|| Finding {
             what: Common::Site((*name).to_owned()),
-            failed: site.failed,
+            failed: site.blamed,
             ended: site.ended,
-            text: format!("{} of {} attempts failed at {name}", site.failed, site.ended),
+            text: format!(
+                "{} of {} attempts at {name} failed for reasons of the site or its data",
+                site.blamed, site.ended
+            ),
         })
     })
 }

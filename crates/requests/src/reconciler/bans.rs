@@ -39,14 +39,16 @@ impl Reconciler {
         let general = BanFilter { only_general: true, ..BanFilter::default() };
         let mut all = self.world.books.bans(&general)?;
         all.extend(active.iter().filter(|ban| ban.ban.request.is_some()).cloned());
-        let mut has_told = false;
-        for ban in bans::promote(&all, &policy, now) {
-            let is_last = bans::is_last_site(&ban.site, &self.world.books.sites()?, active);
-            if !is_last {
-                self.world.books.add_ban(&ban, now)?;
-            }
-            if !is_last || self.last_sites.insert(ban.site.clone()) {
-                self.world.books.add_alert(&told_of(&ban, is_last), now)?;
+        let open = bans::open_sites(&self.world.books.sites()?, active);
+        let promoted = bans::promote(&all, open, &policy, now);
+        let mut has_told = !promoted.bans.is_empty();
+        for ban in promoted.bans {
+            self.world.books.add_ban(&ban, now)?;
+            self.world.books.add_alert(&told_of(&ban, false), now)?;
+        }
+        for ban in promoted.refused {
+            if self.last_sites.insert(ban.site.clone()) {
+                self.world.books.add_alert(&told_of(&ban, true), now)?;
                 has_told = true;
             }
         }

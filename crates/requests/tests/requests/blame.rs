@@ -6,6 +6,7 @@ use std::fs;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use windlass_core::requests::book::{AlertRow, Backend, NewBan, SiteBan, Want};
+use windlass_core::requests::correlated::OnAlike;
 use windlass_core::requests::failures::{Tally, report};
 use windlass_store::model::{AlertFilter, BanFilter};
 use windlass_types::requests::{Request, RequestStatus};
@@ -179,6 +180,50 @@ fn a_bad_site_is_left_while_the_run_goes_on() {
     assert_eq!(run.paused, None, "{run:?}");
     assert!(run.units_completed > 30, "most units went elsewhere: {run:?}");
     assert_eq!(bans(&bench).len(), 1);
+}
+
+/// E 6.1: a site is to blame for its infrastructure and its data, and not for what a job asks for.
+#[test]
+fn what_the_next_attempt_cures_is_no_fault_of_a_site() {
+    let mut bench = Bench::new();
+    bench.start();
+    let mut request = many("g1", 40);
+    let make = crate::kit::MAKE;
+    let says = r#"<FrameworkError ExitStatus="8004" Type="StdException">std::bad_alloc</FrameworkError>"#;
+    let says = format!("<FrameworkJobReport>{says}</FrameworkJobReport>");
+    let hungry = format!(
+        r#"test "$WINDLASS_SITE$WINDLASS_ATTEMPT" != T1_A1 || {{ echo '{says}' > "$WINDLASS_JOB_REPORT"; exit 1; }}"#
+    );
+    request.payload_config = steps("GEN", &format!("{hungry}; {make}"));
+    bench.submit(&request);
+    bench.wait("g1", RequestStatus::Completed);
+    let known = failures(&bench, "g1");
+    let classes: Vec<_> = known.kinds.iter().map(|kind| (kind.class, kind.for_good)).collect();
+    assert_eq!(classes, [(FailureClass::Memory, 0)]);
+    assert!(known.failed >= 10, "as many as are too many: {}", known.failed);
+    assert_eq!((bans(&bench).len(), alerts(&bench, "failing_alike").len()), (0, 0));
+    assert_eq!(bench.runs("g1").len(), 1, "nothing but its retries was needed");
+}
+
+/// Whoever wants no bans wants no run to burn either.
+#[test]
+fn where_no_site_is_ever_banned_one_that_spoils_a_run_holds_its_request() {
+    let mut bench = Bench::new();
+    bench.options.decisions.blame.bans.enabled = false;
+    bench.options.decisions.blame.alike.on_alike = OnAlike::Hold;
+    bench.options.decisions.blame.alike.min_attempts = 5;
+    break_storage(&bench, "T1_A");
+    bench.start();
+    bench.submit(&many("g1", 50));
+    let row = bench.wait("g1", RequestStatus::Held);
+    let reason = row.reason.unwrap();
+    assert!(reason.contains("attempts at T1_A failed for reasons of the site or its data"), "{reason}");
+    assert_eq!(alerts(&bench, "failing_alike").len(), 1);
+    assert_eq!(bans(&bench).len(), 0);
+    bench.wait_for(|bench| bench.runs("g1").pop().filter(|run| run.status.is_over()));
+    let failed = failures(&bench, "g1").failed;
+    // Each of some twenty-five would have been tried four times.
+    assert!((5..50).contains(&failed), "{failed} attempts failed");
 }
 
 /// A ban that comes while a run is under way does not leave units of it without any site: they would wait for ever.

@@ -101,26 +101,40 @@ fn a_round_runs_better_for_what_the_one_before_measured() {
 ///
 #[test]
 fn a_stopped_request_goes_on_with_what_is_left() {
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let mut bench = Bench::new();
     bench.input(20, 10);
+    let waits = Arc::clone(&gate);
+    // One site waits for the stop, so that something is left when it comes.
+    bench.fate = Arc::new(move |job| {
+        if job.name.starts_with("proc_000001") {
+            let (is_open, told) = &*waits;
+            drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+        }
+        true
+    });
     bench.start();
     bench.submit(&reading("r1"));
     bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
     bench.want("r1", Want::Stop);
+    bench.wait_for(|bench| bench.runs("r1")[0].stop_requested_at.map(drop));
+    let (is_open, told) = &*gate;
+    *is_open.lock().unwrap() = true;
+    told.notify_all();
     bench.wait("r1", RequestStatus::Completed);
     bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=200);
     let statuses = bench.statuses("r1");
+    let on_the_way = [RequestStatus::Stopping, RequestStatus::Resubmitting, RequestStatus::Queued];
+    assert!(statuses.windows(3).any(|three| three == on_the_way), "{statuses:?}");
     let runs = bench.runs("r1");
-    if statuses.contains(&RequestStatus::Resubmitting) {
-        assert_eq!(runs.len(), 2, "{runs:?}");
-        assert_eq!((runs[0].status, runs[1].status), (RunStatus::Stopped, RunStatus::Completed));
-        assert_eq!(runs[1].parent.as_ref(), Some(&runs[0].uuid));
-        let workflow = |run: &RunRow| match run.backend {
-            Backend::Engine { workflow, .. } => workflow.unwrap(),
-            Backend::Htcondor { .. } => panic!("{run:?}"),
-        };
-        assert_eq!(workflow(&runs[0]), workflow(&runs[1]));
-    }
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    assert_eq!((runs[0].status, runs[1].status), (RunStatus::Stopped, RunStatus::Completed));
+    assert_eq!(runs[1].parent.as_ref(), Some(&runs[0].uuid));
+    let workflow = |run: &RunRow| match run.backend {
+        Backend::Engine { workflow, .. } => workflow.unwrap(),
+        Backend::Htcondor { .. } => panic!("{run:?}"),
+    };
+    assert_eq!(workflow(&runs[0]), workflow(&runs[1]));
 }
 
 ///

@@ -200,7 +200,7 @@ fn leaves_some(db: &dyn Database, name: &str, of: Option<&str>, now: Timestamp) 
         format!("request `{of}`")
     } else {
         let active = db.bans(&BanFilter { active_at: Some(now), ..BanFilter::default() })?;
-        if !bans::is_last_site(name, &db.sites()?, &active) {
+        if !bans::is_last(name, &bans::open_sites(&db.sites()?, &active)) {
             return Ok(());
         }
         "any request".to_owned()

@@ -1,6 +1,7 @@
 //! Bans beyond single requests: those that become one for all, and those that are over; as production sweeps through them.
 
 use crate::sim::Sim;
+use std::collections::BTreeSet;
 use windlass_core::requests::bans;
 use windlass_core::requests::book::{Backend, NewAlert, NewBan, RunRow, SiteBan};
 use windlass_types::Timestamp;
@@ -8,10 +9,9 @@ use windlass_types::Timestamp;
 impl Sim {
     /// What follows from all bans together.
     pub(super) fn keep_bans(&mut self) {
-        for ban in bans::promote(&self.books.bans, &self.decisions.blame.bans, self.now) {
-            if self.is_last_site(&ban.site) {
-                continue;
-            }
+        let promoted =
+            bans::promote(&self.books.bans, self.open_sites(), &self.decisions.blame.bans, self.now);
+        for ban in promoted.bans {
             self.figures.promotions += 1;
             self.tell_of_ban("site_ban_promoted", &ban);
             self.books.ban(ban, self.now);
@@ -41,10 +41,11 @@ impl Sim {
         self.books.alerts.push((self.now, alert));
     }
 
-    /// No work at all could go anywhere without it.
-    fn is_last_site(&self, site: &str) -> bool {
+    /// Those that are not banned for all.
+    fn open_sites(&self) -> BTreeSet<String> {
         let is_banned = |name: &str| self.books.bans.iter().any(|ban| is_general(ban, name, self.now));
-        !self.land.sites.iter().any(|other| other.name != site && !is_banned(&other.name))
+        let sites = self.land.sites.iter().map(|site| site.name.clone());
+        sites.filter(|name| !is_banned(name)).collect()
     }
 
     /// The engine forgets what is closed to single runs when it is started anew, and is not told when a ban ends.

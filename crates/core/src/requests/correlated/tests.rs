@@ -1,6 +1,6 @@
 use super::*;
 use crate::requests::failures::AttemptNews;
-use crate::requests::failures::samples::attempt;
+use crate::requests::failures::samples::{attempt, ended};
 use std::collections::BTreeMap;
 use windlass_types::FailureClass::{self, Infrastructure, Permanent, Transient};
 
@@ -111,8 +111,9 @@ fn bad_luck_raises_no_alarm() {
 #[test]
 fn a_bad_site_among_many_is_found_and_nothing_else() {
     for seed in 0..50 {
-        let fate =
-            |site, dice: &mut Dice| if site == 7 { Some((Permanent, "no such module")) } else { noise(dice) };
+        let fate = |site, dice: &mut Dice| {
+            if site == 7 { Some((Infrastructure, "no such disk")) } else { noise(dice) }
+        };
         let (after, found) = Simulation::new(seed).run(2_000, &Policy::default(), fate).expect("found");
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].what, Common::Site("T2_07".to_owned()));
@@ -149,11 +150,73 @@ fn a_site_that_swallows_jobs_is_a_matter_of_the_site() {
     // It fails at once, so that nothing else has ended yet.
     let mut run = Simulation::new(1);
     for _ in 0..10 {
-        run.end("T2_HOLE", Some((Permanent, "no such file")));
+        run.end("T2_HOLE", Some((Infrastructure, "no such file")));
     }
     let found = run.look(&Policy::default());
     assert_eq!(found.iter().map(|one| &one.what).collect::<Vec<_>>(), [&Common::Site("T2_HOLE".to_owned())]);
-    assert!(found[0].text.contains("10 of 10 attempts failed at T2_HOLE"), "{}", found[0].text);
+    let told = "10 of 10 attempts at T2_HOLE failed for reasons of the site or its data";
+    assert_eq!(found[0].text, told);
+}
+
+/// E 6.1: infrastructure and data. Anything else would fail elsewhere as well, or is cured by the next attempt.
+#[test]
+fn only_what_a_site_may_be_the_cause_of_speaks_against_it() {
+    let bad_file = |file: &str| vec![file.to_owned()];
+    // class, files that it names, is final, ended elsewhere → what is found
+    let table = [
+        (Infrastructure, vec![], false, 0, Some("site")),
+        (Infrastructure, vec![], false, 30, Some("site")),
+        (FailureClass::Data, vec![], true, 0, Some("site")),
+        (FailureClass::Data, bad_file("/store/a"), true, 0, Some("site")),
+        (FailureClass::Memory, vec![], false, 0, None),
+        (FailureClass::Memory, vec![], false, 30, None),
+        (FailureClass::Memory, vec![], true, 0, Some("kind")),
+        (FailureClass::Timeout, vec![], false, 0, None),
+        (Permanent, vec![], true, 0, Some("kind")),
+        (Permanent, vec![], true, 30, None),
+        (FailureClass::Unknown, vec![], true, 0, Some("kind")),
+        (Transient, vec![], false, 0, Some("kind")),
+    ];
+    for (class, bad_files, is_final, elsewhere, expected) in table {
+        let case = format!("{class} {bad_files:?} {is_final} {elsewhere}");
+        let one = |seq| AttemptNews {
+            at: BEGUN,
+            is_final,
+            bad_files: bad_files.clone(),
+            ..attempt(seq, "T2_A", class)
+        };
+        let mut tally = Tally::default();
+        tally.take(&(1..=12).map(one).collect::<Vec<_>>(), &ended(&[("T2_A", 13), ("T2_B", elsewhere)]));
+        let found = findings(&tally, &Policy::default(), BEGUN);
+        let words: Vec<_> = found
+            .iter()
+            .map(|one| if matches!(one.what, Common::Site(_)) { "site" } else { "kind" })
+            .collect();
+        assert_eq!(words, Vec::from_iter(expected), "{case}");
+    }
+}
+
+/// A file that cannot be read at another site either is bad itself, also within the window.
+#[test]
+fn files_that_are_bad_everywhere_speak_against_no_site() {
+    let policy = Policy::default();
+    let at = |site: &'static str, from: i64| {
+        (0..10).map(move |n| AttemptNews {
+            at: BEGUN,
+            bad_files: vec![format!("/store/{n}")],
+            ..attempt(from + n, site, FailureClass::Data)
+        })
+    };
+    let mut tally = Tally::default();
+    tally.take(&at("T2_A", 1).collect::<Vec<_>>(), &ended(&[("T2_A", 10), ("T2_B", 30)]));
+    let site = |tally: &Tally, now| {
+        findings(tally, &policy, now).iter().any(|one| matches!(one.what, Common::Site(_)))
+    };
+    assert!(site(&tally, BEGUN));
+    tally.mark(policy.window, BEGUN);
+    assert!(!site(&tally, BEGUN.after(policy.window)), "that is long ago");
+    tally.take(&at("T2_B", 11).collect::<Vec<_>>(), &ended(&[("T2_A", 10), ("T2_B", 40)]));
+    assert!(!site(&tally, BEGUN));
 }
 
 #[test]

@@ -273,6 +273,19 @@ impl Tally {
         self.sites.get(site).map_or(0, |tally| tally.blamed) + of_files
     }
 
+    /// All sites, each blamed for all that it may be the cause of.
+    fn sites_blamed(&self) -> BTreeMap<String, SiteTally> {
+        let mut sites = self.sites.clone();
+        for file in self.files.values() {
+            if let (1, Some((site, failed))) = (file.sites.len(), file.sites.iter().next())
+                && let Some(tally) = sites.get_mut(site)
+            {
+                tally.blamed += failed;
+            }
+        }
+        sites
+    }
+
     /// Attempts that have ended, well or not.
     pub fn ended(&self) -> u64 {
         self.sites.values().map(|site| site.ended).sum()

@@ -15,6 +15,7 @@ pub struct Mark {
     pub at: Timestamp,
     /// Attempts of each kind, in the order of the kinds.
     pub kinds: Vec<u64>,
+    /// Blamed for all that they may be the cause of, files that could be read nowhere else included.
     pub sites: BTreeMap<String, SiteTally>,
 }
 
@@ -43,7 +44,7 @@ impl Tally {
     /// Remembers how it stands. Of what is older than the window only the last is needed.
     pub fn mark(&mut self, window: Duration, now: Timestamp) {
         let kinds = self.kinds.iter().map(|kind| kind.attempts).collect();
-        self.marks.push(Mark { at: now, kinds, sites: self.sites.clone() });
+        self.marks.push(Mark { at: now, kinds, sites: self.sites_blamed() });
         let old = self.marks.iter().filter(|mark| now.since(mark.at) >= window).count();
         self.marks.drain(..old.saturating_sub(1));
     }
@@ -56,7 +57,9 @@ impl Tally {
         let of_site = |name: &str| before.and_then(|mark| mark.sites.get(name)).copied().unwrap_or_default();
         let kinds = self.kinds.iter().enumerate();
         let kinds = kinds.map(|(number, kind)| (kind, kind.attempts.saturating_sub(of_kind(number))));
-        let sites = self.sites.iter().map(|(name, now)| (name.as_str(), now.since(of_site(name))));
+        let blamed = self.sites_blamed();
+        let sites = self.sites.keys().zip(blamed.values());
+        let sites = sites.map(|(name, site)| (name.as_str(), site.since(of_site(name))));
         let sites: BTreeMap<&str, SiteTally> = sites.collect();
         Recent {
             ended: sites.values().map(|site| site.ended).sum(),

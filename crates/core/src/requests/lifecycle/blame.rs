@@ -4,7 +4,7 @@
 //! | found | when | what follows |
 //! |---|---|---|
 //! | too much fails at a site for reasons of its own | the run is over | a ban for this request |
-//! | most fails at a site, and elsewhere less | while it is active | an alert and a ban; if no other site is left, as below |
+//! | most fails at a site for such reasons, and elsewhere less | while it is active | an alert and a ban; if there is no other site, or nobody wants bans, as below |
 //! | most fails alike, wherever it is | while it is active | an alert; then a pause, or the request is held, as it is set |
 //!
 //! A paused run begins nothing new. Somebody lets it go on, or it is given up after a while: the request is held then, with
@@ -96,9 +96,9 @@ impl Desk<'_> {
             Common::Site(site) => {
                 let accused = Accused { site: site.clone(), blamed: *failed, ended: *ended };
                 let judged = self.judge(vec![accused]);
-                let is_refused = !judged.refused.is_empty();
+                let stays_open = !judged.refused.is_empty() || !self.settings.blame.bans.enabled;
                 self.carry_out(judged);
-                if is_refused {
+                if stays_open {
                     self.stop_burning(text);
                 }
             }

@@ -141,7 +141,7 @@ fn a_person_lets_a_paused_run_go_on() {
 #[test]
 fn one_bad_site_is_banned_early_and_the_run_goes_on() {
     let mut ground = Ground::new(&["T2_A", "T2_B"]);
-    let news = looked(RunState::Running, failed(10, "T2_A", Permanent), &[("T2_A", 10), ("T2_B", 20)]);
+    let news = looked(RunState::Running, failed(10, "T2_A", Infrastructure), &[("T2_A", 10), ("T2_B", 20)]);
     let News::Run(run_news) = &news else { unreachable!() };
     assert!(may_ban(&ground.view.failures, run_news, &ground.settings.blame, START));
     let decision = ground.decide(&[news]);
@@ -151,13 +151,62 @@ fn one_bad_site_is_banned_early_and_the_run_goes_on() {
     assert_eq!(ground.view.run.as_ref().unwrap().paused, None);
 }
 
+/// What the next attempt cures is nobody's fault; what fails for good is no site's.
+#[test]
+fn a_site_is_not_banned_for_what_it_is_no_cause_of() {
+    // class, whether another attempt follows → alerts, paused?
+    let table = [
+        (FailureClass::Memory, true, vec![], false),
+        (FailureClass::Timeout, true, vec![], false),
+        (FailureClass::Memory, false, vec!["failing_alike"], true),
+        (Permanent, false, vec!["failing_alike"], true),
+    ];
+    for sites in [&["T2_A", "T2_B"][..], &["T2_A"]] {
+        for (class, is_retried, told, is_paused) in table.clone() {
+            let mut ground = Ground::new(sites);
+            let attempts = failed(13, "T2_A", class).into_iter();
+            let attempts = attempts.map(|one| AttemptNews { is_final: !is_retried, ..one }).collect();
+            let totals = [("T2_A", 18)];
+            let decision = ground.decide(&[looked(RunState::Running, attempts, &totals)]);
+            assert_eq!(
+                (bans(&decision), alerts(&decision)),
+                (vec![], told),
+                "{class} {is_retried} {sites:?}"
+            );
+            assert_eq!(ground.view.run.as_ref().unwrap().paused.is_some(), is_paused, "{class} {is_retried}");
+            let decision = ground.decide(&[looked(RunState::Over, Vec::new(), &totals)]);
+            assert_eq!(bans(&decision), [], "nor when it is over");
+        }
+    }
+}
+
 #[test]
 fn where_there_is_no_other_site_it_is_as_if_all_failed() {
     let mut ground = Ground::new(&["T2_A"]);
-    let news = looked(RunState::Running, failed(10, "T2_A", Permanent), &[("T2_A", 10)]);
+    let news = looked(RunState::Running, failed(10, "T2_A", Infrastructure), &[("T2_A", 10)]);
     let decision = ground.decide(&[news]);
     assert_eq!(alerts(&decision), ["failing_alike", "ban_refused"]);
     assert_eq!(decision.effects, [Effect::Pause { run: "run-0".into() }]);
+}
+
+/// Whoever wants no bans wants no run to burn either.
+#[test]
+fn where_no_site_is_ever_banned_it_is_as_if_all_failed() {
+    for (on_alike, status, is_paused) in [
+        (OnAlike::Alert, RequestStatus::Active, false),
+        (OnAlike::Pause, RequestStatus::Active, true),
+        (OnAlike::Hold, RequestStatus::Held, false),
+    ] {
+        let mut ground = Ground::new(&["T2_A", "T2_B"]);
+        ground.settings.blame.bans.enabled = false;
+        ground.settings.blame.alike.on_alike = on_alike;
+        let totals = [("T2_A", 10), ("T2_B", 20)];
+        let decision =
+            ground.decide(&[looked(RunState::Running, failed(10, "T2_A", Infrastructure), &totals)]);
+        assert_eq!((alerts(&decision)[0], bans(&decision)), ("failing_alike", vec![]));
+        let paused = ground.view.run.as_ref().unwrap().paused.is_some();
+        assert_eq!((ground.view.row.status, paused), (status, is_paused), "{on_alike:?}");
+    }
 }
 
 #[test]
