@@ -97,6 +97,14 @@ impl House {
         }
     }
 
+    /// From now on commands in this directory stand for those of the pool.
+    pub(crate) fn prefer_tools(&mut self, directory: &str) {
+        let tools = self.work.path().join(directory);
+        for (_, path) in self.environment.iter_mut().filter(|(name, _)| *name == "PATH") {
+            *path = format!("{}:{path}", tools.display());
+        }
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.work.windlass());
         Pool::as_user(&mut command, &self.environment);

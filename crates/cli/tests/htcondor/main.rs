@@ -4,10 +4,12 @@
 mod asking;
 mod changed;
 mod credentials;
+mod directories;
 mod disturbed;
 mod going_on;
 mod house;
 mod recovering;
+mod refused;
 #[path = "../../../condor/tests/support/mod.rs"]
 #[expect(dead_code, reason = "these tests need only some of what those of the crate need")]
 mod support;

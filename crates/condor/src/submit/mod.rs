@@ -9,7 +9,8 @@
 //!
 //! Whoever finds an intent without a number looks for the DAG by its batch name, in the queue, in the history and in what
 //! the schedd wrote beside the DAG, before he submits again. The lock belongs to `condor_submit_dag` as well: if we are
-//! killed while it runs, the next one waits for its end before he looks.
+//! killed while it runs, the next one waits for its end before he looks. A submission that DAGMan did not accept is told of
+//! once, and on record; asked for again, when somebody has mended what was wrong, it is made again.
 
 mod record;
 mod sight;
@@ -34,6 +35,9 @@ const FIRST_SECONDS: Duration = Duration::from_secs(20);
 /// How much the clocks of two machines may differ.
 const CLOCKS: Duration = Duration::from_hours(1);
 const LOOK_AT_LOCK: Duration = Duration::from_millis(50);
+/// What was removed is usually gone after some seconds.
+const ENDING: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A DAG that was handed over, now or before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +63,8 @@ pub enum SubmitError {
     OutOfTurn { number: u32, next: u32 },
     #[error("DAGMan {cluster} still works on this DAG: remove it, or wait for its end, before a rescue")]
     StillThere { cluster: u64 },
+    #[error("{left} jobs of the run before it are still being ended")]
+    StillEnding { left: usize },
     #[error("DAGMan {cluster} did not accept the DAG: {reason}")]
     Rejected { cluster: u64, reason: String },
     #[error(transparent)]
@@ -69,7 +75,7 @@ impl SubmitError {
     /// The same call may succeed later, and is the right thing to do.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::StillThere { .. } => true,
+            Self::Busy { .. } | Self::StillThere { .. } | Self::StillEnding { .. } => true,
             Self::Condor(error) => error.is_transient(),
             _ => false,
         }
@@ -82,39 +88,13 @@ impl SubmitError {
 
 /// Makes sure that the DAG of this directory was submitted, and once. Call it again after a crash or an error.
 pub fn submit(condor: &Condor, directory: &Path, batch: &str) -> Result<Submitted, SubmitError> {
-    hand_over(condor, directory, batch, 1)
+    rescue(condor, directory, batch, 1)
 }
 
 /// The same for a later submission of the same DAG, which goes on where the one before ended. Its number (2, 3, …) says
 /// which: asked for again it is found, not made again.
 pub fn rescue(condor: &Condor, directory: &Path, batch: &str, number: u32) -> Result<Submitted, SubmitError> {
-    hand_over(condor, directory, batch, number)
-}
-
-/// The number in the queue of this submission, if it was made; without making it. Waits for one that is under way.
-pub fn find(condor: &Condor, directory: &Path, batch: &str, number: u32) -> Result<Option<u64>, SubmitError> {
-    let lock = lock(directory, condor.limit)?;
-    let desk = Desk { condor, directory, lock: &lock, record: Record::read_for(directory, batch)? };
-    match desk.record.due(number)? {
-        Due::Done(_, cluster) => Ok(Some(cluster)),
-        Due::Look(begun) => desk.lost(&begun),
-        Due::Begin => Ok(None),
-    }
-}
-
-fn hand_over(condor: &Condor, directory: &Path, batch: &str, number: u32) -> Result<Submitted, SubmitError> {
-    let dag = directory.join(layout::OUTER_DAG);
-    if !dag.is_file() {
-        return Err(SubmitError::NoDag { path: dag });
-    }
-    let lock = lock(directory, condor.limit)?;
-    let mut desk = Desk { condor, directory, lock: &lock, record: Record::read_for(directory, batch)? };
-    let (submission, cluster) = match desk.record.due(number)? {
-        Due::Done(submission, cluster) => (submission, cluster),
-        Due::Look(begun) => desk.resume(begun)?,
-        Due::Begin => desk.begin(number)?,
-    };
-    desk.watch(submission, cluster)
+    Desk::open(condor, directory, batch)?.hand_over(number)
 }
 
 /// Held until it is dropped; and by a command that inherited it, until that is over.
@@ -135,27 +115,115 @@ fn lock(directory: &Path, patience: Duration) -> Result<File, SubmitError> {
     }
 }
 
-/// Whoever holds the lock of a directory.
-struct Desk<'a> {
+/// Whoever holds the lock of a directory: nobody else submits between what he finds there and what he does about it.
+#[derive(Debug)]
+pub struct Desk<'a> {
     condor: &'a Condor,
     directory: &'a Path,
-    lock: &'a File,
+    lock: File,
     record: Record,
 }
 
-impl Desk<'_> {
+impl<'a> Desk<'a> {
+    /// Waits for a submission that is under way.
+    pub fn open(condor: &'a Condor, directory: &'a Path, batch: &str) -> Result<Self, SubmitError> {
+        let lock = lock(directory, condor.limit)?;
+        let mut record = Record::read_for(directory, batch)?;
+        if let Some((last, cluster)) = record.rejected()
+            && sight::has_started(directory, cluster)?
+        {
+            // What it wrote was to be seen later than its end, as on a shared file system.
+            (last.rejected, last.has_started) = (None, true);
+        }
+        Ok(Self { condor, directory, lock, record })
+    }
+
+    /// The number of the submission that would go on with this DAG.
+    pub fn next_number(&self) -> u32 {
+        self.record.next_number()
+    }
+
+    /// Something of this directory was in the queue before, whatever became of it.
+    pub fn was_submitted(&self) -> bool {
+        self.record.submissions.iter().any(|submission| submission.cluster.is_some())
+    }
+
+    /// The number in the queue of this submission, if it was made; without making it.
+    pub fn find(&self, number: u32) -> Result<Option<u64>, SubmitError> {
+        match self.record.due(number)? {
+            Due::Done(_, cluster) => Ok(Some(cluster)),
+            Due::Look(begun) => self.lost(&begun),
+            Due::Begin => Ok(None),
+        }
+    }
+
+    /// Whether the files of the DAG may be changed for this submission: it was not made, and nothing of the one before
+    /// is in the queue any more. DAGMan is over before the DAGs of its units are, which have still to write down what they
+    /// did: all of them are waited for.
+    pub fn is_to_be_made(&self, number: u32) -> Result<bool, SubmitError> {
+        if self.find(number)?.is_some() {
+            return Ok(false);
+        }
+        match self.stray() {
+            Ok(Some(_)) => Ok(false),
+            Ok(None) if !self.was_submitted() => Ok(true),
+            Ok(None) | Err(SubmitError::StillThere { .. }) => self.await_the_last().map(|()| true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Nobody works on this DAG, as far as is known.
+    pub fn check_alone(&self) -> Result<(), SubmitError> {
+        self.stray().map(drop)
+    }
+
+    /// Makes sure that this submission was made, and once.
+    pub fn hand_over(&mut self, number: u32) -> Result<Submitted, SubmitError> {
+        let dag = self.directory.join(layout::OUTER_DAG);
+        if !dag.is_file() {
+            return Err(SubmitError::NoDag { path: dag });
+        }
+        let (submission, cluster) = match self.record.due(number)? {
+            Due::Done(submission, cluster) => (submission, cluster),
+            Due::Look(begun) => self.resume(begun)?,
+            Due::Begin => self.begin(number)?,
+        };
+        self.watch(submission, cluster)
+    }
+
+    fn await_the_last(&self) -> Result<(), SubmitError> {
+        let deadline = Instant::now() + ENDING;
+        loop {
+            let left = self.condor.left(&self.record.batch)?;
+            if left == 0 {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                self.check_alone()?;
+                return Err(SubmitError::StillEnding { left });
+            }
+            std::thread::sleep(ASK_AGAIN);
+        }
+    }
+
+    /// A DAG in the queue that nobody knows of: the record was lost, with or without its directory. One that is known and
+    /// there must not get company.
+    fn stray(&self) -> Result<Option<u64>, SubmitError> {
+        let queued = self.condor.find(&self.record.batch)?;
+        let schedd = self.condor.schedd.as_deref();
+        match queued.iter().find(|job| self.record.knows(schedd, job.cluster)) {
+            Some(earlier) => Err(SubmitError::StillThere { cluster: earlier.cluster }),
+            None => Ok(queued.first().map(|job| job.cluster)),
+        }
+    }
+
     /// The intent, then the deed.
     fn begin(&mut self, number: u32) -> Result<(Submission, u64), SubmitError> {
-        let queued = self.condor.find(&self.record.batch)?;
-        let schedd = self.condor.schedd.clone();
-        if let Some(earlier) = queued.iter().find(|job| self.record.knows(schedd.as_deref(), job.cluster)) {
-            return Err(SubmitError::StillThere { cluster: earlier.cluster });
-        }
-        let begun = Submission { number, schedd, begun_at: Clock.now(), cluster: None, has_started: false };
+        let stray = self.stray()?;
+        let begun = Submission::begun(number, self.condor.schedd.clone(), Clock.now());
         self.record.note(self.directory, &begun)?;
-        match queued.first() {
-            // One that nobody knows of: the record was lost, with or without its directory.
-            Some(stray) => self.found(begun, stray.cluster),
+        match stray {
+            Some(stray) => self.found(begun, stray),
             None => self.send(begun),
         }
     }
@@ -195,7 +263,7 @@ impl Desk<'_> {
     fn send(&mut self, begun: Submission) -> Result<(Submission, u64), SubmitError> {
         let condor = Condor { schedd: begun.schedd.clone(), ..self.condor.clone() };
         let submission =
-            DagSubmission { directory: self.directory, batch: &self.record.batch, lock: self.lock };
+            DagSubmission { directory: self.directory, batch: &self.record.batch, lock: &self.lock };
         let cluster = condor.submit_dag(&submission)?;
         self.found(begun, cluster)
     }
@@ -211,7 +279,12 @@ impl Desk<'_> {
         if submission.has_started {
             return Ok(submission.into_seen(cluster, Sight::Started));
         }
-        let sight = sight::watch(self.directory, cluster, FIRST_SECONDS)?;
+        let sight = sight::watch(self.directory, cluster, FIRST_SECONDS);
+        if let Err(SubmitError::Rejected { reason, .. }) = &sight {
+            let rejected = Some(reason.clone());
+            self.record.note(self.directory, &Submission { rejected, ..submission.clone() })?;
+        }
+        let sight = sight?;
         if sight == Sight::Started {
             self.record.note(self.directory, &Submission { has_started: true, ..submission.clone() })?;
         }

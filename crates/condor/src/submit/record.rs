@@ -28,6 +28,21 @@ pub struct Submission {
     pub cluster: Option<u64>,
     /// DAGMan has read the DAG and begun.
     pub has_started: bool,
+    /// Why DAGMan did not accept the DAG. It then counts for nothing: the next submission has the same number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<String>,
+}
+
+impl Submission {
+    /// An intent, and nothing more.
+    pub(super) fn begun(number: u32, schedd: Option<String>, begun_at: Timestamp) -> Self {
+        Self { number, schedd, begun_at, cluster: None, has_started: false, rejected: None }
+    }
+
+    /// The one that a number stands for.
+    fn is(&self, number: u32) -> bool {
+        self.number == number && self.rejected.is_none()
+    }
 }
 
 /// What is to be done for a submission, by what is on record.
@@ -64,19 +79,29 @@ impl Record {
     }
 
     pub(super) fn due(&self, number: u32) -> Result<Due, SubmitError> {
-        if let Some(known) = self.submissions.iter().find(|known| known.number == number) {
+        if let Some(known) = self.submissions.iter().find(|known| known.is(number)) {
             let known = known.clone();
             return Ok(match known.cluster {
                 Some(cluster) => Due::Done(known, cluster),
                 None => Due::Look(known),
             });
         }
-        let last = self.submissions.last();
-        let next = last.map_or(1, |last| last.number + 1);
-        if number == next && last.is_none_or(|last| last.cluster.is_some()) {
-            return Ok(Due::Begin);
-        }
-        Err(SubmitError::OutOfTurn { number, next })
+        let next = self.next_number();
+        if number == next { Ok(Due::Begin) } else { Err(SubmitError::OutOfTurn { number, next }) }
+    }
+
+    /// The number of the submission that would go on with this DAG: of one that was begun, or did not come to anything,
+    /// its own.
+    pub fn next_number(&self) -> u32 {
+        let came_to_something = |last: &Submission| last.cluster.is_some() && last.rejected.is_none();
+        self.submissions.last().map_or(1, |last| last.number + u32::from(came_to_something(last)))
+    }
+
+    /// The last submission, and its number in the queue, if DAGMan did not accept it.
+    pub(super) fn rejected(&mut self) -> Option<(&mut Submission, u64)> {
+        let last = self.submissions.last_mut().filter(|last| last.rejected.is_some())?;
+        let cluster = last.cluster?;
+        Some((last, cluster))
     }
 
     /// What earlier submissions became, at the same schedd.
@@ -87,7 +112,7 @@ impl Record {
 
     /// On disk when this returns.
     pub(super) fn note(&mut self, directory: &Path, submission: &Submission) -> Result<(), SubmitError> {
-        match self.submissions.iter_mut().find(|known| known.number == submission.number) {
+        match self.submissions.iter_mut().find(|known| known.is(submission.number)) {
             Some(known) => known.clone_from(submission),
             None => self.submissions.push(submission.clone()),
         }
@@ -116,7 +141,7 @@ mod tests {
     use super::*;
 
     fn submission(number: u32, cluster: Option<u64>) -> Submission {
-        Submission { number, schedd: None, begun_at: Timestamp(0), cluster, has_started: false }
+        Submission { cluster, ..Submission::begun(number, None, Timestamp(0)) }
     }
 
     fn record(submissions: &[Submission]) -> Record {
@@ -139,6 +164,39 @@ mod tests {
             let refused = record.due(number);
             assert!(matches!(refused, Err(SubmitError::OutOfTurn { .. })), "{number}: {refused:?}");
         }
+    }
+
+    #[test]
+    fn what_was_rejected_is_made_again_under_its_number() {
+        let rejected = |number, cluster| {
+            let rejected = Some("line 4: nobody".to_owned());
+            Submission { rejected, ..submission(number, Some(cluster)) }
+        };
+        let first = record(&[rejected(1, 40)]);
+        assert_eq!((first.due(1).unwrap(), first.next_number()), (Due::Begin, 1));
+        assert!(matches!(first.due(2), Err(SubmitError::OutOfTurn { number: 2, next: 1 })));
+        let twice = record(&[rejected(1, 40), rejected(1, 41), submission(1, None)]);
+        assert_eq!((twice.due(1).unwrap(), twice.next_number()), (Due::Look(submission(1, None)), 1));
+        let rescue = record(&[submission(1, Some(40)), rejected(2, 41), submission(2, Some(42))]);
+        assert_eq!(rescue.due(2).unwrap(), Due::Done(submission(2, Some(42)), 42));
+        assert_eq!((rescue.due(3).unwrap(), rescue.next_number()), (Due::Begin, 3));
+        assert!(rescue.knows(None, 41), "it is not taken for one that nobody knows");
+    }
+
+    #[test]
+    fn what_was_rejected_stays_on_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut record = record(&[]);
+        let refused = Submission { rejected: Some("no".into()), ..submission(1, Some(40)) };
+        for noted in [submission(1, None), submission(1, Some(40)), refused.clone(), submission(1, None)] {
+            record.note(directory.path(), &noted).unwrap();
+        }
+        assert_eq!(record.submissions, [refused, submission(1, None)]);
+        assert_eq!(Record::read(directory.path()).unwrap().unwrap(), record);
+        // Those that nobody rejected are written, and read, as before there was such a word.
+        let text = serde_json::to_string(&submission(1, Some(40))).unwrap();
+        assert!(!text.contains("rejected"), "{text}");
+        assert_eq!(serde_json::from_str::<Submission>(&text).unwrap(), submission(1, Some(40)));
     }
 
     #[test]

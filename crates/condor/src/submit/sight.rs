@@ -56,7 +56,7 @@ fn life_of(directory: &Path, cluster: u64) -> Result<JobEvents, SubmitError> {
 }
 
 /// `1794802399 INTERNAL *** DAGMAN_STARTED 64.0 ***`
-fn has_started(directory: &Path, cluster: u64) -> Result<bool, SubmitError> {
+pub(super) fn has_started(directory: &Path, cluster: u64) -> Result<bool, SubmitError> {
     let path = directory.join(layout::OUTER_JOBSTATE);
     let log = or_nothing(fs::read(&path)).map_err(SubmitError::io(&path))?;
     let is_it = |entry: &Entry<'_>| matches!(entry, Entry::Started { cluster: by } if *by == cluster);

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 use windlass_condor::pool::{Condor, CondorError};
-use windlass_condor::submit::{self, Record, Sight, SubmitError};
+use windlass_condor::submit::{self, Desk, Record, Sight, SubmitError};
 
 /// Kills a first process at some point; however often others come after it, there is one DAG.
 fn one_dag_although_killed(when: &str, tool: &str, submission: u32) {
@@ -122,17 +122,77 @@ fn of_many_at_once_one_submits() {
 fn a_dag_that_dagman_does_not_accept_is_told_with_its_reason() {
     let pool = Pool::shared();
     let dag = Dag::new(&pool, "broken", "JOB a sleep.sub NOOP\nPARENT a CHILD nobody\n");
-    // Asked again it is still the same DAG, and the same trouble with it.
-    for _ in 0..2 {
+    let refused = || {
         let error = submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap_err();
-        let SubmitError::Rejected { reason, .. } = &error else { panic!("{error}") };
+        let SubmitError::Rejected { cluster, reason } = error else { panic!("{error}") };
         assert!(reason.contains("workflow.dag (line 4)") && reason.contains("nobody"), "{reason}");
-    }
-    assert_eq!(dag.clusters().len(), 1);
-    // Mended, it is a new submission.
+        eventually("it is gone", || dag.condor().dagman_jobs(&[cluster]).unwrap().is_empty());
+        cluster
+    };
+    let mut clusters = vec![refused()];
+    // Asked for again it is made again: somebody may have mended it.
+    clusters.push(refused());
+    assert_eq!(dag.clusters(), clusters);
     dag.work.write("workflow.dag", "JOBSTATE_LOG workflow.jobstate\nJOB a sleep.sub NOOP\n");
-    let mended = submit::rescue(&dag.condor(), dag.work.path(), &dag.batch, 2).unwrap();
-    assert_eq!((mended.sight, dag.clusters().len()), (Sight::Started, 2));
+    let mended = submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap();
+    clusters.push(mended.cluster);
+    assert_eq!((mended.sight, mended.number, dag.clusters()), (Sight::Started, 1, clusters));
+    assert_eq!(submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap().cluster, mended.cluster);
+    assert_eq!(dag.clusters().len(), 3, "it is there");
+}
+
+/// What was noted before or after the end of a process that saw a rejection, the next ones go on from.
+#[test]
+fn killed_around_a_rejection() {
+    let pool = Pool::shared();
+    let dag = Dag::new(&pool, "rejected", "JOB a sleep.sub NOOP\nPARENT a CHILD nobody\n");
+    let tools = dag.deadly_tools();
+    let killed = |when: &str, tool: &str| {
+        tools.strike(when, tool);
+        let killed = dag.hand_over(&tools.directory, 1).output().unwrap();
+        assert_eq!(killed.status.signal(), Some(9), "{killed:?}");
+    };
+    let refused = || {
+        let told = dag.hand_over(&tools.directory, 1).output().unwrap();
+        let said = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert!(!told.status.success() && said.contains("nobody"), "{said}");
+        eventually("it is gone", || dag.condor().find(&dag.batch).unwrap().is_empty());
+    };
+    killed("after", "condor_submit_dag");
+    refused();
+    assert_eq!(dag.clusters().len(), 1, "it was found, and refused");
+    killed("before", "condor_submit_dag");
+    killed("after", "condor_submit_dag");
+    refused();
+    assert_eq!(dag.clusters().len(), 2);
+    dag.work.write("workflow.dag", "JOBSTATE_LOG workflow.jobstate\nJOB a sleep.sub NOOP\n");
+    killed("after", "condor_submit_dag");
+    let found = number(&dag.hand_over(&tools.directory, 1).output().unwrap());
+    assert_eq!(dag.clusters().last(), Some(&found));
+    assert_eq!(dag.clusters().len(), 3, "neither lost nor doubled");
+}
+
+#[test]
+fn nothing_is_prepared_while_a_dag_works_or_is_being_ended() {
+    let pool = Pool::shared();
+    let dag = Dag::long(&pool, "prepared");
+    let condor = dag.condor();
+    let desk = || Desk::open(&condor, dag.work.path(), &dag.batch).unwrap();
+    assert!(desk().is_to_be_made(1).unwrap());
+    let first = submit::submit(&condor, dag.work.path(), &dag.batch).unwrap();
+    assert!(!desk().is_to_be_made(1).unwrap(), "it is made");
+    let early = desk().check_alone().unwrap_err();
+    assert!(matches!(early, SubmitError::StillThere { cluster } if cluster == first.cluster), "{early}");
+    let log = || dag.work.read("workflow.jobstate");
+    eventually("its node is in the queue", || log().contains("a SUBMIT"));
+    assert!(condor.remove(first.cluster, "to be rescued").unwrap());
+    eventually("it may be prepared", || match desk().is_to_be_made(2) {
+        Err(SubmitError::StillThere { .. } | SubmitError::StillEnding { .. }) => false,
+        other => other.unwrap(),
+    });
+    assert_eq!(condor.left(&dag.batch).unwrap(), 0, "nothing of the one before is left");
+    let desk = desk();
+    assert_eq!((desk.next_number(), desk.was_submitted()), (2, true));
 }
 
 #[test]

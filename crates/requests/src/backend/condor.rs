@@ -18,12 +18,12 @@ use queue::{Answer, Queue};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use windlass_condor::pausing;
 use windlass_condor::pool::{BATCH_PREFIX, CondorError};
 use windlass_condor::render::{RenderError, write_bans};
 use windlass_condor::rescue;
-use windlass_condor::submit::{self, SubmitError};
+use windlass_condor::submit::{Desk, SubmitError};
 use windlass_condor::watch::{DagState, Outcome, UnitNews};
 use windlass_core::requests::book::{self, NodeCounts, RunRow};
 use windlass_core::requests::lifecycle::{RunState, Trouble};
@@ -47,9 +47,6 @@ pub struct CondorOptions {
     pub tools: Option<PathBuf>,
 }
 
-/// What was removed is usually gone after some seconds.
-const ENDING: Duration = Duration::from_secs(30);
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// What is being told to a schedd when we stop may still be heard. What was not is told after the next start.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -109,9 +106,9 @@ impl Condor {
 
     /// The DAGMan that a run has, if it was submitted, also where nobody was told.
     fn find(&self, order: &Order<'_>) -> Result<Option<u64>, Trouble> {
-        let directory = Path::new(&order.run.submit_dir);
-        submit::find(&self.commands(order.run), directory, &batch(order), number(order))
-            .map_err(|error| of_submit(&error))
+        let (condor, directory) = (self.commands(order.run), Path::new(&order.run.submit_dir));
+        let desk = Desk::open(&condor, directory, &batch(order));
+        desk.and_then(|desk| desk.find(number(order))).map_err(|error| of_submit(&error))
     }
 
     pub(crate) fn commands(&self, run: &RunRow) -> windlass_condor::pool::Condor {
@@ -124,7 +121,8 @@ fn batch(order: &Order<'_>) -> String {
     format!("{BATCH_PREFIX}{}", order.submission.digest)
 }
 
-/// Which submission of its directory a run is: those before it that were handed over are known to have been.
+/// Which submission of its directory a run is: those before it that were handed over are known to have been. One that
+/// DAGMan did not accept was none, so a run that is released after that has the same number.
 fn number(order: &Order<'_>) -> u32 {
     let is_before = |other: &&RunRow| other.submit_dir == order.run.submit_dir && cluster_of(other).is_some();
     order.others.iter().filter(is_before).count() as u32 + 1
@@ -154,18 +152,15 @@ impl Backend for Condor {
     /// Once: what is there already, or was, is not prepared again.
     fn hand_over(&self, order: &Order<'_>) -> Result<book::Backend, Trouble> {
         let (run, directory) = (order.run, Path::new(&order.run.submit_dir));
-        let condor = self.commands(run);
-        if self.find(order)?.is_none() {
-            if number(order) > 1 {
-                await_the_last(&condor, &batch(order))?;
-            }
+        let (condor, number) = (self.commands(run), number(order));
+        let mut desk = Desk::open(&condor, directory, &batch(order)).map_err(|error| of_submit(&error))?;
+        if desk.is_to_be_made(number).map_err(|error| of_submit(&error))? {
             prepare(run, directory, &order.banned)?;
-            if number(order) > 1 {
+            if desk.was_submitted() {
                 self.renew(order)?;
             }
         }
-        let submitted = submit::rescue(&condor, directory, &batch(order), number(order))
-            .map_err(|error| of_submit(&error))?;
+        let submitted = desk.hand_over(number).map_err(|error| of_submit(&error))?;
         Ok(handed(run, submitted.cluster))
     }
 
@@ -208,23 +203,6 @@ impl Backend for Condor {
     /// Read by whatever is submitted from now on.
     fn avoid(&self, order: &Order<'_>) -> Result<(), Trouble> {
         write_bans(Path::new(&order.run.submit_dir), &order.banned).map_err(|error| of_render(&error))
-    }
-}
-
-/// DAGMan is over before the DAGs of its units are, which have still to write down what they did. Two of them must never
-/// work in one directory.
-fn await_the_last(condor: &windlass_condor::pool::Condor, batch: &str) -> Result<(), Trouble> {
-    let deadline = Instant::now() + ENDING;
-    loop {
-        let left = condor.left(batch).map_err(|error| of_condor(&error))?;
-        if left == 0 {
-            return Ok(());
-        }
-        if Instant::now() >= deadline {
-            let reason = format!("{left} jobs of the run before it are still being ended");
-            return Err(Trouble { reason, again: true });
-        }
-        std::thread::sleep(ASK_AGAIN);
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use windlass_api::requests::{DagLogs, DagNode};
 use windlass_condor::pool::{Condor, CondorError};
-use windlass_condor::submit::{self, Record, SubmitError};
+use windlass_condor::submit::{Desk, Record, SubmitError};
 use windlass_condor::watch::{self, DagState, Look, NodeView, Outcome, Watch};
 use windlass_condor::{layout, rescue};
 use windlass_server::requests::dags::{Which, log_files};
@@ -98,14 +98,14 @@ impl Directory {
     }
 
     pub(super) fn act(&self, ctx: &Context, verb: DagVerb, reason: &str) -> Result<Exit, CliError> {
-        let record = Record::read(&self.path).map_err(|error| of_submit(&error))?;
+        let record = Record::read(&self.path).map_err(|error| self.refused(&error))?;
         let last = record.as_ref().and_then(|record| record.submissions.last());
         let (Some(record), Some(last)) = (&record, last) else {
             return Err(CliError::refused(format!("the DAG of {} was never submitted", self.path.display())));
         };
         let condor = Condor { schedd: last.schedd.clone(), ..Condor::default() };
         if verb == DagVerb::Rescue {
-            return self.rescue(ctx, &condor, &record.batch, last.number + 1);
+            return self.rescue(ctx, &condor, &record.batch);
         }
         let cluster = last.cluster.ok_or_else(|| {
             CliError::refused(
@@ -118,25 +118,61 @@ impl Directory {
             DagVerb::Release => condor.release(cluster, reason),
             DagVerb::Remove | DagVerb::Rescue => condor.remove(cluster, reason),
         };
-        let told = if done.map_err(|error| of_condor(&error))? {
-            "is told to"
-        } else {
-            "is gone, or so already, and is not told to"
-        };
-        ctx.ui.note(&format!("DAGMan {cluster} {told} {}", verb.name()));
-        Ok(Exit::Success)
+        let done = done.map_err(|error| of_condor(&error))?;
+        let told = if done { "is told to" } else { "is gone, or so already, and is not told to" };
+        self.acted(ctx, verb, cluster, done, &format!("{told} {}", verb.name()))
     }
 
-    fn rescue(&self, ctx: &Context, condor: &Condor, batch: &str, number: u32) -> Result<Exit, CliError> {
+    /// Under the lock of the directory, so that nothing is changed of a DAG that somebody has submitted meanwhile.
+    fn rescue(&self, ctx: &Context, condor: &Condor, batch: &str) -> Result<Exit, CliError> {
+        let refused = |error: SubmitError| self.refused(&error);
+        let mut desk = Desk::open(condor, &self.path, batch).map_err(refused)?;
+        desk.check_alone().map_err(refused)?;
         if let DagState::Over(Outcome::Completed) = Watch::new(&self.path).look().state {
             return Err(CliError::refused("it is completed: nothing is left to do".to_owned()));
         }
-        rescue::prepare(&self.path, &[]).map_err(|error| CliError::io(error.to_string()))?;
-        let submitted =
-            submit::rescue(condor, &self.path, batch, number).map_err(|error| of_submit(&error))?;
-        ctx.ui.note(&format!("DAGMan {} goes on with it", submitted.cluster));
+        let number = desk.next_number();
+        if desk.is_to_be_made(number).map_err(refused)? {
+            rescue::prepare(&self.path, &[]).map_err(|error| CliError::io(error.to_string()))?;
+        }
+        let submitted = desk.hand_over(number).map_err(refused)?;
+        self.acted(ctx, DagVerb::Rescue, submitted.cluster, true, "goes on with it")
+    }
+
+    /// What came of it, for people and for programs.
+    fn acted(
+        &self,
+        ctx: &Context,
+        verb: DagVerb,
+        cluster: u64,
+        done: bool,
+        told: &str,
+    ) -> Result<Exit, CliError> {
+        let message = format!("DAGMan {cluster} {told}");
+        if ctx.ui.json_wanted() {
+            ctx.ui.print_json(&json!({
+                "directory": self.path.display().to_string(), "verb": verb.name(), "dagman": cluster,
+                "done": done, "message": message,
+            }))?;
+        }
+        ctx.ui.note(&message);
         Ok(Exit::Success)
     }
+
+    fn refused(&self, error: &SubmitError) -> CliError {
+        let refused = CliError::refused(with_sources(error));
+        match again(&self.path, error) {
+            Some(hint) => refused.with_hint(hint),
+            None => refused,
+        }
+    }
+}
+
+/// How to submit a DAG again that DAGMan did not accept.
+pub(crate) fn again(directory: &Path, error: &SubmitError) -> Option<String> {
+    let is_rejected = matches!(error, SubmitError::Rejected { .. });
+    let place = directory.display();
+    is_rejected.then(|| format!("once that is mended, `windlass dag rescue {place}` submits it again"))
 }
 
 fn node(view: NodeView) -> DagNode {
@@ -157,8 +193,4 @@ fn node(view: NodeView) -> DagNode {
 
 fn of_condor(error: &CondorError) -> CliError {
     CliError::io(with_sources(error))
-}
-
-fn of_submit(error: &SubmitError) -> CliError {
-    CliError::refused(with_sources(error))
 }

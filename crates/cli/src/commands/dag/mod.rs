@@ -3,6 +3,8 @@
 mod directory;
 mod fields;
 
+pub(crate) use directory::again;
+
 use crate::args::dag::{DagArgs, DagVerb as Verb, ListArgs, LogsArgs, NodesArgs, ReasonArgs, RemoveArgs};
 use crate::context::Context;
 use crate::desk::{DagVerb, Desk};

@@ -1,7 +1,7 @@
 //! `windlass submit --backend htcondor`: a workflow as a DAG, with no server at all.
 
 use crate::args::run::{CreateArgs, DagArgs};
-use crate::commands::create;
+use crate::commands::{create, dag};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::plan::SpecFile;
@@ -119,8 +119,11 @@ fn refusal(directory: &Path, error: &SubmitError) -> CliError {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
-    let again =
-        format!("`windlass submit --backend htcondor --dir {} …` goes on with it", directory.display());
+    let goes_on =
+        || format!("`windlass submit --backend htcondor --dir {} …` goes on with it", directory.display());
     let refused = CliError::io(said);
-    if error.is_transient() { refused.with_hint(again) } else { refused }
+    match dag::again(directory, error).or_else(|| error.is_transient().then(goes_on)) {
+        Some(hint) => refused.with_hint(hint),
+        None => refused,
+    }
 }

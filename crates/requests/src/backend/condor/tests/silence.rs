@@ -3,6 +3,7 @@
 use super::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Instant;
 use tempfile::TempDir;
 
 /// Commands of which those for the schedd `silent` never end. They write down who they are.

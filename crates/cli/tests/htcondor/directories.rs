@@ -1,0 +1,153 @@
+//! `windlass dag` on a directory: workflow specs as DAGs, with no server at all.
+
+use crate::support::{Pool, Work, eventually};
+use serde_json::{Value, json};
+use std::fs;
+use std::process::{Command, Output};
+
+/// A job that is done at once, and one that waits for a file.
+const SPEC: &str = "name: two\njobs:\n  - name: first\n    command: echo first\n  - name: second\n    \
+    command: 'until [ -e HERE/go ]; do sleep 0.1; done'\n    depends_on: [first]\n";
+
+/// A directory of the pool's user, and his commands.
+struct Place {
+    work: Work,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Place {
+    fn new(pool: &Pool, name: &str) -> Self {
+        let work = pool.work(name);
+        work.write("two.yaml", &SPEC.replace("HERE", work.path().to_str().unwrap()));
+        Self { work, environment: pool.environment() }
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(self.work.windlass());
+        Pool::as_user(&mut command, &self.environment);
+        command.env_remove("WINDLASS_DB").env_remove("WINDLASS_URL").env_remove("WINDLASS_TOKEN");
+        command.args(words).current_dir(self.work.path()).output().unwrap()
+    }
+
+    #[track_caller]
+    fn json(&self, words: &[&str]) -> Value {
+        let told = self.run(&[words, &["--format", "json"]].concat());
+        let said = String::from_utf8_lossy(&told.stderr);
+        assert!(told.status.success(), "{words:?}: {said}");
+        serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{words:?}: {error}: {told:?}"))
+    }
+
+    /// What a command that must not succeed says, and what it ends with.
+    #[track_caller]
+    fn refused(&self, words: &[&str]) -> (i32, String) {
+        let told = self.run(words);
+        assert!(!told.status.success(), "{words:?}: {told:?}");
+        (told.status.code().unwrap(), String::from_utf8(told.stderr).unwrap())
+    }
+
+    fn submit(&self) -> Value {
+        self.json(&["submit", "two.yaml", "--backend", "htcondor", "--dir", "d"])
+    }
+
+    fn is(&self, state: &str) -> bool {
+        self.json(&["dag", "show", "d"])["state"] == state
+    }
+
+    fn status_of(&self, node: &str) -> Value {
+        let nodes = self.json(&["dag", "nodes", "d"]);
+        let found = nodes.as_array().unwrap().iter().find(|found| found["name"] == node);
+        found.map_or(Value::Null, |found| found["status"].clone())
+    }
+
+    /// The names of all files of the DAG.
+    fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.work.path().join("d")).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+#[test]
+fn a_dag_is_held_released_removed_and_rescued() {
+    let pool = Pool::shared();
+    let place = Place::new(&pool, "directory");
+    assert!(place.refused(&["dag", "show", "d"]).1.contains('d'), "there is none yet");
+    let first = place.submit()["cluster"].clone();
+    eventually("its second job runs", || place.status_of("second") == "running");
+    assert_eq!(place.status_of("first"), "done");
+    let shown = place.json(&["dag", "show", "d"]);
+    assert_eq!(
+        (&shown["dagman"], &shown["state"], &shown["nodes"]["done"]),
+        (&first, &json!("running"), &json!(1))
+    );
+
+    let logs = place.json(&["dag", "logs", "d", "first"])["files"].to_string();
+    assert!(logs.contains("first.out") && logs.contains("first.post.json"), "{logs}");
+
+    // Nothing is changed of a DAG that works.
+    let before = place.files();
+    let (code, said) = place.refused(&["dag", "rescue", "d"]);
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains(&format!("DAGMan {first} still works on this DAG")), "{said}");
+    let lock = "workflow.dag.lock".to_owned();
+    assert!(before.contains(&lock) && place.files().contains(&lock), "{:?}", place.files());
+    assert!(!place.files().iter().any(|name| name.contains(".rescue")), "{:?}", place.files());
+
+    let held = place.json(&["dag", "hold", "d", "--reason", "to see it"]);
+    let told = format!("DAGMan {first} is told to hold");
+    assert_eq!(
+        (&held["verb"], &held["dagman"], &held["done"], &held["message"]),
+        (&json!("hold"), &first, &json!(true), &json!(told))
+    );
+    eventually("it is held", || place.json(&["dag", "show", "d"])["held"].to_string().contains("to see it"));
+    assert_eq!(place.json(&["dag", "hold", "d"])["done"], false, "it is held already");
+    assert_eq!(place.json(&["dag", "release", "d"])["done"], true);
+    eventually("it goes on", || place.json(&["dag", "show", "d"])["held"] == json!([]));
+
+    assert_eq!(place.json(&["dag", "remove", "d", "--yes"])["verb"], "remove");
+    eventually("it is removed", || place.is("removed"));
+    // The schedd may take a moment to forget it.
+    let mut second = Value::Null;
+    eventually("it goes on again", || {
+        let told = place.run(&["dag", "rescue", "d", "--format", "json"]);
+        second = serde_json::from_slice(&told.stdout).unwrap_or_default();
+        told.status.success()
+    });
+    assert_ne!(second["dagman"], first);
+    assert_eq!((&second["verb"], &second["done"]), (&json!("rescue"), &json!(true)), "{second}");
+    place.work.write("go", "");
+    eventually("it is completed", || place.is("completed"));
+    assert_eq!(place.status_of("second"), "done");
+    let nodes = place.json(&["dag", "nodes", "d", "--status", "done"]);
+    let attempts: Vec<_> = nodes.as_array().unwrap().iter().map(|node| node["attempt"].clone()).collect();
+    assert_eq!(attempts, [1, 2], "what was done is not done again: {nodes:#}");
+    let (code, said) = place.refused(&["dag", "rescue", "d"]);
+    assert!(code == 4 && said.contains("it is completed"), "{said}");
+}
+
+#[test]
+fn a_dag_that_dagman_refuses_is_submitted_again_once_it_is_mended() {
+    let pool = Pool::shared();
+    let place = Place::new(&pool, "refused");
+    place.work.write("go", "");
+    // Rendered, and not submitted.
+    let submit = ["submit", "two.yaml", "--backend", "htcondor", "--dir", "d"];
+    place.refused(&[&submit[..], &["--schedd", "nobody@nowhere.example"]].concat());
+    let good = place.work.read("d/workflow.dag");
+    place.work.write("d/workflow.dag", &format!("{good}PARENT first CHILD nobody\n"));
+    for words in [&submit[..], &["dag", "rescue", "d"]] {
+        let mut said = String::new();
+        // DAGMan may be gone from the queue a moment after it ended.
+        eventually("it is refused", || {
+            said = place.refused(words).1;
+            !said.contains("still")
+        });
+        assert!(said.contains("did not accept the DAG") && said.contains("nobody"), "{said}");
+        assert!(said.contains("`windlass dag rescue") && said.contains("submits it again"), "{said}");
+    }
+    place.work.write("d/workflow.dag", &good);
+    eventually("it is submitted", || place.run(&["dag", "rescue", "d"]).status.success());
+    eventually("it is completed", || place.is("completed"));
+}
