@@ -3,13 +3,15 @@
 //! DAGMan does it: submitted again, the same DAG goes on from its newest rescue file, and so do the DAGs of its units. Only
 //! a unit whose site is banned by now, or seems to have failed it, must not be kept there: what it did is forgotten, and
 //! its landing elects anew. And a DAGMan that was removed while it was held, or was lost, has written no rescue file: what
-//! it would have said is then said here, so that nothing that is completed is done again.
+//! it would have said is then said here, so that nothing that is completed is done again; and what failed is known from the
+//! job state log.
 
 mod adapt;
 
 pub use adapt::adapt;
 
 use crate::layout;
+use crate::read::jobstate::{self, Entry, NodeLine, Step};
 use crate::read::rescue::{self, Rescue};
 use crate::watch::Watch;
 use serde::Deserialize;
@@ -52,34 +54,73 @@ pub fn prepare(run: &Path, banned: &[String]) -> Result<Vec<Moved>, RescueError>
         unlock(&run.join(name).join(layout::GROUP_DAG))?;
     }
     let rescue = newest(run)?;
-    let completed = completed(run);
-    let is_missing = |unit: &String| rescue.as_ref().is_none_or(|(_, rescue)| !rescue.done.contains(unit));
-    let rescue = match rescue {
-        Some((number, _)) if completed.iter().any(is_missing) => write(run, number + 1, &completed)?,
-        Some((_, rescue)) => rescue,
-        None if !completed.is_empty() => write(run, 1, &completed)?,
-        None => return Ok(Vec::new()),
-    };
-    let done: BTreeSet<&str> = rescue.done.iter().map(String::as_str).collect();
-    let failed: BTreeSet<&str> = rescue.failed.iter().map(String::as_str).collect();
-    let mut moved = Vec::new();
-    for name in unit_names(run)? {
-        if done.contains(name.as_str()) {
-            continue;
+    let past = Past::of(run, rescue.as_ref().map(|(_, rescue)| rescue))?;
+    let is_missing = |node: &String| rescue.as_ref().is_none_or(|(_, rescue)| !rescue.done.contains(node));
+    let done = match rescue {
+        Some((number, _)) if past.completed.iter().any(is_missing) => {
+            write(run, number + 1, &past.completed)?
         }
-        let (Some(unit), Some(site)) = (layout::unit_number(&name), elected(&run.join(&name))?) else {
+        Some((_, rescue)) => rescue.done.into_iter().collect(),
+        None if !past.completed.is_empty() => write(run, 1, &past.completed)?,
+        None => BTreeSet::new(),
+    };
+    let mut moved = Vec::new();
+    for name in unit_names(run)?.into_iter().filter(|name| !done.contains(name)) {
+        let directory = run.join(&name);
+        // How the run before ended says nothing about the next one, which may end without a word.
+        remove(&directory.join(format!("{}{}", layout::GROUP_DAG, layout::METRICS)))?;
+        let (Some(unit), Some(site)) = (layout::unit_number(&name), elected(&directory)?) else {
             continue;
         };
-        let is_failed = || failed.contains(name.as_str());
         let why = match () {
             () if banned.contains(&site) => Why::Banned,
-            () if is_failed() && blames_site(&final_classes(&run.join(&name))?) => Why::Failed,
+            () if past.failed.contains(&name) && blames_site(&final_classes(&directory)?) => Why::Failed,
             () => continue,
         };
-        set_aside(&run.join(&name))?;
+        set_aside(&directory)?;
         moved.push(Moved { unit, site, why });
     }
     Ok(moved)
+}
+
+/// What became of the nodes of the outer DAG.
+struct Past {
+    /// All that ever were.
+    completed: BTreeSet<String>,
+    /// Those that failed in the last run, and not only in one before it.
+    failed: BTreeSet<String>,
+}
+
+impl Past {
+    fn of(run: &Path, rescue: Option<&Rescue>) -> Result<Self, RescueError> {
+        let mut watch = Watch::new(run);
+        let news = watch.look().units.into_iter();
+        let completed = news.filter(|news| news.status == UnitStatus::Completed);
+        let mut completed: BTreeSet<String> =
+            completed.map(|news| UnitName(news.number).to_string()).collect();
+        completed.extend(completed_nodes(run)?);
+        let mut failed: BTreeSet<String> =
+            watch.failed_units().map(|unit| UnitName(unit).to_string()).collect();
+        // A rescue file of a run before the last one blames units that may have landed elsewhere since.
+        if watch.has_last_words() {
+            failed.extend(rescue.iter().flat_map(|rescue| rescue.failed.iter().cloned()));
+        }
+        Ok(Self { completed, failed })
+    }
+}
+
+/// All nodes of which the job state log says so: units, or the jobs of a workflow spec.
+fn completed_nodes(run: &Path) -> Result<Vec<String>, RescueError> {
+    let path = run.join(layout::OUTER_JOBSTATE);
+    let log = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(at(&path))?,
+    };
+    let name = |line: jobstate::Line<'_>| match line.entry {
+        Entry::Node(NodeLine { node, step: Step::PostSucceeded, .. }) => Some(node.to_owned()),
+        _ => None,
+    };
+    Ok(jobstate::parse(&log).filter_map(name).collect())
 }
 
 /// A DAGMan that was removed while it was held, or was lost, leaves its lock. The next one would think that it crashed
@@ -106,22 +147,14 @@ fn newest(run: &Path) -> Result<Option<(u32, Rescue)>, RescueError> {
     Ok(Some((number, rescue::parse(&text))))
 }
 
-/// All units that were ever completed here.
-fn completed(run: &Path) -> Vec<String> {
-    let news = Watch::new(run).look().units.into_iter();
-    let completed = news.filter(|news| news.status == UnitStatus::Completed);
-    let completed: BTreeSet<u32> = completed.map(|news| news.number).collect();
-    completed.into_iter().map(|unit| UnitName(unit).to_string()).collect()
-}
-
 /// A rescue file as DAGMan would have written it; whole or not at all.
-fn write(run: &Path, number: u32, completed: &[String]) -> Result<Rescue, RescueError> {
+fn write(run: &Path, number: u32, completed: &BTreeSet<String>) -> Result<BTreeSet<String>, RescueError> {
     let path = run.join(format!("{}.rescue{number:03}", layout::OUTER_DAG));
     let hidden = run.join(".rescue");
-    let lines = completed.iter().map(|unit| format!("DONE {unit}\n"));
+    let lines = completed.iter().map(|node| format!("DONE {node}\n"));
     let text = "# Written by windlass: DAGMan ended without a word\n".to_owned() + &lines.collect::<String>();
     fs::write(&hidden, &text).and_then(|()| fs::rename(&hidden, &path)).map_err(at(&path))?;
-    Ok(rescue::parse(text.as_bytes()))
+    Ok(completed.clone())
 }
 
 fn rescue_files(directory: &Path, dag: &str) -> Result<Vec<(u32, PathBuf)>, RescueError> {
@@ -233,8 +266,6 @@ mod tests {
         let stopped = unit(run, 3, "T2_Banned", &[("success", true)]);
         unit(run, 4, "T2_Good", &[("infrastructure", true)]);
         let banned = ["T2_Banned".to_owned()];
-        assert_eq!(prepare(run, &banned).unwrap(), [], "it never ran");
-
         fs::write(run.join("workflow.dag.rescue001"), "DONE mg_000003\n").unwrap();
         fs::write(run.join("workflow.dag.rescue002"), RESCUE).unwrap();
         let moved = prepare(run, &banned).unwrap();
@@ -246,6 +277,57 @@ mod tests {
             assert_eq!(stopped.join(name).exists(), there, "{name}");
         }
         assert_eq!(prepare(run, &banned).unwrap(), [], "once is enough");
+    }
+
+    /// Removed while it was held, before any unit was completed: nothing of it is in a rescue file.
+    #[test]
+    fn a_run_that_was_removed_while_it_was_held_is_kept_from_sites_as_well() {
+        let run = tempfile::tempdir().unwrap();
+        let run = run.path();
+        let log = "1 INTERNAL *** DAGMAN_STARTED 6.0 ***\n2 mg_000002 POST_SCRIPT_FAILURE 8.0 - - 1\n\
+            3 INTERNAL *** DAGMAN_FINISHED 1 ***\n4 INTERNAL *** DAGMAN_STARTED 7.0 ***\n\
+            5 mg_000001 POST_SCRIPT_FAILURE 9.0 - - 2\n6 INTERNAL *** DAGMAN_FINISHED 3 ***\n";
+        fs::write(run.join(layout::OUTER_JOBSTATE), log).unwrap();
+        let lost = [("transient", true)];
+        unit(run, 0, "T2_Banned", &[]);
+        unit(run, 1, "T2_Bad", &lost);
+        let landed_anew = unit(run, 2, "T2_Good", &lost);
+        fs::write(run.join("workflow.dag.rescue001"), "# Nodes that failed: 1\n#   mg_000002,<ENDLIST>\n\n")
+            .unwrap();
+        unit(run, 3, "T2_Good", &[]);
+        fs::create_dir(layout::unit_directory(run, 4)).unwrap();
+        let moved = prepare(run, &["T2_Banned".to_owned()]).unwrap();
+        let expected = [(0, "T2_Banned", Why::Banned), (1, "T2_Bad", Why::Failed)];
+        assert_eq!(moved, expected.map(|(unit, site, why)| Moved { unit, site: site.into(), why }));
+        assert!(landed_anew.join(layout::ELECTED).exists(), "it failed before, elsewhere");
+        // Without any rescue file, too.
+        let fresh = tempfile::tempdir().unwrap();
+        unit(fresh.path(), 0, "T2_Banned", &[]);
+        assert_eq!(prepare(fresh.path(), &["T2_Banned".to_owned()]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn how_a_unit_ended_before_says_nothing_of_the_next_run() {
+        let run = tempfile::tempdir().unwrap();
+        let metrics = [0, 1].map(|number| unit(run.path(), number, "T2_Good", &[]).join("group.dag.metrics"));
+        for metrics in &metrics {
+            fs::write(metrics, r#"{"DagStatus": 3}"#).unwrap();
+        }
+        fs::write(run.path().join("workflow.dag.rescue001"), "DONE mg_000000\n").unwrap();
+        prepare(run.path(), &[]).unwrap();
+        assert_eq!(metrics.map(|metrics| metrics.exists()), [true, false], "what is completed has its own");
+    }
+
+    /// Of a workflow spec, whose nodes are no units.
+    #[test]
+    fn jobs_of_a_spec_are_not_done_again_either() {
+        let run = tempfile::tempdir().unwrap();
+        let log = "1 INTERNAL *** DAGMAN_STARTED 7.0 ***\n2 first POST_SCRIPT_SUCCESS 8.0 - - 1\n\
+            3 second SUBMIT 9.0 - - 2\n4 INTERNAL *** DAGMAN_FINISHED 3 ***\n";
+        fs::write(run.path().join(layout::OUTER_JOBSTATE), log).unwrap();
+        prepare(run.path(), &[]).unwrap();
+        let written = fs::read(run.path().join("workflow.dag.rescue001")).unwrap();
+        assert_eq!(rescue::parse(&written).done, ["first"]);
     }
 
     #[test]

@@ -52,6 +52,7 @@ fn the_exit_code_is_the_answer() {
     sandbox.write("run/mg_000000/group.dag.metrics", "{\"DagStatus\": 3}");
     assert_eq!(answer(&sandbox, &["condor", "unit", "mg_000000", "1"]), 43);
     assert_eq!(answer(&sandbox, &["condor", "unit", "mg_000000", "0"]), 0);
+    assert_eq!(answer(&sandbox, &["condor", "unit", "mg_000000", "-1001"]), 1, "that is of a run before");
 }
 
 /// Whatever is wrong, DAGMan must not take it for one of its four codes, but for a failure.

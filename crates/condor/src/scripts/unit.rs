@@ -20,8 +20,11 @@ struct Metrics {
 
 /// What becomes of the unit's node in the outer DAG, whose script runs in the directory of the run or of the unit.
 pub fn unit(directory: &Path, unit: &str, returned: i32) -> Verdict {
-    if returned == 0 {
-        return Verdict::Success;
+    match returned {
+        0 => return Verdict::Success,
+        // It was not submitted, or was killed: it has written nothing, and what is there is of a run before.
+        ..0 => return Verdict::Retry,
+        1.. => {}
     }
     let name = format!("{}{}", layout::GROUP_DAG, layout::METRICS);
     let places = [directory.join(unit).join(&name), directory.join(&name)];

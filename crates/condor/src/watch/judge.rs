@@ -82,7 +82,7 @@ pub(super) enum Verdict {
 }
 
 /// DAGMan exits so when it is held or its machine goes down: it will be started again.
-const WILL_GO_ON: i32 = 3;
+pub(super) const WILL_GO_ON: i32 = 3;
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Verdict {
     if let Some(metrics) = evidence.metrics.filter(|metrics| metrics.exit != WILL_GO_ON) {

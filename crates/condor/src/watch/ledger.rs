@@ -1,5 +1,6 @@
 //! PURE: what the job state log of the outer DAG says about the units.
 
+use super::judge::WILL_GO_ON;
 use crate::layout;
 use crate::read::jobstate::{Entry, Line, NodeLine, Step};
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ pub(super) struct Ledger {
     failed: u32,
     /// The DAGMan that wrote the lines that were read last.
     dagman: Option<u64>,
+    /// It ended by itself, and will not go on.
+    is_finished: bool,
 }
 
 impl Ledger {
@@ -27,6 +30,10 @@ impl Ledger {
         self.dagman
     }
 
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
     pub(super) fn status(&self, unit: u32) -> UnitStatus {
         self.units.get(&unit).copied().unwrap_or(UnitStatus::Waiting)
     }
@@ -39,8 +46,10 @@ impl Ledger {
     pub(super) fn take(&mut self, line: &Line<'_>) -> Option<(u32, UnitStatus)> {
         match &line.entry {
             Entry::Started { cluster } => self.started(*cluster),
-            // Whether it is over, others say; after a recovery it goes on.
-            Entry::Finished { .. } | Entry::RecoveryStarted | Entry::RecoveryFinished => {}
+            // Whether the run is over, others say.
+            Entry::Finished { exit } => self.is_finished = *exit != WILL_GO_ON,
+            // After a recovery it goes on.
+            Entry::RecoveryStarted | Entry::RecoveryFinished => {}
             Entry::Node(line) => return self.node(line),
         }
         None
@@ -53,6 +62,7 @@ impl Ledger {
 
     /// A DAGMan with another id is a rescue: what was not completed is tried anew. With the same id it goes on.
     fn started(&mut self, cluster: u64) {
+        self.is_finished = false;
         if self.dagman.replace(cluster) != Some(cluster) {
             self.units.retain(|_, status| *status == UnitStatus::Completed);
             self.failed = 0;
@@ -104,7 +114,7 @@ mod tests {
         let (ledger, news) = read(RESCUED);
         assert_eq!(news, [(1, UnitStatus::Failed), (0, UnitStatus::Completed), (1, UnitStatus::Completed)]);
         assert_eq!((ledger.completed(), ledger.failed()), (2, 0));
-        assert_eq!(ledger.dagman(), Some(58));
+        assert_eq!((ledger.dagman(), ledger.is_finished()), (Some(58), true));
     }
 
     #[test]
@@ -125,7 +135,7 @@ mod tests {
             3 INTERNAL *** DAGMAN_STARTED 7.0 ***\n3 INTERNAL *** RECOVERY_STARTED ***\n";
         let (ledger, _) = read(log);
         assert_eq!((ledger.status(3), ledger.status(4)), (UnitStatus::Active, UnitStatus::Failed));
-        assert_eq!(ledger.failed(), 1);
+        assert_eq!((ledger.failed(), ledger.is_finished()), (1, false));
     }
 
     #[test]

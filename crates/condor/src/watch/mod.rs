@@ -159,6 +159,17 @@ impl Watch {
         self
     }
 
+    /// The units that failed in the last run of this DAG, of those that were looked at.
+    pub(crate) fn failed_units(&self) -> impl Iterator<Item = u32> {
+        let is_failed = |(unit, status): (u32, UnitStatus)| (status == UnitStatus::Failed).then_some(unit);
+        self.ledger.units().filter_map(is_failed)
+    }
+
+    /// Whether the newest rescue file is of the last run: not if that one was removed while it was held, or was lost.
+    pub(crate) fn has_last_words(&self) -> bool {
+        self.ledger.dagman().is_none() || self.ledger.is_finished()
+    }
+
     /// Reads what has changed. Never fails: what cannot be read is `Unknown`, and the next look tries again.
     pub fn look(&mut self) -> Look {
         let (state, mut trouble) = match self.look_at_dag() {

@@ -288,10 +288,20 @@ struct Life {
 impl<'a> Lives<'a> {
     fn of(log: &'a [u8]) -> Self {
         let mut lives: HashMap<&str, Life> = HashMap::new();
+        let mut dagman = None;
         for (number, line) in jobstate::parse(log).enumerate() {
-            if let Entry::Node(node) = line.entry {
-                let life = lives.entry(node.node).or_insert(Life { first: number, ..Life::default() });
-                life.take(&node, line.at);
+            match line.entry {
+                // A rescue may number its attempts from 1 again.
+                Entry::Started { cluster } if dagman.replace(cluster) != Some(cluster) => {
+                    for life in lives.values_mut() {
+                        life.sequence = None;
+                    }
+                }
+                Entry::Node(node) => {
+                    let life = lives.entry(node.node).or_insert(Life { first: number, ..Life::default() });
+                    life.take(&node, line.at);
+                }
+                _ => {}
             }
         }
         Self(lives)

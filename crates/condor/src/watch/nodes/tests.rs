@@ -32,6 +32,17 @@ fn a_group_that_is_done() {
 }
 
 #[test]
+fn attempts_of_all_runs_are_counted() {
+    // A rescue goes on with the numbers of attempts, unless there was no rescue file; a release does in any case.
+    let log = b"1 INTERNAL *** DAGMAN_STARTED 7.0 ***\n2 merge SUBMIT 8.0 - - 5\n\
+        3 INTERNAL *** DAGMAN_STARTED 7.0 ***\n4 merge EXECUTE 8.0 - - 5\n5 merge SUBMIT 9.0 - - 6\n\
+        6 INTERNAL *** DAGMAN_STARTED 10.0 ***\n7 merge SUBMIT 11.0 - - 6\n8 merge EXECUTE 11.0 - - 6\n";
+    let run = group(&[("group.jobstate", log)]);
+    let views = nodes(run.path(), Some(1)).unwrap();
+    assert_eq!((of(&views, "merge").attempts, of(&views, "merge").cluster), (3, Some(11)));
+}
+
+#[test]
 fn the_log_is_newer_than_the_status_file() {
     use NodeState::{Done, Idle, Post, Pre, Running, Waiting};
     let log = include_bytes!("../../../tests/data/group.jobstate.log");
