@@ -108,11 +108,22 @@ pub fn check(workflow: &Workflow<'_>, profile: &Profile) -> Result<(), Unpacked>
     let faults: Vec<Fault> = demands
         .iter()
         .filter_map(|of| {
-            let scheduler = named(of.demand.scheduler.as_deref()?)?;
-            check_job(&of.demand, scheduler, profile, reserve(workflow.settings())).err()
+            let check =
+                |one: &SlurmScheduler| check_job(&of.demand, one, profile, reserve(workflow.settings()));
+            match of.demand.scheduler.as_deref() {
+                Some(name) => check(named(name)?).err(),
+                // Allocations of any of them may take it.
+                None => first_unless_one_fits(workflow.schedulers().iter().map(check)),
+            }
         })
         .collect();
     if faults.is_empty() { Ok(()) } else { Err(unfit(&faults, profile)) }
+}
+
+/// Nothing if there is none, or one that fits.
+fn first_unless_one_fits(mut checked: impl Iterator<Item = Result<(), Fault>>) -> Option<Fault> {
+    let first = checked.next()?.err()?;
+    checked.all(|fits| fits.is_err()).then_some(first)
 }
 
 fn unfit(faults: &[Fault], profile: &Profile) -> Unpacked {

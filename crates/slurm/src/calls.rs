@@ -277,7 +277,7 @@ impl Slurm {
             return Outcome::Answered(Said { stdout, stderr });
         }
         let complaint = if stderr.trim().is_empty() { stdout } else { stderr };
-        if is_unreachable(&complaint) {
+        if is_unreachable(tool, &complaint) {
             return Outcome::Unknown(Unknown::Unreachable { said: brief(&complaint) });
         }
         Outcome::Refused(complaint)
@@ -390,11 +390,15 @@ const UNREACHABLE: &[&str] = &[
     "Slurm temporarily",
     "Could not establish a configuration source",
     "Unable to process configuration file",
-    "Unspecified error",
 ];
 
-fn is_unreachable(complaint: &str) -> bool {
+/// What a controller says whose reason nobody has a number for. Of a submission that is a refusal: a site's own script
+/// for submissions (`job_submit.lua`) that says no without a reason.
+const UNSPECIFIED: &str = "Unspecified error";
+
+fn is_unreachable(tool: Tool, complaint: &str) -> bool {
     UNREACHABLE.iter().any(|words| complaint.contains(words))
+        || (tool != Tool::Sbatch && complaint.contains(UNSPECIFIED))
 }
 
 /// A day before: clocks differ, and jobs are looked for by their names anyway.

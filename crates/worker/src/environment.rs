@@ -73,6 +73,8 @@ pub(crate) const THREADS: &str = "OMP_NUM_THREADS";
 pub(crate) struct Given<'a> {
     /// The ids of the graphics cards.
     pub(crate) devices: &'a [&'a str],
+    /// There are cards that jobs get if they ask for them.
+    pub(crate) has_cards: bool,
     /// When its `runtime` will be over.
     pub(crate) deadline: Option<Timestamp>,
     /// Nobody has said how many [`THREADS`] all jobs may start.
@@ -111,7 +113,8 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>
     for (name, value) in &assignment.params {
         to.set(&format!("WINDLASS_PARAM_{}", name.to_uppercase()), value);
     }
-    if !given.devices.is_empty() {
+    // Whoever says what it needs, and names no card, is not to use those of others.
+    if !given.devices.is_empty() || (given.has_cards && assignment.asked_for_resources) {
         let devices = given.devices.join(",");
         for name in [
             "CUDA_VISIBLE_DEVICES",

@@ -177,6 +177,7 @@ impl Worker {
         }
         let given = Given {
             devices: &self.devices(task.devices),
+            has_cards: !self.devices.is_empty(),
             recovery: task.recovery,
             deadline: assignment.limits.runtime.map(|runtime| self.clock.now().after(runtime)),
             threads_unsaid: self.threads_unsaid,

@@ -109,11 +109,20 @@ fn a_job_gets_the_cards_that_it_asks_for() {
 name: test
 resource_requirements:
   - {name: card, num_cpus: 1, num_gpus: 1, memory: 100m}
+  - {name: none, num_cpus: 1, memory: 100m}
 jobs:
-  - {name: a, command: 'echo $CUDA_VISIBLE_DEVICES > a', resource_requirements: card}
+  # Side by side: each waits for the other.
+  - {name: a, command: 'echo $CUDA_VISIBLE_DEVICES > a; until test -s b; do sleep 0.1; done', resource_requirements: card}
+  - {name: b, command: 'echo $CUDA_VISIBLE_DEVICES > b; until test -s a; do sleep 0.1; done', resource_requirements: card}
+  - {name: c, command: 'echo ${CUDA_VISIBLE_DEVICES-all of them} > c', resource_requirements: none}
 ";
     house.submit(jobs);
-    house.allocate(&["--partition=gpu", "--gres=gpu:2", "--cpus-per-task=1", "--mem=500", "--time=5"]);
-    house.await_status("a", "completed");
-    assert_eq!(house.work.read("a"), "0\n");
+    house.allocate(&["--partition=gpu", "--gres=gpu:2", "--cpus-per-task=2", "--mem=500", "--time=5"]);
+    for job in ["a", "b", "c"] {
+        house.await_status(job, "completed");
+    }
+    let mut cards = [house.work.read("a"), house.work.read("b")];
+    cards.sort();
+    assert_eq!(cards, ["0\n", "1\n"]);
+    assert_eq!(house.work.read("c"), "\n", "one that asks for none has none");
 }

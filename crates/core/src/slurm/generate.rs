@@ -2,11 +2,12 @@
 
 use super::fit::{Ask, Lack, Unfit, lacks};
 use super::groups::{Demand, Fault, Group, Options, groups, without_end};
+use super::offer::Offer;
 use super::profile::{Partition, Profile};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use windlass_types::Bytes;
 use windlass_types::settings::{Action, ActionType, SlurmScheduler, Trigger};
+use windlass_types::{Bytes, Resources};
 
 /// A scheduler for a group of jobs, and what asks for its allocations.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,7 +155,7 @@ impl std::fmt::Display for SchedulerFault {
 pub fn check_scheduler(scheduler: &SlurmScheduler, profile: &Profile) -> Result<(), SchedulerFault> {
     let fault = |why: String| SchedulerFault { scheduler: scheduler.name.clone(), why };
     let ask = Ask {
-        cpus: scheduler.ntasks_per_node.unwrap_or(1),
+        cpus: Offer::from(scheduler).cpus.or(scheduler.ntasks_per_node).unwrap_or(1),
         memory: scheduler.memory().unwrap_or(Bytes(0)),
         gpus: scheduler.gres.as_deref().map_or(0, gpus_of),
         nodes: scheduler.nodes.max(1),
@@ -163,28 +164,35 @@ pub fn check_scheduler(scheduler: &SlurmScheduler, profile: &Profile) -> Result<
             .ok_or_else(|| fault(format!("`{}` is no walltime", scheduler.walltime)))?,
         account: &scheduler.account,
     };
+    let candidates = candidates(scheduler, profile).map_err(&fault)?;
+    any_gives(&candidates, |partition| scheduler_lacks(&ask, partition)).map_err(fault)
+}
+
+/// Where its allocations may be: one of the partitions that it names. If it names none Slurm may find the way itself, or
+/// take the default.
+fn candidates<'p>(scheduler: &SlurmScheduler, profile: &'p Profile) -> Result<Vec<&'p Partition>, String> {
     let Some(names) = scheduler.partition.as_deref() else {
-        // Slurm may find the way itself, or take the default.
         let auto = profile.partitions.iter().filter(|one| !one.requires_explicit_request || one.is_default);
-        let candidates: Vec<&Partition> = auto.collect();
-        return match candidates.as_slice() {
-            [] => Ok(()),
-            some if some.iter().any(|one| scheduler_lacks(&ask, one).is_empty()) => Ok(()),
-            some => Err(fault(why(some[0], scheduler_lacks(&ask, some[0])))),
-        };
+        return Ok(auto.collect());
     };
-    // Several may be named; one that fits is enough.
-    let mut first = None;
-    for name in names.split(',').map(str::trim) {
-        let Some(partition) = profile.partition(name) else {
+    let find = |name: &str| {
+        profile.partition(name).ok_or_else(|| {
             let known: Vec<&str> = profile.partitions.iter().map(|one| one.name.as_str()).collect();
-            return Err(fault(format!("there is no partition `{name}`; there are {}", known.join(", "))));
-        };
-        let lacks = scheduler_lacks(&ask, partition);
+            format!("there is no partition `{name}`; there are {}", known.join(", "))
+        })
+    };
+    names.split(',').map(|name| find(name.trim())).collect()
+}
+
+/// One that fits is enough; otherwise what the first of them lacks.
+fn any_gives(candidates: &[&Partition], lacks: impl Fn(&Partition) -> Vec<Lack>) -> Result<(), String> {
+    let mut first = None;
+    for partition in candidates {
+        let lacks = lacks(partition);
         if lacks.is_empty() {
             return Ok(());
         }
-        first.get_or_insert_with(|| fault(why(partition, lacks)));
+        first.get_or_insert_with(|| why(partition, lacks));
     }
     first.map_or(Ok(()), Err)
 }
@@ -200,7 +208,7 @@ fn scheduler_lacks(ask: &Ask<'_>, partition: &Partition) -> Vec<Lack> {
     lacks
 }
 
-/// Jobs that can never run in allocations of the scheduler that they name: it asks for nodes that lack something.
+/// Jobs that can never run in allocations of this scheduler, by what it asks for, or by what it can get.
 ///
 /// `reserve` is how much of an allocation jobs do not have.
 pub fn check_job(
@@ -209,34 +217,39 @@ pub fn check_job(
     profile: &Profile,
     reserve: Duration,
 ) -> Result<(), Fault> {
-    let partition = match scheduler.partition.as_deref() {
-        Some(names) => names.split(',').next().and_then(|name| profile.partition(name.trim())),
-        None => profile.default_partition(),
-    };
+    let asks = &demand.resources;
     let fault = |why: String| Fault {
         names: demand.names.clone(),
         jobs: demand.jobs,
         requirements: demand.requirements.clone(),
-        asks: Ask::new(&demand.resources, "").to_string(),
+        asks: Ask::new(asks, "").to_string(),
         why: format!("scheduler `{}`: {why}", scheduler.name),
     };
-    if let (Some(walltime), Some(runtime)) = (scheduler.walltime(), demand.resources.runtime)
+    let offer = Offer::from(scheduler);
+    if let (Some(walltime), Some(runtime)) = (offer.lasts, asks.runtime)
         && runtime.saturating_add(reserve) > walltime
     {
         let said = format!("its allocations last {}", write_walltime(walltime));
         return Err(fault(if runtime > walltime { said } else { without_end(&said, reserve) }));
     }
-    if let Some(cpus) =
-        scheduler.extra.as_deref().and_then(cpus_of).filter(|cpus| *cpus < demand.resources.cpus)
-    {
-        return Err(fault(format!("it asks for {cpus} CPUs of a node")));
+    // Of time it was seen that there is enough.
+    let bare = Resources { runtime: None, ..*asks };
+    if !offer.holds(&bare) {
+        return Err(fault(too_little(&offer, &bare)));
     }
-    let Some(partition) = partition else { return Ok(()) };
-    let ask = Ask::new(&demand.resources, &scheduler.account);
-    match lacks(&ask, partition) {
-        lacks if lacks.is_empty() => Ok(()),
-        lacks => Err(fault(why(partition, lacks))),
-    }
+    let Ok(candidates) = candidates(scheduler, profile) else { return Ok(()) };
+    let ask = Ask { walltime: asks.runtime.unwrap_or_default(), ..Ask::new(asks, &scheduler.account) };
+    any_gives(&candidates, |partition| lacks(&ask, partition)).map_err(fault)
+}
+
+/// What a scheduler should ask for more of.
+fn too_little(offer: &Offer, asks: &Resources) -> String {
+    let cpus = offer.cpus.filter(|has| asks.cpus > *has).map(|has| format!("{has} CPUs of a node"));
+    let memory = offer.memory.filter(|has| asks.memory > *has).map(|has| format!("{has} of a node"));
+    let gpus = offer.gpus.filter(|has| asks.gpus > *has).map(|has| format!("{has} GPUs of a node"));
+    let nodes = (asks.nodes > offer.nodes).then(|| format!("{} nodes", offer.nodes));
+    let parts: Vec<String> = [cpus, memory, gpus, nodes].into_iter().flatten().collect();
+    format!("it asks for {}", parts.join(", "))
 }
 
 /// `--cpus-per-task=8` or `-c 8` among the options that somebody wrote.

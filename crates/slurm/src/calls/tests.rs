@@ -13,7 +13,7 @@ fn who_cannot_be_reached_is_told_from_who_refuses() {
         "squeue: error: Munge encode failed: Failed to access \"/run/munge.socket\"",
         "slurm_load_jobs error: Protocol authentication error",
     ] {
-        assert!(is_unreachable(away), "{away}");
+        assert!(is_unreachable(Tool::Squeue, away), "{away}");
     }
     for no in [
         "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified",
@@ -24,8 +24,11 @@ fn who_cannot_be_reached_is_told_from_who_refuses() {
         "Slurm accounting storage is disabled",
         "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
     ] {
-        assert!(!is_unreachable(no), "{no}");
+        assert!(!is_unreachable(Tool::Sbatch, no), "{no}");
     }
+    let unspecified = "sbatch: error: Batch job submission failed: Unspecified error";
+    assert!(!is_unreachable(Tool::Sbatch, unspecified), "a site's own script said no");
+    assert!(is_unreachable(Tool::Scancel, "scancel: error: Kill job error on job id 4: Unspecified error"));
 }
 
 /// What a real cluster does not do on demand: commands that hang, or print what nobody understands.

@@ -173,6 +173,43 @@ fn jobs_and_the_scheduler_they_name() {
 }
 
 #[test]
+fn a_job_needs_what_its_scheduler_asks_for_and_one_partition_that_has_it() {
+    let scheduler = |partition: &str, tasks: u32, extra: &str, mem: Option<&str>| SlurmScheduler {
+        name: "s".into(),
+        walltime: "00:10:00".into(),
+        partition: (!partition.is_empty()).then(|| partition.to_owned()),
+        ntasks_per_node: Some(tasks),
+        extra: (!extra.is_empty()).then(|| extra.to_owned()),
+        mem: mem.map(str::to_owned),
+        ..SlurmScheduler::default()
+    };
+    let mut profile = profile();
+    let mut small = profile.partitions[0].clone();
+    small.name = "small".into();
+    small.cpus_per_node = 2;
+    small.max_walltime_secs = Some(600);
+    profile.partitions.push(small);
+    // scheduler, CPUs of the job → what is wrong
+    for (scheduler, cpus, expected) in [
+        (scheduler("standard", 4, "-c 1", None), 4, None),
+        (scheduler("standard", 4, "-c 1", None), 5, Some("it asks for 4 CPUs of a node")),
+        (scheduler("small,standard", 1, "", None), 4, None),
+        (scheduler("small", 1, "", None), 4, Some("partition `small`: its nodes have 2 CPUs")),
+        (scheduler("small", 1, "", None), 1, None),
+        (scheduler("standard", 1, "", Some("500M")), 1, Some("it asks for 500 MiB of a node")),
+    ] {
+        let mut demand = demand("r", 0, 1, cpus, 0);
+        demand.resources.runtime = None;
+        let found = check_job(&demand, &scheduler, &profile, Duration::ZERO).err().map(|fault| fault.why);
+        let found = found.as_deref().map(|why| why.strip_prefix("scheduler `s`: ").unwrap());
+        assert_eq!(found, expected, "{scheduler:?}");
+    }
+    let wide = scheduler("standard", 2, "--cpus-per-task=8", None);
+    let found = check_scheduler(&wide, &profile).unwrap_err();
+    assert_eq!(found.why, "partition `standard`: its nodes have 8 CPUs");
+}
+
+#[test]
 fn options_that_somebody_wrote() {
     for (extra, cpus) in [
         ("--cpus-per-task=8", Some(8)),
