@@ -20,13 +20,22 @@ pub(crate) fn cause(words: Option<&str>, ran_out: bool) -> EndCause {
     told.unwrap_or(if ran_out { EndCause::OutOfMemory } else { EndCause::Itself })
 }
 
+/// Where the kernel keeps the limit, and where Slurm itself does.
+const OUT_OF_MEMORY: [&str; 5] = [
+    ": Out Of Memory",
+    "oom-kill event",
+    "oom_kill event",
+    "exceeded memory limit (",
+    "Exceeded job memory limit",
+];
+
 fn is_slurms(line: &str) -> bool {
     line.starts_with("srun: ") || line.starts_with("slurmstepd")
 }
 
 fn cause_in(line: &str) -> Option<EndCause> {
     let has = |text: &str| line.contains(text);
-    if has(": Out Of Memory") || has("oom-kill event") || has("oom_kill event") {
+    if OUT_OF_MEMORY.iter().any(|text| has(text)) {
         Some(EndCause::OutOfMemory)
     } else if has("*** STEP ") && has("DUE TO TIME LIMIT") {
         Some(EndCause::Timeout)
@@ -90,6 +99,13 @@ mod tests {
                 EndCause::OutOfMemory,
             ),
             (Some("slurmstepd: error: Detected 1 oom_kill event in StepId=8.2."), EndCause::OutOfMemory),
+            (
+                Some(
+                    "slurmstepd-n1: error: StepId=8.2 exceeded memory limit (419430400 > 104857600), being killed",
+                ),
+                EndCause::OutOfMemory,
+            ),
+            (Some("slurmstepd: error: Exceeded job memory limit"), EndCause::OutOfMemory),
             (
                 Some(
                     "slurmstepd-n1: error: *** STEP 8.5 ON n1 CANCELLED AT 2026-11-16T11:05:19 DUE TO TIME LIMIT ***",

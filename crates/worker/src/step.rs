@@ -5,13 +5,14 @@
 //!
 //! Each task of a step leaves one file, `PREFIX.TASK`, beside the logs, which all nodes see. The worker reads them when the
 //! launcher is over, and removes them; those that a dead worker did not get to are removed by the job's next attempt. Their
-//! names are never looked up before they are there: a network file system may remember for a while that there was nothing.
+//! names are never looked up by the worker before it is over: a network file system may remember for a while that there was nothing.
 
 use crate::slot::FIRST_LOOK;
 use serde::{Deserialize, Serialize};
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -29,6 +30,11 @@ const EXTENSION: &str = "used";
 
 /// Runs what follows the first five words in their place, if the program is there. These are `$1` to `$5`.
 const IF_THERE: &str = r#"[ -x "$1" ] || shift 5; exec "$@""#;
+
+/// A job that is over before this leaves only what it used in the end.
+const FIRST_NOTE: Duration = Duration::from_secs(2);
+/// More than any note is long. All are of the same length, so that one that is written over another leaves nothing of that.
+const NOTE_LENGTH: usize = 512;
 
 /// Where the tasks of one launch leave what they used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +101,7 @@ impl Notes {
         Some(["/bin/sh", "-c", IF_THERE, "sh"].into_iter().map(str::to_owned).chain(call).collect())
     }
 
-    /// Reads and removes what the tasks left. `None` if that is nothing: they were killed, or ran without being measured.
+    /// Reads and removes what the tasks left. `None` if that is nothing: they were soon killed, or ran without being measured.
     pub(crate) fn take(&self) -> Option<Seen> {
         let files = (0..self.tasks).map(|task| file(&self.prefix, task));
         let notes = files.filter_map(|path| {
@@ -146,37 +152,35 @@ pub fn stand_in(words: &[OsString]) -> Option<ExitCode> {
         Ok(escort) => escort,
         Err(error) => return Some(refuse(&format!("{}: {error}", program.display()))),
     };
-    Some(see_through(escort, &own, Path::new(prefix), mark, Duration::from_millis(interval)))
+    let task = std::env::var("SLURM_PROCID").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let page = Page::new(Path::new(prefix), task, mark.to_string_lossy().into_owned());
+    Some(see_through(escort, &own, page, Duration::from_millis(interval)))
 }
 
-fn see_through(escort: Escort, own: &Places, prefix: &Path, mark: &OsStr, interval: Duration) -> ExitCode {
-    let kills = || if is_of_step(&own.own, "memory") { cgroup::own_oom_kills(own) } else { None };
-    let before = kills();
+fn see_through(escort: Escort, own: &Places, mut page: Page, interval: Duration) -> ExitCode {
+    let evidence = Evidence::new(own);
     let started = escort.started;
-    let series = watch(&escort, interval);
+    let series = watch(&escort, interval, |series, cpu_time| {
+        let end = EndUsage { wall: started.elapsed(), cpu_time, peak_rss: None };
+        let usage = series.usage(&end);
+        if page.is_due(end.wall, usage.peak_memory) {
+            page.write(end.wall, Seen { usage, ran_out: evidence.ran_out() });
+        }
+    });
     let wall = started.elapsed();
     let reaped = match escort.reap() {
         Ok(reaped) => reaped,
         Err(error) => return refuse(&format!("its child is lost: {error}")),
     };
     let own_peak = sample::own_peak_rss().unwrap_or(Bytes(u64::MAX));
-    let end = EndUsage {
-        wall,
-        cpu_time: reaped.cpu_time,
-        peak_rss: sample::trusted_peak(reaped.max_rss, own_peak),
-    };
-    let seen = Seen { usage: series.usage(&end), ran_out: kills() > before };
-    let task = std::env::var("SLURM_PROCID").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let note = Note { mark: mark.to_string_lossy().into_owned(), seen };
-    // A note that is cut off cannot be read, and says nothing then: no other name is needed while it is written.
-    if let Ok(text) = serde_json::to_vec(&note) {
-        fs::write(file(prefix, task), text).ok();
-    }
+    let peak_rss = sample::trusted_peak(reaped.max_rss, own_peak);
+    let usage = series.usage(&EndUsage { wall, cpu_time: reaped.cpu_time, peak_rss });
+    page.write(wall, Seen { usage, ran_out: evidence.ran_out() });
     end_as(reaped.exit)
 }
 
-/// Takes samples as a worker does, until it is over.
-fn watch(escort: &Escort, interval: Duration) -> Series {
+/// Takes samples as a worker does, until it is over. `each` is told of the time of CPUs until then.
+fn watch(escort: &Escort, interval: Duration, mut each: impl FnMut(&Series, Duration)) -> Series {
     let mut series = Series::new(escort.started);
     let mut next = (!interval.is_zero()).then(|| escort.started + FIRST_LOOK);
     while !escort.wait_until(next) {
@@ -184,8 +188,62 @@ fn watch(escort: &Escort, interval: Duration) -> Series {
         let now = Instant::now();
         series.add(now, sample.cpu, sample.rss);
         next = now.checked_add(interval);
+        each(&series, sample.cpu);
     }
     series
+}
+
+/// What the kernel says of processes that it ended, where that is about this step and no other.
+struct Evidence<'a> {
+    own: Option<&'a Places>,
+    before: Option<u64>,
+}
+
+impl<'a> Evidence<'a> {
+    fn new(own: &'a Places) -> Self {
+        let own = Some(own).filter(|own| is_of_step(&own.own, "memory"));
+        Self { own, before: own.and_then(cgroup::own_oom_kills) }
+    }
+
+    fn ran_out(&self) -> bool {
+        self.own.and_then(cgroup::own_oom_kills) > self.before
+    }
+}
+
+/// The file of one task. It is written now and then, for when the task is killed: then no more than a tenth of its time is
+/// missing, and hardly any of its memory. Over a day that is a hundred times, and for a short job once.
+struct Page {
+    path: PathBuf,
+    mark: String,
+    file: Option<File>,
+    /// After what time it was last written, and the peak of memory that it has.
+    written: Duration,
+    peak: Bytes,
+}
+
+impl Page {
+    fn new(prefix: &Path, task: u32, mark: String) -> Self {
+        Self { path: file(prefix, task), mark, file: None, written: Duration::ZERO, peak: Bytes(0) }
+    }
+
+    fn is_due(&self, wall: Duration, peak: Option<Bytes>) -> bool {
+        let has_aged = wall >= self.written + self.written / 10;
+        let has_grown = peak.is_some_and(|peak| peak.0 > self.peak.0 + self.peak.0 / 20);
+        wall >= FIRST_NOTE && (has_aged || has_grown)
+    }
+
+    /// All of it at once and over what was there, so that it can be read at any moment. If it cannot be written, nobody will
+    /// miss it but whoever wants to know.
+    fn write(&mut self, wall: Duration, seen: Seen) {
+        (self.written, self.peak) = (wall, seen.usage.peak_memory.unwrap_or(self.peak));
+        let note = Note { mark: self.mark.clone(), seen };
+        if self.file.is_none() {
+            self.file = File::create(&self.path).ok();
+        }
+        if let (Some(file), Ok(text)) = (&self.file, serde_json::to_string(&note)) {
+            file.write_all_at(format!("{text:NOTE_LENGTH$}").as_bytes(), 0).ok();
+        }
+    }
 }
 
 /// Whether the group of this controller, of those in `/proc/self/cgroup`, is that of a step of Slurm and nobody else's.
@@ -292,6 +350,31 @@ mod tests {
         let nameless = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
         let nameless: OsString = nameless;
         assert_eq!(notes.words(Path::new(&nameless), None), None);
+    }
+
+    #[test]
+    fn a_note_is_written_when_there_is_something_new_to_say() {
+        let directory = tempfile::tempdir().unwrap();
+        let notes = Notes::new(directory.path(), &key(1), "m".into(), 1);
+        let mut page = Page::new(&notes.prefix, 0, "m".into());
+        let peak = |bytes| Some(Bytes(bytes));
+        assert!(!page.is_due(SECOND, peak(1000)) && page.is_due(2 * SECOND, peak(1000)));
+        let longest = Usage {
+            peak_memory: peak(u64::MAX),
+            avg_memory: peak(u64::MAX),
+            cpu_time: Duration::MAX,
+            peak_cpu_percent: Some(-f64::MIN_POSITIVE),
+            avg_cpu_percent: Some(-f64::MIN_POSITIVE),
+        };
+        page.write(20 * SECOND, Seen { usage: longest, ran_out: false });
+        page.write(20 * SECOND, seen(1000, SECOND, None, false));
+        for (wall, bytes, expected) in
+            [(20, 1000, false), (21, 1050, false), (21, 1051, true), (22, 0, true), (21, 500, false)]
+        {
+            assert_eq!(page.is_due(wall * SECOND, peak(bytes)), expected, "{wall} s, {bytes} bytes");
+        }
+        assert_eq!(fs::metadata(&page.path).unwrap().len(), NOTE_LENGTH as u64);
+        assert_eq!(notes.take(), Some(seen(1000, SECOND, None, false)), "the shorter one is whole");
     }
 
     #[test]

@@ -61,6 +61,7 @@ jobs:
     stdio: {mode: none}
     resource_requirements: small
     failure_handler: more
+  - {name: endless, command: sleep 1000, depends_on: [wide], resource_requirements: small}
 ";
 
 const BUSY: &str = "\
@@ -95,6 +96,13 @@ fn what_steps_used_is_measured_where_they_ran() {
         house.await_status(name, "completed");
     }
     assert_eq!(heard(), "usr1\n");
+    let stdio = house.work.path().join("windlass_output/job_stdio");
+    eventually("what the endless one uses is noted", || {
+        fs::read_to_string(stdio.join("job_wf1_j5_r1_a1.used.0"))
+            .is_ok_and(|note| note.contains("peak_memory"))
+    });
+    house.windlass(&["cancel", "1"]);
+    house.await_status("endless", "canceled");
     let results = house.json(&["results", "list", "1"]);
     let of = |name: &str| -> Vec<&Value> {
         let rows = results.as_array().unwrap().iter().filter(|row| row["job_name"] == name);
@@ -114,8 +122,10 @@ fn what_steps_used_is_measured_where_they_ran() {
     assert!(grown["peak_memory_bytes"].as_u64() > Some(400 << 20), "{grown}");
     let usage = house.json(&["slurm", "usage", "1"]);
     assert!(usage["total"]["cpu_core_hours"].as_f64().unwrap() > 0.0, "{usage}");
-    let logs = fs::read_dir(house.work.path().join("windlass_output/job_stdio")).unwrap();
-    let names: Vec<String> = logs.map(|log| log.unwrap().file_name().into_string().unwrap()).collect();
+    let [killed] = of("endless")[..] else { panic!("{results}") };
+    assert!(killed["peak_memory_bytes"].as_u64() > Some(0), "{killed}");
+    let names: Vec<String> =
+        fs::read_dir(stdio).unwrap().map(|log| log.unwrap().file_name().into_string().unwrap()).collect();
     assert!(!names.iter().any(|name| name.contains("used") || name.contains("_j4_")), "{names:?}");
 }
 

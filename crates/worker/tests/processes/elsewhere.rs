@@ -180,10 +180,18 @@ fn what_tasks_used_elsewhere_is_summed_up_and_nothing_is_left() {
     assert!(usage.cpu_time >= Duration::from_millis(600), "{usage:?}");
     assert!(usage.avg_memory.is_some() && usage.avg_cpu_percent > Some(0.0), "{usage:?}");
 
-    // Killed with what measures it: nothing is known rather than something wrong.
-    let parent = "kill -9 $(cut -d' ' -f4 /proc/$$/stat); sleep 1000";
-    let killed = bench.run(launched("shift\n\"$@\"; kill -9 $$", &bench, job(2, parent)));
+    // Killed at once with what measures it: nothing is known rather than something wrong.
+    let killing = "kill -9 $(cut -d' ' -f4 /proc/$$/stat); sleep 1000";
+    let fatal = "shift\n\"$@\"; kill -9 $$";
+    let killed = bench.run(launched(fatal, &bench, job(2, killing)));
     assert_eq!((killed.exit, killed.usage), (Exit::Signal(9), Usage::default()));
+    // Later: what it had used by then.
+    let noted =
+        "while ! grep -q peak_memory out/job_stdio/job_wf3_j4_r2_a4.used.0; do sleep 0.05; done 2> /dev/null";
+    let killed = bench.run(launched(fatal, &bench, job(4, &format!("{BUSY}\n{noted}\n{killing}"))));
+    assert_eq!(killed.exit, Exit::Signal(9));
+    assert!(killed.usage.cpu_time >= Duration::from_millis(300), "{killed:?}");
+    assert!(killed.usage.peak_memory.is_some(), "{killed:?}");
     let missing = bench.run(launched("shift\nexec \"$@\"", &bench, job(3, "exit 3")));
     assert_eq!(missing.exit, Exit::Code(3));
     assert!(!missing.usage.cpu_time.is_zero());
