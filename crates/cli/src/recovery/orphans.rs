@@ -184,7 +184,7 @@ fn in_ended_allocations(
         ..AllocationFilter::default()
     };
     let mut ended = store.allocations(&filter)?;
-    ended.retain(|row| row.end.is_some_and(ends::has_ended_all));
+    ended.retain(ends::has_ended_all);
     let ended: HashMap<AllocationId, String> =
         ended.iter().map(|row| (row.id, ends::in_words(row))).collect();
     Ok(within.into_iter().filter_map(|(worker, id)| Some((worker, ended.get(&id)?.clone()))).collect())

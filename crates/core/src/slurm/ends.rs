@@ -30,11 +30,14 @@ pub fn interruption(row: &Allocation) -> String {
     format!("{INTERRUPTED}: {} {fate}", name(row))
 }
 
-/// Whether what ran in an allocation that ended so is certainly gone. Of a node that Slurm has lost everything may go on: there only
-/// the lease of a worker says when its jobs may run elsewhere.
-pub const fn has_ended_all(end: SlurmState) -> bool {
-    use SlurmState::{Cancelled, Completed, Deadline, Failed, OutOfMemory, Preempted, Timeout};
-    matches!(end, Cancelled | Completed | Deadline | Failed | OutOfMemory | Preempted | Timeout)
+/// Whether what ran in an allocation is certainly gone because of how that ended: its node has told that its script is over, and
+/// there was no other node. That it was cancelled, preempted or out of time is what the controller has decided. Of a node that it
+/// cannot reach it says so in the end all the same, and everything may go on there. Then only a worker's goodbye, or the end of its
+/// lease, says when its jobs may run elsewhere.
+pub fn has_ended_all(row: &Allocation) -> bool {
+    use SlurmState::{Completed, Failed, OutOfMemory};
+    let is_told = row.end.is_some_and(|end| matches!(end, Completed | Failed | OutOfMemory));
+    row.state == AllocationState::Ended && is_told && row.request.nodes <= 1
 }
 
 /// An allocation ended for a reason that no job in it is to blame for, as a value that is small enough to be handed around.
@@ -177,8 +180,31 @@ mod tests {
         for end in [SlurmState::OutOfMemory, SlurmState::Failed, SlurmState::Completed] {
             assert_eq!(evicted(A::Ended, Some(end)), None, "{end}");
         }
-        assert!(has_ended_all(SlurmState::Preempted) && !has_ended_all(SlurmState::NodeFail));
         assert_eq!((evicted(A::Ended, None), evicted(A::Running, None)), (None, None));
         assert_eq!(evicted(A::Completing, Some(SlurmState::Timeout)), None, "its processes may live");
+    }
+
+    #[test]
+    fn only_a_node_says_that_nothing_runs_on_it() {
+        use AllocationState as A;
+        for (state, end, nodes, expected) in [
+            (A::Ended, Some(SlurmState::Completed), 1, true),
+            (A::Ended, Some(SlurmState::Failed), 1, true),
+            (A::Ended, Some(SlurmState::OutOfMemory), 1, true),
+            // The first of them has told.
+            (A::Ended, Some(SlurmState::Completed), 2, false),
+            // So it ends on a node that is lost while Slurm waits for its end.
+            (A::Ended, Some(SlurmState::Cancelled), 1, false),
+            (A::Ended, Some(SlurmState::Preempted), 1, false),
+            (A::Ended, Some(SlurmState::Timeout), 1, false),
+            (A::Ended, Some(SlurmState::Deadline), 1, false),
+            (A::Ended, Some(SlurmState::NodeFail), 1, false),
+            (A::Completing, Some(SlurmState::Completed), 1, false),
+            (A::Ended, None, 1, false),
+        ] {
+            let mut row = row(state, end, None);
+            row.request.nodes = nodes;
+            assert_eq!(has_ended_all(&row), expected, "{state:?} {end:?} {nodes}");
+        }
     }
 }

@@ -44,10 +44,11 @@ impl Office {
         Ok(Some(row))
     }
 
-    /// Its workers are gone, whatever is left of their leases; unless Slurm has only lost sight of them.
+    /// Its workers are gone, whatever is left of their leases; unless Slurm may only have lost sight of them. Those who were asked to
+    /// go have said goodbye, and hold nothing.
     pub(super) fn on_allocation_over(&mut self, allocation: AllocationId) {
         let Ok(Some(row)) = self.store.allocation(allocation) else { return };
-        if row.state != AllocationState::Ended || !row.end.is_some_and(ends::has_ended_all) {
+        if !ends::has_ended_all(&row) {
             return;
         }
         let inside = self.mates.iter().filter(|(_, mate)| mate.allocation == Some(allocation));

@@ -229,11 +229,26 @@ fn what_was_lost_with_its_allocation_says_so_and_has_not_failed() {
         let mut worker = inside(&world, workflow, id);
         worker.say(&world, vec![]).unwrap();
         ends(&world, id, end);
+        // The node may be one that Slurm has lost, where the job goes on until the worker notices that its lease is over.
+        assert_eq!(told(&world, workflow), (Vec::new(), S::Pending), "{end}");
+        world.pass(LEASE + Duration::from_secs(3));
         let why = format!("orphaned: allocation {id} (Slurm job 7) {words}");
         assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
         let mut next = Worker::new(&world, 1);
         next.say(&world, vec![]).unwrap();
         assert_eq!(next.held.len(), 1, "it runs beside others, and is not tried alone");
+    }
+}
+
+#[test]
+fn what_was_there_when_its_node_said_that_all_is_over_goes_back_at_once() {
+    for (nodes, status) in [(1, S::Ready), (2, S::Pending)] {
+        let world = World::new();
+        let workflow = world.begin(&[plain()]);
+        let id = on_nodes(&world, workflow, nodes);
+        inside(&world, workflow, id).say(&world, vec![]).unwrap();
+        ends(&world, id, SlurmState::OutOfMemory);
+        assert_eq!(told(&world, workflow).1, status, "on {nodes}");
     }
 }
 
