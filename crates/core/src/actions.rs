@@ -17,6 +17,8 @@ pub struct Known {
     pub persistent: bool,
     /// Our own workers can carry it out.
     pub is_ours: bool,
+    /// It asks for nodes.
+    pub is_for_nodes: bool,
     pub jobs: Vec<JobId>,
     pub trigger_count: u32,
     /// Executions up to this one do not count any more.
@@ -60,9 +62,10 @@ pub const fn is_rearmed(trigger: Trigger, everything: bool, gates_settled: bool)
 }
 
 /// Whether a job in this state is one that the trigger has waited for. A job that was canceled before it was its turn was
-/// never ready.
-const fn counts(trigger: Trigger, status: JobStatus) -> bool {
+/// never ready; but whoever asks for nodes need not wait for it any longer.
+const fn counts(trigger: Trigger, is_for_nodes: bool, status: JobStatus) -> bool {
     match trigger {
+        Trigger::OnJobsReady if is_for_nodes && status.is_settled() => true,
         Trigger::OnJobsReady => !matches!(
             status,
             JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled
@@ -86,9 +89,12 @@ struct One {
     trigger: Trigger,
     persistent: bool,
     is_ours: bool,
+    is_for_nodes: bool,
     required: u32,
     count: u32,
     waits_for: HashSet<JobId>,
+    /// Those of its jobs that are ready and not over.
+    ready: HashSet<JobId>,
     /// For whom it was carried out since it was armed.
     done_for: HashSet<Option<WorkerId>>,
     last_attempt: u32,
@@ -133,10 +139,25 @@ impl One {
         out.push(Change::Action(ActionChange::Triggered { action: self.id, from, to: reached, is_due }));
     }
 
-    /// What it waits for is told by the jobs themselves, so nothing is ever counted twice.
+    /// One of its jobs is in this state by now. Whether that says something.
+    fn see(&mut self, job: JobId, status: JobStatus) -> bool {
+        let is_counted = counts(self.trigger, self.is_for_nodes, status);
+        if !(self.is_for_nodes && self.trigger == Trigger::OnJobsReady) {
+            return is_counted && self.waits_for.remove(&job);
+        }
+        let has_changed =
+            if is_counted && !status.is_settled() { self.ready.insert(job) } else { self.ready.remove(&job) };
+        (is_counted && self.waits_for.remove(&job)) || has_changed
+    }
+
+    /// What it waits for is told by the jobs themselves, so nothing is ever counted twice. Nodes for jobs that are all over, because
+    /// others have failed, are not asked for: the last of them counts when there is one to be run.
     fn count_jobs(&mut self, out: &mut Vec<Change>) {
         if self.trigger.is_about_jobs() {
-            let missing = u32::try_from(self.waits_for.len()).unwrap_or(u32::MAX);
+            let is_for_nobody =
+                self.is_for_nodes && self.trigger == Trigger::OnJobsReady && self.ready.is_empty();
+            let missing = self.waits_for.len().max(usize::from(is_for_nobody));
+            let missing = u32::try_from(missing).unwrap_or(u32::MAX);
             self.count(self.required.saturating_sub(missing), out);
         }
     }
@@ -174,8 +195,12 @@ impl Actions {
     /// Counts how the jobs stand, for those that wait for jobs: whatever became of them while nobody looked.
     pub fn look_at(&mut self, status: impl Fn(JobId) -> Option<JobStatus>, out: &mut Vec<Change>) {
         for one in self.all.iter_mut().filter(|one| one.trigger.is_about_jobs()) {
-            let trigger = one.trigger;
-            one.waits_for.retain(|job| !status(*job).is_some_and(|status| counts(trigger, status)));
+            let jobs: Vec<JobId> = one.waits_for.iter().copied().collect();
+            for job in jobs {
+                if let Some(status) = status(job) {
+                    one.see(job, status);
+                }
+            }
             one.count_jobs(out);
         }
     }
@@ -188,8 +213,7 @@ impl Actions {
         let mut touched: Vec<usize> = Vec::new();
         for (job, to) in changes.iter().filter_map(reached) {
             for number in self.watched.get(&job).into_iter().flatten() {
-                let one = &mut self.all[*number];
-                if counts(one.trigger, to) && one.waits_for.remove(&job) {
+                if self.all[*number].see(job, to) {
                     touched.push(*number);
                 }
             }
@@ -368,7 +392,8 @@ impl Actions {
 }
 
 fn read(known: Known) -> One {
-    let Known { id, trigger, persistent, is_ours, jobs, trigger_count, armed_after, runs } = known;
+    let Known { id, trigger, persistent, is_ours, is_for_nodes, jobs, trigger_count, armed_after, runs } =
+        known;
     let valid = runs.iter().filter(|run| run.attempt.0 > armed_after);
     let running = runs.iter().filter(|run| !run.is_over).map(|run| (run.attempt, run.worker));
     One {
@@ -376,6 +401,8 @@ fn read(known: Known) -> One {
         trigger,
         persistent,
         is_ours,
+        is_for_nodes,
+        ready: HashSet::new(),
         required: required_triggers(trigger, jobs.len()),
         count: trigger_count,
         done_for: valid.map(|run| run.worker).collect(),
@@ -413,6 +440,7 @@ mod tests {
             trigger,
             persistent: false,
             is_ours: true,
+            is_for_nodes: false,
             jobs: jobs.iter().map(|job| JobId(*job)).collect(),
             trigger_count: 0,
             armed_after: 0,
@@ -473,9 +501,49 @@ mod tests {
             (Failed, true, true),
             (Canceled, false, true),
         ] {
-            assert_eq!((counts(OnJobsReady, status), counts(OnJobsComplete, status)), (ready, complete));
-            assert!(!counts(OnWorkflowStart, status));
+            let counts_for = |trigger| counts(trigger, false, status);
+            assert_eq!((counts_for(OnJobsReady), counts_for(OnJobsComplete)), (ready, complete), "{status}");
+            assert_eq!(counts(OnJobsReady, true, status), ready || complete, "{status}");
+            assert!(!counts_for(OnWorkflowStart));
         }
+    }
+
+    #[test]
+    fn nodes_are_asked_for_when_all_jobs_are_ready_or_over_and_one_can_run() {
+        use JobStatus::{Blocked, Canceled, Completed, Disabled, Failed, Ready, Running};
+        for (statuses, is_due) in [
+            ([Ready, Ready, Ready], true),
+            ([Ready, Canceled, Ready], true),
+            ([Ready, Disabled, Failed], true),
+            ([Running, Canceled, Completed], true),
+            ([Ready, Canceled, Blocked], false),
+            ([Canceled, Canceled, Canceled], false),
+            ([Completed, Canceled, Failed], false),
+        ] {
+            let nodes = Known { is_ours: false, is_for_nodes: true, ..known(1, OnJobsReady, &[0, 1, 2]) };
+            // From how they stand, and from how they came there.
+            let (at_once, _) = actions(vec![nodes.clone()], &statuses);
+            let (mut one_by_one, _) = actions(vec![nodes], &[Blocked; 3]);
+            let mut changes: Vec<Change> = (0..)
+                .zip(statuses)
+                .filter(|(_, to)| *to != Blocked)
+                .map(|(job, to)| moved(job, to))
+                .collect();
+            one_by_one.observe(&mut changes);
+            for actions in [at_once, one_by_one] {
+                assert_eq!(actions.claimable().count(), usize::from(is_due), "{statuses:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_for_jobs_that_were_given_up_are_asked_for_when_one_of_them_is_ready_after_all() {
+        let nodes = Known { is_ours: false, is_for_nodes: true, ..known(1, OnJobsReady, &[0, 1]) };
+        let (mut actions, out) = actions(vec![nodes], &[JobStatus::Canceled, JobStatus::Canceled]);
+        assert_eq!(out, [triggered(1, (0, 1), false)]);
+        let mut changes = vec![moved(1, JobStatus::Ready)];
+        actions.observe(&mut changes);
+        assert_eq!(changes[1..], [triggered(1, (1, 2), true)]);
     }
 
     #[test]

@@ -79,6 +79,7 @@ fn known(row: ActionRow) -> Known {
         trigger: row.action.trigger_type,
         persistent: row.action.persistent,
         is_ours: row.action.action_type == ActionType::RunCommands,
+        is_for_nodes: row.action.action_type == ActionType::ScheduleNodes,
         runs: row.runs.iter().map(run).collect(),
         jobs: row.jobs,
         trigger_count: row.trigger_count,
