@@ -32,7 +32,7 @@ impl Unpacked {
     }
 }
 
-/// What the jobs of one entry demand, or those of them that ask for the same.
+/// What the jobs of one entry demand, or those of them that ask for the same and wait for as many others.
 #[derive(Clone, Debug)]
 pub struct OfEntry {
     pub demand: Demand,
@@ -46,9 +46,10 @@ pub fn demands(workflow: &Workflow<'_>) -> Vec<OfEntry> {
     let count = u32::try_from(workflow.job_count()).unwrap_or(u32::MAX);
     let levels = levels(count, &making::edges(workflow));
     let mut found: Vec<OfEntry> = Vec::new();
-    let mut places: BTreeMap<(usize, Option<u32>, Option<u32>), usize> = BTreeMap::new();
+    let mut places: BTreeMap<(usize, Option<u32>, Option<u32>, u32), usize> = BTreeMap::new();
     for ((number, job), level) in (0..).zip(workflow.jobs()).zip(levels) {
-        let key = (job.entry(), job.requirements, job.kind);
+        // Jobs of an entry may wait for one another: who waited for all of them to be ready would wait for ever.
+        let key = (job.entry(), job.requirements, job.kind, level);
         let place = *places.entry(key).or_insert_with(|| {
             let requirements = job.requirements.map(|number| &workflow.requirements()[number as usize]);
             let kind = job.kind.map(|number| &workflow.kinds()[number as usize]);
@@ -67,7 +68,6 @@ pub fn demands(workflow: &Workflow<'_>) -> Vec<OfEntry> {
         });
         let of = &mut found[place];
         of.demand.jobs += 1;
-        of.demand.level = of.demand.level.min(level);
         of.jobs.push(number);
     }
     found
@@ -105,18 +105,22 @@ pub fn check(workflow: &Workflow<'_>, profile: &Profile) -> Result<(), Unpacked>
     }
     let demands = demands(workflow);
     let named = |name: &str| workflow.schedulers().iter().find(|scheduler| scheduler.name == name);
-    let faults: Vec<Fault> = demands
-        .iter()
-        .filter_map(|of| {
-            let check =
-                |one: &SlurmScheduler| check_job(&of.demand, one, profile, reserve(workflow.settings()));
-            match of.demand.scheduler.as_deref() {
-                Some(name) => check(named(name)?).err(),
-                // Allocations of any of them may take it.
-                None => first_unless_one_fits(workflow.schedulers().iter().map(check)),
-            }
-        })
-        .collect();
+    let wrong = demands.iter().filter_map(|of| {
+        let check = |one: &SlurmScheduler| check_job(&of.demand, one, profile, reserve(workflow.settings()));
+        match of.demand.scheduler.as_deref() {
+            Some(name) => check(named(name)?).err(),
+            // Allocations of any of them may take it.
+            None => first_unless_one_fits(workflow.schedulers().iter().map(check)),
+        }
+    });
+    let mut faults: Vec<Fault> = Vec::new();
+    for fault in wrong {
+        // Those of an entry are told of once, whomever they wait for.
+        match faults.iter_mut().find(|other| other.names == fault.names && other.why == fault.why) {
+            Some(same) => same.jobs += fault.jobs,
+            None => faults.push(fault),
+        }
+    }
     if faults.is_empty() { Ok(()) } else { Err(unfit(&faults, profile)) }
 }
 
@@ -206,4 +210,35 @@ fn written(workflow: &Workflow<'_>) -> Vec<Planned> {
         })
     };
     asks.filter_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_spec::{NoAttachments, Source};
+
+    #[test]
+    fn jobs_of_an_entry_that_wait_for_one_another_are_demands_of_their_own() {
+        let text = "\
+name: chain
+resource_requirements: [{name: small, cpus: 1, memory: 1g, runtime: 10m}]
+files: [{name: 'f_{i}', path: 'f_{i}', parameters: {i: '1:4'}}]
+jobs:
+  - name: s_{i}
+    command: 'true'
+    resource_requirements: small
+    input_files: ['f_{i}']
+    output_files: ['f_{j}']
+    parameters: {i: '1:3', j: '2:4'}
+    parameter_mode: zip
+  - {name: 'other_{i}', command: 'true', resource_requirements: small, parameters: {i: '1:2'}}
+";
+        let workflow = windlass_spec::load(Source::new("w.yaml", text.as_bytes()), &NoAttachments).unwrap();
+        let found: Vec<_> = demands(&workflow)
+            .into_iter()
+            .map(|of| (of.entry, of.demand.level, of.demand.jobs, of.jobs))
+            .collect();
+        let expected = [(0, 0, 1, vec![0]), (0, 1, 1, vec![1]), (0, 2, 1, vec![2]), (1, 0, 2, vec![3, 4])];
+        assert_eq!(found, expected);
+    }
 }
