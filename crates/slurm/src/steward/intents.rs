@@ -41,8 +41,12 @@ impl Passes {
             return Ok(Vec::new());
         }
         let mut due = ask(|reply| self.service().pending_actions(workflow.id, reply))?;
-        // What is once for each worker is nobody's here.
-        due.retain(|action| is_for_slurm(action) && !action.action.trigger_type.is_about_workers());
+        // What is once for each worker is nobody's here. One that is persistent stays to be had for others who come; whoever asks
+        // Slurm is one, and asks once.
+        let is_asked_for = |action: &ActionRow| action.last_run().is_some();
+        due.retain(|action| {
+            is_for_slurm(action) && !action.action.trigger_type.is_about_workers() && !is_asked_for(action)
+        });
         Ok(due)
     }
 

@@ -43,6 +43,21 @@ fn an_action_asks_once_and_what_it_asked_for_ends() {
 }
 
 #[test]
+fn an_action_that_others_may_have_as_well_asks_once() {
+    let world = World::new(Cluster::shared(), "persistent");
+    let steward = world.steward("exit 0");
+    let workflow = world.persistent(2);
+    eventually("both have ended", || {
+        let rows = world.rows(workflow);
+        rows.len() == 2 && rows.iter().all(|row| row.state == A::Ended)
+    });
+    for _ in 0..2 {
+        world.look(&steward);
+    }
+    assert_eq!(world.rows(workflow).len(), 2);
+}
+
+#[test]
 fn what_nobody_wants_is_canceled() {
     let world = World::new(Cluster::shared(), "unwanted");
     let _steward = world.steward("exec sleep 600");

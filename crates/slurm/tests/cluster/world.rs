@@ -94,15 +94,20 @@ impl World {
 
     /// A workflow of one job that began, with an action that asks for so many allocations.
     pub(crate) fn workflow(&self, allocations: u32) -> WorkflowId {
-        self.begin(allocations, None)
+        self.begin(allocations, None, false)
+    }
+
+    /// The same with an action that others who come may have as well.
+    pub(crate) fn persistent(&self, allocations: u32) -> WorkflowId {
+        self.begin(allocations, None, true)
     }
 
     /// A workflow of one job that began and asks for this.
     pub(crate) fn asking(&self, asks: Resources) -> WorkflowId {
-        self.begin(0, Some(asks))
+        self.begin(0, Some(asks), false)
     }
 
-    fn begin(&self, allocations: u32, asks: Option<Resources>) -> WorkflowId {
+    fn begin(&self, allocations: u32, asks: Option<Resources>, persistent: bool) -> WorkflowId {
         let place = self.work.path().to_str().unwrap();
         let schedulers = [SlurmScheduler {
             name: "small".to_owned(),
@@ -119,7 +124,7 @@ impl World {
             num_allocations: Some(allocations),
             start_one_worker_per_node: false,
             max_parallel_jobs: None,
-            persistent: false,
+            persistent,
         };
         let actions = [NewAction { action: &action, jobs: &[] }];
         let requirements = asks.map(|resources| NewRequirements { name: "much", resources });
@@ -186,6 +191,17 @@ impl World {
     #[track_caller]
     pub(crate) fn await_state(&self, id: AllocationId, state: AllocationState) -> Allocation {
         self.await_row(id, state.name(), |row| row.state == state)
+    }
+
+    /// The steward looks at all workflows.
+    pub(crate) fn look(&self, steward: &Steward) {
+        let before = steward.status().passes;
+        self.nudge.all();
+        // One may be under way that began before.
+        eventually("it has looked", || {
+            self.nudge.all();
+            steward.status().passes > before + 1
+        });
     }
 
     pub(crate) fn unwanted(&self, id: AllocationId, why: &str) {
