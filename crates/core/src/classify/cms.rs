@@ -75,6 +75,58 @@ mod tests {
         assert!(SHARED.iter().all(|code| PERMANENT.contains(code)));
     }
 
+    /// Where we differ from the list of all codes, and why; `docs/design/018` says it at length.
+    const OTHERWISE: &[(&[i32], FailureClass, FailureClass, &str)] = &[
+        (
+            &[8021, 8028],
+            FailureClass::Infrastructure,
+            FailureClass::Data,
+            "the specification says so (E 2.4), and a file that cannot be read has to be named to be left out",
+        ),
+        (
+            &[8027],
+            FailureClass::Permanent,
+            FailureClass::Data,
+            "a file in another format: it is left out, and others may do",
+        ),
+        (
+            &[8004, 8030, 8031, 50660, 50661],
+            FailureClass::Permanent,
+            FailureClass::Memory,
+            "more memory helps, up to the ceiling; there it is permanent",
+        ),
+        (
+            &[8032, 50663, 50664, 71304, 71306, 71307],
+            FailureClass::Permanent,
+            FailureClass::Timeout,
+            "more time helps, up to the longest; there it is permanent",
+        ),
+    ];
+
+    #[test]
+    fn classes_are_those_of_the_list_but_for_exceptions_with_a_reason() {
+        let list = include_str!("../../tests/data/cms-exit-codes.tsv");
+        let mut codes = BTreeSet::new();
+        for line in list.lines().skip(1) {
+            let fields: Vec<&str> = line.split('\t').collect();
+            let code: i32 = fields[0].parse().unwrap();
+            if code <= PROCESS_MAX {
+                continue;
+            }
+            codes.insert(code);
+            let listed: FailureClass = fields[2].parse().unwrap();
+            let other = OTHERWISE.iter().find(|(codes, ..)| codes.contains(&code));
+            let expected = other.map_or(listed, |(_, of_list, ours, why)| {
+                assert_eq!(*of_list, listed, "{code}: {why}");
+                *ours
+            });
+            assert_eq!(class_of(code, ""), Some(expected), "{code} {}", fields[1]);
+        }
+        let lists = [DATA, MEMORY, TIMEOUT, TRANSIENT, INFRASTRUCTURE, PERMANENT];
+        let ours: BTreeSet<i32> = lists.into_iter().flatten().copied().collect();
+        assert_eq!(ours, codes, "each has a class, and none is made up");
+    }
+
     #[test]
     fn what_a_general_exception_says_decides() {
         assert_eq!(class_of(8001, "No \"CastorDbRecord\" record found"), Some(FailureClass::Permanent));
