@@ -54,6 +54,7 @@ fn main() -> std::io::Result<()> {
         "busy_seconds": busy,
         "quiet_seconds": quiet,
         "nodes_done": last.done,
+        "attempts": last.attempts,
         "memory_kb": memory("VmRSS:")?.saturating_sub(before),
         "peak_mb": memory("VmHWM:")? >> 10,
     });
@@ -65,12 +66,13 @@ struct Pass {
     seconds: f64,
     news: usize,
     done: u64,
+    attempts: u64,
 }
 
 /// One look at each.
 fn pass(watches: &mut [Watch]) -> std::io::Result<Pass> {
     let begin = Instant::now();
-    let mut pass = Pass { seconds: 0.0, news: 0, done: 0 };
+    let mut pass = Pass { seconds: 0.0, news: 0, done: 0, attempts: 0 };
     for watch in watches {
         let look = watch.look();
         if look.state != DagState::Running || look.trouble.is_some() {
@@ -78,6 +80,7 @@ fn pass(watches: &mut [Watch]) -> std::io::Result<Pass> {
         }
         pass.news += look.units.len();
         pass.done += look.counts.done;
+        pass.attempts += look.ended.values().sum::<u64>();
     }
     pass.seconds = begin.elapsed().as_secs_f64();
     Ok(pass)

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Units that run at the same time.
@@ -42,6 +43,7 @@ impl World {
         for dag in 0..self.dags {
             let run = self.run(dag);
             self.write_group(&run, over, self.nodes)?;
+            self.write_attempts(&run, over, self.nodes / 2..self.nodes)?;
             fs::create_dir_all(run.join(unit(next)))?;
             for running in over + 1..=next {
                 self.write_group(&run, running, self.nodes / 3)?;
@@ -62,12 +64,14 @@ impl World {
         for number in 0..self.completed {
             fs::create_dir_all(run.join(unit(number)))?;
             self.write_group(&run, number, self.nodes)?;
+            self.write_attempts(&run, number, 0..self.nodes)?;
             log_begin(&mut log, number);
             log_end(&mut log, number);
         }
         for number in self.completed..self.completed + RUNNING {
             fs::create_dir_all(run.join(unit(number)))?;
             self.write_group(&run, number, self.nodes / 2)?;
+            self.write_attempts(&run, number, 0..self.nodes / 2)?;
             fs::write(run.join(unit(number)).join("group.dag.nodes.log"), EVENTS)?;
             log_begin(&mut log, number);
         }
@@ -84,6 +88,21 @@ impl World {
             write_node(&mut text, &format!("proc_{node:06}"), if node < done { 5 } else { 3 });
         }
         replace(&run.join(unit(number)).join("group.status"), &text)
+    }
+
+    /// As the scripts of these nodes append them. All went well: failures are dealt with, and not kept by who watches.
+    fn write_attempts(&self, run: &Path, number: u32, nodes: Range<u32>) -> io::Result<()> {
+        let mut text = String::new();
+        for node in nodes {
+            let job = number * self.nodes + node;
+            writeln!(
+                text,
+                "{{\"unit\":{number},\"node\":\"proc_{node:06}\",\"job\":\"{job}.0\",\"attempt\":1,\"site\":\"T2_DE_Beta\"}}"
+            )
+            .ok();
+        }
+        let attempts = run.join("attempts.jsonl");
+        OpenOptions::new().create(true).append(true).open(attempts)?.write_all(text.as_bytes())
     }
 
     fn outer_status(&self) -> String {

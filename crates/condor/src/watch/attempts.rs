@@ -3,13 +3,18 @@
 use super::tail::{Piece, Tail};
 use crate::attempts::AttemptLine;
 use crate::layout;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::Path;
 use windlass_core::requests::failures::UNKNOWN_SITE;
 
 /// Of so many that nobody has dealt with the logs are kept; of the others it is enough to know that they failed.
 const MOST_LOGS: usize = 200;
+
+/// So many of the last attempts of a unit are known again. Those that are told twice are of scripts that ran when DAGMan of
+/// the unit died, and it lets twenty run at once (`DAGMAN_MAX_POST_SCRIPTS`).
+const KNOWN_AGAIN: usize = 64;
 
 /// A failed attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +38,9 @@ pub(super) struct Attempts {
 
 #[derive(Debug, Default)]
 struct Book {
-    /// The last attempt of each node, so that one that is told twice counts once.
-    last: HashMap<(u32, String), (String, u32)>,
+    /// The last attempts of each unit that is not over, so that one that is told twice counts once. A number that stands
+    /// for each: there are thousands in a run, and hundreds of runs.
+    last: HashMap<u32, VecDeque<u64>>,
     ended: BTreeMap<String, u64>,
     /// Added to places, so that numbers go on growing although the file is another one.
     shift: i64,
@@ -77,6 +83,15 @@ impl Attempts {
         })
     }
 
+    /// Nothing more comes from units that are over.
+    pub(super) fn forget(&mut self, is_over: impl Fn(u32) -> bool) {
+        let last = &mut self.book.last;
+        last.retain(|unit, _| !is_over(*unit));
+        if last.capacity() > 4 * last.len().max(16) {
+            last.shrink_to_fit();
+        }
+    }
+
     /// Failures that nobody was told of.
     pub(super) fn take_news(&mut self) -> Vec<FailedAttempt> {
         let news = std::mem::take(&mut self.news);
@@ -94,15 +109,29 @@ impl Book {
     /// What a line tells that no line before it told; if that is a failure.
     fn take(&mut self, end: u64, text: &[u8]) -> Option<FailedAttempt> {
         let line: AttemptLine = serde_json::from_slice(text).ok()?;
-        let attempt = (line.job.clone(), line.attempt);
-        let before = self.last.insert((line.unit, line.node.clone()), attempt.clone());
-        if before.is_some_and(|before| before == attempt) {
+        if !self.note(&line) {
             return None;
         }
         let site = line.site.clone().filter(|site| !site.is_empty());
         *self.ended.entry(site.unwrap_or_else(|| UNKNOWN_SITE.to_owned())).or_default() += 1;
         let seq = self.shift.saturating_add(i64::try_from(end).unwrap_or(i64::MAX));
         line.failure.is_some().then_some(FailedAttempt { seq, line })
+    }
+
+    /// False if it was told before.
+    fn note(&mut self, line: &AttemptLine) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (&line.node, &line.job, line.attempt).hash(&mut hasher);
+        let attempt = hasher.finish();
+        let last = self.last.entry(line.unit).or_default();
+        if last.contains(&attempt) {
+            return false;
+        }
+        if last.len() >= KNOWN_AGAIN {
+            last.pop_front();
+        }
+        last.push_back(attempt);
+        true
     }
 }
 
@@ -160,6 +189,36 @@ mod tests {
         later.after(news[0].0);
         assert_eq!(look(&mut later), news[1..]);
         assert_eq!(later.ended(), attempts.ended());
+    }
+
+    #[test]
+    fn what_is_remembered_does_not_grow_with_the_run() {
+        let run = tempfile::tempdir().unwrap();
+        let append = |line: &AttemptLine| line.append(run.path()).unwrap();
+        let mut attempts = Attempts::new(run.path());
+        for job in 0..10 * KNOWN_AGAIN {
+            append(&line(1, &format!("{job}.0"), 1, Some("T2_A"), false));
+        }
+        for job in 10 * KNOWN_AGAIN - 20..10 * KNOWN_AGAIN {
+            append(&line(1, &format!("{job}.0"), 1, Some("T2_A"), false));
+        }
+        for unit in 2..100 {
+            append(&line(unit, "7.0", 1, Some("T2_A"), false));
+        }
+        attempts.read().unwrap();
+        let all = 10 * KNOWN_AGAIN as u64 + 98;
+        assert_eq!(
+            attempts.ended(),
+            &BTreeMap::from([("T2_A".into(), all)]),
+            "those of scripts that ran twice"
+        );
+        assert_eq!(attempts.book.last[&1].len(), KNOWN_AGAIN);
+        attempts.forget(|unit| unit != 99);
+        assert_eq!(attempts.book.last.keys().collect::<Vec<_>>(), [&99]);
+        append(&line(99, "7.0", 1, Some("T2_A"), false));
+        append(&line(1, "9000.0", 1, Some("T2_A"), false));
+        attempts.read().unwrap();
+        assert_eq!(attempts.ended()["T2_A"], all + 1, "one was told before, one is of a rescue");
     }
 
     #[test]

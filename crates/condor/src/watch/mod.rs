@@ -67,7 +67,8 @@ pub struct Watch {
     tail: Tail,
     ledger: Ledger,
     groups: Groups,
-    attempts: Attempts,
+    /// `None`: nobody wants to know of them.
+    attempts: Option<Attempts>,
     news: Vec<UnitNews>,
     /// The number of the last news that was told, here or before a restart.
     told: i64,
@@ -145,7 +146,7 @@ impl Watch {
             tail: Tail::new(run.join(layout::OUTER_JOBSTATE)),
             ledger: Ledger::default(),
             groups: Groups::new(run),
-            attempts: Attempts::new(run),
+            attempts: Some(Attempts::new(run)),
             news: Vec::new(),
             told,
             shift: 0,
@@ -155,7 +156,16 @@ impl Watch {
     /// Of failed attempts, too, only those after `told` are news.
     #[must_use]
     pub fn after_failure(mut self, told: i64) -> Self {
-        self.attempts.after(told);
+        if let Some(attempts) = &mut self.attempts {
+            attempts.after(told);
+        }
+        self
+    }
+
+    /// For whoever only wants to know how it stands: attempts are not read, of which there may be a hundred thousand.
+    #[must_use]
+    pub fn without_attempts(mut self) -> Self {
+        self.attempts = None;
         self
     }
 
@@ -183,7 +193,7 @@ impl Watch {
             (self.groups.counts(), Vec::new())
         });
         // After its state: what is over has no more of them.
-        if let Err(error) = self.attempts.read() {
+        if let Err(error) = self.read_attempts() {
             trouble.get_or_insert(error.to_string());
         }
         let told = self.told;
@@ -197,11 +207,19 @@ impl Watch {
             units: self.news.drain(..).filter(|news| news.seq > told).collect(),
             units_completed: self.ledger.completed(),
             units_failed: self.ledger.failed(),
-            failed: self.attempts.take_news(),
-            ended: self.attempts.ended().clone(),
+            failed: self.attempts.as_mut().map(Attempts::take_news).unwrap_or_default(),
+            ended: self.attempts.as_ref().map(|attempts| attempts.ended().clone()).unwrap_or_default(),
             held,
             trouble,
         }
+    }
+
+    fn read_attempts(&mut self) -> io::Result<()> {
+        let Some(attempts) = &mut self.attempts else { return Ok(()) };
+        attempts.read()?;
+        let is_over = |unit| matches!(self.ledger.status(unit), UnitStatus::Completed | UnitStatus::Failed);
+        attempts.forget(is_over);
+        Ok(())
     }
 
     fn look_at_dag(&mut self) -> Result<DagState, Unreadable> {

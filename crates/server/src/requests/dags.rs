@@ -51,7 +51,8 @@ pub fn history(db: &dyn Database, uuid: &str) -> Answer<DagHistory> {
 fn held(run: &RunRow) -> Vec<String> {
     match &run.backend {
         Backend::Htcondor { cluster: Some(cluster), .. } if run.status.is_active() => {
-            Watch::of(Path::new(&run.submit_dir), cluster.parse().ok(), 0).look().tell_held()
+            let watch = Watch::of(Path::new(&run.submit_dir), cluster.parse().ok(), 0);
+            watch.without_attempts().look().tell_held()
         }
         _ => Vec::new(),
     }

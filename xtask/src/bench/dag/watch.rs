@@ -68,6 +68,7 @@ fn report(options: &Options, told: &Value) -> Result<()> {
     let Options { dags, units, nodes, .. } = options;
     let busy = median(told, "busy_seconds")?;
     println!("{dags} running DAGs of {} nodes ({units} units, half of them over)", units * nodes);
+    println!("  attempts that have ended       {:>8.0}", single(told, "attempts")?);
     println!("  first pass                     {:>8.3} s", single(told, "first_seconds")?);
     println!("  … until all are counted        {:>8.3} s each, at most", longest(told, "counting_seconds")?);
     println!("  pass after each got on a bit   {busy:>8.3} s");
