@@ -1,9 +1,11 @@
 //! Orders about jobs that have failed or wait: which are carried out, which wait for a person, which are refused; and where
 //! all jobs stand afterwards.
 
+mod held;
 mod place;
 mod undo;
 
+pub use held::Held;
 pub use place::Place;
 pub use undo::{Undoing, undo};
 

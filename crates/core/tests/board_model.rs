@@ -8,7 +8,7 @@ use windlass_core::board::{Board, Carried, Failed, JobTable, Orphan, Retrial, Se
 use windlass_core::change::{Change, UnitChange};
 use windlass_core::dispatch::{Mirror, Place, Taste};
 use windlass_core::edges::{Edges, EdgesBuilder};
-use windlass_core::orders::{Impossible, plan};
+use windlass_core::orders::{Held, Impossible, plan};
 use windlass_core::suspects::Evidence;
 use windlass_types::orders::Verdict;
 use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, Recovery, StopReason, Usage};
@@ -478,9 +478,14 @@ proptest! {
                 9 | 10 => {
                     let chosen = orders(&rows, how, which);
                     let table = as_read(&rows, &world);
+                    let held = Held::new(&table.edges, &table.status).unwrap();
+                    let is_held = chosen.iter().any(|(job, verdict)| held.in_the_way(*job, *verdict).is_some());
                     match plan(WorkflowId(1), RunId(1), &table, &chosen, &rows.done()) {
-                        Ok(planned) => changes = planned,
-                        Err(Impossible::Held(job)) => prop_assert!(board.status(job).is_active()),
+                        Ok(planned) => {
+                            prop_assert!(!is_held);
+                            changes = planned;
+                        }
+                        Err(Impossible::Held(job)) => prop_assert!(is_held && board.status(job).is_active()),
                         Err(Impossible::Cycle(cycle)) => panic!("{cycle}"),
                     }
                 }

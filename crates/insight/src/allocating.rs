@@ -5,20 +5,24 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
+use windlass_core::recovery::Taker;
 use windlass_core::slurm::autoschedule::{Open, Unplanned};
 use windlass_core::slurm::book::{Schedule, Scheduled};
 use windlass_core::slurm::generate::write_walltime;
 use windlass_core::slurm::groups::{Options, levels_left};
-use windlass_core::slurm::profile::{Partition, Profile};
+use windlass_core::slurm::profile::{Partition, Profile, Shape};
 use windlass_core::slurm::regenerate::{Asking, Books, Left, NoSchedule, Wish, regenerate};
 use windlass_core::slurm::reserve::reserve;
-use windlass_store::model::{ActionRow, AllocationFilter, JobFilter, SchedulerRow, WorkflowRow};
+use windlass_store::model::{
+    ActionRow, AllocationFilter, JobFilter, NewWorker, SchedulerRow, WorkerKind, WorkerRow, WorkflowRow,
+};
 use windlass_store::{Error, Store};
-use windlass_types::settings::{ActionType, SlurmScheduler};
+use windlass_types::settings::{ActionType, Settings, SlurmScheduler};
 use windlass_types::slurm::Allocation;
 use windlass_types::{Capacity, JobId, JobStatus, Resources, Timestamp, WorkflowId};
 
 use crate::recovery::Room;
+use crate::{is_elsewhere, is_run_by_somebody};
 
 const PAGE: u64 = 2000;
 /// As often another one may be quicker before we give up.
@@ -50,6 +54,36 @@ pub fn may_be_asked(store: &dyn Store, workflow: WorkflowId) -> Result<bool, Err
 
 fn is_due(row: &ActionRow) -> bool {
     asking(row).is_some_and(|action| !action.is_executed) && row.trigger_count >= row.required_triggers()
+}
+
+/// Whether jobs that are ready wait for nodes that nobody asks for: their allocations were cancelled, preempted or lost.
+pub fn is_wanting(
+    store: &dyn Store,
+    row: &WorkflowRow,
+    profile: &Profile,
+    options: &Options,
+) -> Result<bool, Unscheduled> {
+    if row.counts.get(JobStatus::Ready) == 0 || !depends_on_allocations(store, row)? {
+        return Ok(false);
+    }
+    let wanted = Wanted { options, include: &[], submit: true, by: &row.user };
+    let gathered = Gathered::read(store, row, &[])?;
+    let plan = gathered.plan(profile, &wanted)?;
+    Ok(!gathered.unplanned(&plan, &HashMap::new(), Timestamp(0)).is_empty())
+}
+
+/// Whether a workflow is under way and nobody but allocations of Slurm works for it: what is ready waits for those.
+pub fn depends_on_allocations(store: &dyn Store, row: &WorkflowRow) -> Result<bool, Error> {
+    let is_under_way = row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled;
+    if !is_under_way || (!is_elsewhere(store) && is_run_by_somebody(store, row)) {
+        return Ok(false);
+    }
+    let takes_part = |worker: &NewWorker| {
+        let is_its = worker.workflow.map_or(worker.user == row.user, |workflow| workflow == row.id);
+        is_its && worker.allocation.is_none() && worker.kind != WorkerKind::Claims
+    };
+    let stays = |there: &WorkerRow| !there.is_draining && takes_part(&there.worker);
+    Ok(!store.active_workers(None)?.iter().any(stays))
 }
 
 /// What the books have about a workflow, as far as its allocations depend on it.
@@ -260,28 +294,32 @@ pub fn shares(gathered: &Gathered, schedule: &Schedule) -> Vec<Share> {
     new.chain(known).map(share).collect()
 }
 
-/// What jobs could ever get on this cluster: the nodes of its partitions, or of the one that is meant, and how long they may
-/// have them.
-pub fn room(profile: &Profile, partition: Option<&str>) -> Room {
-    let is_meant = |one: &&Partition| partition.is_none_or(|name| one.name == name);
-    let partitions: Vec<&Partition> = profile.partitions.iter().filter(is_meant).collect();
-    let of_partition = |one: &&Partition| {
+/// What jobs could ever get on this cluster: the nodes of its partitions, or of the one that is meant, and how long jobs of a
+/// workflow with these settings may have them.
+pub fn room(profile: &Profile, partition: Option<&str>, settings: &Settings) -> Room {
+    let account = settings.slurm_defaults.get("account").and_then(|account| account.as_str());
+    let is_meant = |one: &&Partition| {
+        let is_open = one.is_up && account.is_none_or(|account| one.admits_account(account));
+        partition.map_or(is_open, |name| one.name == name)
+    };
+    let reserve = reserve(settings);
+    let of_partition = |one: &Partition| {
         let nodes = one.max_nodes.unwrap_or(u32::MAX).min(one.all_nodes().unwrap_or(u32::MAX)).max(1);
-        one.shapes()
-            .map(|shape| Capacity {
+        // A worker begins nothing that would reach into the end of its allocation.
+        let stays = one.max_walltime().map(|most| most.saturating_sub(reserve));
+        let taker = |shape: Shape| Taker {
+            has: Capacity {
                 cpus: shape.cpus_per_node,
                 memory: shape.memory(),
                 gpus: shape.gpus_per_node,
                 nodes,
                 max_jobs: None,
-            })
-            .collect::<Vec<_>>()
+            },
+            stays,
+        };
+        one.shapes().map(taker).collect::<Vec<_>>()
     };
-    let limits: Option<Vec<_>> = partitions.iter().map(|one| one.max_walltime()).collect();
-    Room {
-        workers: partitions.iter().flat_map(of_partition).collect(),
-        longest: limits.and_then(|limits| limits.into_iter().max()),
-    }
+    Room { takers: profile.partitions.iter().filter(is_meant).flat_map(of_partition).collect() }
 }
 
 /// What still has to run, and who was named; and how far all of it is.

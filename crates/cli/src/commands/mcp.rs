@@ -297,7 +297,8 @@ impl Hands for Person {
         if allocating::is_on_slurm(books, workflow)?
             && let Ok(profile) = self.cluster(None)
         {
-            return Ok(allocating::room(&profile, None));
+            let settings = books.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
+            return Ok(allocating::room(&profile, None, &settings));
         }
         match &self.client {
             Some(_) => Ok(Room::of(&self.workers(books, workflow)?)),

@@ -10,8 +10,9 @@ use crate::select;
 use crate::ui::table::{Cell, Column, Table};
 use crate::ui::text;
 use serde::Serialize;
+use std::collections::HashSet;
 use windlass_insight::allocating;
-use windlass_types::WorkflowId;
+use windlass_types::{Attempt, JobId, WorkflowId};
 
 /// For programs.
 #[derive(Serialize)]
@@ -19,7 +20,7 @@ struct SyncView {
     workflow_id: WorkflowId,
     name: String,
     dry_run: bool,
-    /// How many go back.
+    /// How many went back, or would.
     lost: usize,
     jobs: Vec<Held>,
     /// Of a workflow that runs on Slurm.
@@ -37,10 +38,16 @@ pub(crate) fn run(ctx: &Context, args: &SyncStatusArgs) -> Result<Exit, CliError
             job.state = State::Gone;
         }
     }
-    let lost = jobs.iter().filter(|job| job.goes_back()).count();
-    if lost > 0 && !args.dry_run {
+    let gone = jobs.iter().filter(|job| job.goes_back()).count();
+    let mut lost = gone;
+    if gone > 0 && !args.dry_run {
         let machine = MachineArgs { assume_dead: args.assume_dead, ..MachineArgs::default() };
         orphans::clear(ctx, &*store, row.id, &machine)?;
+        // What is told is what happened: whoever has to do it may not have done it.
+        let held: HashSet<(JobId, Attempt)> =
+            store.held_jobs(row.id)?.into_iter().map(|job| (job.id, job.attempt)).collect();
+        let is_still = |job: &&Held| job.goes_back() && held.contains(&(job.job_id, job.attempt_id));
+        lost = gone - jobs.iter().filter(is_still).count();
     }
     if ctx.ui.json_wanted() {
         let view = SyncView { workflow_id: row.id, name: row.name, dry_run: args.dry_run, lost, jobs, slurm };
@@ -53,6 +60,9 @@ pub(crate) fn run(ctx: &Context, args: &SyncStatusArgs) -> Result<Exit, CliError
     let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
     ctx.ui.print_line(&match (jobs.len(), lost, args.dry_run) {
         (0, ..) => format!("{of}: no job is noted as running"),
+        (_, 0, false) if gone > 0 => {
+            format!("{of}: {} still noted as running", text::count(gone as u64, "lost job"))
+        }
         (held, 0, _) => {
             let (held, unknown) = (text::count(held as u64, "running job"), unknown(&jobs));
             match unknown {
@@ -66,6 +76,9 @@ pub(crate) fn run(ctx: &Context, args: &SyncStatusArgs) -> Result<Exit, CliError
     })?;
     if !jobs.is_empty() {
         ctx.ui.print_table(&table(&jobs))?;
+    }
+    if lost < gone && lost > 0 {
+        ctx.ui.note(&format!("{} still noted as running", text::count((gone - lost) as u64, "lost job")));
     }
     match &slurm {
         Some(slurm) if slurm.answered && slurm.open == 0 && !allocating::is_served(&*store, row.id)? => {

@@ -92,11 +92,15 @@ pub(crate) fn ask(
         return rehearse(store, workflow, profile, asked, &|_| None);
     }
     let done = allocating::reschedule(store, workflow, profile, &asked.wanted(workflow), || ctx.clock.now());
-    let (gathered, schedule, made) = done.map_err(|error| match error {
+    let (gathered, schedule, made) = done.map_err(|error| unscheduled(error, profile))?;
+    Ok(Rescheduled::new(workflow, &gathered, schedule, Some(made)))
+}
+
+pub(super) fn unscheduled(error: Unscheduled, profile: &Profile) -> CliError {
+    match error {
         Unscheduled::Books(error) => error.into(),
         Unscheduled::Plan(why) => unplanned(&why, profile),
-    })?;
-    Ok(Rescheduled::new(workflow, &gathered, schedule, Some(made)))
+    }
 }
 
 /// What would be done; `then` says of jobs that are to go back what they will ask for.

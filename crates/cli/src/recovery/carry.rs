@@ -5,33 +5,33 @@ use crate::error::{CliError, Kind};
 use crate::{orders, rerun};
 use std::collections::{HashMap, HashSet};
 use windlass_core::reset::{Choice, Standing, plan_reset};
-use windlass_core::sizing::Amount;
 use windlass_insight::recovery::{Patient, Plan};
 use windlass_store::Store;
 use windlass_store::model::{RequirementsChange, UsedBy, WorkflowRow};
-use windlass_types::orders::{Answer, Orders, Wanted};
+use windlass_types::orders::{Answer, Orders, Outcome, Wanted};
 use windlass_types::{JobId, JobStatus, Resources, write_duration, write_size};
 
-pub(super) fn out(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
+/// What the orders about its jobs came to, where it takes orders.
+pub(super) fn out(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<Vec<Outcome>, CliError> {
     // Nobody decides about jobs that did not fail: what was stopped as a whole begins anew as a whole.
     if plan.row.is_canceled { in_next_run(ctx, store, plan) } else { by_orders(ctx, store, plan) }
 }
 
 /// In the run that there is, also while other jobs of it run.
-fn by_orders(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
-    let mut staying = Vec::new();
+fn by_orders(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<Vec<Outcome>, CliError> {
+    let mut all = Vec::new();
     for orders in wanted(plan, orders::agent(None)) {
-        let outcomes = orders::give(store, plan.row.id, &Wanted::Orders(orders))?;
-        staying.extend(outcomes.into_iter().filter(|outcome| outcome.answer != Answer::Done));
+        all.extend(orders::give(store, plan.row.id, &Wanted::Orders(orders))?);
     }
+    let staying: Vec<&Outcome> = all.iter().filter(|outcome| outcome.answer != Answer::Done).collect();
     for outcome in staying.iter().take(NAMED) {
-        // Somebody else was quicker, or an agent has to ask.
+        // Somebody else was quicker, an agent has to ask, or what was built on it runs.
         ctx.ui.warn(&format!("job {} stays as it is: {}", outcome.job, outcome.words));
     }
     if staying.len() > NAMED {
         ctx.ui.warn(&format!("{} more stay as they are", staying.len() - NAMED));
     }
-    Ok(())
+    Ok(all)
 }
 
 /// An agent decides on what waits for a decision, as the workflow lets it; what has failed is recovered at its request.
@@ -52,7 +52,7 @@ fn wanted(plan: &Plan, agent: Option<String>) -> Vec<Orders> {
 const NAMED: usize = 10;
 
 /// In a run of its own, while nobody runs the workflow.
-fn in_next_run(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliError> {
+fn in_next_run(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<Vec<Outcome>, CliError> {
     let workflow = plan.row.id;
     rerun::begin(ctx, store, workflow, |row| {
         let changes = changes(plan);
@@ -61,14 +61,14 @@ fn in_next_run(ctx: &Context, store: &dyn Store, plan: &Plan) -> Result<(), CliE
         }
         Ok((going_back(store, row, plan)?, ()))
     })?;
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// Jobs that come to ask for the same share a set, which is nobody else's.
 fn changes(plan: &Plan) -> Vec<RequirementsChange> {
     let mut sets: HashMap<Resources, Vec<JobId>> = HashMap::new();
     for patient in plan.again() {
-        if let Some(resources) = asked_then(patient) {
+        if let Some(resources) = patient.asked_then() {
             sets.entry(resources).or_default().push(patient.remedy.job);
         }
     }
@@ -78,19 +78,6 @@ fn changes(plan: &Plan) -> Vec<RequirementsChange> {
         used_by: UsedBy::Jobs(jobs),
     };
     sets.into_iter().map(change).collect()
-}
-
-/// What it asks for from now on; `None`: as before.
-pub(super) fn asked_then(patient: &Patient) -> Option<Resources> {
-    let mut asked = patient.found.case.asked?;
-    for change in &patient.remedy.changes {
-        match change.to {
-            Amount::Memory(memory) => asked.memory = memory,
-            Amount::Cpus(cpus) => asked.cpus = cpus,
-            Amount::Runtime(runtime) => asked.runtime = Some(runtime),
-        }
-    }
-    (!patient.remedy.changes.is_empty()).then_some(asked)
 }
 
 /// All that is in the set, so that one name is one set.

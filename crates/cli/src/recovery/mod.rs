@@ -19,10 +19,11 @@ use crate::local;
 use crate::orders;
 use crate::rerun;
 use site::Site;
-use windlass_core::recovery::Terms;
+use windlass_core::recovery::{Taker, Terms};
 use windlass_insight::recovery::{self as insight, Plan, Room};
 use windlass_proc::machine::Machine;
 use windlass_store::Store;
+use windlass_types::orders::Answer;
 use windlass_types::{Capacity, JobStatus, WorkflowId};
 
 /// How a recovery went.
@@ -32,6 +33,12 @@ pub(crate) struct Recovered {
     pub(crate) again: usize,
     /// Jobs that stay as they are.
     pub(crate) staying: usize,
+    /// Of those, jobs that run again once a person agrees.
+    pub(crate) proposed: usize,
+    /// Jobs that did not fail and still have to run.
+    pub(crate) left: u64,
+    /// Nodes were asked for.
+    pub(crate) is_served: bool,
 }
 
 /// How much is said about it.
@@ -66,13 +73,23 @@ pub(crate) fn recover(
         // It may have seen to some of them itself.
         plan = diagnose(ctx, store, workflow, how, machine, &site)?;
     }
-    let mut asked = None;
+    let mut proposed = 0;
     if plan.runs_something() {
-        carry::out(ctx, store, &plan)?;
+        // What nobody can give nodes to stays as it is: in the books it would be ready, and never run.
+        if let Err(error) = site.rehearse(store, &plan, &[], &how.allocations) {
+            show::plan(ctx, &plan, true, None)?;
+            return Err(error);
+        }
+        let outcomes = carry::out(ctx, store, &plan)?;
+        proposed = outcomes.iter().filter(|outcome| outcome.answer == Answer::Proposed).count();
+        plan.learn(&outcomes);
+    }
+    if plan.runs_something() {
         let asked_by = orders::agent(None).map(|agent| format!("agent {agent}"));
         store.add_event(&plan.event(asked_by.as_deref()), ctx.clock.now())?;
-        asked = site.ask(ctx, store, workflow, &how.allocations)?;
     }
+    let needs_nodes = plan.runs_something() || site.is_wanting(store, workflow, &how.allocations)?;
+    let asked = if needs_nodes { site.ask(ctx, store, workflow, &how.allocations)? } else { None };
     match talk {
         Talk::Fully => show::plan(ctx, &plan, false, asked.as_ref())?,
         Talk::Briefly => {
@@ -82,7 +99,9 @@ pub(crate) fn recover(
             }
         }
     }
-    Ok(Recovered { again: plan.again().count(), staying: plan.staying() })
+    let left = insight::left(&rerun::row(store, workflow)?);
+    let (again, staying) = (plan.again().count(), plan.staying());
+    Ok(Recovered { again, staying, proposed, left, is_served: asked.is_some() })
 }
 
 /// Shows what would be done, and does nothing.
@@ -95,9 +114,18 @@ pub(crate) fn rehearse(
 ) -> Result<Recovered, CliError> {
     let site = Site::of(ctx, store, workflow, &how.allocations)?;
     let plan = diagnose(ctx, store, workflow, how, machine, &site)?;
-    let asked = site.rehearse(ctx, store, &plan, &how.allocations)?;
-    show::plan(ctx, &plan, true, asked.as_ref())?;
-    for held in orphans::look(ctx, store, workflow)?.iter().filter(|held| held.goes_back()) {
+    let mut lost = orphans::look(ctx, store, workflow)?;
+    lost.retain(orphans::Held::goes_back);
+    let needs_nodes =
+        plan.runs_something() || !lost.is_empty() || site.is_wanting(store, workflow, &how.allocations)?;
+    let ids: Vec<_> = lost.iter().map(|held| held.job_id).collect();
+    let asked = if needs_nodes { site.rehearse(store, &plan, &ids, &how.allocations) } else { Ok(None) };
+    show::plan(ctx, &plan, true, asked.as_ref().ok().and_then(Option::as_ref))?;
+    let asked = asked?;
+    if needs_nodes {
+        site.warn_unseen(ctx, workflow);
+    }
+    for held in &lost {
         ctx.ui.note(&held.describe());
     }
     if how.ai.is_asked && plan.row.counts.get(JobStatus::PendingFailed) > 0 {
@@ -106,7 +134,8 @@ pub(crate) fn rehearse(
     if let Some(command) = how.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
         ctx.ui.note(&format!("the hook would be run first: {command}"));
     }
-    Ok(Recovered { again: plan.again().count(), staying: plan.staying() })
+    let (again, staying, left) = (plan.again().count(), plan.staying(), plan.left());
+    Ok(Recovered { again, staying, proposed: 0, left, is_served: asked.is_some() })
 }
 
 fn diagnose(
@@ -118,7 +147,7 @@ fn diagnose(
     site: &Site,
 ) -> Result<Plan, CliError> {
     let row = rerun::row(store, workflow)?;
-    let room = match site.room(&how.allocations) {
+    let room = match site.room(&how.allocations, &row.settings) {
         Some(room) => room,
         None => room(ctx, store, workflow, machine)?,
     };
@@ -127,8 +156,7 @@ fn diagnose(
         runtime_multiplier: how.runtime_multiplier,
         cpu_multiplier: how.cpu_multiplier,
         retry_unknown: how.retry_unknown || how.recovery_hook.is_some(),
-        workers: &room.workers,
-        longest: room.longest,
+        takers: &room.takers,
     };
     Ok(insight::diagnose(store, row, &terms)?)
 }
@@ -145,7 +173,9 @@ fn room(
         return Ok(Room::of(&there));
     }
     let mut room = local_room(store, workflow, machine)?;
-    room.longest = machine.time_limit;
+    for taker in &mut room.takers {
+        taker.stays = machine.time_limit;
+    }
     Ok(room)
 }
 
@@ -161,5 +191,5 @@ pub(crate) fn local_room(
     if workers.is_empty() {
         workers.push(local::capacity(machine, &Machine::detect()));
     }
-    Ok(Room { workers, longest: None })
+    Ok(Room { takers: workers.into_iter().map(|has| Taker { has, stays: None }).collect() })
 }

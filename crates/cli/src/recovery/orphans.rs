@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::local;
 use crate::rerun;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use windlass_client::Client;
 use windlass_core::slurm::ends;
@@ -61,7 +61,8 @@ impl Held {
 }
 
 /// Has jobs go back whose workers are certainly gone. Whoever runs the workflow, or a server, does that himself; a server is told
-/// of workers whose allocation is over, so that it does not wait for the end of their leases.
+/// of workers whose allocation is over, so that it does not wait for the end of their leases, and of those that have no lease, if
+/// somebody says that they are dead.
 pub(crate) fn clear(
     ctx: &Context,
     store: &dyn Store,
@@ -69,10 +70,15 @@ pub(crate) fn clear(
     machine: &MachineArgs,
 ) -> Result<(), CliError> {
     if let Some(client) = ctx.server()? {
-        for (worker, why) in in_ended_allocations(store, workflow)? {
+        let mut gone: BTreeMap<WorkerId, String> =
+            in_ended_allocations(store, workflow)?.into_iter().collect();
+        if machine.assume_dead {
+            let unknown = look(ctx, store, workflow)?.into_iter().filter(|held| held.state == State::Unknown);
+            gone.extend(unknown.map(|held| (held.worker_id, "--assume-dead says so".to_owned())));
+        }
+        for (worker, why) in gone {
             match client.retire_worker(worker) {
                 Ok(()) => ctx.ui.note(&format!("worker {worker} is gone: {why}")),
-                // Its lease ends all the same.
                 Err(error) => {
                     ctx.ui.warn(&format!("worker {worker} is gone ({why}), and stays noted: {error}"));
                 }

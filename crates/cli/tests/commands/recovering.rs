@@ -1,6 +1,7 @@
 //! `windlass recover` and `workflows sync-status` with real processes and real limits.
 
 use crate::common::{Output, Sandbox, children_of, eventually, is_alive, kill};
+use crate::serving::{Served, said_by_torc};
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
@@ -278,4 +279,156 @@ fn recover_sees_to_the_dead_first() {
         .says("may have been running")
         .prints("1 job will");
     assert_eq!(standing(&sandbox), json!({ "a": ["ready", 2], "b": ["ready", 2] }));
+}
+
+/// No job has failed: whoever ran it died, and nobody goes on.
+#[test]
+fn what_a_crash_left_goes_on_with_one_command() {
+    let sandbox = Sandbox::new();
+    sandbox.write("s.yaml", "name: s\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n  - {name: b, command: 'true', depends_on: [a]}\n");
+    let mut run = sandbox.start(&["run", "s.yaml"]);
+    eventually("it runs", || {
+        sandbox.path("runs").exists() && sandbox.json(&["jobs"])[0]["status"] == "running"
+    });
+    // While somebody runs it, nothing is to be done.
+    let said = sandbox.windlass(&["recover"]).exits(0);
+    said.prints("no job has failed; 2 jobs are left to run").says_nothing_of("next:");
+    die(&sandbox, &mut run);
+    sandbox.windlass(&["recover", "--dry-run"]).exits(0).says("a: its worker");
+    let said = sandbox.windlass(&["recover"]).exits(0);
+    said.prints("no job has failed; 2 jobs are left to run").says("next: windlass resume 1");
+    assert_eq!(standing(&sandbox), json!({ "a": ["ready", 2], "b": ["blocked", 1] }));
+    sandbox.write("go", "");
+    sandbox.windlass(&["recover", "--run"]).exits(0).says("2 completed");
+    sandbox.windlass(&["recover", "--run"]).exits(0).prints("there is nothing to recover");
+}
+
+/// `b` waits for `a` to be over, however it ends, and runs while something is done about `a` and `c`.
+const UNDER_WAY: &str = r#"name: under_way
+jobs:
+  - {name: a, command: "test -e fixed"}
+  - {name: b, command: "touch runs; while [ ! -e go ]; do sleep 0.05; done", depends_on: [a], cancel_on_blocking_job_failure: false}
+  - {name: c, command: "test -e fixed"}
+"#;
+
+#[test]
+fn one_whose_dependent_runs_holds_up_no_others() {
+    let sandbox = Sandbox::new();
+    sandbox.write("u.yaml", UNDER_WAY);
+    let mut run = sandbox.start(&["run", "u.yaml", "-j2"]);
+    eventually("b runs", || {
+        sandbox.path("runs").exists() && failed(&sandbox, "c") && standing(&sandbox)["b"][0] == "running"
+    });
+    let said = sandbox.windlass(&["triage", "retry", "a", "c", "--dry-run"]).exits(4);
+    said.prints("`b`, which was built on it and would begin anew, is `running`");
+    sandbox.write("fixed", "");
+    let done = sandbox.windlass(&["recover", "--retry-unknown", "--format", "json"]).exits(0);
+    let plan: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!((&plan["run_again"], &plan["stay"]), (&json!(1), &json!(1)), "{plan}");
+    assert!(job(&plan, "a")["stays_because"].as_str().unwrap().starts_with("`b`, which was built on it"));
+    eventually("c is done", || standing(&sandbox)["c"][0] == "completed");
+    assert_eq!(standing(&sandbox)["a"], json!(["failed", 1]));
+    sandbox.write("go", "");
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    sandbox.windlass(&["recover", "--retry-unknown", "--run"]).exits(0).says("3 completed");
+}
+
+/// What an agent may only propose has not been done, whoever tells of it.
+#[test]
+fn what_waits_for_a_person_does_not_run_again() {
+    let sandbox = Sandbox::new();
+    sandbox.write("p.yaml", "name: p\nuse_pending_failed: true\ntriage: {min_confidence: 0.9}\njobs: [{name: a, command: exit 3}]\n");
+    sandbox.windlass(&["run", "p.yaml"]).exits(6);
+    let recover = |more: &[&str]| {
+        let mut command = sandbox.command(&[&["recover", "--retry-unknown"], more].concat());
+        Output::of(command.env("WINDLASS_AGENT", "robot"))
+    };
+    let said = recover(&[]).exits(6);
+    said.prints("0 jobs will run again, 1 stays as it is")
+        .says("a person has to agree")
+        .says_nothing_of("resume");
+    let plan: Value = serde_json::from_str(&recover(&["--format", "json"]).exits(6).stdout).unwrap();
+    assert_eq!((&plan["run_again"], &plan["jobs"][0]["runs_again"]), (&json!(0), &json!(false)), "{plan}");
+    assert!(plan["jobs"][0]["stays_because"].as_str().unwrap().contains("waits for a person"), "{plan}");
+    assert_eq!(standing(&sandbox)["a"], json!(["pending_failed", 1]));
+    assert!(!sandbox.windlass(&["events"]).exits(0).stdout.contains("will run again"));
+}
+
+/// A runner of Torc has no lease: only a person can say that it is dead.
+#[test]
+fn who_is_said_to_be_dead_gives_its_jobs_back_at_a_server() {
+    let sandbox = Sandbox::new();
+    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    sandbox.write("s.yaml", "name: s\njobs: [{name: a, command: 'true'}]\n");
+    sandbox.windlass(&["submit", "s.yaml"]).exits(0);
+    let torc = |method: &str, path: &str, body: &Value| said_by_torc(&sandbox, method, path, body);
+    let node = json!({"workflow_id": 1, "compute_node_type": "local", "hostname": "h", "memory_gb": 1.0, "num_cpus": 2,
+        "num_gpus": 0, "num_nodes": 1, "pid": 1, "start_time": "2026-01-01T00:00:00Z"});
+    let node = torc("POST", "/compute_nodes", &node)["id"].to_string();
+    torc("POST", "/workflows/1/claim_next_jobs?limit=1", &Value::Null);
+    torc("PUT", &format!("/jobs/1/start_job/1/{node}"), &Value::Null);
+    let said = sandbox.windlass(&["workflows", "sync-status"]).exits(0);
+    said.prints("nobody can tell from here").says("--assume-dead");
+    let rehearsed = sandbox.json(&["workflows", "sync-status", "--assume-dead", "--dry-run"]);
+    assert_eq!((&rehearsed["lost"], &standing(&sandbox)["a"][0]), (&json!(1), &json!("running")));
+    let sure = sandbox.windlass(&["workflows", "sync-status", "--assume-dead"]).exits(0);
+    sure.prints("1 lost job went back (-128)");
+    assert_eq!(standing(&sandbox)["a"][0], "ready", "as it was told");
+    assert_eq!(sandbox.json(&["workflows", "sync-status", "--assume-dead"])["lost"], 0);
+}
+
+/// Small nodes for a day, large ones for ten minutes.
+const CLUSTER: &str = "\
+name = \"ours\"
+
+[[partitions]]
+name = \"standard\"
+is_default = true
+nodes = 10
+cpus_per_node = 8
+memory_mb = 100
+max_walltime_secs = 86400
+shared = true
+
+[[partitions]]
+name = \"short\"
+nodes = 10
+cpus_per_node = 8
+memory_mb = 400
+max_walltime_secs = 600
+shared = true
+";
+
+#[test]
+fn what_no_partition_can_give_is_not_asked_for() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ours.toml", CLUSTER);
+    sandbox.write(
+        "s.yaml",
+        r#"name: s
+resource_requirements: [{name: small, num_cpus: 1, memory: 80m, runtime: PT1H}]
+slurm_schedulers: [{name: first, account: lab, nodes: 1, walltime: '02:00:00', mem: 90M, partition: standard}]
+jobs: [{name: a, command: "python3 -c 'print(len(bytearray(90 << 20)))'", resource_requirements: small, scheduler: first}]
+"#,
+    );
+    sandbox.windlass(&["run", "s.yaml"]).exits(1);
+    let recover = ["recover", "--profile", "ours.toml"];
+
+    // There the job would have ten minutes of its hour: the plan is shown, and nothing is done.
+    let said = sandbox.windlass(&[&recover[..], &["--partition", "short"]].concat()).exits(4);
+    said.prints("1 job would run again").says("fits no partition");
+    assert_eq!(standing(&sandbox)["a"], json!(["failed", 1]), "in the books as before");
+
+    let plan = sandbox.json(&[&recover[..], &["--dry-run"]].concat());
+    assert_eq!(job(&plan, "a")["changes"][0]["to"], 100 << 20, "as much as there is for an hour: {plan}");
+    let done = sandbox.json(&recover);
+    assert_eq!(
+        (
+            &done["slurm"]["schedulers"][0]["partition"],
+            done["slurm"]["allocations"].as_array().unwrap().len()
+        ),
+        (&json!("standard"), 1),
+        "{done}"
+    );
+    assert_eq!(standing(&sandbox)["a"], json!(["ready", 2]));
 }

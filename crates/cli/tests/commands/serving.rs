@@ -64,10 +64,26 @@ pub(crate) fn found(sandbox: &Sandbox) -> Value {
 
 /// The status line and the body of a GET.
 fn get(server: &Value, path: &str, token: &str) -> String {
+    call(server, "GET", path, token, "")
+}
+
+/// What the answer is to what a client of Torc says to it, by its owner.
+pub(crate) fn said_by_torc(sandbox: &Sandbox, method: &str, path: &str, body: &Value) -> Value {
+    let server = found(sandbox);
+    let path = format!("/torc-service/v1{path}");
+    let answer = call(&server, method, &path, server["token"].as_str().unwrap(), &body.to_string());
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    serde_json::from_str(body).unwrap()
+}
+
+fn call(server: &Value, method: &str, path: &str, token: &str, body: &str) -> String {
     let address = server["url"].as_str().unwrap().strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
     let request = format!(
-        "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();

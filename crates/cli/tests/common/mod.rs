@@ -105,6 +105,12 @@ impl Output {
     }
 
     #[track_caller]
+    pub(crate) fn says_nothing_of(self, text: &str) -> Self {
+        assert!(!self.stderr.contains(text), "stderr says `{text}`:\n{}", self.stderr);
+        self
+    }
+
+    #[track_caller]
     pub(crate) fn prints(self, text: &str) -> Self {
         assert!(self.stdout.contains(text), "stdout does not have `{text}`:\n{}", self.stdout);
         self

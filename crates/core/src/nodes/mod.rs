@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasher as _;
 use std::time::Duration;
-use windlass_types::{FailureClass, JobId, Timestamp, WorkflowId};
+use windlass_types::work::EndCause;
+use windlass_types::{FailureClass, JobId, JobStatus, Timestamp, WorkflowId};
 
 /// The first time a node is set aside.
 pub const FIRST_SPELL: Duration = Duration::from_mins(10);
@@ -55,6 +56,13 @@ pub struct Outcome {
     pub job: JobId,
     /// `None`: it did not fail.
     pub failed: Option<FailureClass>,
+}
+
+/// Whether the end of an attempt says anything of its node: not that of one that somebody ended, nor that of one that asked for
+/// less than it needs. It would go over its own limits wherever it runs.
+pub const fn is_telling(status: JobStatus, cause: &EndCause) -> bool {
+    matches!(status, JobStatus::Completed | JobStatus::Failed)
+        && !matches!(cause, EndCause::OutOfMemory | EndCause::Timeout)
 }
 
 /// How attempts ended lately, by node. To note one, and to weigh a node, costs the same however many nodes there are.
@@ -228,13 +236,14 @@ impl Records {
     }
 
     /// What an attempt that ended on a node on probation says of it. Ask before it is noted. `is_probe`: it was given to the
-    /// node because of that; what ran there before says nothing when it fails.
+    /// node because of that; what ran there before says nothing of how the node is now.
     pub fn judge_probe(&self, node: &str, outcome: Outcome, is_probe: bool) -> Probe {
         let nothing = VecDeque::new();
         let here = self.nodes.get(node).unwrap_or(&nothing);
         match outcome.failed {
+            _ if !is_probe => Probe::Unclear,
             None => Probe::Passed,
-            Some(_) if !is_probe || self.failed_elsewhere(outcome.job, here) => Probe::Unclear,
+            Some(_) if self.failed_elsewhere(outcome.job, here) => Probe::Unclear,
             Some(_) => Probe::Failed,
         }
     }

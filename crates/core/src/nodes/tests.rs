@@ -163,12 +163,31 @@ fn after_its_time_it_is_on_probation_until_somebody_says_otherwise() {
 }
 
 #[test]
+fn who_breaks_its_own_limits_or_is_ended_says_nothing_of_the_node() {
+    use EndCause::{Itself, OutOfMemory, Stopped, Timeout};
+    let interrupted = || Stopped(windlass_types::work::StopReason::Interrupted);
+    for (status, cause, expected) in [
+        (JobStatus::Completed, Itself, true),
+        (JobStatus::Failed, Itself, true),
+        (JobStatus::Failed, EndCause::CannotStart(String::new()), true),
+        (JobStatus::Failed, EndCause::MissingOutputs(Vec::new()), true),
+        (JobStatus::Failed, OutOfMemory, false),
+        (JobStatus::Failed, Timeout, false),
+        (JobStatus::Terminated, Timeout, false),
+        (JobStatus::Terminated, interrupted(), false),
+        (JobStatus::Canceled, interrupted(), false),
+    ] {
+        assert_eq!(is_telling(status, &cause), expected, "{status} {cause:?}");
+    }
+}
+
+#[test]
 fn one_job_decides_about_a_node_on_probation() {
     let mut records = peers();
     records.note("good", failed(7));
     let judge = |outcome, is_probe| records.judge_probe("bad", outcome, is_probe);
     assert_eq!(judge(well(1, 8), true), Probe::Passed);
-    assert_eq!(judge(well(1, 8), false), Probe::Passed, "whenever it began, it went well");
+    assert_eq!(judge(well(1, 8), false), Probe::Unclear, "it began before, perhaps before the node went bad");
     assert_eq!(judge(failed(8), true), Probe::Failed);
     assert_eq!(judge(failed(8), false), Probe::Unclear, "it was there before");
     assert_eq!(judge(failed(7), true), Probe::Unclear, "it fails elsewhere too");

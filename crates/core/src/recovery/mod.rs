@@ -76,10 +76,17 @@ pub struct Terms<'a> {
     pub cpu_multiplier: f64,
     /// What nobody can explain is tried again as it is.
     pub retry_unknown: bool,
-    /// What the workers that may take the jobs can give; empty where nobody knows.
-    pub workers: &'a [Capacity],
-    /// No worker stays longer than this, where that is known.
-    pub longest: Option<Duration>,
+    /// Those who may take the jobs; empty where nobody knows.
+    pub takers: &'a [Taker],
+}
+
+/// A worker that may take jobs, or one that an allocation of Slurm would bring. What one has is not there for as long as
+/// another one stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taker {
+    pub has: Capacity,
+    /// So long a job may take there; `None`: as long as it likes.
+    pub stays: Option<Duration>,
 }
 
 /// What was found about one job, and what is done about it.

@@ -12,11 +12,12 @@ const TERMS: Terms<'static> = Terms {
     runtime_multiplier: 1.5,
     cpu_multiplier: 1.0,
     retry_unknown: false,
-    workers: &[],
-    longest: None,
+    takers: &[],
 };
 
 const WORKER: Capacity = Capacity { cpus: 8, memory: Bytes(16 * GIB), gpus: 0, nodes: 1, max_jobs: None };
+
+const TAKER: Taker = Taker { has: WORKER, stays: None };
 
 fn asked() -> Resources {
     Resources { cpus: 2, memory: Bytes(4 * GIB), gpus: 0, nodes: 1, runtime: Some(Duration::from_hours(2)) }
@@ -182,7 +183,7 @@ fn nothing_grows_beyond_what_a_worker_has() {
         let asked = Some(Resources { memory: Bytes(memory), ..asked() });
         Case { asked, ..case(LastAttempt { out_of_memory: true, ..last(seen) }) }
     };
-    let terms = Terms { workers: &[WORKER], ..TERMS };
+    let terms = Terms { takers: &[TAKER], ..TERMS };
     let capped = with(&oom(14 * GIB), &terms);
     assert_eq!(changes(&capped), ["16 GiB"]);
     assert!(capped.changes[0].evidence.ends_with("; a worker has no more"), "{:?}", capped.changes);
@@ -196,22 +197,62 @@ fn cpus_have_to_go_with_the_memory() {
     let wide = Capacity { cpus: 64, memory: Bytes(4 * GIB), ..WORKER };
     let both = Observation { return_code: 137, peak_cpu_percent: Some(1600.0), ..seen() };
     let case = case(LastAttempt { out_of_memory: true, ..last(both) });
-    let found = with(&case, &Terms { workers: &[WORKER, wide], ..TERMS });
+    let found = with(&case, &Terms { takers: &[TAKER, Taker { has: wide, ..TAKER }], ..TERMS });
     assert_eq!(changes(&found), ["6 GiB", "8 cpus"], "64 CPUs are there, but not with 6 GiB");
 }
 
 #[test]
 fn time_is_capped_by_how_long_workers_stay() {
     let late = Observation { return_code: 152, wall: Duration::from_hours(2), ..seen() };
-    let stays = |hours| Terms { longest: Some(Duration::from_hours(hours)), ..TERMS };
-    assert_eq!(with(&case(last(late)), &stays(24)).changes[0].to, Amount::Runtime(Duration::from_hours(3)));
-    assert!(!with(&case(last(late)), &stays(2)).runs_again());
+    let stays = |hours| Taker { stays: Some(Duration::from_hours(hours)), ..TAKER };
+    let given = |taker| with(&case(last(late)), &Terms { takers: &[taker], ..TERMS });
+    assert_eq!(given(stays(24)).changes[0].to, Amount::Runtime(Duration::from_hours(3)));
+    let stuck = given(stays(2));
+    assert_eq!(stuck.next, Next::Stay("no worker stays longer than its 2h".to_owned()));
+}
+
+/// Large nodes for ten minutes and small ones for a day: nobody has large ones for a day.
+#[test]
+fn what_one_worker_has_is_not_there_for_as_long_as_another_one_stays() {
+    let taker = |gib, minutes| Taker {
+        has: Capacity { memory: Bytes(gib * GIB), ..WORKER },
+        stays: Some(Duration::from_mins(minutes)),
+    };
+    let takers = [taker(5, 24 * 60), taker(64, 10)];
+    let terms = Terms { takers: &takers, ..TERMS };
+    let oom = |gib: u64, minutes: u64| {
+        let seen = Observation { return_code: 137, peak_memory: None, ..seen() };
+        let runtime = Some(Duration::from_mins(minutes));
+        let asked = Some(Resources { memory: Bytes(gib * GIB), runtime, ..asked() });
+        with(&Case { asked, ..case(LastAttempt { out_of_memory: true, ..last(seen) }) }, &terms)
+    };
+    assert_eq!(changes(&oom(4, 60)), ["5 GiB"], "6 GiB would be there for ten minutes");
+    assert_eq!(changes(&oom(4, 10)), ["6 GiB"]);
+    let stuck =
+        Next::Stay("no worker that could take it has more than the 5 GiB that it asks for".to_owned());
+    assert_eq!(oom(5, 60).next, stuck);
+    let late = |gib: u64| {
+        let late = Observation { return_code: 152, wall: Duration::from_mins(8), ..seen() };
+        let runtime = Some(Duration::from_mins(8));
+        let asked = Some(Resources { memory: Bytes(gib * GIB), runtime, ..asked() });
+        with(&Case { asked, ..case(last(late)) }, &terms)
+    };
+    assert_eq!(changes(&late(4)), ["12m"]);
+    assert_eq!(changes(&late(8)), ["10m"], "and those of a day are too small");
+}
+
+#[test]
+fn several_nodes_are_wanted_of_who_has_them() {
+    let wide = Taker { has: Capacity { memory: Bytes(5 * GIB), nodes: 4, ..WORKER }, ..TAKER };
+    let killed = LastAttempt { out_of_memory: true, ..last(Observation { return_code: 137, ..seen() }) };
+    let case = Case { asked: Some(Resources { nodes: 2, ..asked() }), ..case(killed) };
+    assert_eq!(changes(&with(&case, &Terms { takers: &[TAKER, wide], ..TERMS })), ["5 GiB"]);
 }
 
 #[test]
 fn what_asks_for_nothing_runs_again_as_it_is() {
     let free = Case { asked: None, ..case(LastAttempt { out_of_memory: true, ..last(seen()) }) };
-    let found = with(&free, &Terms { workers: &[WORKER], ..TERMS });
+    let found = with(&free, &Terms { takers: &[TAKER], ..TERMS });
     assert_eq!((found.evidence.as_str(), found.runs_again()), ("used 1 GiB", true));
     assert!(found.changes.is_empty());
 }
@@ -236,7 +277,8 @@ proptest! {
         let asked = Resources { memory: Bytes(memory), ..asked() };
         let case = Case { asked: Some(asked), ..case(last(seen)) };
         let longest = Some(Duration::from_hours(4));
-        let found = with(&case, &Terms { workers: &[WORKER], longest, retry_unknown, ..TERMS });
+        let taker = Taker { stays: longest, ..TAKER };
+        let found = with(&case, &Terms { takers: &[taker], retry_unknown, ..TERMS });
         for change in &found.changes {
             let (grew, fits) = match change.to {
                 Amount::Memory(to) => (to > asked.memory, to <= WORKER.memory),

@@ -4,10 +4,11 @@
 //! twice asks for nothing the second time.
 
 use super::book::{AddAction, NewAllocation, Schedule};
+use super::fit::{Ask, smallest_node};
 use super::generate::{Proposal, propose};
 use super::groups::{Demand, Fault, Options, WalltimeStrategy, slots};
 use super::offer::Offer;
-use super::profile::Profile;
+use super::profile::{Partition, Profile};
 use super::request::{Crew, request};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,20 +83,21 @@ pub enum NoSchedule {
 /// something: they would ask for allocations a second time.
 pub fn regenerate(books: &Books<'_>, profile: &Profile, wish: &Wish<'_>) -> Result<Schedule, NoSchedule> {
     let options = with_account(wish.options, books.schedulers);
-    let wanted: Vec<&Left> = books.jobs.iter().filter(|job| is_wanted(job, wish.include)).collect();
-    let served = served(books, &wanted, wish);
+    let include: BTreeSet<JobId> = wish.include.iter().copied().collect();
+    let wanted: Vec<&Left> = books.jobs.iter().filter(|job| is_wanted(job, &include)).collect();
+    let served = served(books, profile, &wanted, wish);
     let unserved: Vec<&Left> = wanted.into_iter().filter(|job| !served.contains(&job.id)).collect();
     let mut schedule = Schedule { seen: books.seen.to_owned(), ..Schedule::default() };
     let armed = books.actions.iter().filter(|action| !action.is_executed && !action.is_recovery);
     schedule.mark_executed = armed.map(|action| action.id).collect();
-    reuse(books, &unserved, wish, &mut schedule)?;
+    reuse(books, profile, &unserved, wish, &mut schedule)?;
     let reused: BTreeSet<&str> =
         schedule.allocations.iter().map(|one| one.request.scheduler.as_str()).collect();
     let reused = books.schedulers.iter().filter(|one| reused.contains(one.name.as_str()));
     let reused: BTreeMap<&str, &SlurmScheduler> = reused.map(|one| (one.name.as_str(), one)).collect();
     let names_one = |job: &&Left| {
         let its = job.scheduler.as_deref().and_then(|name| reused.get(name));
-        its.is_some_and(|scheduler| holds(scheduler, &job.resources))
+        its.is_some_and(|scheduler| holds(profile, scheduler, job, wish.options.reserve))
     };
     let unserved: Vec<&Left> = unserved.into_iter().filter(|job| !names_one(job)).collect();
     let demands = demands(&unserved);
@@ -113,7 +115,7 @@ pub fn regenerate(books: &Books<'_>, profile: &Profile, wish: &Wish<'_>) -> Resu
     Ok(schedule)
 }
 
-fn is_wanted(job: &Left, include: &[JobId]) -> bool {
+fn is_wanted(job: &Left, include: &BTreeSet<JobId>) -> bool {
     let is_left = matches!(job.status, JobStatus::Uninitialized | JobStatus::Ready | JobStatus::Blocked);
     job.labels.is_empty() && (is_left || include.contains(&job.id))
 }
@@ -158,14 +160,14 @@ fn lasting(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
 /// Jobs for which nodes are asked already. Of those that name a scheduler as many as its open allocations, and those that
 /// its armed recovery action will ask for, can hold; those that are furthest from running go without first. Those that name
 /// none are taken by whoever has room.
-fn served(books: &Books<'_>, wanted: &[&Left], wish: &Wish<'_>) -> BTreeSet<JobId> {
+fn served(books: &Books<'_>, profile: &Profile, wanted: &[&Left], wish: &Wish<'_>) -> BTreeSet<JobId> {
     let mut served = BTreeSet::new();
     for scheduler in books.schedulers {
         let mut jobs: Vec<&Left> = wanted
             .iter()
             .copied()
             .filter(|job| job.scheduler.as_deref() == Some(scheduler.name.as_str()))
-            .filter(|job| holds(scheduler, &job.resources))
+            .filter(|job| holds(profile, scheduler, job, wish.options.reserve))
             .collect();
         let open = books.allocations.iter().filter(|one| is_of(one, scheduler) && !one.state.is_over());
         let open = open.filter(|one| one.unwanted.is_none()).count() as u64;
@@ -189,7 +191,7 @@ fn served(books: &Books<'_>, wanted: &[&Left], wish: &Wish<'_>) -> BTreeSet<JobI
             .iter()
             .copied()
             .filter(|job| job.scheduler.is_none() && !served.contains(&job.id))
-            .filter(|job| holds(scheduler, &job.resources))
+            .filter(|job| holds(profile, scheduler, job, wish.options.reserve))
             .collect();
         let room = open
             .saturating_mul(capacity(scheduler, &others, wish.options.reserve))
@@ -211,9 +213,20 @@ fn is_fresh(books: &Books<'_>, scheduler: &SlurmScheduler) -> bool {
 }
 
 /// Whether the job fits into an allocation of the scheduler at all: what it asks for may be more than it was. What the scheduler
-/// does not say is no limit.
-fn holds(scheduler: &SlurmScheduler, asks: &Resources) -> bool {
-    Offer::from(scheduler).holds(asks)
+/// does not say is limited by the nodes that Slurm would give it.
+fn holds(profile: &Profile, scheduler: &SlurmScheduler, job: &Left, reserve: Duration) -> bool {
+    let asks = &job.resources;
+    let has_node = |partition: &Partition| smallest_node(&Ask::new(asks, ""), partition).is_some();
+    let may_be_given = |partition: &&Partition| match &scheduler.partition {
+        Some(name) => partition.name == *name,
+        None => partition.is_default || !partition.requires_explicit_request,
+    };
+    let mut given = profile.partitions.iter().filter(may_be_given).peekable();
+    // Of a partition that the profile does not know, nothing is known.
+    let is_there = given.peek().is_none() || given.any(has_node);
+    // A worker begins nothing that would reach into the end of its allocation.
+    let runtime = asks.runtime.map(|runtime| runtime.saturating_add(reserve));
+    is_there && Offer::from(scheduler).holds(&Resources { runtime, ..*asks })
 }
 
 /// How many of these jobs one allocation of the scheduler can do. What it does not say is no limit.
@@ -237,13 +250,15 @@ fn capacity(scheduler: &SlurmScheduler, jobs: &[&Left], reserve: Duration) -> u6
 /// Schedulers that were made before and never used are used now, instead of new ones beside them.
 fn reuse(
     books: &Books<'_>,
+    profile: &Profile,
     unserved: &[&Left],
     wish: &Wish<'_>,
     schedule: &mut Schedule,
 ) -> Result<(), NoSchedule> {
     for scheduler in books.schedulers.iter().filter(|one| wish.submit && is_fresh(books, one)) {
         let is_its = |job: &&&Left| {
-            job.scheduler.as_ref() == Some(&scheduler.name) && holds(scheduler, &job.resources)
+            job.scheduler.as_ref() == Some(&scheduler.name)
+                && holds(profile, scheduler, job, wish.options.reserve)
         };
         let jobs: Vec<&Left> = unserved.iter().filter(is_its).copied().collect();
         if jobs.is_empty() || jobs.iter().all(|job| job.level > 0) {

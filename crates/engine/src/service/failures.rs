@@ -42,7 +42,7 @@ impl Office {
         if ended.cause == EndCause::Stopped(StopReason::Interrupted) {
             self.name_interruption(worker, &key);
         }
-        self.weigh_node(worker, &key, verdict.attempt_status, class);
+        self.weigh_node(worker, &key, (verdict.attempt_status, &ended.cause), class);
         Ok(verdict)
     }
 

@@ -7,9 +7,9 @@ use super::talk::{Refused, Reply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 use windlass_core::classify::NodeRecord;
-use windlass_core::nodes::{Outcome, Probe, Records, Standing, Work, spell};
+use windlass_core::nodes::{Outcome, Probe, Records, Standing, Work, is_telling, spell};
 use windlass_store::model::{NewEvent, NodeAside, Severity};
-use windlass_types::work::AttemptKey;
+use windlass_types::work::{AttemptKey, EndCause};
 use windlass_types::{FailureClass, JobId, JobStatus, Timestamp, WorkerId};
 
 /// By whom nodes are set aside that nobody set aside.
@@ -103,15 +103,13 @@ impl Office {
         &mut self,
         worker: WorkerId,
         key: &AttemptKey,
-        status: JobStatus,
+        (status, cause): (JobStatus, &EndCause),
         class: Option<FailureClass>,
     ) {
-        let failed = match status {
-            JobStatus::Completed => None,
-            JobStatus::Failed => Some(class.unwrap_or(FailureClass::Unknown)),
-            // Somebody ended it.
-            _ => return,
-        };
+        if !is_telling(status, cause) {
+            return;
+        }
+        let failed = (status == JobStatus::Failed).then(|| class.unwrap_or(FailureClass::Unknown));
         let (Some(Slot::Open(desk)), Some(mate)) = (self.slots.get(&key.workflow), self.mates.get(&worker))
         else {
             return;

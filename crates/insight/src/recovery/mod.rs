@@ -7,16 +7,17 @@ mod view;
 pub use examine::Examined;
 pub use view::PlanView;
 
+use crate::needs_verdict;
 use examine::examine;
 use serde_json::json;
-use std::time::Duration;
-use windlass_core::recovery::{Diagnosis, Next, Remedy, Terms, plan};
+use std::collections::HashMap;
+use windlass_core::recovery::{Diagnosis, Next, Remedy, Taker, Terms, plan};
 use windlass_core::sizing::Amount;
 use windlass_core::why::Offer;
 use windlass_store::model::{NewEvent, Severity, WorkflowRow};
 use windlass_store::{Error, Store};
-use windlass_types::Capacity;
-use windlass_types::orders::{Changes, Order, Orders, Verdict};
+use windlass_types::orders::{Answer, Changes, Order, Orders, Outcome, Verdict};
+use windlass_types::{JobId, JobStatus, Resources};
 
 /// So many jobs are noted one by one.
 const NOTED: usize = 1000;
@@ -34,23 +35,33 @@ pub struct Patient {
     pub remedy: Remedy,
 }
 
+impl Patient {
+    /// What it asks for when it runs again; `None`: as before.
+    pub fn asked_then(&self) -> Option<Resources> {
+        let mut asked = self.found.case.asked.filter(|_| !self.remedy.changes.is_empty())?;
+        for change in &self.remedy.changes {
+            match change.to {
+                Amount::Memory(memory) => asked.memory = memory,
+                Amount::Cpus(cpus) => asked.cpus = cpus,
+                Amount::Runtime(runtime) => asked.runtime = Some(runtime),
+            }
+        }
+        Some(asked)
+    }
+}
+
 /// What the workers that may take the jobs have.
 #[derive(Clone, Debug, Default)]
 pub struct Room {
-    pub workers: Vec<Capacity>,
-    /// No worker stays longer than this, where that is known.
-    pub longest: Option<Duration>,
+    pub takers: Vec<Taker>,
 }
 
 impl Room {
     /// Those that leave take no more jobs; one that does not say how long it stays, stays for good.
     pub fn of(offers: &[Offer]) -> Self {
-        let takers = || offers.iter().filter(|offer| !offer.is_draining);
-        let stays: Option<Vec<Duration>> = takers().map(|offer| offer.time_left).collect();
-        Self {
-            workers: takers().map(|offer| offer.capacity).collect(),
-            longest: stays.and_then(|stays| stays.into_iter().max()),
-        }
+        let takers = offers.iter().filter(|offer| !offer.is_draining);
+        let taker = |offer: &Offer| Taker { has: offer.capacity, stays: offer.time_left };
+        Self { takers: takers.map(taker).collect() }
     }
 }
 
@@ -88,10 +99,40 @@ impl Plan {
         }
     }
 
+    /// What was to run again, and does not, stays for the reason that was given for it.
+    pub fn learn(&mut self, outcomes: &[Outcome]) {
+        let undone = outcomes.iter().filter(|outcome| outcome.answer != Answer::Done);
+        let undone: HashMap<JobId, &str> =
+            undone.map(|outcome| (outcome.job, outcome.words.as_str())).collect();
+        for Patient { remedy, .. } in &mut self.patients {
+            if let Some(why) = undone.get(&remedy.job) {
+                remedy.next = Next::Stay((*why).to_owned());
+                remedy.changes.clear();
+            }
+        }
+    }
+
+    /// What those that run again ask for then, where they ask for anything.
+    pub fn asked_then(&self) -> HashMap<JobId, Resources> {
+        let asks = |patient: &Patient| {
+            Some((patient.remedy.job, patient.asked_then().or(patient.found.case.asked)?))
+        };
+        self.again().filter_map(asks).collect()
+    }
+
+    /// Jobs that did not fail and still have to run.
+    pub fn left(&self) -> u64 {
+        left(&self.row)
+    }
+
     /// `2 jobs will run again, 1 stays as it is`.
     pub fn in_words(&self, dry_run: bool) -> String {
         if self.patients.is_empty() {
-            return "no job has failed; there is nothing to recover".to_owned();
+            return match self.left() {
+                0 => "no job has failed; there is nothing to recover".to_owned(),
+                1 => "no job has failed; 1 job is left to run".to_owned(),
+                n => format!("no job has failed; {n} jobs are left to run"),
+            };
         }
         let verb = if dry_run { "would run" } else { "will run" };
         let head = match self.again().count() {
@@ -129,6 +170,13 @@ impl Plan {
     }
 }
 
+/// Jobs of a workflow that still have to run, as far as nobody has to decide about them first.
+pub fn left(row: &WorkflowRow) -> u64 {
+    let counts = &row.counts;
+    let left = counts.total() - counts.settled() - counts.get(JobStatus::PendingFailed);
+    if needs_verdict(counts) { 0 } else { left }
+}
+
 fn order(remedy: &Remedy, asked_by: Option<&str>) -> Order {
     let mut changes = Changes::default();
     for change in &remedy.changes {
@@ -147,7 +195,8 @@ fn order(remedy: &Remedy, asked_by: Option<&str>) -> Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_types::Bytes;
+    use std::time::Duration;
+    use windlass_types::{Bytes, Capacity};
 
     #[test]
     fn who_leaves_gives_no_room_and_who_says_nothing_stays() {
@@ -158,8 +207,8 @@ mod tests {
         };
         let leaving = Offer { is_draining: true, ..stays(Some(900)) };
         let room = Room::of(&[stays(Some(60)), stays(Some(300)), leaving.clone()]);
-        assert_eq!((room.workers.len(), room.longest), (2, Some(Duration::from_mins(5))));
-        assert_eq!(Room::of(&[stays(Some(60)), stays(None)]).longest, None);
-        assert_eq!(Room::of(&[leaving]).longest, None);
+        let found = |room: Room| room.takers.into_iter().map(|taker| taker.stays).collect::<Vec<_>>();
+        assert_eq!(found(room), [Some(Duration::from_mins(1)), Some(Duration::from_mins(5))]);
+        assert_eq!(found(Room::of(&[stays(None), leaving])), [None]);
     }
 }

@@ -8,11 +8,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass_core::recovery::Terms;
 use windlass_core::slurm::groups::Options;
-use windlass_insight::allocating::{Unscheduled, Wanted, is_on_slurm, reschedule, shares};
+use windlass_core::slurm::profile::Profile;
+use windlass_insight::allocating::{self, Gathered, Unscheduled, Wanted, is_on_slurm, reschedule, shares};
 use windlass_insight::recovery::{Plan, PlanView, diagnose};
 use windlass_store::model::WorkflowRow;
-use windlass_types::JobStatus;
 use windlass_types::orders::{Answer as Given, Outcome};
+use windlass_types::{JobId, JobStatus};
 
 /// As on the command line.
 const MULTIPLIER: f64 = 1.5;
@@ -61,20 +62,61 @@ pub(super) fn recover(desk: &Desk, args: &Recover) -> Answer {
     })?;
     let row = desk.workflow(args.workflow_id)?;
     desk.hands.clear_up(row.id)?;
-    let plan = plan(desk, desk.workflow(args.workflow_id)?, memory, runtime, args.retry_unknown)?;
-    if !plan.runs_something() {
-        return told(&plan, false, &[]);
+    let mut plan = plan(desk, desk.workflow(args.workflow_id)?, memory, runtime, args.retry_unknown)?;
+    let mut outcomes = Vec::new();
+    if plan.runs_something() {
+        foresee(desk, &plan)?;
+        let asked_by = format!("agent {}", desk.agent);
+        outcomes = desk.give(row.id, plan.orders(Some(&asked_by)))?;
+        plan.learn(&outcomes);
+        if plan.runs_something() {
+            desk.books.add_event(&plan.event(Some(&asked_by)), Desk::now())?;
+        }
     }
-    let asked_by = format!("agent {}", desk.agent);
-    let outcomes = desk.give(row.id, plan.orders(Some(&asked_by)))?;
-    desk.books.add_event(&plan.event(Some(&asked_by)), Desk::now())?;
     let mut told = told(&plan, false, &outcomes)?;
-    if let Some(slurm) = new_allocations(desk, &row)?
+    if (plan.runs_something() || is_wanting(desk, &row)?)
+        && let Some(slurm) = new_allocations(desk, &row)?
         && let Value::Object(told) = &mut told
     {
         told.insert("slurm".to_owned(), slurm);
     }
     Ok(told)
+}
+
+/// What no node can hold stays as it is: in the books it would be ready, and never run.
+fn foresee(desk: &Desk, plan: &Plan) -> Result<(), Trouble> {
+    let row = &plan.row;
+    let Some(cluster) = cluster(desk, row)? else { return Ok(()) };
+    let (options, then) = (options(row), plan.asked_then());
+    let include: Vec<JobId> = plan.again().map(|patient| patient.remedy.job).collect();
+    let wanted = Wanted { options: &options, include: &include, submit: true, by: &row.user };
+    let mut gathered = Gathered::read(&*desk.books, row, &include)?;
+    gathered.pretend(&|job| then.get(&job).copied());
+    gathered.plan(&cluster, &wanted).map(drop).map_err(|why| {
+        Trouble::refused(why.to_string()).with_hint("nothing was changed; smaller multipliers ask for less")
+    })
+}
+
+/// Whether jobs that did not fail wait for nodes that nobody asks for.
+fn is_wanting(desk: &Desk, row: &WorkflowRow) -> Result<bool, Trouble> {
+    let Some(cluster) = cluster(desk, row)? else { return Ok(false) };
+    // As it stands after the orders. What cannot be planned for is told by whoever asks for nodes.
+    let row = desk.workflow(row.id.0)?;
+    match allocating::is_wanting(&*desk.books, &row, &cluster, &options(&row)) {
+        Ok(is_wanting) => Ok(is_wanting),
+        Err(Unscheduled::Books(error)) => Err(error.into()),
+        Err(Unscheduled::Plan(_)) => Ok(true),
+    }
+}
+
+/// The cluster that the workflow runs on, where it is on Slurm and the cluster can be seen.
+fn cluster(desk: &Desk, row: &WorkflowRow) -> Result<Option<Profile>, Trouble> {
+    Ok(if is_on_slurm(&*desk.books, row.id)? { desk.hands.cluster(None).ok() } else { None })
+}
+
+fn options(row: &WorkflowRow) -> Options {
+    let account = row.settings.slurm_defaults.get("account").and_then(|account| account.as_str());
+    Options { account: account.unwrap_or_default().to_owned(), ..Options::default() }
 }
 
 /// On Slurm, what runs again needs nodes. That none could be asked for undoes nothing: it is told.
@@ -92,8 +134,7 @@ fn new_allocations(desk: &Desk, row: &WorkflowRow) -> Result<Option<Value>, Trou
 
 fn ask_for_allocations(desk: &Desk, row: &WorkflowRow) -> Answer {
     let cluster = desk.hands.cluster(None)?;
-    let account = row.settings.slurm_defaults.get("account").and_then(|account| account.as_str());
-    let options = Options { account: account.unwrap_or_default().to_owned(), ..Options::default() };
+    let options = options(row);
     let wanted = Wanted { options: &options, include: &[], submit: true, by: &row.user };
     let (gathered, schedule, made) =
         reschedule(&*desk.books, row, &cluster, &wanted, Desk::now).map_err(|error| match error {
@@ -129,8 +170,7 @@ fn plan(
         runtime_multiplier,
         cpu_multiplier: CPU_MULTIPLIER,
         retry_unknown,
-        workers: &room.workers,
-        longest: room.longest,
+        takers: &room.takers,
     };
     let mut plan = diagnose(&*desk.books, row, &terms)?;
     // There an agent is held to the policy of the workflow.
@@ -146,7 +186,7 @@ fn told(plan: &Plan, dry_run: bool, outcomes: &[Outcome]) -> Answer {
         refused.map(|outcome| json!({ "job_id": outcome.job, "why": outcome.words })).collect();
     let more = json!({
         "summary": plan.in_words(dry_run), "has_more": plan.patients.len() > MOST, "refused": refused,
-        "next": (!dry_run && plan.runs_something()).then_some("run_workflow, unless somebody runs it already"),
+        "next": (!dry_run && (plan.runs_something() || plan.left() > 0)).then_some("run_workflow, unless somebody runs it already"),
     });
     if let (Value::Object(view), Value::Object(more)) = (&mut view, more) {
         view.extend(more);

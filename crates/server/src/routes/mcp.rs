@@ -213,7 +213,8 @@ impl Hands for Seat {
         if allocating::is_on_slurm(books, workflow)?
             && let Ok(profile) = slurm::cluster(&self.state)
         {
-            return Ok(allocating::room(&profile, None));
+            let settings = books.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
+            return Ok(allocating::room(&profile, None, &settings));
         }
         Ok(Room::of(&self.workers(books, workflow)?))
     }

@@ -15,9 +15,10 @@ use crate::sql::common as sql;
 use crate::{Batch, Error};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
+use std::cell::OnceCell;
 use windlass_core::change::Change;
 use windlass_core::orders::{
-    Asked, AskedBy, Case, Edition, House, Impossible, Judgement, Undoing, judge, plan, undo,
+    Asked, AskedBy, Case, Edition, Held, House, Impossible, Judgement, Undoing, judge, plan, undo,
 };
 use windlass_types::orders::{Answer, Order, Orders, Outcome, Verdict, Wanted};
 use windlass_types::settings::SlurmScheduler;
@@ -38,7 +39,8 @@ pub(crate) fn carry_out(
 ) -> Result<Vec<Outcome>, Fault> {
     let row = read::workflow(db, workflow)?.ok_or(Error::NoSuchWorkflow(workflow))?;
     let places = Places::read(db, workflow)?;
-    let desk = Desk { db, row: &row, table: load_jobs(db, workflow)?, places, by };
+    let held = OnceCell::new();
+    let desk = Desk { db, row: &row, table: load_jobs(db, workflow)?, places, held, by };
     match wanted {
         Wanted::Orders(orders) => desk.give(orders),
         Wanted::Settle { decision, agreed } => desk.settle(*decision, *agreed),
@@ -52,6 +54,8 @@ struct Desk<'a, D> {
     row: &'a WorkflowRow,
     table: LoadedJobs,
     places: Places,
+    /// Asked for when somebody is at work.
+    held: OnceCell<Held>,
     by: By<'a>,
 }
 
@@ -142,6 +146,9 @@ impl<D: Db> Desk<'_, D> {
         let schedulers = self.places.schedulers();
         Ok(stands(match judge(order, is_agent, &self.house(&schedulers), &named.case()) {
             Judgement::Refused(words) => outcome(Answer::Refused, words),
+            Judgement::Done { .. } if let Some(words) = self.in_the_way(named.index, order.verdict)? => {
+                outcome(Answer::Refused, words)
+            }
             Judgement::Proposed(words) => {
                 accepted.decisions.push(decided(DecisionState::Proposed));
                 outcome(Answer::Proposed, words)
@@ -164,6 +171,25 @@ impl<D: Db> Desk<'_, D> {
                 outcome(Answer::Done, words)
             }
         }))
+    }
+
+    /// Why it cannot be carried out as long as somebody works on what was built on the job.
+    fn in_the_way(&self, job: u32, verdict: Verdict) -> Result<Option<String>, Fault> {
+        if self.row.counts.active() == 0 {
+            return Ok(None);
+        }
+        if self.held.get().is_none() {
+            let held = Held::new(&self.table.edges, &self.table.status);
+            let held = held.map_err(|cycle| Fault::damage(cycle.to_string()))?;
+            self.held.set(held).ok();
+        }
+        let holder = self.held.get().and_then(|held| held.in_the_way(job, verdict));
+        let Some(holder) = holder else { return Ok(None) };
+        let (id, status) = (self.table.ids[holder as usize], self.table.status[holder as usize]);
+        let name: String = self.db.one(sql::JOB_NAME, [id.0], |row| row.get(0))?;
+        Ok(Some(format!(
+            "`{name}`, which was built on it and would begin anew, is `{status}`: order it again when that has ended"
+        )))
     }
 
     fn house<'s>(&self, schedulers: &'s [SlurmScheduler]) -> House<'s> {

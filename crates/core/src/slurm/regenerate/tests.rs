@@ -53,6 +53,10 @@ struct World {
 
 impl World {
     fn plan(&self, options: &Options, submit: bool) -> Schedule {
+        self.plan_on(&profile(), options, submit).unwrap()
+    }
+
+    fn plan_on(&self, profile: &Profile, options: &Options, submit: bool) -> Result<Schedule, NoSchedule> {
         let books = Books {
             workflow: WorkflowId(1),
             seen: "x",
@@ -63,7 +67,7 @@ impl World {
             slurm_defaults: &self.defaults,
         };
         let wish = Wish { options, include: &[], submit, suffix: "regen", by: "me" };
-        regenerate(&books, &profile(), &wish).unwrap()
+        regenerate(&books, profile, &wish)
     }
 
     fn apply(&mut self, schedule: &Schedule) {
@@ -266,6 +270,36 @@ fn what_was_made_and_not_used_is_used_first() {
     assert_eq!((second.schedulers.len(), second.allocations.len(), second.assign.len()), (0, 2, 0));
     world.apply(&second);
     assert!(world.plan(&options, true).is_empty());
+}
+
+/// It says nothing about memory: its nodes are those of its partition, and they last as long as it says.
+#[test]
+fn what_was_made_and_not_used_is_left_if_its_nodes_are_too_small() {
+    let made = |walltime: &str| SlurmScheduler {
+        name: "made".into(),
+        partition: Some("standard".into()),
+        walltime: walltime.into(),
+        nodes: 1,
+        ..SlurmScheduler::default()
+    };
+    let plan = |memory_gib: u64, cpus, walltime: &str| {
+        let mut one = job(1, cpus, 0);
+        one.resources.memory = Bytes(memory_gib << 30);
+        one.scheduler = Some("made".into());
+        let world = World { jobs: vec![one], schedulers: vec![made(walltime)], ..World::default() };
+        let mut cluster = profile();
+        cluster.partitions[1].memory_mb = 64_000;
+        let found = world.plan_on(&cluster, &Options::default(), true).unwrap();
+        let of = |one: &NewAllocation| (one.request.scheduler.clone(), one.request.partition.clone());
+        assert_eq!(found.allocations.len(), 1, "{found:?}");
+        let (scheduler, partition) = of(&found.allocations[0]);
+        (scheduler == "made", partition.unwrap_or_default())
+    };
+    assert_eq!(plan(4, 1, "02:00:00"), (true, "standard".to_owned()));
+    assert_eq!(plan(40, 1, "02:00:00"), (false, "wide".to_owned()), "it has 16 GB");
+    assert_eq!(plan(4, 16, "02:00:00"), (false, "wide".to_owned()), "it has 8 CPUs");
+    let (is_used, _) = plan(4, 1, "00:31:00");
+    assert!(!is_used, "the job takes half an hour, and a worker needs two minutes for itself");
 }
 
 #[test]
