@@ -126,6 +126,15 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
                 self.warnings.push(Diagnostic::new("useless-field", message).at(span));
             }
         }
+        let is_for_slurm = spec.action.action_type == ActionType::ScheduleNodes && !is_local(spec);
+        if is_for_slurm && spec.action.trigger_type.is_about_workers() {
+            let message = "`schedule_nodes` has no effect with this trigger: who asks Slurm is no worker";
+            self.warnings.push(
+                Diagnostic::new("useless-field", message)
+                    .at(map.place_of(&ACTION, "trigger_type").unwrap_or(spec.span))
+                    .help("ask for allocations `on_workflow_start`, or when jobs are ready or complete"),
+            );
+        }
     }
 
     /// What stands within another map, and is decoded by its table.

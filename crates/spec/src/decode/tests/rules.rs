@@ -456,8 +456,12 @@ fn what_is_no_mistake_but_hardly_meant() {
             "useless-field `num_allocations` has no effect: it belongs to another type of action",
         ),
         (
-            "actions: [{trigger_type: on_worker_start, action_type: schedule_nodes, scheduler: s, commands: [x]}]",
+            "actions: [{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, commands: [x]}]",
             "useless-field `commands` has no effect: it belongs to another type of action",
+        ),
+        (
+            "actions: [{trigger_type: on_worker_start, action_type: schedule_nodes, scheduler: s}]",
+            "useless-field `schedule_nodes` has no effect with this trigger: who asks Slurm is no worker",
         ),
     ] {
         assert_eq!(warnings(&with(text)), [wanted], "{text}");
