@@ -8,7 +8,7 @@
 use crate::identity::to_pid;
 use crate::wait::{self, Reaped};
 use crate::{procfs, tree};
-use rustix::process::{Pid, Resource, Rlimit, getpid, getppid, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getpid, getppid, getrlimit, set_child_subreaper, setrlimit};
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -46,7 +46,7 @@ impl Taken {
 
 impl Escort {
     /// Starts a program, with all that we have: directory, environment, descriptors, process group. What it leaves behind
-    /// becomes our child. Must be called before there is a second thread.
+    /// becomes our child. Must be called before there is a second thread. Where no process is to be had all is as before.
     ///
     /// `passes_on`: what our parent sends reaches us only, and the child is to have it. Otherwise the child has got it as well.
     pub fn start(program: &OsString, arguments: &[OsString], passes_on: bool) -> io::Result<Self> {
@@ -71,7 +71,12 @@ impl Escort {
             });
         }
         let parent = getppid();
-        let child = command.spawn()?;
+        let child = command.spawn().inspect_err(|_| {
+            // Whoever has our place now gets it as it was.
+            // SAFETY: the set is valid for the whole call.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+            set_child_subreaper(None).ok();
+        })?;
         let child = to_pid(child.id()).ok_or_else(|| io::Error::other("a process without a number"))?;
         Ok(Self { child, parent, passes_on, started: Instant::now() })
     }
@@ -117,6 +122,11 @@ impl Escort {
     pub fn reap(self) -> io::Result<Reaped> {
         wait::reap(self.child)
     }
+}
+
+/// Becomes this program, with all that we have. Returns only if that cannot be.
+pub fn make_way(program: &OsString, arguments: &[OsString]) -> io::Error {
+    Command::new(program).args(arguments).exec()
 }
 
 /// Ends this process as another one ended: with its exit code, or of its signal.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use windlass_proc::cgroup::{self, Places};
-use windlass_proc::escort::{Escort, end_as};
+use windlass_proc::escort::{Escort, end_as, make_way};
 use windlass_proc::sample::{self, EndUsage, Sample, Series};
 use windlass_types::work::{AttemptKey, Usage, return_code};
 use windlass_types::{Attempt, Bytes};
@@ -148,9 +148,9 @@ pub fn stand_in(words: &[OsString]) -> Option<ExitCode> {
         return Some(refuse("INTERVAL is no number of milliseconds"));
     };
     let own = Places::of_this_process();
-    let escort = match Escort::start(program, arguments, is_of_step(&own.own, "freezer")) {
-        Ok(escort) => escort,
-        Err(error) => return Some(refuse(&format!("{}: {error}", program.display()))),
+    let Ok(escort) = Escort::start(program, arguments, is_of_step(&own.own, "freezer")) else {
+        // It can be had without being measured, if it can be had at all.
+        return Some(refuse(&format!("{}: {}", program.display(), make_way(program, arguments))));
     };
     let task = std::env::var("SLURM_PROCID").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let page = Page::new(Path::new(prefix), task, mark.to_string_lossy().into_owned());

@@ -78,6 +78,33 @@ fn where_no_note_can_be_left_the_job_does_not_suffer() {
 }
 
 #[test]
+fn where_no_second_process_is_to_be_had_the_job_is_not_measured_but_run() {
+    // Where anybody finds the program, and could leave a note.
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    let program = directory.path().join("host");
+    fs::copy(HOST, &program).unwrap();
+    let signals = "while read -r name set; do case $name in Sig[BI][lg]*) echo $set;; esac; done < /proc/$$/status; exit 3";
+    let run = |words: &[&str]| {
+        // Root may have as many as it likes, so it is somebody else then.
+        let mut limited = Command::new("prlimit");
+        if rustix::process::getuid().is_root() {
+            limited = Command::new("setpriv");
+            limited.args(["--reuid=54321", "--clear-groups", "prlimit"]);
+        }
+        limited.args(["--nproc=1", "--"]).args(words).args(["/bin/sh", "-c", signals]);
+        let answer = limited.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer.stderr), "");
+        assert_eq!(answer.status.code(), Some(3));
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    let prefix = directory.path().join("note");
+    let signals = run(&[program.to_str().unwrap(), "__step", prefix.to_str().unwrap(), "mark", "20"]);
+    assert_eq!((signals.lines().count(), &signals), (2, &run(&[])));
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "there is only the program");
+}
+
+#[test]
 fn words_that_are_missing_or_wrong_are_told() {
     for (words, said) in [
         (
