@@ -50,13 +50,13 @@ fn is_running() -> bool {
     succeeds(&mut tool("status"))
 }
 
-fn tool(verb: &str) -> Command {
+pub(crate) fn tool(verb: &str) -> Command {
     let mut command = Command::new(root().join("tools/htcondor-pool"));
     command.arg("-d").arg(place()).arg(verb);
     command
 }
 
 /// Where tests look for it too.
-fn place() -> PathBuf {
+pub(crate) fn place() -> PathBuf {
     env::var_os("HTCONDOR_POOL_DIR").map_or_else(|| "/var/tmp/htcondor-pool".into(), PathBuf::from)
 }

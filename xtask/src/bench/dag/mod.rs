@@ -1,5 +1,6 @@
 //! `cargo xtask bench dag`: what runs on HTCondor cost us. What HTCondor itself takes is not ours to answer for.
 
+mod latency;
 mod post;
 mod render;
 mod watch;
@@ -14,13 +15,15 @@ cargo xtask bench dag [PART] [OPTIONS]: runs as DAGs of HTCondor; without a PART
   render      a large run is written to disk
   post        the POST script of one attempt, whatever the size of its group
   watch       many running DAGs are followed, with status files and logs as DAGMan writes them
+  latency     on the pool of the tests: from the end of a unit's DAG until a server says that it is over
 
   each has --help for its options
 ";
 
 type Part = (&'static str, fn(&[String]) -> Result<()>);
 
-const PARTS: [Part; 3] = [("render", render::main), ("post", post::main), ("watch", watch::main)];
+const PARTS: [Part; 4] =
+    [("render", render::main), ("post", post::main), ("watch", watch::main), ("latency", latency::main)];
 
 pub(super) fn main(words: &[String]) -> Result<()> {
     match words.split_first() {

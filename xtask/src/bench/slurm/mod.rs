@@ -18,6 +18,10 @@ use anyhow::{Context, Result, bail, ensure};
 use self::cluster::Cluster;
 use self::sides::{Hurry, Side, Torc, Windlass};
 use self::stamps::{Shape, Spans};
+pub(super) use self::{
+    sides::Server,
+    stamps::{now, percentile},
+};
 use super::machine::Machine;
 use super::options::{number, split_value};
 use super::statistics::median;

@@ -23,10 +23,14 @@ pub(super) trait Side {
 }
 
 /// Ends whatever happens.
-struct Server(Child);
+pub(in crate::bench) struct Server(Child);
 
 impl Server {
-    fn start(command: &mut Command, log: &Path, is_up: impl Fn() -> bool) -> Result<Self> {
+    pub(in crate::bench) fn start(
+        command: &mut Command,
+        log: &Path,
+        is_up: impl Fn() -> bool,
+    ) -> Result<Self> {
         let file = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let mut server = Self(command.spawn().context("cannot start the server")?);

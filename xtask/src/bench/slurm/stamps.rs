@@ -88,7 +88,7 @@ impl Spans {
 }
 
 /// The least value that so many percent are not above.
-pub(super) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
+pub(in crate::bench) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     let rank = (values.len() * percent).div_ceil(100).max(1);
@@ -97,7 +97,7 @@ pub(super) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
 
 /// By the clock that jobs look at, too.
 #[expect(clippy::disallowed_methods, reason = "what jobs note can only be compared with the same clock")]
-pub(super) fn now() -> Result<f64> {
+pub(in crate::bench) fn now() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs_f64())
 }
 
