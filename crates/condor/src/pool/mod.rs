@@ -79,6 +79,15 @@ impl CondorError {
     }
 }
 
+impl CondorError {
+    /// The pool answers and knows no schedd of this name: it was taken out of service, and has no queue any more. One that
+    /// is only silent may have one.
+    pub fn is_unknown_schedd(&self) -> bool {
+        let Self::Unreachable { said, .. } = self else { return false };
+        UNKNOWN_SCHEDD.iter().any(|words| said.contains(words)) && !said.contains("condor_collector")
+    }
+}
+
 /// What `condor_submit_dag` is told.
 #[derive(Debug)]
 pub struct DagSubmission<'a> {
@@ -255,6 +264,14 @@ const UNREACHABLE: &[&str] = &[
     "Failed to end",
 ];
 
+/// Those of them that say that there is none of this name.
+const UNKNOWN_SCHEDD: &[&str] = &[
+    "an't find address for schedd",
+    "cannot get address of schedd",
+    "Collector has no record of",
+    "Unable to locate remote schedd",
+];
+
 fn is_unreachable(complaint: &str) -> bool {
     UNREACHABLE.iter().any(|words| complaint.contains(words))
 }
@@ -316,6 +333,18 @@ mod tests {
         {
             assert!(!is_unreachable(said), "{said}");
         }
+    }
+
+    #[test]
+    fn only_a_schedd_that_the_pool_does_not_know_has_no_queue() {
+        let unknown = |said: &str| {
+            CondorError::Unreachable { schedd: "schedd s1".into(), said: said.into() }.is_unknown_schedd()
+        };
+        assert!(unknown("Error: Collector has no record of schedd/submitter"));
+        assert!(unknown("Error: Can't find address for schedd nowhere.pool.test"));
+        assert!(!unknown("Error: Couldn't contact the condor_collector on 127.0.0.1:9711."));
+        assert!(!unknown("-- Failed to fetch ads from: <127.0.0.1:9618> : host"), "it may be back");
+        assert!(!unknown("ERROR: Can't find address of local schedd"), "it may be started again");
     }
 
     #[test]

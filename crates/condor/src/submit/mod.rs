@@ -150,9 +150,14 @@ impl<'a> Desk<'a> {
 
     /// The number in the queue of this submission, if it was made; without making it.
     pub fn find(&self, number: u32) -> Result<Option<u64>, SubmitError> {
+        Ok(self.find_at(number)?.map(|(_, cluster)| cluster))
+    }
+
+    /// The same, with the schedd whose queue that is.
+    pub fn find_at(&self, number: u32) -> Result<Option<(Option<String>, u64)>, SubmitError> {
         match self.record.due(number)? {
-            Due::Done(_, cluster) => Ok(Some(cluster)),
-            Due::Look(begun) => self.lost(&begun),
+            Due::Done(submission, cluster) => Ok(Some((submission.schedd, cluster))),
+            Due::Look(begun) => Ok(self.lost(&begun)?.map(|cluster| (begun.schedd, cluster))),
             Due::Begin => Ok(None),
         }
     }
@@ -194,7 +199,7 @@ impl<'a> Desk<'a> {
     fn await_the_last(&self) -> Result<(), SubmitError> {
         let deadline = Instant::now() + ENDING;
         loop {
-            let left = self.condor.left(&self.record.batch)?;
+            let left = self.everywhere(|condor| condor.left(&self.record.batch))?.into_iter().sum();
             if left == 0 {
                 return Ok(());
             }
@@ -209,22 +214,46 @@ impl<'a> Desk<'a> {
     /// A DAG in the queue that nobody knows of: the record was lost, with or without its directory. One that is known and
     /// there must not get company.
     fn stray(&self) -> Result<Option<u64>, SubmitError> {
-        let queued = self.condor.find(&self.record.batch)?;
-        let schedd = self.condor.schedd.as_deref();
-        match queued.iter().find(|job| self.record.knows(schedd, job.cluster)) {
+        let queued = self.everywhere(|condor| condor.find(&self.record.batch))?.concat();
+        match queued.iter().find(|job| self.record.knows_number(job.cluster)) {
             Some(earlier) => Err(SubmitError::StillThere { cluster: earlier.cluster }),
             None => Ok(queued.first().map(|job| job.cluster)),
         }
     }
 
+    /// What the schedds say where something of this DAG may be: the one where it goes, and the one where it was, which may
+    /// be another and out of service.
+    fn everywhere<T>(&self, ask: impl Fn(&Condor) -> Result<T, CondorError>) -> Result<Vec<T>, SubmitError> {
+        let mut answers = vec![ask(self.condor)?];
+        if let Some(last) = self.record.last_elsewhere(self.condor.schedd.as_deref()) {
+            match ask(&Condor { schedd: last.schedd.clone(), ..self.condor.clone() }) {
+                Err(error) if error.is_unknown_schedd() => {}
+                answer => answers.push(answer?),
+            }
+        }
+        Ok(answers)
+    }
+
     /// The intent, then the deed.
     fn begin(&mut self, number: u32) -> Result<(Submission, u64), SubmitError> {
         let stray = self.stray()?;
+        if self.record.last_elsewhere(self.condor.schedd.as_deref()).is_some() {
+            self.forget_end()?;
+        }
         let begun = Submission::begun(number, self.condor.schedd.clone(), Clock.now());
         self.record.note(self.directory, &begun)?;
         match stray {
             Some(stray) => self.found(begun, stray),
             None => self.send(begun),
+        }
+    }
+
+    /// How the run before ended is known by its number, which another schedd may give again.
+    fn forget_end(&self) -> Result<(), SubmitError> {
+        let path = self.directory.join(format!("{}{}", layout::OUTER_DAG, layout::METRICS));
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(SubmitError::io(&path)(error)),
+            _ => Ok(()),
         }
     }
 
@@ -244,7 +273,9 @@ impl<'a> Desk<'a> {
         let queued = condor.find(batch)?;
         let over =
             condor.find_in_history(batch, Timestamp(begun.begun_at.micros() - CLOCKS.as_micros() as i64))?;
-        let found = queued.iter().chain(&over).map(|job| job.cluster).chain(self.logged()?);
+        // Lines of the log do not say at which schedd they were written.
+        let logged = self.logged()?.into_iter().filter(|cluster| !self.record.knows_number(*cluster));
+        let found = queued.iter().chain(&over).map(|job| job.cluster).chain(logged);
         Ok(found.filter(|cluster| !self.record.knows(begun.schedd.as_deref(), *cluster)).max())
     }
 

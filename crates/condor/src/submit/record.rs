@@ -110,6 +110,17 @@ impl Record {
         self.submissions.iter().any(is_it)
     }
 
+    /// The same, at whatever schedd: two names may be those of one, and a number may have been given twice.
+    pub(super) fn knows_number(&self, cluster: u64) -> bool {
+        self.submissions.iter().any(|known| known.cluster == Some(cluster))
+    }
+
+    /// The last submission that was made, if it was at another schedd than this one.
+    pub(super) fn last_elsewhere(&self, schedd: Option<&str>) -> Option<&Submission> {
+        let last = self.submissions.iter().rev().find(|known| known.cluster.is_some());
+        last.filter(|last| last.schedd.as_deref() != schedd)
+    }
+
     /// On disk when this returns.
     pub(super) fn note(&mut self, directory: &Path, submission: &Submission) -> Result<(), SubmitError> {
         match self.submissions.iter_mut().find(|known| known.is(submission.number)) {

@@ -1,13 +1,14 @@
 //! A DAG is handed over once, whatever happens in between.
 
 use crate::handed::{Dag, number};
-use crate::support::{Pool, eventually};
+use crate::support::{OTHER_SCHEDD, Pool, eventually};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 use windlass_condor::pool::{Condor, CondorError};
-use windlass_condor::submit::{self, Desk, Record, Sight, SubmitError};
+use windlass_condor::submit::{self, Desk, RECORD, Record, Sight, SubmitError};
+use windlass_condor::watch::{DagState, Watch};
 
 /// Kills a first process at some point; however often others come after it, there is one DAG.
 fn one_dag_although_killed(when: &str, tool: &str, submission: u32) {
@@ -256,4 +257,49 @@ fn a_rescue_waits_for_the_end_and_goes_on_from_there() {
     let log = dag.work.read("workflow.jobstate");
     assert_eq!(log.matches("done JOB_SUCCESS").count(), 1, "what was done is not done again: {log}");
     assert_eq!(dag.clusters(), [first.cluster, second.cluster]);
+}
+
+/// The files of a DAG are all that a rescue needs: the schedd may be another one.
+#[test]
+fn a_rescue_goes_on_at_another_schedd() {
+    let pool = Pool::shared();
+    let dag = Dag::new(&pool, "moved", "JOB a sleep.sub NOOP\nJOB b sleep.sub\nPARENT a CHILD b\n");
+    let (here, directory) = (dag.condor(), dag.work.path());
+    let there = Condor { schedd: Some(OTHER_SCHEDD.into()), ..dag.condor() };
+    let first = submit::submit(&there, directory, &dag.batch).unwrap();
+    let log = || dag.work.read("workflow.jobstate");
+    eventually("it is half done", || log().contains("b SUBMIT"));
+    let desk = || Desk::open(&here, directory, &dag.batch).unwrap();
+    let early = desk().check_alone().unwrap_err();
+    assert!(matches!(early, SubmitError::StillThere { cluster } if cluster == first.cluster), "{early}");
+    assert!(there.remove(first.cluster, "its schedd is wanted for something else").unwrap());
+    eventually("nothing of it is left there", || match desk().is_to_be_made(2) {
+        Err(SubmitError::StillThere { .. } | SubmitError::StillEnding { .. }) => false,
+        other => other.unwrap(),
+    });
+    let second = submit::rescue(&here, directory, &dag.batch, 2).unwrap();
+    assert_eq!((second.schedd, second.number), (None, 2));
+    assert_eq!(dag.clusters(), [second.cluster], "it is in the queue here");
+    assert_eq!(desk().find_at(1).unwrap(), Some((Some(OTHER_SCHEDD.to_owned()), first.cluster)));
+    assert_eq!(desk().find_at(2).unwrap(), Some((None, second.cluster)));
+    eventually("it goes on", || log().matches("b SUBMIT").count() == 2);
+    assert_eq!(log().matches("a JOB_SUCCESS").count(), 1, "what was done is not done again: {}", log());
+    let look = Watch::of(directory, Some(second.cluster), 0).look();
+    assert_eq!(look.state, DagState::Running, "how the other one ended says nothing about it");
+    assert!(here.remove(second.cluster, "enough").unwrap());
+    eventually("it is gone", || here.left(&dag.batch).unwrap() == 0);
+
+    // That schedd is taken out of service for good.
+    let mut record: serde_json::Value = serde_json::from_str(&dag.work.read(RECORD)).unwrap();
+    record["submissions"].as_array_mut().unwrap().truncate(1);
+    let gone = record.to_string().replace(OTHER_SCHEDD, "second@nowhere.pool.test");
+    assert_ne!(gone, record.to_string());
+    dag.work.write(RECORD, &gone);
+    assert!(desk().is_to_be_made(2).unwrap(), "it has no queue where something could be left");
+    let nobody = Condor { schedd: Some("second@nowhere.pool.test".into()), ..dag.condor() };
+    let asked = Desk::open(&nobody, directory, &dag.batch).unwrap().check_alone().unwrap_err();
+    assert!(
+        matches!(asked, SubmitError::Condor(_)),
+        "whoever is to be given something has to answer: {asked}"
+    );
 }

@@ -104,11 +104,28 @@ impl Condor {
         self.lookout.keep(is_wanted);
     }
 
-    /// The DAGMan that a run has, if it was submitted, also where nobody was told.
-    fn find(&self, order: &Order<'_>) -> Result<Option<u64>, Trouble> {
+    /// The DAGMan that a run has, if it was submitted, and at which schedd; also where nobody was told.
+    fn find(&self, order: &Order<'_>) -> Result<Option<(Option<String>, u64)>, Trouble> {
         let (condor, directory) = (self.commands(order.run), Path::new(&order.run.submit_dir));
         let desk = Desk::open(&condor, directory, &batch(order));
-        desk.and_then(|desk| desk.find(number(order))).map_err(|error| of_submit(&error))
+        desk.and_then(|desk| desk.find_at(number(order))).map_err(|error| of_submit(&error))
+    }
+
+    /// Where a run is handed over: where it was planned for, or where the one before it was. If that schedd was taken out
+    /// of service meanwhile, where a new one would go.
+    fn destination(&self, order: &Order<'_>) -> Option<String> {
+        let planned = schedd_of(order.run);
+        // That of this machine is not named anywhere.
+        let is_in_service = |schedd: &str| self.options.schedds.iter().any(|known| known == schedd);
+        if planned.is_none_or(is_in_service) {
+            return planned.map(str::to_owned);
+        }
+        let elsewhere = match self.place(&order.others) {
+            book::Backend::Htcondor { schedd, .. } => schedd,
+            book::Backend::Engine { .. } => None,
+        };
+        tracing::info!(run = order.run.uuid, planned, elsewhere, "its schedd is not in service any more");
+        elsewhere
     }
 
     pub(crate) fn commands(&self, run: &RunRow) -> windlass_condor::pool::Condor {
@@ -143,8 +160,7 @@ pub(crate) fn cluster_of(run: &RunRow) -> Option<u64> {
     }
 }
 
-fn handed(run: &RunRow, cluster: u64) -> book::Backend {
-    let schedd = schedd_of(run).map(str::to_owned);
+fn handed(schedd: Option<String>, cluster: u64) -> book::Backend {
     book::Backend::Htcondor { schedd, cluster: Some(cluster.to_string()) }
 }
 
@@ -152,7 +168,7 @@ impl Backend for Condor {
     /// Once: what is there already, or was, is not prepared again.
     fn hand_over(&self, order: &Order<'_>) -> Result<book::Backend, Trouble> {
         let (run, directory) = (order.run, Path::new(&order.run.submit_dir));
-        let (condor, number) = (self.commands(run), number(order));
+        let (condor, number) = (self.queue.at(self.destination(order).as_deref()), number(order));
         let mut desk = Desk::open(&condor, directory, &batch(order)).map_err(|error| of_submit(&error))?;
         if desk.is_to_be_made(number).map_err(|error| of_submit(&error))? {
             prepare(run, directory, &order.banned)?;
@@ -161,19 +177,20 @@ impl Backend for Condor {
             }
         }
         let submitted = desk.hand_over(number).map_err(|error| of_submit(&error))?;
-        Ok(handed(run, submitted.cluster))
+        Ok(handed(submitted.schedd, submitted.cluster))
     }
 
     /// Removed, DAGMan ends its jobs and writes down what need not be done again.
     fn stop(&self, order: &Order<'_>, reason: &str) -> Result<Stop, Trouble> {
         let run = order.run;
-        let Some(cluster) = cluster_of(run).map_or_else(|| self.find(order), |cluster| Ok(Some(cluster)))?
-        else {
+        let known = cluster_of(run).map(|cluster| (schedd_of(run).map(str::to_owned), cluster));
+        let Some((schedd, cluster)) = known.map_or_else(|| self.find(order), |known| Ok(Some(known)))? else {
             return Ok(Stop::NotThere);
         };
         // If it is gone or going already, looking at it will tell.
-        self.commands(run).remove(cluster, reason).map_err(|error| of_condor(&error))?;
-        Ok(Stop::Told(handed(run, cluster)))
+        let removed = self.queue.at(schedd.as_deref()).remove(cluster, reason);
+        removed.map_err(|error| of_condor(&error))?;
+        Ok(Stop::Told(handed(schedd, cluster)))
     }
 
     fn look(&self, run: &RunRow, read: i64) -> Option<Look> {

@@ -128,17 +128,44 @@ fn a_new_run_goes_where_there_are_the_fewest() {
 }
 
 #[test]
+fn a_run_whose_schedd_is_out_of_service_goes_to_another() {
+    let condor = |schedds: &[&str]| {
+        let schedds = schedds.iter().map(|schedd| (*schedd).to_owned()).collect();
+        let tools = Some("/nowhere".into());
+        Condor::new(CondorOptions { schedds, tools, ..CondorOptions::default() }, Nudge::default())
+    };
+    let table = [
+        (Some("s1"), vec!["s1", "s2"], Some("s1")),
+        (Some("s2"), vec!["s1", "s2"], Some("s2")),
+        (Some("s3"), vec!["s1", "s2"], Some("s1")),
+        (Some("s3"), vec![], None),
+        (None, vec!["s1"], None),
+        (None, vec![], None),
+    ];
+    for (planned, schedds, expected) in table {
+        let run = run("a", planned, None);
+        let destination = condor(&schedds).destination(&order(&run, Vec::new()));
+        assert_eq!(destination.as_deref(), expected, "{planned:?} {schedds:?}");
+    }
+}
+
+#[test]
 fn a_run_is_the_next_submission_of_its_directory() {
     let last = run("c", None, None);
     let elsewhere = RunRow { submit_dir: "/runs/other".into(), ..run("x", None, Some("3")) };
     let others = vec![run("a", None, Some("1")), elsewhere, run("renounced", None, None)];
-    let order = Order {
-        run: &last,
+    let order = order(&last, others);
+    assert_eq!((number(&order), batch(&order).as_str()), (2, "windlass-first"));
+}
+
+fn order(run: &RunRow, others: Vec<RunRow>) -> Order<'_> {
+    Order {
+        run,
         submission: Submission {
             name: "r".into(),
             user: "me".into(),
             digest: "first".into(),
-            directory: last.submit_dir.clone(),
+            directory: run.submit_dir.clone(),
             throttles: BTreeMap::new(),
             retries: Retries { counts: plan::Retries::default(), cool_off: Duration::ZERO },
             max_memory_per_core: 1000,
@@ -147,6 +174,5 @@ fn a_run_is_the_next_submission_of_its_directory() {
         },
         others,
         banned: Vec::new(),
-    };
-    assert_eq!((number(&order), batch(&order).as_str()), (2, "windlass-first"));
+    }
 }
