@@ -13,6 +13,7 @@ use windlass_api::requests::{
     WorkflowStatus,
 };
 use windlass_client::{Client, DagQuery, NodeQuery, RequestQuery};
+use windlass_core::adaptive::Window;
 use windlass_core::requests::bans::Policy;
 use windlass_server::ApiError;
 use windlass_server::requests::admission::Settings;
@@ -105,7 +106,7 @@ impl Desk {
 
     pub(crate) fn submit(&self, document: &Value) -> Result<Submitted, CliError> {
         ask!(self, |client| client.submit_request(document), |here| {
-            submit::submit(&*here.database, document, here.actor(), Clock.now())
+            submit::submit(&*here.database, document, Window::default(), here.actor(), Clock.now())
                 .map(|(submitted, _)| submitted)
         })
     }
@@ -165,14 +166,14 @@ impl Desk {
 
     pub(crate) fn errors(&self, name: &str, all: bool) -> Result<RequestErrors, CliError> {
         ask!(self, |client| client.request_errors(name, all), |here| {
-            errors::show(&*here.database, name, all, Clock.now())
+            errors::show(&*here.database, name, all, Window::default(), Clock.now())
         })
     }
 
     pub(crate) fn release(&self, name: &str, wanted: &ReleaseRequest) -> Result<Released, CliError> {
         ask!(self, |client| client.release_request(name, wanted), |here| {
-            let spell = Policy::default().duration;
-            release::release(&*here.database, name, wanted, spell, here.actor(), Clock.now())
+            let (spell, memory) = (Policy::default().duration, Window::default());
+            release::release(&*here.database, name, wanted, spell, memory, here.actor(), Clock.now())
         })
     }
 

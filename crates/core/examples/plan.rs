@@ -35,8 +35,10 @@ fn main() -> std::io::Result<()> {
         start: Start::default(),
         events_wanted: None,
         memory_mb: None,
+        time_per_event: None,
         metrics: None,
         max_units: None,
+        max_jobs: None,
     };
     let before = resident("VmRSS:")?;
     let start = Instant::now();

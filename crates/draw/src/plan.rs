@@ -109,8 +109,10 @@ mod tests {
             start: Start::default(),
             events_wanted: None,
             memory_mb: None,
+            time_per_event: None,
             metrics: None,
             max_units: None,
+            max_jobs: None,
         })
         .unwrap()
     }

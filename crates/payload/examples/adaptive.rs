@@ -12,8 +12,7 @@ fn main() -> std::io::Result<()> {
     let [profiles, rounds, seed] = words[..] else {
         return Err(Error::other("adaptive PROFILES ROUNDS SEED"));
     };
-    let mut settings = PlanSettings::default();
-    (settings.adaptive.first_round_units, settings.adaptive.growth) = (5, 4);
+    let settings = PlanSettings::default();
     let mut out = std::io::stdout().lock();
     for profile in 0..profiles {
         let truth = wrong_hints(seed.wrapping_mul(1_000_003).wrapping_add(profile), &settings);
@@ -26,6 +25,7 @@ fn main() -> std::io::Result<()> {
                 "error": one.error(),
                 "events_per_core_hour": one.events_per_core_hour,
                 "killed": one.killed,
+                "timed_out": one.timed_out,
                 "asked": one.asked,
                 "measured": one.measured,
             });

@@ -173,6 +173,8 @@ pub(crate) fn way(node: &Node, step: &Step, profile: Option<&StepProfile>) -> Si
     let tuning = profile.and_then(|profile| profile.steps.get(&step.name)).copied().unwrap_or_default();
     let threads = tuning.run_threads.filter(|threads| *threads > 0).unwrap_or(step.threads);
     let (instances, threads) = match node.probe {
+        // What cannot be run side by side is tried alone with as few threads: that is what is to be found out.
+        Some(probe) if !step.can_split() => (1, probe.threads.min(step.threads)),
         Some(probe) => (probe.instances, probe.threads.min(step.threads)),
         None => (tuning.instances.unwrap_or(1), threads),
     };
@@ -214,4 +216,36 @@ fn stage_out(place: &Place, node: &Node, file: Kept<'_>) -> Result<ProducedFile,
         events_from: counted.from,
         lumis: counted.lumis,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn step(join: Option<&str>) -> Step {
+        let step = json!({"name": "RECO", "command": "true", "threads": 8, "join": join});
+        serde_json::from_value(step).unwrap()
+    }
+
+    fn node(probe: Option<SideBySide>) -> Node {
+        let node = json!({"index": 0, "expected_events": 1, "inputs": [], "probe": probe});
+        serde_json::from_value(node).unwrap()
+    }
+
+    /// What is run as all others are tells nothing new.
+    #[test]
+    fn a_probe_has_other_threads_whether_or_not_it_can_be_split() {
+        let probe = Some(SideBySide { instances: 2, threads: 4 });
+        // join, probe → instances, threads
+        for (join, probe, expected) in [
+            (Some("true"), probe, (2, 4)),
+            (None, probe, (1, 4)),
+            (Some("true"), None, (1, 8)),
+            (None, None, (1, 8)),
+        ] {
+            let found = way(&node(probe), &step(join), None);
+            assert_eq!((found.instances, found.threads), expected, "{join:?} {probe:?}");
+        }
+    }
 }

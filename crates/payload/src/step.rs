@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use windlass_proc::sample::{Sample, own_peak_rss, trusted_peak};
 use windlass_proc::{Pid, Signal, procfs, tree, wait};
@@ -191,44 +192,68 @@ fn sample_until(pid: Pid, is_over: &mpsc::Receiver<()>) -> Sample {
     seen
 }
 
-/// The high-water mark of memory of the cgroup that this job is in.
-pub(crate) struct CgroupPeak {
-    file: PathBuf,
-    before: u64,
+/// What the cgroup of this job holds while a step runs: memory that is no mere copy of files, and files that are nowhere but
+/// in memory. Its high-water mark would count the cache of everything that was read and written, up to its limit, and never
+/// falls.
+pub(crate) struct CgroupWatch {
+    over: mpsc::Sender<()>,
+    watcher: JoinHandle<u64>,
 }
 
-impl CgroupPeak {
-    /// `None` if there is none, or if others are in it too: then its mark says nothing about this job.
-    pub(crate) fn now() -> Option<Self> {
+impl CgroupWatch {
+    /// `None` if there is none, or if others are in it too: then what it holds says nothing about this job.
+    pub(crate) fn begin() -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let (directory, file) = own.lines().find_map(cgroup_of)?;
+        let (directory, kinds) = own.lines().find_map(cgroup_of)?;
         let members = fs::read_to_string(directory.join("cgroup.procs")).ok()?;
         let group = procfs::stat(rustix::process::getpid())?.group;
         let is_ours = |pid: &str| {
             let pid = pid.parse().ok().and_then(Pid::from_raw);
             pid.and_then(procfs::stat).is_none_or(|stat| stat.group == group)
         };
-        let file = directory.join(file);
-        members.lines().all(is_ours).then(|| Some(Self { before: mark(&file)?, file })).flatten()
+        let file = directory.join("memory.stat");
+        held(&fs::read_to_string(&file).ok()?, kinds)?;
+        if !members.lines().all(is_ours) {
+            return None;
+        }
+        let (over, is_over) = mpsc::channel::<()>();
+        let watcher = thread::spawn(move || most_held(&file, kinds, &is_over));
+        Some(Self { over, watcher })
     }
 
-    /// The mark, if it rose since: one that did not is that of somebody who was there before.
-    pub(crate) fn risen(&self) -> Option<Bytes> {
-        mark(&self.file).filter(|now| *now > self.before).map(Bytes)
+    /// The most that was seen.
+    pub(crate) fn end(self) -> Option<Bytes> {
+        drop(self.over);
+        self.watcher.join().ok().filter(|most| *most > 0).map(Bytes)
     }
 }
 
-fn mark(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
+fn most_held(file: &Path, kinds: [&str; 2], is_over: &mpsc::Receiver<()>) -> u64 {
+    let (mut most, mut pause) = (0, FIRST_LOOK);
+    while is_over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        let now = fs::read_to_string(file).ok().and_then(|text| held(&text, kinds));
+        most = most.max(now.unwrap_or_default());
+        pause = (pause * 2).min(LONGEST_BETWEEN);
+    }
+    most
 }
 
-/// From a line of `/proc/self/cgroup`: the directory of the group, and the file in it that has the mark.
-fn cgroup_of(line: &str) -> Option<(PathBuf, &'static str)> {
+/// The sum of these lines of a `memory.stat`. `None`: the first of them is not there.
+fn held(text: &str, [first, other]: [&str; 2]) -> Option<u64> {
+    let of = |kind: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(name, _)| *name == kind).and_then(|(_, bytes)| bytes.trim().parse::<u64>().ok())
+    };
+    Some(of(first)?.saturating_add(of(other).unwrap_or_default()))
+}
+
+/// From a line of `/proc/self/cgroup`: the directory of the group, and the lines of its `memory.stat` that count.
+fn cgroup_of(line: &str) -> Option<(PathBuf, [&'static str; 2])> {
     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
     match controllers {
-        "" => Some((PathBuf::from(format!("/sys/fs/cgroup{path}")), "memory.peak")),
+        "" => Some((PathBuf::from(format!("/sys/fs/cgroup{path}")), ["anon", "shmem"])),
         _ if controllers.split(',').any(|name| name == "memory") => {
-            Some((PathBuf::from(format!("/sys/fs/cgroup/memory{path}")), "memory.max_usage_in_bytes"))
+            Some((PathBuf::from(format!("/sys/fs/cgroup/memory{path}")), ["rss", "shmem"]))
         }
         _ => None,
     }
@@ -302,12 +327,20 @@ mod tests {
 
     #[test]
     fn both_kinds_of_cgroups_are_known() {
-        let place =
-            |line| cgroup_of(line).map(|(directory, file)| directory.join(file).display().to_string());
-        assert_eq!(place("0::/a/b").as_deref(), Some("/sys/fs/cgroup/a/b/memory.peak"));
-        let old = "/sys/fs/cgroup/memory/job/memory.max_usage_in_bytes";
-        assert_eq!(place("7:memory,hugetlb:/job").as_deref(), Some(old));
+        let place = |line| cgroup_of(line).map(|(directory, kinds)| (directory.display().to_string(), kinds));
+        assert_eq!(place("0::/a/b"), Some(("/sys/fs/cgroup/a/b".to_owned(), ["anon", "shmem"])));
+        let old = "/sys/fs/cgroup/memory/job".to_owned();
+        assert_eq!(place("7:memory,hugetlb:/job"), Some((old, ["rss", "shmem"])));
         assert_eq!(place("3:cpu,cpuacct:/job"), None);
+    }
+
+    /// A step that reads and writes much fills the cache of its group, and needs no more memory for that.
+    #[test]
+    fn copies_of_files_are_no_memory_of_the_job() {
+        let stat = "anon 1000\nfile 900000\nkernel 50\nshmem 30\nfile_mapped 7\n";
+        assert_eq!(held(stat, ["anon", "shmem"]), Some(1030));
+        assert_eq!(held("cache 900\nrss 400\n", ["rss", "shmem"]), Some(400));
+        assert_eq!(held("cache 900\n", ["rss", "shmem"]), None, "nothing is known");
     }
 
     #[test]

@@ -209,6 +209,7 @@ fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
         extent: Extent::default(),
         events_produced: 0,
         events_of_round: 0,
+        empty_rounds: 0,
         category_throttles: world.options.plan.throttles.clone(),
         step_metrics: None,
         created_at: now,
@@ -232,7 +233,7 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
         return Ok(None);
     }
     let mut experience = learnt::before(process, rows.run.as_ref(), round);
-    let adaptive = &world.options.plan.adaptive;
+    let size = adaptive::round_size(&world.options.plan.adaptive, request.adaptive, Some(&experience));
     let plan = match plan(&PlanInput {
         request: &request,
         files: &input.remaining.files,
@@ -247,8 +248,10 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
         },
         events_wanted: wanted,
         memory_mb: row.overrides.memory_mb,
+        time_per_event: row.overrides.time_per_event_sec,
         metrics: Some(&experience),
-        max_units: adaptive::max_units(adaptive, request.adaptive, round, Some(&experience)),
+        max_units: size.map(|size| size.units),
+        max_jobs: size.and_then(|size| size.jobs),
     }) {
         Ok(plan) => plan,
         Err(faults) if input.is_under_way() && is_over(&faults) => return Ok(None),

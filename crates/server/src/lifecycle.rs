@@ -43,6 +43,7 @@ fn lifecycle_options(options: &ServeOptions, location: &Location) -> io::Result<
     lifecycle.decisions.outputs = wanted.outputs.clone();
     lifecycle.plan.retries = wanted.retries;
     lifecycle.plan.adaptive = wanted.adaptive;
+    lifecycle.plan.set_window(wanted.memory);
     Ok(lifecycle)
 }
 

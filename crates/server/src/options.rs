@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_core::adaptive::AdaptiveSettings;
+use windlass_core::adaptive::{AdaptiveSettings, Window};
 use windlass_core::classify::Classifier;
 use windlass_core::plan::Retries;
 use windlass_core::requests::lifecycle::{self, Blame};
@@ -92,6 +92,8 @@ pub struct RequestsOptions {
     pub retries: Retries,
     /// What rounds learn from those before them, and how they grow.
     pub adaptive: AdaptiveSettings,
+    /// The memory that jobs may ask for.
+    pub memory: Window,
     /// Before something that had trouble is tried again: planning, submitting.
     pub retry_after: Duration,
     /// Where new runs go.
@@ -118,6 +120,7 @@ impl Default for RequestsOptions {
             blame: Blame::default(),
             recovery: rounds::Policy::default(),
             adaptive: AdaptiveSettings::default(),
+            memory: Window::default(),
             retry_after: Duration::from_mins(1),
             backend: BackendKind::default(),
             condor: CondorOptions::default(),

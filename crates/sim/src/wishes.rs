@@ -16,6 +16,8 @@ pub(crate) struct Truth {
     pub(crate) memory_per_core: f64,
     /// How much longer they take than was said.
     pub(crate) time_factor: f64,
+    /// Of generated events the filter lets so many times the share pass that was said.
+    pub(crate) filter_factor: f64,
     /// Every job fails until somebody has mended something.
     pub(crate) is_broken: bool,
     /// Its runs go to HTCondor.
@@ -58,7 +60,9 @@ pub(crate) fn wish(number: u32, seed: u64, sites: &[String]) -> Wish {
     let context = document::Context { requestor: "nobody", name_suffix: "1", max_memory_per_core_mb: 3000 };
     let request = document::read(&document, &context)
         .unwrap_or_else(|faults| panic!("a request that cannot be: {faults:?} {document}"));
+    let mut of_filter = Dice::of(seed, &format!("filter {number}"));
     let truth = Truth {
+        filter_factor: *of_filter.pick(&[1.0, 1.0, 0.4]),
         memory_per_core: dice.between(600.0, 2300.0),
         time_factor: dice.between(0.5, 2.0),
         is_broken: dice.chance(weather::BROKEN_REQUESTS),
@@ -113,7 +117,7 @@ fn generation(document: &mut Value, dice: &mut Dice) {
         "events": events_per_job * dice.within(8, 90),
         "first_event": 1,
         "events_per_lumi": 100,
-        "filter_efficiency": *dice.pick(&[1.0, 1.0, 0.5]),
+        "filter_efficiency": *dice.pick(&[1.0, 1.0, 0.5, 0.25]),
     });
     document["splitting_algo"] = json!("EventBased");
     document["splitting_params"] = json!({ "events_per_job": events_per_job });

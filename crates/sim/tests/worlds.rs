@@ -56,7 +56,7 @@ fn everything_that_happened_to_a_request_can_be_told() {
 /// Someone makes this mistake: within a few worlds it is noticed, and told like this.
 fn is_caught(mistake: Mistake, told: &str) {
     let mut found = String::new();
-    for seed in 1..=6 {
+    for seed in 1..=20 {
         found = tell(&run(&Setup { mistake: Some(mistake), requests: 20, ..Setup::small(seed) }));
         if !found.is_empty() {
             break;

@@ -32,6 +32,10 @@ pub struct ReleaseRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub memory_mb: Option<i64>,
+    /// Seconds that an event takes, for the rounds that are planned from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    pub time_per_event_sec: Option<f64>,
     /// How often a processing job is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 100)]

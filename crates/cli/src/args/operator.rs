@@ -22,6 +22,7 @@ Examples:
   windlass request release reco --ban T2_There         what is left goes elsewhere, for seven days
   windlass request release reco --ban T2_There --ban-for 1d
   windlass request release reco --memory 3g --retries 5
+  windlass request release reco --time-per-event 20    its jobs ran out of time: an event takes 20 s
   windlass request release reco --exclude-bad          without the input files that could not be read
   windlass request release reco --threshold 0.5 --reason \"half of it is enough\"
   windlass request release reco --rescue               try what failed once more, in the same round")]
@@ -38,6 +39,9 @@ pub(crate) struct ReleaseArgs {
     /// What a job of it gets, all cores together: `3g`, `2500m`; a number alone is GiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub(crate) memory: Option<Bytes>,
+    /// How long an event of it takes, for the rounds that are planned from now on.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) time_per_event: Option<f64>,
     /// How often a processing job is tried again.
     #[arg(long, value_name = "N")]
     pub(crate) retries: Option<i64>,

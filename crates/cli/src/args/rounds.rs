@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::time::Duration;
-use windlass_core::adaptive::AdaptiveSettings;
+use windlass_core::adaptive::{AdaptiveSettings, Window};
 use windlass_types::parse_duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,6 +22,9 @@ pub(crate) struct RoundsArgs {
     /// Let the first round have so many work units; 0: all of them.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) first_round_units: u32,
+    /// Let the first round have so many processing jobs; 0: all that its work units have.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) first_round_jobs: u64,
     /// Let each round have so many times more than the one before.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) round_growth: u32,
@@ -34,6 +37,31 @@ pub(crate) struct RoundsArgs {
     /// Jobs of a first round that try out half the threads; 0: none.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) probe_jobs: u32,
+    /// Change nothing before so many jobs of a request were measured.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) min_samples: u64,
+    /// Run steps side by side that keep a smaller part of their cores busy.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) split_below_percent: u32,
+    /// Memory that a job gets for each core, at least, in MB: what nearly every site has.
+    #[arg(long, value_name = "MB", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) default_memory_per_core: u64,
+    /// Memory that a job may ask for, for each core, in MB: more is refused.
+    #[arg(long, value_name = "MB", default_value_t = 3000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) max_memory_per_core: u64,
+    /// Ask for so much more memory than was measured.
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) memory_safety_percent: u32,
+}
+
+impl From<&RoundsArgs> for Window {
+    fn from(args: &RoundsArgs) -> Self {
+        Self {
+            default_per_core: args.default_memory_per_core,
+            max_per_core: args.max_memory_per_core,
+            safety: f64::from(100 + args.memory_safety_percent) / 100.0,
+        }
+    }
 }
 
 impl From<&RoundsArgs> for AdaptiveSettings {
@@ -41,10 +69,13 @@ impl From<&RoundsArgs> for AdaptiveSettings {
         Self {
             enabled: args.adaptive == Learning::On,
             first_round_units: args.first_round_units,
+            first_round_jobs: args.first_round_jobs,
             growth: args.round_growth,
             target_job_sec: args.target_job_time.as_secs(),
             overcommit_max: f64::from(args.overcommit_percent) / 100.0,
             probe_jobs: args.probe_jobs,
+            min_samples: args.min_samples,
+            split_below: f64::from(args.split_below_percent) / 100.0,
             ..Self::default()
         }
     }
@@ -65,6 +96,7 @@ mod tests {
     fn without_a_word_it_is_as_the_specification_has_it() {
         let line = Line::try_parse_from(["serve"]).unwrap();
         assert_eq!(AdaptiveSettings::from(&line.rounds), AdaptiveSettings::default());
+        assert_eq!(Window::from(&line.rounds), Window::default());
     }
 
     #[test]
@@ -73,21 +105,32 @@ mod tests {
             "serve",
             "--adaptive=off",
             "--first-round-units=7",
+            "--first-round-jobs=70",
             "--round-growth=2",
             "--target-job-time=30m",
             "--overcommit-percent=150",
             "--probe-jobs=0",
+            "--min-samples=9",
+            "--split-below-percent=40",
+            "--default-memory-per-core=1500",
+            "--max-memory-per-core=4000",
+            "--memory-safety-percent=30",
         ];
         let line = Line::try_parse_from(words).unwrap();
         let expected = AdaptiveSettings {
             enabled: false,
             first_round_units: 7,
+            first_round_jobs: 70,
             growth: 2,
             target_job_sec: 1800,
             overcommit_max: 1.5,
             probe_jobs: 0,
+            min_samples: 9,
+            split_below: 0.4,
             ..AdaptiveSettings::default()
         };
         assert_eq!(AdaptiveSettings::from(&line.rounds), expected);
+        let window = Window { default_per_core: 1500, max_per_core: 4000, safety: 1.3 };
+        assert_eq!(Window::from(&line.rounds), window);
     }
 }

@@ -130,6 +130,7 @@ fn requests_options(
         outputs: args.patience.outputs(),
         retries: args.patience.retries(),
         adaptive: (&args.rounds).into(),
+        memory: (&args.rounds).into(),
         bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
         ..RequestsOptions::default()
     })

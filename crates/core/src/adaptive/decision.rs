@@ -22,6 +22,8 @@ pub struct Hints {
     /// What a person said that a job gets, whatever was measured.
     pub fixed_memory_mb: Option<u64>,
     pub time_per_event: f64,
+    /// What a person said that an event takes, whatever was measured.
+    pub fixed_time_per_event: Option<f64>,
     pub size_per_event_kb: f64,
     /// Of events that go in, this share comes out.
     pub efficiency: f64,
@@ -70,7 +72,7 @@ pub fn decide(
         memory_mb: hints.memory_mb.max(window.least(hints.cores)),
         is_memory_capped: false,
         expected_mb: hints.memory_mb as f64,
-        time_per_event: hints.time_per_event,
+        time_per_event: hints.fixed_time_per_event.unwrap_or(hints.time_per_event),
         size_per_event_kb: hints.size_per_event_kb,
         events_per_job: hints.events_per_job,
         profile: measured.map(|known| known.profile.clone()),
@@ -145,9 +147,10 @@ impl Tuner<'_> {
             (plain.memory_mb, plain.is_memory_capped)
         };
         for (name, way) in &mut ways {
-            self.lend_threads(&models[name], way, memory_mb);
+            self.lend_threads(&models[name], way, self.hints.fixed_memory_mb.unwrap_or(memory_mb));
         }
-        let time_per_event = if time > 0.0 { time } else { plain.time_per_event };
+        let measured = if time > 0.0 { time } else { plain.time_per_event };
+        let time_per_event = self.hints.fixed_time_per_event.unwrap_or(measured);
         Decision {
             source: Source::Measured,
             cores,

@@ -21,6 +21,9 @@ pub struct Experience {
     pub kb_per_event: f64,
     #[serde(default)]
     pub events_sized: u64,
+    /// That went into all jobs so far whose work units are completed.
+    #[serde(default)]
+    pub events_in: u64,
     /// Oldest first, no more than [`MOST_RECORDS`].
     #[serde(default)]
     pub rounds: Vec<RoundRecord>,
@@ -81,6 +84,7 @@ impl Experience {
     pub fn with(mut self, round: u32, units: &[UnitMetrics]) -> Self {
         self.profile.round = round;
         self.profile.jobs_sampled += units.iter().map(|unit| unit.jobs_sampled).sum::<u64>();
+        self.events_in += units.iter().map(|unit| unit.events_in).sum::<u64>();
         self.learn_size(units);
         let shares = Shares::of(units);
         for ((name, ..), summaries) in by_way(units) {
@@ -241,7 +245,12 @@ pub(super) fn median(values: impl Iterator<Item = (f64, u64)>) -> f64 {
 /// Both, each for as much as it has jobs.
 fn blend(before: &Point, now: &Point) -> Point {
     let (known, sampled) = (before.samples as f64, now.samples as f64);
-    let mean = |a: f64, b: f64| (a * known + b * sampled) / (known + sampled);
+    // What was too short to be measured is 0, and says nothing against what was.
+    let mean = |a: f64, b: f64| match (a > 0.0, b > 0.0) {
+        (true, true) => (a * known + b * sampled) / (known + sampled),
+        (true, false) => a,
+        _ => b,
+    };
     Point {
         threads: now.threads,
         samples: before.samples + now.samples,
@@ -299,6 +308,17 @@ mod tests {
         assert_eq!(threads, [8, 4], "and both are known");
         let unchanged = first.clone().with(2, &[]);
         assert_eq!(reco(&unchanged), reco(&first));
+    }
+
+    /// Jobs of a second or less often leave no memory and no time behind.
+    #[test]
+    fn what_was_not_measured_is_not_taken_for_nothing() {
+        let known = Experience::default().with(1, &[unit(10, 8, 1.0, 1000.0)]);
+        let nothing = known.clone().with(2, &[unit(30, 8, 0.0, 0.0)]);
+        assert_eq!(reco(&nothing), (1.0, 1000.0, 8));
+        let at_last =
+            Experience::default().with(1, &[unit(30, 8, 0.0, 0.0)]).with(2, &[unit(2, 8, 1.0, 1000.0)]);
+        assert_eq!(reco(&at_last), (1.0, 1000.0, 8));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | `experience.rs` | metrics of completed work units → what is known of each step; medians, weighed by jobs |
 //! | `model.rs` | what is known at some numbers of threads → what to expect at others |
 //! | `decision.rs` | hints and experience → cores, memory, time, events per job, how each step is run |
+//! | `filter.rs` | how many events have to be made for so many to come out of a filter |
 //! | `rounds.rs` | how large a round is, and which jobs of the first one try something out |
 //! | `record.rs` | what each round asked for and what it turned out to need, for people |
 //!
@@ -16,6 +17,7 @@
 
 mod decision;
 mod experience;
+mod filter;
 mod model;
 mod record;
 mod rounds;
@@ -23,6 +25,7 @@ mod settings;
 
 pub use decision::{Decision, Hints, Source, decide};
 pub use experience::{Experience, Known, Point};
+pub(crate) use filter::{efficiency, to_make};
 pub use record::{Asked, Measured, RoundRecord};
-pub use rounds::{Probes, max_units, probes};
+pub use rounds::{Probes, RoundSize, probes, round_size};
 pub use settings::{AdaptiveSettings, Window};

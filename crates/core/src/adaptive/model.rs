@@ -110,9 +110,13 @@ fn least_sure(points: &[Point]) -> u32 {
 }
 
 fn memory(points: &[Point], most_threads: Option<u32>, mb_per_thread: f64) -> Option<Line> {
+    let is_measured = |point: &&Point| point.rss_mb.is_finite() && point.rss_mb > 0.0;
+    // A single job may be an odd one: it does not bend the line of many.
+    let most_samples = points.iter().filter(is_measured).map(|point| point.samples).max().unwrap_or(0);
     let known: Vec<(f64, f64, f64)> = points
         .iter()
-        .filter(|point| point.rss_mb.is_finite() && point.rss_mb > 0.0)
+        .filter(is_measured)
+        .filter(|point| point.samples > 1 || most_samples <= 1)
         .map(|point| (f64::from(point.threads), point.rss_mb, point.samples.max(1) as f64))
         .collect();
     if let Some(line) = Line::through(&known) {
@@ -208,6 +212,14 @@ mod tests {
         let one = model(&[point(8, 0.5, 3500.0, 1.0)]);
         assert_near(one.memory(2), 3500.0);
         assert_near(one.memory(10), 4000.0);
+    }
+
+    #[test]
+    fn one_job_alone_does_not_bend_the_line() {
+        let odd = Point { samples: 1, ..point(4, 0.7, 2500.0, 1.2) };
+        assert_near(model(&[point(8, 0.5, 3500.0, 1.0), odd]).memory(2), 3500.0);
+        let few = Point { samples: 2, ..odd };
+        assert_near(model(&[point(8, 0.5, 3500.0, 1.0), few]).memory(4), 2500.0);
     }
 
     #[test]

@@ -6,21 +6,36 @@ use super::settings::{AdaptiveSettings, Window};
 use serde::{Deserialize, Serialize};
 use windlass_types::payload::SideBySide;
 
-/// No more work units than this in a round. `None`: all that there are.
-pub fn max_units(
+/// How much a round may have at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundSize {
+    pub units: u32,
+    /// `None`: as many as there are in the units.
+    pub jobs: Option<u64>,
+}
+
+/// The first round is small, because it is planned by what somebody thought; each that is planned by what was measured may
+/// have `growth` times more than the one before. `None`: all that there is.
+pub fn round_size(
     settings: &AdaptiveSettings,
     is_wanted: bool,
-    round: u32,
     experience: Option<&Experience>,
-) -> Option<u32> {
+) -> Option<RoundSize> {
     if !settings.enabled || !is_wanted || settings.first_round_units == 0 {
         return None;
     }
     let sampled = experience.map_or(0, |known| known.profile.jobs_sampled);
-    // As long as too little is known, what comes next is a first round too.
-    let grown = if sampled < settings.min_samples { 0 } else { round };
+    let records = experience.map_or(&[][..], |known| &known.rounds);
+    let measured = records.iter().filter(|record| record.asked.from == Source::Measured).count() as u32;
+    // As long as too little is known, what comes next is a first round too; and however many of these there were, what
+    // follows them is the second.
+    let grown = if sampled < settings.min_samples { 0 } else { measured + 1 };
     let factor = u64::from(settings.growth.max(1)).saturating_pow(grown);
-    Some(u32::try_from(u64::from(settings.first_round_units).saturating_mul(factor)).unwrap_or(u32::MAX))
+    let units = u64::from(settings.first_round_units).saturating_mul(factor);
+    Some(RoundSize {
+        units: u32::try_from(units).unwrap_or(u32::MAX),
+        jobs: (settings.first_round_jobs > 0).then(|| settings.first_round_jobs.saturating_mul(factor)),
+    })
 }
 
 /// Jobs of the first work unit that try out half the threads, twice: the second point that models need.
@@ -53,23 +68,49 @@ pub fn probes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adaptive::{Asked, RoundRecord};
     use windlass_types::payload::StepProfile;
+
+    fn known(jobs_sampled: u64, rounds: &[Source]) -> Experience {
+        let record = |(round, from): (u32, &Source)| RoundRecord {
+            round,
+            asked: Asked { from: *from, ..Asked::default() },
+            measured: None,
+        };
+        Experience {
+            profile: StepProfile { jobs_sampled, ..StepProfile::default() },
+            rounds: (0..).zip(rounds).map(record).collect(),
+            ..Experience::default()
+        }
+    }
 
     #[test]
     fn rounds_grow_once_something_is_known() {
+        use Source::{Hint, Measured};
         let settings = AdaptiveSettings::default();
-        let known = |jobs_sampled| Experience {
-            profile: StepProfile { jobs_sampled, ..StepProfile::default() },
-            ..Experience::default()
-        };
-        let units = |round, jobs| max_units(&settings, true, round, Some(&known(jobs)));
-        assert_eq!(max_units(&settings, true, 0, None), Some(100));
-        assert_eq!((units(1, 4), units(1, 5), units(2, 500)), (Some(100), Some(1000), Some(10_000)));
-        assert_eq!(units(40, 5), Some(u32::MAX));
-        assert_eq!(max_units(&settings, false, 0, None), None);
-        let whole = AdaptiveSettings { first_round_units: 0, ..settings };
-        assert_eq!(max_units(&whole, true, 0, None), None);
-        let off = AdaptiveSettings { enabled: false, ..settings };
-        assert_eq!(max_units(&off, true, 0, None), None);
+        // jobs sampled, how earlier rounds were planned → units, jobs
+        let table: [(u64, &[Source], u32, u64); 7] = [
+            (0, &[], 100, 1000),
+            (4, &[Hint], 100, 1000),
+            (5, &[Hint], 1000, 10_000),
+            // However long nothing was known, the next round is not larger for that.
+            (5, &[Hint, Hint, Hint, Hint], 1000, 10_000),
+            (500, &[Hint, Measured], 10_000, 100_000),
+            (500, &[Hint, Hint, Measured, Measured], 100_000, 1_000_000),
+            (5, &[Measured; 39], u32::MAX, u64::MAX),
+        ];
+        for (jobs, rounds, units, of_jobs) in table {
+            let found = round_size(&settings, true, Some(&known(jobs, rounds)));
+            assert_eq!(found, Some(RoundSize { units, jobs: Some(of_jobs) }), "{jobs} {rounds:?}");
+        }
+        let unlimited = AdaptiveSettings { first_round_jobs: 0, ..settings };
+        assert_eq!(round_size(&unlimited, true, None), Some(RoundSize { units: 100, jobs: None }));
+        assert_eq!(round_size(&settings, false, None), None);
+        for all in [
+            AdaptiveSettings { first_round_units: 0, ..settings },
+            AdaptiveSettings { enabled: false, ..settings },
+        ] {
+            assert_eq!(round_size(&all, true, None), None);
+        }
     }
 }

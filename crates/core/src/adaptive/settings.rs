@@ -36,7 +36,9 @@ pub struct AdaptiveSettings {
     pub probe_jobs: u32,
     /// Work units of the first round. 0: all of them.
     pub first_round_units: u32,
-    /// Each round may have so many times more work units than the one before it.
+    /// Processing jobs of the first round. 0: no limit but that of the units.
+    pub first_round_jobs: u64,
+    /// Each round may have so many times more of both than the one before it.
     pub growth: u32,
 }
 
@@ -57,6 +59,7 @@ impl Default for AdaptiveSettings {
             max_change: 2.0,
             probe_jobs: 2,
             first_round_units: 100,
+            first_round_jobs: 1000,
             growth: 10,
         }
     }
@@ -70,6 +73,12 @@ pub struct Window {
     pub max_per_core: u64,
     /// What was measured, times this, is asked for.
     pub safety: f64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { default_per_core: 2000, max_per_core: 3000, safety: 1.20 }
+    }
 }
 
 impl Window {

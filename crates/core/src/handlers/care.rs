@@ -12,7 +12,7 @@ pub struct Care {
     /// Before the second attempt; twice that before the third, and so on.
     pub cool_off: Duration,
     pub longest_cool_off: Duration,
-    /// Of memory and time, where they ran out.
+    /// Of memory, where it ran out.
     pub growth: Ratio,
     /// No attempt asks for more.
     pub max_memory: Bytes,
@@ -20,6 +20,22 @@ pub struct Care {
 }
 
 impl Care {
+    /// No job of a request is given more time, however often it ran out of it.
+    pub const LONGEST_RUNTIME: Duration = Duration::from_hours(48);
+
+    /// When a job is ended that was estimated to take so long: half as much again and ten minutes, at least two hours, in
+    /// whole hours, so that there are few different ones.
+    pub fn time_limit(estimated_sec: u64) -> Duration {
+        const HOUR: u64 = 3600;
+        let patient = estimated_sec.saturating_add(estimated_sec / 2).saturating_add(600);
+        Duration::from_secs(patient.div_ceil(HOUR).max(2).saturating_mul(HOUR))
+    }
+
+    /// Of time, where it ran out. How long a job takes is a guess at first, and often a bad one; what is ended teaches nothing.
+    /// So it is not crept up to: with three retries whatever fits below `longest_runtime` gets there, if only two hours were
+    /// granted at first.
+    pub const MORE_TIME: Ratio = Ratio::from_millionths(4_000_000);
+
     /// What is permanent, or the fault of the data, is in no rule: it would fail again.
     pub fn rules(&self) -> Vec<FailureRule> {
         let rule = |classes: &[FailureClass]| FailureRule {
@@ -36,7 +52,7 @@ impl Care {
                 ..rule(&[FailureClass::Memory])
             },
             FailureRule {
-                runtime: Some(Growth::Times(self.growth)),
+                runtime: Some(Growth::Times(Self::MORE_TIME)),
                 max_runtime: Some(self.longest_runtime),
                 ..rule(&[FailureClass::Timeout])
             },
@@ -47,5 +63,30 @@ impl Care {
                 ..rule(&passing)
             },
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hint may be wrong by any factor: the last attempt gets all the time that there is.
+    #[test]
+    fn three_retries_reach_the_longest_time() {
+        let care = Care {
+            retries: 3,
+            cool_off: Duration::from_mins(1),
+            longest_cool_off: Duration::from_mins(10),
+            growth: Ratio::from_millionths(1_500_000),
+            max_memory: Bytes(3 << 30),
+            longest_runtime: Duration::from_hours(48),
+        };
+        let rules = care.rules();
+        let rule = rules.iter().find(|rule| rule.classes.contains(&FailureClass::Timeout)).unwrap();
+        let mut limit = Duration::from_hours(2);
+        for _ in 0..care.retries {
+            limit = rule.runtime.unwrap().grow(limit).min(rule.max_runtime.unwrap());
+        }
+        assert_eq!(limit, care.longest_runtime);
     }
 }

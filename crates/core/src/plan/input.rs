@@ -23,12 +23,16 @@ pub struct PlanInput<'a> {
     pub events_wanted: Option<u64>,
     /// MB of a whole job, by the word of a person: it stands over what the request says and over what was measured.
     pub memory_mb: Option<u64>,
+    /// Seconds that an event takes, likewise.
+    pub time_per_event: Option<f64>,
     /// What earlier rounds have measured.
     pub metrics: Option<&'a Experience>,
     /// No more work units than this; the rest is for a later round. Files are never divided between rounds, so a single
     /// file that makes more units than this is planned whole. Files that failed before have rounds of their own, after
     /// all others.
     pub max_units: Option<u32>,
+    /// Nor more processing jobs than this, as far as whole units allow.
+    pub max_jobs: Option<u64>,
 }
 
 /// Where the numbers of a round begin: past everything that was ever planned before.
@@ -66,6 +70,8 @@ pub struct PlanSettings {
 
     pub target_merged_size_kb: u64,
     pub target_block_size_kb: u64,
+    /// However small their outputs are: all of a unit is lost when one of its jobs is.
+    pub max_jobs_per_unit: u32,
 
     /// However small a job is, it is said to take this long and to need this much room.
     pub min_time_sec: u64,
@@ -95,6 +101,13 @@ impl Default for Retries {
 }
 
 impl PlanSettings {
+    /// With this memory that jobs may ask for.
+    pub const fn set_window(&mut self, window: Window) {
+        self.default_memory_per_core = window.default_per_core;
+        self.max_memory_per_core = window.max_per_core;
+        self.memory_safety = window.safety;
+    }
+
     /// The memory that jobs may ask for.
     pub const fn window(&self) -> Window {
         Window {
@@ -107,17 +120,19 @@ impl PlanSettings {
 
 impl Default for PlanSettings {
     fn default() -> Self {
+        let window = Window::default();
         let throttles = [("Processing", 5000), ("Merge", 100), ("Cleanup", 50), ("MergeGroup", 10)];
         Self {
-            default_memory_per_core: 2000,
-            max_memory_per_core: 3000,
-            memory_safety: 1.20,
+            default_memory_per_core: window.default_per_core,
+            max_memory_per_core: window.max_per_core,
+            memory_safety: window.safety,
             adaptive: AdaptiveSettings::default(),
             files_per_job: 5,
             events_per_job: 10_000,
             lumis_per_job: 8,
             target_merged_size_kb: 4_000_000,
             target_block_size_kb: 1_000_000_000,
+            max_jobs_per_unit: 100,
             min_time_sec: 300,
             min_disk_kb: 1_000_000,
             max_nodes: 1_000_000,

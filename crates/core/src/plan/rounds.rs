@@ -31,7 +31,7 @@ pub(super) fn fit<'a>(
     loop {
         let draft = split(input, terms, &files, sets)?;
         let units = units(&draft, sets, terms);
-        let keep = input.max_units.and_then(|most| {
+        let keep = most_units(input, &units).and_then(|most| {
             let mut joined = Joined::of(&draft, files.len());
             fresh_ones(&files, &mut joined).or_else(|| {
                 let is_within = units.len() <= most as usize;
@@ -47,6 +47,15 @@ pub(super) fn fit<'a>(
             return Ok(Round { later: (all - before) as u64, later_attempted, files, draft, units });
         }
     }
+}
+
+/// That the round has room for, one at least. `None`: there is no limit.
+fn most_units(input: &PlanInput<'_>, units: &[Unit]) -> Option<u32> {
+    let in_jobs = input.max_jobs.map(|most| {
+        let is_within = |unit: &&Unit| u64::from(unit.jobs.end) <= most;
+        (units.iter().take_while(is_within).count() as u32).max(1)
+    });
+    [input.max_units, in_jobs].into_iter().flatten().min()
 }
 
 fn attempted(files: &[ChosenFile<'_>]) -> u64 {

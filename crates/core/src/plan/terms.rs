@@ -4,9 +4,9 @@
 use super::choose::Selection;
 use super::fault::{Faults, PlanFault};
 use super::input::{PlanInput, PlanSettings};
-use crate::adaptive::{Decision, Hints, decide};
+use crate::adaptive::{self, Decision, Hints, decide};
 use std::collections::BTreeSet;
-use windlass_types::requests::{Request, SplittingAlgo, SplittingParams};
+use windlass_types::requests::{Generation, Request, SplittingAlgo, SplittingParams};
 
 #[derive(Debug)]
 pub(super) struct Terms {
@@ -18,6 +18,7 @@ pub(super) struct Terms {
     /// By name, ascending.
     pub(super) sites: Vec<String>,
     pub(super) target_merged_kb: u64,
+    pub(super) most_jobs_per_unit: u32,
     pub(super) target_block_kb: u64,
 }
 
@@ -98,7 +99,7 @@ impl Terms {
         check_shape(input, &mut faults);
         check_hints(request, input, &mut faults);
         let mut limits = limits(request, input.settings, &mut faults);
-        let hints = Hints { fixed_memory_mb: input.memory_mb, ..hints(request, &limits) };
+        let hints = hints(input, &limits);
         let settings = input.settings;
         let decision = decide(&hints, &settings.window(), &settings.adaptive, input.metrics);
         limits.tune(&decision, request.splitting_params.time_per_job);
@@ -122,7 +123,17 @@ impl Terms {
             &mut faults,
         );
         faults.into_result()?;
-        Ok(Self { decision, limits, sizing, selection, sites, target_merged_kb, target_block_kb })
+        let most_jobs_per_unit = settings.max_jobs_per_unit.max(1);
+        Ok(Self {
+            decision,
+            limits,
+            sizing,
+            selection,
+            sites,
+            target_merged_kb,
+            most_jobs_per_unit,
+            target_block_kb,
+        })
     }
 }
 
@@ -164,7 +175,7 @@ fn check_shape(input: &PlanInput<'_>, faults: &mut Faults) {
     }
 }
 
-fn check_generation(generation: &windlass_types::requests::Generation, faults: &mut Faults) {
+fn check_generation(generation: &Generation, faults: &mut Faults) {
     let efficiency = generation.filter_efficiency;
     if !(efficiency > 0.0 && efficiency <= 1.0) {
         let what = format!("{efficiency} is not a share of events");
@@ -204,18 +215,29 @@ fn check_hints(request: &Request, input: &PlanInput<'_>, faults: &mut Faults) {
 }
 
 /// What the request says, for [`decide`] to hold against what was measured.
-fn hints(request: &Request, limits: &Limits) -> Hints {
+fn hints(input: &PlanInput<'_>, limits: &Limits) -> Hints {
+    let request = input.request;
     Hints {
         adaptive: request.adaptive,
         cores: request.multicore,
         memory_mb: request.memory_mb,
-        fixed_memory_mb: None,
+        fixed_memory_mb: input.memory_mb,
         time_per_event: request.time_per_event_sec,
+        fixed_time_per_event: input.time_per_event,
         size_per_event_kb: request.size_per_event_kb,
-        efficiency: request.generation.map_or(1.0, |generation| generation.filter_efficiency),
+        efficiency: request.generation.map_or(1.0, |generation| efficiency(input, &generation)),
         events_per_job: limits.events,
         time_per_job: request.splitting_params.time_per_job,
     }
+}
+
+/// The share of generated events that is kept. It is learnt whether or not the request is to learn what its jobs need: it is
+/// no matter of what they are given, but of how much is still to be made.
+fn efficiency(input: &PlanInput<'_>, generation: &Generation) -> f64 {
+    let hint = generation.filter_efficiency;
+    // Whoever does not say how many are still wanted does not say either how many there are.
+    let (Some(wanted), Some(known)) = (input.events_wanted, input.metrics) else { return hint };
+    adaptive::efficiency(hint, generation.events.saturating_sub(wanted), known.events_in)
 }
 
 impl Sizing {

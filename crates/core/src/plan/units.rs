@@ -13,9 +13,10 @@ pub(super) struct Unit {
     pub(super) output_bytes: u64,
 }
 
-/// a unit is closed before it gets larger than merged files are to be.
+/// a unit is closed before it gets larger than merged files are to be; and before it has so many jobs that one of
+/// them, which fails with the whole of it, is too much.
 pub(super) fn units(draft: &Draft, sets: &mut SiteSets, terms: &Terms) -> Vec<Unit> {
-    let target = bytes(terms.target_merged_kb);
+    let (target, most) = (bytes(terms.target_merged_kb), terms.most_jobs_per_unit as usize);
     let mut units: Vec<Unit> = Vec::new();
     for (index, job) in draft.jobs.iter().enumerate() {
         let index = index as u32;
@@ -24,6 +25,7 @@ pub(super) fn units(draft: &Draft, sets: &mut SiteSets, terms: &Terms) -> Vec<Un
             let with = unit.output_bytes.saturating_add(output_bytes);
             let is_alike = draft.jobs[unit.jobs.start as usize].attempted == job.attempted;
             if with <= target
+                && unit.jobs.len() < most
                 && is_alike
                 && let Some(sites) = sets.meet(unit.sites, job.sites)
             {
@@ -36,10 +38,13 @@ pub(super) fn units(draft: &Draft, sets: &mut SiteSets, terms: &Terms) -> Vec<Un
     units
 }
 
-/// How many jobs of so many events a unit takes, if nothing but their size limits it.
+/// How many jobs of so many events a unit takes, if nothing but their size and number limits it.
 pub(super) fn jobs_per_unit(events_per_job: u64, terms: &Terms) -> u64 {
     let each = terms.sizing.output_bytes(events_per_job);
-    bytes(terms.target_merged_kb).checked_div(each).unwrap_or(u64::MAX).max(1)
+    bytes(terms.target_merged_kb)
+        .checked_div(each)
+        .unwrap_or(u64::MAX)
+        .clamp(1, u64::from(terms.most_jobs_per_unit))
 }
 
 /// units that follow one another. Sizes of single datasets are not known beforehand: each is taken to get an

@@ -105,6 +105,9 @@ pub struct Process {
     /// Those of them that this round made.
     #[serde(default)]
     pub events_of_round: u64,
+    /// Rounds just before it that were completed and made none.
+    #[serde(default)]
+    pub empty_rounds: u32,
     pub category_throttles: BTreeMap<String, u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_metrics: Option<Value>,

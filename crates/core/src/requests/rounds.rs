@@ -11,7 +11,7 @@
 use super::book::{Extent, Overrides, Process, RunRow};
 use super::failures::Tally;
 use crate::plan::Plan;
-use windlass_types::requests::{ProductionStep, Request, RunStatus};
+use windlass_types::requests::{Generation, ProductionStep, Request, RunStatus};
 
 /// When a request for generated events has all that it wants (DESIGN 6.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,10 @@ pub fn after_round(request: &Request, process: &Process, ended: Ended, completio
     };
     if made >= generation.events {
         Next::Finished
-    } else if process.events_of_round == 0 && ended != Ended::InPart {
+    } else if process.events_of_round == 0
+        && ended != Ended::InPart
+        && !may_be_chance(generation, process, ended)
+    {
         Next::Hold(format!(
             "round {} produced no events: {} of {} are there; the filter efficiency {} may be wrong",
             process.round, made, generation.events, generation.filter_efficiency
@@ -65,6 +68,17 @@ pub fn after_round(request: &Request, process: &Process, ended: Ended, completio
     } else {
         Next::Round
     }
+}
+
+/// A filter may let nothing pass of the little that was left to make; not of much, and not again and again.
+fn may_be_chance(generation: &Generation, process: &Process, ended: Ended) -> bool {
+    /// So many that were expected, and none of them came.
+    const MUCH: u64 = 10;
+    const OFTEN: u32 = 3;
+    ended == Ended::Whole
+        && generation.filter_efficiency < 1.0
+        && process.extent.planned < MUCH
+        && process.empty_rounds + 1 < OFTEN
 }
 
 /// When failures are a matter for a person (E 8.1).
@@ -158,7 +172,9 @@ pub fn extent(request: &Request, process: &Process, plan: &Plan) -> Extent {
         return Extent { before: process.files.processed, planned, later: plan.left_out.later };
     };
     let wanted = generation.events.saturating_sub(process.events_produced);
-    let later = ((plan.events_left as f64 * generation.filter_efficiency).round() as u64).min(wanted);
+    // As large a share of what is wanted as of what has to be made for it.
+    let all = plan.asked.events.saturating_add(plan.events_left).max(1);
+    let later = (u128::from(wanted) * u128::from(plan.events_left) / u128::from(all)) as u64;
     Extent { before: process.events_produced, planned: wanted - later, later }
 }
 
@@ -174,7 +190,6 @@ pub fn share_done(process: &Process, run: &RunRow) -> f64 {
 mod tests {
     use super::*;
     use crate::requests::lifecycle::samples;
-    use windlass_types::requests::Generation;
 
     /// N-1, DESIGN 6.5.
     #[test]
@@ -217,10 +232,53 @@ mod tests {
             events_per_lumi: 10,
             filter_efficiency: 0.5,
         });
-        let next = |ended| after_round(&view.row.request, &samples::process(), ended, McCompletion::Produced);
+        let process = Process { extent: Extent { before: 0, planned: 1000, later: 0 }, ..samples::process() };
+        let next = |ended| after_round(&view.row.request, &process, ended, McCompletion::Produced);
         let whole = next(Ended::Whole);
         assert!(matches!(&whole, Next::Hold(reason) if reason.contains("produced no events")), "{whole:?}");
         assert_eq!(next(Ended::InPart), Next::Round, "it failed, and somebody let it go on");
+    }
+
+    /// That none of a few events passes a filter is bad luck: the request is right, and goes on.
+    #[test]
+    fn bad_luck_with_the_last_events_is_no_matter_for_a_person() {
+        // efficiency, expected of the round, empty rounds before it → is it held
+        let table = [
+            (0.1, 1, 0, false),
+            (0.1, 9, 0, false),
+            (0.1, 9, 1, false),
+            (0.1, 1, 2, true),
+            (0.1, 10, 0, true),
+            // Without a filter nothing is left to chance.
+            (1.0, 1, 0, true),
+        ];
+        for (filter_efficiency, planned, empty_rounds, is_held) in table {
+            let mut request = samples::request();
+            request.generation = Some(Generation {
+                events: 100,
+                first_event: 1,
+                first_lumi: 1,
+                events_per_lumi: 10,
+                filter_efficiency,
+            });
+            let process = Process {
+                extent: Extent { before: 100 - planned, planned, later: 0 },
+                events_produced: 100 - planned,
+                empty_rounds,
+                ..samples::process()
+            };
+            let found = |ended| after_round(&request, &process, ended, McCompletion::Produced);
+            let next = found(Ended::Whole);
+            assert_eq!(
+                matches!(next, Next::Hold(_)),
+                is_held,
+                "{filter_efficiency} {planned} {empty_rounds}: {next:?}"
+            );
+            assert!(
+                matches!(found(Ended::Empty), Next::Hold(_)),
+                "nothing could be planned, and nothing will be"
+            );
+        }
     }
 
     /// all files are processed or excluded.

@@ -83,6 +83,9 @@ pub(super) struct Release {
     /// What a job gets, all its cores together.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_mb: Option<i64>,
+    /// How long an event takes, for the rounds that are planned from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_per_event_sec: Option<f64>,
     /// How often a processing job is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_count: Option<i64>,

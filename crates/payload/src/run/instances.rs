@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::files::Draft;
 use crate::place::Place;
 use crate::report::{self, JobReport};
-use crate::step::{self, CgroupPeak, Control, Ended, Together};
+use crate::step::{self, CgroupWatch, Control, Ended, Together};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub(super) fn run(
         can_split: step.can_split(),
         ..StepMetrics::default()
     };
-    let cgroup = CgroupPeak::now();
+    let cgroup = CgroupWatch::begin();
     let together = match instances.start() {
         Ok(together) => together,
         Err(error) => {
@@ -58,12 +58,8 @@ pub(super) fn run(
     instances.read_reports();
     let (blamed, counted) = instances.outcome(&together);
     let written = counted.as_ref().ok().and_then(|files| files.first()).map(|(_, counted)| counted.events);
-    let used = measure::Used {
-        ended: &together.ended,
-        blamed,
-        written,
-        cgroup: cgroup.and_then(|peak| peak.risen()),
-    };
+    let used =
+        measure::Used { ended: &together.ended, blamed, written, cgroup: cgroup.and_then(CgroupWatch::end) };
     measure::measure(&mut metrics, &instances.all, &used);
     (metrics, counted)
 }

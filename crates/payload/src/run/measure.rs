@@ -17,7 +17,7 @@ pub(super) struct Used<'a> {
     pub(super) blamed: usize,
     /// Events of the first output.
     pub(super) written: Option<u64>,
-    /// The most that the cgroup of the job held.
+    /// The most that the cgroup of the job was seen with.
     pub(super) cgroup: Option<Bytes>,
 }
 
@@ -55,7 +55,8 @@ fn measure_memory(metrics: &mut StepMetrics, instances: &[Instance], used: &Used
     let peak = used.ended.iter().map(|one| one.peak_rss.0).max().unwrap_or(0) as f64 / MB;
     metrics.peak_rss_mb = told("PeakValueRss").map_or(peak, |told| told.max(peak));
     metrics.peak_vsize_mb = told("PeakValueVsize");
-    metrics.cgroup_memory_mb = used.cgroup.map(|peak| peak.0 as f64 / MB);
+    // The kernel remembers the most of each process, also what came and went between two looks at the group.
+    metrics.cgroup_memory_mb = used.cgroup.map(|peak| (peak.0 as f64 / MB).max(metrics.peak_rss_mb));
 }
 
 /// The sum of what their reports say, if all do.

@@ -6,8 +6,10 @@ use super::profile::{Demand, Profile, demand};
 use crate::metrics;
 use crate::run::way;
 use std::collections::{BTreeMap, BTreeSet};
-use windlass_core::adaptive::{Asked, Experience, Measured, RoundRecord, max_units};
+use windlass_core::adaptive::{Asked, Experience, Measured, RoundRecord, round_size};
+use windlass_core::handlers::Care;
 use windlass_core::plan::{NodeView, Plan, PlanFault, PlanInput, PlanSettings, Start, plan};
+use windlass_types::Growth;
 use windlass_types::payload::{Estimates, Node, NodeReport, SideBySide, Step, StepMetrics, UnitMetrics};
 use windlass_types::requests::{CleanupPolicy, Generation, Request, SplittingAlgo, SplittingParams};
 
@@ -17,6 +19,8 @@ pub struct Truth {
     pub request: Request,
     /// Its steps, one after the other.
     pub programs: Vec<Profile>,
+    /// Which of them can run side by side; the others are commands that nobody has said how to join.
+    pub can_split: Vec<bool>,
     /// Jobs differ by no more than this share.
     pub noise: f64,
     pub seed: u64,
@@ -29,8 +33,10 @@ pub struct Rehearsed {
     pub measured: Measured,
     /// All that was spent counts: starting jobs, and attempts that memory did not do for.
     pub events_per_core_hour: f64,
-    /// Attempts that were ended because of memory.
+    /// Attempts that were ended because of memory …
     pub killed: u64,
+    /// … and because of time.
+    pub timed_out: u64,
 }
 
 impl Rehearsed {
@@ -60,6 +66,7 @@ pub fn wrong_hints(seed: u64, settings: &PlanSettings) -> Truth {
             kb_per_event: dice.between(20.0, 400.0) as u64,
         })
         .collect();
+    let can_split = programs.iter().map(|_| dice.below(2) == 0).collect();
     let at_most = |value: fn(&Demand) -> f64| {
         programs.iter().map(|program| value(&demand(program, 1, cores, 1.0))).fold(0.0, f64::max)
     };
@@ -73,6 +80,7 @@ pub fn wrong_hints(seed: u64, settings: &PlanSettings) -> Truth {
     Truth {
         request: request(cores, memory_mb, time_per_event_sec, events_per_job),
         programs,
+        can_split,
         noise: 0.08,
         seed,
     }
@@ -89,6 +97,7 @@ pub fn rehearse(
     let mut start = Start::default();
     let mut all = Vec::new();
     for round in 0..rounds {
+        let size = round_size(&settings.adaptive, true, Some(&experience));
         let plan = plan(&PlanInput {
             request: &truth.request,
             files: &[],
@@ -99,8 +108,10 @@ pub fn rehearse(
             start,
             events_wanted: None,
             memory_mb: None,
+            time_per_event: None,
             metrics: Some(&experience),
-            max_units: max_units(&settings.adaptive, true, round, Some(&experience)),
+            max_units: size.map(|size| size.units),
+            max_jobs: size.and_then(|size| size.jobs),
         })?;
         start = plan.next;
         experience.record(RoundRecord { round, asked: plan.asked, measured: None });
@@ -112,6 +123,7 @@ pub fn rehearse(
             measured,
             events_per_core_hour: spent.events as f64 * 3600.0 / spent.core_seconds,
             killed: spent.killed,
+            timed_out: spent.timed_out,
         });
     }
     Ok(all)
@@ -125,15 +137,18 @@ struct Spent {
     events: u64,
     core_seconds: f64,
     killed: u64,
+    timed_out: u64,
 }
 
 fn carry_out(truth: &Truth, plan: &Plan, settings: &PlanSettings, dice: &mut Dice) -> Spent {
+    /// Later rounds have tens of thousands of jobs that are all alike.
+    const CARRIED_OUT: usize = 100;
     let mut spent = Spent::default();
-    for unit in plan.units() {
+    for unit in plan.units().step_by(plan.units().len().div_ceil(CARRIED_OUT).max(1)) {
         let mut reports = Vec::new();
         for node in unit.nodes() {
             let job = Job::new(truth, plan, &node, dice);
-            if !job.try_until_it_fits(settings, node.memory_mb(), plan.resources.cores, &mut spent) {
+            if !job.try_until_it_fits(settings, plan, &node, &mut spent) {
                 // Its unit is not merged, so that nothing of it is known.
                 break;
             }
@@ -161,44 +176,51 @@ impl Job {
         };
         let speed = dice.between(1.0 - truth.noise, 1.0 + truth.noise);
         let size = dice.between(1.0 - truth.noise, 1.0 + truth.noise);
-        let step = |program: &Profile| {
+        let step = |(program, can_split): (&Profile, &bool)| {
             let step = Step {
                 name: program.name.clone(),
-                command: None,
+                command: (!can_split).then(|| "true".to_owned()),
                 threads: plan.resources.cores,
                 reads: None,
                 join: None,
                 simulation: None,
             };
             let way = way(&told, &step, plan.profile.as_ref());
-            used(program, way, node.events(), speed, size)
+            StepMetrics { can_split: *can_split, ..used(program, way, node.events(), speed, size) }
         };
-        Self { steps: truth.programs.iter().map(step).collect() }
+        Self { steps: truth.programs.iter().zip(&truth.can_split).map(step).collect() }
     }
 
     /// Whether it ended well. What is killed is tried again with half as much memory more, as long as that may be asked
-    /// for.
+    /// for, and what took too long with more time.
     fn try_until_it_fits(
         &self,
         settings: &PlanSettings,
-        memory_mb: u64,
-        cores: u32,
+        plan: &Plan,
+        node: &NodeView<'_>,
         spent: &mut Spent,
     ) -> bool {
+        let cores = plan.resources.cores;
         let overhead = settings.adaptive.job_overhead_sec as f64;
         let needs = |step: &StepMetrics| step.peak_rss_mb * f64::from(step.instances);
-        let mut memory = memory_mb as f64;
+        let mut memory = node.memory_mb() as f64;
+        let mut limit = Care::time_limit(node.time_sec());
         for _ in 0..=settings.retries.processing {
             // Programs take their memory when they begin.
             let killed = self.steps.iter().position(|step| needs(step) > memory);
             let done = &self.steps[..killed.unwrap_or(self.steps.len())];
-            let wall: f64 = done.iter().map(|step| step.wall_sec).sum();
-            spent.core_seconds += (wall + overhead) * f64::from(cores);
-            if killed.is_none() {
+            let wall = done.iter().map(|step| step.wall_sec).sum::<f64>() + overhead;
+            let is_too_long = wall > limit.as_secs_f64();
+            spent.core_seconds += wall.min(limit.as_secs_f64()) * f64::from(cores);
+            if is_too_long {
+                spent.timed_out += 1;
+                limit = Growth::Times(Care::MORE_TIME).grow(limit).min(Care::LONGEST_RUNTIME);
+            } else if killed.is_none() {
                 return true;
+            } else {
+                spent.killed += 1;
+                memory = (memory * 1.5).min(settings.window().most(cores) as f64);
             }
-            spent.killed += 1;
-            memory = (memory * 1.5).min(settings.window().most(cores) as f64);
         }
         false
     }
@@ -217,7 +239,6 @@ fn used(program: &Profile, way: SideBySide, events: u64, speed: f64, size: f64) 
         step: program.name.clone(),
         threads: way.threads,
         instances: instances as u32,
-        can_split: true,
         wall_sec,
         cpu_sec,
         cpu_efficiency: cpu_sec / (wall_sec * threads * instances as f64),

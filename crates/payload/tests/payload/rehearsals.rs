@@ -4,8 +4,7 @@ use windlass_core::plan::PlanSettings;
 use windlass_payload::simulate::rehearsal::{Rehearsed, rehearse, wrong_hints};
 
 fn rehearsed(seeds: std::ops::Range<u64>) -> Vec<Vec<Rehearsed>> {
-    let mut settings = PlanSettings::default();
-    (settings.adaptive.first_round_units, settings.adaptive.growth) = (5, 4);
+    let settings = PlanSettings::default();
     seeds.map(|seed| rehearse(&wrong_hints(seed, &settings), &settings, 3).unwrap()).collect()
 }
 

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 use windlass_core::edges::{Edges, EdgesBuilder};
+use windlass_core::handlers::Care;
 use windlass_store::model::{FirstIds, JobSource, NewJob, NewKind, NewRequirements, NewWorkflow};
 use windlass_types::requests::{NodeRole, USUAL_PRIORITY};
 use windlass_types::settings::{FailureHandler, RetryBudget, Settings};
@@ -30,12 +31,9 @@ pub(crate) struct JobSize {
 impl JobSize {
     const HOUR: u64 = 3600;
 
-    /// What a job gets that was estimated to take so long: half as much again and ten minutes, at least two hours, in
-    /// whole hours, so that there are few different ones.
+    /// What a job gets that was estimated to take so long.
     pub(crate) fn of_estimate(cores: u32, memory_mb: u64, time_sec: u64) -> Self {
-        let patient = time_sec.saturating_add(time_sec / 2).saturating_add(600);
-        let hours = patient.div_ceil(Self::HOUR).max(2);
-        Self { cores, memory_mb, runtime_sec: hours.saturating_mul(Self::HOUR) }
+        Self { cores, memory_mb, runtime_sec: Care::time_limit(time_sec).as_secs() }
     }
 
     fn resources(self) -> Resources {

@@ -20,8 +20,6 @@ pub(crate) struct Retries {
 impl Retries {
     /// No wait is longer (DESIGN 6.9).
     const LONGEST_COOL_OFF: Duration = Duration::from_mins(10);
-    /// No job is given more time, however often it ran out of it.
-    const LONGEST_RUNTIME: Duration = Duration::from_hours(48);
 
     const fn of(&self, role: NodeRole) -> u32 {
         match role {
@@ -40,7 +38,7 @@ impl Retries {
             longest_cool_off: Self::LONGEST_COOL_OFF,
             growth: Ratio::from_millionths(1_500_000),
             max_memory,
-            longest_runtime: Self::LONGEST_RUNTIME,
+            longest_runtime: Care::LONGEST_RUNTIME,
         };
         FailureHandler { name: role.name().to_lowercase(), rules: care.rules() }
     }

@@ -65,6 +65,41 @@ fn what_a_round_measured_is_known_to_the_next_one() {
     assert_eq!((told(&runs[0]), told(&runs[1])), (false, true));
 }
 
+/// Of the last events that are made for one that is missing none may pass the filter: that is bad luck, and the request is
+/// right as it is.
+#[test]
+fn bad_luck_at_the_tail_of_a_filter_holds_nobody_up() {
+    let mut bench = Bench::new();
+    bench.start();
+    let mut request = generating("g1", 20);
+    request.generation.as_mut().unwrap().filter_efficiency = 0.5;
+    // Half of the first ones, then none for long: 18 of the first round, none of the second.
+    let keep =
+        r#"awk '$3 <= 36 && $3 % 2 == 0 || $3 > 100' "$WINDLASS_OUTPUT" > kept; mv kept "$WINDLASS_OUTPUT""#;
+    request.payload_config = steps("GEN", &format!("{MAKE}; {keep}"));
+    bench.submit(&request);
+    bench.wait("g1", RequestStatus::Completed);
+    let process = bench.books.process("g1").unwrap().unwrap();
+    assert!(process.events_produced >= 20, "{process:#?}");
+    assert_eq!(bench.runs("g1").len(), 3, "much, nothing, and enough");
+}
+
+/// The filter lets a tenth of what was said pass: the rounds after the first know.
+#[test]
+fn a_wrong_filter_efficiency_is_mended_by_what_came_out() {
+    let mut bench = Bench::new();
+    bench.start();
+    let mut request = generating("g1", 50);
+    request.generation.as_mut().unwrap().filter_efficiency = 0.5;
+    request.splitting_params.events_per_job = Some(100);
+    let keep = r#"awk '$3 % 20 == 0' "$WINDLASS_OUTPUT" > kept; mv kept "$WINDLASS_OUTPUT""#;
+    request.payload_config = steps("GEN", &format!("{MAKE}; {keep}"));
+    bench.submit(&request);
+    bench.wait("g1", RequestStatus::Completed);
+    let runs = bench.runs("g1");
+    assert!(runs.len() <= 4, "{} rounds: nothing was learnt", runs.len());
+}
+
 /// R-167, R-170: a step that leaves its cores idle runs side by side in the second round, and makes the very same events.
 #[test]
 fn a_round_runs_better_for_what_the_one_before_measured() {

@@ -8,14 +8,24 @@ use windlass_api::requests::{
     ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfKind, ErrorsOfSite, ReleaseRequest, RequestErrors,
     Suggestion,
 };
+use windlass_core::adaptive::Window;
 use windlass_core::requests::book::{Process, RequestRow};
 use windlass_core::requests::failures::{self, ErrorReport, KindErrors, Remedy, Tally};
 use windlass_store::Database;
 use windlass_store::model::{BanFilter, RunFilter};
 use windlass_types::Timestamp;
 
+/// Times what an event was said to take, where jobs ran out of time: nobody has seen how long they would have taken.
+const LONGER: f64 = 4.0;
+
 /// Over the present round and its rescues, or over all rounds.
-pub fn show(db: &dyn Database, name: &str, all: bool, now: Timestamp) -> Answer<RequestErrors> {
+pub fn show(
+    db: &dyn Database,
+    name: &str,
+    all: bool,
+    memory: Window,
+    now: Timestamp,
+) -> Answer<RequestErrors> {
     let row = request(db, name)?;
     let process = db.process(name)?;
     let tallies = match &process {
@@ -24,7 +34,7 @@ pub fn show(db: &dyn Database, name: &str, all: bool, now: Timestamp) -> Answer<
     };
     let report = failures::report(&Tally::merged(tallies.iter().map(|(_, tally)| tally)));
     let banned = banned(db, name, now)?;
-    let suggestions = suggestions(&row, &report, &banned);
+    let suggestions = suggestions(&row, &report, &banned, memory);
     Ok(RequestErrors {
         request_name: name.to_owned(),
         status: row.status,
@@ -64,10 +74,15 @@ fn banned(db: &dyn Database, name: &str, now: Timestamp) -> Answer<BTreeSet<Stri
 }
 
 /// One for each thing that might be done; what most attempts speak for comes first.
-fn suggestions(row: &RequestRow, report: &ErrorReport, banned: &BTreeSet<String>) -> Vec<Suggestion> {
+fn suggestions(
+    row: &RequestRow,
+    report: &ErrorReport,
+    banned: &BTreeSet<String>,
+    memory: Window,
+) -> Vec<Suggestion> {
     let mut all: Vec<Suggestion> = Vec::new();
     for kind in &report.kinds {
-        let new = suggestion(row, report, kind, banned);
+        let new = suggestion(row, report, kind, banned, memory);
         match all.iter_mut().find(|known| known.text == new.text) {
             Some(known) => known.attempts += new.attempts,
             None => all.push(new),
@@ -82,10 +97,11 @@ fn suggestion(
     report: &ErrorReport,
     kind: &KindErrors,
     banned: &BTreeSet<String>,
+    memory: Window,
 ) -> Suggestion {
     let mut text = kind.suggestion.clone();
     let mut release = ReleaseRequest::default();
-    let (least, most) = window(&row.request);
+    let (least, most) = window(&row.request, memory);
     match &kind.remedy {
         Some(Remedy::Ban(site)) if banned.contains(site) => {
             text = format!("{site} is banned for it already: what is left goes elsewhere");
@@ -98,6 +114,14 @@ fn suggestion(
             release.memory_mb = i64::try_from(most).ok();
         }
         Some(Remedy::MemoryMb(wanted)) => release.memory_mb = i64::try_from(*wanted.max(&least)).ok(),
+        Some(Remedy::MoreTime) => {
+            let said = row.overrides.time_per_event_sec.unwrap_or(row.request.time_per_event_sec);
+            let longer = said * LONGER;
+            if longer > 0.0 {
+                text = format!("{text}: {longer} s instead of {said} s");
+                release.time_per_event_sec = Some(longer);
+            }
+        }
         Some(Remedy::Exclude) => {
             let for_good = report.bad_files.iter().filter(|file| !file.units.is_empty());
             release.excluded_files = for_good.map(|file| file.lfn.clone()).collect();
@@ -113,6 +137,7 @@ fn together(suggestions: &[Suggestion]) -> ReleaseRequest {
     for release in suggestions.iter().filter_map(|one| one.release.as_ref()) {
         whole.site_bans.extend(release.site_bans.iter().cloned());
         whole.memory_mb = whole.memory_mb.max(release.memory_mb);
+        whole.time_per_event_sec = whole.time_per_event_sec.or(release.time_per_event_sec);
         whole.excluded_files.extend(release.excluded_files.iter().cloned());
     }
     whole.site_bans.sort_unstable();

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use windlass_api::requests::{ReleaseRequest, Released};
-use windlass_core::plan::PlanSettings;
+use windlass_core::adaptive::Window;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{NewBan, RequestRow, Want, Wanted};
 use windlass_core::requests::change::RequestChange;
@@ -21,6 +21,8 @@ use windlass_types::requests::{Overrides, Request, RequestStatus, RunStatus};
 
 /// More retries or rescues than this only hide what is wrong.
 const MOST_TRIES: i64 = 100;
+/// More than eleven days for an event are a mistake.
+const MOST_SECONDS: f64 = 1e6;
 /// So many files are excluded with one call.
 const MOST_FILES: usize = 10_000;
 /// So many names are told.
@@ -40,12 +42,13 @@ struct Facts {
     memory: (u64, u64),
 }
 
-/// `spell`: for how long sites are banned that somebody names without saying it.
+/// `spell`: for how long sites are banned that somebody names without saying it. `memory`: what jobs may ask for.
 pub fn release(
     db: &dyn Database,
     name: &str,
     wanted: &ReleaseRequest,
     spell: Duration,
+    memory: Window,
     actor: Actor<'_>,
     now: Timestamp,
 ) -> Answer<Released> {
@@ -53,7 +56,7 @@ pub fn release(
     let before = super::request(db, name)?;
     let message = RefCell::new(String::new());
     change(db, name, None, actor, now, |row| {
-        let facts = gather(db, row, wanted, now)?;
+        let facts = gather(db, row, wanted, memory, now)?;
         let Some(what) = going_on(&facts.view, wanted.rescue) else {
             let again = retry::outputs(&facts.view, wanted, actor, now);
             let again = again.ok_or_else(|| not_held(&facts.view))?;
@@ -111,7 +114,13 @@ fn has_failed(view: &View) -> bool {
     matches!(status, Some(RunStatus::Partial | RunStatus::Failed))
 }
 
-fn gather(db: &dyn Database, row: &RequestRow, wanted: &ReleaseRequest, now: Timestamp) -> Answer<Facts> {
+fn gather(
+    db: &dyn Database,
+    row: &RequestRow,
+    wanted: &ReleaseRequest,
+    memory: Window,
+    now: Timestamp,
+) -> Answer<Facts> {
     let request = &row.request;
     let name = &request.request_name;
     let view = db.views(std::slice::from_ref(name))?.pop();
@@ -124,7 +133,7 @@ fn gather(db: &dyn Database, row: &RequestRow, wanted: &ReleaseRequest, now: Tim
         banned: bans.iter().filter(|ban| ban.ban.request.is_some()).map(|ban| ban.ban.site.clone()).collect(),
         sites: db.sites()?.into_iter().map(|site| site.name).collect(),
         strangers: strangers(db, request, &wanted.excluded_files)?,
-        memory: window(request),
+        memory: window(request, memory),
     })
 }
 
@@ -142,11 +151,8 @@ fn strangers(db: &dyn Database, request: &Request, files: &[String]) -> Answer<V
 }
 
 /// what every job gets at least, and what no site is asked for.
-pub(super) fn window(request: &Request) -> (u64, u64) {
-    let settings = PlanSettings::default();
-    let cores = u64::from(request.multicore);
-    let most = settings.max_memory_per_core.max(settings.default_memory_per_core);
-    (settings.default_memory_per_core.saturating_mul(cores), most.saturating_mul(cores))
+pub(super) fn window(request: &Request, memory: Window) -> (u64, u64) {
+    (memory.least(request.multicore), memory.most(request.multicore))
 }
 
 /// Everything that is wrong with it.
@@ -167,6 +173,7 @@ fn faults(wanted: &ReleaseRequest, facts: &Facts) -> Vec<FieldFault> {
         let reason = format!("is {memory}; a job of this request gets between {least} and {most} MB");
         fault("memory_mb", reason, "more takes more cores per job, which is another request");
     }
+    time_faults(wanted, &mut fault);
     for (field, value) in
         [("retry_count", wanted.retry_count), ("max_rescue_attempts", wanted.max_rescue_attempts)]
     {
@@ -181,6 +188,19 @@ fn faults(wanted: &ReleaseRequest, facts: &Facts) -> Vec<FieldFault> {
     }
     file_faults(wanted, facts, &mut fault);
     faults
+}
+
+fn time_faults(wanted: &ReleaseRequest, fault: &mut impl FnMut(&str, String, &str)) {
+    let Some(seconds) = wanted.time_per_event_sec else { return };
+    if !(seconds > 0.0 && seconds <= MOST_SECONDS) {
+        let reason = format!("is {seconds}; an event takes more than 0 and at most {MOST_SECONDS} s");
+        fault("time_per_event_sec", reason, "say how long one event takes, not how long a job does");
+    }
+    if wanted.rescue {
+        let reason =
+            "is for jobs that are yet to be planned, and a rescue goes on with those that are".to_owned();
+        fault("time_per_event_sec", reason, "release it without `rescue`: the next round does what is left");
+    }
 }
 
 fn site_faults(wanted: &ReleaseRequest, facts: &Facts, fault: &mut impl FnMut(&str, String, &str)) {
@@ -282,6 +302,7 @@ fn overrides(wanted: &ReleaseRequest) -> Overrides {
         error_hold_threshold: wanted.error_hold_threshold,
         max_rescue_attempts: wanted.max_rescue_attempts.and_then(|count| count.try_into().ok()),
         memory_mb: wanted.memory_mb.and_then(|memory| memory.try_into().ok()),
+        time_per_event_sec: wanted.time_per_event_sec,
         excluded_files: wanted.excluded_files.iter().cloned().collect(),
         ..Overrides::default()
     }
@@ -299,6 +320,7 @@ pub(super) fn told(wanted: &ReleaseRequest) -> Option<String> {
         wanted.rescue.then(|| "within its round".to_owned()),
         (!bans.is_empty()).then(|| format!("not at {bans}")),
         wanted.memory_mb.map(|memory| format!("{memory} MB")),
+        wanted.time_per_event_sec.map(|seconds| format!("{seconds} s per event")),
         wanted.retry_count.map(|count| times(count, "retry", "retries")),
         wanted.error_hold_threshold.map(|share| format!("held from {} % on", share * 100.0)),
         wanted.max_rescue_attempts.map(|count| times(count, "rescue", "rescues")),
@@ -322,11 +344,13 @@ mod tests {
         let wanted = ReleaseRequest {
             site_bans: vec!["T2_A".into(), "T2_B".into()],
             memory_mb: Some(3000),
+            time_per_event_sec: Some(2.5),
             error_hold_threshold: Some(0.3),
             excluded_files: vec!["/store/a".into(), "/store/b".into()],
             ..ReleaseRequest::default()
         };
-        let expected = "not at T2_A, T2_B; 3000 MB; held from 30 % on; without 2 input files";
+        let expected =
+            "not at T2_A, T2_B; 3000 MB; 2.5 s per event; held from 30 % on; without 2 input files";
         assert_eq!(told(&wanted).as_deref(), Some(expected));
     }
 }

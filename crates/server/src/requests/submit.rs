@@ -4,7 +4,7 @@ use super::{Actor, look, steps};
 use crate::error::{Answer, ApiError, FieldFault};
 use serde_json::Value;
 use windlass_api::requests::Submitted;
-use windlass_core::plan::PlanSettings;
+use windlass_core::adaptive::Window;
 use windlass_core::requests::book::RequestRow;
 use windlass_core::requests::document::{self, Context, Fault};
 use windlass_store::{Database, Error};
@@ -15,10 +15,11 @@ use windlass_types::requests::{ProductionStep, Request, RequestStatus};
 pub fn submit(
     db: &dyn Database,
     body: &Value,
+    memory: Window,
     actor: Actor<'_>,
     now: Timestamp,
 ) -> Answer<(Submitted, bool)> {
-    let request = read(body, actor.name, now)?;
+    let request = read(body, actor.name, memory, now)?;
     (actor.may)(&request.requestor)?;
     let name = request.request_name.clone();
     if let Some(there) = db.request(&name)? {
@@ -45,13 +46,13 @@ pub fn submit(
 }
 
 /// The request that a document means, or everything that is wrong with it.
-pub fn read(body: &Value, requestor: &str, now: Timestamp) -> Answer<Request> {
+pub fn read(body: &Value, requestor: &str, memory: Window, now: Timestamp) -> Answer<Request> {
     let (document, beside) = apart(body)?;
     let suffix = suffix(now);
     let context = Context {
         requestor,
         name_suffix: &suffix,
-        max_memory_per_core_mb: PlanSettings::default().max_memory_per_core,
+        max_memory_per_core_mb: memory.max_per_core.max(memory.default_per_core),
     };
     let read = document::read(&document, &context);
     let mut request = read.map_err(|faults| refused(faults.into_iter().map(field_fault).collect()))?;
@@ -171,7 +172,7 @@ mod tests {
             "splitting_algo": "FileBased", "priority": priority, "production_steps": steps,
             "acquisition_era": "E", "processing_string": "S",
         });
-        read(&document, "me", Timestamp(0)).unwrap()
+        read(&document, "me", Window::default(), Timestamp(0)).unwrap()
     }
 
     #[test]

@@ -136,7 +136,7 @@ fn what_is_wrong_with_a_release_is_told_at_once_and_nothing_is_stored() {
     failed(&bench, "r");
     let before = bench.store.request("r").unwrap().unwrap();
     let wrong = json!({
-        "site_bans": ["T2_Good", "T2_Nowhere"], "memory_mb": 100_000, "retry_count": -1, "error_hold_threshold": 1.5,
+        "site_bans": ["T2_Good", "T2_Nowhere"], "memory_mb": 100_000, "time_per_event_sec": -1, "retry_count": -1, "error_hold_threshold": 1.5,
         "max_rescue_attempts": 101, "excluded_files": ["/store/a"],
     });
     let (status, answer) = post(&bench, "/api/v1/requests/r/release", &wrong);
@@ -146,6 +146,7 @@ fn what_is_wrong_with_a_release_is_told_at_once_and_nothing_is_stored() {
     let expected = [
         "site_bans[1]",
         "memory_mb",
+        "time_per_event_sec",
         "retry_count",
         "max_rescue_attempts",
         "error_hold_threshold",

@@ -1,6 +1,7 @@
 //! What the lifecycle does with runs: hands them over, stops them, pauses them, looks at them. Each may be done twice.
 
 use super::{FailedAttempt, Failure, Node, NodeState, Unit, Workflow};
+use crate::dice::Dice;
 use crate::setup::Mistake;
 use crate::sim::Sim;
 use std::collections::{BTreeMap, BTreeSet};
@@ -261,10 +262,24 @@ impl Sim {
         }
     }
 
+    /// Events of a unit that its jobs have kept. Whether one passes a filter is chance, and the same whoever asks.
+    fn kept(&self, request: &str, workflow: &Workflow, number: u32) -> u64 {
+        let events = workflow.plan.unit(number).map_or(0, |unit| unit.events());
+        let generation = self.books.views.get(request).and_then(|view| view.row.request.generation);
+        match generation.map_or(1.0, |generation| generation.filter_efficiency) {
+            said if said < 1.0 => {
+                let share = said * self.truths[request].wish.filter_factor;
+                let unit = format!("filter {request} {} {number}", workflow.round);
+                let mut dice = Dice::of(self.setup.seed, &unit);
+                (0..events).filter(|_| dice.chance(share)).count() as u64
+            }
+            _ => events,
+        }
+    }
+
     /// What the merge of a unit wrote. Of generated events those are kept that pass the filter.
     fn merged(&self, request: &str, workflow: &Workflow, number: u32) -> MergeOutput {
-        let unit = workflow.plan.unit(number);
-        let events = unit.map_or(0, |unit| unit.nodes().map(|node| node.output_events()).sum());
+        let events = self.kept(request, workflow, number);
         let site = workflow.units[number as usize].site;
         let site = site.map_or_else(|| "T2_Nowhere".to_owned(), |site| self.land.sites[site].name.clone());
         let file = |dataset: &str| MergedFile {

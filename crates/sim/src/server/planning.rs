@@ -39,6 +39,7 @@ impl Sim {
             extent: Extent::default(),
             events_produced: 0,
             events_of_round: 0,
+            empty_rounds: 0,
             category_throttles: BTreeMap::new(),
             step_metrics: None,
             created_at: self.now,
@@ -85,6 +86,7 @@ impl Sim {
         if let Some(retries) = view.row.overrides.retry_count {
             settings.retries.processing = retries;
         }
+        let size = adaptive::round_size(&settings.adaptive, wish.adaptive, Some(&experience));
         let input = PlanInput {
             request: wish,
             files: &remaining.files,
@@ -95,8 +97,10 @@ impl Sim {
             start,
             events_wanted: wanted,
             memory_mb: view.row.overrides.memory_mb,
+            time_per_event: view.row.overrides.time_per_event_sec,
             metrics: Some(&experience),
-            max_units: adaptive::max_units(&settings.adaptive, wish.adaptive, round, Some(&experience)),
+            max_units: size.map(|size| size.units),
+            max_jobs: size.and_then(|size| size.jobs),
         };
         let plan = plan(&input).map_err(|faults| Trouble::of_plan(&faults))?;
         if plan.units().len() == 0 {

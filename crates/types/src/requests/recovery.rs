@@ -21,6 +21,9 @@ pub struct Overrides {
     /// Of a whole job, all its cores together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
+    /// How long an event takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_per_event_sec: Option<f64>,
     /// Input files that are not to be read any more.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub excluded_files: BTreeSet<String>,
@@ -54,6 +57,7 @@ impl Overrides {
             error_hold_threshold: now.error_hold_threshold.or(self.error_hold_threshold),
             max_rescue_attempts: now.max_rescue_attempts.or(self.max_rescue_attempts),
             memory_mb: now.memory_mb.or(self.memory_mb),
+            time_per_event_sec: now.time_per_event_sec.or(self.time_per_event_sec),
             excluded_files: self.excluded_files,
             excluded_by: self.excluded_by,
         }

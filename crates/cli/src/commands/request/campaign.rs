@@ -278,8 +278,12 @@ mod tests {
     #[test]
     fn all_its_documents_are_requests() {
         for act in acts() {
-            let read =
-                windlass_server::requests::submit::read(&act.document, "me", windlass_types::Timestamp(0));
+            let read = windlass_server::requests::submit::read(
+                &act.document,
+                "me",
+                windlass_core::adaptive::Window::default(),
+                windlass_types::Timestamp(0),
+            );
             assert_eq!(read.unwrap().request_name, act.name);
         }
     }

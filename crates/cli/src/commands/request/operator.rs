@@ -41,6 +41,7 @@ fn wanted(desk: &Desk, args: &ReleaseArgs) -> Result<ReleaseRequest, CliError> {
         site_bans: args.bans.clone(),
         ban_seconds: args.ban_for.map(|spell| i64::try_from(spell.as_secs()).unwrap_or(i64::MAX)),
         memory_mb: args.memory.map(|Bytes(bytes)| bytes.div_ceil(MB) as i64),
+        time_per_event_sec: args.time_per_event,
         retry_count: args.retries,
         error_hold_threshold: args.threshold,
         max_rescue_attempts: args.max_rescues,
@@ -81,6 +82,9 @@ pub(in crate::commands) fn release_options(release: &ReleaseRequest) -> Vec<(&'s
     }
     if let Some(memory) = release.memory_mb {
         option("--memory", format!("{memory}m"));
+    }
+    if let Some(seconds) = release.time_per_event_sec {
+        option("--time-per-event", seconds.to_string());
     }
     if let Some(retries) = release.retry_count {
         option("--retries", retries.to_string());
@@ -213,25 +217,39 @@ mod tests {
             site_bans: vec!["T2_A".to_owned(), "T2_B".to_owned()],
             ban_seconds: Some(7200),
             memory_mb: Some(2500),
+            time_per_event_sec: Some(2.5),
             retry_count: Some(5),
             error_hold_threshold: Some(0.3),
             max_rescue_attempts: Some(2),
             excluded_files: vec!["/store/a b.root".to_owned()],
         };
         let command = release_command("reco_v1", &release);
-        let expected = "windlass request release reco_v1 --ban T2_A --ban T2_B --ban-for 7200s --memory 2500m --retries 5 \
+        let expected = "windlass request release reco_v1 --ban T2_A --ban T2_B --ban-for 7200s --memory 2500m --time-per-event 2.5 \
+             --retries 5 \
              --threshold 0.3 --max-rescues 2 --exclude '/store/a b.root' --reason 'it loses files' --rescue";
         assert_eq!(command, expected);
         let words = ["windlass", "request", "release", "reco_v1", "--ban", "T2_A", "--ban", "T2_B"]
             .into_iter()
             .chain(["--ban-for", "7200s"])
-            .chain(["--memory", "2500m", "--retries", "5", "--threshold", "0.3", "--max-rescues", "2"])
+            .chain([
+                "--memory",
+                "2500m",
+                "--time-per-event",
+                "2.5",
+                "--retries",
+                "5",
+                "--threshold",
+                "0.3",
+                "--max-rescues",
+                "2",
+            ])
             .chain(["--exclude", "/store/a b.root", "--reason", "it loses files", "--rescue"]);
         let Some(Command::Request(args)) = Cli::parse_from(words).command else { panic!("another command") };
         let Some(crate::args::request::RequestVerb::Release(args)) = args.verb else {
             panic!("another verb")
         };
         assert_eq!(args.memory.map(|Bytes(bytes)| bytes.div_ceil(MB)), Some(2500));
+        assert_eq!(args.time_per_event, Some(2.5));
         assert_eq!(args.ban_for, Some(std::time::Duration::from_hours(2)));
         assert_eq!((args.bans, args.excluded), (release.site_bans, release.excluded_files));
     }

@@ -11,6 +11,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass_core::adaptive::round_size;
 use windlass_core::plan::{
     Plan, PlanFault, PlanInput, PlanSettings, PlanSummary, Spread, Start, UnitView, plan,
 };
@@ -34,18 +35,22 @@ pub(super) fn run(ctx: &Context, args: &PlanArgs) -> Result<Exit, CliError> {
         first_lumi: generation.first_lumi,
         first_block: 0,
     });
+    let settings = PlanSettings::default();
+    let size = round_size(&settings.adaptive, request.adaptive, None);
     let input = PlanInput {
         request: &request,
         files: &files,
         attempted: &BTreeSet::new(),
         left: &BTreeMap::new(),
         sites: &sites,
-        settings: &PlanSettings::default(),
+        settings: &settings,
         start,
         events_wanted: None,
         memory_mb: None,
+        time_per_event: None,
         metrics: None,
-        max_units: None,
+        max_units: size.map(|size| size.units),
+        max_jobs: size.and_then(|size| size.jobs),
     };
     let plan = plan(&input).map_err(|faults| refused(&request, &faults))?;
     if ctx.ui.json_wanted() {
@@ -235,10 +240,12 @@ fn totals(summary: &PlanSummary, all: bool) -> Vec<String> {
         lines.push(format!("nothing is wanted of {}", text::count(summary.files_left_out, "file")));
     }
     if summary.files_later > 0 || summary.events_later > 0 {
+        let left = match (summary.files_later, summary.events_later) {
+            (0, events) => text::count(events, "event"),
+            (files, _) => text::count(files, "file"),
+        };
         lines.push(format!(
-            "later rounds: {}, {}",
-            text::count(summary.files_later, "file"),
-            text::count(summary.events_later, "event")
+            "this is the first round, by what the request says; {left} are for later ones, which are planned by what it measures"
         ));
     }
     lines

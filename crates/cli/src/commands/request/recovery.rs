@@ -31,6 +31,7 @@ pub(super) fn changed(state: &RecoveryState) -> Option<String> {
         (state.rescues_used > 0).then(|| text::count(u64::from(state.rescues_used), "rescue")),
         (!bans.is_empty()).then(|| format!("not at {}", bans.join(", "))),
         said.memory_mb.map(|memory| format!("{memory} MB")),
+        said.time_per_event_sec.map(|seconds| format!("{seconds} s per event")),
         said.retry_count.map(|count| format!("{count} retries")),
         said.error_hold_threshold.map(|share| format!("held from {} % on", share * 100.0)),
         said.max_rescue_attempts.map(|count| format!("at most {}", text::count(u64::from(count), "rescue"))),

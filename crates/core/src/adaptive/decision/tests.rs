@@ -12,6 +12,7 @@ fn hints(cores: u32) -> Hints {
         memory_mb: 2000 * u64::from(cores),
         fixed_memory_mb: None,
         time_per_event: 1.0,
+        fixed_time_per_event: None,
         size_per_event_kb: 1.5,
         efficiency: 1.0,
         events_per_job: Some(10_000),
@@ -68,6 +69,33 @@ fn made(hints: &Hints, known: &Experience) -> Decision {
 fn way(decision: &Decision, step: &str) -> (Option<u32>, Option<u32>) {
     let step = &decision.profile.as_ref().unwrap().steps[step];
     (step.instances, step.run_threads)
+}
+
+/// What a person said stands over what was measured and what the request says.
+#[test]
+fn a_time_that_somebody_said_stands() {
+    let known = experience(&[("RECO", BUSY, &[8])]);
+    let said = Hints { fixed_time_per_event: Some(7.0), ..hints(8) };
+    let measured = made(&said, &known);
+    assert_eq!((measured.source, measured.time_per_event), (Source::Measured, 7.0));
+    // Jobs are cut by it: 8 h less what is no work, and not by more than a factor of 2.
+    assert_eq!(measured.events_per_job, Some(5000));
+    let plain = decide(&said, &WINDOW, &AdaptiveSettings::default(), None);
+    assert_eq!((plain.source, plain.time_per_event), (Source::Hint, 7.0));
+}
+
+/// Threads are lent where they fit into what a job really gets.
+#[test]
+fn threads_are_lent_against_what_somebody_said_that_a_job_gets() {
+    let moderate = Program { work: 4.0, alone: 0.06, base: 11_000.0, per_thread: 100.0 };
+    let known = experience(&[("RECO", moderate, &[8])]);
+    let settings = AdaptiveSettings { overcommit_max: 1.5, ..AdaptiveSettings::default() };
+    let threads = |fixed_memory_mb| {
+        let hints = Hints { fixed_memory_mb, ..hints(8) };
+        way(&decide(&hints, &WINDOW, &settings, Some(&known)), "RECO").1
+    };
+    assert_eq!(threads(None), Some(12), "11.8 GB and 1 GB more fit into 16 GB");
+    assert_eq!(threads(Some(12_000)), Some(8), "into 12 GB they do not");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! so that none is ever used twice. A lumi belongs to one job.
 
 use super::too_many;
+use crate::adaptive::to_make;
 use crate::plan::fault::Faults;
 use crate::plan::input::PlanInput;
 use crate::plan::terms::{Limits, Terms};
@@ -22,7 +23,7 @@ pub(in crate::plan) fn generate(
     faults: &mut Faults,
 ) -> Made {
     let wanted = input.events_wanted.unwrap_or(generation.events);
-    let Some(events) = to_make(wanted, generation.filter_efficiency) else {
+    let Some(events) = to_make(wanted, terms.sizing.efficiency) else {
         let what = format!("{wanted} events with this filter efficiency need more than can be numbered");
         faults.request("generation.events", what, "ask for fewer events");
         return Made::default();
@@ -62,16 +63,6 @@ pub(in crate::plan) fn generate(
     Made { jobs: (0..jobs).map(job).collect(), events_left: events - planned }
 }
 
-/// Before the filter.
-fn to_make(wanted: u64, efficiency: f64) -> Option<u64> {
-    let made = wanted as f64 / efficiency;
-    // 0.1 is not a tenth exactly: what is whole but for that is taken as whole.
-    let near = made.round();
-    let made = if (made - near).abs() <= near * 1e-12 { near } else { made.ceil() };
-    let most = i64::MAX as f64;
-    if efficiency >= 1.0 { Some(wanted) } else { (made < most).then_some(made as u64) }
-}
-
 /// As many events as the algorithm wants; those that cut no lumi take whole ones.
 fn per_job(algo: SplittingAlgo, limits: &Limits, per_lumi: u64) -> u64 {
     let most = limits.most_events().unwrap_or(u64::MAX);
@@ -85,6 +76,7 @@ fn per_job(algo: SplittingAlgo, limits: &Limits, per_lumi: u64) -> u64 {
 
 /// As many as the units of this round have room for.
 fn most_jobs(input: &PlanInput<'_>, terms: &Terms, per_job: u64) -> u64 {
-    let Some(units) = input.max_units else { return u64::MAX };
-    u64::from(units).saturating_mul(crate::plan::units::jobs_per_unit(per_job, terms))
+    let of_unit = crate::plan::units::jobs_per_unit(per_job, terms);
+    let in_units = input.max_units.map_or(u64::MAX, |units| u64::from(units).saturating_mul(of_unit));
+    in_units.min(input.max_jobs.unwrap_or(u64::MAX)).max(1)
 }

@@ -153,7 +153,9 @@ fn a_round_takes_whole_files() {
     // Two units of 6 events have /a and a part of /b, which stays for later.
     assert_eq!(jobs(&world), ["/a[1-6] @A,B", "/a[7-10] @A,B"]);
     assert_eq!(world.plan().left_out.later, 2);
-    world.max_units = Some(4);
+    (world.max_units, world.max_jobs) = (None, Some(2));
+    assert_eq!((world.plan().files.len(), world.plan().left_out.later), (1, 2));
+    (world.max_units, world.max_jobs) = (Some(4), None);
     assert_eq!(world.plan().files.len(), 2);
     // A file that makes more units than a round has is planned all the same.
     world.max_units = Some(1);

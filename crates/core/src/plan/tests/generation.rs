@@ -26,17 +26,71 @@ fn a_filter_makes_more_of_them() {
     world.request.size_per_event_kb = 40.0;
     let plan = world.plan();
     let summary = plan.summary();
-    assert_eq!((summary.events, summary.output_events), (10_700_000_000, 107_000_000));
-    assert_eq!(plan.next.first_event, 10_700_000_001);
-    assert_eq!(summary.nodes_by_role["Processing"], 107_000);
+    // With 3 σ above it, which is little of so many.
+    assert_eq!((summary.events, summary.output_events), (10_703_088_115, 107_030_881));
+    assert_eq!(plan.next.first_event, 10_703_088_116);
+    assert_eq!(summary.nodes_by_role["Processing"], 107_031);
     // 1000 events of 40 KB come out of a node: 100 of them make 4,000,000 KB.
-    assert_eq!(summary.work_units, 1070);
-    assert_eq!(summary.output_kb, 107_000_000 * 40);
-    for (wanted, efficiency, made) in [(100, 0.1, 1000), (3, 0.3, 10), (1, 0.7, 2), (10, 0.3, 34)] {
+    assert_eq!(summary.work_units, 1071);
+    assert_eq!(summary.output_kb / 40, 107_030_881);
+    for (wanted, efficiency, made) in [(100, 0.1, 1328), (3, 0.3, 39), (1, 0.7, 7), (10, 0.3, 73)] {
         let world =
             World::generating(Generation { filter_efficiency: efficiency, ..generation(wanted, 10) }, 100);
         assert_eq!(world.plan().summary().events, made, "{wanted} with {efficiency}");
     }
+}
+
+/// The truth may be a tenth of what the request says: what came out of the rounds before says how much has to be made.
+#[test]
+fn what_came_out_of_the_filter_says_how_much_is_made() {
+    let mut world =
+        World::generating(Generation { filter_efficiency: 0.1, ..generation(1_000_000, 500) }, 10_000);
+    let (mut wanted, mut generated, mut rounds) = (1_000_000u64, 0, 0);
+    while wanted > 0 {
+        world.events_wanted = Some(wanted);
+        world.metrics = Some(Experience { events_in: generated, ..Experience::default() });
+        let made = world.plan().summary().events;
+        generated += made;
+        wanted = wanted.saturating_sub(made / 100);
+        rounds += 1;
+        assert!(rounds < 10, "{wanted} are still wanted after {generated} were made");
+    }
+    assert_eq!(rounds, 2, "{generated} were made");
+    // Whoever does not want to learn what jobs need wants the right number of events all the same.
+    world.request.adaptive = false;
+    (world.events_wanted, world.metrics) =
+        (Some(900_000), Some(Experience { events_in: 10_000_000, ..Experience::default() }));
+    assert!(world.plan().summary().events > 80_000_000);
+}
+
+/// Outputs that are tiny would all fit into one unit, and one bad job would be the whole round.
+#[test]
+fn a_unit_has_only_so_many_jobs_and_a_round_too() {
+    let mut world = World::generating(generation(100_000_000, 1000), 1000);
+    world.request.size_per_event_kb = 0.02;
+    let summary = |world: &World| {
+        let found = world.plan().summary();
+        (
+            found.nodes_by_role["Processing"],
+            found.work_units,
+            found.nodes_per_unit.unwrap().most,
+            found.events_later,
+        )
+    };
+    assert_eq!(summary(&world), (100_000, 1000, 100, 0));
+    // units, jobs that a round may have → jobs, units, events for later
+    for (units, jobs, expected) in [
+        (Some(100), Some(1000), (1000, 10, 100, 99_000_000)),
+        (Some(4), Some(1000), (400, 4, 100, 99_600_000)),
+        (None, Some(150), (150, 2, 100, 99_850_000)),
+        (Some(1), Some(0), (1, 1, 1, 99_999_000)),
+    ] {
+        (world.max_units, world.max_jobs) = (units, jobs);
+        assert_eq!(summary(&world), expected, "{units:?} {jobs:?}");
+    }
+    world.settings.max_jobs_per_unit = 8;
+    (world.max_units, world.max_jobs) = (Some(100), Some(1000));
+    assert_eq!(summary(&world), (800, 100, 8, 99_200_000));
 }
 
 #[test]
@@ -110,8 +164,8 @@ proptest! {
             }
             prop_assert_eq!((plan.next.first_event, plan.next.first_lumi), (next_event, next_lumi));
             let planned = plan.summary().events;
-            let enough = (wanted as f64 / efficiency).ceil() as u64;
-            prop_assert!((planned + plan.events_left).abs_diff(enough) <= 1);
+            let enough = crate::adaptive::to_make(wanted, efficiency).unwrap();
+            prop_assert_eq!(planned + plan.events_left, enough);
             // Some of it is lost; the next round makes up for it with new numbers.
             world.start = plan.next;
             let produced = (planned as f64 * efficiency) as u64;

@@ -25,8 +25,10 @@ pub(super) struct World {
     pub(super) start: Start,
     pub(super) events_wanted: Option<u64>,
     pub(super) memory_mb: Option<u64>,
+    pub(super) time_per_event: Option<f64>,
     pub(super) metrics: Option<Experience>,
     pub(super) max_units: Option<u32>,
+    pub(super) max_jobs: Option<u64>,
 }
 
 impl World {
@@ -41,8 +43,10 @@ impl World {
             start: Start::default(),
             events_wanted: None,
             memory_mb: None,
+            time_per_event: None,
             metrics: None,
             max_units: None,
+            max_jobs: None,
         }
     }
 
@@ -69,8 +73,10 @@ impl World {
             start: self.start,
             events_wanted: self.events_wanted,
             memory_mb: self.memory_mb,
+            time_per_event: self.time_per_event,
             metrics: self.metrics.as_ref(),
             max_units: self.max_units,
+            max_jobs: self.max_jobs,
         })
     }
 

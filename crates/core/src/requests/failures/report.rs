@@ -86,6 +86,8 @@ pub enum Remedy {
     Ban(String),
     /// So much for each job.
     MemoryMb(u64),
+    /// More for each event.
+    MoreTime,
     /// Without input files that cannot be read.
     Exclude,
 }
@@ -179,7 +181,7 @@ fn enough_memory(used_mb: u64) -> u64 {
 fn remedy(tally: &Tally, kind: &Kind) -> Option<Remedy> {
     match kind.class {
         FailureClass::Memory => kind.memory_mb.map(|used| Remedy::MemoryMb(enough_memory(used))),
-        FailureClass::Timeout => None,
+        FailureClass::Timeout => Some(Remedy::MoreTime),
         FailureClass::Data if !kind.files.is_empty() => Some(Remedy::Exclude),
         _ => guilty(tally, kind).map(|(name, _)| Remedy::Ban(name.to_owned())),
     }
@@ -193,12 +195,14 @@ fn suggestion(tally: &Tally, kind: &Kind, remedy: Option<&Remedy>) -> String {
             format!("ask for {enough} MB: {used} MB were not enough")
         }
         (Some(Remedy::Exclude), _) => exclude(kind),
+        (Some(Remedy::MoreTime), _) => {
+            "say that an event takes longer (`--time-per-event`), so that its jobs get more time".to_owned()
+        }
         (Some(Remedy::Ban(site)), _) => {
             let here = tally.sites.get(site).copied().unwrap_or_default();
             format!("ban {site}: {} of {} attempts failed there", here.failed, here.ended)
         }
         (None, FailureClass::Memory) => "ask for more memory".to_owned(),
-        (None, FailureClass::Timeout) => "ask for more time per event, or cut the jobs shorter".to_owned(),
         (None, _) => of_place(tally, kind),
     }
 }

@@ -2,7 +2,7 @@ use super::samples::{attempt, ended};
 use super::*;
 use proptest::prelude::*;
 use std::time::Duration;
-use windlass_types::FailureClass::{Data, Infrastructure, Memory, Permanent, Transient, Unknown};
+use windlass_types::FailureClass::{Data, Infrastructure, Memory, Permanent, Timeout, Transient, Unknown};
 
 fn of(attempts: &[AttemptNews], totals: &[(&str, u64)]) -> Tally {
     let mut tally = Tally::default();
@@ -74,7 +74,8 @@ fn suggestions_say_what_to_do() {
     let everywhere: Vec<_> = many(9, 1, "T2_A", Permanent).chain(many(9, 20, "T2_B", Permanent)).collect();
     let shared = AttemptNews { code: 7002, ..attempt(1, "T2_A", Permanent) };
     let odd = attempt(1, "T2_A", Unknown);
-    let table: [Row; 7] = [
+    let table: [Row; 8] = [
+        (vec![attempt(1, "T2_A", Timeout)], &[("T2_A", 10)], "`--time-per-event`"),
         (vec![memory], &[("T2_A", 10)], "ask for 4500 MB"),
         (vec![data], &[("T2_A", 10)], "exclude these files, or have them restored: /store/bad.root"),
         (at_one_site, &[("T2_X", 14), ("T2_A", 30)], "ban T2_X: 12 of 14 attempts failed there"),

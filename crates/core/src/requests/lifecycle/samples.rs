@@ -87,6 +87,7 @@ pub(crate) fn process() -> Process {
         extent: Extent::default(),
         events_produced: 0,
         events_of_round: 0,
+        empty_rounds: 0,
         category_throttles: BTreeMap::new(),
         step_metrics: None,
         created_at: START,

@@ -139,6 +139,9 @@ impl Desk<'_> {
     pub(super) fn next_round(&mut self) {
         self.use_up_steps();
         if let Some(mut process) = self.view.process.clone() {
+            let is_whole = self.view.run_of_round().is_some_and(|run| run.status == RunStatus::Completed);
+            let is_empty = is_whole && process.events_of_round == 0;
+            process.empty_rounds = if is_empty { process.empty_rounds + 1 } else { 0 };
             process.round += 1;
             process.events_of_round = 0;
             process.updated_at = self.now;

@@ -66,8 +66,10 @@ impl Bench {
             start: Start::default(),
             events_wanted: None,
             memory_mb: None,
+            time_per_event: None,
             metrics: None,
             max_units: None,
+            max_jobs: None,
         })
         .unwrap();
         let common = Common::new(&request, "u", &[("A".to_owned(), "/a".to_owned())].into()).unwrap();

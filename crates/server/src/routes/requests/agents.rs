@@ -28,7 +28,8 @@ pub(crate) async fn answer(state: &AppState, caller: &Caller, asked: AboutReques
             shown(&caller.look(state, move |db| look::show(db, &name, now)).await?)
         }
         AboutRequests::Errors { name, all_rounds } => {
-            shown(&caller.look(state, move |db| errors::show(db, &name, all_rounds, now)).await?)
+            let memory = state.options.requests.memory;
+            shown(&caller.look(state, move |db| errors::show(db, &name, all_rounds, memory, now)).await?)
         }
         AboutRequests::Release { name, body } => {
             let wanted = serde_json::from_value(body).map_err(|why| ApiError::invalid(why.to_string()))?;

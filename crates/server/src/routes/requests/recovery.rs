@@ -52,7 +52,8 @@ async fn show_errors(
 ) -> Answer<Json<RequestErrors>> {
     let now = state.now();
     let all = span.all.unwrap_or(false);
-    caller.look(&state, move |db| errors::show(db, &name, all, now)).await.map(Json)
+    let memory = state.options.requests.memory;
+    caller.look(&state, move |db| errors::show(db, &name, all, memory, now)).await.map(Json)
 }
 
 /// Let a request go on that is held
@@ -84,9 +85,9 @@ pub(crate) async fn release_as(
     wanted: ReleaseRequest,
 ) -> Answer<Released> {
     let held = name.to_owned();
-    let spell = state.options.requests.blame.bans.duration;
+    let (spell, memory) = (state.options.requests.blame.bans.duration, state.options.requests.memory);
     let work = move |db: &dyn Database, actor: Actor<'_>, now| {
-        release::release(db, &held, &wanted, spell, actor, now)
+        release::release(db, &held, &wanted, spell, memory, actor, now)
     };
     let released = caller.act(state, Operation::ChangeRequest, work).await?;
     state.lifecycle.nudge(name);

@@ -57,8 +57,9 @@ async fn create(State(state): State<AppState>, caller: Caller, Json(body): Json<
         }
         None => body,
     };
+    let memory = state.options.requests.memory;
     let work = move |db: &dyn windlass_store::Database, actor: crate::requests::Actor<'_>, now| {
-        submit::submit(db, &body, actor, now)
+        submit::submit(db, &body, memory, actor, now)
     };
     let (submitted, is_new) = caller.act(&state, Operation::CreateRequest, work).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };

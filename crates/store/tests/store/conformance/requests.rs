@@ -53,6 +53,7 @@ fn process(request: &str) -> Process {
         extent: Extent { before: 2, planned: 4, later: 7 },
         events_produced: 0,
         events_of_round: 0,
+        empty_rounds: 0,
         category_throttles: [("Processing".to_owned(), 5000)].into(),
         step_metrics: Some(json!({ "a": 1 })),
         created_at: later(1),
