@@ -9,7 +9,7 @@ use crate::view;
 use serde::Serialize;
 use windlass_insight::orders;
 use windlass_store::Store;
-use windlass_store::model::WorkflowRow;
+use windlass_store::model::{NewEvent, Severity, WorkflowRow};
 use windlass_types::orders::{Answer, Outcome, Verdict, Wanted};
 use windlass_types::{JobId, WorkflowId};
 
@@ -23,6 +23,44 @@ pub(crate) const AGENT: &str = "WINDLASS_AGENT";
 pub(crate) fn agent(named: Option<&str>) -> Option<String> {
     let said = || std::env::var(AGENT).ok().filter(|name| !name.is_empty());
     named.map(str::to_owned).or_else(said)
+}
+
+/// What a workflow keeps for decisions, an agent does not have run again with everything else. `goes_back`: what would be.
+pub(crate) fn refuse_agents(
+    store: &dyn Store,
+    row: &WorkflowRow,
+    goes_back: impl Fn(JobId) -> bool,
+) -> Result<(), CliError> {
+    if agent(None).is_none() {
+        return Ok(());
+    }
+    let mut kept = orders::not_for_agents(store, row)?;
+    kept.retain(|job, _| goes_back(*job));
+    orders::in_words(&kept).map_or(Ok(()), |why| {
+        Err(CliError::refused(why).with_hint(
+            "`windlass triage` shows what waits, and `windlass triage retry` decides; the rest is for a person",
+        ))
+    })
+}
+
+/// That an agent had something done which is no decision about a job.
+pub(crate) fn note_agent(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    what: &str,
+) -> Result<(), CliError> {
+    let Some(agent) = agent(None) else { return Ok(()) };
+    let event = NewEvent {
+        workflow: Some(workflow),
+        job: None,
+        severity: Severity::Info,
+        category: "orders".to_owned(),
+        message: format!("agent `{agent}` had {what}"),
+        data: Some(serde_json::json!({ "agent": agent })),
+    };
+    store.add_event(&event, ctx.clock.now())?;
+    Ok(())
 }
 
 /// Has it done, by whom it may be done. What each order came to.

@@ -1,10 +1,12 @@
 //! Orders about jobs that have failed or wait: which are carried out, which wait for a person, which are refused; and where
 //! all jobs stand afterwards.
 
+mod agents;
 mod held;
 mod place;
 mod undo;
 
+pub use agents::{is_quoted, kept_from_agents};
 pub use held::Held;
 pub use place::Place;
 pub use undo::{Undoing, undo};
@@ -65,8 +67,8 @@ pub struct Case<'a> {
     pub scheduler: Option<&'a SlurmScheduler>,
     /// How often agents had it tried again in this run.
     pub agent_retries: u32,
-    /// The end of what it said when it failed.
-    pub said: &'a str,
+    /// The end of what it said when it failed; `None`: whoever gives the order has looked its quotes up in all of it.
+    pub said: Option<&'a str>,
 }
 
 /// What the workflow says about orders.
@@ -95,7 +97,7 @@ pub enum Judgement {
 pub fn judge(order: &Order, is_agent: bool, house: &House<'_>, case: &Case<'_>) -> Judgement {
     let refused = stands_wrong(order.verdict, case.status)
         .or_else(|| makes_no_sense(order))
-        .or_else(|| is_agent.then(|| oversteps(order, house, case)).flatten());
+        .or_else(|| is_agent.then(|| agents::oversteps(order, house, case)).flatten());
     let then = match (refused, place::moved(&order.changes, case.scheduler, house.schedulers)) {
         (Some(words), _) | (None, Err(words)) => return Judgement::Refused(words),
         (None, Ok(then)) => then,
@@ -135,7 +137,8 @@ fn stands_wrong(verdict: Verdict, status: JobStatus) -> Option<String> {
     (!fits).then(|| format!("it is `{status}`: {remedy}"))
 }
 
-fn makes_no_sense(order: &Order) -> Option<String> {
+/// Whatever job it is about.
+pub fn makes_no_sense(order: &Order) -> Option<String> {
     let changes = &order.changes;
     let no = |what: &str| Some(what.to_owned());
     if order.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
@@ -150,33 +153,13 @@ fn makes_no_sense(order: &Order) -> Option<String> {
     if changes.memory_bytes.is_some_and(|memory| memory.0 == 0) || changes.cpus == Some(0) {
         return no("a job cannot do without memory or without a CPU");
     }
+    if changes.nodes == Some(0) {
+        return no("a job cannot do without a node");
+    }
     if changes.command.as_deref().is_some_and(|command| command.trim().is_empty()) {
         return no("the command would be empty");
     }
     None
-}
-
-/// What an agent may not do, and a person may.
-fn oversteps(order: &Order, house: &House<'_>, case: &Case<'_>) -> Option<String> {
-    if !house.asks {
-        return Some("the workflow does not ask for decisions (`use_pending_failed`)".to_owned());
-    }
-    if case.status != JobStatus::PendingFailed {
-        return Some(format!("it is `{}`: agents decide on what is `pending_failed`", case.status));
-    }
-    let most = house.policy.max_agent_retries.filter(|_| order.verdict == Verdict::Retry);
-    if let Some(most) = most.filter(|most| case.agent_retries >= *most) {
-        return Some(format!(
-            "agents have had it tried again {} times, which is all they may ({most})",
-            case.agent_retries
-        ));
-    }
-    if house.policy.require_evidence && order.evidence.iter().all(|line| line.trim().is_empty()) {
-        return Some("the workflow wants evidence: quote lines of what the job said".to_owned());
-    }
-    let missing =
-        order.evidence.iter().find(|line| !line.trim().is_empty() && !case.said.contains(line.trim()));
-    missing.map(|line| format!("the job did not say `{}`", line.trim()))
 }
 
 /// What changes: how it was, and how it will be.
@@ -240,6 +223,12 @@ fn asked_difference(old: &Resources, new: &Resources) -> Vec<String> {
     }
     if old.cpus != new.cpus {
         parts.push(format!("cpus {} → {}", old.cpus, new.cpus));
+    }
+    if old.gpus != new.gpus {
+        parts.push(format!("gpus {} → {}", old.gpus, new.gpus));
+    }
+    if old.nodes != new.nodes {
+        parts.push(format!("nodes {} → {}", old.nodes, new.nodes));
     }
     parts
 }

@@ -1,11 +1,14 @@
 //! Orders about failed and waiting jobs, given to whoever may carry them out: a server, the process that runs the workflow,
 //! or, if nobody does, this one.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use windlass_core::orders::kept_from_agents;
 use windlass_store::lock::Holder;
+use windlass_store::model::{DecisionFilter, DecisionState, JobFilter, JobRow, WorkflowRow};
 use windlass_store::{Locked, Store};
-use windlass_types::orders::{Outcome, Wanted};
-use windlass_types::{Clock, WorkflowId};
+use windlass_types::orders::{Outcome, Verdict, Wanted};
+use windlass_types::{Clock, JobId, JobStatus, WorkflowId};
 
 /// Who runs a workflow looks for wishes once a second, or when a signal says so. A disk may be slow.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -82,4 +85,42 @@ fn wish(
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Jobs that agents may not have run again by the way, and why: whoever resets or recovers a workflow for one leaves them.
+pub fn not_for_agents(
+    store: &dyn Store,
+    row: &WorkflowRow,
+) -> Result<BTreeMap<JobId, &'static str>, windlass_store::Error> {
+    let asks = row.settings.use_pending_failed;
+    let mut found = BTreeMap::new();
+    let mut look = |filter: &JobFilter, last: &dyn Fn(&JobRow) -> Option<Verdict>| {
+        let kept = |job: JobRow| Some((job.id, kept_from_agents(asks, job.status, last(&job))?));
+        store.jobs(row.id, filter).map(|jobs| found.extend(jobs.into_iter().filter_map(kept)))
+    };
+    if row.counts.get(JobStatus::PendingFailed) > 0 {
+        look(&JobFilter { status: vec![JobStatus::PendingFailed], ..JobFilter::default() }, &|_| None)?;
+    }
+    if asks {
+        let done = DecisionFilter { state: Some(DecisionState::Done), ..DecisionFilter::default() };
+        let decided = store.decisions(row.id, &done)?.into_iter();
+        // In the order in which they were made.
+        let last: BTreeMap<JobId, Verdict> = decided.map(|row| (row.job_id, row.verdict)).collect();
+        if !last.is_empty() {
+            let ids = last.keys().copied().collect();
+            look(&JobFilter { ids, ..JobFilter::default() }, &|job| last.get(&job.id).copied())?;
+        }
+    }
+    Ok(found)
+}
+
+/// `job 3 waits for a decision`, of the first of them; and how many more there are.
+pub fn in_words(kept: &BTreeMap<JobId, &'static str>) -> Option<String> {
+    let (job, why) = kept.iter().next()?;
+    let more = match kept.len() - 1 {
+        0 => String::new(),
+        1 => "; and 1 more job".to_owned(),
+        more => format!("; and {more} more jobs"),
+    };
+    Some(format!("agents do not have job {job} run again so: {why}{more}"))
 }

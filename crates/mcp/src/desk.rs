@@ -4,6 +4,7 @@ use crate::requests::AboutRequests;
 use crate::shown;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use windlass_core::redact::{Masking, Redactor};
 use windlass_core::slurm::profile::Profile;
@@ -27,6 +28,8 @@ pub struct Desk {
     pub masking: Masking,
     /// What the agent calls itself: its decisions are kept under this name.
     pub agent: String,
+    /// What it is called by whoever started it, whatever it calls itself.
+    pub known_as: Option<String>,
     /// Without it, tools that change something are not even listed.
     pub allow_write: bool,
 }
@@ -117,12 +120,29 @@ pub trait Hands: Send + Sync {
     /// Has whoever runs a workflow look into the books.
     fn nudge(&self, _holder: &Holder) {}
 
-    /// The environment of a job as it is, to find its secrets in what it wrote. Never shown.
-    fn environment(&self, books: &dyn Store, job: &JobRow) -> Result<Vec<(String, String)>, Trouble> {
-        let mut all = books.workflow(job.workflow_id)?.map(|row| row.env).unwrap_or_default();
-        all.extend(books.commands(&[job.id])?.into_iter().flat_map(|command| command.env));
-        Ok(all)
+    /// The environments of jobs as they are, to find their secrets in what is told of them. Never shown.
+    fn environments(
+        &self,
+        books: &dyn Store,
+        workflow: WorkflowId,
+        jobs: &[JobId],
+    ) -> Result<Vec<Environment>, Trouble> {
+        environments(books, workflow, jobs)
     }
+}
+
+/// Variables and their values.
+pub type Environment = Vec<(String, String)>;
+
+/// What is in the books for each of the jobs, in the order asked for.
+pub fn environments(
+    books: &dyn Store,
+    workflow: WorkflowId,
+    jobs: &[JobId],
+) -> Result<Vec<Environment>, Trouble> {
+    let shared = books.workflow(workflow)?.map(|row| row.env).unwrap_or_default();
+    let all = |own: Environment| shared.iter().cloned().chain(own).collect();
+    Ok(books.commands(jobs)?.into_iter().map(|command| all(command.env)).collect())
 }
 
 /// For those who only look.
@@ -280,9 +300,32 @@ impl Desk {
 
     /// Takes the secrets of a job out of what it wrote.
     pub(crate) fn redactor(&self, job: &JobRow) -> Result<Redactor, Trouble> {
-        let environment = self.hands.environment(&*self.books, job)?;
-        let pairs = environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        Ok(Redactor::new(&self.masking, pairs))
+        Ok(self.redactors(job.workflow_id, &[job.id])?.pop().unwrap_or_default())
+    }
+
+    /// The same for several, in the order of the jobs.
+    pub(crate) fn redactors(&self, workflow: WorkflowId, jobs: &[JobId]) -> Result<Vec<Redactor>, Trouble> {
+        let of = |environment: Environment| {
+            let pairs = environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            Redactor::new(&self.masking, pairs)
+        };
+        Ok(self.hands.environments(&*self.books, workflow, jobs)?.into_iter().map(of).collect())
+    }
+
+    /// What is told of jobs, one after the other, each without its secrets.
+    pub(crate) fn told_of(
+        &self,
+        workflow: WorkflowId,
+        told: Vec<(JobId, Value)>,
+    ) -> Result<Vec<Value>, Trouble> {
+        let mut jobs: Vec<JobId> = told.iter().map(|(job, _)| *job).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        let redactors: BTreeMap<JobId, Redactor> =
+            std::iter::zip(jobs.iter().copied(), self.redactors(workflow, &jobs)?).collect();
+        let all = Redactor::default();
+        let own = |job: &JobId| redactors.get(job).unwrap_or(&all);
+        Ok(told.into_iter().map(|(job, view)| shown::redact(view, own(&job))).collect())
     }
 
     /// An answer as it may be shown, whatever it is about.

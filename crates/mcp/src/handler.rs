@@ -57,7 +57,7 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let (mut desk, name) = (self.0.clone(), request.name.clone());
         if let Some(client) = context.peer.peer_info() {
-            desk.agent = client.client_info.name.chars().take(LONGEST_NAME).collect();
+            desk.agent = known_as(&desk, &client.client_info.name);
         }
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let answer = blocking(move || tools::call(&desk, &name, arguments)).await?;
@@ -164,6 +164,13 @@ impl Handler {
             _ => Ok(format!("[{}]\n\n{}", part("note"), part("text"))),
         }
     }
+}
+
+/// One agent is one, whatever it speaks through; and nobody is nameless.
+fn known_as(desk: &Desk, calls_itself: &str) -> String {
+    let own: String = calls_itself.trim().chars().take(LONGEST_NAME).collect();
+    let own = Some(own).filter(|name| !name.is_empty());
+    desk.known_as.clone().or(own).unwrap_or_else(|| desk.agent.clone())
 }
 
 /// `1/2/1/1/stderr`.

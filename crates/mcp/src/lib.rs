@@ -17,7 +17,10 @@ mod shown;
 mod speak;
 mod tools;
 
-pub use desk::{Desk, Hands, NoHands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt};
+pub use desk::{
+    Desk, Environment, Hands, NoHands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt,
+    environments,
+};
 pub use made::make_workflow;
 pub use requests::AboutRequests;
 pub use speak::{respond, serve_stdio};

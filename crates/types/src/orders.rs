@@ -15,6 +15,9 @@ pub struct Orders {
     /// Nothing is changed; the answer says what would be.
     #[serde(default)]
     pub dry_run: bool,
+    /// Whoever gives them has looked up what is quoted as evidence, in more than the books have of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_looked_up: bool,
     pub orders: Vec<Order>,
 }
 
@@ -107,6 +110,10 @@ pub struct Changes {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
@@ -130,7 +137,8 @@ impl Changes {
             cpus: self.cpus.unwrap_or(asked.cpus),
             memory: self.memory_bytes.unwrap_or(asked.memory),
             runtime: self.runtime_seconds.and_then(seconds).or(asked.runtime),
-            ..asked
+            gpus: self.gpus.unwrap_or(asked.gpus),
+            nodes: self.nodes.unwrap_or(asked.nodes),
         }
     }
 }

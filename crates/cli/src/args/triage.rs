@@ -127,6 +127,7 @@ impl From<&ChangesArgs> for Changes {
             priority: args.priority,
             scheduler: args.scheduler.clone(),
             partition: args.partition.clone(),
+            ..Self::default()
         }
     }
 }

@@ -61,6 +61,7 @@ pub(crate) fn run(ctx: &Context, args: &McpArgs) -> Result<Exit, CliError> {
         hands: Arc::new(hands),
         masking: Masking::default(),
         agent: "agent".to_owned(),
+        known_as: crate::orders::agent(None),
         allow_write: args.allow_write,
     };
     windlass_mcp::serve_stdio(desk)

@@ -9,7 +9,7 @@ use crate::ui::style::Tone;
 use crate::ui::summary;
 use crate::ui::table::{Cell, Column, Table};
 use crate::ui::text;
-use crate::{inputs, rerun, select};
+use crate::{inputs, orders, rerun, select};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,6 +91,7 @@ fn reset(ctx: &Context, store: &dyn Store, row: &WorkflowRow, wanted: &Wanted<'_
         found.show(ctx, row, None, how.confirm.dry_run)?;
         return Ok(Exit::Success);
     }
+    orders::refuse_agents(store, row, |job| found.has(job))?;
     // Nothing is lost by it but the time that completed work took.
     if found.completed() > 0 {
         let work = text::count(found.completed(), "completed job");
@@ -100,12 +101,16 @@ fn reset(ctx: &Context, store: &dyn Store, row: &WorkflowRow, wanted: &Wanted<'_
     // Once more, now that nobody else can change anything.
     let (run_id, found) = rerun::begin(ctx, store, row.id, |row| {
         let found = find(store, row, wanted)?;
+        orders::refuse_agents(store, row, |job| found.has(job))?;
         let again = found.ids();
         if !how.force {
             inputs::refuse(&inputs::missing(store, row, &again)?)?;
         }
         Ok((again, found))
     })?;
+    if run_id.is_some() {
+        orders::note_agent(ctx, store, row.id, &format!("{} run again", found.count()))?;
+    }
     found.show(ctx, row, run_id, false)?;
     Ok(Exit::Success)
 }
@@ -225,6 +230,10 @@ impl Found {
 
     fn completed(&self) -> u64 {
         self.jobs.values().filter(|(_, status, _)| *status == JobStatus::Completed).count() as u64
+    }
+
+    fn has(&self, job: JobId) -> bool {
+        self.jobs.values().any(|(id, ..)| *id == job)
     }
 
     fn ids(&self) -> Vec<JobId> {

@@ -5,6 +5,7 @@ use crate::changes::Terms;
 use crate::context::Context;
 use crate::drive::{Failed, drive};
 use crate::error::{CliError, Exit};
+use crate::orders;
 use crate::rerun;
 use crate::select;
 use crate::ui::summary;
@@ -22,6 +23,10 @@ pub(crate) fn run(ctx: &Context, args: &ResumeArgs) -> Result<Exit, CliError> {
     if !starts_anew && summary::is_over(&row) {
         let news = format!("nothing to do: workflow {} ({}) is over", row.id, row.name);
         return summary::report_over(ctx, &*store, row.id, &news, "");
+    }
+    if starts_anew {
+        orders::refuse_agents(&*store, &row, |_| true)?;
+        orders::note_agent(ctx, &*store, row.id, "what had not ended well run again")?;
     }
     let failed = if starts_anew { Failed::RunAgain } else { Failed::Keep };
     let changed = rerun::begin_changed(ctx, &*store, &row, Terms::default(), failed, &args.machine)?;

@@ -43,8 +43,8 @@ fn wanted(plan: &Plan, agent: Option<String>) -> Vec<Orders> {
     let waiting: HashSet<JobId> = plan.again().filter(waits).map(|patient| patient.remedy.job).collect();
     let (decided, recovered): (Vec<_>, Vec<_>) =
         all.orders.into_iter().partition(|order| waiting.contains(&order.job));
-    let decided = Orders { agent: Some(agent), dry_run: false, orders: decided };
-    let recovered = Orders { agent: None, dry_run: false, orders: recovered };
+    let decided = Orders { agent: Some(agent), orders: decided, ..Orders::default() };
+    let recovered = Orders { orders: recovered, ..Orders::default() };
     [decided, recovered].into_iter().filter(|orders| !orders.orders.is_empty()).collect()
 }
 

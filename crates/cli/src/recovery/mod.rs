@@ -19,7 +19,9 @@ use crate::local;
 use crate::orders;
 use crate::rerun;
 use site::Site;
+use std::collections::BTreeMap;
 use windlass_core::recovery::{Taker, Terms};
+use windlass_insight::orders::not_for_agents;
 use windlass_insight::recovery::{self as insight, Plan, Room};
 use windlass_proc::machine::Machine;
 use windlass_store::Store;
@@ -104,6 +106,8 @@ pub(crate) fn recover(
     Ok(Recovered { again, staying, proposed, left, is_served: asked.is_some() })
 }
 
+const NOT_FOR_AGENTS: &str = "it waits for a decision or was decided on: agents do not have it run again so";
+
 /// Shows what would be done, and does nothing.
 pub(crate) fn rehearse(
     ctx: &Context,
@@ -158,7 +162,13 @@ fn diagnose(
         retry_unknown: how.retry_unknown || how.recovery_hook.is_some(),
         takers: &room.takers,
     };
-    Ok(insight::diagnose(store, row, &terms)?)
+    let for_agent = orders::agent(None).is_some();
+    let kept = if for_agent { not_for_agents(store, &row)? } else { BTreeMap::new() };
+    // What waits, an agent decides on as itself; but not where a workflow begins anew without decisions.
+    let decides = |status: JobStatus| status == JobStatus::PendingFailed && !row.is_canceled;
+    let mut plan = insight::diagnose(store, row.clone(), &terms)?;
+    plan.leave(|found| kept.contains_key(&found.case.job) && !decides(found.case.status), NOT_FOR_AGENTS);
+    Ok(plan)
 }
 
 /// What the workers that may take the jobs have.

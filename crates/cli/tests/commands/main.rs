@@ -51,6 +51,7 @@ mod lists;
 mod mcp;
 #[cfg(test)]
 mod mcp_acting;
+mod mcp_policy;
 mod mcp_requests;
 #[cfg(test)]
 mod operator;

@@ -40,12 +40,16 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
-        let mut command = sandbox.command(&[&["mcp"], args].concat());
+        Self::begin(sandbox.command(&[&["mcp"], args].concat()), "t")
+    }
+
+    /// Of a command that speaks, by an agent that calls itself so.
+    pub(crate) fn begin(mut command: Command, name: &str) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut agent = Self { child, stdin, stdout, number: 0 };
-        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": name, "version": "1"}});
         let welcome = agent.ask("initialize", &hello);
         assert_eq!(welcome["result"]["serverInfo"]["name"], "windlass");
         agent.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));

@@ -12,7 +12,7 @@ fn asked(memory: u64) -> Asked {
 }
 
 fn case(status: S) -> Case<'static> {
-    let said = "reading part 7\nfatal: out of cheese\n";
+    let said = Some("reading part 7\nfatal: out of cheese\n");
     Case { status, asked: asked(GIB), command: "work", priority: 0, scheduler: None, agent_retries: 0, said }
 }
 
@@ -95,6 +95,7 @@ fn nonsense_is_refused() {
     assert!(refused(|order| order.changes.runtime_seconds = Some(f64::INFINITY)).contains("runtime"));
     assert!(refused(|order| order.changes.memory_bytes = Some(Bytes(0))).contains("memory"));
     assert!(refused(|order| order.changes.command = Some(" ".into())).contains("empty"));
+    assert!(refused(|order| order.changes.nodes = Some(0)).contains("node"));
     let mut fail = order(Verdict::Fail);
     fail.changes.cpus = Some(2);
     assert!(refusal(&fail, false, &HOUSE, &case(S::PendingFailed)).contains("cannot be changed"));
@@ -126,6 +127,10 @@ fn an_agent_may_less_than_a_person() {
     assert!(refusal(&quoting, true, &strict, &tired).contains("2 times"));
     quoting.evidence.push("invented".into());
     assert!(refusal(&quoting, true, &strict, &case(S::PendingFailed)).contains("did not say `invented`"));
+    quoting.evidence = vec!["e".into()];
+    assert!(refusal(&quoting, true, &strict, &case(S::PendingFailed)).contains("did not say `e`"));
+    let looked_up = Case { said: None, ..case(S::PendingFailed) };
+    assert!(matches!(judge(&quoting, true, &strict, &looked_up), Judgement::Done { .. }));
     assert!(
         matches!(judge(&retry, false, &strict, &case(S::Failed)), Judgement::Done { .. }),
         "a person may"

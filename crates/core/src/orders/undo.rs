@@ -88,7 +88,7 @@ mod tests {
             priority: 2,
             scheduler: Some(&big),
             agent_retries: 0,
-            said: "",
+            said: None,
         };
         let undoing = Undoing { before: &before, after: &after, has_run: false };
         let words = "memory 200 MiB → 100 MiB, another command, priority 2 → 1, scheduler big → none";

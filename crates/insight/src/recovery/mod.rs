@@ -149,7 +149,7 @@ impl Plan {
     /// What is ordered for the plan to be carried out. `asked_by`: on whose behalf, if that is not known anyway.
     pub fn orders(&self, asked_by: Option<&str>) -> Orders {
         let orders = self.again().map(|patient| order(&patient.remedy, asked_by)).collect();
-        Orders { agent: None, dry_run: false, orders }
+        Orders { orders, ..Orders::default() }
     }
 
     /// For whoever asks later what happened, and at whose request: a workflow that was canceled begins anew without decisions

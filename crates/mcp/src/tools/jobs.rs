@@ -46,7 +46,9 @@ pub(super) fn by_status(desk: &Desk, args: &JobsByStatus) -> Answer {
         limit: Some(page.asked()),
         ..JobFilter::default()
     };
-    let mut shown = page.show(desk.books.jobs(workflow.id, &filter)?, |job| brief(&job));
+    let jobs = desk.books.jobs(workflow.id, &filter)?;
+    let told = jobs.iter().map(|job| (job.id, brief(job))).collect();
+    let mut shown = page.show(desk.told_of(workflow.id, told)?, |view| view);
     shown["total_in_status"] = json!(workflow.counts.get(status));
     Ok(shown)
 }
@@ -270,5 +272,7 @@ pub(super) fn results(desk: &Desk, args: &Results) -> Answer {
         limit: Some(page.asked()),
         ..ResultFilter::default()
     };
-    Ok(page.show(desk.books.results(workflow.id, &filter)?, |row| attempt(&row)))
+    let rows = desk.books.results(workflow.id, &filter)?;
+    let told = rows.iter().map(|row| (row.key.job_id, attempt(row))).collect();
+    Ok(page.show(desk.told_of(workflow.id, told)?, |view| view))
 }

@@ -1,6 +1,7 @@
 //! What jobs wrote.
 
 use super::Answer;
+use super::page::{self, fitting};
 use crate::desk::{Desk, Trouble};
 use crate::shown;
 use schemars::JsonSchema;
@@ -15,9 +16,9 @@ use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 
 /// Of a log whose length nobody named.
 const USUAL_LINES: usize = 100;
-const MOST_LINES: usize = 2000;
+pub(super) const MOST_LINES: usize = 2000;
 /// However long its lines are.
-const MOST_BYTES: u64 = 64 << 10;
+pub(super) const MOST_BYTES: u64 = 64 << 10;
 /// So many failed attempts are searched for telling lines.
 const SEARCHED: u64 = 100;
 /// Lines that are shown of each log.
@@ -78,7 +79,7 @@ fn show(
         (Some(run), Some(attempt)) => AttemptKey { workflow: workflow.id, job: job.id, run, attempt },
         _ => newest(desk, &workflow, &job, run)?,
     };
-    let found = tail_of(desk, &workflow, &job, key, stream, lines)?;
+    let found = tail_of(desk, &workflow, &job, key, stream, (lines, MOST_BYTES))?;
     let log = found.as_ref().map(|tail| shown::quoted(&tail.text, tail.skipped_lines));
     let why_not = found.is_none().then(|| nothing(&workflow));
     Ok(json!({
@@ -113,18 +114,18 @@ fn newest(
         .ok_or_else(|| Trouble::refused(format!("job {} ({}) has not run", job.id, job.name)))
 }
 
-/// The end of one of the logs of an attempt, without secrets. Where both streams are in one file, that one.
+/// The end of one of the logs of an attempt, so many lines and bytes of it, without secrets. Where both streams are in one file, that one.
 pub(super) fn tail_of(
     desk: &Desk,
     workflow: &WorkflowRow,
     job: &JobRow,
     key: AttemptKey,
     stream: Stream,
-    lines: usize,
+    (lines, bytes): (usize, u64),
 ) -> Result<Option<Tail>, Trouble> {
     for stream in [stream, Stream::Combined] {
         let path = logs::path(workflow, key, stream);
-        let read = tail::read(&path, lines, MOST_BYTES)
+        let read = tail::read(&path, lines, bytes)
             .map_err(|why| Trouble::refused(format!("its log {} cannot be read: {why}", stream.name())))?;
         if let Some(mut tail) = read {
             tail.text = desk.redactor(job)?.redact(&tail.text).into_owned();
@@ -158,12 +159,18 @@ pub(super) fn analyze(desk: &Desk, args: &AnalyzeLogs) -> Answer {
     let has_more = rows.len() as u64 > limit;
     rows.truncate(limit as usize);
     let mut findings = Vec::new();
+    let mut searched = 0;
     for row in &rows {
         findings.extend(telling(desk, &workflow, row)?);
+        searched += 1;
+        if fitting(&findings, page::MOST_BYTES) < findings.len() {
+            break;
+        }
     }
+    findings.truncate(fitting(&findings, page::MOST_BYTES));
     Ok(json!({
-        "note": shown::NOTE, "workflow_id": WorkflowId(args.workflow_id), "attempts_searched": rows.len(),
-        "has_more": has_more, "findings": findings,
+        "note": shown::NOTE, "workflow_id": WorkflowId(args.workflow_id), "attempts_searched": searched,
+        "has_more": has_more || searched < rows.len(), "findings": findings,
     }))
 }
 
@@ -172,7 +179,8 @@ fn telling(desk: &Desk, workflow: &WorkflowRow, row: &ResultRow) -> Result<Vec<V
     let job = desk.job_of(workflow, row.key.job_id.0)?;
     let mut found = Vec::new();
     for stream in [Stream::Stderr, Stream::Stdout] {
-        let Some(tail) = tail_of(desk, workflow, &job, row.key.into(), stream, MOST_LINES)? else { continue };
+        let most = (MOST_LINES, MOST_BYTES);
+        let Some(tail) = tail_of(desk, workflow, &job, row.key.into(), stream, most)? else { continue };
         let before = tail.skipped_lines.unwrap_or_default();
         found.extend(telling_lines(&tail.text, TELLING).into_iter().map(|finding| {
             json!({

@@ -148,7 +148,7 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
         "What one job asks for from its next attempt on: memory, time, CPUs, Slurm scheduler or partition. Other jobs that shared its requirements keep theirs.",
         resources::update),
     tool("regroup_job_resources", Effect::Writes,
-        "New requirements for groups of jobs, each group its own. With dry_run nothing is changed.",
+        "New requirements for groups of jobs that wait or have failed. Each job gets its own, others that shared theirs keep them; that is a revision, and can be undone. With dry_run nothing is changed.",
         resources::regroup),
     tool("run_workflow", Effect::Writes,
         "Has a workflow run. It starts programs: needs confirm.",

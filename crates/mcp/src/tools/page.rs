@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 pub(super) const USUAL: u64 = 50;
 /// Of any list.
 pub(super) const MOST: u64 = 500;
+/// However long its items are; what does not fit any more is on the next page.
+pub(super) const MOST_BYTES: usize = 256 << 10;
 
 /// How much of a list is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +31,10 @@ impl Page {
     pub(super) fn show<T, S: Serialize>(&self, mut rows: Vec<T>, view: impl Fn(T) -> S) -> Value {
         let has_more = rows.len() as u64 > self.limit;
         rows.truncate(self.limit as usize);
-        let items: Vec<S> = rows.into_iter().map(view).collect();
+        let items: Vec<Value> = rows.into_iter().map(|row| json!(view(row))).collect();
+        let fitting = fitting(&items, MOST_BYTES);
+        let has_more = has_more || fitting < items.len();
+        let items = &items[..fitting];
         let next = has_more.then(|| self.offset + items.len() as u64);
         json!({ "count": items.len(), "has_more": has_more, "next_offset": next, "items": items })
     }
@@ -39,6 +44,16 @@ impl Page {
         let rows = rows.into_iter().skip(self.offset as usize).take(self.limit as usize + 1).collect();
         self.show(rows, view)
     }
+}
+
+/// So many of them fit into an answer; the first does, whatever it is.
+pub(super) fn fitting(items: &[Value], most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |item: &&Value| {
+        bytes += item.to_string().len();
+        bytes <= most
+    };
+    items.iter().take_while(fits).count().max(1).min(items.len())
 }
 
 #[cfg(test)]
@@ -53,5 +68,17 @@ mod tests {
         let last = Page::new(Some(3), Some(2)).of_all(vec![1, 2, 3, 4], |n| n);
         assert_eq!(last, json!({"count": 1, "has_more": false, "next_offset": null, "items": [4]}));
         assert_eq!(Page::new(None, Some(1_000_000)).limit, MOST);
+    }
+
+    #[test]
+    fn an_answer_has_an_end_however_long_its_items_are() {
+        let long = "x".repeat(MOST_BYTES / 4);
+        let shown = Page::new(None, None).of_all(vec![&long; 9], |text| text);
+        assert_eq!((&shown["count"], &shown["next_offset"]), (&json!(3), &json!(3)));
+        assert!(shown.to_string().len() <= MOST_BYTES + 200);
+        let longer = long.repeat(9);
+        let shown = Page::new(Some(4), None).of_all(vec![&longer; 9], |text| text);
+        assert_eq!((&shown["count"], &shown["next_offset"]), (&json!(1), &json!(5)), "it goes on");
+        assert_eq!(fitting(&[], 10), 0);
     }
 }

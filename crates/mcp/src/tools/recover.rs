@@ -10,6 +10,7 @@ use windlass_core::recovery::Terms;
 use windlass_core::slurm::groups::Options;
 use windlass_core::slurm::profile::Profile;
 use windlass_insight::allocating::{self, Gathered, Unscheduled, Wanted, is_on_slurm, reschedule, shares};
+use windlass_insight::orders::not_for_agents;
 use windlass_insight::recovery::{Plan, PlanView, diagnose};
 use windlass_store::model::WorkflowRow;
 use windlass_types::orders::{Answer as Given, Outcome};
@@ -23,6 +24,7 @@ const LARGEST: f64 = 100.0;
 const MOST: usize = 200;
 
 const UNDECIDED: &str = "it waits for a decision: classify_and_resolve_failures makes one";
+const DECIDED: &str = "it was decided on, and only a person has it tried again";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -172,8 +174,10 @@ fn plan(
         retry_unknown,
         takers: &room.takers,
     };
+    let kept = not_for_agents(&*desk.books, &row)?;
     let mut plan = diagnose(&*desk.books, row, &terms)?;
     // There an agent is held to the policy of the workflow.
+    plan.leave(|found| kept.contains_key(&found.case.job), DECIDED);
     plan.leave(|found| found.case.status == JobStatus::PendingFailed, UNDECIDED);
     Ok(plan)
 }

@@ -6,11 +6,11 @@ use crate::desk::{Desk, Trouble, change_for, requirements};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass_core::orders::fits;
+use windlass_core::orders::{fits, makes_no_sense};
 use windlass_core::sizing::{Rules, Sizing};
 use windlass_insight::classes::{self, Which};
-use windlass_store::model::{JobRow, RequirementsChange, UsedBy};
-use windlass_types::orders::{Answer as Given, Changes, Order, Orders, Verdict};
+use windlass_store::model::JobRow;
+use windlass_types::orders::{Answer as Given, Changes, Order, Orders, Outcome, Verdict};
 use windlass_types::{JobId, Resources, parse_duration};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -100,6 +100,10 @@ pub(super) fn update(desk: &Desk, args: &Update) -> Answer {
     } else if is_moved {
         return Err(Trouble::refused(format!("job {} is {}: it stays where it is", job.id, job.status)));
     } else {
+        let order = change(desk, job.id, changes, args.reason.as_deref());
+        if let Some(why) = makes_no_sense(&order) {
+            return Err(Trouble::refused(format!("job {}: {why}", job.id)));
+        }
         change_for(&*desk.books, &job, resources)?;
     }
     Ok(json!({ "job_id": job.id, "name": job.name, "before": view(&before), "now": view(&resources),
@@ -108,20 +112,23 @@ pub(super) fn update(desk: &Desk, args: &Update) -> Answer {
 
 /// What waits or has failed is changed by an order, which can be undone, also while somebody runs the workflow.
 fn revise(desk: &Desk, job: &JobRow, changes: Changes, reason: Option<&str>) -> Result<(), Trouble> {
+    let orders = vec![change(desk, job.id, changes, reason)];
+    let outcomes = desk.give(job.workflow_id, Orders { orders, ..Orders::default() })?;
+    match outcomes.into_iter().find(|outcome| outcome.answer == Given::Refused) {
+        Some(refused) => Err(Trouble::refused(format!("job {}: {}", job.id, refused.words))),
+        None => Ok(()),
+    }
+}
+
+fn change(desk: &Desk, job: JobId, changes: Changes, reason: Option<&str>) -> Order {
     let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    let order = Order {
-        job: job.id,
+    Order {
+        job,
         verdict: Verdict::Change,
         changes,
         reason: format!("asked for by agent {}{why}", desk.agent),
         confidence: None,
         evidence: Vec::new(),
-    };
-    let orders = Orders { agent: None, dry_run: false, orders: vec![order] };
-    let outcomes = desk.give(job.workflow_id, orders)?;
-    match outcomes.into_iter().find(|outcome| outcome.answer == Given::Refused) {
-        Some(refused) => Err(Trouble::refused(format!("job {}: {}", job.id, refused.words))),
-        None => Ok(()),
     }
 }
 
@@ -154,34 +161,56 @@ struct Group {
     runtime: String,
     num_gpus: Option<u32>,
     num_nodes: Option<u32>,
-    /// Of the set of requirements; one is made up if it is left out.
+    /// What it is called in the reason of the change, which is kept.
     name: Option<String>,
     job_ids: Vec<i64>,
 }
 
 pub(super) fn regroup(desk: &Desk, args: &Regroup) -> Answer {
     let workflow = desk.workflow(args.workflow_id)?;
-    let mut changes = Vec::new();
+    let mut orders = Vec::new();
     for (number, group) in (1..).zip(&args.groups) {
+        let changes = group.changes()?;
+        let name = group.name.clone().unwrap_or_else(|| format!("group {number}"));
         for id in &group.job_ids {
-            desk.job_of(&workflow, *id)?;
+            let job = desk.job_of(&workflow, *id)?;
+            orders.push(change(desk, job.id, changes.clone(), Some(&name)));
         }
-        let resources = Resources {
-            cpus: group.num_cpus,
-            memory: parse("memory", group.memory.parse())?,
-            gpus: group.num_gpus.unwrap_or(0),
-            nodes: group.num_nodes.unwrap_or(1),
-            runtime: Some(parse("runtime", parse_duration(&group.runtime))?),
-        };
-        let name = group.name.clone().unwrap_or_else(|| format!("group {number} of {}", group.job_ids.len()));
-        let used_by = UsedBy::Jobs(group.job_ids.iter().copied().map(JobId).collect());
-        changes.push(RequirementsChange { name, resources, used_by });
     }
-    if !args.dry_run {
-        desk.books.change_requirements(workflow.id, &changes, Desk::now())?;
+    if orders.is_empty() {
+        return Err(Trouble::refused("no job was named").with_hint("each group names its job_ids"));
     }
-    let groups = changes.iter().zip(&args.groups).map(|(change, group)| {
-        json!({ "name": change.name, "resources": view(&change.resources), "jobs": group.job_ids.len() })
-    });
-    Ok(json!({ "workflow_id": workflow.id, "dry_run": args.dry_run, "groups": groups.collect::<Vec<_>>() }))
+    let outcomes = desk.give(workflow.id, Orders { dry_run: args.dry_run, orders, ..Orders::default() })?;
+    let mut outcomes = outcomes.into_iter();
+    let mut groups = Vec::new();
+    for (number, group) in (1..).zip(&args.groups) {
+        let of_group: Vec<Outcome> = outcomes.by_ref().take(group.job_ids.len()).collect();
+        let refused = |one: &&Outcome| one.answer == Given::Refused;
+        let told = |one: &Outcome| json!({ "job_id": one.job, "why": one.words });
+        let changed = of_group.iter().filter(|one| one.answer == Given::Done).count();
+        groups.push(json!({
+            "name": group.name.clone().unwrap_or_else(|| format!("group {number}")),
+            "resources": view(&group.changes()?.applied_to(Resources::DEFAULT)),
+            "jobs": of_group.len(), "changed": changed,
+            "refused": of_group.iter().filter(refused).map(told).collect::<Vec<_>>(),
+        }));
+    }
+    Ok(json!({
+        "workflow_id": workflow.id, "dry_run": args.dry_run, "groups": groups,
+        "holds": "from their next attempt on; `windlass revisions` lists it and can undo it",
+    }))
+}
+
+impl Group {
+    fn changes(&self) -> Result<Changes, Trouble> {
+        let runtime = parse("runtime", parse_duration(&self.runtime))?;
+        Ok(Changes {
+            cpus: Some(self.num_cpus),
+            memory_bytes: Some(parse("memory", self.memory.parse())?),
+            runtime_seconds: Some(runtime.as_secs_f64()),
+            gpus: Some(self.num_gpus.unwrap_or(0)),
+            nodes: Some(self.num_nodes.unwrap_or(1)),
+            ..Changes::default()
+        })
+    }
 }

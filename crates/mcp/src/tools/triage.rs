@@ -6,13 +6,14 @@
 
 use super::Answer;
 use super::jobs::{failure, last_failed, last_failure};
-use super::logs::tail_of;
+use super::logs::{MOST_BYTES, MOST_LINES, tail_of};
 use super::page::Page;
 use crate::desk::{Desk, Trouble};
 use crate::shown;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use windlass_core::orders::is_quoted;
 use windlass_insight::logs::Stream;
 use windlass_store::model::{JobFilter, JobRow, ResultRow, WorkflowRow};
 use windlass_types::orders::{Answer as Given, Changes, Order, Orders, Outcome, Verdict};
@@ -20,8 +21,9 @@ use windlass_types::{JobStatus, ParseAmountError, parse_duration};
 
 /// Lines of stderr that are shown of each job.
 const TAIL: usize = 50;
-/// Lines in which evidence is looked for.
-const SEARCHED: usize = 2000;
+/// So much of all of them together, and at least so much of each.
+const TAILS: u64 = 128 << 10;
+const LEAST: u64 = 1 << 10;
 const COMMAND: usize = 2000;
 /// More at once nobody looks through.
 const MOST: usize = 200;
@@ -51,8 +53,12 @@ pub(super) fn list(desk: &Desk, args: &PendingFailed) -> Answer {
         ..JobFilter::default()
     };
     let jobs = desk.books.jobs(workflow.id, &filter)?;
-    let views = jobs.iter().map(|job| view(desk, &workflow, job)).collect::<Result<Vec<_>, _>>()?;
-    let mut shown = page.show(views, |view| view);
+    let each = (TAILS / (jobs.len() as u64).max(1)).clamp(LEAST, MOST_BYTES);
+    let views = jobs
+        .iter()
+        .map(|job| Ok::<_, Trouble>((job.id, view(desk, &workflow, job, each)?)))
+        .collect::<Result<_, _>>()?;
+    let mut shown = page.show(desk.told_of(workflow.id, views)?, |view| view);
     let items = shown["items"].take();
     let more = json!({
         "workflow_id": workflow.id, "use_pending_failed": workflow.settings.use_pending_failed,
@@ -65,12 +71,12 @@ pub(super) fn list(desk: &Desk, args: &PendingFailed) -> Answer {
     Ok(shown)
 }
 
-fn view(desk: &Desk, workflow: &WorkflowRow, job: &JobRow) -> Result<Value, Trouble> {
+/// `most`: so many bytes of what it wrote.
+fn view(desk: &Desk, workflow: &WorkflowRow, job: &JobRow, most: u64) -> Result<Value, Trouble> {
     let row = last_failed(desk, workflow, job)?;
     let row = row.as_ref();
     let failure = last_failure(desk, workflow, job)?.map(|row| failure(&row));
-    let failure = shown::redact(json!(failure), &desk.redactor(job)?);
-    let stderr = row.map(|row| tail_of(desk, workflow, job, row.key.into(), Stream::Stderr, TAIL));
+    let stderr = row.map(|row| tail_of(desk, workflow, job, row.key.into(), Stream::Stderr, (TAIL, most)));
     let (tail, error) = match stderr {
         Some(Ok(tail)) => (tail.map(|tail| tail.text), None),
         Some(Err(why)) => (None, Some(why.message)),
@@ -145,7 +151,9 @@ pub(super) fn resolve(desk: &Desk, args: &Resolve) -> Answer {
     let outcomes = if orders.is_empty() {
         Vec::new()
     } else {
-        let given = Orders { agent: Some(desk.agent.clone()), dry_run: args.dry_run, orders };
+        // Here, where the logs are, and not in the books, which keep the last words only.
+        let agent = Some(desk.agent.clone());
+        let given = Orders { agent, dry_run: args.dry_run, is_looked_up: true, orders };
         desk.give(workflow.id, given)?
     };
     let mut outcomes = outcomes.into_iter();
@@ -223,7 +231,7 @@ fn order(desk: &Desk, workflow: &WorkflowRow, said: &Classification) -> Result<O
     })
 }
 
-/// Every line that is quoted stands in a log of the job's last attempt.
+/// Every line that is quoted stands in what is shown of the job's last attempt: its logs, or what the books keep of them.
 fn check_evidence(
     desk: &Desk,
     workflow: &WorkflowRow,
@@ -239,26 +247,29 @@ fn check_evidence(
             job.id
         )));
     };
-    let logs = logs_of(desk, workflow, job, &row)?;
-    let stands = |line: &str| logs.iter().any(|log| log.lines().any(|there| there.trim().contains(line)));
-    for line in evidence.iter().map(|line| line.trim()) {
-        if line.is_empty() || !stands(line) {
-            return Err(Trouble::refused(format!("this line is not in the log of job {}: {line:?}", job.id))
-                .with_hint(
-                    "quote lines of its log word for word, without numbers or quotation marks around them",
-                ));
-        }
+    let said = said(desk, workflow, job, &row)?;
+    let said: Vec<&str> = said.iter().map(String::as_str).collect();
+    match evidence.iter().find(|quote| !is_quoted(&said, quote)) {
+        None => Ok(()),
+        Some(quote) => Err(Trouble::refused(format!(
+            "this line is not in the log of job {}: {:?}",
+            job.id,
+            quote.trim()
+        ))
+        .with_hint(
+            "quote whole lines of its log, or at least ten letters of one, word for word, without numbers or quotation marks around them",
+        )),
     }
-    Ok(())
 }
 
-fn logs_of(
-    desk: &Desk,
-    workflow: &WorkflowRow,
-    job: &JobRow,
-    row: &ResultRow,
-) -> Result<Vec<String>, Trouble> {
+fn said(desk: &Desk, workflow: &WorkflowRow, job: &JobRow, row: &ResultRow) -> Result<Vec<String>, Trouble> {
     let streams = [Stream::Stderr, Stream::Stdout].into_iter();
-    let tails = streams.map(|stream| tail_of(desk, workflow, job, row.key.into(), stream, SEARCHED));
-    Ok(tails.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(|tail| tail.text).collect())
+    let most = (MOST_LINES, MOST_BYTES);
+    let tails = streams.map(|stream| tail_of(desk, workflow, job, row.key.into(), stream, most));
+    let mut said: Vec<String> =
+        tails.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(|tail| tail.text).collect();
+    if let Some(kept) = last_failure(desk, workflow, job)? {
+        said.extend([kept.line, kept.last_words].into_iter().flatten());
+    }
+    Ok(said)
 }

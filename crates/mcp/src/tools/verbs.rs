@@ -4,6 +4,7 @@ use super::Answer;
 use crate::desk::{Desk, Trouble};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use windlass_insight::orders::{in_words, not_for_agents};
 use windlass_store::model::WorkflowRow;
 use windlass_types::WorkflowId;
 
@@ -57,6 +58,12 @@ pub(super) fn reset(desk: &Desk, args: &Reset) -> Answer {
     let row = confirmed(desk, args.workflow_id, args.confirm, |row| {
         format!("reset workflow {} ({}): {which} run again, and all that was built on them", row.id, row.name)
     })?;
+    let kept = not_for_agents(&*desk.books, &desk.workflow(args.workflow_id)?)?;
+    if let Some(why) = in_words(&kept) {
+        return Err(Trouble::refused(why).with_hint(
+            "classify_and_resolve_failures decides on what waits; ask your user to have the rest run again",
+        ));
+    }
     desk.hands.reset(row, args.failed_only)
 }
 

@@ -97,12 +97,13 @@ fn named(desk: &Desk, row: &WorkflowRow, statuses: &[JobStatus]) -> Result<Vec<V
     }
     let filter = JobFilter { status: statuses.to_vec(), limit: Some(NAMED), ..JobFilter::default() };
     let view = |job: JobRow| {
-        json!({
+        let told = json!({
             "job_id": job.id, "name": job.name, "status": job.status, "attempt_id": job.attempt_id,
             "return_code": job.return_code, "reason": job.reason, "started_at": job.started_at,
-        })
+        });
+        (job.id, told)
     };
-    Ok(desk.books.jobs(row.id, &filter)?.into_iter().map(view).collect())
+    desk.told_of(row.id, desk.books.jobs(row.id, &filter)?.into_iter().map(view).collect())
 }
 
 /// What is worth looking at next.

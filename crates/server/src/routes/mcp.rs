@@ -25,13 +25,15 @@ use windlass_core::why::Offer;
 use windlass_engine::service::ResetWhich;
 use windlass_insight::allocating;
 use windlass_insight::recovery::Room;
-use windlass_mcp::{AboutRequests, Desk, Hands, Skill, SpecText, Trouble, make_workflow};
-use windlass_store::model::{JobRow, WorkerFilter, WorkerRow};
+use windlass_mcp::{
+    AboutRequests, Desk, Environment, Hands, Skill, SpecText, Trouble, environments, make_workflow,
+};
+use windlass_store::model::{WorkerFilter, WorkerRow};
 use windlass_store::wire::error::{Elsewhere, Sort};
 use windlass_store::wire::{self, Remote, Request as Asked, Transport};
 use windlass_store::{Error, Location, Store};
 use windlass_types::slurm::AllocationRequest;
-use windlass_types::{Timestamp, WorkflowId};
+use windlass_types::{JobId, Timestamp, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(mcp))
@@ -61,6 +63,7 @@ fn desk(state: &AppState, caller: &Caller, rights: AgentRights) -> Desk {
         hands: Arc::new(seat),
         masking: state.auth.masking(),
         agent: format!("agent of {}", caller.user()),
+        known_as: None,
         allow_write: rights == AgentRights::Write,
     }
 }
@@ -250,11 +253,13 @@ impl Hands for Seat {
         Ok(json!({ "workflow_id": workflow, "jobs": jobs, "next": "run_workflow has them run" }))
     }
 
-    /// As it is, although he may not see it: it is what is taken out of what he sees.
-    fn environment(&self, _: &dyn Store, job: &JobRow) -> Result<Vec<(String, String)>, Trouble> {
-        let store = &*self.state.store;
-        let mut all = store.workflow(job.workflow_id)?.map(|row| row.env).unwrap_or_default();
-        all.extend(store.commands(&[job.id])?.into_iter().flat_map(|command| command.env));
-        Ok(all)
+    /// As they are, although he may not see them: they are what is taken out of what he sees.
+    fn environments(
+        &self,
+        _: &dyn Store,
+        workflow: WorkflowId,
+        jobs: &[JobId],
+    ) -> Result<Vec<Environment>, Trouble> {
+        environments(&*self.state.store, workflow, jobs)
     }
 }

@@ -24,6 +24,7 @@ use windlass_types::orders::{Answer, Order, Orders, Outcome, Verdict, Wanted};
 use windlass_types::settings::SlurmScheduler;
 use windlass_types::{Attempt, JobId, JobStatus, RequirementsId, RunId, WorkflowId};
 
+pub(crate) mod by_hand;
 mod lists;
 pub(crate) mod places;
 
@@ -72,6 +73,14 @@ struct Named {
     said: String,
 }
 
+/// Who gives an order.
+#[derive(Clone, Copy, Default)]
+struct Giver {
+    is_agent: bool,
+    /// In all that the job said, for what is quoted of it.
+    has_looked: bool,
+}
+
 /// What is written when all has been judged.
 #[derive(Default)]
 struct Accepted<'o> {
@@ -109,7 +118,8 @@ impl<D: Db> Desk<'_, D> {
         let mut named = FxHashSet::default();
         for order in &orders.orders {
             let is_first = named.insert(order.job);
-            outcomes.push(self.judge(order, orders.agent.is_some(), is_first, &mut accepted)?);
+            let giver = Giver { is_agent: orders.agent.is_some(), has_looked: orders.is_looked_up };
+            outcomes.push(self.judge(order, giver, is_first, &mut accepted)?);
         }
         if !orders.dry_run {
             self.write(&accepted, orders.agent.as_deref(), true)?;
@@ -121,7 +131,7 @@ impl<D: Db> Desk<'_, D> {
     fn judge<'o>(
         &self,
         order: &'o Order,
-        is_agent: bool,
+        giver: Giver,
         is_first: bool,
         accepted: &mut Accepted<'o>,
     ) -> Result<Outcome, Fault> {
@@ -144,7 +154,9 @@ impl<D: Db> Desk<'_, D> {
         }
         let decided = |state| Decided { order, attempt: named.attempt, state };
         let schedulers = self.places.schedulers();
-        Ok(stands(match judge(order, is_agent, &self.house(&schedulers), &named.case()) {
+        let said = Some(&*named.said).filter(|_| !giver.has_looked);
+        let case = Case { said, ..named.case() };
+        Ok(stands(match judge(order, giver.is_agent, &self.house(&schedulers), &case) {
             Judgement::Refused(words) => outcome(Answer::Refused, words),
             Judgement::Done { .. } if let Some(words) = self.in_the_way(named.index, order.verdict)? => {
                 outcome(Answer::Refused, words)
@@ -418,7 +430,7 @@ impl<D: Db> Desk<'_, D> {
         let order = as_order(&row);
         let mut accepted = Accepted::default();
         let outcome = if agreed {
-            self.judge(&order, false, true, &mut accepted)?
+            self.judge(&order, Giver::default(), true, &mut accepted)?
         } else {
             let answer = Answer::Done;
             let words = "declined; the job waits on".to_owned();
@@ -503,7 +515,7 @@ impl Named {
             priority: self.priority,
             scheduler: self.scheduler.as_ref(),
             agent_retries: self.agent_retries,
-            said: &self.said,
+            said: Some(&self.said),
         }
     }
 }

@@ -64,6 +64,7 @@ macro_rules! conformance {
                 what_is_put_back_is_what_was,
                 what_was_proposed_about_another_attempt_is_not_agreed_to,
                 what_followed_a_decision_is_what_the_job_did,
+                what_is_changed_by_hand_is_a_revision,
                 whoever_runs_it_grants_wishes;
             spawning:
                 a_running_job_adds_jobs,

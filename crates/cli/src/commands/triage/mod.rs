@@ -61,7 +61,8 @@ fn decide(ctx: &Context, verdict: Verdict, args: &VerdictArgs, changes: &Changes
         evidence: args.agent.evidence.clone(),
     };
     let dry_run = args.confirm.dry_run;
-    let orders = Orders { agent, dry_run, orders: jobs.into_iter().map(order).collect() };
+    let given = jobs.into_iter().map(order).collect();
+    let orders = Orders { agent, dry_run, orders: given, ..Orders::default() };
     ask(ctx, &workflow, verdict, &orders, args.confirm)?;
     let outcomes = orders::give(&*store, workflow.id, &Wanted::Orders(orders))?;
     Given { workflow: &workflow, dry_run, outcomes }.show(ctx, &*store)

@@ -91,8 +91,6 @@ fn count(record: &mut Record, row: &DecisionRow, all: &[DecisionRow]) {
     match (row.state, row.verdict) {
         (DecisionState::Declined, _) => record.declined += 1,
         (DecisionState::Proposed, _) => record.waiting += 1,
-        // Nobody said whether it was right.
-        (DecisionState::Overtaken, _) => {}
         (DecisionState::Done, Verdict::Retry) => {
             record.retries += 1;
             match row.next_status {
@@ -107,7 +105,8 @@ fn count(record: &mut Record, row: &DecisionRow, all: &[DecisionRow]) {
             record.overruled += u64::from(is_overruled(row, all));
         }
         (DecisionState::Done, Verdict::Ignore) => record.ignores += 1,
-        (DecisionState::Done, Verdict::Change) => {}
+        // Nobody said whether it was right.
+        (DecisionState::Overtaken, _) | (DecisionState::Done, Verdict::Change) => {}
     }
 }
 

@@ -68,7 +68,8 @@ pub(super) fn orders(orders: api::Orders) -> Answer<Orders> {
         return Err(ApiError::invalid("an order contains a NUL"));
     }
     let api::Orders { agent, dry_run, orders } = orders;
-    Ok(Orders { agent, dry_run, orders: orders.into_iter().map(order).collect() })
+    let orders = orders.into_iter().map(order).collect();
+    Ok(Orders { agent, dry_run, orders, ..Orders::default() })
 }
 
 fn order(order: api::Order) -> Order {
@@ -89,6 +90,7 @@ fn order(order: api::Order) -> Order {
             priority: changes.priority,
             scheduler: changes.scheduler,
             partition: changes.partition,
+            ..Changes::default()
         },
         reason: order.reason,
         confidence: order.confidence,

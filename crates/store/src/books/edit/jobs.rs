@@ -7,6 +7,7 @@ use crate::books::create::{Counter, JobRows, insert_kind, insert_requirements, n
 use crate::books::lists::workflow_of;
 use crate::books::load::{Blocks, load_jobs};
 use crate::books::manage::{By, write_requirements};
+use crate::books::orders::by_hand;
 use crate::books::{column, parts};
 use crate::db::{Db, Loader as _, values};
 use crate::error::Fault;
@@ -15,6 +16,8 @@ use crate::sql::{common as sql, tables};
 use serde_json::json;
 use std::collections::{BTreeSet, HashMap};
 use windlass_core::graph::Graph;
+use windlass_core::orders::fits;
+use windlass_types::orders::Verdict;
 use windlass_types::work::Stdio;
 use windlass_types::{Bytes, FileId, JobId, JobStatus, RequirementsId, Resources, UserDataId, WorkflowId};
 
@@ -325,6 +328,8 @@ pub(crate) fn update_job(
     if status.is_active() {
         return Err(Error::JobIsHeld { job: id, name: old.name }.into());
     }
+    // Before a set that is the job's alone is changed in its place.
+    let before = by_hand::edition(db, old.requirements, &old.command, old.priority)?;
     let mut changes = Vec::new();
     let mut new = Edited {
         name: update.name.clone().unwrap_or_else(|| old.name.clone()),
@@ -370,6 +375,10 @@ pub(crate) fn update_job(
         return Ok(changes);
     }
     write(db, id, &new)?;
+    if fits(Verdict::Change, status) {
+        let after = by_hand::edition(db, new.requirements, &new.command, new.priority)?;
+        by_hand::note(db, workflow, id, (before, after), by)?;
+    }
     let name = &new.name;
     let message = format!("changed job `{}`: {}", old.name, in_words(&changes));
     by.note(db, workflow, "jobs", message, json!({ "job_id": id, "name": name, "changes": changes }))?;

@@ -6,8 +6,8 @@ use windlass_core::change::Change;
 use windlass_core::edges::EdgesBuilder;
 use windlass_core::signature::Signature;
 use windlass_store::model::{
-    DecisionFilter, DecisionState, JobFilter, Listed, NewJob, NewKind, NewRequirements, NewWorkflow,
-    RequirementsChange, RevisionFilter, UsedBy,
+    DecisionFilter, DecisionState, JobFilter, JobUpdate, Listed, NewJob, NewKind, NewRequirements,
+    NewWorkflow, RequirementsChange, RevisionFilter, UsedBy,
 };
 use windlass_store::{Error, Store};
 use windlass_types::orders::{Answer, Changes, Order, Orders, Outcome, TriagePolicy, Verdict, Wanted};
@@ -69,7 +69,7 @@ fn order(job: JobId, verdict: Verdict) -> Order {
 }
 
 fn give(store: &dyn Store, id: WorkflowId, agent: Option<&str>, orders: Vec<Order>) -> Vec<Outcome> {
-    let orders = Orders { agent: agent.map(str::to_owned), dry_run: false, orders };
+    let orders = Orders { agent: agent.map(str::to_owned), orders, ..Orders::default() };
     store.carry_out(id, &Wanted::Orders(orders), NOW).unwrap()
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     let mut more = order(jobs[0], Verdict::Retry);
     more.changes = Changes { memory_bytes: Some(Bytes(2 * GIB)), priority: Some(7), ..Changes::default() };
-    let orders = Orders { dry_run: true, orders: vec![more.clone()], agent: None };
+    let orders = Orders { dry_run: true, orders: vec![more.clone()], ..Orders::default() };
     let tried = store.carry_out(id, &Wanted::Orders(orders), NOW).unwrap();
     assert_eq!(tried[0].words, "retry with memory 1 GiB → 2 GiB, priority 0 → 7");
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed, "nothing was done");
@@ -400,4 +400,25 @@ pub(crate) fn what_followed_a_decision_is_what_the_job_did(store: &dyn Store) {
     assert_eq!(next(), None, "stopped");
     again(4, end(key(id, jobs[0], 4), worker, JobStatus::Completed));
     assert_eq!(next(), Some(JobStatus::Completed));
+}
+
+/// Whoever changes a job by hand leaves a revision as well, and it can be undone.
+pub(crate) fn what_is_changed_by_hand_is_a_revision(store: &dyn Store) {
+    let (id, jobs) = failed(store, None);
+    let update = JobUpdate {
+        command: Some("better".into()),
+        runtime: Some(std::time::Duration::from_secs(60)),
+        priority: Some(4),
+        ..JobUpdate::default()
+    };
+    store.update_job(id, jobs[1], &update, NOW).unwrap();
+    let named = JobUpdate { name: Some("another".into()), ..JobUpdate::default() };
+    store.update_job(id, jobs[1], &named, NOW).unwrap();
+    let rows = store.revisions(id, RevisionFilter::default()).unwrap();
+    assert_eq!(rows.iter().map(|row| (row.batch, row.job_id)).collect::<Vec<_>>(), [(1, jobs[1])]);
+    assert_eq!((rows[0].after.command.as_deref(), rows[0].before.priority), (Some("better"), Some(0)));
+    let words = "runtime 1m → unsaid, another command, priority 4 → 0".to_owned();
+    assert_eq!(undo(store, id, 1), [(Answer::Done, words)]);
+    let table = store.load_jobs(id).unwrap();
+    assert_eq!((table.class[1], table.priority[1]), (table.class[0], 0));
 }

@@ -1,0 +1,182 @@
+//! What agents may not do, and do not see: nobody gets round what a workflow says about them.
+
+use crate::common::{Output, Sandbox};
+use crate::mcp::{Agent, job};
+use serde_json::{Value, json};
+
+const WATCHED: &str = r#"
+name: watched
+use_pending_failed: true
+triage: {min_confidence: 0.8, max_agent_retries: 1, require_evidence: true}
+jobs:
+  - {name: bad, command: 'echo "mesh: element 4711 is inside out" >&2; exit 3'}
+"#;
+
+fn resolve(agent: &mut Agent, decision: &Value) -> Value {
+    let told = agent
+        .call("classify_and_resolve_failures", &json!({"workflow_id": 1, "classifications": [decision]}));
+    told["results"][0].clone()
+}
+
+/// As somebody whom `recover --ai-recovery` has started.
+fn robot(sandbox: &Sandbox, args: &[&str]) -> Output {
+    let mut command = sandbox.command(args);
+    Output::of(command.env("WINDLASS_AGENT", "robot"))
+}
+
+#[test]
+fn no_tool_and_no_command_goes_round_the_policy() {
+    let sandbox = Sandbox::new();
+    sandbox.write("watched.yaml", WATCHED);
+    sandbox.windlass(&["run", "watched.yaml", "--quiet"]).exits(6);
+    let bad = job(&sandbox, "bad");
+    let mut command = sandbox.command(&["mcp", "--allow-write"]);
+    command.env("WINDLASS_AGENT", "robot");
+    let mut agent = Agent::begin(command, "");
+
+    let reset = json!({"workflow_id": 1, "failed_only": true, "confirm": true});
+    let said = agent.refused("reset_workflow_status", &reset);
+    assert!(said.contains("it waits for a decision") && said.contains("classify_and_resolve"), "{said}");
+    for line in [&["reset-status", "--failed-only", "--yes"][..], &["resume", "--retry-failed"]] {
+        robot(&sandbox, line).exits(4).says("it waits for a decision").says("windlass triage");
+    }
+    let decision = |action: &str| {
+        json!({"job_id": bad, "action": action, "confidence": 0.9,
+            "evidence": ["mesh: element 4711 is inside out"]})
+    };
+    assert_eq!(resolve(&mut agent, &decision("retry"))["status"], "applied");
+    robot(&sandbox, &["resume", "--quiet"]).exits(6);
+    let again = resolve(&mut agent, &decision("retry"));
+    assert!(again["error"].as_str().unwrap().contains("which is all they may (1)"), "{again}");
+
+    // Nor by way of a failure that it decided on itself.
+    assert_eq!(resolve(&mut agent, &decision("fail"))["status"], "applied");
+    let recover = json!({"workflow_id": 1, "dry_run": false, "confirm": true, "retry_unknown": true});
+    let told = agent.call("recover_workflow", &recover);
+    assert_eq!((&told["run_again"], &told["stay"]), (&json!(0), &json!(1)), "{told}");
+    assert!(agent.refused("reset_workflow_status", &reset).contains("only a person"));
+    agent.hang_up();
+    robot(&sandbox, &["recover", "--retry-unknown"]);
+    robot(&sandbox, &["reset-status", "--failed-only", "--yes"]).exits(4).says("only a person");
+    assert_eq!(sandbox.json(&["status"])["jobs"]["failed"], 1);
+
+    let report = sandbox.json(&["triage", "report"]);
+    let told = (&report[0]["made_by"], &report[0]["decisions"], &report[0]["overruled"]);
+    assert_eq!(
+        told,
+        (&json!("robot"), &json!(2), &json!(0)),
+        "one agent, whatever it speaks through: {report}"
+    );
+    assert_eq!(report.as_array().unwrap().len(), 1, "and nothing in the name of a person: {report}");
+    sandbox.windlass(&["reset-status", "--failed-only", "--yes"]).exits(0);
+}
+
+#[test]
+fn an_agent_that_resets_what_it_may_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bad.yaml", "name: bad\njobs: [{name: bad, command: exit 3}]");
+    sandbox.windlass(&["run", "bad.yaml", "--quiet"]).exits(1);
+    robot(&sandbox, &["reset-status", "--failed-only", "--yes"]).exits(0);
+    let events = sandbox.json(&["events", "list"]).to_string();
+    assert!(events.contains("agent `robot` had 1 job run again"), "{events}");
+}
+
+#[test]
+fn what_was_shown_can_be_quoted_and_a_letter_is_no_quote() {
+    let sandbox = Sandbox::new();
+    let says = "for i in $(seq 60); do echo \\\"step $i of the long way\\\" >&2; done; echo \\\"out of luck here\\\"; exit 3";
+    let policy = "triage: {require_evidence: true}";
+    sandbox.write(
+        "long.yaml",
+        &format!(
+            "name: long\nuse_pending_failed: true\n{policy}\njobs: [{{name: bad, command: \"{says}\"}}]"
+        ),
+    );
+    sandbox.windlass(&["run", "long.yaml", "--quiet"]).exits(6);
+    let bad = job(&sandbox, "bad");
+    let mut agent = Agent::start(&sandbox, &["--allow-write"]);
+    let shown = agent.call("list_pending_failed_jobs", &json!({"workflow_id": 1}));
+    assert!(shown["jobs"][0]["stderr_tail"].as_str().unwrap().contains("step 12 of"), "{shown}");
+    let with = |quotes: &[&str]| json!({"job_id": bad, "action": "fail", "evidence": quotes});
+    for wrong in [&["e"][..], &["step 61 of the long way"], &["step 12 of the long way", "way"], &[]] {
+        let told = resolve(&mut agent, &with(wrong));
+        assert_eq!(told["status"], "error", "{wrong:?}: {told}");
+    }
+    let quotes = ["step 12 of the long way", "step 20 of", "out of luck here"];
+    assert_eq!(resolve(&mut agent, &with(&quotes))["status"], "applied");
+    agent.hang_up();
+}
+
+#[test]
+fn answers_are_short_and_without_the_secrets_of_jobs() {
+    let sandbox = Sandbox::new();
+    let spec = r#"
+name: loud
+use_pending_failed: true
+env: {DB_PASSWORD: correct-horse}
+jobs:
+  - name: loud_{i}
+    parameters: {i: "1:40"}
+    command: 'for n in $(seq 60); do head -c 2000 /dev/zero | tr "\0" x >&2; echo >&2; done; echo correct-horse >&2; exit 3'
+"#;
+    sandbox.write("loud.yaml", spec);
+    sandbox.windlass(&["run", "loud.yaml", "--quiet"]).exits(6);
+    let mut agent = Agent::start(&sandbox, &[]);
+    let lists = [
+        ("list_pending_failed_jobs", json!({"workflow_id": 1, "limit": 40})),
+        ("list_jobs_by_status", json!({"workflow_id": 1, "status": "pending_failed"})),
+        ("get_workflow_status", json!({"workflow_id": 1})),
+        ("list_results", json!({"workflow_id": 1})),
+        ("analyze_workflow_logs", json!({"workflow_id": 1})),
+        ("get_job_details", json!({"job_id": job(&sandbox, "loud_1")})),
+    ];
+    for (tool, arguments) in lists {
+        let answer = agent.call(tool, &arguments).to_string();
+        assert!(!answer.contains("correct-horse"), "{tool}: {}", &answer[..2000.min(answer.len())]);
+        assert!(answer.len() < 300 << 10, "{tool}: {} bytes", answer.len());
+    }
+    let list = agent.call("list_pending_failed_jobs", &json!({"workflow_id": 1, "limit": 40}));
+    assert_eq!((&list["count"], &list["has_more"]), (&json!(40), &json!(false)), "all of them have a share");
+    agent.hang_up();
+}
+
+#[test]
+fn groups_of_jobs_are_changed_by_revisions_and_others_keep_theirs() {
+    let sandbox = Sandbox::new();
+    let spec = "
+name: shared
+resource_requirements: [{name: small, num_cpus: 1, memory: 100m, runtime: PT5M}]
+jobs:
+  - {name: one, command: exit 1, resource_requirements: small}
+  - {name: two, command: exit 1, resource_requirements: small}
+";
+    sandbox.write("shared.yaml", spec);
+    sandbox.windlass(&["run", "shared.yaml", "--quiet"]).exits(1);
+    let (one, two) = (job(&sandbox, "one"), job(&sandbox, "two"));
+    let mut agent = Agent::start(&sandbox, &["--allow-write"]);
+    let mut regroup = |cpus: u32, memory: &str, runtime: &str, dry_run: bool| {
+        let groups = json!([{"name": "small", "memory": memory, "num_cpus": cpus, "runtime": runtime,
+            "job_ids": [one]}]);
+        agent.call("regroup_job_resources", &json!({"workflow_id": 1, "groups": groups, "dry_run": dry_run}))
+    };
+    for (cpus, memory, runtime) in [(0, "1g", "PT1H"), (1, "0", "PT1H"), (1, "1g", "PT0S")] {
+        let told = regroup(cpus, memory, runtime, false);
+        assert_eq!(told["groups"][0]["refused"][0]["job_id"], one, "{told}");
+    }
+    assert_eq!(regroup(2, "300m", "PT1H", true)["groups"][0]["changed"], 1);
+    assert_eq!(sandbox.json(&["revisions"]), json!([]), "nothing was done yet");
+    assert_eq!(regroup(2, "300m", "PT1H", false)["groups"][0]["changed"], 1);
+    let mut memory = |job: i64| {
+        agent.call("get_job_details", &json!({"job_id": job}))["resource_requirements"]["memory"].clone()
+    };
+    assert_eq!((memory(one), memory(two)), (json!("300 MiB"), json!("100 MiB")));
+    let revisions = sandbox.json(&["revisions"]);
+    assert_eq!(revisions[0]["reason"], "asked for by agent t: small", "{revisions}");
+    sandbox.windlass(&["revisions", "undo", "1"]).exits(0);
+    assert_eq!(memory(one), "100 MiB");
+    agent.hang_up();
+
+    sandbox.windlass(&["jobs", "update", "two", "--priority", "5", "-c", "true"]).exits(0);
+    let revisions = sandbox.json(&["revisions"]);
+    assert_eq!(revisions[2]["change"], "another command, priority 0 → 5", "{revisions}");
+}
