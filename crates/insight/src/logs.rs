@@ -1,4 +1,5 @@
-//! Where the output of jobs lies: `OUTPUT_DIR/job_stdio/job_wf{W}_j{J}_r{R}_a{A}.o`, `.e` and `.log`. How it is read for
+//! Where the output of jobs lies: `OUTPUT_DIR/job_stdio/job_wf{W}_j{J}_r{R}_a{A}.o`, `.e` and `.log`;
+//! `.recovery.log` for the script that followed. How it is read for
 //! those who only want its end is in [`crate::tail`].
 
 use std::io;
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use windlass_store::model::WorkflowRow;
 use windlass_store::{Error, Store};
 use windlass_types::JobId;
-use windlass_types::work::{AttemptKey, Stdio, StdioMode};
+use windlass_types::work::{AttemptKey, Recovery, Stdio, StdioMode};
 
 /// In the output directory.
 pub const FOLDER: &str = "job_stdio";
@@ -17,6 +18,8 @@ pub enum Stream {
     Stderr,
     /// Both in one file.
     Combined,
+    /// Of the recovery script that followed the attempt.
+    Recovery,
 }
 
 impl Stream {
@@ -25,6 +28,7 @@ impl Stream {
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",
             Self::Combined => "output",
+            Self::Recovery => "recovery",
         }
     }
 
@@ -33,6 +37,7 @@ impl Stream {
             Self::Stdout => "o",
             Self::Stderr => "e",
             Self::Combined => "log",
+            Self::Recovery => Recovery::LOG_EXTENSION,
         }
     }
 }
@@ -92,6 +97,11 @@ pub fn written(workflow: &WorkflowRow, key: AttemptKey) -> Vec<(Stream, PathBuf)
     let streams = [Stream::Stderr, Stream::Stdout, Stream::Combined];
     let files = streams.map(|stream| (stream, path(workflow, key, stream)));
     files.into_iter().filter(|(_, file)| file.exists()).collect()
+}
+
+/// What the recovery script printed that followed this attempt, if one did and said something.
+pub fn of_recovery(workflow: &WorkflowRow, key: AttemptKey) -> Option<PathBuf> {
+    Some(path(workflow, key, Stream::Recovery)).filter(|file| file.exists())
 }
 
 /// The file to look at first, and which stream in it says something, if any does.

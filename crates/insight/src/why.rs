@@ -9,7 +9,7 @@ use windlass_core::board::{JobTable, TableUnit};
 use windlass_core::dispatch::Place;
 use windlass_core::graph::Cycle;
 use windlass_core::why::{
-    self, Jobs, Limit, Log, Nodes, Offer, Outcome, Situation, UnitLimit, Verdict, Workflow,
+    self, Evidence, Jobs, Limit, Log, Nodes, Offer, Outcome, Situation, UnitLimit, Verdict, Workflow,
 };
 use windlass_store::Store;
 use windlass_store::model::{
@@ -117,7 +117,13 @@ pub fn explain(
             },
         },
     };
-    why::why(&situation).map_err(Error::Cycle)
+    let mut verdict = why::why(&situation).map_err(Error::Cycle)?;
+    let script = newest.as_ref().and_then(|row| Some((row.key.attempt_id, row.recovered.as_ref()?)));
+    if let Some((attempt, how)) = script.filter(|(_, how)| !how.succeeded()) {
+        let text = format!("the recovery script before attempt {attempt} {how}");
+        verdict.evidence.push(Evidence::Fact { text });
+    }
+    Ok(verdict)
 }
 
 /// Where the job belongs. The jobs of a unit that is at a site run there, but for the one that elects it.

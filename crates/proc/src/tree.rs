@@ -88,6 +88,12 @@ pub fn with_descendants(roots: impl IntoIterator<Item = Pid>) -> Vec<Pid> {
     found
 }
 
+/// All that run and have this in their environment: also those whose parents are gone, so that nothing else tells whose they are.
+pub fn with_variable(name: &str, value: &str) -> Vec<Pid> {
+    let is_tagged = |pid: &Pid| procfs::environment(*pid, [name])[0].as_deref() == Some(value);
+    procfs::all_pids().into_iter().filter(is_tagged).filter(|pid| procfs::is_running(*pid)).collect()
+}
+
 /// Signals the group as one, then the members outside of it. Stopped processes are woken, or they could not obey.
 pub fn signal(group: Pid, members: &[Pid], signal: Signal) {
     let wake = (signal != Signal::KILL).then_some(Signal::CONT);

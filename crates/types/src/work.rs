@@ -4,7 +4,7 @@
 //! elsewhere. A claim carries its [`AttemptKey`]; every report quotes it, and a stale one changes nothing.
 
 use crate::fleet::{StopOrder, WorkflowSite};
-use crate::{Attempt, Bytes, Capacity, JobId, Resources, RunId, Timestamp, WorkflowId};
+use crate::{Attempt, Bytes, Capacity, JobId, Resources, RunId, Timestamp, WorkflowId, format_duration};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -171,6 +171,27 @@ pub enum Recovered {
 impl Recovered {
     pub const fn succeeded(&self) -> bool {
         matches!(self, Self::Ended { exit: Exit::Code(0), .. })
+    }
+}
+
+/// `took longer than 2s, and was ended`.
+impl fmt::Display for Recovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended { exit: Exit::Code(0), wall } => {
+                write!(f, "ended well after {}", format_duration(*wall))
+            }
+            Self::Ended { exit: Exit::Code(code), wall } => {
+                write!(f, "ended with exit code {code} after {}", format_duration(*wall))
+            }
+            Self::Ended { exit: Exit::Signal(signal), wall } => {
+                write!(f, "was killed by signal {signal} after {}", format_duration(*wall))
+            }
+            Self::TimedOut { limit } => {
+                write!(f, "took longer than {}, and was ended", format_duration(*limit))
+            }
+            Self::CannotStart(why) => write!(f, "could not be started: {why}"),
+        }
     }
 }
 

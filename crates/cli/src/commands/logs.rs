@@ -29,8 +29,11 @@ pub(crate) fn show(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError>
     let store = ctx.open_read()?;
     let (workflow, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
     let stdio = job_logs::stdio(&*store, &workflow, job.id)?;
-    let streams = wanted_streams(args, &job, stdio)?;
+    let mut streams = wanted_streams(args, &job, stdio)?;
     let key = wanted_attempt(args, &*store, &workflow, &job)?;
+    if args.stdout == args.stderr && job_logs::of_recovery(&workflow, key).is_some() {
+        streams.push(Stream::Recovery);
+    }
     let host = host(ctx, &*store, key)?;
     print(ctx, &Shown { workflow: &workflow, job: &job, key, stdio, streams, host }, args.tail)?;
     Ok(Exit::Success)
@@ -51,7 +54,7 @@ fn wanted_streams(args: &ShowLogsArgs, job: &JobRow, stdio: Stdio) -> Result<Vec
     let wanted = |stream: &Stream| match stream {
         Stream::Stdout => both || args.stdout,
         Stream::Stderr => both || args.stderr,
-        Stream::Combined => true,
+        Stream::Combined | Stream::Recovery => true,
     };
     let streams: Vec<Stream> = job_logs::kept(stdio.mode).iter().copied().filter(wanted).collect();
     if streams.is_empty() {

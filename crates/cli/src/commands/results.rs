@@ -21,6 +21,7 @@ pub(crate) struct Row {
     result: ResultRow,
     stdout: Option<String>,
     stderr: Option<String>,
+    recovery: Option<String>,
 }
 
 impl Row {
@@ -30,7 +31,9 @@ impl Row {
             let (_, path) = written.iter().find(|(stream, _)| [wanted, Stream::Combined].contains(stream))?;
             Some(job_logs::short(path, cwd))
         };
-        Self { stdout: path(Stream::Stdout), stderr: path(Stream::Stderr), result }
+        let recovery = job_logs::of_recovery(workflow, result.key.into());
+        let recovery = recovery.map(|path| job_logs::short(&path, cwd));
+        Self { stdout: path(Stream::Stdout), stderr: path(Stream::Stderr), recovery, result }
     }
 }
 
@@ -49,6 +52,7 @@ const FIELDS: &[Field<Row>] = &[
     Field::new("signal", |row: &Row| row.result.signal.into()),
     Field::new("out_of_memory", |row: &Row| row.result.out_of_memory.into()),
     Field::new("reason", |row: &Row| row.result.reason.as_ref().into()),
+    Field::new("recovered", |row: &Row| row.result.recovered.as_ref().map(ToString::to_string).into()),
     Field::new("class", |row: &Row| row.result.class.map(|class| class.to_string()).into()),
     Field::new("signature", |row: &Row| row.result.signature.as_ref().into()),
     Field::new("worker_id", |row: &Row| row.result.worker_id.0.into()),
@@ -67,6 +71,7 @@ const FIELDS: &[Field<Row>] = &[
 const LOG_FIELDS: &[Field<Row>] = &[
     Field::new("stdout_path", |row: &Row| row.stdout.as_ref().into()).column(Column::path("STDOUT")),
     Field::new("stderr_path", |row: &Row| row.stderr.as_ref().into()).column(Column::path("STDERR")),
+    Field::new("recovery_path", |row: &Row| row.recovery.as_ref().into()).column(Column::path("RECOVERY")),
 ];
 
 pub(crate) fn list(ctx: &Context, args: &ResultsListArgs) -> Result<Exit, CliError> {

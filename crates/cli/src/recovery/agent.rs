@@ -11,6 +11,7 @@ use crate::orders;
 use crate::rerun;
 use crate::ui::text;
 use session::{Ended, Session};
+use signal_hook::low_level::emulate_default_handler;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,13 @@ pub(crate) fn ask(
         Ok(Ended::Well) => None,
         Ok(Ended::Badly(how)) => Some(format!("failed ({how})")),
         Ok(Ended::TimedOut) => Some(format!("took longer than {}", format_duration(args.limit))),
+        Ok(Ended::Told(signal)) => {
+            ctx.ui.note(&format!("`{}` was ended with all that it started", name(args)));
+            // Nothing of ours is under way: we end as if nobody had listened.
+            emulate_default_handler(signal)
+                .map_err(|e| CliError::io(format!("cannot end on signal {signal}: {e}")))?;
+            None
+        }
         Err(error) => Some(format!("could not be started: {error}")),
     };
     let left = rerun::row(store, row.id)?.counts.get(JobStatus::PendingFailed);

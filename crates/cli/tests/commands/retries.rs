@@ -118,6 +118,32 @@ fn what_a_recovery_script_says_is_kept_with_the_attempt_that_failed() {
     assert_eq!(log, "attempt 1 ended with 10: making a coarser mesh\n");
 }
 
+/// The job is tried again all the same: who wrote the script has to hear of it elsewhere.
+#[test]
+fn a_recovery_script_that_takes_too_long_is_told_of_everywhere() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "s.yaml",
+        "name: s\nfailure_handlers:\n  - {name: h, rules: [{exit_codes: [9], recovery_script: 'echo mending; sleep 600', \
+         recovery_timeout: PT1S, max_retries: 2}]}\njobs: [{name: a, command: exit 9, failure_handler: h}]\n",
+    );
+    sandbox.windlass(&["run", "s.yaml"]).exits(1);
+    let how = "took longer than 1.0s, and was ended";
+    let attempts = results(&sandbox, "a");
+    assert_eq!((&attempts[0]["recovered"], &attempts[1]["recovered"]), (&Value::Null, &how.into()));
+    sandbox.windlass(&["why", "a"]).exits(0).prints(&format!("the recovery script before attempt 2 {how}"));
+    let told = sandbox.windlass(&["events"]).exits(0).stdout;
+    assert_eq!(
+        told.matches(&format!("the recovery script before attempt 2 of job 1 {how}")).count(),
+        1,
+        "{told}"
+    );
+    sandbox.windlass(&["logs", "a", "--attempt", "1"]).exits(0).prints("mending");
+    let listed = sandbox.json(&["results", "--include-logs"]);
+    assert!(listed[0]["recovery_path"].as_str().unwrap().ends_with("_a1.recovery.log"), "{listed}");
+    assert_eq!(listed[1]["recovery_path"], Value::Null, "{listed}");
+}
+
 #[test]
 fn others_with_the_same_requirements_stay_as_they_are() {
     let (sandbox, file) = sandbox_with("more_memory");

@@ -1,6 +1,6 @@
 //! Agents that decide on failures which nobody foresaw: pretended ones, with the real command line.
 
-use crate::common::{Output, Sandbox, eventually, is_alive};
+use crate::common::{Output, Sandbox, eventually, is_alive, kill};
 use crate::recovering::standing;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
@@ -43,7 +43,11 @@ fn an_agent_is_told_all_and_its_decisions_hold() {
         ),
     );
     let ai = ["recover", "--ai-recovery", "--ai-agent-command", &agent];
-    sandbox.windlass(&ai).exits(0).says("it decided on 1 job of 1").prints("nothing to recover");
+    sandbox
+        .windlass(&ai)
+        .exits(0)
+        .says("it decided on 1 job of 1")
+        .prints("no job has failed; 2 jobs are left to run");
     let told = sandbox.read("told");
     for part in [
         "workflow 1 (odd)",
@@ -90,6 +94,38 @@ fn an_agent_that_takes_too_long_is_ended_with_all_it_started() {
     sandbox.windlass(&ai).exits(1).says("took longer than 1.0s");
     let child: u32 = sandbox.read("child.pid").trim().parse().unwrap();
     eventually("its child is gone too", || !is_alive(child));
+}
+
+/// Forks away, twice: nothing but its environment tells whose it is.
+const AWAY: &str =
+    "(setsid sh -c 'echo $$ > away.pid; exec sleep 600' &); echo $$ > agent.pid; sleep 600 & wait";
+
+fn pid_in(sandbox: &Sandbox, file: &str) -> u32 {
+    sandbox.read(file).trim().parse().unwrap()
+}
+
+#[test]
+fn what_an_agent_has_sent_away_is_ended_with_it() {
+    let sandbox = odd();
+    let ai = ["recover", "--ai-recovery", "--ai-timeout", "3s", "--ai-agent-command", AWAY];
+    sandbox.windlass(&ai).exits(1).says("took longer than 3.0s");
+    let away = pid_in(&sandbox, "away.pid");
+    eventually("what it sent away is gone too", || !is_alive(away));
+}
+
+#[test]
+fn who_is_told_to_end_ends_the_agent_first() {
+    let sandbox = odd();
+    let mut watch = sandbox.start(&["watch", "--ai-recovery", "--ai-agent-command", AWAY]);
+    let is_written = |file: &str| sandbox.path(file).exists() && !sandbox.read(file).is_empty();
+    eventually("the agent runs", || is_written("agent.pid") && is_written("away.pid"));
+    kill(watch.id(), "TERM");
+    let ended = watch.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15), "{ended}");
+    for file in ["agent.pid", "away.pid"] {
+        let pid = pid_in(&sandbox, file);
+        eventually("nothing of it is left", || !is_alive(pid));
+    }
 }
 
 #[test]

@@ -69,6 +69,31 @@ fn an_allocation_that_was_cancelled_is_replaced_by_whoever_watches() {
     assert_eq!(hosts(&house).len(), 2);
 }
 
+/// No job has failed: what is left needs nodes, and nobody asks for any.
+#[test]
+fn what_lost_its_allocation_gets_another_one_when_it_is_recovered() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "unfailed");
+    house.submit(&spec(HANGS_ONCE));
+    let job = hanging_in(&house);
+    house.await_status("a", "running");
+    let under_way = house.json(&["recover", "1"]);
+    assert!(under_way["slurm"].is_null(), "somebody works on it: {under_way}");
+    cluster.slurm("scancel", &[&job]);
+    house.await_status("a", "ready");
+    eventually("its allocation is over, as far as the books know", || {
+        house.allocations().iter().all(|row| row["state"] == "ended")
+    });
+    let rehearsed = house.json(&["recover", "1", "--dry-run"]);
+    assert_eq!(rehearsed["slurm"]["schedulers"][0]["submitted"], 1, "{rehearsed}");
+    let done = house.json(&["recover", "1"]);
+    assert_eq!((&done["run_again"], done["slurm"]["allocations"].as_array().unwrap().len()), (&0.into(), 1));
+    let again = house.json(&["recover", "1"]);
+    assert!(again["slurm"].is_null(), "they are asked for already: {again}");
+    house.await_status("a", "completed");
+    assert_eq!(hosts(&house).len(), 2);
+}
+
 #[test]
 fn without_allocations_a_watch_ends_and_regenerating_twice_asks_once() {
     let cluster = Cluster::shared();

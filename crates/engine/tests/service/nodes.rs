@@ -6,6 +6,7 @@ use windlass_core::nodes::Standing;
 use windlass_store::faults::{Asked, Outcome};
 use windlass_store::model::{EventFilter, NodeAside};
 use windlass_types::fleet::Introduction;
+use windlass_types::work::{EndCause, Ended, Report};
 use windlass_types::{JobStatus as S, Timestamp, WorkflowId};
 
 const SPELL: Duration = Duration::from_mins(10);
@@ -102,6 +103,33 @@ fn one_job_that_goes_well_has_it_trusted_again() {
     assert_eq!((aside(&world), standings(&world)), (vec![], vec![Standing::Trusted; 3]));
     assert!(beside.held.len() >= 4, "it gets its share at once");
     assert!(told(&world, "node_released")[0].ends_with("went well there"));
+}
+
+#[test]
+fn what_began_before_does_not_have_it_trusted_again() {
+    let (world, _, _good, mut bad) = with_bad_node();
+    assert!(!bad.held.is_empty(), "it had more");
+    jump(&world, SPELL);
+    assert_eq!(told(&world, "node_on_probation").len(), 1);
+    end_all(&world, &mut bad, 0);
+    assert_eq!((aside(&world).len(), bad.held.len()), (1, 1), "it is tried with one job");
+    end_all(&world, &mut bad, 0);
+    assert_eq!(aside(&world), []);
+}
+
+#[test]
+fn jobs_that_break_their_own_limits_condemn_nobody() {
+    let world = World::new();
+    world.begin(&vec![plain(); 100]);
+    let (mut good, mut bad) = (on(&world, "good"), on(&world, "bad"));
+    do_some(&world, &mut good, 12, 0);
+    bad.say(&world, vec![]).unwrap();
+    for _ in 0..8 {
+        let key = *bad.keys().first().expect("it has something to do");
+        let Report::Ended(end) = ended(key, 137) else { panic!("it is an end") };
+        bad.say(&world, vec![Report::Ended(Ended { cause: EndCause::OutOfMemory, ..end })]).unwrap();
+    }
+    assert_eq!(aside(&world), [], "they would do so anywhere");
 }
 
 #[test]

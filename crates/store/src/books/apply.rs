@@ -10,7 +10,7 @@ use crate::sql::common as sql;
 use crate::{Batch, Error};
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, Change};
-use windlass_types::work::{Exit, FilesSeen};
+use windlass_types::work::{AttemptKey, Exit, FilesSeen};
 use windlass_types::{Attempt, Bytes, Clock, JobId, JobStatus, RunId, Timestamp, WorkflowId};
 
 /// All of the batch or, with the savepoint or transaction around it undone, nothing.
@@ -40,7 +40,28 @@ pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Faul
     if batch.changes.iter().any(waited) {
         orders::close_overtaken(db, batch.workflow, By { actor, now })?;
     }
+    note_recoveries(db, batch, By { actor, now })?;
     note_alarms(db, batch, By { actor, now })
+}
+
+/// The job was tried again all the same; whoever wrote the script wants to know that it did not do its work.
+fn note_recoveries(db: &impl Db, batch: &Batch, by: By<'_>) -> Result<(), Fault> {
+    for change in &*batch.changes {
+        let Change::End { result, .. } = change else { continue };
+        let Some(how) = result.recovered.as_deref().filter(|how| !how.succeeded()) else { continue };
+        let AttemptKey { job, attempt, .. } = result.key;
+        let message = format!("the recovery script before attempt {attempt} of job {job} {how}");
+        let event = NewEvent {
+            workflow: Some(batch.workflow),
+            job: Some(job),
+            severity: Severity::Warning,
+            category: "recovery_script".to_owned(),
+            message,
+            data: Some(serde_json::json!({ "attempt": attempt, "recovered": how })),
+        };
+        events::note(db, by.actor, &event, by.now)?;
+    }
+    Ok(())
 }
 
 fn note_alarms(db: &impl Db, batch: &Batch, by: By<'_>) -> Result<(), Fault> {

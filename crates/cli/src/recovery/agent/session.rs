@@ -1,12 +1,17 @@
-//! The process of an agent: started without a terminal, logged, and ended with all that it started when its time is over.
+//! The process of an agent: started without a terminal, logged, and ended with all that it started when its time is over, or
+//! when we are told to end.
 
 use super::Program;
+use crate::drive::{Listener, listen_for_signals};
 use serde_json::json;
+use signal_hook::consts::SIGUSR1;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 use windlass_proc::identity::to_pid;
 use windlass_proc::tree;
@@ -15,8 +20,13 @@ use windlass_store::model::WorkflowRow;
 /// How often it is looked whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// In the environment of all that it starts, by which also that is found whose parents are gone.
+const TAG: &str = "WINDLASS_AGENT_SESSION";
+
 pub(super) struct Session {
     command: Command,
+    /// The value of the tag: nobody else's.
+    tag: String,
     /// On its standard input.
     input: Option<String>,
     pub(super) log: PathBuf,
@@ -26,6 +36,8 @@ pub(super) enum Ended {
     Well,
     Badly(ExitStatus),
     TimedOut,
+    /// Somebody sent us this signal.
+    Told(i32),
 }
 
 impl Session {
@@ -58,14 +70,18 @@ impl Session {
                 (command, Some(prompt))
             }
         };
-        command.envs(variables).env("WINDLASS_MCP_CONFIG", &files.config);
+        let tag = format!("{}:{}", std::process::id(), files.log.display());
+        command.envs(variables).env("WINDLASS_MCP_CONFIG", &files.config).env(TAG, &tag);
         command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(files.sink).stderr(errors);
-        Ok(Self { command, input, log: files.log })
+        Ok(Self { command, tag, input, log: files.log })
     }
 
     pub(super) fn run(mut self, limit: Duration) -> io::Result<Ended> {
         let deadline = Instant::now() + limit;
+        let told = Arc::new(AtomicI32::new(0));
+        // Before it is there: whoever is told to end meanwhile ends it as well.
+        let _listener = listen(&told)?;
         let mut child = self.command.spawn()?;
         if let (Some(input), Some(mut stdin)) = (self.input, child.stdin.take()) {
             // One that does not read it holds nobody up.
@@ -75,8 +91,12 @@ impl Session {
             match child.try_wait()? {
                 Some(end) if end.success() => return Ok(Ended::Well),
                 Some(end) => return Ok(Ended::Badly(end)),
+                None if told.load(Ordering::Relaxed) != 0 => {
+                    end_all(&mut child, &self.tag);
+                    return Ok(Ended::Told(told.load(Ordering::Relaxed)));
+                }
                 None if Instant::now() >= deadline => {
-                    end_all(&mut child);
+                    end_all(&mut child, &self.tag);
                     return Ok(Ended::TimedOut);
                 }
                 None => std::thread::sleep(LOOK_EVERY),
@@ -85,11 +105,24 @@ impl Session {
     }
 }
 
+fn listen(told: &Arc<AtomicI32>) -> io::Result<Listener> {
+    let told = Arc::clone(told);
+    let note = move |signal| {
+        // That one is for those whom `cancel` asks to look.
+        if signal != SIGUSR1 {
+            told.store(signal, Ordering::Relaxed);
+        }
+    };
+    let signals = listen_for_signals().map_err(|error| io::Error::other(error.to_string()))?;
+    Listener::start(signals, note).map_err(|error| io::Error::other(error.to_string()))
+}
+
 /// With all that it started: first nothing of it may start anything more.
-fn end_all(child: &mut Child) {
+fn end_all(child: &mut Child, tag: &str) {
     if let Some(pid) = to_pid(child.id()) {
-        tree::freeze(|| tree::with_descendants([pid]));
-        tree::with_descendants([pid]).into_iter().for_each(tree::kill);
+        let all = || tree::with_descendants([pid].into_iter().chain(tree::with_variable(TAG, tag)));
+        tree::freeze(all);
+        all().into_iter().for_each(tree::kill);
     }
     // It is dead, or nothing can be done about it.
     drop(child.wait());
