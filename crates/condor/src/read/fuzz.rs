@@ -1,15 +1,20 @@
 //! What is cut off, damaged or not ours at all: nothing panics, and nothing is done that is not done in the whole.
 
 use super::*;
+use crate::attempts::AttemptLine;
+use crate::scripts::PostReport;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::path::Path;
+use windlass_types::LumiMask;
+use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile, NodeReport, StepMetrics};
 
 struct Sample {
     name: String,
     bytes: Vec<u8>,
 }
 
-/// All that a real DAGMan and a real schedd wrote.
+/// All that a real DAGMan, a real schedd and our scripts wrote; and what payloads report.
 fn samples() -> Vec<Sample> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
@@ -20,9 +25,33 @@ fn samples() -> Vec<Sample> {
             bytes: std::fs::read(file.path()).unwrap(),
         })
         .collect();
+    samples.push(Sample { name: "proc_3.json".into(), bytes: serde_json::to_vec(&node_report()).unwrap() });
+    samples.push(Sample { name: "merge_output.json".into(), bytes: serde_json::to_vec(&merged()).unwrap() });
     samples.sort_by(|one, other| one.name.cmp(&other.name));
     assert!(samples.len() > 20);
     samples
+}
+
+fn node_report() -> NodeReport {
+    let step = StepMetrics { step: "RECO".into(), events_read: 20, events_written: 20, ..Default::default() };
+    NodeReport { inputs: vec!["/store/in".into()], steps: vec![step], ..NodeReport::default() }
+}
+
+fn merged() -> MergeOutput {
+    let file = MergedFile {
+        lfn: "/store/out".into(),
+        size: 100,
+        adler32: "00000001".into(),
+        events: 20,
+        lumis: LumiMask::default(),
+        parents: vec!["/store/in".into()],
+    };
+    MergeOutput {
+        site: "T2_DE_Beta".into(),
+        datasets: BTreeMap::from([("/A/B/C".to_owned(), vec![file])]),
+        counts: MergeCounts { nodes: 1, files: 1, ..MergeCounts::default() },
+        ..MergeOutput::default()
+    }
 }
 
 /// All that is said to be done, by every reader: a reader of other files must say nothing, or at least nothing more.
@@ -43,7 +72,48 @@ fn done(bytes: &[u8]) -> Vec<String> {
     done.extend(rescue::parse(bytes).done.iter().map(|node| format!("rescued {node}")));
     done.extend(ads::parse(bytes).iter().flatten().map(|ad| format!("ad {ad:?}")));
     done.extend(dagman_out::last_run(bytes).exit.map(|exit| format!("exit {exit}")));
+    done.extend(of_first_job(bytes));
+    done.extend(of_scripts(bytes));
     done
+}
+
+/// What is found of the job that the log begins with, from its end and from pieces of it.
+fn of_first_job(bytes: &[u8]) -> Vec<String> {
+    let Some(first) = events::parse(bytes).into_iter().next() else { return Vec::new() };
+    let found = events::of_job_in(bytes, first.cluster, u64::MAX);
+    found.0.iter().map(|event| format!("of its job {event:?}")).collect()
+}
+
+/// What scripts leave for others and for themselves, and what they believe of payloads.
+fn of_scripts(bytes: &[u8]) -> Vec<String> {
+    let attempt = |line: &[u8]| serde_json::from_slice::<AttemptLine>(line).ok();
+    let attempts = whole_lines(bytes).filter_map(attempt).map(|line| format!("attempt {line:?}"));
+    let post = serde_json::from_slice::<PostReport>(bytes).ok().map(|report| format!("post {report:?}"));
+    let node = serde_json::from_slice::<NodeReport>(bytes).ok().map(|report| format!("report {report:?}"));
+    let merged = serde_json::from_slice::<MergeOutput>(bytes).ok().map(|output| format!("merged {output:?}"));
+    attempts.chain(post).chain(node).chain(merged).collect()
+}
+
+/// Otherwise nothing would be tried with them.
+#[test]
+fn each_reader_has_something_to_read() {
+    let told: Vec<String> = samples().iter().flat_map(|sample| done(&sample.bytes)).collect();
+    for reader in [
+        "event ",
+        "line ",
+        "node ",
+        "metrics ",
+        "rescued ",
+        "ad ",
+        "exit ",
+        "of its job ",
+        "attempt ",
+        "post ",
+        "report ",
+        "merged ",
+    ] {
+        assert!(told.iter().any(|said| said.starts_with(reader)), "{reader}");
+    }
 }
 
 #[test]

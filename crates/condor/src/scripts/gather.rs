@@ -15,7 +15,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use windlass_payload::report::{self as job_report, JobReport};
 use windlass_types::Clock;
-use windlass_types::payload::{NodeReport, StepMetrics};
+use windlass_types::payload::{MergeOutput, NodeReport, StepMetrics};
 use windlass_types::requests::NodeRole;
 use windlass_types::work::Exit;
 
@@ -125,10 +125,22 @@ pub(super) fn report_path(directory: &Path, node: &str, role: Option<NodeRole>) 
     }
 }
 
-/// The name of the report that a node owes and did not bring.
+/// The report that a node owes and did not bring. One that is cut off, as by a full disk, is none.
 fn missing(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<String> {
-    let path = report_path(directory, node, role).filter(|path| !path.is_file())?;
-    path.file_name().map(|name| name.to_string_lossy().into_owned())
+    let path = report_path(directory, node, role)?;
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    match fs::read(&path) {
+        Ok(text) if is_whole(&text, role) => None,
+        Ok(_) => Some(format!("{name} that is whole")),
+        Err(_) => Some(name),
+    }
+}
+
+fn is_whole(report: &[u8], role: Option<NodeRole>) -> bool {
+    match role {
+        Some(NodeRole::Merge) => serde_json::from_slice::<MergeOutput>(report).is_ok(),
+        _ => serde_json::from_slice::<NodeReport>(report).is_ok(),
+    }
 }
 
 /// That of our payload; else the one that a program of CMS left.
@@ -141,8 +153,9 @@ fn report(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<Report
     };
     if let Some(path) = path
         && let Ok(text) = fs::read(path)
+        && let Ok(report) = serde_json::from_slice(&text)
     {
-        return serde_json::from_slice(&text).ok().map(of_payload);
+        return Some(of_payload(report));
     }
     let found = job_report::read(&layout::job_report(directory, node)).ok()??;
     Some(of_program(&found))

@@ -30,20 +30,42 @@ pub fn of_job(log: &Path, cluster: u64) -> io::Result<JobEvents> {
 /// and ten thousand others have written since.
 pub fn of_job_within(log: &Path, cluster: u64, reach: u64) -> io::Result<JobEvents> {
     let file = File::open(log)?;
+    let length = file.metadata()?.len();
+    search(cluster, length, reach, |bytes, begin| file.read_exact_at(bytes, begin))
+}
+
+/// From the end of a log of this length.
+fn search(
+    cluster: u64,
+    length: u64,
+    reach: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+) -> io::Result<JobEvents> {
     let mut search = Search::new(cluster);
-    let mut begin = file.metadata()?.len();
+    let mut begin = length;
     let mut reached = 0;
     while begin > 0 && !search.found_submission() && reached < reach {
         let length = PIECE.min(begin);
         begin -= length;
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        file.read_exact_at(&mut bytes, begin)?;
+        read(&mut bytes, begin)?;
         search.prepend(bytes, begin == 0);
         if !search.found.is_empty() {
             reached += length;
         }
     }
     Ok(search.finish())
+}
+
+/// The same of a log that is in memory.
+#[cfg(test)]
+pub(in crate::read) fn of_job_in(log: &[u8], cluster: u64, reach: u64) -> JobEvents {
+    let read = |bytes: &mut [u8], begin: u64| {
+        let begin = usize::try_from(begin).unwrap();
+        bytes.copy_from_slice(&log[begin..begin + bytes.len()]);
+        Ok(())
+    };
+    search(cluster, log.len() as u64, reach, read).unwrap()
 }
 
 impl JobEvents {

@@ -14,6 +14,8 @@ mod body;
 mod job;
 mod usage;
 
+#[cfg(test)]
+pub(super) use job::of_job_in;
 pub use job::{JobEvents, of_job, of_job_within};
 pub use usage::{Amounts, CpuTime, Usage};
 

@@ -5,7 +5,7 @@ use crate::layout;
 use crate::pausing;
 use std::fs;
 use std::path::Path;
-use windlass_types::payload::{NodeFailure, NodeReport, StepMetrics};
+use windlass_types::payload::{MergeOutput, NodeFailure, NodeReport, StepMetrics};
 
 /// An event log as HTCondor writes it: job 32 ran on T2_DE_Beta for two minutes.
 const LOG: &str = "\
@@ -200,9 +200,37 @@ fn nodes_that_brought_no_report_are_not_done() {
     bench.write("proc_3.json", &serde_json::to_string(&NodeReport::default()).unwrap());
     assert_eq!(post(&bench.call("proc_000003", 0, "processing")).unwrap().verdict, Verdict::Success);
     assert_eq!(post(&bench.call("merge", 0, "merge")).unwrap().verdict, Verdict::Retry);
-    bench.write("merge_output.json", "{}");
+    bench.write("merge_output.json", &serde_json::to_string(&MergeOutput::default()).unwrap());
     assert_eq!(post(&bench.call("merge", 0, "merge")).unwrap().verdict, Verdict::Success);
     assert_eq!(post(&bench.call("cleanup", 0, "cleanup")).unwrap().verdict, Verdict::Success);
+}
+
+#[test]
+fn a_report_that_is_cut_off_is_none() {
+    let bench = Bench::new();
+    let processing = serde_json::to_string(&NodeReport::default()).unwrap();
+    let merge = serde_json::to_string(&MergeOutput::default()).unwrap();
+    for (node, kind, file, whole) in [
+        ("proc_000003", "processing", "proc_3.json", processing),
+        ("merge", "merge", "merge_output.json", merge),
+    ] {
+        for cut in [0, 1, whole.len() / 2, whole.len() - 1] {
+            bench.write(file, &whole[..cut]);
+            let found = post(&bench.call(node, 0, kind)).unwrap();
+            let what = found.report.classification;
+            assert_eq!(
+                (found.verdict, what.category.as_str()),
+                (Verdict::Retry, "transient"),
+                "{file} {cut}"
+            );
+            let told = format!("it ended well and brought back no {file} that is whole");
+            assert!(what.why.starts_with(&told), "{}", what.why);
+        }
+        bench.write(file, &whole);
+        assert_eq!(post(&bench.call(node, 0, kind)).unwrap().verdict, Verdict::Success, "{file}");
+    }
+    bench.write("merge_output.json", "{}");
+    assert_eq!(post(&bench.call("merge", 0, "merge")).unwrap().verdict, Verdict::Retry, "it says nothing");
 }
 
 #[test]
