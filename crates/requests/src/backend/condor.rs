@@ -251,18 +251,29 @@ fn look_of(run: &RunRow, seen: &Seen) -> Look {
     }
 }
 
-/// What the files say stands over what the schedd says: they are written by the DAG itself.
+/// What the files say stands over what the schedd says: they are written by the DAG itself. If they cannot be read, nothing
+/// is concluded either from its having left the queue: how it went is not known, and what it has done is not counted yet.
 fn state_of(seen: &Seen) -> (RunState, Option<String>) {
     let Seen { look, presence } = seen;
     match (&look.state, presence.gone()) {
         (DagState::Over(outcome), _) => (RunState::Over, tell_outcome(outcome)),
+        (DagState::Unknown, gone) => (RunState::Unknown, tell_unreadable(look.trouble.as_deref(), gone)),
         (_, Some(Answer::Ended(why))) => (RunState::Over, Some(why.clone())),
         (_, Some(_)) => (RunState::Gone, None),
-        (DagState::Unknown, None) => (RunState::Unknown, None),
         (_, None) if presence.is_unreachable() && look.units.is_empty() => (RunState::Unknown, None),
         (_, None) if look.dagman_held.is_some() || look.is_paused => (RunState::Halted, None),
         (DagState::NotYet | DagState::Running, None) => (RunState::Running, None),
     }
+}
+
+/// For whoever is told, should it last.
+fn tell_unreadable(trouble: Option<&str>, gone: Option<&Answer>) -> Option<String> {
+    let ended = match gone {
+        Some(Answer::Ended(why)) => format!(" ({why})"),
+        Some(_) => " (its DAGMan is not in the queue any more)".to_owned(),
+        None => String::new(),
+    };
+    trouble.map(|trouble| format!("its files cannot be read: {trouble}{ended}"))
 }
 
 /// How it ended, where that is more than units that failed.

@@ -310,6 +310,16 @@ fn a_silent_backend_is_told_of() {
     let told = decide_at(&silent, now);
     let kinds: Vec<_> = told.alerts.iter().map(|alert| alert.kind.name()).collect();
     assert_eq!((kinds, way(&told)), (vec!["schedd_unreachable"], vec![]));
+    let without = "if it is lost for good, the request can be failed or restarted without it";
+    assert!(told.alerts[0].text.ends_with(without), "{}", told.alerts[0].text);
+    assert!(told.alerts[0].text.contains("has not answered since"), "{}", told.alerts[0].text);
+    // Where the backend could say why, it is told.
+    let mut unreadable = silence.clone();
+    let News::Run(news) = &mut unreadable[0] else { panic!("news of a run") };
+    news.reason = Some("its files cannot be read: stale".into());
+    let because = Situation { news: &unreadable, ..situation };
+    let message = decide(&silent, &because, &Settings::default(), now).alerts[0].text.clone();
+    assert!(message.contains("its files cannot be read: stale; if it is lost"), "{message}");
     let mut known = silent;
     told.changes.iter().for_each(|change| known.apply(change, now));
     assert_eq!(decide_at(&known, now.after(Duration::from_hours(2))).alerts, []);

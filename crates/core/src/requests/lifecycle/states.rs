@@ -1,7 +1,7 @@
 //! What each status waits for, and what follows once it is there. What follows failures is in `recovery.rs`.
 
 use super::desk::Desk;
-use super::{AlertKind, Effect};
+use super::{AlertKind, Effect, News};
 use crate::requests::book::{Backend, NodeCounts, RunCause, RunRow, StepKind};
 use crate::requests::change::RequestChange;
 use crate::requests::outputs;
@@ -297,10 +297,17 @@ impl Desk<'_> {
             return self.look_again(due);
         }
         if self.view.row.alerted_at.is_none_or(|told| told < since) {
+            let why = self.situation.news.iter().find_map(|news| match news {
+                News::Run(told) if told.run == run.uuid => told.reason.clone(),
+                _ => None,
+            });
+            let backend = run.backend.name();
+            let silence = match why {
+                Some(why) => format!("its run cannot be followed since {since}: {why}"),
+                None => format!("the {backend} that its run is at has not answered since {since}"),
+            };
             let text = format!(
-                "the {} that its run is at has not answered since {since}; if it is lost for good, the request can be \
-                 failed or restarted without it",
-                run.backend.name()
+                "{silence}; if it is lost for good, the request can be failed or restarted without it"
             );
             self.alert(AlertKind::ScheddUnreachable, text);
             self.change(RequestChange::Alerted(Some(self.now)));

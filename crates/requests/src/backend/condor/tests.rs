@@ -66,6 +66,7 @@ fn seen(state: DagState, answers: &[Answer]) -> Seen {
 fn files_stand_over_the_queue_and_silence_says_nothing() {
     let lost = || Answer::Unreachable("no answer".into());
     let over = || DagState::Over(Outcome::Failed);
+    let ended = || Answer::Ended("DAGMan 7 exited with 0".into());
     let table = [
         (DagState::NotYet, vec![], RunState::Running),
         (DagState::Running, vec![Answer::There], RunState::Running),
@@ -73,7 +74,13 @@ fn files_stand_over_the_queue_and_silence_says_nothing() {
         (DagState::Running, vec![Answer::Missing, Answer::Missing], RunState::Gone),
         (DagState::Running, vec![Answer::Missing, Answer::Ended("it exited".into())], RunState::Over),
         (DagState::Running, vec![lost()], RunState::Unknown),
+        (DagState::Unknown, vec![], RunState::Unknown),
         (DagState::Unknown, vec![Answer::There], RunState::Unknown),
+        (DagState::Unknown, vec![lost()], RunState::Unknown),
+        (DagState::Unknown, vec![Answer::Missing, Answer::Missing], RunState::Unknown),
+        (DagState::Unknown, vec![ended(), ended()], RunState::Unknown),
+        (DagState::NotYet, vec![Answer::Missing, Answer::Missing], RunState::Gone),
+        (DagState::NotYet, vec![ended(), ended()], RunState::Over),
         (over(), vec![lost()], RunState::Over),
         (over(), vec![Answer::Missing, Answer::Missing], RunState::Over),
     ];
@@ -100,6 +107,24 @@ fn files_stand_over_the_queue_and_silence_says_nothing() {
     let mut told = seen(DagState::Running, &[lost()]);
     told.look.units.push(UnitNews { seq: 9, number: 2, status: UnitStatus::Completed });
     assert_eq!(state_of(&told).0, RunState::Running);
+}
+
+#[test]
+fn what_cannot_be_read_has_a_reason() {
+    let ended = || Answer::Ended("DAGMan 7 exited with 0".into());
+    let unreadable = "its files cannot be read: /runs/first/workflow.jobstate: stale";
+    for (answers, expected) in [
+        (vec![Answer::There], unreadable.to_owned()),
+        (vec![ended(), ended()], format!("{unreadable} (DAGMan 7 exited with 0)")),
+        (
+            vec![Answer::Missing, Answer::Missing],
+            format!("{unreadable} (its DAGMan is not in the queue any more)"),
+        ),
+    ] {
+        let mut seen = seen(DagState::Unknown, &answers);
+        seen.look.trouble = Some("/runs/first/workflow.jobstate: stale".into());
+        assert_eq!(state_of(&seen).1, Some(expected), "{answers:?}");
+    }
 }
 
 #[test]
