@@ -89,6 +89,12 @@ pub fn role(node: &str) -> NodeRole {
     }
 }
 
+/// Whether a node can be called so: nothing that leads out of a directory, or would have to be quoted.
+pub fn is_node_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !text.is_empty() && text.chars().all(is_plain)
+}
+
 fn numbered(node: &str, prefix: &str) -> Option<u32> {
     let digits = node.strip_prefix(prefix)?;
     (digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
@@ -122,6 +128,16 @@ pub fn next_attempt(unit: &Path, node: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_a_node_leads_nowhere_else() {
+        for name in ["landing", "proc_000003", "mg_000012", "fit-2_x"] {
+            assert!(is_node_name(name), "{name}");
+        }
+        for other in ["", ".", "..", "../x", "/x", "a/b", "a b", "a.out", "ü", "a\0", "a\n"] {
+            assert!(!is_node_name(other), "{other:?}");
+        }
+    }
 
     #[test]
     fn names_of_processing_nodes_lead_back() {

@@ -86,6 +86,13 @@ fn a_dag_is_held_released_removed_and_rescued() {
     let logs = place.json(&["dag", "logs", "d", "first"])["files"].to_string();
     assert!(logs.contains("first.out") && logs.contains("first.post.json"), "{logs}");
 
+    for (node, told) in [("fisrt", "there is no node fisrt"), ("../d/first", "cannot be the name of a node")]
+    {
+        let (code, said) = place.refused(&["dag", "logs", "d", node]);
+        assert!(code == 2 && said.contains(told), "{code}: {said}");
+    }
+    assert!(place.json(&["dag", "logs", "d"])["files"].to_string().contains("workflow.dag.dagman.out"));
+
     // Nothing is changed of a DAG that works.
     let before = place.files();
     let (code, said) = place.refused(&["dag", "rescue", "d"]);

@@ -27,6 +27,28 @@ fn the_pool_is_stopped_and_started_in_the_middle() {
     house.check_outputs("patient");
 }
 
+/// Where the logs of a run are, as its server says.
+fn check_logs(house: &House, id: &str) {
+    let logs = |words: &[&str]| house.json(&[&["dag", "logs", id], words].concat());
+    let landing = logs(&["landing", "--unit", "1"]);
+    let files = landing["files"].to_string();
+    assert!(
+        files.contains("/mg_000001/landing.err") && files.contains("/mg_000001/landing.post.json"),
+        "{files}"
+    );
+    assert!(logs(&[])["files"].to_string().contains("/workflow.dag.dagman.out"));
+    for (words, told) in [
+        (&["landing"][..], "say of which work unit it is (--unit N)"),
+        (&["lnading", "--unit", "1"], "there is no node lnading in mg_000001"),
+    ] {
+        let found = logs(words);
+        assert_eq!(found["files"], serde_json::json!([]), "{found:#}");
+        assert!(found["message"].as_str().unwrap().contains(told), "{found:#}");
+    }
+    let said = house.refused(&["dag", "logs", id, "../../secret", "--unit", "1"]);
+    assert!(said.contains("cannot be the name of a node"), "{said}");
+}
+
 #[test]
 fn dagman_is_held_and_released_while_its_server_is_killed() {
     let pool = Pool::shared();
@@ -36,6 +58,7 @@ fn dagman_is_held_and_released_while_its_server_is_killed() {
     eventually("its node runs", || is_running(&house, "held"));
     let run = house.run("held");
     let (id, cluster) = (run["id"].as_str().unwrap(), run["dagman_cluster_id"].as_str().unwrap());
+    check_logs(&house, id);
     house.windlass(&["dag", "hold", id, "--reason", "to see what happens"]);
     let job_status = || pool.condor("condor_q", &[cluster, "-autoformat", "JobStatus"]);
     assert_eq!(job_status(), "5\n");

@@ -120,6 +120,14 @@ impl House {
         told(self.command(arguments))
     }
 
+    /// What a command that must not succeed says.
+    #[track_caller]
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.windlass(&[arguments, &["--format", "json"]].concat())).unwrap()

@@ -4,7 +4,7 @@
 mod nodes;
 mod verbs;
 
-pub use nodes::{Nodes, Which, log_files, logs, nodes};
+pub use nodes::{LogFiles, Nodes, Which, log_files, logs, nodes};
 pub use verbs::{hold, release, remove, rescue};
 
 use super::page;

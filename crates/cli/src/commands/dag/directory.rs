@@ -83,18 +83,22 @@ impl Directory {
         Ok(wanted.take(args.limit as usize).map(node).collect())
     }
 
-    pub(super) fn logs(&self, which: &Which) -> DagLogs {
+    pub(super) fn logs(&self, which: &Which) -> Result<DagLogs, CliError> {
         let directory = self.path.display().to_string();
-        let files = log_files(&self.path, which);
-        let message = if files.is_empty() { "there are no such logs yet" } else { "the logs that there are" };
-        DagLogs {
+        let found = log_files(&self.path, which)?;
+        let message = match found.trouble {
+            Some(trouble) => trouble,
+            None if found.files.is_empty() => "there are no logs yet".to_owned(),
+            None => "the logs that there are".to_owned(),
+        };
+        Ok(DagLogs {
             dag_id: String::new(),
             submit_dir: directory.clone(),
             log_dir: Some(directory),
             engine_workflow_id: None,
-            files,
-            message: message.to_owned(),
-        }
+            files: found.files,
+            message,
+        })
     }
 
     pub(super) fn act(&self, ctx: &Context, verb: DagVerb, reason: &str) -> Result<Exit, CliError> {

@@ -164,12 +164,17 @@ fn nodes(ctx: &Context, args: &NodesArgs) -> Result<Exit, CliError> {
 fn logs(ctx: &Context, args: &LogsArgs) -> Result<Exit, CliError> {
     let which = Which { unit: args.unit, node: args.node.clone() };
     let found = match Subject::of(ctx, &args.which.dag)? {
-        Subject::Directory(directory) => directory.logs(&which),
+        Subject::Directory(directory) => directory.logs(&which)?,
         Subject::Run(desk, id) => desk.dag_logs(&id, &which)?,
     };
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&found)?;
         return Ok(Exit::Success);
+    }
+    // Jobs of the engine are asked about otherwise, as the message says.
+    if which.node.is_some() && found.files.is_empty() && found.engine_workflow_id.is_none() {
+        let hint = format!("`windlass dag nodes {}` lists nodes", args.which.dag);
+        return Err(CliError::user(found.message).with_hint(hint));
     }
     ctx.ui.note(&found.message);
     for place in places(&found) {

@@ -132,7 +132,8 @@ async fn nodes(
 #[utoipa::path(get, path = "/dags/{id}/logs", tag = "requests", operation_id = "get_dag_logs",
     params(("id" = String, Path,), WhichLogs), responses(
     (status = 200, description = "Directories and files, and how to read them", body = DagLogs),
-    (status = 404, description = "There is no such run")))]
+    (status = 404, description = "There is no such run"),
+    (status = 422, description = "No node can be called so")))]
 async fn logs(
     State(state): State<AppState>,
     caller: Caller,
